@@ -1,0 +1,57 @@
+# PyTorch and Python of the interpreter that builds. Only headers and sonames are used.
+find_package(Python COMPONENTS Interpreter Development.Module REQUIRED)
+if(NOT BRAZE_TORCH_ROOT)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE BRAZE_TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
+set(BRAZE_TORCH_ROOT ${BRAZE_TORCH_ROOT} CACHE PATH "folder of the torch package (include/ and lib/)")
+
+add_library(braze_torch_headers INTERFACE)
+target_include_directories(braze_torch_headers SYSTEM INTERFACE
+  ${BRAZE_TORCH_ROOT}/include ${BRAZE_TORCH_ROOT}/include/torch/csrc/api/include ${Python_INCLUDE_DIRS})
+target_compile_definitions(braze_torch_headers INTERFACE TORCH_API_INCLUDE_EXTENSION_H TORCH_EXTENSION_NAME=_C)
+
+function(braze_use_python target)
+  target_include_directories(${target} SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
+endfunction()
+
+# Torch headers cost 20 s each: one precompiled header for the folder.
+function(braze_use_torch target)
+  target_link_libraries(${target} PRIVATE braze_torch_headers)
+  target_include_directories(${target} SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
+  target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
+  set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess)
+endfunction()
+
+# The extension module: the files of its folders, everything else linked statically and hidden.
+function(braze_extension name)
+  cmake_parse_arguments(A "" "" "FOLDERS;USES" ${ARGN})
+  set(sources)
+  foreach(folder ${A_FOLDERS})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp)
+    list(APPEND sources ${found})
+    set(door ${PROJECT_BINARY_DIR}/doors/${folder})
+    file(MAKE_DIRECTORY ${door})
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${folder} ${door}/${folder} SYMBOLIC)
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  Python_add_library(braze${name} MODULE WITH_SOABI ${sources})
+  set_target_properties(braze${name} PROPERTIES OUTPUT_NAME ${name})
+  foreach(folder ${A_FOLDERS})
+    target_include_directories(braze${name} PRIVATE ${PROJECT_BINARY_DIR}/doors/${folder})
+  endforeach()
+  list(TRANSFORM A_USES PREPEND braze_)
+  target_compile_options(braze${name} PRIVATE ${BRAZE_WARNINGS})
+  target_link_libraries(braze${name} PRIVATE ${A_USES} braze_torch_headers)
+  target_precompile_headers(braze${name} REUSE_FROM braze_trace)
+  set_property(TARGET braze${name} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess)
+  target_link_directories(braze${name} PRIVATE ${BRAZE_TORCH_ROOT}/lib)
+  # torch_python before the rest: `import torch` loads its libraries locally, so they must be in DT_NEEDED.
+  target_link_options(braze${name} PRIVATE -Wl,--no-as-needed -Wl,--gc-sections
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--exclude-libs,ALL)
+  target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10)
+  set_property(TARGET braze${name} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  install(TARGETS braze${name} DESTINATION braze)
+endfunction()

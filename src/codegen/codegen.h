@@ -1,0 +1,54 @@
+// The target interface: nests in, machine code out.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "loop/loop.h"
+
+namespace braze::codegen {
+
+// A CPU kernel's C signature: void f(void* const* pointers, const int64_t* sizes). Pointers and sizes in the order given here.
+// The kernel parallelises itself through the runtime's parallel_for.
+struct CompiledKernel {
+  std::string symbol;
+  std::vector<loop::BufferId> buffers;  // pointer arguments
+  std::vector<sym::Expr> sizes;         // int64 arguments (size symbols' values)
+  uint32_t blob = 0;
+};
+
+struct Compiled {
+  std::vector<CompiledKernel> kernels;  // one per distinct nest
+  std::vector<uint32_t> kernel_of;      // for each requested nest, in order: which kernel; equal nests share one (their buffers differ)
+  std::vector<std::vector<loop::BufferId>> buffers_of;  // per requested nest: its pointer arguments
+  std::vector<std::vector<sym::Expr>> sizes_of;         // per requested nest: its size arguments
+  std::vector<std::string> blobs;       // relocatable objects
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string_view name() const = 0;
+  // What cached code depends on besides the nests: version, CPU model and features, pointer to nothing.
+  virtual std::string fingerprint() const = 0;
+  virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests, const Options& options) = 0;
+  // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
+  virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
+};
+
+// The host's CPU through LLVM. Thread-safe; lives as long as the process.
+Target& cpu_target();
+
+// Links a relocatable object into the process; symbol addresses stay valid for ever. Throws InternalError.
+class Loader {
+ public:
+  virtual ~Loader() = default;
+  virtual std::vector<void*> load(const std::string& object, const std::vector<std::string>& symbols) = 0;
+};
+Loader& cpu_loader();
+// Tells the kernels how to run `fn(ctx, begin, end)` over [0, n) in chunks of at least `grain`, on PyTorch's pool.
+using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx);
+void set_parallel_for(ParallelFor);
+
+}  // namespace braze::codegen

@@ -1,0 +1,28 @@
+// The whole pipeline, readable top to bottom in driver.cpp.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/options.h"
+#include "base/timers.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+namespace braze::driver {
+
+struct Artefact {
+  plan::Plan plan;
+  Timings timings;
+  size_t nests = 0, kernels = 0, externs = 0;
+  bool from_disk_cache = false;
+};
+
+// Texts of the stages, filled when asked (BRAZE_LOGS, explain, failure dumps).
+struct Dumps {
+  std::string graph, lowered, scheduled, kernels;
+};
+
+// Throws Unsupported or InternalError; never returns wrong code for what it could not take.
+Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
+
+}  // namespace braze::driver

@@ -1,0 +1,71 @@
+// The compiled artefact as data: what one call allocates, launches, calls and hands back. Serialisable; no pointers.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "loop/loop.h"  // View, ExternArg vocabulary
+#include "symbolic/expr.h"
+
+namespace braze::plan {
+
+using sym::Expr;
+
+enum class Where : uint8_t {
+  Input,    // graph input `index` (its data pointer as handed in)
+  Arena,    // inside the region's arena at `offset` bytes
+  Output,   // freshly allocated for each call (an output's storage)
+  Adopted,  // allocated by an extern call, released after its last use
+};
+
+struct Buffer {
+  std::string name;
+  Where where = Where::Arena;
+  DType dtype = DType::F32;
+  Device device;
+  uint32_t index = 0;               // Input: which graph input
+  Expr offset;                      // Arena: bytes, 64-byte aligned
+  Expr bytes;                       // size of the allocation
+  std::vector<Expr> sizes, strides; // elements
+};
+
+struct Launch {
+  uint32_t kernel = 0;              // into Plan::kernels
+  std::vector<uint32_t> buffers;    // pointer arguments in the kernel's order
+  std::vector<Expr> sizes;          // int64 arguments after them
+};
+
+struct Extern {
+  loop::ExternCall call;            // its BufferIds index Plan::buffers
+};
+
+struct Release {                    // an Adopted buffer is dead
+  uint32_t buffer;
+};
+
+using Step = std::variant<Launch, Extern, Release>;
+
+struct Kernel {
+  std::string symbol;               // unique in `blob`
+  uint32_t blob = 0;                // into Plan::blobs
+  uint32_t pointers = 0, sizes = 0; // number of arguments
+};
+
+struct Plan {
+  std::shared_ptr<sym::ExprArena> arena;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Kernel> kernels;
+  std::vector<std::string> blobs;   // relocatable objects (CPU), PTX or cubin
+  Expr arena_bytes;
+  std::vector<loop::Output> outputs;        // BufferIds index Plan::buffers
+  std::vector<loop::Writeback> writebacks;
+  std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;
+  uint32_t inputs = 0;
+  std::string describe() const;     // readable listing
+};
+
+}  // namespace braze::plan
