@@ -1,0 +1,69 @@
+// Shape functions: the types of an operator's results, exactly as eager PyTorch gives them (dtype, device, sizes, strides,
+// offset of views), without running a kernel. One file per op family: shape_pointwise.cpp, shape_reduce.cpp, ...
+//
+// infer() answers nullopt where no rule exists, where the rule would have to guess (a symbolic size of which a needed fact
+// is not provable), and where eager would raise: the caller then runs PyTorch's own Meta kernel, which guards or raises.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace braze::graph {
+
+// What a shape function sees of an argument tensor.
+struct Operand {
+  const TensorType* type = nullptr;
+  bool wrapped_number = false;  // a Python number that PyTorch wrapped into a 0-dim tensor: it does not promote like a tensor
+};
+
+// A non-owning reference to the function from an argument's ValueId to its Operand.
+class OperandLookup {
+ public:
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, OperandLookup>)
+  OperandLookup(const F& f)  // NOLINT: implicit on purpose
+      : object_(&f), call_([](const void* o, ValueId v) { return (*static_cast<const F*>(o))(v); }) {}
+  Operand operator()(ValueId v) const { return call_(object_, v); }
+
+ private:
+  const void* object_;
+  Operand (*call_)(const void*, ValueId);
+};
+
+struct ShapeContext {
+  OperandLookup operand;
+  sym::ExprArena& arena;
+  DType default_dtype = DType::F32;  // torch.get_default_dtype()
+};
+
+// One type per tensor result, lists flattened (as Node::outputs). `args`: schema order, defaults filled in. Where the
+// schema says Tensor, an operand may also be a bare scalar (bool, Expr, double): it stands for a wrapped number.
+std::optional<std::vector<TensorType>> infer(Op op, const std::vector<Arg>& args, const ShapeContext& context);
+
+// PyTorch's rule for the dtype of mixed operands (tensors with dimensions, 0-dim tensors, wrapped numbers).
+class Promotion {
+ public:
+  explicit Promotion(DType default_dtype) : default_dtype_(default_dtype) {}
+  void tensor(const TensorType& type, bool wrapped_number = false);
+  void scalar(const Arg& number);  // bool, Expr or double
+  DType result() const;
+
+ private:
+  DType default_dtype_;
+  std::optional<DType> dim_, zero_, wrapped_;
+};
+
+// Sizes of the broadcast; nullopt: they do not broadcast, or it can't be proved.
+std::optional<std::vector<sym::Expr>> broadcast_sizes(sym::ExprArena& arena, const std::vector<sym::Expr>& a,
+                                                      const std::vector<sym::Expr>& b);
+// Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands.
+std::optional<std::vector<sym::Expr>> iterator_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes,
+                                                       const std::vector<const TensorType*>& operands);
+// Strides of empty_like / clone with torch.preserve_format.
+std::vector<sym::Expr> preserved_strides(sym::ExprArena& arena, const TensorType& type);
+// Strides under a c10::MemoryFormat number (0 contiguous, 2 channels last, 3 channels last 3d).
+std::vector<sym::Expr> format_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes, int8_t memory_format);
+bool is_non_overlapping_and_dense(sym::ExprArena& arena, const TensorType& type);  // provably
+
+}  // namespace braze::graph
