@@ -4,6 +4,8 @@
 // Semantics: mathematical integers (callers keep values inside int64). floordiv and mod are Python's: they round to minus
 // infinity, and 0 <= a mod b < b for b > 0. Division by zero has no value. Comparisons and connectives yield 0 or 1.
 //
+// An arena belongs to one compilation and is not thread-safe: even queries may add nodes.
+//
 // Symbols are sizes (of inputs), unbacked values, or loop variables. Each has an inclusive range; rules may use it.
 #pragma once
 #include <cstdint>
@@ -97,8 +99,9 @@ class ExprArena {
   // The inverse of print; throws InternalError with the position. Unknown names are made as Size symbols with range >= 0.
   Expr parse(std::string_view text);
 
+  struct Impl;  // symbolic/arena.h
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
