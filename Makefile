@@ -1,0 +1,28 @@
+# Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
+PYTHON ?= python3
+SHELL := /bin/bash
+.PHONY: demo test setup install test-unit test-text test-python bench format clean
+
+demo: install
+	@$$(cat build/python) -m benchmarks.demo
+
+test: install
+	BRAZE_PYTHON=$$(cat build/python) tools/test.sh
+
+setup:
+	@PYTHON=$(PYTHON) tools/setup.sh
+
+install: setup
+	@PYTHON=$$(cat build/python) tools/install.sh
+
+test-unit test-text test-python: install
+	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
+
+bench: install
+	@$$(cat build/python) -m benchmarks.run $(ARGS)
+
+format:
+	git ls-files '*.cpp' '*.h' | xargs clang-format-19 -i
+
+clean:
+	rm -rf build
