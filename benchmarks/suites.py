@@ -1,0 +1,218 @@
+"""What is timed: small functions (`micro`) and whole models (`models`), with random weights and fixed seeds.
+
+`build(name)` returns a `Case`: the module or function, its inputs, and how to read the tensors out of its result.
+Models come from public model code (transformers) where there is some; no weights are loaded.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclasses.dataclass
+class Case:
+    fn: Any
+    args: tuple
+    read: Callable[[Any], list[torch.Tensor]]
+    grad: bool = False  # call it with gradients recorded
+
+
+def tensor(out):
+    return [out]
+
+
+def build(name: str) -> Case:
+    torch.manual_seed(0)
+    return (MICRO.get(name) or MODELS[name])()
+
+
+def in_double(case: Case) -> Case:
+    """The same case in float64: the reference that says how wrong float32 itself is."""
+
+    def double(x):
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    fn = copy.deepcopy(case.fn).double() if isinstance(case.fn, nn.Module) else case.fn
+    return dataclasses.replace(case, fn=fn, args=tuple(double(a) for a in case.args))
+
+
+# ---- micro: bandwidth-bound functions -------------------------------------------------------------------------------
+
+
+def pointwise(fn, *shapes):
+    return lambda: Case(fn, tuple(torch.randn(s) for s in shapes), tensor)
+
+
+def one_line(a):
+    return torch.relu(a * 2 + 1)
+
+
+def chain(a):
+    for _ in range(2):
+        a = torch.tanh(torch.sigmoid(a * 1.5 + 0.5)) * a - 0.25
+    return a
+
+
+def softmax_norm(x, w, b):
+    return F.layer_norm(torch.softmax(x, -1), (x.shape[-1],), w, b)
+
+
+def bias_gelu(x, b):
+    return F.gelu(x + b)
+
+
+def bias_gelu_tanh(x, b):
+    return F.gelu(x + b, approximate="tanh")
+
+
+def residual_norm(x, y, w, b):
+    return F.layer_norm(x + y, (x.shape[-1],), w, b)
+
+
+def rms_norm(x, w):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+
+
+def transposed_add(a, b):
+    return a + b.t()
+
+
+def column_mean(x):
+    return (x * x).mean(0)
+
+
+def row_reduce(x):
+    return x.amax(-1) - x.mean(-1)
+
+
+def full_sum(x):
+    return (x * x).sum()
+
+
+def masked_softmax(s, m):
+    return torch.softmax(s * 0.125 + m, -1)
+
+
+def swiglu(x, y):
+    return F.silu(x) * y
+
+
+N, D = 4096, 1024
+MICRO: dict[str, Callable[[], Case]] = {
+    "one_line": pointwise(one_line, (256, 256)),
+    "chain": pointwise(chain, (1024, 1024)),
+    "softmax_norm": pointwise(softmax_norm, (N, D), (D,), (D,)),
+    "residual_norm": pointwise(residual_norm, (N, 768), (N, 768), (768,), (768,)),
+    "rms_norm": pointwise(rms_norm, (N, D), (D,)),
+    "bias_gelu": pointwise(bias_gelu, (N, D), (D,)),
+    "bias_gelu_tanh": pointwise(bias_gelu_tanh, (N, D), (D,)),
+    "swiglu": pointwise(swiglu, (N, D), (N, D)),
+    "masked_softmax": pointwise(masked_softmax, (8, 12, 128, 128), (8, 1, 1, 128)),
+    "transposed_add": pointwise(transposed_add, (2048, 2048), (2048, 2048)),
+    "column_mean": pointwise(column_mean, (N, D)),
+    "row_reduce": pointwise(row_reduce, (N, D)),
+    "full_sum": pointwise(full_sum, (N, D)),
+}
+
+
+# ---- models ---------------------------------------------------------------------------------------------------------
+
+
+class Mixer(nn.Module):
+    """MLP-Mixer (Tolstikhin et al., 2021): token mixing and channel mixing by two-layer MLPs."""
+
+    def __init__(self, image=224, patch=16, width=512, depth=8, tokens=256, channels=2048, classes=1000):
+        super().__init__()
+        n = (image // patch) ** 2
+        self.stem = nn.Conv2d(3, width, patch, patch)
+        self.blocks = nn.ModuleList(MixerBlock(n, width, tokens, channels) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(2).transpose(1, 2)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(1))
+
+
+class MixerBlock(nn.Module):
+    def __init__(self, n, width, tokens, channels):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.token = nn.Sequential(nn.Linear(n, tokens), nn.GELU(), nn.Linear(tokens, n))
+        self.channel = nn.Sequential(nn.Linear(width, channels), nn.GELU(), nn.Linear(channels, width))
+
+    def forward(self, x):
+        x = x + self.token(self.norm1(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.channel(self.norm2(x))
+
+
+def ids(batch, n, vocab=30000):
+    return torch.randint(0, vocab, (batch, n))
+
+
+def bert():
+    from transformers import BertConfig, BertModel
+
+    return Case(BertModel(BertConfig()).eval(), (ids(4, 128),), lambda o: [o.last_hidden_state, o.pooler_output])
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return Case(GPT2LMHeadModel(GPT2Config(use_cache=False)).eval(), (ids(4, 128),), lambda o: [o.logits])
+
+
+def t5_encoder():
+    from transformers import T5Config, T5EncoderModel
+
+    return Case(T5EncoderModel(T5Config()).eval(), (ids(4, 128),), lambda o: [o.last_hidden_state])
+
+
+def vit():
+    from transformers import ViTConfig, ViTModel
+
+    return Case(ViTModel(ViTConfig(num_hidden_layers=6)).eval(), (torch.randn(2, 3, 224, 224),), lambda o: [o.last_hidden_state])
+
+
+def resnet(depths, kind, hidden):
+    def make():
+        from transformers import ResNetConfig, ResNetForImageClassification
+
+        model = ResNetForImageClassification(ResNetConfig(depths=depths, layer_type=kind, hidden_sizes=hidden, num_labels=1000))
+        return Case(model.eval(), (torch.randn(4, 3, 160, 160),), lambda o: [o.logits])
+
+    return make
+
+
+def mixer():
+    return Case(Mixer().eval(), (torch.randn(2, 3, 224, 224),), tensor)
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaModel
+
+    config = LlamaConfig(hidden_size=512, intermediate_size=1408, num_hidden_layers=4, num_attention_heads=8,
+                         num_key_value_heads=4, vocab_size=32000, use_cache=False)
+    return Case(LlamaModel(config).eval(), (ids(2, 128),), lambda o: [o.last_hidden_state])
+
+
+MODELS: dict[str, Callable[[], Case]] = {
+    "bert": bert,
+    "gpt2": gpt2,
+    "t5_encoder": t5_encoder,
+    "vit": vit,
+    "resnet18": resnet([2, 2, 2, 2], "basic", [64, 128, 256, 512]),
+    "resnet50": resnet([3, 4, 6, 3], "bottleneck", [256, 512, 1024, 2048]),
+    "mixer": mixer,
+    "llama": llama,
+}
+
+SUITES = {"micro": list(MICRO), "models": list(MODELS)}
