@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,9 +18,10 @@ using sym::Expr;
 enum class Where : uint8_t {
   Input,    // graph input `index` (its data pointer as handed in)
   Arena,    // inside the region's arena at `offset` bytes
-  Output,   // freshly allocated for each call (an output's storage)
+  Output,   // freshly allocated for each call (an output's storage), or at its Allocate step
   Adopted,  // allocated by an extern call, released after its last use
 };
+std::string_view name(Where);
 
 struct Buffer {
   std::string name;
@@ -33,6 +35,7 @@ struct Buffer {
 };
 
 struct Launch {
+  std::string name;                 // of the nest, for people
   uint32_t kernel = 0;              // into Plan::kernels
   std::vector<uint32_t> buffers;    // pointer arguments in the kernel's order
   std::vector<Expr> sizes;          // int64 arguments after them
@@ -42,11 +45,17 @@ struct Extern {
   loop::ExternCall call;            // its BufferIds index Plan::buffers
 };
 
-struct Release {                    // an Adopted buffer is dead
+// Storage for an Output buffer whose size is known only now (an extern call before it bound the symbols). Output buffers
+// without an Allocate step are allocated before the first step.
+struct Allocate {
   uint32_t buffer;
 };
 
-using Step = std::variant<Launch, Extern, Release>;
+struct Release {                    // an Adopted buffer, or one with an Allocate step, is dead
+  uint32_t buffer;
+};
+
+using Step = std::variant<Launch, Extern, Allocate, Release>;
 
 struct Kernel {
   std::string symbol;               // unique in `blob`
@@ -67,5 +76,10 @@ struct Plan {
   uint32_t inputs = 0;
   std::string describe() const;     // readable listing
 };
+
+// Throws InternalError naming the rule and the step: ids in range, arguments as many as the kernel takes, Arena buffers inside
+// the arena, Adopted buffers written by one extern call before they are read and not read after their Release, Input buffers
+// never written.
+void verify(const Plan&);
 
 }  // namespace braze::plan

@@ -1,0 +1,95 @@
+#include "base/check.h"
+#include "plan/plan.h"
+
+namespace braze::plan {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan) : plan_(plan), state_(plan.buffers.size(), State::Ready) {}
+
+  void run() {
+    for (size_t b = 0; b < plan_.buffers.size(); ++b) buffer(b);
+    for (const Step& s : plan_.steps)
+      if (auto* a = std::get_if<Allocate>(&s)) {
+        rule(a->buffer < plan_.buffers.size(), "an Allocate step names a buffer");
+        state_[a->buffer] = State::Empty;
+      }
+    for (; at_ < plan_.steps.size(); ++at_) std::visit([&](auto& step) { check(step); }, plan_.steps[at_]);
+    for (auto& w : plan_.writebacks) {
+      rule(w.input < plan_.inputs, "a writeback goes to an input");
+      read(w.from.buffer.index);
+    }
+    for (auto& o : plan_.outputs) {
+      if (o.kind == loop::Output::Kind::Input) rule(o.input < plan_.inputs, "an output that is an input names one");
+      if (o.kind != loop::Output::Kind::View) continue;
+      read(o.view.buffer.index);
+      rule(plan_.buffers[o.view.buffer.index].where != Where::Arena, "an output does not live in the arena");
+    }
+  }
+
+ private:
+  enum class State : uint8_t { Ready, Empty, Dead };
+
+  void rule(bool holds, const char* what) const {
+    if (!holds) throw InternalError("plan, step " + std::to_string(at_) + ": rule broken: " + what + "\n" + plan_.describe());
+  }
+
+  void buffer(size_t i) {
+    const Buffer& b = plan_.buffers[i];
+    if (b.where == Where::Input) rule(b.index < plan_.inputs, "an input buffer names an input");
+    if (b.where == Where::Adopted) state_[i] = State::Empty;
+    if (b.where != Where::Arena) return;
+    auto offset = plan_.arena->as_const(b.offset), bytes = plan_.arena->as_const(b.bytes), total = plan_.arena->as_const(plan_.arena_bytes);
+    if (offset) rule(*offset >= 0 && *offset % 64 == 0, "an arena offset is a multiple of 64");
+    if (offset && bytes && total) rule(*offset + *bytes <= *total, "an arena buffer lies inside the arena");
+  }
+
+  void read(uint32_t b) const {
+    rule(b < plan_.buffers.size(), "a step names a buffer");
+    rule(state_[b] == State::Ready, "a buffer is read between its definition and its release");
+  }
+
+  void check(const Launch& l) {
+    rule(l.kernel < plan_.kernels.size(), "a launch names a kernel");
+    const Kernel& k = plan_.kernels[l.kernel];
+    rule(k.blob < plan_.blobs.size(), "a kernel names a blob");
+    rule(l.buffers.size() == k.pointers && l.sizes.size() == k.sizes, "a launch has as many arguments as its kernel takes");
+    for (uint32_t b : l.buffers) read(b);
+  }
+  void check(const Extern& e) {
+    for (auto& v : e.call.views) read(v.buffer.index);
+    for (auto& v : e.call.outputs) {
+      if (!v.buffer.valid()) continue;
+      uint32_t b = v.buffer.index;
+      rule(b < plan_.buffers.size(), "a call names a buffer");
+      rule(plan_.buffers[b].where != Where::Input, "inputs are written by writebacks alone");
+      if (e.call.preallocated) {
+        read(b);
+      } else {
+        rule(plan_.buffers[b].where == Where::Adopted, "results of an allocating call are adopted");
+        rule(state_[b] == State::Empty, "an adopted buffer is defined once");
+        state_[b] = State::Ready;
+      }
+    }
+  }
+  void check(const Allocate& a) {
+    rule(plan_.buffers[a.buffer].where == Where::Output && state_[a.buffer] == State::Empty, "an Output buffer is allocated once");
+    state_[a.buffer] = State::Ready;
+  }
+  void check(const Release& r) {
+    read(r.buffer);
+    rule(plan_.buffers[r.buffer].where == Where::Adopted || plan_.buffers[r.buffer].where == Where::Output, "what is released was allocated");
+    state_[r.buffer] = State::Dead;
+  }
+
+  const Plan& plan_;
+  std::vector<State> state_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+void verify(const Plan& plan) { Verifier(plan).run(); }
+
+}  // namespace braze::plan

@@ -1,0 +1,202 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "runtime/arena.h"
+
+namespace braze::runtime {
+
+Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> kernels) : plan_(std::move(plan)) {
+  BRAZE_CHECK(kernels.size() == plan_->kernels.size(), "one address per kernel");
+  for (auto& s : plan_->size_symbols) symbols_.push_back(s.first);
+  collect_all();
+  const sym::ExprArena& arena = *plan_->arena;
+  std::vector<sym::Expr> mentioned;
+  for (sym::Expr e : dynamic_exprs_) arena.collect_symbols(e, mentioned);
+  for (sym::Expr s : mentioned)
+    if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) {
+      BRAZE_CHECK(arena.symbol_kind(s) == sym::SymbolKind::Unbacked, "plan mentions the unknown symbol " + arena.print(s));
+      symbols_.push_back(s);
+    }
+  formulas_ = sym::IntProgram::compile(arena, dynamic_exprs_, symbols_);
+  for (size_t i = 0; i < dynamic_exprs_.size(); ++i) slots_[dynamic_exprs_[i].id] = i;
+  for (size_t i = 0; i < constant_exprs_.size(); ++i) {
+    slots_[constant_exprs_[i].id] = dynamic_exprs_.size() + i;
+    constants_.push_back(*arena.as_const(constant_exprs_[i]));
+  }
+  auto no_unbacked = [&](sym::Expr e, const std::string& what) {
+    for (size_t i = plan_->size_symbols.size(); i < symbols_.size(); ++i)
+      BRAZE_CHECK(!arena.contains(e, symbols_[i]), what + " depends on " + arena.print(symbols_[i]) + ", which is not known before the call");
+  };
+  no_unbacked(plan_->arena_bytes, "the arena's size");
+
+  size_t n = plan_->buffers.size();
+  std::vector<std::vector<uint32_t>> uses(n);
+  std::vector<bool> allocated_by_step(n);
+  for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
+    if (auto* l = std::get_if<plan::Launch>(&plan_->steps[i])) {
+      steps_.push_back({StepKind::Launch, i, kernels[l->kernel], pointer_args_, static_cast<uint32_t>(size_args_.size())});
+      for (uint32_t b : l->buffers) uses[b].push_back(pointer_args_++);
+      for (sym::Expr e : l->sizes) size_args_.push_back(slot(e));
+    } else if (std::holds_alternative<plan::Extern>(plan_->steps[i])) {
+      steps_.push_back({StepKind::Call, i, nullptr, 0, 0});
+    } else if (auto* a = std::get_if<plan::Allocate>(&plan_->steps[i])) {
+      allocated_by_step[a->buffer] = true;
+      steps_.push_back({StepKind::Allocate, a->buffer, nullptr, 0, 0});
+    } else {
+      steps_.push_back({StepKind::Release, std::get<plan::Release>(plan_->steps[i]).buffer, nullptr, 0, 0});
+    }
+  }
+  for (uint32_t b = 0; b < n; ++b) {
+    use_starts_.push_back(uses_.size());
+    uses_.insert(uses_.end(), uses[b].begin(), uses[b].end());
+    const plan::Buffer& buffer = plan_->buffers[b];
+    arena_offsets_.push_back(slot(buffer.offset));
+    bytes_.push_back(slot(buffer.bytes));
+    if (buffer.where == plan::Where::Input) input_buffers_.push_back(b);
+    if (buffer.where == plan::Where::Output && !allocated_by_step[b]) {
+      no_unbacked(buffer.bytes, "the size of output " + buffer.name);
+      output_buffers_.push_back(b);
+    }
+    if (buffer.where == plan::Where::Arena) arena_buffers_.push_back(b);
+  }
+  use_starts_.push_back(uses_.size());
+  arena_bytes_ = slot(plan_->arena_bytes);
+}
+
+Program::~Program() { delete spare_.load(); }
+
+void Program::collect(sym::Expr e) {
+  if (!slots_.emplace(e.id, 0).second) return;
+  (plan_->arena->as_const(e) ? constant_exprs_ : dynamic_exprs_).push_back(e);
+}
+
+void Program::collect(const loop::View& v) {
+  collect(v.sizes);
+  collect(v.strides);
+  collect(v.offset);
+}
+
+void Program::collect_all() {
+  for (auto& b : plan_->buffers) {
+    collect(b.offset);
+    collect(b.bytes);
+    collect(b.sizes);
+    collect(b.strides);
+  }
+  for (auto& s : plan_->steps) {
+    if (auto* l = std::get_if<plan::Launch>(&s)) collect(l->sizes);
+    auto* e = std::get_if<plan::Extern>(&s);
+    if (!e) continue;
+    for (auto& v : e->call.views) collect(v);
+    for (auto& v : e->call.outputs) collect(v);
+    for (auto& a : e->call.args) {
+      if (auto* x = std::get_if<sym::Expr>(&a)) collect(*x);
+      if (auto* l = std::get_if<graph::IntList>(&a)) collect(l->v);
+    }
+  }
+  for (auto& o : plan_->outputs) collect(o.view);
+  for (auto& w : plan_->writebacks) collect(w.from);
+  collect(plan_->arena_bytes);
+}
+
+Slot Program::slot(sym::Expr e) const {
+  auto it = slots_.find(e.id);
+  BRAZE_CHECK(it != slots_.end(), "the plan has no expression " + plan_->arena->print(e));
+  return it->second;
+}
+
+uint32_t Program::symbol_index(sym::Expr symbol) const {
+  auto it = std::find(symbols_.begin(), symbols_.end(), symbol);
+  BRAZE_CHECK(it != symbols_.end(), "the plan has no symbol " + plan_->arena->print(symbol));
+  return it - symbols_.begin();
+}
+
+std::unique_ptr<Frame> Program::acquire() const {
+  if (Frame* f = spare_.exchange(nullptr, std::memory_order_acquire)) return std::unique_ptr<Frame>(f);
+  return std::make_unique<Frame>(*this);
+}
+
+void Program::give_back(std::unique_ptr<Frame> frame) const {
+  delete spare_.exchange(frame.release(), std::memory_order_acq_rel);
+}
+
+void Program::evaluate(Frame& f) const {
+  formulas_.run(f.symbol_values_.data(), f.values_.data());
+  for (size_t i = 0; i < size_args_.size(); ++i) f.size_args_[i] = f.values_[size_args_[i]];
+  f.work_ = 0;
+  for (const Step& s : steps_) {
+    if (s.kind == StepKind::Launch)
+      for (uint32_t b : std::get<plan::Launch>(plan_->steps[s.index]).buffers) f.work_ += f.bytes(b);
+    if (s.kind == StepKind::Call) {
+      f.work_ = -1;
+      break;
+    }
+  }
+  ++f.generation_;
+  f.evaluated_ = true;
+}
+
+void Program::prepare(Frame& f, const int64_t* symbols) const {
+  size_t n = plan_->size_symbols.size();
+  if (f.evaluated_ && (n == 0 || std::memcmp(f.symbol_values_.data(), symbols, n * sizeof(int64_t)) == 0)) return;
+  std::copy(symbols, symbols + n, f.symbol_values_.begin());
+  evaluate(f);
+  f.arena_base_ = nullptr;  // offsets may have moved
+}
+
+void Program::run(Frame& f, Host& host, void* const* inputs) const {
+  ArenaLease arena(f.values_[arena_bytes_]);
+  if (arena.base() != f.arena_base_ || !arena.base()) {
+    for (uint32_t b : arena_buffers_) f.set_pointer(b, arena.base() + f.values_[arena_offsets_[b]]);
+    f.arena_base_ = arena.base();
+    ++f.generation_;
+  }
+  for (uint32_t b : input_buffers_) {
+    void* p = inputs[plan_->buffers[b].index];
+    if (p != f.pointers_[b]) f.set_pointer(b, p);
+  }
+  for (uint32_t b : output_buffers_) f.set_pointer(b, host.allocate(f, b));
+  void* const* pointers = f.pointer_args_.data();
+  const int64_t* sizes = f.size_args_.data();
+  for (const Step& s : steps_) {
+    switch (s.kind) {
+      case StepKind::Launch:
+        s.kernel(pointers + s.pointers, sizes + s.sizes);
+        break;
+      case StepKind::Call:
+        host.call(f, s.index);
+        if (f.rebound_) {
+          f.rebound_ = false;
+          evaluate(f);
+        }
+        break;
+      case StepKind::Allocate:
+        f.set_pointer(s.index, host.allocate(f, s.index));
+        break;
+      case StepKind::Release:
+        host.release(f, s.index);
+        break;
+    }
+  }
+}
+
+Frame::Frame(const Program& p)
+    : program_(p),
+      pointers_(p.plan_->buffers.size()),
+      pointer_args_(p.pointer_args_),
+      values_(p.dynamic_exprs_.size()),
+      symbol_values_(p.symbols_.size(), 1),  // a symbol that is not bound yet must not divide by zero
+      size_args_(p.size_args_.size()) {
+  values_.insert(values_.end(), p.constants_.begin(), p.constants_.end());
+}
+
+void Frame::bind(uint32_t symbol, int64_t value) {
+  if (symbol_values_[symbol] == value) return;
+  symbol_values_[symbol] = value;
+  rebound_ = true;
+}
+
+}  // namespace braze::runtime

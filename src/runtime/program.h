@@ -1,0 +1,132 @@
+// A plan made ready to run: kernel addresses resolved, static sizes folded, arguments laid out. A call patches the pointers
+// that changed and walks the steps.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace braze::runtime {
+
+using KernelFn = void (*)(void* const* pointers, const int64_t* sizes);
+using Slot = uint32_t;  // of an expression's value, see Program::slot
+
+class Frame;
+
+// What a Host keeps per Frame (wrappers of arena memory and the like).
+struct HostState {
+  virtual ~HostState() = default;
+};
+
+// What a program needs from where it is embedded. One Host may serve many calls at once: per-call state belongs in the
+// Frame's host_state.
+class Host {
+ public:
+  virtual ~Host() = default;
+  // Memory for Output buffer `buffer` of frame.bytes(buffer) bytes, 64-byte aligned; the host keeps it alive for this call.
+  virtual void* allocate(Frame& frame, uint32_t buffer) = 0;
+  // Carries out the Extern step with this index into Plan::steps; for an allocating call, tells the frame the results'
+  // addresses (set_pointer), and the sizes it found out (bind).
+  virtual void call(Frame& frame, uint32_t step) = 0;
+  // An Adopted buffer is dead.
+  virtual void release(Frame& frame, uint32_t buffer) = 0;
+};
+
+class Program {
+ public:
+  // `kernels[i]` is the address of plan.kernels[i]. Unbacked symbols that the plan mentions become bindable.
+  Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> kernels);
+  ~Program();
+
+  const plan::Plan& plan() const { return *plan_; }
+  // Symbols that a call starts with, in the order of Plan::size_symbols.
+  size_t symbols() const { return plan_->size_symbols.size(); }
+  bool dynamic() const { return !symbols_.empty(); }
+
+  // Where the value of an expression that occurs in the plan lies in a frame. Throws InternalError for any other.
+  Slot slot(sym::Expr e) const;
+  // Index for Frame::bind of an unbacked symbol of the plan.
+  uint32_t symbol_index(sym::Expr symbol) const;
+
+  // Frames are reused by calls that follow each other; calls that overlap get frames of their own.
+  std::unique_ptr<Frame> acquire() const;
+  void give_back(std::unique_ptr<Frame> frame) const;
+
+  // Sizes and work of the coming call: to be called before run, with one value per size symbol.
+  void prepare(Frame& frame, const int64_t* symbols) const;
+  // inputs: one pointer per graph input. Throws what the host throws; the frame must then be dropped, not given back.
+  void run(Frame& frame, Host& host, void* const* inputs) const;
+
+ private:
+  friend class Frame;
+  enum class StepKind : uint8_t { Launch, Call, Allocate, Release };
+  struct Step {
+    StepKind kind;
+    uint32_t index;         // Launch, Call: step of the plan; Allocate, Release: buffer
+    KernelFn kernel;
+    uint32_t pointers, sizes;  // where the launch's arguments start
+  };
+
+  void evaluate(Frame& frame) const;
+  void collect(sym::Expr e);
+  void collect(const std::vector<sym::Expr>& es) { for (sym::Expr e : es) collect(e); }
+  void collect(const loop::View& v);
+  void collect_all();
+
+  std::shared_ptr<const plan::Plan> plan_;
+  std::vector<Step> steps_;
+  std::vector<sym::Expr> symbols_;                   // size symbols, then unbacked ones
+  std::vector<sym::Expr> dynamic_exprs_, constant_exprs_;
+  std::unordered_map<uint32_t, Slot> slots_;
+  std::vector<int64_t> constants_;                   // values of slots after the dynamic ones
+  sym::IntProgram formulas_;                         // fills the dynamic slots
+  std::vector<Slot> size_args_;                      // slots of all launches' size arguments, in order
+  std::vector<Slot> arena_offsets_, bytes_;          // per buffer
+  Slot arena_bytes_ = 0;
+  uint32_t pointer_args_ = 0;
+  std::vector<uint32_t> use_starts_, uses_;          // per buffer: positions among all launches' pointer arguments
+  std::vector<uint32_t> input_buffers_, output_buffers_, arena_buffers_;
+  mutable std::atomic<Frame*> spare_{nullptr};
+};
+
+// The mutable half of a program: one call at a time.
+class Frame {
+ public:
+  explicit Frame(const Program& program);
+
+  void* pointer(uint32_t buffer) const { return pointers_[buffer]; }
+  void set_pointer(uint32_t buffer, void* p) {
+    pointers_[buffer] = p;
+    for (uint32_t i = program_.use_starts_[buffer], end = program_.use_starts_[buffer + 1]; i < end; ++i) pointer_args_[program_.uses_[i]] = p;
+  }
+  int64_t value(Slot slot) const { return values_[slot]; }
+  int64_t bytes(uint32_t buffer) const { return values_[program_.bytes_[buffer]]; }
+  // The value of an unbacked symbol, from an extern call; the formulas are evaluated again when the call returns.
+  void bind(uint32_t symbol, int64_t value);
+  // Changes whenever sizes or the arena's address did: what a host derived from them is then stale.
+  uint64_t generation() const { return generation_; }
+  // Bytes that the kernels of the call will read and write, roughly; -1 if it makes extern calls.
+  int64_t work() const { return work_; }
+  const Program& program() const { return program_; }
+
+  std::unique_ptr<HostState> host_state;
+
+ private:
+  friend class Program;
+  const Program& program_;
+  std::vector<void*> pointers_;       // per buffer
+  std::vector<void*> pointer_args_;   // of all launches, one after the other
+  std::vector<int64_t> values_;       // dynamic slots, then constants
+  std::vector<int64_t> symbol_values_;
+  std::vector<int64_t> size_args_;
+  std::byte* arena_base_ = nullptr;
+  uint64_t generation_ = 1;
+  int64_t work_ = 0;
+  bool evaluated_ = false, rebound_ = false;
+};
+
+}  // namespace braze::runtime
