@@ -1,0 +1,57 @@
+// The seam between a frame that is to be captured and the evaluator: what a capture starts from, what it leaves.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/timers.h"
+#include "capture/bytecode.h"
+#include "capture/guards.h"
+#include "capture/recipe.h"
+#include "trace/trace.h"
+
+namespace braze::capture {
+
+// A frame, or the part of one that starts at `start`. All borrowed, alive during the capture.
+struct FrameView {
+  const Bytecode* bytecode;
+  PyObject* globals;
+  PyObject* builtins;              // dict
+  PyObject* function;              // the function object, or nullptr when unknown
+  PyObject* const* slots;          // localsplus (nullptr: unbound), then `depth` stack values (nullptr: NULL).
+                                   // At start == 0 the slots of free variables hold their cells already, local cells
+                                   // are not made yet (MakeCell and CopyFreeVars instructions come)
+  int depth = 0;
+  int start = 0;                   // instruction index
+};
+
+struct BreakInfo {
+  Reason reason;
+  std::string detail;
+  UserLine line;                   // innermost user line
+  std::vector<UserLine> stack;     // of the inlined calls, outermost first
+};
+
+struct Segment {
+  std::shared_ptr<Sources> sources;
+  GuardSet guards;
+  uint64_t global_state = 0;               // at the start of the capture
+  Recipe recipe;
+  std::optional<BreakInfo> stop;           // none: captured to the return. Then recipe.result, else recipe.frames
+  // The graph; without inputs and outputs when no tensor work was captured.
+  std::unique_ptr<trace::Tracer> tracer;
+  trace::Captured captured;
+  std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
+  size_t num_outputs = 0;
+  size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
+  double trace_seconds = 0;
+};
+
+// Evaluates the code symbolically from `frame` as far as it can. Never leaves a Python exception set.
+// A capture that cannot even begin gives a Segment with stop at frame.start and frames equal to the given frame.
+// Throws InternalError when we broke an invariant.
+Segment capture(const FrameView& frame, const Options& options);
+
+}  // namespace braze::capture

@@ -1,0 +1,94 @@
+// Guards: what a compiled entry assumed, as data while capturing, and compiled to a flat check.
+//
+// The check has two parts. What hangs off objects that are fixed (constants, and objects whose identity is guarded) is
+// *watched*: a table of (address, expected word), for the types of objects, the version tags of dicts and types, the items of lists, the contents of
+// cells... scanned linearly. A dict or type whose tag moved has the keys that were read looked up again, and the
+// new tag remembered. All else is fetched from the frame's slots and checked, step by step, in the order of cost.
+// No Python code runs while checking, except the hash and equality of keys that a user put into a dict.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/source.h"
+#include "trace/trace.h"
+
+namespace braze::capture {
+
+enum class GuardKind : uint8_t {
+  TypeIs,        // Py_TYPE(value) is `object`
+  Identity,      // value is `object`; what is read through it from here on is watched
+  Equal,         // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
+                 // None, complex, slice, Ellipsis, dtype-like singletons by identity
+  Tensor,        // value matches `tensor` (trace::matches); objects that are no tensors fail
+  Exists,        // the source leads somewhere (DictItem: key is there; TypeAttr: found)
+  Absent,        // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
+  Length,        // list, tuple, dict or set: `number` of items
+  DictKeys,      // keys are those of the tuple `object`, in that order (equal as in Equal, else identical)
+  SameObject,    // value is the value of `other`
+  Distinct,      // value is not the value of `other`
+  SetMembers,    // set or frozenset: equal to the frozenset `object` of plain constants
+  RangeIs,       // a range object with the same start, stop, step as `object`
+  NotOverlapping, // two tensors (`other`) share no storage bytes
+};
+
+struct Guard {
+  GuardKind kind;
+  SourceId source;
+  SourceId other;
+  int64_t number = 0;
+  Ref object;
+  std::shared_ptr<const trace::TensorSpec> tensor;
+  UserLine line;
+};
+
+// Collected while capturing. Adding the same guard twice keeps the first.
+class GuardSet {
+ public:
+  void type_is(SourceId s, PyTypeObject* type, UserLine line);
+  void identity(SourceId s, PyObject* object, UserLine line);
+  void equal(SourceId s, PyObject* object, UserLine line);
+  void tensor(SourceId s, PyObject* tensor, UserLine line);  // takes a snapshot of the real tensor
+  void exists(SourceId s, UserLine line);
+  void absent(SourceId s, UserLine line);
+  void length(SourceId s, int64_t n, UserLine line);
+  void dict_keys(SourceId s, PyObject* dict, UserLine line);
+  void same_object(SourceId a, SourceId b, UserLine line);
+  void distinct(SourceId a, SourceId b, UserLine line);
+  void set_members(SourceId s, PyObject* set, UserLine line);
+  void range_is(SourceId s, PyObject* range, UserLine line);
+  void not_overlapping(SourceId a, SourceId b, UserLine line);
+
+  const std::vector<Guard>& items() const { return items_; }
+  void truncate(size_t n);  // back to an earlier size(): what a rolled back part of the capture added goes away
+  size_t size() const { return items_.size(); }
+
+ private:
+  bool add(Guard guard);
+  std::vector<Guard> items_;
+  std::unordered_multimap<uint64_t, uint32_t> index_;
+};
+
+std::string print(const Guard&, const Sources&);
+
+// The compiled form.
+class GuardProgram {
+ public:
+  // Fixes the order of checks and what is watched. `wanted`: sources whose values the caller needs after a successful check
+  // (graph inputs, recipe loads); value_index(i) of them is i. `global_state`: trace::global_state_key() at capture.
+  static std::unique_ptr<GuardProgram> compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
+                                               const std::vector<SourceId>& wanted, uint64_t global_state,
+                                               size_t num_locals_plus);
+  virtual ~GuardProgram() = default;
+
+  // slots: localsplus then stack, borrowed. True: all guards hold and values() is filled.
+  virtual bool check(PyObject* const* slots) = 0;
+  // Borrowed, one per `wanted`, valid until the next check and while the caller holds the slots' objects. nullptr: nothing there.
+  virtual PyObject* const* values() const = 0;
+  // Why the last check failed.
+  virtual std::string failure() = 0;
+  virtual size_t num_watched() const = 0;
+  virtual size_t num_steps() const = 0;
+};
+
+}  // namespace braze::capture

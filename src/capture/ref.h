@@ -1,0 +1,40 @@
+// An owned reference to a Python object. The name of the maker says who owned it before: steal or borrow.
+#pragma once
+#include <Python.h>
+
+#include <utility>
+
+namespace braze::capture {
+
+class Ref {
+ public:
+  Ref() = default;
+  static Ref steal(PyObject* p) { return Ref(p); }
+  static Ref borrow(PyObject* p) {
+    Py_XINCREF(p);
+    return Ref(p);
+  }
+  Ref(const Ref& o) : p_(o.p_) { Py_XINCREF(p_); }
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(p_); }
+
+  PyObject* get() const { return p_; }
+  PyObject* release() { return std::exchange(p_, nullptr); }
+  explicit operator bool() const { return p_ != nullptr; }
+
+ private:
+  explicit Ref(PyObject* p) : p_(p) {}
+  PyObject* p_ = nullptr;
+};
+
+// A line of the user's program. The code object is kept alive by the decoder's cache (bytecode.h).
+struct UserLine {
+  PyCodeObject* code = nullptr;
+  int line = 0;
+};
+
+}  // namespace braze::capture
