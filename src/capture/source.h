@@ -31,7 +31,6 @@ enum class SourceKind : uint8_t {
   PartialFunc, PartialArgs, PartialKeywords,  // of a functools.partial
   MappingOrigin, // the dict that a types.MappingProxyType wraps
   WeakTarget,    // referent of a weakref
-  TensorGrad,    // .grad of a tensor
 };
 
 struct SourceTag;
