@@ -1,0 +1,224 @@
+#include "loop/analysis.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/hash.h"
+#include "loop/text.h"
+
+namespace braze::loop {
+
+int arity(OpCode code) { return text::kOps[static_cast<int>(code)].arity; }
+
+int cost(OpCode code) {
+  switch (code) {
+    case OpCode::Const:
+    case OpCode::Index:
+    case OpCode::Indirect: return 0;
+    case OpCode::Div:
+    case OpCode::FloorDiv:
+    case OpCode::Mod:
+    case OpCode::Remainder:
+    case OpCode::Sqrt:
+    case OpCode::Rsqrt:
+    case OpCode::Recip: return 4;
+    case OpCode::Exp:
+    case OpCode::Exp2:
+    case OpCode::Log:
+    case OpCode::Log2:
+    case OpCode::Sigmoid:
+    case OpCode::Tanh: return 10;
+    default: break;
+  }
+  if (code == OpCode::Pow || code == OpCode::Atan2) return 20;
+  if (code >= OpCode::Exp && code <= OpCode::Erfc) return 16;
+  return 1;
+}
+
+std::vector<Access> accesses(const Nest& nest) {
+  std::vector<Access> v;
+  for (uint32_t s = 0; s < nest.stages.size(); ++s) {
+    const auto& ops = nest.stages[s].ops;
+    for (uint32_t i = 0; i < ops.size(); ++i) {
+      const LoopOp& op = ops[i];
+      if (op.code == OpCode::Load || op.code == OpCode::Store)
+        v.push_back({op.buffer, s, i, op.index, op.code == OpCode::Store, op.atomic_add});
+    }
+  }
+  return v;
+}
+
+namespace {
+void add_once(std::vector<BufferId>& v, BufferId b) {
+  if (b.valid() && std::find(v.begin(), v.end(), b) == v.end()) v.push_back(b);
+}
+}  // namespace
+
+Effects effects(const Item& item) {
+  Effects e;
+  if (auto* n = std::get_if<Nest>(&item)) {
+    for (const Access& a : accesses(*n)) {
+      if (a.write) add_once(e.writes, a.buffer);
+      if (!a.write || a.atomic) add_once(e.reads, a.buffer);
+    }
+  } else {
+    const auto& c = std::get<ExternCall>(item);
+    for (const View& v : c.views) add_once(e.reads, v.buffer);
+    for (const View& v : c.outputs) add_once(e.writes, v.buffer);
+  }
+  return e;
+}
+
+std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
+  std::vector<std::vector<uint32_t>> deps(program.items.size());
+  std::vector<std::vector<uint32_t>> writers(program.buffers.size()), readers(program.buffers.size());
+  uint32_t last_effect = UINT32_MAX;
+  for (uint32_t i = 0; i < program.items.size(); ++i) {
+    Effects e = effects(program.items[i]);
+    auto& d = deps[i];
+    for (BufferId b : e.reads) d.insert(d.end(), writers[b.index].begin(), writers[b.index].end());
+    for (BufferId b : e.writes) {
+      d.insert(d.end(), writers[b.index].begin(), writers[b.index].end());
+      d.insert(d.end(), readers[b.index].begin(), readers[b.index].end());
+    }
+    // Operators with effects (random state, assertions) keep their order among themselves.
+    if (auto* c = std::get_if<ExternCall>(&program.items[i]); c && (graph::op_traits(c->op) & graph::kEffect || c->op == graph::Op::Extern)) {
+      if (last_effect != UINT32_MAX) d.push_back(last_effect);
+      last_effect = i;
+    }
+    for (BufferId b : e.reads) readers[b.index].push_back(i);
+    for (BufferId b : e.writes) writers[b.index].push_back(i);
+    std::sort(d.begin(), d.end());
+    d.erase(std::unique(d.begin(), d.end()), d.end());
+    if (!d.empty() && d.back() == i) d.pop_back();
+  }
+  return deps;
+}
+
+namespace {
+
+void put(std::string& s, uint64_t v) {
+  s += std::to_string(v);
+  s += ' ';
+}
+
+}  // namespace
+
+std::string key(const Program& program, const Nest& nest, std::vector<BufferId>* buffers) {
+  sym::ExprArena& arena = *program.arena;
+  std::vector<BufferId> order;
+  std::string s;
+  s.reserve(1024);
+  auto expr = [&](Expr e) {
+    s += arena.print(e);
+    s += ';';
+  };
+  auto axes = [&](const std::vector<Axis>& v) {
+    s += '[';
+    for (const Axis& a : v) {
+      expr(a.var);
+      expr(a.extent);
+    }
+    s += ']';
+  };
+  s += "v";
+  put(s, static_cast<uint64_t>(nest.mapping.vector));
+  put(s, static_cast<uint64_t>(nest.mapping.tile));
+  put(s, static_cast<uint64_t>(nest.mapping.grain));
+  axes(nest.outer);
+  for (const Stage& st : nest.stages) {
+    s += "\nstage";
+    axes(st.axes);
+    for (const LoopOp& op : st.ops) {
+      s += '\n';
+      put(s, static_cast<uint64_t>(op.code));
+      put(s, static_cast<uint64_t>(static_cast<uint8_t>(op.dtype)));
+      for (int i = 0; i < arity(op.code); ++i) put(s, op.args[static_cast<size_t>(i)].index);
+      if (op.result.valid()) put(s, op.result.index);
+      switch (op.code) {
+        case OpCode::Load:
+        case OpCode::Store: {
+          size_t k = static_cast<size_t>(std::find(order.begin(), order.end(), op.buffer) - order.begin());
+          if (k == order.size()) order.push_back(op.buffer);
+          s += op.atomic_add ? '+' : '%';
+          put(s, k);
+          expr(op.index);
+          break;
+        }
+        case OpCode::Const: put(s, static_cast<uint64_t>(op.integer)); break;  // the union's bits
+        case OpCode::Index: expr(op.index); break;
+        case OpCode::Indirect:
+          expr(op.index);
+          expr(op.bound);
+          break;
+        case OpCode::Reduce: put(s, static_cast<uint64_t>(op.reduce)); break;
+        default: break;
+      }
+    }
+  }
+  s += "\nbuffers";
+  for (BufferId b : order) {
+    const Buffer& buf = program.buffers[b];
+    s += ' ';
+    put(s, static_cast<uint64_t>(static_cast<uint8_t>(buf.dtype)));
+    put(s, static_cast<uint64_t>(buf.device.type));
+    if (buf.kind == BufferKind::Local) {
+      s += "local ";
+      for (Expr e : buf.sizes) expr(e);
+    }
+    // Whether it is written tells the generator nothing that the ops do not; where its address comes from does not matter.
+  }
+  if (buffers) *buffers = std::move(order);
+  return s;
+}
+
+uint64_t hash(const Program& program, const Nest& nest) {
+  Hasher h;
+  h.add(std::string_view(key(program, nest)));
+  return h.value();
+}
+
+void for_each_expr(const Nest& nest, const std::function<void(Expr)>& f) {
+  for (const Axis& a : nest.outer) f(a.extent);
+  for (const Stage& s : nest.stages) {
+    for (const Axis& a : s.axes) f(a.extent);
+    for (const LoopOp& op : s.ops) {
+      if (op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index) f(op.index);
+      if (op.code == OpCode::Indirect) f(op.bound);
+    }
+  }
+}
+
+void for_each_expr(const Program& program, const std::function<void(Expr)>& f) {
+  auto all = [&](const std::vector<Expr>& v) {
+    for (Expr e : v) f(e);
+  };
+  auto view = [&](const View& v) {
+    all(v.sizes);
+    all(v.strides);
+    f(v.offset);
+  };
+  for (const Buffer& b : program.buffers) {
+    all(b.sizes);
+    all(b.strides);
+    f(b.offset);
+  }
+  for (const Item& item : program.items) {
+    if (auto* n = std::get_if<Nest>(&item)) {
+      for_each_expr(*n, f);
+    } else {
+      const auto& c = std::get<ExternCall>(item);
+      for (const ExternArg& a : c.args) {
+        if (auto* e = std::get_if<Expr>(&a)) f(*e);
+        if (auto* l = std::get_if<graph::IntList>(&a)) all(l->v);
+      }
+      for (const View& v : c.views) view(v);
+      for (const View& v : c.outputs) view(v);
+    }
+  }
+  for (const Output& o : program.outputs)
+    if (o.kind == Output::Kind::View) view(o.view);
+  for (const Writeback& w : program.writebacks) view(w.from);
+}
+
+}  // namespace braze::loop

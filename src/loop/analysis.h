@@ -1,0 +1,44 @@
+// Facts about nests and items that the scheduler and the code generators share.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "loop/loop.h"
+
+namespace braze::loop {
+
+struct Access {
+  BufferId buffer;
+  uint32_t stage = 0, op = 0;  // position in the nest
+  Expr index;
+  bool write = false, atomic = false;
+};
+
+// Loads and stores in program order.
+std::vector<Access> accesses(const Nest& nest);
+
+// Buffers that an item reads and writes, each once, in order of appearance. An atomic store reads and writes.
+struct Effects {
+  std::vector<BufferId> reads, writes;
+};
+Effects effects(const Item& item);
+
+// The items each item must follow: RAW, WAR and WAW through buffers. Ascending, each once.
+std::vector<std::vector<uint32_t>> dependencies(const Program& program);
+
+// The nest's text with buffers renumbered by first appearance, and what generated code depends on: their dtypes and the mapping. Two nests
+// with equal keys can share one kernel, whose pointer arguments are `buffers` in that order. Local buffers also show their sizes.
+std::string key(const Program& program, const Nest& nest, std::vector<BufferId>* buffers = nullptr);
+uint64_t hash(const Program& program, const Nest& nest);
+
+int arity(OpCode code);
+inline bool is_comparison(OpCode c) { return c >= OpCode::Eq && c <= OpCode::Ge; }
+// Relative cost of one evaluation; 1 is an addition.
+int cost(OpCode code);
+
+// Calls f on every expression of the program (sizes, strides, offsets, extents, indices, arguments).
+void for_each_expr(const Program& program, const std::function<void(Expr)>& f);
+void for_each_expr(const Nest& nest, const std::function<void(Expr)>& f);
+
+}  // namespace braze::loop
