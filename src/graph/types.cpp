@@ -1,0 +1,110 @@
+#include "graph/types.h"
+
+#include <array>
+
+#include "base/check.h"
+
+namespace braze {
+namespace {
+
+struct Row {
+  DType dtype;
+  std::string_view name;
+  int size;
+};
+constexpr std::array<Row, 14> kRows = {{{DType::U8, "u8", 1},     {DType::I8, "i8", 1},     {DType::I16, "i16", 2},
+                                        {DType::I32, "i32", 4},   {DType::I64, "i64", 8},   {DType::F16, "f16", 2},
+                                        {DType::F32, "f32", 4},   {DType::F64, "f64", 8},   {DType::C32, "c32", 4},
+                                        {DType::C64, "c64", 8},   {DType::C128, "c128", 16}, {DType::Bool, "bool", 1},
+                                        {DType::BF16, "bf16", 2}, {DType::Opaque, "opaque", 0}}};
+
+const Row& row(DType d) {
+  for (const Row& r : kRows)
+    if (r.dtype == d) return r;
+  throw InternalError("no such dtype: " + std::to_string(static_cast<int>(d)));
+}
+
+DType value_dtype(DType d) {  // of a complex number's parts
+  return d == DType::C32 ? DType::F16 : d == DType::C64 ? DType::F32 : d == DType::C128 ? DType::F64 : d;
+}
+
+DType to_complex(DType d) {
+  switch (d) {
+    case DType::F64: case DType::C128: return DType::C128;
+    case DType::F16: case DType::C32: return DType::C32;
+    default: return DType::C64;
+  }
+}
+
+}  // namespace
+
+std::string_view name(DType d) { return row(d).name; }
+
+std::optional<DType> dtype_from_name(std::string_view s) {
+  for (const Row& r : kRows)
+    if (r.name == s) return r.dtype;
+  return std::nullopt;
+}
+
+int size_of(DType d) { return row(d).size; }
+
+bool is_floating(DType d) { return d == DType::F16 || d == DType::BF16 || d == DType::F32 || d == DType::F64; }
+
+bool is_integral(DType d) {
+  return d == DType::U8 || d == DType::I8 || d == DType::I16 || d == DType::I32 || d == DType::I64;
+}
+
+bool is_complex(DType d) { return d == DType::C32 || d == DType::C64 || d == DType::C128; }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (a == DType::Opaque || b == DType::Opaque) return DType::Opaque;
+  if (is_complex(a) || is_complex(b)) {
+    DType va = is_integral(a) || a == DType::Bool ? DType::F16 : value_dtype(a);
+    DType vb = is_integral(b) || b == DType::Bool ? DType::F16 : value_dtype(b);
+    return to_complex(promote(va, vb));
+  }
+  if (is_floating(a) || is_floating(b)) {
+    if (!is_floating(a)) return b;
+    if (!is_floating(b)) return a;
+    if (size_of(a) == 2 && size_of(b) == 2) return DType::F32;  // f16 with bf16
+    return size_of(a) > size_of(b) ? a : b;
+  }
+  if (a == DType::Bool) return b;
+  if (b == DType::Bool) return a;
+  if (a == DType::U8) return b == DType::I8 ? DType::I16 : b;
+  if (b == DType::U8) return a == DType::I8 ? DType::I16 : a;
+  return size_of(a) > size_of(b) ? a : b;
+}
+
+std::vector<sym::Expr> contiguous_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes) {
+  std::vector<sym::Expr> strides(sizes.size());
+  sym::Expr step = arena.constant(1);
+  for (size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = step;
+    if (d == 0) break;
+    sym::Expr s = sizes[d];
+    if (auto c = arena.as_const(s)) {
+      if (*c > 1) step = arena.mul(step, s);
+    } else {
+      step = arena.mul(step, arena.range(s).lo >= 1 ? s : arena.max(s, arena.constant(1)));
+    }
+  }
+  return strides;
+}
+
+bool is_contiguous(sym::ExprArena& arena, const TensorType& t) {
+  for (sym::Expr s : t.sizes)
+    if (arena.is_const(s, 0)) return true;
+  sym::Expr expected = arena.constant(1);
+  for (size_t d = t.dim(); d-- > 0;) {
+    sym::Expr s = t.sizes[d];
+    if (arena.is_const(s, 1)) continue;
+    if (t.strides[d] != expected && !arena.known_equal(t.strides[d], expected)) return false;
+    if (d == 0) break;
+    expected = arena.mul(expected, s);
+  }
+  return true;
+}
+
+}  // namespace braze
