@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/options.h"
+#include "base/timers.h"
 #include "graph/graph.h"
 
 namespace braze::trace {
@@ -18,7 +19,23 @@ namespace braze::trace {
 struct Captured {
   graph::Graph graph;                        // ATen level, functional
   std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
+  bool needs_grad = false;                   // an output requires grad: the graph alone would lose its history
+  std::vector<sym::Expr> size_guards;        // conditions over graph.size_symbols that tracing relied on
 };
+
+// A dimension of an input whose size is to be a symbol, with the range that the graph is to admit.
+struct SymbolicDim {
+  int dim;
+  sym::Range range;
+};
+
+// Once, when the extension is imported. Throws std::runtime_error with a message for the user when this version of PyTorch
+// cannot be traced.
+void initialize();
+
+// True if `exc` (an instance) is the signal with which tracing gives up inside of a torch function that Tracer::call
+// called: a graph break with this reason.
+bool is_graph_break_exception(PyObject* exc, Reason* reason, std::string* detail);
 
 class Tracer {
  public:
@@ -27,7 +44,9 @@ class Tracer {
 
   // The fake that stands for a real tensor; the same object for the same tensor. It becomes a graph input only when used.
   // Throws Unsupported for kinds that are not compiled. `name`: e.g. "L['x']", "self.fc.weight", for the FX placeholder.
-  virtual PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name) = 0;
+  // A storage offset is not part of what is captured: the fake says 0, and code that asks for it breaks the graph.
+  virtual PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
+                         const std::vector<SymbolicDim>& symbolic = {}) = 0;
   virtual bool is_fake(PyObject* obj) const = 0;
   // The real tensor of a lifted fake (borrowed), or nullptr if it was computed.
   virtual PyObject* real_of(PyObject* fake) const = 0;
@@ -39,31 +58,47 @@ class Tracer {
   // raises is left set. `loc` is the user's line of all ATen calls made meanwhile.
   virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
 
-  // Ends the capture: the graph whose outputs are these fakes in order. `inputs` receives the real tensors (borrowed), one
-  // per graph input.
+  // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant). `inputs`
+  // receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input is a chain
+  // of views of that input, so that it shows what writebacks bring; an output may be an input, or the same value twice.
+  // Throws Unsupported for mutations that the graph cannot express.
   virtual Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
 };
 
-// A compiled graph that runs on real tensors.
+// What compiling a graph made.
+struct Report {
+  size_t nests = 0, kernels = 0, externs = 0;
+  bool from_disk_cache = false;
+  Timings timings;
+  std::string plan;                               // listing of the steps
+  std::string graph, lowered, scheduled, source;  // only if texts were asked for
+};
+
+// A compiled graph that runs on real tensors. Calls may overlap.
 class Runnable {
  public:
   virtual ~Runnable() = default;
-  // inputs: borrowed tensors, one per graph input. outputs: new references, one per graph output (None for none).
+  // inputs: borrowed tensors, one per graph input (those of kind Constant may be left out, all together).
+  // outputs: new references, one per graph output (None for none). The caller checked by guards that dtypes and sizes are
+  // those of the graph; inputs of kind Argument with other strides than recorded are copied.
   // Returns false with a Python exception set.
   virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) = 0;
+  virtual Report report() const = 0;
 };
-std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options);  // through driver::compile
+// Through driver::compile. Throws Unsupported or InternalError.
+std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts = false);
 
 // Tensor guards.
-struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, python type
+struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type
 std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor);
 bool matches(const TensorSpec& spec, PyObject* tensor);
 std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor);
 
 // One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast state
-// and dtypes, default dtype and device, deterministic mode, torch function modes, number of functorch levels.
+// and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend switches that
+// choose operators (scaled dot product attention, TF32, oneDNN).
 uint64_t global_state_key();
 
 }  // namespace braze::trace

@@ -1,0 +1,207 @@
+#include "trace/fx.h"
+
+#include <pybind11/pybind11.h>
+
+#include <cctype>
+#include <unordered_set>
+
+namespace braze::trace {
+namespace {
+
+namespace py = pybind11;
+
+// A copy of lists, dicts and tuples that hold others, down to the leaves. New reference.
+PyObject* freeze(PyObject* obj) {
+  if (PyList_CheckExact(obj)) {
+    Py_ssize_t n = PyList_GET_SIZE(obj);
+    PyObject* copy = PyList_New(n);
+    for (Py_ssize_t i = 0; copy && i < n; ++i) PyList_SET_ITEM(copy, i, freeze(PyList_GET_ITEM(obj, i)));
+    return copy;
+  }
+  if (PyTuple_CheckExact(obj)) {
+    Py_ssize_t n = PyTuple_GET_SIZE(obj);
+    PyObject* copy = PyTuple_New(n);
+    for (Py_ssize_t i = 0; copy && i < n; ++i) PyTuple_SET_ITEM(copy, i, freeze(PyTuple_GET_ITEM(obj, i)));
+    return copy;
+  }
+  if (PyDict_CheckExact(obj)) {
+    PyObject* copy = PyDict_New();
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (copy && PyDict_Next(obj, &at, &key, &value)) {
+      PyObject* frozen = freeze(value);
+      PyDict_SetItem(copy, key, frozen);
+      Py_DECREF(frozen);
+    }
+    return copy;
+  }
+  Py_INCREF(obj);
+  return obj;
+}
+
+// "L['x']" -> "l_x_": letters, digits and underscores, as torch.fx wants names.
+std::string identifier(const std::string& name) {
+  std::string result;
+  for (char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (!result.empty() && result.back() != '_')
+      result += '_';
+  }
+  if (result.empty() || std::isdigit(static_cast<unsigned char>(result[0]))) result = "input_" + result;
+  return result;
+}
+
+// Builds a torch.fx.Graph call by call.
+class Builder {
+ public:
+  Builder()
+      : fx_(py::module_::import("torch.fx")),
+        graph_(fx_.attr("Graph")()),
+        tensor_(py::module_::import("torch").attr("Tensor")),
+        getitem_(py::module_::import("operator").attr("getitem")) {}
+
+  void placeholder(PyObject* fake, const std::string& name) {
+    py::object node = graph_.attr("placeholder")(identifier(name));
+    if (fake) nodes_[fake] = node;
+  }
+
+  void grad_mode(bool enabled) {
+    graph_.attr("call_function")(py::module_::import("torch").attr("_C").attr("_set_grad_enabled"),
+                                 py::make_tuple(enabled));
+  }
+
+  void call(PyObject* fn, PyObject* args, PyObject* kwargs, PyObject* result,
+            const std::unordered_set<PyObject*>& used) {
+    py::object fx_args = map(args);
+    py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
+    py::object node;
+    if (auto method = method_name(fn, args); !method.empty())
+      node = graph_.attr("call_method")(method, fx_args, fx_kwargs);
+    else
+      node = graph_.attr("call_function")(py::reinterpret_borrow<py::object>(fn), fx_args, fx_kwargs);
+    results(result, node, used);
+  }
+
+  PyObject* finish(const std::vector<PyObject*>& outputs) {
+    py::tuple all(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) all[i] = map(outputs[i]);
+    graph_.attr("output")(all);
+    py::object root = py::module_::import("torch").attr("nn").attr("Module")();
+    for (size_t i = 0; i < constants_.size(); ++i)
+      py::setattr(root, constant_name(i).c_str(), constants_[i]);
+    return fx_.attr("GraphModule")(root, graph_).release().ptr();
+  }
+
+ private:
+  // A method of Tensor called on a tensor becomes call_method; its descriptor or function must be what the name finds.
+  std::string method_name(PyObject* fn, PyObject* args) {
+    if (PyTuple_GET_SIZE(args) == 0 || !nodes_.count(PyTuple_GET_ITEM(args, 0))) return {};
+    if (!PyObject_TypeCheck(fn, &PyMethodDescr_Type) && !PyFunction_Check(fn)) return {};
+    py::object name = py::getattr(fn, "__name__", py::none());
+    if (!py::isinstance<py::str>(name)) return {};
+    return py::getattr(tensor_, name, py::none()).is(py::handle(fn)) ? name.cast<std::string>() : std::string();
+  }
+
+  static std::string constant_name(size_t i) { return "_tensor_constant" + std::to_string(i); }
+
+  // Fakes become their nodes, in containers too.
+  py::object map(PyObject* obj) {
+    if (auto it = nodes_.find(obj); it != nodes_.end()) return it->second;
+    if (PyTuple_Check(obj)) {
+      auto n = static_cast<size_t>(PyTuple_GET_SIZE(obj));
+      py::tuple result(n);
+      for (size_t i = 0; i < n; ++i) result[i] = map(PyTuple_GET_ITEM(obj, static_cast<Py_ssize_t>(i)));
+      return result;
+    }
+    if (PyList_Check(obj)) {
+      py::list result;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(obj); ++i) result.append(map(PyList_GET_ITEM(obj, i)));
+      return result;
+    }
+    if (PyDict_Check(obj)) {
+      py::dict result;
+      for (auto item : py::reinterpret_borrow<py::dict>(obj)) result[item.first] = map(item.second.ptr());
+      return result;
+    }
+    if (PySlice_Check(obj)) {
+      auto* slice = reinterpret_cast<PySliceObject*>(obj);
+      py::object start = map(slice->start), stop = map(slice->stop), step = map(slice->step);
+      return py::reinterpret_steal<py::object>(PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
+    }
+    if (py::isinstance(obj, tensor_)) {  // a real tensor: an attribute of the module
+      py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
+      constants_.push_back(py::reinterpret_borrow<py::object>(obj));
+      nodes_[obj] = node;
+      return node;
+    }
+    return py::reinterpret_borrow<py::object>(obj);
+  }
+
+  void results(PyObject* result, const py::object& node, const std::unordered_set<PyObject*>& used) {
+    if (py::isinstance(result, tensor_)) {
+      nodes_[result] = node;
+      return;
+    }
+    bool tuple = PyTuple_Check(result);
+    if (!tuple && !PyList_Check(result)) return;
+    Py_ssize_t n = tuple ? PyTuple_GET_SIZE(result) : PyList_GET_SIZE(result);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* item = tuple ? PyTuple_GET_ITEM(result, i) : PyList_GET_ITEM(result, i);
+      bool container = PyTuple_Check(item) || PyList_Check(item);
+      if (!container && !used.count(item)) continue;
+      results(item, graph_.attr("call_function")(getitem_, py::make_tuple(node, i)), used);
+    }
+  }
+
+  py::object fx_, graph_, tensor_, getitem_;
+  std::unordered_map<PyObject*, py::object> nodes_;
+  std::vector<py::object> constants_;
+};
+
+}  // namespace
+
+CallList::~CallList() {
+  for (Call& call : calls_) {
+    Py_DECREF(call.fn);
+    Py_DECREF(call.args);
+    Py_XDECREF(call.kwargs);
+    Py_DECREF(call.result);
+  }
+}
+
+bool CallList::add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, PyObject* result,
+                   bool grad_mode) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(nargs));
+  if (!tuple) return false;
+  for (size_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), freeze(args[i]));
+  PyObject* dict = kwargs && PyDict_GET_SIZE(kwargs) ? freeze(kwargs) : nullptr;
+  Py_INCREF(fn);
+  calls_.push_back(Call{fn, tuple, dict, freeze(result), grad_mode});
+  return true;
+}
+
+PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
+                                 const std::vector<PyObject*>& outputs) const {
+  try {
+    std::vector<PyObject*> reads;
+    auto any = [](PyObject*) { return true; };
+    operands(any, reads);
+    std::unordered_set<PyObject*> used(reads.begin(), reads.end());
+    used.insert(outputs.begin(), outputs.end());
+    Builder builder;
+    for (const auto& [fake, name] : inputs) builder.placeholder(fake, name);
+    bool grad_mode = !calls_.empty() && calls_[0].grad_mode, first = grad_mode;
+    for (const Call& call : calls_) {
+      if (call.grad_mode != grad_mode) builder.grad_mode(grad_mode = call.grad_mode);
+      builder.call(call.fn, call.args, call.kwargs, call.result, used);
+    }
+    if (grad_mode != first) builder.grad_mode(first);
+    return builder.finish(outputs);
+  } catch (py::error_already_set& e) {
+    e.restore();
+    return nullptr;
+  }
+}
+
+}  // namespace braze::trace

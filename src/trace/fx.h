@@ -1,0 +1,64 @@
+// The torch-level calls of one capture, and the torch.fx.GraphModule that is built from them when a user asks.
+#pragma once
+#include <Python.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace braze::trace {
+
+class CallList {
+ public:
+  CallList() = default;
+  ~CallList();
+  CallList(const CallList&) = delete;
+  CallList& operator=(const CallList&) = delete;
+
+  // Notes a call that returned `result`. Containers are copied: what the program does to them later is not seen.
+  // False with a Python exception set on failure.
+  bool add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, PyObject* result, bool grad_mode);
+
+  // Appends the addresses of all fakes that calls read (`is_fake` decides), in order, with repetitions.
+  template <class IsFake>
+  void operands(IsFake&& is_fake, std::vector<PyObject*>& into) const {
+    for (const Call& call : calls_) {
+      walk(call.args, is_fake, into);
+      walk(call.kwargs, is_fake, into);
+    }
+  }
+
+  // `inputs`: the placeholders' fakes (nullptr for an input that only the ATen graph has) and names. New reference, or
+  // nullptr with a Python exception set.
+  PyObject* graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
+                         const std::vector<PyObject*>& outputs) const;
+
+ private:
+  struct Call {
+    PyObject *fn, *args, *kwargs, *result;  // owned; kwargs may be nullptr
+    bool grad_mode;
+  };
+  template <class IsFake>
+  static void walk(PyObject* obj, IsFake&& is_fake, std::vector<PyObject*>& into) {
+    if (!obj) return;
+    if (PyTuple_Check(obj)) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); ++i) walk(PyTuple_GET_ITEM(obj, i), is_fake, into);
+    } else if (PyList_Check(obj)) {
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(obj); ++i) walk(PyList_GET_ITEM(obj, i), is_fake, into);
+    } else if (PyDict_Check(obj)) {
+      PyObject *key, *value;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(obj, &at, &key, &value)) walk(value, is_fake, into);
+    } else if (PySlice_Check(obj)) {
+      auto* slice = reinterpret_cast<PySliceObject*>(obj);
+      walk(slice->start, is_fake, into);
+      walk(slice->stop, is_fake, into);
+      walk(slice->step, is_fake, into);
+    } else if (is_fake(obj)) {
+      into.push_back(obj);
+    }
+  }
+  std::vector<Call> calls_;
+};
+
+}  // namespace braze::trace

@@ -1,0 +1,77 @@
+// The state outside of arguments that decides which operators PyTorch's own code calls.
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/PyInterpreter.h>
+
+#include "base/hash.h"
+#include "trace/trace.h"
+
+namespace braze::trace {
+namespace {
+
+// Modes of torch.overrides on the stack, the default device among them: told apart by object, and by device, since a mode
+// may be freed and another made at its address.
+void add_function_modes(Hasher& hash) {
+  int64_t n = at::impl::PythonTorchFunctionTLS::stack_len();
+  hash.add(n);
+  if (n == 0) return;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto& mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i);
+    PyObject* obj = mode->ptr(getPyInterpreter());
+    hash.add(reinterpret_cast<uint64_t>(obj));
+    hash.add(reinterpret_cast<uint64_t>(Py_TYPE(obj)));
+    PyObject* device = PyObject_GetAttrString(obj, "device");
+    PyObject* text = device ? PyObject_Str(device) : nullptr;
+    if (const char* s = text ? PyUnicode_AsUTF8(text) : nullptr) hash.add(std::string_view(s));
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(device);
+  }
+}
+
+}  // namespace
+
+uint64_t global_state_key() {
+  Hasher hash;
+  // Included and excluded keys: inference mode, autocast on or off, functorch levels, dispatch modes.
+  auto keys = c10::impl::tls_local_dispatch_key_set();
+  hash.add(keys.included_.raw_repr());
+  hash.add(keys.excluded_.raw_repr());
+
+  const auto& autograd = c10::AutogradState::get_tls_state();
+  const at::Context& context = at::globalContext();
+  uint64_t bits = 0;
+  auto add = [&](bool bit) { bits = bits << 1 | static_cast<uint64_t>(bit); };
+  add(autograd.get_grad_mode());
+  add(autograd.get_fw_grad_mode());
+  add(autograd.get_inference_mode());
+  add(at::autocast::is_autocast_enabled(at::kCPU));
+  add(at::autocast::is_autocast_enabled(at::kCUDA));
+  add(at::autocast::is_autocast_cache_enabled());
+  add(context.deterministicAlgorithms());
+  add(context.deterministicAlgorithmsWarnOnly());
+  add(context.deterministicFillUninitializedMemory());
+  add(context.deterministicCuDNN());
+  add(context.benchmarkCuDNN());
+  add(context.userEnabledCuDNN());
+  add(context.userEnabledMkldnn());
+  add(context.userEnabledFlashSDP());
+  add(context.userEnabledMemEfficientSDP());
+  add(context.userEnabledMathSDP());
+  add(context.userEnabledCuDNNSDP());
+  hash.add(bits);
+
+  uint64_t dtypes = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+  dtypes = dtypes << 8 | static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCPU));
+  dtypes = dtypes << 8 | static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA));
+  dtypes = dtypes << 8 | static_cast<uint64_t>(context.float32MatmulPrecision());
+  dtypes = dtypes << 8 | static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
+  hash.add(dtypes);
+  add_function_modes(hash);
+  return hash.value();
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,160 @@
+// Result types of operators without a shape rule: PyTorch's Meta kernels, run on plain meta tensors of the same geometry.
+#include <ATen/EmptyTensor.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include "base/check.h"
+#include "trace/convert.h"
+#include "trace/recorder.h"
+
+namespace braze::trace {
+namespace {
+
+// Meta kernels are library code: the modes that the user's program entered are not meant for them.
+class WithoutTorchFunction {
+ public:
+  WithoutTorchFunction() : saved_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+  }
+  ~WithoutTorchFunction() { at::impl::PythonTorchFunctionTLS::set_disabled_state(saved_); }
+  WithoutTorchFunction(const WithoutTorchFunction&) = delete;
+  WithoutTorchFunction& operator=(const WithoutTorchFunction&) = delete;
+
+ private:
+  at::impl::TorchFunctionDisabledState saved_;
+};
+
+// Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
+class MetaArgs {
+ public:
+  c10::IValue convert(const c10::IValue& value) {
+    if (value.isTensor()) return tensor(value.toTensor());
+    if (value.isDevice()) {
+      device_ = explicit_ = value.toDevice();
+      return c10::Device(c10::kMeta);
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : value.toTensorVector()) list.push_back(tensor(t));
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& item : value.toListRef())
+        list.push_back(item.isNone() ? std::nullopt : std::optional<at::Tensor>(tensor(item.toTensor())));
+      return list;
+    }
+    return value;
+  }
+
+  c10::Device device() const {
+    if (explicit_) return *explicit_;
+    return device_ ? *device_ : scalar_device_.value_or(c10::Device(c10::kCPU));
+  }
+
+ private:
+  at::Tensor tensor(const at::Tensor& t) {
+    if (!t.defined() || t.unsafeGetTensorImpl()->is_wrapped_number()) return t;
+    // A 0-dim CPU tensor among tensors of another device does not decide.
+    if (t.dim() == 0 && t.device().is_cpu())
+      scalar_device_ = t.device();
+    else if (!device_)
+      device_ = t.device();
+    at::Tensor meta = at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
+    if (auto offset = t.sym_storage_offset().maybe_as_int(); offset && *offset != 0)
+      meta.unsafeGetTensorImpl()->set_storage_offset(*offset);
+    return meta;
+  }
+
+  std::optional<c10::Device> device_, explicit_, scalar_device_;
+};
+
+}  // namespace
+
+void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
+                        torch::jit::Stack* stack) {
+  MetaArgs convert;
+  torch::jit::Stack meta;
+  meta.reserve(info.args.size());
+  for (const c10::IValue& value : torch::jit::last(*stack, info.args.size())) {
+    meta.push_back(convert.convert(value));
+  }
+  for (size_t i = 0; i < info.args.size(); ++i)  // a factory's device that is not given is still not that of real memory
+    if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
+  try {
+    c10::impl::ExcludeDispatchKeyGuard keys(c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset |
+                                            c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+                                            c10::DispatchKeySet(c10::DispatchKey::Functionalize));
+    WithoutTorchFunction modes;
+    op.callBoxed(&meta);
+  } catch (const c10::NotImplementedError& e) {
+    throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
+  }
+
+  auto device = device_of(convert.device());
+  if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
+  std::vector<TensorType> types;
+  std::vector<int32_t> list_sizes;
+  std::vector<bool> defined;  // of all tensor results, lists flattened
+  auto note = [&](const at::Tensor& t) {
+    defined.push_back(t.defined());
+    if (!t.defined()) return;
+    if (t.layout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a result that is not strided");
+    types.push_back(type_of(arena(), t));
+    types.back().device = *device;
+  };
+  for (const c10::IValue& value : meta) {
+    if (value.isTensor()) {
+      note(value.toTensor());
+      list_sizes.push_back(-1);
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorVector();
+      for (const at::Tensor& t : list) note(t);
+      list_sizes.push_back(static_cast<int32_t>(list.size()));
+    } else {
+      list_sizes.push_back(0);
+    }
+  }
+  if (types.empty()) {
+    // Questions about metadata are answered, not recorded; what has no result is there for its effect.
+    if (meta.empty()) throw Unsupported(Reason::UnsupportedOp, "it has no result");
+    torch::jit::drop(*stack, info.args.size());
+    for (c10::IValue& value : meta) stack->push_back(std::move(value));
+    return;
+  }
+
+  graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
+                                       info.op == graph::Op::Extern ? info.name : std::string(), list_sizes);
+  std::vector<graph::ValueId> outputs;
+  std::vector<at::Tensor> results;
+  size_t next = 0;
+  for (bool is_defined : defined) {
+    if (!is_defined) {
+      outputs.emplace_back();
+      results.emplace_back();
+      continue;
+    }
+    graph::ValueId value = graph_.node(node).outputs[next++];
+    graph_.value(value).index = static_cast<uint32_t>(outputs.size());
+    outputs.push_back(value);
+    results.push_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
+  }
+  graph_.node(node).outputs = std::move(outputs);
+
+  torch::jit::drop(*stack, info.args.size());
+  size_t at = 0;
+  for (size_t i = 0; i < meta.size(); ++i) {
+    if (list_sizes[i] < 0) {
+      stack->emplace_back(std::move(results[at++]));
+    } else if (meta[i].isTensorList()) {
+      stack->emplace_back(std::vector<at::Tensor>(results.begin() + static_cast<ptrdiff_t>(at),
+                                                  results.begin() + static_cast<ptrdiff_t>(at + list_sizes[i])));
+      at += static_cast<size_t>(list_sizes[i]);
+    } else {
+      stack->push_back(std::move(meta[i]));
+    }
+  }
+}
+
+}  // namespace braze::trace

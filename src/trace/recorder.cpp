@@ -1,0 +1,345 @@
+#include "trace/recorder.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "base/check.h"
+#include "graph/shape.h"
+#include "trace/convert.h"
+#include "trace/graph_break.h"
+
+namespace braze::trace {
+
+using graph::Arg;
+using graph::ValueId;
+
+namespace {
+thread_local Recorder* current_recorder = nullptr;
+
+// The operands of a call: whose fakes they are, and whether plain meta tensors are among them.
+struct Operands {
+  Recorder* recorder = nullptr;
+  bool meta = false, real = false;
+
+  void see(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    if (auto* fake = as_fake(tensor))
+      recorder = fake->recorder().get();
+    else if (tensor.is_meta())
+      meta = true;
+    else if (!tensor.unsafeGetTensorImpl()->is_wrapped_number())
+      real = true;
+  }
+};
+
+Operands look_at(const OpInfo& info, const c10::IValue* args) {
+  Operands operands;
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    const c10::IValue& value = args[i];
+    if (info.args[i] == ArgKind::Tensor && value.isTensor()) {
+      operands.see(value.toTensor());
+    } else if (info.args[i] == ArgKind::TensorList && value.isList()) {
+      for (const c10::IValue& item : value.toListRef())
+        if (item.isTensor()) operands.see(item.toTensor());
+    }
+  }
+  return operands;
+}
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const OpInfo& info = op_info(op);
+  const c10::IValue* args = stack->data() + (stack->size() - info.args.size());
+  Operands operands = look_at(info, args);
+  Recorder* recorder = operands.recorder;
+  if (!recorder && operands.meta) {
+    // Functionalisation tries in-place operators on meta tensors before it rewrites them; nothing of ours is computed.
+    c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
+    op.callBoxed(stack);
+    return;
+  }
+  if (!recorder) recorder = current_recorder;
+  if (!recorder) throw_graph_break(Reason::TraceFailed, info.name + ": the recorder was reached outside of tracing");
+  try {
+    recorder->call(op, info, stack);
+  } catch (const Unsupported& e) {
+    throw_graph_break(e.reason(), info.name + ": " + e.detail());
+  }
+}
+
+double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_data_ptr()); }
+
+}  // namespace
+
+Recorder::Recorder()
+    : graph_(std::make_shared<sym::ExprArena>()), sizes_(std::make_shared<SizeEnv>(graph_.shared_arena())) {}
+
+at::Tensor Recorder::lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type) {
+  auto slot = static_cast<uint32_t>(slots.size());
+  at::Tensor fake = make_fake(shared_from_this(), ValueId(), slot, type);
+  slots.push_back(Slot{real, kind, std::move(name), std::move(type), ValueId()});
+  return fake;
+}
+
+ValueId Recorder::use_slot(uint32_t slot) {
+  Slot& s = slots[slot];
+  if (!s.value.valid()) {
+    s.value = graph_.add_input(s.type, s.kind);
+    input_slots.push_back(slot);
+  }
+  return s.value;
+}
+
+ValueId Recorder::value_of(const FakeTensor& fake) {
+  if (closed_ || fake.recorder().get() != this)
+    throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
+  return fake.value().valid() ? fake.value() : use_slot(fake.slot());
+}
+
+ValueId Recorder::constant(const at::Tensor& real) {
+  auto [it, fresh] = constant_slots_.try_emplace(real.unsafeGetTensorImpl(), 0);
+  if (fresh) {
+    if (real.layout() != c10::kStrided || real.is_quantized() || real.is_conj() || real.is_neg() ||
+        real.unsafeGetTensorImpl()->is_python_dispatch()) {
+      constant_slots_.erase(it);
+      throw Unsupported(Reason::UnsupportedTensor, "a constant that is not a plain strided tensor");
+    }
+    TensorType type = type_of(arena(), real);
+    type.offset = arena().constant(0);
+    it->second = static_cast<uint32_t>(slots.size());
+    slots.push_back(Slot{real, graph::InputKind::Constant, {}, std::move(type), ValueId()});
+  }
+  return use_slot(it->second);
+}
+
+void Recorder::set_location(const graph::Location* location) {
+  pending_location_ = location;
+  location_ = graph::LocId();
+}
+
+graph::LocId Recorder::location() {
+  if (pending_location_ && !location_.valid()) location_ = graph_.add_location(*pending_location_);
+  return location_;
+}
+
+Arg Recorder::convert_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return ValueId();
+  if (auto* fake = as_fake(tensor)) return value_of(*fake);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    switch (tensor.scalar_type()) {
+      case c10::kDouble: return number(tensor);
+      case c10::kLong: return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
+      case c10::kBool: return *static_cast<const bool*>(tensor.const_data_ptr());
+      default: throw Unsupported(Reason::UnsupportedOp, "a complex number as operand");
+    }
+  }
+  return constant(tensor);
+}
+
+Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info) {
+  if (value.isNone()) return graph::NoneArg{};
+  auto expr = [&](const c10::IValue& v) {
+    return v.isSymInt() ? expr_of(arena(), v.toSymInt()) : arena().constant(v.toInt());
+  };
+  switch (kind) {
+    case ArgKind::Tensor: {
+      if (!value.toTensor().defined()) return graph::NoneArg{};
+      return convert_tensor(value.toTensor());
+    }
+    case ArgKind::TensorList: {
+      graph::TensorList list;
+      for (const c10::IValue& item : value.toListRef()) {
+        if (item.isNone() || !item.toTensor().defined()) {
+          list.emplace_back();
+          continue;
+        }
+        const at::Tensor& tensor = item.toTensor();
+        // A list holds values only: a number among them becomes a constant tensor.
+        auto* fake = as_fake(tensor);
+        list.push_back(fake ? value_of(*fake) : constant(tensor));
+      }
+      return list;
+    }
+    case ArgKind::Int: return expr(value);
+    case ArgKind::IntList: {
+      graph::IntList list;
+      if (value.isIntList()) {
+        for (int64_t v : value.toIntVector()) list.v.push_back(arena().constant(v));
+      } else if (value.isList()) {
+        for (const c10::IValue& item : value.toListRef()) list.v.push_back(expr(item));
+      } else {
+        list.v.push_back(expr(value));
+      }
+      return list;
+    }
+    case ArgKind::Float: return value.toDouble();
+    case ArgKind::FloatList: return graph::DoubleList{value.toDoubleVector()};
+    case ArgKind::Bool: return value.toBool();
+    case ArgKind::BoolList: {
+      graph::BoolList list;
+      for (bool v : value.toBoolList()) list.v.push_back(v);
+      return list;
+    }
+    case ArgKind::String: return value.toStringRef();
+    case ArgKind::ScalarType: {
+      auto dtype = dtype_of(value.toScalarType());
+      if (!dtype) throw Unsupported(Reason::UnsupportedTensor, "its dtype");
+      return *dtype;
+    }
+    case ArgKind::Layout: {
+      if (value.toLayout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a layout that is not strided");
+      return graph::LayoutArg{static_cast<int8_t>(value.toLayout())};
+    }
+    case ArgKind::MemoryFormat: return graph::MemoryFormatArg{static_cast<int8_t>(value.toMemoryFormat())};
+    case ArgKind::Device: {
+      auto device = device_of(value.toDevice());
+      if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
+      return *device;
+    }
+    case ArgKind::Scalar:
+      if (value.isBool()) return value.toBool();
+      if (value.isDouble()) return value.toDouble();
+      if (value.isInt() || value.isSymInt()) return expr(value);
+      break;
+    case ArgKind::Generator:
+    case ArgKind::Other: break;
+  }
+  throw Unsupported(Reason::UnsupportedOp, "an argument of a kind that graphs do not hold");
+}
+
+void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args) {
+  switch (info.treatment) {
+    case Treatment::ReadsValue:
+      if (info.name == "aten::_local_scalar_dense" || info.name == "aten::item")
+        throw Unsupported(Reason::ScalarFromTensor, "a value is read");
+      throw Unsupported(Reason::DataDependentBranch, "its result depends on values");
+    case Treatment::DynamicOutput: {
+      // repeat_interleave's total may be given.
+      if (info.name == "aten::repeat_interleave.Tensor" && std::holds_alternative<sym::Expr>(args[1])) return;
+      throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");
+    }
+    case Treatment::MaskedIndex:
+      if (auto* indices = std::get_if<graph::TensorList>(&args[1]))
+        for (ValueId index : *indices)
+          if (index.valid() && (graph_.type(index).dtype == DType::Bool || graph_.type(index).dtype == DType::U8))
+            throw Unsupported(Reason::DynamicOutput, "the size of its result depends on the mask");
+      return;
+    case Treatment::NormInTraining: {
+      // (input, weight, bias, running_mean, running_var, training, ...)
+      auto* training = std::get_if<bool>(&args[5]);
+      if (training && *training && std::holds_alternative<ValueId>(args[3]))
+        throw Unsupported(Reason::UnsupportedMutation, "running statistics are updated");
+      return;
+    }
+    case Treatment::AsStrided: {
+      // An explicit offset counts from the start of the storage, which for an input is not known.
+      if (!std::holds_alternative<sym::Expr>(args[3])) return;
+      ValueId base = std::get<ValueId>(args[0]);
+      while (graph_.value(base).node.valid()) {
+        const graph::Node& node = graph_.node(graph_.value(base).node);
+        auto* operand = node.args.empty() ? nullptr : std::get_if<ValueId>(&node.args[0]);
+        if (graph::op_class(node.op) != graph::OpClass::View || !operand) return;
+        base = *operand;
+      }
+      throw Unsupported(Reason::UnsupportedOp, "as_strided with an offset into the storage of an input");
+    }
+    case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
+    case Treatment::Record:
+    case Treatment::Same:
+    case Treatment::Ignore: return;
+  }
+}
+
+void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+  size_t base = stack->size() - info.args.size();
+  if (info.treatment == Treatment::Same) {
+    const at::Tensor operand = (*stack)[base].toTensor();
+    auto* fake = as_fake(operand);
+    ValueId value = fake ? fake->value() : constant(operand);
+    uint32_t slot = fake ? fake->slot() : FakeTensor::kNoSlot;
+    if (closed_) throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
+    TensorType type = value.valid() ? graph_.type(value) : slots[slot].type;
+    torch::jit::drop(*stack, info.args.size());
+    stack->emplace_back(make_fake(shared_from_this(), value, slot, type));
+    return;
+  }
+  if (info.treatment == Treatment::Ignore) return torch::jit::drop(*stack, info.args.size());
+
+  std::vector<Arg> args;
+  args.reserve(info.args.size());
+  for (size_t i = 0; i < info.args.size(); ++i) args.push_back(convert(info.args[i], (*stack)[base + i], info));
+  check_treatment(info, args);
+
+  if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 &&
+      !info.tensor_results.empty()) {
+    auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
+    graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
+                                *dtype_of(c10::get_default_dtype_as_scalartype())};
+    if (auto types = graph::infer(info.op, args, context)) {
+      std::vector<int32_t> list_sizes;
+      if (info.tensor_lists == 1) {
+        auto in_list = static_cast<int32_t>(types->size() - (info.tensor_results.size() - 1));
+        for (bool list : info.list_results) list_sizes.push_back(list ? in_list : -1);
+      } else {
+        list_sizes.assign(info.tensor_results.size(), -1);
+      }
+      torch::jit::drop(*stack, info.args.size());
+      return record(info, std::move(args), std::move(*types), std::move(list_sizes), stack);
+    }
+  }
+  run_meta(op, info, std::move(args), stack);
+}
+
+void Recorder::record(const OpInfo& info, std::vector<Arg> args, std::vector<TensorType> types,
+                      std::vector<int32_t> list_sizes, torch::jit::Stack* stack) {
+  graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
+                                       info.op == graph::Op::Extern ? info.name : std::string(), list_sizes);
+  auto self = shared_from_this();
+  size_t next = 0;
+  auto result = [&] {
+    ValueId value = graph_.node(node).outputs[next++];
+    return make_fake(self, value, FakeTensor::kNoSlot, graph_.type(value));
+  };
+  for (int32_t n : list_sizes) {
+    if (n < 0) {
+      stack->emplace_back(result());
+      continue;
+    }
+    std::vector<at::Tensor> list;
+    for (int32_t i = 0; i < n; ++i) list.push_back(result());
+    stack->emplace_back(std::move(list));
+  }
+}
+
+void install_recorder() {
+  static std::unique_ptr<torch::Library> library;
+  if (library) return;
+  try {
+    auto fresh = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
+    fresh->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    library = std::move(fresh);
+  } catch (const c10::Error& e) {
+    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
+                             c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() + ")");
+  }
+}
+
+RecordingScope::RecordingScope(Recorder* recorder)
+    : recorder_(current_recorder),
+      fake_(c10::impl::tls_is_dispatch_key_included(kFakeKey)),
+      functionalize_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize)),
+      reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
+  current_recorder = recorder;
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+}
+
+RecordingScope::~RecordingScope() {
+  current_recorder = recorder_;
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,87 @@
+// Records the dispatcher's calls on fake tensors as nodes of a graph.
+//
+// install_recorder() puts one boxed kernel under every operator for kFakeKey. It finds the recorder of its fake operands,
+// or, for a factory, the one that records on this thread. A real tensor that meets fakes becomes a constant of the graph;
+// a wrapped Python number becomes a bare scalar argument.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/graph.h"
+#include "trace/fake_tensor.h"
+#include "trace/op_info.h"
+#include "trace/symnode.h"
+
+namespace braze::trace {
+
+class Recorder : public std::enable_shared_from_this<Recorder> {
+ public:
+  Recorder();
+
+  // A fake for a real tensor; an input of the graph once its value is asked for.
+  at::Tensor lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type);
+  graph::ValueId value_of(const FakeTensor& fake);
+  // The graph's value for a real tensor met while recording.
+  graph::ValueId constant(const at::Tensor& real);
+  // Makes the input of this slot part of the graph.
+  graph::ValueId use_slot(uint32_t slot);
+
+  void call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
+
+  sym::ExprArena& arena() const { return graph_.arena(); }
+  const std::shared_ptr<SizeEnv>& sizes() const { return sizes_; }
+  graph::Graph& graph() { return graph_; }
+  // The line that the next nodes belong to; the pointer must stay valid while it is set.
+  void set_location(const graph::Location* location);
+  // Calls on fakes of a closed recorder end in a graph break: they outlived their capture.
+  void close() { closed_ = true; }
+
+  struct Slot {
+    at::Tensor real;
+    graph::InputKind kind;
+    std::string name;
+    TensorType type;
+    graph::ValueId value;
+  };
+  std::vector<Slot> slots;             // in order of lifting; slots of constants too
+  std::vector<uint32_t> input_slots;   // per graph input: its slot
+
+ private:
+  graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
+  graph::Arg convert_tensor(const at::Tensor& tensor);
+  void record(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
+              std::vector<int32_t> list_sizes, torch::jit::Stack* stack);
+  void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
+                torch::jit::Stack* stack);
+  void check_treatment(const OpInfo& info, const std::vector<graph::Arg>& args);
+  graph::LocId location();
+
+  graph::Graph graph_;
+  std::shared_ptr<SizeEnv> sizes_;
+  std::unordered_map<const c10::TensorImpl*, uint32_t> constant_slots_;
+  const graph::Location* pending_location_ = nullptr;
+  graph::LocId location_;
+  bool closed_ = false;
+};
+
+// Once at import. Throws std::runtime_error when kFakeKey is taken.
+void install_recorder();
+
+// Records on this thread while it lives: fakes are made by factories too, and writes are functionalised with views kept.
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recorder* recorder);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  Recorder* recorder_;
+  bool fake_, functionalize_, reapply_views_;
+};
+
+}  // namespace braze::trace

@@ -1,0 +1,111 @@
+// Tensor guards: what a compiled graph assumed about each input, compared on every call.
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/check.h"
+#include "trace/trace.h"
+
+namespace braze::trace {
+
+struct TensorSpec {
+  PyTypeObject* type = nullptr;  // owned
+  uint64_t keys = 0;
+  caffe2::TypeMeta dtype;
+  c10::Device device{c10::kCPU};
+  bool requires_grad = false, leaf = true;
+  size_t dim = 0;
+  std::vector<int64_t> geometry;  // sizes, then strides
+
+  TensorSpec() = default;
+  TensorSpec(const TensorSpec&) = delete;
+  TensorSpec& operator=(const TensorSpec&) = delete;
+  ~TensorSpec() { Py_XDECREF(type); }
+};
+
+namespace {
+
+// History matters only where gradients flow: a leaf that requires grad cannot be written in place.
+bool is_leaf(const c10::TensorImpl* impl) {
+  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  return !meta || !meta->grad_fn_;
+}
+
+template <class Range>
+std::string list(const Range& values) {
+  std::ostringstream out;
+  out << "(";
+  bool first = true;
+  for (int64_t v : values) {
+    out << (first ? "" : ", ") << v;
+    first = false;
+  }
+  out << ")";
+  return out.str();
+}
+
+}  // namespace
+
+std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor) {
+  BRAZE_CHECK(THPVariable_Check(tensor), "snapshot of an object that is no tensor");
+  const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  auto spec = std::make_shared<TensorSpec>();
+  spec->type = Py_TYPE(tensor);
+  Py_INCREF(spec->type);
+  spec->keys = impl->key_set().raw_repr();
+  spec->dtype = impl->dtype();
+  spec->device = impl->device();
+  spec->requires_grad = impl->requires_grad();
+  spec->leaf = !spec->requires_grad || is_leaf(impl);
+  if (impl->layout() == c10::kStrided && !impl->key_set().has(c10::DispatchKey::NestedTensor)) {
+    auto sizes = impl->sizes(), strides = impl->strides();
+    spec->dim = sizes.size();
+    spec->geometry.assign(sizes.begin(), sizes.end());
+    spec->geometry.insert(spec->geometry.end(), strides.begin(), strides.end());
+  }
+  return spec;
+}
+
+bool matches(const TensorSpec& spec, PyObject* tensor) {
+  if (Py_TYPE(tensor) != spec.type) return false;
+  const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
+    return false;
+  if (impl->requires_grad() != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf)) return false;
+  if (spec.geometry.empty() && impl->layout() != c10::kStrided) return true;  // never compiled, only told apart
+  auto sizes = impl->sizes();
+  if (sizes.size() != spec.dim) return false;
+  const int64_t* expected = spec.geometry.data();
+  const int64_t* strides = impl->strides().data();
+  for (size_t i = 0; i < spec.dim; ++i)
+    if (sizes[i] != expected[i] || strides[i] != expected[spec.dim + i]) return false;
+  return true;
+}
+
+std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
+  auto differ = [](const char* what, const std::string& expected, const std::string& got) {
+    return std::string(what) + " is " + got + ", compiled for " + expected;
+  };
+  if (Py_TYPE(tensor) != spec.type) return differ("class", spec.type->tp_name, Py_TYPE(tensor)->tp_name);
+  const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  if (impl->dtype() != spec.dtype)
+    return differ("dtype", std::string(spec.dtype.name()), std::string(impl->dtype().name()));
+  if (impl->device() != spec.device) return differ("device", spec.device.str(), impl->device().str());
+  if (impl->requires_grad() != spec.requires_grad)
+    return differ("requires_grad", spec.requires_grad ? "True" : "False", spec.requires_grad ? "False" : "True");
+  if (spec.requires_grad && is_leaf(impl) != spec.leaf)
+    return differ("is_leaf", spec.leaf ? "True" : "False", spec.leaf ? "False" : "True");
+  if (impl->key_set().raw_repr() != spec.keys)
+    return differ("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.keys)),
+                  c10::toString(impl->key_set()));
+  if (impl->layout() != c10::kStrided) return {};
+  c10::IntArrayRef sizes(spec.geometry.data(), spec.dim), strides(spec.geometry.data() + spec.dim, spec.dim);
+  if (impl->sizes() != sizes) return differ("size", list(sizes), list(impl->sizes()));
+  if (impl->strides() != strides) return differ("strides", list(strides), list(impl->strides()));
+  return {};
+}
+
+}  // namespace braze::trace

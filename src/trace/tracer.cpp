@@ -1,0 +1,345 @@
+#include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "trace/convert.h"
+#include "trace/fake_tensor.h"
+#include "trace/fx.h"
+#include "trace/graph_break.h"
+#include "trace/recorder.h"
+#include "trace/trace.h"
+
+namespace braze::trace {
+namespace {
+
+namespace functional = at::functionalization::impl;
+
+PyTypeObject* parameter_class() {
+  static PyObject* type = [] {
+    PyObject* module = PyImport_ImportModule("torch.nn.parameter");
+    PyObject* found = module ? PyObject_GetAttrString(module, "Parameter") : nullptr;
+    Py_XDECREF(module);
+    return found;
+  }();
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+bool is_exact_tensor(PyObject* obj) {
+  return Py_TYPE(obj) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
+}
+
+[[noreturn]] void refuse_tensor(const std::string& what) { throw Unsupported(Reason::UnsupportedTensor, what); }
+
+void check_liftable(PyObject* obj) {
+  if (!THPVariable_Check(obj)) refuse_tensor("not a tensor");
+  if (!is_exact_tensor(obj) && Py_TYPE(obj) != parameter_class())
+    refuse_tensor(std::string("a tensor of class ") + Py_TYPE(obj)->tp_name);
+  const at::Tensor& t = THPVariable_Unpack(obj);
+  if (!t.defined()) refuse_tensor("an undefined tensor");
+  if (t.layout() != c10::kStrided) refuse_tensor("a sparse or otherwise not strided tensor");
+  if (t.is_quantized()) refuse_tensor("a quantised tensor");
+  if (t.is_conj() || t.is_neg()) refuse_tensor("a lazily conjugated or negated tensor");
+  if (!t.device().is_cpu() && !t.device().is_cuda()) refuse_tensor("a tensor on device " + t.device().str());
+  if (t.is_nested()) refuse_tensor("a nested tensor");
+  auto keys = t.unsafeGetTensorImpl()->key_set();
+  if (keys.has_any(c10::DispatchKeySet({kFakeKey, c10::DispatchKey::Functionalize, c10::DispatchKey::Python,
+                                        c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched})))
+    refuse_tensor("a wrapper tensor (of a transform or a dispatch mode)");
+  if (!t.has_storage()) refuse_tensor("a tensor without storage");
+}
+
+// Methods whose answers depend on where in its storage a tensor lies, which a fake does not know.
+bool asks_for_storage(PyObject* fn) {
+  if (!PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return false;
+  const char* name = reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name;
+  for (const char* asked : {"storage_offset", "untyped_storage", "data_ptr", "_version"})
+    if (std::strcmp(name, asked) == 0) return true;
+  return false;
+}
+
+class TracerImpl final : public Tracer {
+ public:
+  TracerImpl() : recorder_(std::make_shared<Recorder>()) {}
+
+  ~TracerImpl() override {
+    recorder_->close();
+    for (Lifted& l : lifted_) {
+      Py_DECREF(l.fake);
+      Py_DECREF(l.real);
+    }
+    for (PyObject* o : outputs_) Py_DECREF(o);
+  }
+
+  PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
+                 const std::vector<SymbolicDim>& symbolic) override {
+    if (auto it = by_real_.find(real); it != by_real_.end()) {
+      Py_INCREF(lifted_[it->second].fake);
+      return lifted_[it->second].fake;
+    }
+    check_liftable(real);
+    const at::Tensor& tensor = THPVariable_Unpack(real);
+    TensorType type = input_type(tensor, symbolic);
+    auto slot = static_cast<uint32_t>(recorder_->slots.size());
+    at::Tensor inner = recorder_->lift(tensor, kind, name, std::move(type));
+    at::Tensor fake = functional::to_functional_tensor(inner);
+    if (tensor.requires_grad()) fake.set_requires_grad(true);
+    PyObject* obj = THPVariable_Wrap(fake);
+    if (!obj) return nullptr;
+    if (!is_exact_tensor(real) &&
+        PyObject_SetAttrString(obj, "__class__", reinterpret_cast<PyObject*>(Py_TYPE(real))) < 0) {
+      Py_DECREF(obj);
+      return nullptr;
+    }
+    Py_INCREF(real);
+    Py_INCREF(obj);
+    by_real_[real] = lifted_.size();
+    by_fake_[obj] = lifted_.size();
+    lifted_.push_back(Lifted{obj, real, slot, std::move(inner)});
+    return obj;
+  }
+
+  bool is_fake(PyObject* obj) const override {
+    return THPVariable_Check(obj) && THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey);
+  }
+
+  PyObject* real_of(PyObject* fake) const override {
+    auto it = by_fake_.find(fake);
+    return it == by_fake_.end() ? nullptr : lifted_[it->second].real;
+  }
+
+  void enter() override { scopes_.push_back(std::make_unique<RecordingScope>(recorder_.get())); }
+  void leave() override {
+    BRAZE_CHECK(!scopes_.empty(), "leave() without enter()");
+    scopes_.pop_back();
+  }
+
+  PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                 const graph::Location& loc) override {
+    RecordingScope scope(recorder_.get());
+    if (asks_for_storage(fn)) {
+      try {
+        throw_graph_break(Reason::UnsupportedOp, "a question about the storage of a tensor");
+      } catch (python_error& e) {
+        e.restore();
+        return nullptr;
+      }
+    }
+    recorder_->set_location(&loc);
+    bool grad_mode = c10::GradMode::is_enabled();
+    size_t before = recorder_->graph().nodes().size();
+    PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
+    recorder_->set_location(nullptr);
+    if (!result) return nullptr;
+    bool recorded = recorder_->graph().nodes().size() != before;
+    if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, grad_mode)) {
+      Py_DECREF(result);
+      return nullptr;
+    }
+    return result;
+  }
+
+  Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
+
+  PyObject* graph_module() override {
+    std::vector<std::pair<PyObject*, std::string>> inputs;
+    std::unordered_map<uint32_t, PyObject*> fakes;
+    for (const Lifted& l : lifted_) fakes[l.slot] = l.fake;
+    for (uint32_t slot : recorder_->input_slots) {
+      auto it = fakes.find(slot);
+      inputs.emplace_back(it == fakes.end() ? nullptr : it->second, recorder_->slots[slot].name);
+    }
+    return calls_.graph_module(inputs, outputs_);
+  }
+
+ private:
+  struct Lifted {
+    PyObject *fake, *real;  // owned
+    uint32_t slot;
+    at::Tensor inner;  // the fake before any mutation
+  };
+
+  bool holds_fake(PyObject* obj) const {
+    if (PyTuple_Check(obj)) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); ++i)
+        if (holds_fake(PyTuple_GET_ITEM(obj, i))) return true;
+      return false;
+    }
+    if (PyList_Check(obj)) {
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(obj); ++i)
+        if (holds_fake(PyList_GET_ITEM(obj, i))) return true;
+      return false;
+    }
+    return is_fake(obj);
+  }
+
+  TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic);
+  void write_back_mutations(graph::Graph& graph);
+  graph::ValueId output_value(PyObject* output, bool& needs_grad);
+
+  std::shared_ptr<Recorder> recorder_;
+  std::vector<Lifted> lifted_;
+  std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
+  std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted
+  std::vector<std::unique_ptr<RecordingScope>> scopes_;
+  std::unordered_map<uint32_t, std::vector<std::pair<sym::Expr, int>>> symbols_;  // slot -> its symbols and dimensions
+  CallList calls_;
+  std::vector<PyObject*> outputs_;  // owned, of finish()
+};
+
+TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic) {
+  sym::ExprArena& arena = recorder_->arena();
+  TensorType type = type_of(arena, tensor);
+  type.offset = arena.constant(0);
+  if (symbolic.empty()) return type;
+  auto slot = static_cast<uint32_t>(recorder_->slots.size());
+  for (const SymbolicDim& s : symbolic) {
+    BRAZE_CHECK(s.dim >= 0 && static_cast<size_t>(s.dim) < type.dim(), "a symbolic dimension that the tensor lacks");
+    sym::Expr symbol =
+        recorder_->sizes()->add_symbol("s" + std::to_string(slot) + "_" + std::to_string(s.dim), s.range, tensor.size(s.dim));
+    type.sizes[static_cast<size_t>(s.dim)] = symbol;
+    symbols_[slot].emplace_back(symbol, s.dim);
+  }
+  // Where the strides are those of a dense tensor in some order of its dimensions, they follow the symbols.
+  std::vector<size_t> order(type.dim());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return tensor.stride(static_cast<int64_t>(a)) > tensor.stride(static_cast<int64_t>(b));
+  });
+  int64_t expected = 1;
+  sym::Expr stride = arena.constant(1);
+  for (size_t i = order.size(); i-- > 0;) {
+    auto d = static_cast<int64_t>(order[i]);
+    if (tensor.stride(d) != expected) return type;
+    type.strides[order[i]] = stride;
+    expected *= tensor.size(d);
+    stride = arena.mul(stride, type.sizes[order[i]]);
+  }
+  return type;
+}
+
+// Inputs whose data changed: their last values are written back. Fills mutated_.
+void TracerImpl::write_back_mutations(graph::Graph& graph) {
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    const at::Tensor& fake = THPVariable_Unpack(lifted_[i].fake);
+    if (!functional::isFunctionalTensor(fake))
+      throw Unsupported(Reason::UnsupportedMutation, "the data of an input are replaced");
+    auto* wrapper = functional::unsafeGetFunctionalWrapper(fake);
+    const at::Tensor& real = recorder_->slots[lifted_[i].slot].real;
+    if (wrapper->has_metadata_mutation() || wrapper->was_storage_changed())
+      throw Unsupported(Reason::UnsupportedMutation, "the sizes, strides or storage of an input are changed");
+    if (fake.requires_grad() != real.requires_grad())
+      throw Unsupported(Reason::UnsupportedMutation, "requires_grad of an input is changed");
+    if (!wrapper->has_data_mutation()) continue;
+    functional::sync(fake);
+    FakeTensor* now = unwrap_fake(fake);
+    BRAZE_CHECK(now, "an input's functional wrapper holds no fake");
+    mutated_[fake.storage().unsafeGetStorageImpl()] = i;
+    if (now->slot() == lifted_[i].slot && !now->value().valid()) continue;
+    graph::ValueId input = recorder_->use_slot(lifted_[i].slot), value = recorder_->value_of(*now);
+    if (input != value) graph.writebacks.push_back({input, value});
+  }
+  if (graph.writebacks.empty()) return;
+  // A write through one of two inputs that share memory would have to be seen through the other.
+  std::unordered_map<const c10::StorageImpl*, size_t> owners;
+  for (const Lifted& l : lifted_) ++owners[recorder_->slots[l.slot].real.storage().unsafeGetStorageImpl()];
+  for (const auto& [storage, i] : mutated_)
+    if (owners[recorder_->slots[lifted_[i].slot].real.storage().unsafeGetStorageImpl()] > 1)
+      throw Unsupported(Reason::UnsupportedMutation, "an input is changed that shares its memory with another");
+}
+
+graph::ValueId TracerImpl::output_value(PyObject* output, bool& needs_grad) {
+  if (output == Py_None) return {};
+  BRAZE_CHECK(THPVariable_Check(output), "an output that is not a tensor");
+  const at::Tensor& tensor = THPVariable_Unpack(output);
+  needs_grad |= tensor.requires_grad() && !by_fake_.count(output);
+  if (!functional::isFunctionalTensor(tensor)) {
+    if (FakeTensor* fake = unwrap_fake(tensor)) return recorder_->value_of(*fake);
+    return recorder_->constant(tensor);
+  }
+  auto* wrapper = functional::unsafeGetFunctionalWrapper(tensor);
+  if (auto it = mutated_.find(tensor.storage().unsafeGetStorageImpl()); it != mutated_.end()) {
+    // It aliases an input that is written after all nodes: the same views, of the input itself.
+    at::Tensor view = lifted_[it->second].inner;
+    for (const auto& meta : wrapper->view_metas()) view = meta->forward(view);
+    FakeTensor* fake = as_fake(view);
+    BRAZE_CHECK(fake, "views of an input are not fakes");
+    return recorder_->value_of(*fake);
+  }
+  functional::sync(tensor);
+  FakeTensor* fake = unwrap_fake(tensor);
+  BRAZE_CHECK(fake, "a functional wrapper holds no fake");
+  return recorder_->value_of(*fake);
+}
+
+Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) {
+  RecordingScope scope(recorder_.get());
+  c10::AutoGradMode no_grad(false);
+  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset |
+                                           c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+                                           c10::DispatchKeySet(c10::DispatchKey::Functionalize));
+  for (PyObject* o : outputs) {
+    Py_INCREF(o);
+    outputs_.push_back(o);
+  }
+  graph::Graph& graph = recorder_->graph();
+  bool needs_grad = false;
+  try {
+    write_back_mutations(graph);
+    for (PyObject* o : outputs) graph.outputs.push_back(output_value(o, needs_grad));
+  } catch (python_error& e) {  // a graph break met while views were replayed
+    e.restore();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Reason reason = Reason::TraceFailed;
+    std::string detail = e.what();
+    is_graph_break_exception(value, &reason, &detail);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    throw Unsupported(reason, detail);
+  } catch (const c10::Error& e) {
+    throw Unsupported(Reason::TraceFailed, e.what_without_backtrace());
+  }
+  // What only the torch-level graph reads is an input, too: both graphs have the same.
+  std::vector<PyObject*> read;
+  calls_.operands([&](PyObject* o) { return by_fake_.count(o) != 0; }, read);
+  for (PyObject* fake : read) recorder_->use_slot(lifted_[by_fake_[fake]].slot);
+
+  std::unordered_map<uint32_t, PyObject*> reals;
+  for (const Lifted& l : lifted_) reals[l.slot] = l.real;
+  std::vector<PyObject*> constants;
+  inputs.clear();
+  for (size_t i = 0; i < recorder_->input_slots.size(); ++i) {
+    uint32_t slot = recorder_->input_slots[i];
+    if (auto it = reals.find(slot); it != reals.end()) {
+      inputs.push_back(it->second);
+    } else {
+      PyObject* constant = THPVariable_Wrap(recorder_->slots[slot].real);
+      constants.push_back(constant);
+      inputs.push_back(constant);
+    }
+    if (auto it = symbols_.find(slot); it != symbols_.end())
+      for (const auto& [symbol, dim] : it->second)
+        graph.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), dim}});
+  }
+  recorder_->close();
+  return Captured{std::move(graph), std::move(constants), needs_grad, recorder_->sizes()->guards()};
+}
+
+}  // namespace
+
+std::unique_ptr<Tracer> Tracer::create(const Options&) {
+  initialize();
+  return std::make_unique<TracerImpl>();
+}
+
+void initialize() { install_recorder(); }
+
+}  // namespace braze::trace
