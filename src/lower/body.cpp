@@ -1,0 +1,204 @@
+#include "lower/body.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace braze::lower {
+
+namespace {
+
+uint64_t key_of(const loop::LoopOp& op) {
+  Hasher h;
+  h.add(op.code);
+  h.add(op.dtype);
+  for (ValId a : op.args) h.add(a.index);
+  h.add(op.buffer.index);
+  h.add(op.index.id);
+  h.add(op.integer);
+  h.add(op.reduce);
+  h.add(op.bound.id);
+  return h.value();
+}
+
+bool same(const loop::LoopOp& a, const loop::LoopOp& b) {
+  return a.code == b.code && a.dtype == b.dtype && a.args == b.args && a.buffer == b.buffer && a.index == b.index &&
+         a.integer == b.integer && a.reduce == b.reduce && a.bound == b.bound;
+}
+
+uint64_t key_of(uint32_t value, std::span<const Expr> index) {
+  Hasher h;
+  h.add(value);
+  for (Expr e : index) h.add(e.id);
+  return h.value();
+}
+
+bool is_float(DType t) { return is_floating(t); }
+
+int64_t wrap(int64_t v, DType t) {  // C++ conversion of an integer constant
+  switch (t) {
+    case DType::Bool: return v != 0;
+    case DType::U8: return static_cast<uint8_t>(v);
+    case DType::I8: return static_cast<int8_t>(v);
+    case DType::I16: return static_cast<int16_t>(v);
+    case DType::I32: return static_cast<int32_t>(v);
+    default: return v;
+  }
+}
+
+}  // namespace
+
+Body::Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers)
+    : arena_(arena), symbols_(symbols), buffers_(buffers) {}
+
+ValId Body::append(loop::LoopOp op) {
+  uint64_t key = key_of(op);
+  auto& ops = nest_.stages.back().ops;
+  auto [lo, hi] = by_hash_.equal_range(key);
+  for (auto it = lo; it != hi; ++it)
+    if (same(ops[it->second], op)) return ops[it->second].result;
+  op.result = ValId(dtypes_.size());
+  dtypes_.push_back(op.dtype);
+  by_hash_.emplace(key, static_cast<uint32_t>(ops.size()));
+  ops.push_back(op);
+  return op.result;
+}
+
+ValId Body::op(OpCode code, DType dtype, ValId a, ValId b, ValId c) {
+  loop::LoopOp o;
+  o.code = code;
+  o.dtype = dtype;
+  o.args = {a, b, c};
+  return append(o);
+}
+
+ValId Body::load(BufferId buffer, Expr index) {
+  loop::LoopOp o;
+  o.code = OpCode::Load;
+  o.dtype = buffers_[buffer].dtype;
+  o.buffer = buffer;
+  o.index = index;
+  return append(o);
+}
+
+void Body::store(BufferId buffer, Expr index, ValId value, bool accumulate) {
+  loop::LoopOp o;
+  o.code = OpCode::Store;
+  o.dtype = buffers_[buffer].dtype;
+  o.args[0] = cast(value, o.dtype);
+  o.buffer = buffer;
+  o.index = index;
+  o.atomic_add = accumulate;
+  nest_.stages.back().ops.push_back(o);
+}
+
+ValId Body::constant(double value, DType dtype) {
+  if (!is_float(dtype)) return constant(dtype == DType::Bool ? int64_t{value != 0} : static_cast<int64_t>(value), dtype);
+  loop::LoopOp o;
+  o.code = OpCode::Const;
+  o.dtype = dtype;
+  o.number = dtype == DType::F32 ? static_cast<double>(static_cast<float>(value)) : value;
+  return append(o);
+}
+
+ValId Body::constant(int64_t value, DType dtype) {
+  if (is_float(dtype)) return constant(static_cast<double>(value), dtype);
+  loop::LoopOp o;
+  o.code = OpCode::Const;
+  o.dtype = dtype;
+  o.integer = wrap(value, dtype);
+  return append(o);
+}
+
+ValId Body::index(Expr e, DType dtype) {
+  if (auto c = arena_.as_const(e)) return constant(*c, dtype);
+  loop::LoopOp o;
+  o.code = OpCode::Index;
+  o.dtype = DType::I64;
+  o.index = e;
+  return cast(append(o), dtype);
+}
+
+ValId Body::cast(ValId v, DType dtype) {
+  return this->dtype(v) == dtype ? v : op(OpCode::Cast, dtype, v);
+}
+
+ValId Body::bitcast(ValId v, DType dtype) {
+  return this->dtype(v) == dtype ? v : op(OpCode::Bitcast, dtype, v);
+}
+
+Expr Body::indirect(ValId v, Expr bound) {
+  auto& ops = nest_.stages.back().ops;
+  for (const loop::LoopOp& o : ops)
+    if (o.code == OpCode::Indirect && o.args[0] == v && o.bound == bound) return o.index;
+  loop::LoopOp o;
+  o.code = OpCode::Indirect;
+  o.dtype = DType::I64;
+  o.args[0] = v;
+  o.index = symbols_.indirect(indirects_++, bound);
+  o.bound = bound;
+  ops.push_back(o);
+  return o.index;
+}
+
+ValId Body::reduce(ReduceKind kind, DType dtype, ValId v) {
+  loop::LoopOp o;
+  o.code = OpCode::Reduce;
+  o.dtype = dtype;
+  o.args[0] = v;
+  o.reduce = kind;
+  return append(o);
+}
+
+void Body::begin_stage(std::vector<loop::Axis> axes) {
+  nest_.stages.emplace_back();
+  nest_.stages.back().axes = std::move(axes);
+  by_hash_.clear();
+  seen_.clear();
+}
+
+ValId Body::remembered(uint32_t value, std::span<const Expr> index) const {
+  auto [lo, hi] = seen_.equal_range(key_of(value, index));
+  for (auto it = lo; it != hi; ++it)
+    if (it->second.value == value && std::equal(index.begin(), index.end(), it->second.index.begin(), it->second.index.end()))
+      return it->second.result;
+  return {};
+}
+
+void Body::remember(uint32_t value, std::span<const Expr> index, ValId v) {
+  seen_.emplace(key_of(value, index), Seen{value, {index.begin(), index.end()}, v});
+}
+
+loop::Nest Body::finish(std::string name, std::vector<loop::Axis> outer) {
+  nest_.name = std::move(name);
+  nest_.outer = std::move(outer);
+  nest_.values = static_cast<uint32_t>(dtypes_.size());
+  return std::move(nest_);
+}
+
+const Expr* Symbols::extent_of(Expr symbol) const {
+  auto it = extents_.find(symbol.id);
+  return it == extents_.end() ? nullptr : &it->second;
+}
+
+Expr Symbols::make(char prefix, int position, Expr extent, sym::SymbolKind kind) {
+  uint64_t key = (static_cast<uint64_t>(prefix) << 48) | (static_cast<uint64_t>(position) << 32) | extent.id;
+  auto it = made_.find(key);
+  if (it != made_.end()) return it->second;
+  auto size = arena_.as_const(extent);
+  std::string name = prefix + std::to_string(position) + '_' + (size ? std::to_string(*size) : "e" + std::to_string(extent.id));
+  Expr s;
+  if (auto known = arena_.find_symbol(name)) {
+    s = *known;
+  } else {
+    int64_t hi = arena_.range(extent).hi;
+    s = arena_.symbol(std::move(name), kind, {0, hi == INT64_MAX ? hi : std::max<int64_t>(hi - 1, 0)});
+  }
+  made_.emplace(key, s);
+  extents_.emplace(s.id, extent);
+  return s;
+}
+
+}  // namespace braze::lower

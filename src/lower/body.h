@@ -1,0 +1,79 @@
+// Builds one loop nest: appends ops to the current stage, with common subexpressions found by structure.
+#pragma once
+#include <unordered_map>
+
+#include "loop/loop.h"
+
+namespace braze::lower {
+
+using loop::BufferId;
+using loop::OpCode;
+using loop::ReduceKind;
+using loop::ValId;
+using sym::Expr;
+
+// f16 and bf16 are computed in f32, everything else in its own type.
+inline DType compute_dtype(DType t) { return t == DType::F16 || t == DType::BF16 ? DType::F32 : t; }
+
+class Symbols;
+
+class Body {
+ public:
+  Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers);
+
+  ValId op(OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {});
+  ValId load(BufferId buffer, Expr index);
+  void store(BufferId buffer, Expr index, ValId value, bool accumulate = false);
+  ValId constant(double value, DType dtype);   // rounded or converted to dtype
+  ValId constant(int64_t value, DType dtype);
+  ValId index(Expr e, DType dtype);            // an integer expression as a value of any type
+  ValId cast(ValId v, DType dtype);
+  ValId bitcast(ValId v, DType dtype);
+  // The value as an index into a dimension of size `bound`: negative values count from the end.
+  Expr indirect(ValId v, Expr bound);
+  ValId reduce(ReduceKind kind, DType dtype, ValId v);
+  DType dtype(ValId v) const { return dtypes_[v.index]; }
+
+  // Starts the next stage; values of earlier ones are no longer found, but for reductions' results.
+  void begin_stage(std::vector<loop::Axis> axes);
+  // What was computed for this graph value at these indices in this stage.
+  ValId remembered(uint32_t value, std::span<const Expr> index) const;
+  void remember(uint32_t value, std::span<const Expr> index, ValId v);
+
+  loop::Nest finish(std::string name, std::vector<loop::Axis> outer);
+  sym::ExprArena& arena() { return arena_; }
+
+ private:
+  ValId append(loop::LoopOp op);
+  struct Seen {
+    uint32_t value;
+    std::vector<Expr> index;
+    ValId result;
+  };
+  sym::ExprArena& arena_;
+  Symbols& symbols_;
+  const Store<BufferId, loop::Buffer>& buffers_;
+  loop::Nest nest_;
+  std::vector<DType> dtypes_;
+  std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // of the current stage's ops
+  std::unordered_multimap<uint64_t, Seen> seen_;
+  int indirects_ = 0;
+};
+
+// Loop variables and indirect symbols by position and extent: one per arena, whatever the nest.
+class Symbols {
+ public:
+  explicit Symbols(sym::ExprArena& arena) : arena_(arena) {}
+  Expr loop_var(char prefix, int position, Expr extent) { return make(prefix, position, extent, sym::SymbolKind::LoopVar); }
+  Expr indirect(int number, Expr bound) { return make('t', number, bound, sym::SymbolKind::Indirect); }
+  // The number of values of a symbol made here; nullptr for others.
+  const Expr* extent_of(Expr symbol) const;
+
+ private:
+  Expr make(char prefix, int position, Expr extent, sym::SymbolKind kind);
+  sym::ExprArena& arena_;
+  std::unordered_map<uint64_t, Expr> made_;
+  std::unordered_map<uint32_t, Expr> extents_;
+};
+
+}  // namespace braze::lower

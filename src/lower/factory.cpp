@@ -1,0 +1,61 @@
+// Tensors made from numbers.
+#include "base/check.h"
+#include "lower/rules.h"
+
+namespace braze::lower {
+
+using graph::Op;
+
+namespace {
+
+Val zero(const Point& p) { return p.literal(0); }  // of empty tensors too: any value will do
+Val one(const Point& p) { return p.literal(1); }
+Val full(const Point& p) { return p.in(1); }
+Val new_full(const Point& p) { return p.in(2); }
+Val scalar_tensor(const Point& p) { return p.in(0); }
+
+// start + i * step; floats in double, as eager accumulates them.
+Val sequence(const Point& p, int start, int step) {
+  DType wide = is_floating(p.dtype()) ? DType::F64 : DType::I64;
+  Val i = p.wrap(p.body.index(p.index[0], wide));
+  if (step >= 0) i = i * p.in(step, wide);
+  return start >= 0 ? p.in(start, wide) + i : i;
+}
+Val arange(const Point& p) { return sequence(p, -1, -1); }
+Val arange_start(const Point& p) { return sequence(p, 0, -1); }
+Val arange_step(const Point& p) { return sequence(p, 0, 2); }
+
+Val eye(const Point& p) {
+  Val r = p.wrap(p.body.index(p.index[0], DType::I64)), c = p.wrap(p.body.index(p.index[1], DType::I64));
+  return (r == c).to(p.dtype());
+}
+
+}  // namespace
+
+ElementRule factory_rule(Op op) {
+  switch (op) {
+    case Op::full:
+    case Op::full_like: return full;
+    case Op::zeros:
+    case Op::zeros_like:
+    case Op::new_zeros:
+    case Op::empty_memory_format:
+    case Op::empty_like:
+    case Op::empty_strided:
+    case Op::new_empty:
+    case Op::new_empty_strided: return zero;
+    case Op::ones:
+    case Op::ones_like:
+    case Op::new_ones: return one;
+    case Op::new_full: return new_full;
+    case Op::arange: return arange;
+    case Op::arange_start: return arange_start;
+    case Op::arange_start_step: return arange_step;
+    case Op::scalar_tensor: return scalar_tensor;
+    case Op::eye:
+    case Op::eye_m: return eye;
+    default: return nullptr;
+  }
+}
+
+}  // namespace braze::lower

@@ -1,0 +1,470 @@
+// Arithmetic, comparisons, one-operand functions, selection, copies. One element of each, as eager PyTorch computes it.
+#include <cmath>
+
+#include "base/check.h"
+#include "graph/shape.h"
+#include "lower/element_rules.h"
+
+namespace braze::lower {
+
+using graph::Op;
+
+namespace {
+
+Val ones(const Point& p) { return p.literal(1); }
+
+// self + alpha * other, without the multiplication by 1.
+Val scaled(const Point& p, Val x, size_t alpha) {
+  if (p.none(alpha) || p.constant(alpha) == 1.0) return x;
+  return x * p.in(alpha);
+}
+
+bool is_int(Val x) { return !x.floating(); }
+
+// Rounds to the dtype of the tensors as eager does before comparing.
+Val compare_rule(const Point& p, OpCode code) {
+  graph::Promotion promotion(DType::F32);
+  for (size_t i = 0; i < 2; ++i) {
+    if (auto* v = std::get_if<graph::ValueId>(&p.arg(i)))
+      promotion.tensor(p.low.source.type(*v));
+    else
+      promotion.scalar(p.arg(i));
+  }
+  DType common = promotion.result();
+  auto side = [&](size_t i) {
+    Val x = p.in(i, compute_dtype(common));
+    bool rounds = common != compute_dtype(common) && !std::holds_alternative<graph::ValueId>(p.arg(i));
+    return rounds ? x.to(common).to(compute_dtype(common)) : x;
+  };
+  Val a = side(0), b = side(1);
+  return compare(code, a, b);
+}
+
+Val floor_division(Val a, Val b) {
+  if (is_int(a)) return binary(OpCode::FloorDiv, a, b);
+  Val mod = fmod(a, b);
+  Val div = (a - mod) / b;
+  div = where((mod != 0.0) & ((b < 0.0) ^ (mod < 0.0)), div - 1.0, div);
+  Val down = floor(div);
+  down = where(div - down > 0.5, down + 1.0, down);
+  Val result = where(div != 0.0, down, copysign(a.same(0.0), a / b));
+  return where(b == 0.0, a / b, result);
+}
+
+Val remainder(Val a, Val b) {
+  if (is_int(a)) return binary(OpCode::Remainder, a, b);
+  Val mod = fmod(a, b);
+  return where((mod != 0.0) & ((b < 0.0) ^ (mod < 0.0)), mod + b, mod);
+}
+
+Val division(const Point& p) {
+  Val a = p.in(0), b = p.in(1);
+  if (p.none(2)) return a / b;
+  if (std::get<std::string>(p.arg(2)) == "floor") return floor_division(a, b);
+  return is_int(a) ? a / b : trunc(a / b);
+}
+
+Val power(const Point& p) {
+  Val x = p.in(0);
+  if (auto e = p.constant(1)) {
+    if (is_int(x)) {
+      Val out = ones(p);
+      for (auto n = static_cast<uint64_t>(*e); n; n >>= 1, x = x * x)
+        if (n & 1) out = out * x;
+      return out;
+    }
+    if (*e == 0.0) return ones(p);
+    if (*e == 1.0) return x;
+    if (*e == 2.0) return x * x;
+    if (*e == 3.0) return x * x * x;
+    if (*e == 0.5) return sqrt(x);
+    if (*e == -0.5) return rsqrt(x);
+    if (*e == -1.0) return recip(x);
+    if (*e == -2.0) return recip(x * x);
+  }
+  return pow(x, p.in(1));
+}
+
+// A shift by the type's width or more, or by a negative amount, leaves no bits (copies of the sign on the right).
+Val shift(const Point& p, bool left) {
+  Val x = p.in(0), n = p.in(1);
+  int bits = size_of(x.dtype()) * 8;
+  Val inside = (n >= 0.0) & (n < static_cast<double>(bits));
+  if (x.dtype() == DType::U8) inside = n < static_cast<double>(bits);
+  Val safe = where(inside, n, n.same(bits - 1));
+  if (left) return where(inside, binary(OpCode::Shl, x, safe), x.same(0));
+  Val shifted = binary(OpCode::Shr, x, safe);
+  return x.dtype() == DType::U8 ? where(inside, shifted, x.same(0)) : shifted;
+}
+
+Val sign_of(Val x) {
+  if (x.boolean()) return x;
+  return (x > 0.0).to(x.dtype()) - (x < 0.0).to(x.dtype());
+}
+
+// In the result's own precision: the user asked for this dtype.
+Val cast_to_result(const Point& p, size_t arg) {
+  Val x = p.own(arg);
+  DType to = p.type().dtype;
+  auto* v = std::get_if<graph::ValueId>(&p.arg(arg));
+  if (v && p.low.source.type(*v).dtype == to) return x;
+  return x.to(to).to(compute_dtype(to));
+}
+
+Val clamp_rule(const Point& p, size_t lo, size_t hi) {
+  Val x = p.in(0);
+  if (!p.none(lo)) x = max(x, p.in(lo));
+  if (!p.none(hi)) x = min(x, p.in(hi));
+  return x;
+}
+
+Val lerp_rule(const Point& p) {
+  Val a = p.in(0), b = p.in(1), w = p.in(2);
+  return where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w));
+}
+
+}  // namespace
+
+RULE(add_Tensor) { return p.in(0) + scaled(p, p.in(1), 2); }
+RULES_EQUAL(add_Scalar, add_Tensor)
+RULE(sub_Tensor) { return p.in(0) - scaled(p, p.in(1), 2); }
+RULES_EQUAL(sub_Scalar, sub_Tensor)
+RULE(rsub_Tensor) { return p.in(1) - scaled(p, p.in(0), 2); }
+RULES_EQUAL(rsub_Scalar, rsub_Tensor)
+RULE(mul_Tensor) { return p.in(0) * p.in(1); }
+RULES_EQUAL(mul_Scalar, mul_Tensor)
+RULE(div_Tensor) { return p.in(0) / p.in(1); }
+RULES_EQUAL(div_Scalar, div_Tensor)
+RULE(div_Tensor_mode) { return division(p); }
+RULES_EQUAL(div_Scalar_mode, div_Tensor_mode)
+RULE(pow_Tensor_Tensor) { return power(p); }
+RULES_EQUAL(pow_Tensor_Scalar, pow_Tensor_Tensor)
+RULE(pow_Scalar) { return pow(p.in(0), p.in(1)); }
+RULE(remainder_Tensor) { return remainder(p.in(0), p.in(1)); }
+RULES_EQUAL(remainder_Scalar, remainder_Tensor)
+RULES_EQUAL(remainder_Scalar_Tensor, remainder_Tensor)
+RULE(fmod_Tensor) { return fmod(p.in(0), p.in(1)); }
+RULES_EQUAL(fmod_Scalar, fmod_Tensor)
+RULE(floor_divide) { return floor_division(p.in(0), p.in(1)); }
+RULES_EQUAL(floor_divide_Scalar, floor_divide)
+RULE(maximum) { return max(p.in(0), p.in(1)); }
+RULES_EQUAL(max_other, maximum)
+RULE(minimum) { return min(p.in(0), p.in(1)); }
+RULES_EQUAL(min_other, minimum)
+RULE(fmax) {
+  Val a = p.in(0), b = p.in(1);
+  return is_int(a) ? max(a, b) : where(isnan(a), b, where(isnan(b), a, max(a, b)));
+}
+RULE(fmin) {
+  Val a = p.in(0), b = p.in(1);
+  return is_int(a) ? min(a, b) : where(isnan(a), b, where(isnan(b), a, min(a, b)));
+}
+RULE(atan2) { return binary(OpCode::Atan2, p.in(0), p.in(1)); }
+RULE(copysign_Tensor) { return copysign(p.in(0), p.in(1)); }
+RULES_EQUAL(copysign_Scalar, copysign_Tensor)
+NO_RULE(hypot)
+RULE(xlogy_Tensor) {
+  Val x = p.in(0), y = p.in(1);
+  return where(isnan(y), y, where(x == 0.0, 0.0, x * log(y)));
+}
+RULES_EQUAL(xlogy_Scalar_Other, xlogy_Tensor)
+RULE(logaddexp) {
+  Val a = p.in(0), b = p.in(1);
+  return where(isinf(a) & (a == b), a, max(a, b) + log1p(exp(-abs(a - b))));
+}
+RULE(logaddexp2) {
+  Val a = p.in(0), b = p.in(1);
+  return where(isinf(a) & (a == b), a, max(a, b) + log1p(exp2(-abs(a - b))) * std::numbers::log2e);
+}
+RULE(heaviside) {
+  Val x = p.in(0);
+  return where(x == 0.0, p.in(1), (x > 0.0).to(x.dtype()));
+}
+
+RULE(eq_Tensor) { return compare_rule(p, OpCode::Eq); }
+RULES_EQUAL(eq_Scalar, eq_Tensor)
+RULE(ne_Tensor) { return compare_rule(p, OpCode::Ne); }
+RULES_EQUAL(ne_Scalar, ne_Tensor)
+RULE(lt_Tensor) { return compare_rule(p, OpCode::Lt); }
+RULES_EQUAL(lt_Scalar, lt_Tensor)
+RULE(le_Tensor) { return compare_rule(p, OpCode::Le); }
+RULES_EQUAL(le_Scalar, le_Tensor)
+RULE(gt_Tensor) { return compare_rule(p, OpCode::Gt); }
+RULES_EQUAL(gt_Scalar, gt_Tensor)
+RULE(ge_Tensor) { return compare_rule(p, OpCode::Ge); }
+RULES_EQUAL(ge_Scalar, ge_Tensor)
+
+RULE(logical_and) { return p.boolean(0) & p.boolean(1); }
+RULE(logical_or) { return p.boolean(0) | p.boolean(1); }
+RULE(logical_xor) { return p.boolean(0) ^ p.boolean(1); }
+RULE(logical_not) { return ~p.boolean(0); }
+RULE(bitwise_and_Tensor) { return p.in(0) & p.in(1); }
+RULES_EQUAL(bitwise_and_Scalar, bitwise_and_Tensor)
+RULES_EQUAL(op_and_Tensor, bitwise_and_Tensor)
+RULES_EQUAL(op_and_Scalar, bitwise_and_Tensor)
+RULE(bitwise_or_Tensor) { return p.in(0) | p.in(1); }
+RULES_EQUAL(bitwise_or_Scalar, bitwise_or_Tensor)
+RULES_EQUAL(op_or_Tensor, bitwise_or_Tensor)
+RULES_EQUAL(op_or_Scalar, bitwise_or_Tensor)
+RULE(bitwise_xor_Tensor) { return p.in(0) ^ p.in(1); }
+RULES_EQUAL(bitwise_xor_Scalar, bitwise_xor_Tensor)
+RULES_EQUAL(op_xor_Tensor, bitwise_xor_Tensor)
+RULE(bitwise_not) { return ~p.in(0); }
+RULE(bitwise_left_shift_Tensor) { return shift(p, true); }
+RULES_EQUAL(bitwise_left_shift_Tensor_Scalar, bitwise_left_shift_Tensor)
+RULES_EQUAL(op_lshift_Scalar, bitwise_left_shift_Tensor)
+RULE(bitwise_right_shift_Tensor) { return shift(p, false); }
+RULES_EQUAL(bitwise_right_shift_Tensor_Scalar, bitwise_right_shift_Tensor)
+RULES_EQUAL(op_rshift_Scalar, bitwise_right_shift_Tensor)
+
+#define FLOAT_FUNCTION(name, code) RULE(name) { return unary(OpCode::code, p.in(0)); }
+#define ROUNDING(name, code) RULE(name) { return is_int(p.in(0)) ? p.in(0) : unary(OpCode::code, p.in(0)); }
+RULE(neg) { return -p.in(0); }
+RULE(abs) {
+  Val x = p.in(0);
+  return x.boolean() || x.dtype() == DType::U8 ? x : abs(x);
+}
+RULE(sign) { return sign_of(p.in(0)); }
+RULES_EQUAL(sgn, sign)
+ROUNDING(floor, Floor)
+ROUNDING(ceil, Ceil)
+ROUNDING(trunc, Trunc)
+ROUNDING(round, Round)
+RULE(frac) { return p.in(0) - trunc(p.in(0)); }
+RULE(round_decimals) {
+  Val x = p.in(0);
+  double d = p.number(1), scale = std::pow(10.0, std::abs(d));
+  if (is_int(x) || d == 0) return is_int(x) ? x : round(x);
+  return d > 0 ? round(x * scale) / scale : round(x / scale) * scale;
+}
+FLOAT_FUNCTION(sqrt, Sqrt)
+FLOAT_FUNCTION(rsqrt, Rsqrt)
+FLOAT_FUNCTION(reciprocal, Recip)
+RULE(square) { return p.in(0) * p.in(0); }
+RULE(positive) { return p.in(0); }
+FLOAT_FUNCTION(exp, Exp)
+FLOAT_FUNCTION(exp2, Exp2)
+FLOAT_FUNCTION(expm1, Expm1)
+FLOAT_FUNCTION(log, Log)
+FLOAT_FUNCTION(log2, Log2)
+FLOAT_FUNCTION(log10, Log10)
+FLOAT_FUNCTION(log1p, Log1p)
+FLOAT_FUNCTION(sin, Sin)
+FLOAT_FUNCTION(cos, Cos)
+FLOAT_FUNCTION(tan, Tan)
+FLOAT_FUNCTION(asin, Asin)
+FLOAT_FUNCTION(acos, Acos)
+FLOAT_FUNCTION(atan, Atan)
+FLOAT_FUNCTION(sinh, Sinh)
+FLOAT_FUNCTION(cosh, Cosh)
+FLOAT_FUNCTION(tanh, Tanh)
+FLOAT_FUNCTION(asinh, Asinh)
+FLOAT_FUNCTION(acosh, Acosh)
+FLOAT_FUNCTION(atanh, Atanh)
+FLOAT_FUNCTION(erf, Erf)
+FLOAT_FUNCTION(erfc, Erfc)
+FLOAT_FUNCTION(sigmoid, Sigmoid)
+NO_RULE(erfinv)
+NO_RULE(lgamma)
+NO_RULE(digamma)
+RULE(isnan) {
+  Val x = p.own(0);
+  return is_int(x) ? p.literal(0) : isnan(x);
+}
+RULE(isinf) {
+  Val x = p.own(0);
+  return is_int(x) ? p.literal(0) : isinf(x);
+}
+RULE(isfinite) {
+  Val x = p.own(0);
+  return is_int(x) ? p.literal(1) : ~(isinf(x) | isnan(x));
+}
+RULE(isneginf) {
+  Val x = p.own(0);
+  return is_int(x) ? p.literal(0) : x == -std::numeric_limits<double>::infinity();
+}
+RULE(isposinf) {
+  Val x = p.own(0);
+  return is_int(x) ? p.literal(0) : x == std::numeric_limits<double>::infinity();
+}
+RULE(signbit) {
+  Val x = p.own(0);
+  return is_int(x) ? x < 0.0 : copysign(x.same(1.0), x) < 0.0;
+}
+RULE(nan_to_num) {
+  Val x = p.in(0);
+  if (is_int(x)) return x;
+  double top = 0;
+  switch (p.type().dtype) {
+    case DType::F16: top = 65504; break;
+    case DType::BF16: top = 0x1.fep127; break;
+    case DType::F32: top = std::numeric_limits<float>::max(); break;
+    default: top = std::numeric_limits<double>::max(); break;
+  }
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  Val finite = where(x == inf, p.none(2) ? top : p.number(2), where(x == -inf, p.none(3) ? -top : p.number(3), x));
+  return where(isnan(x), p.none(1) ? 0.0 : p.number(1), finite);
+}
+RULE(logit) {
+  Val x = p.in(0);
+  if (!p.none(1)) x = min(max(x, p.number(1)), 1.0 - p.number(1));
+  return log(x / (1.0 - x));
+}
+RULE(sinc) {
+  Val x = p.in(0) * std::numbers::pi;
+  return where(x == 0.0, 1.0, sin(x) / x);
+}
+RULE(deg2rad) { return p.in(0) * (std::numbers::pi / 180); }
+RULE(rad2deg) { return p.in(0) * (180 / std::numbers::pi); }
+
+RULE(where_self) { return where(p.boolean(0), p.in(1), p.in(2)); }
+RULES_EQUAL(where_ScalarOther, where_self)
+RULES_EQUAL(where_ScalarSelf, where_self)
+RULES_EQUAL(where_Scalar, where_self)
+RULE(clamp) { return clamp_rule(p, 1, 2); }
+RULES_EQUAL(clamp_Tensor, clamp)
+RULE(clamp_min) { return max(p.in(0), p.in(1)); }
+RULES_EQUAL(clamp_min_Tensor, clamp_min)
+RULE(clamp_max) { return min(p.in(0), p.in(1)); }
+RULES_EQUAL(clamp_max_Tensor, clamp_max)
+RULE(masked_fill_Scalar) { return where(p.boolean(1), p.in(2), p.in(0)); }
+RULES_EQUAL(masked_fill_Tensor, masked_fill_Scalar)
+RULE(lerp_Scalar) { return lerp_rule(p); }
+RULES_EQUAL(lerp_Tensor, lerp_Scalar)
+RULE(addcmul) { return p.in(0) + scaled(p, p.in(1), 3) * p.in(2); }
+RULE(addcdiv) { return p.in(0) + scaled(p, p.in(1), 3) / p.in(2); }
+NO_RULE(polar)
+NO_RULE(complex)
+
+RULE(_to_copy) { return cast_to_result(p, 0); }
+RULE(copy) { return cast_to_result(p, 1); }
+RULE(clone) { return p.in(0); }
+RULES_EQUAL(contiguous, clone)
+
+ElementRule pointwise_rule(Op op) {
+  switch (op) {
+#define BRAZE_RULE_Pointwise(name) \
+  case Op::name: return rule_##name;
+#define BRAZE_OP(name, aten, cls, traits) BRAZE_RULE_##cls(name)
+#include "graph/ops.def"
+#undef BRAZE_OP
+    default: return nullptr;
+  }
+}
+
+bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
+  if (!pointwise_rule(node.op)) return false;
+  bool integral = !is_floating(g.type(node.outputs[0]).dtype);
+  auto constant = [&](size_t i) -> std::optional<double> {
+    if (auto* e = std::get_if<Expr>(&node.args[i]))
+      if (auto c = g.arena().as_const(*e)) return static_cast<double>(*c);
+    if (auto* d = std::get_if<double>(&node.args[i])) return *d;
+    return std::nullopt;
+  };
+  switch (node.op) {
+    // Eager raises when an integer divisor is 0.
+    case Op::div_Tensor_mode:
+    case Op::div_Scalar_mode:
+    case Op::remainder_Tensor:
+    case Op::remainder_Scalar:
+    case Op::remainder_Scalar_Tensor:
+    case Op::fmod_Tensor:
+    case Op::fmod_Scalar:
+    case Op::floor_divide:
+    case Op::floor_divide_Scalar: return !integral || constant(1).value_or(0) != 0;
+    case Op::pow_Tensor_Tensor:
+    case Op::pow_Tensor_Scalar: return !integral || (constant(1).value_or(-1) >= 0 && *constant(1) <= 64);
+    case Op::pow_Scalar: return !integral;
+    // Their numbers are part of the formula.
+    case Op::nan_to_num:
+    case Op::round_decimals: return true;
+    default: return true;
+  }
+}
+
+bool is_expensive(Op op) {
+  switch (op) {
+    case Op::pow_Tensor_Tensor:
+    case Op::pow_Scalar:
+    case Op::exp:
+    case Op::exp2:
+    case Op::expm1:
+    case Op::log:
+    case Op::log2:
+    case Op::log10:
+    case Op::log1p:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::asin:
+    case Op::acos:
+    case Op::atan:
+    case Op::atan2:
+    case Op::sinh:
+    case Op::cosh:
+    case Op::tanh:
+    case Op::asinh:
+    case Op::acosh:
+    case Op::atanh:
+    case Op::erf:
+    case Op::erfc:
+    case Op::sigmoid:
+    case Op::logit:
+    case Op::sinc:
+    case Op::xlogy_Tensor:
+    case Op::xlogy_Scalar_Other:
+    case Op::logaddexp:
+    case Op::logaddexp2:
+    case Op::gelu:
+    case Op::silu:
+    case Op::elu:
+    case Op::celu:
+    case Op::selu:
+    case Op::softplus:
+    case Op::mish:
+    case Op::log_sigmoid_forward:
+    case Op::gelu_backward:
+    case Op::silu_backward:
+    case Op::elu_backward:
+    case Op::softplus_backward:
+    case Op::mish_backward:
+    case Op::log_sigmoid_backward:
+    case Op::floor_divide:
+    case Op::remainder_Tensor:
+    case Op::fmod_Tensor: return true;
+    default: return false;
+  }
+}
+
+Val Point::in(size_t i, DType t) const {
+  const graph::Arg& a = arg(i);
+  if (auto* v = std::get_if<graph::ValueId>(&a)) return wrap(low.emit_broadcast(body, *v, index, type().sizes)).to(t);
+  if (auto* e = std::get_if<Expr>(&a)) return wrap(body.index(*e, t));
+  if (auto* d = std::get_if<double>(&a)) return wrap(body.constant(*d, t));
+  if (auto* b = std::get_if<bool>(&a)) return wrap(body.constant(static_cast<int64_t>(*b), t));
+  BRAZE_CHECK(false, "operand is neither tensor nor number: " + std::string(graph::op_name(node.op)));
+}
+
+Val Point::own(size_t i) const {
+  const graph::Arg& a = arg(i);
+  if (auto* v = std::get_if<graph::ValueId>(&a)) return in(i, compute_dtype(low.source.type(*v).dtype));
+  if (std::holds_alternative<bool>(a)) return in(i, DType::Bool);
+  return in(i, std::holds_alternative<double>(a) ? DType::F64 : DType::I64);
+}
+
+std::optional<double> Point::constant(size_t i) const {
+  const graph::Arg& a = arg(i);
+  if (auto* d = std::get_if<double>(&a)) return *d;
+  if (auto* b = std::get_if<bool>(&a)) return *b;
+  if (auto* e = std::get_if<Expr>(&a))
+    if (auto c = low.arena.as_const(*e)) return static_cast<double>(*c);
+  return std::nullopt;
+}
+
+double Point::number(size_t i) const {
+  auto c = constant(i);
+  BRAZE_CHECK(c.has_value(), "argument is not a constant: " + std::string(graph::op_name(node.op)));
+  return *c;
+}
+
+}  // namespace braze::lower
