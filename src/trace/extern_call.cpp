@@ -1,0 +1,316 @@
+// Calls of any operator through the dispatcher, with arguments laid out by its schema.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "base/check.h"
+#include "trace/extern.h"
+
+namespace braze::trace {
+namespace {
+
+using c10::IValue;
+
+// One argument of the call as it is made: constants are ready, the rest is read from the frame.
+struct Argument {
+  enum class Kind : uint8_t { Constant, View, Views, OptionalViews, Int, Float, Ints } kind = Kind::Constant;
+  IValue constant;
+  uint32_t view = 0;
+  std::vector<uint32_t> views;          // UINT32_MAX: none
+  std::vector<runtime::Slot> slots;
+};
+
+c10::Device device(Device d) {
+  c10::DeviceType type = d.type == DeviceType::CPU    ? c10::DeviceType::CPU
+                         : d.type == DeviceType::CUDA ? c10::DeviceType::CUDA
+                                                      : c10::DeviceType::Meta;
+  BRAZE_CHECK(d.type != DeviceType::Other, "a device that is not compiled for");
+  return c10::Device(type, d.index);
+}
+
+bool is_optional(const c10::TypePtr& type) { return type->kind() == c10::TypeKind::OptionalType; }
+c10::TypePtr without_optional(c10::TypePtr type) {
+  while (is_optional(type)) type = type->castRaw<c10::OptionalType>()->getElementType();
+  return type;
+}
+
+IValue number_as(const c10::TypePtr& type, const at::Scalar& value) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType: {  // a wrapped number
+      at::Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : value.isBoolean() ? at::kBool : at::kLong);
+      t.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return t;
+    }
+    case c10::TypeKind::FloatType: return IValue(value.toDouble());
+    case c10::TypeKind::BoolType: return IValue(value.toBool());
+    default: return IValue(value);
+  }
+}
+
+class Builder {
+ public:
+  Builder(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants)
+      : program_(program), call_(step.call), constants_(constants) {}
+
+  Argument argument(const c10::Argument& formal, const loop::ExternArg& actual) {
+    type_ = without_optional(formal.type());
+    std::visit([&](auto& a) { fill(a); }, actual);
+    return std::move(result_);
+  }
+
+ private:
+  using Kind = Argument::Kind;
+  const sym::ExprArena& arena() const { return *program_.plan().arena; }
+
+  c10::TypeKind element_kind() const {
+    auto* list = type_->castRaw<c10::ListType>();
+    return list ? without_optional(list->getElementType())->kind() : c10::TypeKind::AnyType;
+  }
+
+  void fill(graph::NoneArg) {}
+  void fill(loop::ViewRef v) {
+    if (!v.valid()) return;
+    result_.kind = Kind::View;
+    result_.view = v.index;
+  }
+  void fill(const std::vector<loop::ViewRef>& vs) {
+    auto* list = type_->castRaw<c10::ListType>();
+    bool optional = list && is_optional(list->getElementType());
+    result_.kind = optional ? Kind::OptionalViews : Kind::Views;
+    for (loop::ViewRef v : vs) result_.views.push_back(v.index);
+  }
+  void fill(bool b) { result_.constant = number_as(type_, b); }
+  void fill(double d) { result_.constant = number_as(type_, d); }
+  void fill(sym::Expr e) {
+    if (auto value = arena().as_const(e)) {
+      result_.constant = number_as(type_, *value);
+      return;
+    }
+    BRAZE_CHECK(type_->kind() != c10::TypeKind::TensorType, "a symbolic number as a tensor argument of " + call_.name);
+    result_.kind = type_->kind() == c10::TypeKind::FloatType ? Kind::Float : Kind::Int;
+    result_.slots = {program_.slot(e)};
+  }
+  void fill(const std::string& s) { result_.constant = s; }
+  void fill(DType d) { result_.constant = scalar_type(d); }
+  void fill(Device d) { result_.constant = device(d); }
+  void fill(const graph::MemoryFormatArg& m) { result_.constant = static_cast<c10::MemoryFormat>(m.value); }
+  void fill(const graph::LayoutArg& l) { result_.constant = static_cast<c10::Layout>(l.value); }
+  void fill(const graph::IntList& l) {
+    if (element_kind() == c10::TypeKind::FloatType || element_kind() == c10::TypeKind::BoolType) {
+      c10::List<double> doubles;
+      c10::List<bool> bools;
+      for (sym::Expr e : l.v) {
+        auto value = arena().as_const(e);
+        BRAZE_CHECK(value.has_value(), "a symbolic number in a list of " + call_.name);
+        doubles.push_back(*value);
+        bools.push_back(*value != 0);
+      }
+      result_.constant = element_kind() == c10::TypeKind::FloatType ? IValue(doubles) : IValue(bools);
+      return;
+    }
+    result_.kind = Kind::Ints;
+    for (sym::Expr e : l.v) result_.slots.push_back(program_.slot(e));
+  }
+  void fill(const graph::DoubleList& l) { result_.constant = IValue(l.v); }
+  void fill(const graph::BoolList& l) {
+    c10::List<bool> list;
+    for (bool b : l.v) list.push_back(b);
+    result_.constant = IValue(list);
+  }
+  void fill(const graph::OpaqueArg& o) {
+    BRAZE_CHECK(o.index < constants_.size(), "an argument of " + call_.name + " that the capture did not keep");
+    result_.constant = torch::jit::toIValue(constants_[o.index], type_);
+  }
+
+  const runtime::Program& program_;
+  const loop::ExternCall& call_;
+  const std::vector<PyObject*>& constants_;
+  c10::TypePtr type_;
+  Argument result_;
+};
+
+class BoxedCall : public ExternCall {
+ public:
+  BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) : name_(step.call.name) {
+    const loop::ExternCall& call = step.call;
+    size_t dot = name_.find('.');
+    std::string base = name_.substr(0, dot), overload = dot == std::string::npos ? "" : name_.substr(dot + 1);
+    c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+    op_ = dispatcher.findSchema({base, overload});
+    if (!op_ && overload == "default") op_ = dispatcher.findSchema({base, overload = ""});
+    BRAZE_CHECK(op_.has_value(), "PyTorch has no operator " + name_);
+    if (call.preallocated) {
+      auto out = dispatcher.findSchema({base, overload.empty() ? "out" : overload + "_out"});
+      if (out && is_out_variant(out->schema(), call.outputs.size())) {
+        op_ = out;
+        writes_outputs_ = true;
+      }
+    }
+    preallocated_ = call.preallocated;
+    const c10::FunctionSchema& schema = op_->schema();
+    size_t formals = schema.arguments().size() - (writes_outputs_ ? call.outputs.size() : 0);
+    BRAZE_CHECK(call.args.size() <= formals, "too many arguments for " + name_);
+    for (size_t i = 0; i < formals; ++i) {
+      const c10::Argument& formal = schema.arguments()[i];
+      if (i < call.args.size()) {
+        arguments_.push_back(Builder(program, step, constants).argument(formal, call.args[i]));
+      } else {
+        BRAZE_CHECK(formal.default_value().has_value(), "argument " + formal.name() + " of " + name_ + " is missing");
+        arguments_.push_back({.constant = *formal.default_value()});
+      }
+    }
+    for (const loop::View& v : call.views) views_.emplace_back(program, v);
+    for (const loop::View& v : call.outputs) {
+      Output out{ViewSpec(program, v), {}, false};
+      for (size_t d = 0; out.spec.valid() && d < v.sizes.size(); ++d) {
+        const sym::ExprArena& arena = *program.plan().arena;
+        std::vector<sym::Expr> symbols;
+        arena.collect_symbols(v.sizes[d], symbols);
+        bool unbacked = false;
+        for (sym::Expr s : symbols) unbacked |= arena.symbol_kind(s) == sym::SymbolKind::Unbacked;
+        out.depends_on_data |= unbacked;
+        bool defines = unbacked && arena.kind(v.sizes[d]) == sym::Kind::Symbol;
+        out.binds.push_back(defines ? static_cast<int64_t>(program.symbol_index(v.sizes[d])) : -1);
+      }
+      outputs_.push_back(std::move(out));
+    }
+    BRAZE_CHECK(!preallocated_ || std::none_of(outputs_.begin(), outputs_.end(), [](auto& o) { return o.depends_on_data; }),
+                "results whose size depends on data cannot be preallocated");
+  }
+
+  void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
+    state.views.resize(views_.size());
+    state.outputs.resize(outputs_.size());
+    torch::jit::Stack stack;
+    stack.reserve(arguments_.size() + outputs_.size());
+    for (const Argument& a : arguments_) push(stack, a, frame, call, state);
+    if (writes_outputs_)
+      for (size_t i = 0; i < outputs_.size(); ++i) stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
+    op_->callBoxed(stack);
+    if (writes_outputs_) {
+      stack.clear();
+    } else {
+      std::vector<at::Tensor> results = flatten(stack);
+      stack.clear();
+      BRAZE_CHECK(results.size() == outputs_.size(), name_ + " returned " + std::to_string(results.size()) + " tensors instead of " +
+                                                         std::to_string(outputs_.size()));
+      for (size_t i = 0; i < outputs_.size(); ++i) {
+        if (!outputs_[i].spec.valid()) continue;
+        BRAZE_CHECK(results[i].defined(), name_ + " returned no tensor for result " + std::to_string(i));
+        if (preallocated_)
+          state.outputs[i].get(outputs_[i].spec, frame, call).copy_(results[i]);
+        else
+          adopt(outputs_[i], std::move(results[i]), frame, call);
+      }
+    }
+    for (WrappedView& v : state.views) v.let_go_if_kept();
+  }
+
+ private:
+  struct Output {
+    ViewSpec spec;
+    std::vector<int64_t> binds;     // per dimension: the symbol that its size defines, or -1
+    bool depends_on_data = false;
+  };
+
+  static bool is_out_variant(const c10::FunctionSchema& schema, size_t outputs) {
+    size_t written = 0;
+    for (const c10::Argument& a : schema.arguments())
+      if (a.alias_info() && a.alias_info()->isWrite()) {
+        if (!a.is_out() || a.type()->kind() != c10::TypeKind::TensorType) return false;
+        ++written;
+      }
+    return written == outputs;
+  }
+
+  void push(torch::jit::Stack& stack, const Argument& a, const runtime::Frame& frame, const TorchFrame& call, CallFrame& state) const {
+    auto tensor = [&](uint32_t v) -> const at::Tensor& { return state.views[v].get(views_[v], frame, call); };
+    switch (a.kind) {
+      case Argument::Kind::Constant: stack.push_back(a.constant); break;
+      case Argument::Kind::View: stack.emplace_back(tensor(a.view)); break;
+      case Argument::Kind::Int: stack.emplace_back(frame.value(a.slots[0])); break;
+      case Argument::Kind::Float: stack.emplace_back(static_cast<double>(frame.value(a.slots[0]))); break;
+      case Argument::Kind::Views: {
+        c10::List<at::Tensor> list;
+        for (uint32_t v : a.views) list.push_back(v == UINT32_MAX ? at::Tensor() : tensor(v));
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Argument::Kind::OptionalViews: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (uint32_t v : a.views) list.push_back(v == UINT32_MAX ? std::nullopt : std::optional<at::Tensor>(tensor(v)));
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Argument::Kind::Ints: {
+        c10::List<int64_t> list;
+        for (runtime::Slot s : a.slots) list.push_back(frame.value(s));
+        stack.emplace_back(std::move(list));
+        break;
+      }
+    }
+  }
+
+  static std::vector<at::Tensor> flatten(torch::jit::Stack& stack) {
+    std::vector<at::Tensor> results;
+    for (IValue& v : stack) {
+      if (v.isTensor()) results.push_back(std::move(v).toTensor());
+      else if (v.isTensorList())
+        for (const at::Tensor& t : v.toTensorList()) results.push_back(t);
+      else if (v.isNone()) results.emplace_back();
+      else throw InternalError("an operator returned a value that is no tensor");
+    }
+    return results;
+  }
+
+  void adopt(const Output& out, at::Tensor result, runtime::Frame& frame, TorchFrame& call) const {
+    const ViewSpec& spec = out.spec;
+    BRAZE_CHECK(result.scalar_type() == spec.dtype && result.device().is_cpu() && result.dim() == static_cast<int64_t>(spec.sizes.size()),
+                name_ + " returned a tensor of another kind than was recorded");
+    bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 || result.is_conj() || result.is_neg();
+    bool fits = true;
+    c10::SmallVector<int64_t, 5> strides;
+    if (out.depends_on_data) {
+      for (size_t d = 0; d < out.binds.size(); ++d)
+        if (out.binds[d] >= 0) frame.bind(out.binds[d], result.size(d));
+      // Recorded strides of such results are those of a dense tensor; they are not known before the symbols are bound.
+      fits = result.is_contiguous();
+      int64_t stride = 1;
+      strides.resize(result.dim());
+      for (int64_t d = result.dim() - 1; d >= 0; --d) {
+        strides[d] = stride;
+        stride *= std::max<int64_t>(result.size(d), 1);
+      }
+    } else {
+      for (size_t d = 0; d < spec.sizes.size(); ++d) {
+        strides.push_back(frame.value(spec.strides[d]));
+        BRAZE_CHECK(result.size(d) == frame.value(spec.sizes[d]), name_ + " returned a tensor of another size than was recorded");
+        fits &= result.stride(d) == strides[d] || result.size(d) == 1;
+      }
+      fits |= result.numel() == 0;
+    }
+    if (shared || !fits) {
+      at::Tensor own = at::empty_strided(result.sizes(), strides, result.options());
+      own.copy_(result);
+      result = std::move(own);
+    }
+    frame.set_pointer(spec.buffer, result.mutable_data_ptr());
+    call.adopted[spec.buffer] = std::move(result);
+  }
+
+  std::string name_;
+  std::optional<c10::OperatorHandle> op_;
+  std::vector<Argument> arguments_;
+  std::vector<ViewSpec> views_;
+  std::vector<Output> outputs_;
+  bool preallocated_ = false, writes_outputs_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) {
+  if (auto direct = make_matmul_call(program, step)) return direct;
+  return std::make_unique<BoxedCall>(program, step, constants);
+}
+
+}  // namespace braze::trace
