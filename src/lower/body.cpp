@@ -188,7 +188,9 @@ Expr Symbols::make(char prefix, int position, Expr extent, sym::SymbolKind kind)
   auto it = made_.find(key);
   if (it != made_.end()) return it->second;
   auto size = arena_.as_const(extent);
-  std::string name = prefix + std::to_string(position) + '_' + (size ? std::to_string(*size) : "e" + std::to_string(extent.id));
+  std::string name = prefix + std::to_string(position) + '_' + (size ? std::to_string(*size)
+                                                                        : arena_.kind(extent) == sym::Kind::Symbol ? std::string(arena_.symbol_name(extent))
+                                                                                                                   : "e" + std::to_string(extent.id));
   Expr s;
   if (auto known = arena_.find_symbol(name)) {
     s = *known;
