@@ -1,0 +1,235 @@
+// Symbolic evaluation of bytecode: frames, the capture they share, and the services that variables use.
+//
+// One Translator is one attempt at one segment. The evaluation is deterministic; a break that can't be taken where it was
+// met (state was already changed by the instruction, or a frame between could not be continued) restarts the capture with the
+// order to stop before an earlier instruction, named by its ordinal.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/capture.h"
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class FunctionVariable;
+class DictVariable;
+class CellVariable;
+class TensorVariable;
+class ObjectVariable;
+class ListVariable;
+class TupleVariable;
+
+// A frame being evaluated. Generators keep theirs between resumptions.
+struct Frame {
+  const Bytecode* code = nullptr;
+  Variable* function = nullptr;     // nullptr: the outermost frame of a capture
+  PyObject* globals = nullptr;      // borrowed, as is builtins
+  PyObject* builtins = nullptr;
+  SourceId globals_source;
+  std::vector<Variable*> locals;    // localsplus; cells as CellVariable
+  std::vector<Variable*> stack;     // of fixed capacity; above sp nothing counts
+  int sp = 0;
+  int ip = 0;
+  uint64_t ordinal = 0;             // of the current instruction
+  Variable* kw_names = nullptr;     // tuple constant of a KwNames that is in effect
+  bool resumable = false;           // its caller only waits for the result to push
+  bool is_generator = false;
+  Frame* parent = nullptr;
+
+  void push(Variable* v) { stack[sp++] = v; }
+  Variable* pop() { return stack[--sp]; }
+  Variable*& top(int i = 1) { return stack[sp - i]; }
+  UserLine line() const { return {code->code, code->instructions[ip].line}; }
+};
+
+struct Stop {
+  Reason reason;
+  std::string detail;
+};
+
+// Thrown to start the capture again with one more place to stop at.
+struct Restart {
+  uint64_t ordinal;
+  Stop stop;
+};
+
+// What is known of a class that attributes were looked up on.
+struct TypeInfo {
+  bool generic = false;             // object.__getattribute__
+  PyObject* getattribute = nullptr; // else: the class's own (borrowed)
+  PyObject* getattr = nullptr;      // __getattr__, if any (borrowed)
+};
+
+class Translator {
+ public:
+  Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops);
+  ~Translator();
+  Segment run();
+
+  // ---- making variables ----
+  template <class T, class... A>
+  T* make(A&&... args) {
+    auto owned = std::make_unique<T>(std::forward<A>(args)...);
+    T* p = owned.get();
+    p->born = ordinal_;
+    arena_.push_back(std::move(owned));
+    return p;
+  }
+  Variable* constant(PyObject* o);          // a new Constant on a borrowed object
+  Variable* constant(Ref o) { return constant(o.get()); }
+  Variable* none() { return none_; }
+  Variable* boolean(bool b) { return b ? true_ : false_; }
+  Variable* integer(int64_t);
+  Variable* string(const std::string&);
+  TupleVariable* tuple(std::vector<Variable*> items);
+  ListVariable* list(std::vector<Variable*> items);
+  DictVariable* dict();
+  // A pre-existing object read from `source`; lazy. The same variable for the same source.
+  Variable* wrap(PyObject* object, SourceId source);
+  // An object made at capture time by a pure function: constants, containers of constants, fakes, and singletons.
+  Variable* from_python(Ref object);
+  // A pre-existing object that may be held for good (class, function of a module...): constant source.
+  Variable* global_object(PyObject* object);
+  Variable* force(Variable* v) { return v->kind == Kind::Lazy ? force_lazy(v) : v; }
+
+  // ---- Python's protocols, on forced or lazy operands ----
+  Variable* getattr(Variable* v, PyObject* name);                    // raises AttributeError
+  Variable* getattr(Variable* v, const char* name) { return getattr(v, intern(name)); }
+  Variable* getattr_or_null(Variable* v, PyObject* name);
+  Variable* getattr_or_null(Variable* v, const char* name) { return getattr_or_null(v, intern(name)); }
+  void setattr(Variable* v, PyObject* name, Variable* value);
+  Variable* call(Variable* callee, Args args, bool resumable = false);
+  Variable* call(Variable* callee, std::vector<Variable*> pos) { return call(callee, Args{std::move(pos), {}}); }
+  Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
+  Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
+  Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
+  Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
+  bool equal(Variable* a, Variable* b);      // a == b, as a truth value
+  bool identical(Variable* a, Variable* b);  // a is b, guarded where sources are involved
+  Variable* getitem(Variable* v, Variable* key, bool resumable = false);
+  void setitem(Variable* v, Variable* key, Variable* value);
+  void delitem(Variable* v, Variable* key);
+  bool contains(Variable* v, Variable* item);
+  Variable* iter(Variable* v);
+  Variable* next(Variable* iterator) { return force(iterator)->next(*this); }
+  std::vector<Variable*> unpack(Variable* iterable);   // list(iterable)
+  bool truth(Variable* v) { return force(v)->truth(*this); }
+  int64_t len(Variable* v) { return force(v)->len(*this); }
+  bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
+  Variable* format(Variable* v, const std::string& spec, int conversion);
+
+  // ---- attributes (attributes.cpp) ----
+  const TypeInfo& type_info(PyTypeObject*);
+  // Looks the name up on the class (guarded); nullptr when absent. The source is set to the place on the class.
+  PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
+  // What accessing this class attribute on `self` gives (descriptor applied).
+  Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
+  // A special method (looked up on the class), unbound; nullptr when absent.
+  Variable* special_method(Variable* self, PyObject* name);
+  Variable* special_method(Variable* self, const char* name) { return special_method(self, intern(name)); }
+
+  // ---- calls ----
+  // Runs a Python function symbolically.
+  Variable* inline_function(FunctionVariable* fn, Args& args, bool resumable);
+  Variable* instantiate(PyTypeObject* cls, Args& args);
+  // Calls a real torch function on fakes; recorded.
+  Variable* call_torch(PyObject* fn, const Args& args);
+  // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
+  Variable* call_pure(PyObject* fn, const Args& args);
+  // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
+  Ref to_python(Variable* v);
+  bool is_python_constant(Variable* v);       // to_python gives a value without tensors
+  bool has_tensor(const Args& args);
+  // A polyfill: a function of braze.polyfills by name.
+  Variable* polyfill(const char* name);
+
+  // ---- raising ----
+  [[noreturn]] void raise(PyObject* type, const std::string& message);
+  [[noreturn]] void raise(Variable* exception);
+  [[noreturn]] void raise_current();          // the Python exception that is set, after a call into CPython failed
+  // A copy of the exception set, for "no attribute": clears it.
+  [[noreturn]] void unsupported(Reason r, const std::string& detail);
+  [[noreturn]] void unsupported(const std::string& detail) { unsupported(Reason::UnsupportedFeature, detail); }
+
+  // ---- state that breaks restore ----
+  // To be called before any change that can't be taken back by forgetting the current instruction's operands.
+  void mutate() { dirty_ = true; }
+  // Called by mutable variables that have a source, at their first change.
+  void modified(Variable* v);
+  DictVariable* globals_dict(const Frame& f);
+
+  // Changes interpreter state for the rest of the capture (grad mode, autocast...): calls set(value) now, and when the
+  // entry runs; undone when the capture ends. get() reads the present state.
+  void set_state(PyObject* get, std::vector<Ref> get_args, PyObject* set, std::vector<Ref> set_args);
+
+  // ---- frames ----
+  Frame* frame() { return frame_; }
+  Frame* new_frame();
+  Variable* run_frame(Frame* f);              // to its return or next yield; nullptr never
+  bool yielded() const { return yielded_; }   // how the last run_frame ended
+  Variable* run_in(Frame* f, Frame* caller, bool resumable);
+  UserLine line() const;
+  Variable* handled = nullptr;                // the exception being handled (sys.exc_info)
+
+  Sources& sources() { return *segment_.sources; }
+  GuardSet& guards() { return segment_.guards; }
+  trace::Tracer& tracer() { return *segment_.tracer; }
+  bool anchored(SourceId s);                  // below something that is fixed
+  void guard_identity(SourceId s, PyObject* o);
+  PyObject* intern(const char* s);            // borrowed, kept
+  PyObject* keep(Ref o) { kept_.push_back(o); return o.get(); }
+  void lifted(TensorVariable* v);             // noted as a possible graph input
+
+ private:
+  friend class Codegen;
+  Variable* force_lazy(Variable*);
+  Variable* classify(PyObject* o, SourceId s);
+  Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
+  bool handle(Frame& f, PyRaise& raised);                 // finds the handler
+  [[noreturn]] void stop_here(const Stop& stop);
+  void finish(Variable* result);
+  void emit_frames(Codegen& cg);
+  void emit_effects(Codegen& cg);
+  void finish_graph(Codegen& cg);
+  void bind_arguments(FunctionVariable* fn, Args& args, Frame& f);
+  Variable* import_name(Frame& f, const Instruction& ins);
+  Variable* make_function(Frame& f, int flags);
+  void unpack_sequence(Frame& f, int n);
+  void unpack_ex(Frame& f, int before, int after);
+  void do_raise(Frame& f, int n);
+  void call_instruction(Frame& f, const Instruction& ins);
+  void call_ex_instruction(Frame& f, const Instruction& ins);
+  void before_with(Frame& f);
+
+  const FrameView& view_;
+  const Options& options_;
+  const std::map<uint64_t, Stop>& stops_;
+  std::vector<std::unique_ptr<Variable>> arena_;
+  std::vector<std::unique_ptr<Frame>> frames_;
+  std::vector<Ref> kept_;
+  std::unordered_map<std::string_view, PyObject*> interned_;
+  std::unordered_map<uint32_t, Variable*> by_source_;
+  std::unordered_map<PyObject*, Variable*> by_object_;     // mutable pre-existing objects that were forced
+  std::unordered_map<PyObject*, Variable*> global_objects_;
+  std::unordered_map<PyTypeObject*, TypeInfo> types_;
+  std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
+  std::vector<Variable*> modified_;
+  std::vector<TensorVariable*> lifted_;
+  struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };
+  std::vector<State> states_;
+  Variable *none_, *true_, *false_;
+  std::unordered_map<int64_t, Variable*> integers_;
+  Segment segment_;
+  Frame* frame_ = nullptr;
+  uint64_t ordinal_ = 0;
+  bool dirty_ = false;
+  bool yielded_ = false;
+  int depth_ = 0;
+  bool entered_ = false;
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,78 @@
+// dict, OrderedDict, defaultdict, and their views.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class DictVariable final : public Variable {
+ public:
+  struct Entry {
+    Ref hash_key;
+    Variable* key;
+    Variable* value;       // nullptr: deleted (only while not loaded)
+    bool moved = false;    // deleted and put in again: stands at the end
+  };
+
+  explicit DictVariable(PyTypeObject* t = &PyDict_Type);
+  // A pre-existing dict, read key by key until its order or size matters.
+  DictVariable(PyObject* real, SourceId s, PyTypeObject* t);
+
+  PyTypeObject* type() const override { return cls; }
+  Variable* getattr(Translator&, PyObject* name) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Variable* getitem(Translator&, Variable* key) override;
+  void setitem(Translator&, Variable* key, Variable* value) override;
+  void delitem(Translator&, Variable* key) override;
+  bool contains(Translator& tr, Variable* key) override { return get(tr, key) != nullptr; }
+  Variable* iter(Translator&) override;
+  bool has_len(Translator&) override { return true; }
+  int64_t len(Translator&) override;
+  bool truth(Translator& tr) override { return len(tr) != 0; }
+  std::vector<Variable*> items(Translator& tr) override;  // the keys
+  Reg build(Codegen&) override;
+  void emit_changes(Codegen&, Reg self);
+
+  Variable* get(Translator&, Variable* key);               // nullptr: not there
+  Variable* get(Translator& tr, PyObject* key);
+  void set(Translator&, Variable* key, Variable* value);
+  void set(Translator& tr, PyObject* key, Variable* value);
+  bool remove(Translator&, Variable* key);
+  void clear(Translator&);
+  const std::vector<Entry>& entries(Translator&);           // all, in order
+  bool is_ordered_dict() const;
+
+  PyTypeObject* cls;
+  Variable* default_factory = nullptr;
+  Ref real;
+
+ private:
+  void load(Translator&);
+  void change(Translator&);
+  Py_ssize_t find(Translator&, PyObject* hash_key);
+  void reindex();
+
+  std::vector<Entry> entries_;  // not loaded: only what was written
+  Ref index_;                   // hash_key -> position in entries_
+  bool loaded_ = true;
+  bool rewrite_ = false;        // order changed in a way that only writing everything restores
+  bool changed_ = false;
+};
+
+class DictViewVariable final : public Variable {
+ public:
+  enum class What : uint8_t { Keys, Values, Items };
+  DictViewVariable(DictVariable* d, What w) : Variable(Kind::DictView), dict(d), what(w) {}
+  PyTypeObject* type() const override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  bool contains(Translator&, Variable* item) override;
+  Variable* iter(Translator&) override;
+  bool has_len(Translator&) override { return true; }
+  int64_t len(Translator& tr) override { return dict->len(tr); }
+  bool truth(Translator& tr) override { return dict->len(tr) != 0; }
+  std::vector<Variable*> items(Translator&) override;
+  Reg build(Codegen&) override;
+  DictVariable* dict;
+  What what;
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,111 @@
+// Python functions, bound methods, partials, cells, generators.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+struct Frame;
+
+class CellVariable final : public Variable {
+ public:
+  CellVariable() : Variable(Kind::Cell) {}
+  CellVariable(PyObject* real, SourceId s) : Variable(Kind::Cell), real(Ref::borrow(real)) { source = s; }
+  PyTypeObject* type() const override { return &PyCell_Type; }
+  Variable* getattr(Translator&, PyObject* name) override;   // cell_contents
+  Variable* get(Translator&);              // nullptr: empty
+  void set(Translator&, Variable* value);  // nullptr: empty it
+  Reg build(Codegen&) override;
+  Ref real;
+  Variable* contents = nullptr;
+  bool known = false;                      // contents says what is in it
+};
+
+class FunctionVariable final : public Variable {
+ public:
+  FunctionVariable(PyObject* real, SourceId s) : Variable(Kind::Function), real(Ref::borrow(real)) { source = s; }
+  // Made by MAKE_FUNCTION.
+  explicit FunctionVariable(PyObject* code) : Variable(Kind::Function), code(Ref::borrow(code)) {}
+  PyTypeObject* type() const override { return &PyFunction_Type; }
+  PyObject* as_constant() const override { return anchored ? real.get() : nullptr; }
+  std::string describe() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
+  Variable* call(Translator&, Args&) override;
+  Ref hash_key(Translator&) override;
+  Reg build(Codegen&) override;
+  PyCodeObject* code_object() const;
+
+  Ref real;
+  bool anchored = false;      // real, and known by identity
+  bool code_guarded = false;
+  Ref code;
+  PyObject* globals = nullptr;          // of one made here
+  PyObject* builtins = nullptr;
+  SourceId globals_source;
+  Variable* defaults = nullptr;         // tuple
+  Variable* kwdefaults = nullptr;       // dict
+  Variable* closure = nullptr;          // tuple of cells
+  Variable* annotations = nullptr;
+  std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here, and __name__ and the like
+};
+
+class BoundMethodVariable final : public Variable {
+ public:
+  BoundMethodVariable(Variable* fn, Variable* self) : Variable(Kind::BoundMethod), function(fn), self(self) {}
+  PyTypeObject* type() const override { return &PyMethod_Type; }
+  std::string describe() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  Ref hash_key(Translator&) override;
+  Reg build(Codegen&) override;
+  Variable* function;
+  Variable* self;
+};
+
+// A method implemented in C. `owner` is the class that defines it: subclasses may override it, super() may ask for it.
+class BuiltinMethodVariable final : public Variable {
+ public:
+  BuiltinMethodVariable(Variable* self, PyObject* descr, PyTypeObject* owner, PyObject* name)
+      : Variable(Kind::BuiltinMethod), self(self), descr(Ref::borrow(descr)), owner(owner), name(name) {}
+  PyTypeObject* type() const override { return &PyCFunction_Type; }
+  std::string describe() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  Variable* call(Translator&, Args&) override;
+  Reg build(Codegen&) override;
+  Variable* self;
+  Ref descr;
+  PyTypeObject* owner;
+  PyObject* name;  // interned
+};
+// self.<method of owner>(args), without looking at overrides.
+Variable* call_builtin_method(Translator&, Variable* self, PyTypeObject* owner, PyObject* name, Args&);
+
+class PartialVariable final : public Variable {
+ public:
+  PartialVariable(Variable* fn, std::vector<Variable*> args, std::vector<std::pair<PyObject*, Variable*>> kw)
+      : Variable(Kind::Partial), function(fn), args(std::move(args)), kw(std::move(kw)) {}
+  PyTypeObject* type() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  void merge(Args&) const;   // puts its own arguments before those of a call
+  Reg build(Codegen&) override;
+  Variable* function;
+  std::vector<Variable*> args;
+  std::vector<std::pair<PyObject*, Variable*>> kw;
+};
+
+class GeneratorVariable final : public Variable {
+ public:
+  explicit GeneratorVariable(Frame* f) : Variable(Kind::Generator), frame(f) {}
+  PyTypeObject* type() const override { return &PyGen_Type; }
+  Variable* getattr(Translator&, PyObject* name) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Variable* iter(Translator&) override { return this; }
+  Variable* next(Translator&) override;
+  // Resumes; nullptr when it returned (the value is in `result`).
+  Variable* send(Translator&, Variable* value);
+  Variable* throw_(Translator&, Variable* exception);
+  Frame* frame;
+  Variable* result = nullptr;
+  bool started = false, finished = false, running = false;
+};
+
+}  // namespace braze::capture

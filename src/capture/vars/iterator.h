@@ -1,0 +1,89 @@
+// Iterators made in the capture. Each advances by calling next() on what it wraps.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class IteratorVariable : public Variable {
+ public:
+  IteratorVariable() : Variable(Kind::Iterator) {}
+  Variable* iter(Translator&) override { return this; }
+  Variable* call_method(Translator&, const char* name, Args&) override;  // __next__, __iter__
+  Variable* getattr(Translator&, PyObject* name) override;
+};
+
+// Over a list (live), a tuple, or a snapshot of something else.
+class SequenceIterator final : public IteratorVariable {
+ public:
+  SequenceIterator(Variable* sequence, std::vector<Variable*> snapshot) : sequence(sequence), snapshot(std::move(snapshot)) {}
+  PyTypeObject* type() const override;
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  Variable* sequence;                 // whose iter() this is; for a list its elements are read as they are at each step
+  std::vector<Variable*> snapshot;
+  size_t index = 0;
+  bool done = false;
+};
+
+// Over a range: no variable per item in advance.
+class RangeIterator final : public IteratorVariable {
+ public:
+  RangeIterator(int64_t start, int64_t step, int64_t count) : start(start), step(step), count(count) {}
+  PyTypeObject* type() const override { return &PyRangeIter_Type; }
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  int64_t start, step, count;
+};
+
+class EnumerateIterator final : public IteratorVariable {
+ public:
+  EnumerateIterator(Variable* inner, int64_t start) : inner(inner), index(start) {}
+  PyTypeObject* type() const override { return &PyEnum_Type; }
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  Variable* inner;
+  int64_t index;
+};
+
+class ZipIterator final : public IteratorVariable {
+ public:
+  ZipIterator(std::vector<Variable*> inner, bool strict) : inner(std::move(inner)), strict(strict) {}
+  PyTypeObject* type() const override { return &PyZip_Type; }
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  std::vector<Variable*> inner;
+  bool strict;
+};
+
+class MapIterator final : public IteratorVariable {
+ public:
+  MapIterator(Variable* fn, std::vector<Variable*> inner) : fn(fn), inner(std::move(inner)) {}
+  PyTypeObject* type() const override { return &PyMap_Type; }
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  Variable* fn;
+  std::vector<Variable*> inner;
+};
+
+class FilterIterator final : public IteratorVariable {
+ public:
+  FilterIterator(Variable* fn, Variable* inner) : fn(fn), inner(inner) {}
+  PyTypeObject* type() const override { return &PyFilter_Type; }
+  Variable* next(Translator&) override;
+  Variable* fn;  // None: truth
+  Variable* inner;
+};
+
+// iter(callable, sentinel), and sequences by __getitem__.
+class CallIterator final : public IteratorVariable {
+ public:
+  CallIterator(Variable* fn, Variable* sentinel) : fn(fn), sentinel(sentinel) {}
+  PyTypeObject* type() const override { return &PyCallIter_Type; }
+  Variable* next(Translator&) override;
+  Variable* fn;        // with sentinel nullptr: an object whose __getitem__ is called with 0, 1, ... until IndexError
+  Variable* sentinel;
+  int64_t index = 0;
+  bool done = false;
+};
+
+}  // namespace braze::capture

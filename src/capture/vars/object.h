@@ -1,0 +1,99 @@
+// Instances of classes, objects known by identity, super().
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+// A class, Python module, C function, or another object that is held by identity.
+class RealVariable final : public Variable {
+ public:
+  RealVariable(PyObject* o, SourceId s) : Variable(Kind::Real), object(Ref::borrow(o)) { source = s; }
+  PyTypeObject* type() const override { return Py_TYPE(object.get()); }
+  PyObject* as_constant() const override { return object.get(); }
+  std::string describe() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
+  Variable* call(Translator&, Args&) override;
+  Variable* getitem(Translator&, Variable* key) override;
+  bool contains(Translator&, Variable* item) override;
+  Variable* iter(Translator&) override;
+  bool has_len(Translator&) override;
+  int64_t len(Translator&) override;
+  bool truth(Translator&) override;
+  Ref hash_key(Translator&) override;
+  std::vector<Variable*> items(Translator&) override;
+  Reg build(Codegen&) override;
+  Ref object;
+};
+
+// An instance. `base` holds the content that a C base class gives: dict, list, tuple, set, str or number, or the
+// args of an exception (a tuple).
+class ObjectVariable : public Variable {
+ public:
+  explicit ObjectVariable(PyTypeObject* cls, Kind k = Kind::Object) : Variable(k), cls(cls) {}
+  ObjectVariable(PyObject* real, SourceId s, Kind k = Kind::Object)
+      : Variable(k), cls(Py_TYPE(real)), real(Ref::borrow(real)) {
+    source = s;
+  }
+  PyTypeObject* type() const override { return cls; }
+  PyObject* as_constant() const override { return nullptr; }
+  std::string describe() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Variable* getitem(Translator&, Variable* key) override;
+  void setitem(Translator&, Variable* key, Variable* value) override;
+  void delitem(Translator&, Variable* key) override;
+  bool contains(Translator&, Variable* item) override;
+  Variable* iter(Translator&) override;
+  Variable* next(Translator&) override;
+  bool has_len(Translator&) override;
+  int64_t len(Translator&) override;
+  bool truth(Translator&) override;
+  Ref hash_key(Translator&) override;
+  std::vector<Variable*> items(Translator&) override;
+  Reg build(Codegen&) override;
+  void emit_changes(Codegen&, Reg self);
+
+  // object.__getattribute__ and object.__setattr__: without the class's own hooks.
+  Variable* generic_getattr(Translator&, PyObject* name);
+  void generic_setattr(Translator&, PyObject* name, Variable* value);
+  // The instance dict, pending writes included. nullptr: not there.
+  Variable* instance_get(Translator&, PyObject* name);
+  void instance_set(Translator&, PyObject* name, Variable* value);  // value nullptr: delete
+  std::vector<std::pair<PyObject*, Variable*>> instance_items(Translator&);  // vars(self)
+  bool is_exception() const;
+
+  PyTypeObject* cls;
+  Ref real;
+  Variable* base = nullptr;
+  struct Attribute {
+    PyObject* name;        // interned, kept by the translator
+    Variable* value;       // nullptr: deleted
+    bool slot;             // goes through a member descriptor of the class
+  };
+  std::vector<Attribute> attributes;  // written here, in order
+};
+
+class ModuleVariable final : public ObjectVariable {
+ public:
+  ModuleVariable(PyObject* real, SourceId s) : ObjectVariable(real, s, Kind::Module) {}
+  PyObject* as_constant() const override { return nullptr; }
+};
+// nn.Module.__getattr__: parameters, buffers, submodules. nullptr: none of them.
+Variable* module_getattr(Translator&, ObjectVariable*, PyObject* name);
+// nn.Module.__setattr__.
+void module_setattr(Translator&, ObjectVariable*, PyObject* name, Variable* value);
+// What calling the module calls: forward when there are no hooks, else the real _call_impl.
+Variable* module_call_target(Translator&, ObjectVariable*);
+
+class SuperVariable final : public Variable {
+ public:
+  SuperVariable(PyTypeObject* after, Variable* self) : Variable(Kind::Super), after(after), self(self) {}
+  PyTypeObject* type() const override { return &PySuper_Type; }
+  Variable* getattr(Translator&, PyObject* name) override;
+  PyTypeObject* after;
+  Variable* self;
+};
+
+}  // namespace braze::capture

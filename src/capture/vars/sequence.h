@@ -1,0 +1,52 @@
+// Tuples (with named tuples, torch.Size, results of torch functions) and lists.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class SequenceVariable : public Variable {
+ public:
+  using Variable::Variable;
+  Variable* getattr(Translator&, PyObject* name) override;
+  Variable* getitem(Translator&, Variable* key) override;
+  bool contains(Translator&, Variable* item) override;
+  Variable* iter(Translator&) override;
+  bool has_len(Translator&) override { return true; }
+  int64_t len(Translator&) override { return static_cast<int64_t>(elements.size()); }
+  bool truth(Translator&) override { return !elements.empty(); }
+  std::vector<Variable*> items(Translator&) override { return elements; }
+  std::vector<Variable*> elements;  // lazy ones among them
+
+ protected:
+  Variable* shared_method(Translator&, const char* name, Args&);  // index, count, __len__, __getitem__, ...
+};
+
+class TupleVariable final : public SequenceVariable {
+ public:
+  explicit TupleVariable(std::vector<Variable*> v, PyTypeObject* t = &PyTuple_Type) : SequenceVariable(Kind::Tuple), cls(t) {
+    elements = std::move(v);
+  }
+  PyTypeObject* type() const override { return cls; }
+  Variable* getattr(Translator&, PyObject* name) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Ref hash_key(Translator&) override;
+  Reg build(Codegen&) override;
+  PyTypeObject* cls;
+};
+
+class ListVariable final : public SequenceVariable {
+ public:
+  explicit ListVariable(std::vector<Variable*> v, PyTypeObject* t = &PyList_Type) : SequenceVariable(Kind::List), cls(t) {
+    elements = std::move(v);
+  }
+  PyTypeObject* type() const override { return cls; }
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  void setitem(Translator&, Variable* key, Variable* value) override;
+  void delitem(Translator&, Variable* key) override;
+  Reg build(Codegen&) override;
+  void change(Translator&);  // before each change
+  PyTypeObject* cls;         // list or collections.deque
+  int64_t maxlen = -1;       // of a deque
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,35 @@
+// Tensors: a fake that the tracer knows, made at the first use of one that was there before.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class TensorVariable final : public Variable {
+ public:
+  explicit TensorVariable(PyObject* fake) : Variable(Kind::Tensor), fake(Ref::borrow(fake)) {}
+  TensorVariable(PyObject* real, SourceId s) : Variable(Kind::Tensor), real(Ref::borrow(real)) { source = s; }
+  PyTypeObject* type() const override;
+  // The fake; lifts a real tensor.
+  PyObject* value(Translator&);
+  Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Variable* getitem(Translator&, Variable* key) override;
+  void setitem(Translator&, Variable* key, Variable* value) override;
+  bool contains(Translator&, Variable* item) override;
+  Variable* iter(Translator&) override;
+  bool has_len(Translator&) override { return true; }
+  int64_t len(Translator&) override;
+  bool truth(Translator&) override;
+  Ref hash_key(Translator&) override;
+  std::vector<Variable*> items(Translator&) override;
+  Reg build(Codegen&) override;
+
+  Ref fake;
+  Ref real;  // of a tensor that existed before
+};
+
+// Calls getattr(tensor, name) as a recorded function: for attributes that are tensors.
+Variable* tensor_attribute(Translator&, TensorVariable*, PyObject* name);
+
+}  // namespace braze::capture
