@@ -1,0 +1,42 @@
+// Questions about index expressions over boxes of axes.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "loop/loop.h"
+
+namespace braze::schedule {
+
+using loop::Axis;
+using sym::Expr;
+using Substitution = std::vector<std::pair<Expr, Expr>>;
+
+// The product of the extents.
+Expr volume(sym::ExprArena& arena, std::span<const Axis> axes);
+
+// The value of an extent or product for cost decisions: exact when constant, else a guess from the range.
+int64_t estimate(const sym::ExprArena& arena, Expr e);
+
+// The coefficient of each axis's variable, and what is left; nullopt when the index is not affine in them (with coefficients free of them).
+struct Linear {
+  std::vector<Expr> coefficients;
+  Expr rest;
+};
+std::optional<Linear> linear(sym::ExprArena& arena, Expr index, std::span<const Axis> axes);
+
+// index == base + a bijection from the axes' box onto [0, volume); base is free of the axes' variables.
+std::optional<Expr> dense_base(sym::ExprArena& arena, Expr index, std::span<const Axis> axes);
+
+// Different points of the box give different indices (proved; false: not known).
+bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes);
+
+// The loop variable for an axis at a position: equal position and extent give the same symbol, in every nest.
+Expr canonical_var(sym::ExprArena& arena, char prefix, size_t position, Expr extent, sym::SymbolKind kind = sym::SymbolKind::LoopVar);
+
+// Applies a substitution to every index expression of a stage.
+void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to);
+
+bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b);
+
+}  // namespace braze::schedule

@@ -1,0 +1,105 @@
+#include "schedule/mapping.h"
+
+#include <algorithm>
+
+#include "loop/analysis.h"
+#include "schedule/index.h"
+#include "schedule/normalise.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::LoopOp;
+using loop::Mapping;
+using loop::Nest;
+using loop::OpCode;
+using loop::Stage;
+
+constexpr int64_t kTaskCost = 32768;  // element operations that are worth a task
+
+// Accesses of a stage whose index moves by 1, not at all, or otherwise, when an axis moves by 1.
+struct Strides {
+  int unit = 0, none = 0, other = 0;
+};
+
+void count(sym::ExprArena& arena, const Stage& s, Expr var, Strides& c) {
+  for (const LoopOp& op : s.ops) {
+    if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
+    auto f = arena.affine_in(op.index, var);
+    if (!f || arena.contains(f->coefficient, var)) ++c.other;
+    else if (arena.is_const(f->coefficient, 0)) ++c.none;
+    else if (arena.is_const(f->coefficient, 1)) ++c.unit;
+    else ++c.other;
+  }
+}
+
+int64_t point_cost(sym::ExprArena& arena, const Nest& n) {
+  double total = 0;
+  for (const Stage& s : n.stages) {
+    double ops = 0, points = 1;
+    for (const LoopOp& op : s.ops) ops += loop::cost(op.code);
+    for (const Axis& a : s.axes) points *= static_cast<double>(estimate(arena, a.extent));
+    total += ops * points;
+  }
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(total, 1e15)));
+}
+
+// A pointwise nest that reads along another axis than it writes: makes that axis the second to last, so that the last two form a tile.
+bool tile(sym::ExprArena& arena, Nest& n) {
+  if (n.outer.size() < 2) return false;
+  const Axis last = n.outer.back();
+  if (estimate(arena, last.extent) < 8) return false;
+  bool writes_last = false;
+  size_t other = SIZE_MAX;
+  for (const Stage& s : n.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
+      auto f = arena.affine_in(op.index, last.var);
+      if (op.code == OpCode::Store) {
+        if (!f || !arena.is_const(f->coefficient, 1)) return false;
+        writes_last = true;
+        continue;
+      }
+      if (!f || arena.is_const(f->coefficient, 1) || arena.is_const(f->coefficient, 0)) continue;
+      for (size_t k = 0; k + 1 < n.outer.size(); ++k) {
+        auto g = arena.affine_in(op.index, n.outer[k].var);
+        if (g && arena.is_const(g->coefficient, 1) && estimate(arena, n.outer[k].extent) >= 8) other = k;
+      }
+    }
+  if (!writes_last || other == SIZE_MAX) return false;
+  Axis a = n.outer[other];
+  n.outer.erase(n.outer.begin() + static_cast<long>(other));
+  n.outer.insert(n.outer.end() - 1, a);
+  canonical_names(arena, n);
+  return true;
+}
+
+}  // namespace
+
+void choose_mapping(sym::ExprArena& arena, Nest& n) {
+  Mapping& m = n.mapping;
+  m = {};
+  bool pointwise = true;
+  for (const Stage& s : n.stages) pointwise &= s.axes.empty();
+  if (pointwise) {
+    if (!n.outer.empty()) m.vector = Mapping::Vector::Outer;
+    if (tile(arena, n)) m.tile = 32;
+  } else {
+    Strides inner, outer;
+    double longest = 0;
+    for (const Stage& s : n.stages) {
+      if (s.axes.empty()) continue;
+      count(arena, s, s.axes.back().var, inner);
+      if (!n.outer.empty()) count(arena, s, n.outer.back().var, outer);
+      longest = std::max(longest, static_cast<double>(estimate(arena, s.axes.back().extent)));
+    }
+    bool outer_ok = !n.outer.empty() && outer.other == 0 && outer.unit > 0 && estimate(arena, n.outer.back().extent) >= 8;
+    bool inner_ok = inner.unit > 0 && longest >= 4;
+    if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0)) m.vector = Mapping::Vector::Inner;
+    else if (outer_ok) m.vector = Mapping::Vector::Outer;
+    else if (inner_ok) m.vector = Mapping::Vector::Inner;
+  }
+  m.grain = std::max<int64_t>(1, kTaskCost / point_cost(arena, n));
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,176 @@
+#include "schedule/normalise.h"
+
+#include <algorithm>
+
+#include "schedule/index.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::LoopOp;
+using loop::Nest;
+using loop::OpCode;
+using loop::ReduceKind;
+using loop::Stage;
+using loop::ValId;
+
+bool has_index(const LoopOp& op) { return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index; }
+
+bool order_matters(const Stage& s) {
+  for (const LoopOp& op : s.ops)
+    if (op.code == OpCode::Reduce && (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin)) return true;
+  return false;
+}
+
+// The stages whose expressions may contain an axis: all for outer axes, one for a stage's own.
+using Stages = std::vector<Stage*>;
+
+void drop_units(sym::ExprArena& arena, std::vector<Axis>& axes, const Stages& stages) {
+  Substitution to;
+  std::erase_if(axes, [&](const Axis& a) {
+    if (!arena.is_const(a.extent, 1)) return false;
+    to.push_back({a.var, arena.constant(0)});
+    return true;
+  });
+  for (Stage* s : stages) substitute(arena, *s, to);
+}
+
+// Sorts the axes by descending stride in `index`, as far as strides are known to differ.
+void sort_axes(sym::ExprArena& arena, std::vector<Axis>& axes, Expr index) {
+  auto l = linear(arena, index, axes);
+  if (!l) return;
+  for (Expr c : l->coefficients)
+    if (arena.is_const(c, 0)) return;
+  for (size_t i = 1; i < axes.size(); ++i)
+    for (size_t k = i; k > 0; --k) {
+      Expr a = l->coefficients[k - 1], b = l->coefficients[k];
+      auto ca = arena.as_const(a), cb = arena.as_const(b);
+      bool less = ca && cb ? *ca < *cb : arena.known(arena.lt(a, b)).value_or(false);
+      if (!less) break;
+      std::swap(axes[k - 1], axes[k]);
+      std::swap(l->coefficients[k - 1], l->coefficients[k]);
+    }
+}
+
+bool merge_pair(sym::ExprArena& arena, std::vector<Axis>& axes, size_t k, const Stages& stages) {
+  const Axis a = axes[k], b = axes[k + 1];
+  auto split = [&](Expr e, sym::ExprArena::Affine& fb) {
+    bool in_a = arena.contains(e, a.var), in_b = arena.contains(e, b.var);
+    if (!in_a && !in_b) {
+      fb = {arena.constant(0), e};
+      return true;
+    }
+    if (in_a != in_b) return false;
+    auto fa = arena.affine_in(e, a.var);
+    if (!fa || arena.contains(fa->coefficient, b.var)) return false;
+    auto r = arena.affine_in(fa->rest, b.var);
+    if (!r || fa->coefficient != arena.mul(r->coefficient, b.extent)) return false;
+    fb = *r;
+    return true;
+  };
+  sym::ExprArena::Affine f;
+  for (Stage* s : stages)
+    for (const LoopOp& op : s->ops)
+      if (has_index(op) && !split(op.index, f)) return false;
+  Expr extent = arena.mul(a.extent, b.extent);
+  Expr var = canonical_var(arena, 'm', k, extent);  // a passing name; canonical_names gives the final one
+  for (const Axis& x : axes)
+    if (x.var == var) return false;
+  for (Stage* s : stages)
+    for (LoopOp& op : s->ops)
+      if (has_index(op)) {
+        split(op.index, f);
+        op.index = arena.add(arena.mul(f.coefficient, var), f.rest);
+      }
+  axes[k] = {var, extent};
+  axes.erase(axes.begin() + static_cast<long>(k) + 1);
+  return true;
+}
+
+void merge_axes(sym::ExprArena& arena, std::vector<Axis>& axes, const Stages& stages) {
+  for (size_t k = axes.size(); k-- > 1;) merge_pair(arena, axes, k - 1, stages);
+}
+
+// A Reduce over a stage without axes is its operand.
+void drop_trivial_reductions(Nest& n) {
+  std::vector<ValId> same(n.values);
+  for (uint32_t i = 0; i < n.values; ++i) same[i] = ValId(static_cast<size_t>(i));
+  for (Stage& s : n.stages) {
+    for (LoopOp& op : s.ops) {
+      for (ValId& v : op.args)
+        if (v.valid()) v = same[v.index];
+      if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
+      bool constant = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin || op.reduce == ReduceKind::WelfordM2;
+      if (constant) {
+        op.code = OpCode::Const;
+        op.args = {};
+        op.integer = 0;
+        if (is_floating(op.dtype)) op.number = 0;
+      } else {
+        same[op.result.index] = op.args[0];
+      }
+    }
+    if (s.axes.empty()) std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce; });
+  }
+}
+
+}  // namespace
+
+size_t canonical_names(sym::ExprArena& arena, Nest& n, size_t next_indirect) {
+  Substitution outer;
+  auto rename = [&](std::vector<Axis>& axes, char prefix, Substitution& to) {
+    for (size_t k = 0; k < axes.size(); ++k) {
+      Expr v = canonical_var(arena, prefix, k, axes[k].extent);
+      if (v != axes[k].var) to.push_back({axes[k].var, v});
+      axes[k].var = v;
+    }
+  };
+  rename(n.outer, 'i', outer);
+  Substitution indirect;  // grows along the nest: a symbol is bound before it is used
+  for (Stage& s : n.stages) {
+    Substitution to = outer;
+    rename(s.axes, 'r', to);
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Indirect) {
+        Expr v = canonical_var(arena, 'x', next_indirect++, op.bound, sym::SymbolKind::Indirect);
+        if (v != op.index) indirect.push_back({op.index, v});
+      }
+    to.insert(to.end(), indirect.begin(), indirect.end());
+    substitute(arena, s, to);
+  }
+  return next_indirect;
+}
+
+void normalise(sym::ExprArena& arena, Nest& n) {
+  Stages all;
+  for (Stage& s : n.stages) all.push_back(&s);
+  drop_units(arena, n.outer, all);
+  for (Stage& s : n.stages) drop_units(arena, s.axes, {&s});
+  drop_trivial_reductions(n);
+
+  const LoopOp* store = nullptr;
+  for (const Stage& s : n.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Store && !store) store = &op;
+  if (store) sort_axes(arena, n.outer, store->index);
+  merge_axes(arena, n.outer, all);
+  for (Stage& s : n.stages) {
+    if (!order_matters(s)) {
+      bool same_as_before = false;  // stages over the same axes keep the same order
+      for (const Stage& t : n.stages) {
+        if (&t == &s) break;
+        same_as_before |= same_axes(t.axes, s.axes);
+      }
+      if (!same_as_before && n.stages.size() <= 2)
+        for (const LoopOp& op : s.ops)
+          if (op.code == OpCode::Load || op.code == OpCode::Store) {
+            sort_axes(arena, s.axes, op.index);
+            break;
+          }
+    }
+    merge_axes(arena, s.axes, {&s});
+  }
+  canonical_names(arena, n);
+}
+
+}  // namespace braze::schedule
