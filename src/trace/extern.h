@@ -9,10 +9,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/program.h"
+#include "trace/convert.h"
 
 namespace braze::trace {
-
-inline c10::ScalarType scalar_type(DType d) { return static_cast<c10::ScalarType>(d); }
 
 // A plan's View with its expressions resolved to slots.
 struct ViewSpec {

@@ -20,14 +20,6 @@ struct Argument {
   std::vector<runtime::Slot> slots;
 };
 
-c10::Device device(Device d) {
-  c10::DeviceType type = d.type == DeviceType::CPU    ? c10::DeviceType::CPU
-                         : d.type == DeviceType::CUDA ? c10::DeviceType::CUDA
-                                                      : c10::DeviceType::Meta;
-  BRAZE_CHECK(d.type != DeviceType::Other, "a device that is not compiled for");
-  return c10::Device(type, d.index);
-}
-
 bool is_optional(const c10::TypePtr& type) { return type->kind() == c10::TypeKind::OptionalType; }
 c10::TypePtr without_optional(c10::TypePtr type) {
   while (is_optional(type)) type = type->castRaw<c10::OptionalType>()->getElementType();
@@ -92,7 +84,7 @@ class Builder {
   }
   void fill(const std::string& s) { result_.constant = s; }
   void fill(DType d) { result_.constant = scalar_type(d); }
-  void fill(Device d) { result_.constant = device(d); }
+  void fill(Device d) { result_.constant = torch_device(d); }
   void fill(const graph::MemoryFormatArg& m) { result_.constant = static_cast<c10::MemoryFormat>(m.value); }
   void fill(const graph::LayoutArg& l) { result_.constant = static_cast<c10::Layout>(l.value); }
   void fill(const graph::IntList& l) {

@@ -93,7 +93,7 @@ class CompiledRunnable : public Runnable {
     program_ = std::make_unique<runtime::Program>(plan, load(*plan));
     host_ = std::make_unique<TorchHost>(*program_, constants_);
     prepare_inputs(captured.graph);
-    prepare_outputs();
+    prepare_outputs(captured.graph);
   }
 
   ~CompiledRunnable() override {
@@ -166,7 +166,7 @@ class CompiledRunnable : public Runnable {
     return spec;
   }
 
-  void prepare_outputs() {
+  void prepare_outputs(const graph::Graph& graph) {
     const plan::Plan& plan = program_->plan();
     std::vector<bool> written(inputs_);
     for (const loop::Writeback& w : plan.writebacks) {
@@ -184,10 +184,10 @@ class CompiledRunnable : public Runnable {
       if (o.kind == loop::Output::Kind::View && spec.view.where == plan::Where::Input) spec.snapshot = written[spec.view.input];
       for (size_t j = 0; j < i && spec.same_as < 0; ++j) {
         const loop::Output& p = plan.outputs[j];
+        // Values that the graph keeps apart are tensors of their own, even where they share memory.
         if (p.kind != o.kind || o.kind != loop::Output::Kind::View || p.view.buffer != o.view.buffer) continue;
         if (spec.base < 0) spec.base = j;
-        if (p.view.sizes == o.view.sizes && p.view.strides == o.view.strides && p.view.offset == o.view.offset && p.view.dtype == o.view.dtype)
-          spec.same_as = j;
+        if (graph.outputs[j] == graph.outputs[i]) spec.same_as = j;
       }
       outputs_.push_back(std::move(spec));
     }
@@ -313,7 +313,7 @@ class CompiledRunnable : public Runnable {
     }
     const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.inputs[spec.input] : rf.adopted[spec.buffer];
     BRAZE_CHECK(spec.where != plan::Where::Arena && owner.defined(), "an output on memory that is gone");
-    if (spec.where == plan::Where::Adopted && g.offset == 0 && owner.sizes() == c10::IntArrayRef(g.sizes) &&
+    if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 && owner.sizes() == c10::IntArrayRef(g.sizes) &&
         owner.strides() == c10::IntArrayRef(g.strides) && owner.scalar_type() == spec.dtype)
       return owner;
     int64_t start = owner.storage_offset() * static_cast<int64_t>(owner.itemsize()) / static_cast<int64_t>(c10::elementSize(spec.dtype));
