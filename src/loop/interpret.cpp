@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -220,8 +221,8 @@ struct Accumulator {
 
 class Interpreter {
  public:
-  Interpreter(const Program& p, std::vector<HostTensor>& inputs, const ExternFn& call)
-      : p_(p), arena_(*p.arena), inputs_(inputs), call_(call), memory_(p.buffers.size()) {
+  Interpreter(const Program& p, std::vector<HostTensor>& inputs, const ExternFn& call, const Arena* shared)
+      : p_(p), arena_(*p.arena), inputs_(inputs), call_(call), shared_(shared), memory_(p.buffers.size()), allocated_(p.buffers.size(), 0) {
     for (const auto& [s, where] : p.size_symbols) {
       const HostTensor& t = inputs.at(where.first);
       int32_t d = where.second;
@@ -262,12 +263,13 @@ class Interpreter {
     return r;
   }
 
-  // The bytes of a buffer; Input and Constant buffers live in the inputs.
-  std::vector<uint8_t>& bytes(BufferId b) {
+  // The bytes of a buffer. Input and Constant buffers live in the inputs; the arena is allocated once its size is known.
+  std::span<uint8_t> bytes(BufferId b) {
     const Buffer& buf = p_.buffers[b];
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant) return inputs_.at(buf.input).storage;
     auto& m = memory_[b.index];
-    if (!allocated(b)) {
+    bool in_arena = shared_ && shared_->offsets[b.index];
+    if (!allocated_[b.index]) {
       auto sizes = eval(buf.sizes), strides = eval(buf.strides);
       int64_t last = 0;
       bool empty = false;
@@ -275,16 +277,20 @@ class Interpreter {
         last += (sizes[d] - 1) * strides[d];
         empty |= sizes[d] == 0;
       }
-      m.assign(static_cast<size_t>(empty ? 0 : last + 1) * static_cast<size_t>(size_of(buf.dtype)), 0xAA);  // garbage, not zero
-      allocated_.push_back(b);
+      length_[b.index] = static_cast<size_t>(empty ? 0 : last + 1) * static_cast<size_t>(size_of(buf.dtype));
+      if (!in_arena) m.assign(length_[b.index], 0xAA);  // garbage, not zero
+      allocated_[b.index] = 1;
     }
-    return m;
+    if (!in_arena) return m;
+    if (arena_memory_.empty()) arena_memory_.assign(static_cast<size_t>(eval(shared_->bytes)), 0xAA);
+    auto offset = static_cast<size_t>(eval(*shared_->offsets[b.index]));
+    BRAZE_CHECK(offset + length_[b.index] <= arena_memory_.size(), "interpret: a buffer leaves the arena");
+    return {arena_memory_.data() + offset, length_[b.index]};
   }
-  bool allocated(BufferId b) const { return std::find(allocated_.begin(), allocated_.end(), b) != allocated_.end(); }
 
   uint8_t* element(BufferId b, int64_t index) {
     const Buffer& buf = p_.buffers[b];
-    auto& m = bytes(b);
+    std::span<uint8_t> m = bytes(b);
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant) index += eval(buf.offset) + inputs_.at(buf.input).offset;
     int64_t size = size_of(buf.dtype);
     BRAZE_CHECK(index >= 0 && (index + 1) * size <= static_cast<int64_t>(m.size()),
@@ -478,7 +484,7 @@ class Interpreter {
     return t;
   }
 
-  static void scatter(const HostTensor& from, std::vector<uint8_t>& to, DType dtype, const std::vector<int64_t>& strides, int64_t offset) {
+  static void scatter(const HostTensor& from, std::span<uint8_t> to, DType dtype, const std::vector<int64_t>& strides, int64_t offset) {
     auto size = static_cast<size_t>(size_of(dtype));
     points(from.sizes, [&](int64_t k, const std::vector<int64_t>& at) {
       int64_t index = offset;
@@ -499,6 +505,9 @@ class Interpreter {
     for (size_t i = 0; i < results.size(); ++i) {
       const View& v = c.outputs[i];
       if (!v.buffer.valid()) continue;
+      for (size_t d = 0; d < v.sizes.size(); ++d)  // the result's size defines an unbacked symbol
+        if (arena_.kind(v.sizes[d]) == sym::Kind::Symbol && arena_.symbol_kind(v.sizes[d]) == sym::SymbolKind::Unbacked)
+          env_[v.sizes[d].id] = results[i].sizes.at(d);
       scatter(results[i], bytes(v.buffer), v.dtype, eval(v.strides), eval(v.offset));
     }
   }
@@ -507,8 +516,11 @@ class Interpreter {
   const sym::ExprArena& arena_;
   std::vector<HostTensor>& inputs_;
   const ExternFn& call_;
+  const Arena* shared_;
   std::vector<std::vector<uint8_t>> memory_;
-  std::vector<BufferId> allocated_;
+  std::vector<uint8_t> arena_memory_;
+  std::vector<char> allocated_;
+  std::unordered_map<uint32_t, size_t> length_;
   std::unordered_map<uint32_t, int64_t> env_;
   sym::Env env_fn_;
   std::string where_;
@@ -542,8 +554,8 @@ void set_number(HostTensor& t, int64_t element, double value) {
   store(t.dtype, t.storage.data() + element * size_of(t.dtype), s);
 }
 
-std::vector<HostTensor> run(const Program& program, std::vector<HostTensor>& inputs, const ExternFn& call) {
-  return Interpreter(program, inputs, call).run();
+std::vector<HostTensor> run(const Program& program, std::vector<HostTensor>& inputs, const ExternFn& call, const Arena* arena) {
+  return Interpreter(program, inputs, call, arena).run();
 }
 
 }  // namespace braze::loop

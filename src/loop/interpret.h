@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "loop/loop.h"
@@ -26,6 +27,12 @@ using ExternFn = std::function<std::vector<HostTensor>(const ExternCall&, const 
 
 // Inputs are indexed as the graph's inputs; writebacks change them. Sizes are read from them by Program::size_symbols. Throws
 // InternalError for an access out of a buffer's bounds, a read of what nobody wrote, or an extern call without `call`.
-std::vector<HostTensor> run(const Program& program, std::vector<HostTensor>& inputs, const ExternFn& call = {});
+//
+// `arena`: buffers with a byte offset share one allocation at these offsets (checks a memory plan); all others have memory of their own.
+struct Arena {
+  std::vector<std::optional<Expr>> offsets;  // per buffer
+  Expr bytes;
+};
+std::vector<HostTensor> run(const Program& program, std::vector<HostTensor>& inputs, const ExternFn& call = {}, const Arena* arena = nullptr);
 
 }  // namespace braze::loop

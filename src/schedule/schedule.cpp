@@ -1,22 +1,73 @@
 #include "schedule/schedule.h"
 
+#include "loop/analysis.h"
 #include "schedule/clean.h"
+#include "schedule/group.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
 
 namespace braze::schedule {
+namespace {
 
-loop::Program schedule(const loop::Program& lowered, const Options&) {
-  loop::Program p = lowered;
-  sym::ExprArena& arena = *p.arena;
-  std::vector<char> none(p.buffers.size(), 0);
-  for (loop::Item& item : p.items) {
-    auto* n = std::get_if<loop::Nest>(&item);
-    if (!n) continue;
-    normalise(arena, *n);
-    simplify(p, *n, none);
-    choose_mapping(arena, *n);
+using loop::BufferId;
+using loop::Item;
+using loop::Nest;
+using loop::Program;
+
+// For each Temp buffer the only item that touches it; UINT32_MAX: several, or the program's outputs.
+std::vector<uint32_t> only_users(const Program& p) {
+  constexpr uint32_t kNobody = UINT32_MAX - 1, kMany = UINT32_MAX;
+  std::vector<uint32_t> user(p.buffers.size(), kNobody);
+  auto touch = [&](BufferId b, uint32_t i) { user[b.index] = user[b.index] == kNobody || user[b.index] == i ? i : kMany; };
+  for (uint32_t i = 0; i < p.items.size(); ++i) {
+    auto e = loop::effects(p.items[i]);
+    for (BufferId b : e.reads) touch(b, i);
+    for (BufferId b : e.writes) touch(b, i);
   }
+  for (const loop::Output& o : p.outputs)
+    if (o.kind == loop::Output::Kind::View) user[o.view.buffer.index] = kMany;
+  for (const loop::Writeback& w : p.writebacks) user[w.from.buffer.index] = kMany;
+  for (size_t i = 0; i < p.buffers.size(); ++i)
+    if (p.buffers[BufferId(i)].kind != loop::BufferKind::Temp) user[i] = kMany;
+  return user;
+}
+
+template <class F>
+void for_each_nest(Program& p, F&& f) {
+  for (uint32_t i = 0; i < p.items.size(); ++i)
+    if (auto* n = std::get_if<Nest>(&p.items[i])) f(i, *n);
+}
+
+}  // namespace
+
+Program schedule(const Program& lowered, const Options& options) {
+  Program p = lowered;
+  sym::ExprArena& arena = *p.arena;
+  const std::vector<char> nothing(p.buffers.size(), 0);
+
+  for_each_nest(p, [&](uint32_t, Nest& n) {
+    normalise(arena, n);
+    simplify(p, n, nothing);
+  });
+  p.items = fuse_items(p, options);
+
+  std::vector<uint32_t> user = only_users(p);
+  std::vector<char> mine(p.buffers.size(), 0);
+  for_each_nest(p, [&](uint32_t i, Nest& n) {
+    for (size_t b = 0; b < mine.size(); ++b) mine[b] = user[b] == i;
+    merge_stages(arena, n);
+    simplify(p, n, mine);
+    make_local(p, n, mine);
+    normalise(arena, n);
+    hoist(arena, n);
+    merge_stages(arena, n);
+    simplify(p, n, nothing);
+    choose_mapping(arena, n);
+  });
+  std::erase_if(p.items, [](const Item& item) {
+    auto* n = std::get_if<Nest>(&item);
+    return n && n->stages.empty();
+  });
   return p;
 }
 

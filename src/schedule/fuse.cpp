@@ -1,0 +1,194 @@
+#include "schedule/fuse.h"
+
+#include <algorithm>
+
+#include "loop/analysis.h"
+#include "schedule/index.h"
+#include "schedule/normalise.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::Access;
+using loop::LoopOp;
+using loop::Nest;
+using loop::OpCode;
+using loop::Stage;
+using loop::ValId;
+
+std::optional<Expr> divide(sym::ExprArena& arena, Expr a, Expr b) {
+  auto ca = arena.as_const(a), cb = arena.as_const(b);
+  if (ca && cb) return *cb > 0 && *ca % *cb == 0 ? std::optional<Expr>(arena.constant(*ca / *cb)) : std::nullopt;
+  Expr q = arena.floordiv(a, b);
+  if (arena.mul(q, b) == a) return q;
+  return std::nullopt;
+}
+
+// One axis cut in pieces, outermost first.
+using Pieces = std::vector<std::vector<Expr>>;
+
+struct Match {
+  std::vector<Expr> common;
+  Pieces a, b;            // per axis of each side: the extents it is cut into
+  size_t rest_a = 0, rest_b = 0;  // pieces beyond the common ones
+};
+
+std::optional<Match> match(sym::ExprArena& arena, const std::vector<Axis>& a, const std::vector<Axis>& b) {
+  Match m;
+  m.a.resize(a.size());
+  m.b.resize(b.size());
+  size_t i = 0, j = 0;
+  std::optional<Expr> ra, rb;  // what is left of the axis at hand
+  while (true) {
+    if (!ra && i < a.size()) ra = a[i].extent;
+    if (!rb && j < b.size()) rb = b[j].extent;
+    if (!ra || !rb) break;
+    Expr piece;
+    if (*ra == *rb) {
+      piece = *ra;
+      ra.reset();
+      rb.reset();
+    } else if (auto q = divide(arena, *ra, *rb)) {
+      piece = *rb;
+      ra = q;
+      rb.reset();
+    } else if (auto q2 = divide(arena, *rb, *ra)) {
+      piece = *ra;
+      rb = q2;
+      ra.reset();
+    } else {
+      return std::nullopt;
+    }
+    m.common.push_back(piece);
+    m.a[i].push_back(piece);
+    m.b[j].push_back(piece);
+    if (!ra) ++i;
+    if (!rb) ++j;
+  }
+  for (; i < a.size(); ++i, ra.reset(), ++m.rest_a) m.a[i].push_back(ra ? *ra : a[i].extent);
+  for (; j < b.size(); ++j, rb.reset(), ++m.rest_b) m.b[j].push_back(rb ? *rb : b[j].extent);
+  return m;
+}
+
+// Replaces axes by their pieces; the first `keep` pieces become outer axes, the others go to the stages.
+void split(sym::ExprArena& arena, Nest& n, const Pieces& pieces, size_t keep) {
+  std::vector<Axis> outer, inner;
+  Substitution to;
+  for (size_t k = 0; k < n.outer.size(); ++k) {
+    Expr value = arena.constant(0);
+    for (Expr extent : pieces[k]) {
+      bool is_outer = outer.size() < keep;
+      auto& into = is_outer ? outer : inner;
+      Expr var = canonical_var(arena, is_outer ? 'i' : 'r', into.size(), extent);
+      into.push_back({var, extent});
+      value = arena.add(arena.mul(value, extent), var);
+    }
+    if (value != n.outer[k].var) to.push_back({n.outer[k].var, value});
+  }
+  n.outer = std::move(outer);
+  for (Stage& s : n.stages) {
+    substitute(arena, s, to);
+    if (!inner.empty()) s.axes = inner;
+  }
+}
+
+bool mentions_indirect(const sym::ExprArena& arena, Expr e, std::vector<Expr>& scratch) {
+  scratch.clear();
+  arena.collect_symbols(e, scratch);
+  for (Expr s : scratch)
+    if (arena.symbol_kind(s) == sym::SymbolKind::Indirect) return true;
+  return false;
+}
+
+// Does the outer point that runs both read with `load` only what it wrote with `store`?
+bool covered(sym::ExprArena& arena, const Nest& a, const Access& store, const Nest& b, const Access& load, std::vector<Expr>& scratch) {
+  if (store.atomic || mentions_indirect(arena, store.index, scratch)) return false;
+  const auto& sa = a.stages[store.stage].axes;
+  if (load.index == store.index && (sa.empty() || same_axes(sa, b.stages[load.stage].axes))) return true;
+  auto base = dense_base(arena, store.index, sa);
+  if (!base) return false;
+  Expr at = arena.sub(load.index, *base);
+  scratch.clear();
+  arena.collect_symbols(at, scratch);
+  for (Expr s : scratch) {
+    for (const Axis& o : a.outer)
+      if (o.var == s) return false;
+  }
+  Expr count = volume(arena, sa);
+  return arena.range(at).lo >= 0 && arena.known(arena.lt(at, count)).value_or(false);
+}
+
+bool legal(sym::ExprArena& arena, const Nest& a, const Nest& b) {
+  auto in_a = loop::accesses(a), in_b = loop::accesses(b);
+  std::vector<Expr> scratch;
+  for (const Access& y : in_b) {
+    bool shared = false, ok = false;
+    for (const Access& x : in_a) {
+      if (x.buffer != y.buffer || (!x.write && !y.write)) continue;
+      if (y.write) return false;
+      shared = true;
+      ok = ok || covered(arena, a, x, b, y, scratch);
+    }
+    if (shared && !ok) return false;
+  }
+  return true;
+}
+
+// Cuts the single stage axis of a pointwise nest as the other nest's stages are cut, so that their stages can run as one.
+void align_stages(sym::ExprArena& arena, Nest& pointwise, const Nest& like) {
+  auto& own = pointwise.stages.front().axes;
+  for (const Stage& s : like.stages) {
+    if (s.axes.empty()) continue;
+    if (same_axes(s.axes, own) || volume(arena, s.axes) != volume(arena, own)) continue;
+    auto m = match(arena, own, s.axes);
+    if (!m || m->rest_a || m->rest_b || m->common.size() != s.axes.size()) continue;
+    Substitution to;
+    size_t at = 0;
+    for (size_t k = 0; k < own.size(); ++k) {
+      Expr value = arena.constant(0);
+      for (Expr extent : m->a[k]) value = arena.add(arena.mul(value, extent), s.axes[at++].var);
+      to.push_back({own[k].var, value});
+    }
+    for (Stage& t : pointwise.stages) {
+      substitute(arena, t, to);
+      t.axes = s.axes;
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+bool is_pointwise(const Nest& n) {
+  for (const Stage& s : n.stages)
+    if (!s.axes.empty()) return false;
+  return true;
+}
+
+std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& second) {
+  auto m = match(arena, first.outer, second.outer);
+  if (!m) return std::nullopt;
+  if ((m->rest_a && !is_pointwise(first)) || (m->rest_b && !is_pointwise(second))) return std::nullopt;
+  Nest a = first, b = second;
+  split(arena, a, m->a, m->common.size());
+  split(arena, b, m->b, m->common.size());
+  if (m->rest_a) align_stages(arena, a, b);
+  if (m->rest_b) align_stages(arena, b, a);
+  size_t indirect = canonical_names(arena, a);
+  canonical_names(arena, b, indirect);
+  if (!legal(arena, a, b)) return std::nullopt;
+
+  for (Stage& s : b.stages) {
+    for (LoopOp& op : s.ops) {
+      for (int i = 0; i < loop::arity(op.code); ++i) op.args[static_cast<size_t>(i)].index += a.values;
+      if (op.result.valid()) op.result.index += a.values;
+    }
+    a.stages.push_back(std::move(s));
+  }
+  a.values += b.values;
+  for (graph::LocId l : b.locs)
+    if (std::find(a.locs.begin(), a.locs.end(), l) == a.locs.end()) a.locs.push_back(l);
+  return a;
+}
+
+}  // namespace braze::schedule
