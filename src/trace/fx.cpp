@@ -62,7 +62,9 @@ class Builder {
         getitem_(py::module_::import("operator").attr("getitem")) {}
 
   void placeholder(PyObject* fake, const std::string& name) {
-    py::object node = graph_.attr("placeholder")(identifier(name));
+    std::string base = identifier(name), unique = base;  // an argument of the generated forward
+    for (int n = 1; !names_.insert(unique).second; ++n) unique = base + "_" + std::to_string(n);
+    py::object node = graph_.attr("placeholder")(unique);
     if (fake) nodes_[fake] = node;
   }
 
@@ -97,7 +99,9 @@ class Builder {
   // A method of Tensor called on a tensor becomes call_method; its descriptor or function must be what the name finds.
   std::string method_name(PyObject* fn, PyObject* args) {
     if (PyTuple_GET_SIZE(args) == 0 || !nodes_.count(PyTuple_GET_ITEM(args, 0))) return {};
-    if (!PyObject_TypeCheck(fn, &PyMethodDescr_Type) && !PyFunction_Check(fn)) return {};
+    if (!PyObject_TypeCheck(fn, &PyMethodDescr_Type) && !PyObject_TypeCheck(fn, &PyWrapperDescr_Type) &&
+        !PyFunction_Check(fn))
+      return {};
     py::object name = py::getattr(fn, "__name__", py::none());
     if (!py::isinstance<py::str>(name)) return {};
     return py::getattr(tensor_, name, py::none()).is(py::handle(fn)) ? name.cast<std::string>() : std::string();
@@ -155,6 +159,7 @@ class Builder {
   }
 
   py::object fx_, graph_, tensor_, getitem_;
+  std::unordered_set<std::string> names_;
   std::unordered_map<PyObject*, py::object> nodes_;
   std::vector<py::object> constants_;
 };

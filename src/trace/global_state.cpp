@@ -67,7 +67,6 @@ uint64_t global_state_key() {
   uint64_t dtypes = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
   dtypes = dtypes << 8 | static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCPU));
   dtypes = dtypes << 8 | static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA));
-  dtypes = dtypes << 8 | static_cast<uint64_t>(context.float32MatmulPrecision());
   dtypes = dtypes << 8 | static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
   hash.add(dtypes);
   add_function_modes(hash);

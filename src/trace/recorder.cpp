@@ -114,11 +114,19 @@ ValueId Recorder::constant(const at::Tensor& real) {
 
 void Recorder::set_location(const graph::Location* location) {
   pending_location_ = location;
-  location_ = graph::LocId();
+  if (!location) {
+    location_ = graph::LocId();
+    return;
+  }
+  // Calls come in the order of lines: most share the line of the one before.
+  const graph::Location* last = last_location_.valid() ? &graph_.locations()[last_location_] : nullptr;
+  bool same = last && last->line == location->line && last->function == location->function &&
+              last->file == location->file && last->text == location->text;
+  location_ = same ? last_location_ : graph::LocId();
 }
 
 graph::LocId Recorder::location() {
-  if (pending_location_ && !location_.valid()) location_ = graph_.add_location(*pending_location_);
+  if (pending_location_ && !location_.valid()) location_ = last_location_ = graph_.add_location(*pending_location_);
   return location_;
 }
 

@@ -64,7 +64,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::shared_ptr<SizeEnv> sizes_;
   std::unordered_map<const c10::TensorImpl*, uint32_t> constant_slots_;
   const graph::Location* pending_location_ = nullptr;
-  graph::LocId location_;
+  graph::LocId location_, last_location_;
   bool closed_ = false;
 };
 

@@ -98,7 +98,7 @@ std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor);
 
 // One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast state
 // and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend switches that
-// choose operators (scaled dot product attention, TF32, oneDNN).
+// choose operators (scaled dot product attention, cuDNN, oneDNN).
 uint64_t global_state_key();
 
 }  // namespace braze::trace
