@@ -18,7 +18,6 @@ Val elu_of(Val x, double alpha, double scale, double input_scale) {
 }
 Val hard(Val x) { return min(max(x + 3.0, 0.0), 6.0); }
 Val softplus_of(Val x) { return where(x > 20.0, x, log1p(exp(x))); }
-Val zero_inside(Val x, double l, Val g) { return where((x >= -l) & (x <= l), 0.0, g); }
 
 }  // namespace
 
@@ -51,7 +50,11 @@ RULE(softshrink) {
   double l = p.number(1);
   return where(x > l, x - l, where(x < -l, x + l, x * 0.0));  // NaN stays
 }
-RULE(hardshrink) { return zero_inside(p.in(0), p.number(1), p.in(0)); }
+RULE(hardshrink) {
+  Val x = p.in(0);
+  double l = p.number(1);
+  return where((x >= -l) & (x <= l), 0.0, x);
+}
 RULE(log_sigmoid_forward) {
   Val x = p.in(0), e = exp(-abs(x));
   return p.output() == 0 ? min(x, 0.0) - log1p(e) : e;
@@ -81,8 +84,8 @@ RULE(leaky_relu_backward) { return where(p.in(1) > 0.0, p.in(0), p.in(0) * p.num
 RULE(elu_backward) {
   double alpha = p.number(1), scale = p.number(2), input_scale = p.number(3);
   Val g = p.in(0), y = p.in(5);
-  if (std::get<bool>(p.arg(4))) return where(y <= 0.0, g * input_scale * (y + alpha * scale), g * scale);
-  return where(y <= 0.0, g * input_scale * (alpha * scale) * exp(y * input_scale), g * scale);
+  if (std::get<bool>(p.arg(4))) return where(y > 0.0, g * scale, g * input_scale * (y + alpha * scale));
+  return where(y > 0.0, g * scale, g * input_scale * (alpha * scale) * exp(y * input_scale));
 }
 RULE(softplus_backward) {
   Val g = p.in(0), scaled = p.in(1) * p.number(2), z = exp(scaled);
@@ -94,11 +97,11 @@ RULE(mish_backward) {
 }
 RULE(hardtanh_backward) {
   Val x = p.in(1);
-  return where((x <= p.number(2)) | (x >= p.number(3)), 0.0, p.in(0));
+  return where((x > p.number(2)) & (x < p.number(3)), p.in(0), p.in(0).same(0.0));
 }
 RULE(hardswish_backward) {
   Val g = p.in(0), x = p.in(1);
-  return where(x <= -3.0, 0.0, where(x < 3.0, g * (x / 3.0 + 0.5), g));
+  return where(x <= -3.0, 0.0, where(x >= 3.0, g, g * (x / 3.0 + 0.5)));
 }
 RULE(hardsigmoid_backward) {
   Val x = p.in(1);
@@ -106,7 +109,11 @@ RULE(hardsigmoid_backward) {
 }
 RULE(sigmoid_backward) { return p.in(0) * (1.0 - p.in(1)) * p.in(1); }
 RULE(tanh_backward) { return p.in(0) * (1.0 - p.in(1) * p.in(1)); }
-RULE(softshrink_backward) { return zero_inside(p.in(1), p.number(2), p.in(0)); }
+RULE(softshrink_backward) {
+  Val x = p.in(1);
+  double l = p.number(2);
+  return where((x > l) | (x < -l), p.in(0), p.in(0).same(0.0));
+}
 RULES_EQUAL(hardshrink_backward, softshrink_backward)
 RULE(log_sigmoid_backward) {  // the saved buffer is exp(-|x|) on the CPU and empty elsewhere: computed again
   Val g = p.in(0), x = p.in(1), z = exp(-abs(x)), part = z / (1.0 + z);
