@@ -299,12 +299,12 @@ class Interpreter {
   }
 
   template <class F>
-  void loop(const std::vector<Axis>& axes, size_t depth, F&& f) {
+  void loop(const std::vector<Axis>& axes, size_t depth, bool reverse, F&& f) {
     if (depth == axes.size()) return f();
     int64_t n = eval(axes[depth].extent);
     for (int64_t i = 0; i < n; ++i) {
-      env_[axes[depth].var.id] = i;
-      loop(axes, depth + 1, f);
+      env_[axes[depth].var.id] = reverse ? n - 1 - i : i;
+      loop(axes, depth + 1, reverse, f);
     }
   }
 
@@ -315,11 +315,11 @@ class Interpreter {
     for (const Stage& s : n.stages)
       for (const LoopOp& op : s.ops)
         if (op.result.valid()) types[op.result.index] = op.dtype;
-    loop(n.outer, 0, [&] {
+    loop(n.outer, 0, shared_ && shared_->reverse, [&] {
       for (const Stage& s : n.stages) {
         std::vector<Accumulator> acc(s.ops.size());
         int64_t point = 0;
-        loop(s.axes, 0, [&] {
+        loop(s.axes, 0, false, [&] {
           for (size_t i = 0; i < s.ops.size(); ++i) step(s.ops[i], values, types, acc[i], point);
           ++point;
         });

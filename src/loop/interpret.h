@@ -32,6 +32,7 @@ using ExternFn = std::function<std::vector<HostTensor>(const ExternCall&, const 
 struct Arena {
   std::vector<std::optional<Expr>> offsets;  // per buffer
   Expr bytes;
+  bool reverse = false;  // run outer points from last to first: shows whether they are independent
 };
 std::vector<HostTensor> run(const Program& program, std::vector<HostTensor>& inputs, const ExternFn& call = {}, const Arena* arena = nullptr);
 

@@ -114,6 +114,16 @@ void drop_trivial_reductions(Nest& n) {
   }
 }
 
+// Adjacent stages without axes are one: fusion may give a pointwise nest's stages axes, and then no value could pass between them.
+void join_plain_stages(Nest& n) {
+  for (size_t i = n.stages.size(); i-- > 1;) {
+    Stage &a = n.stages[i - 1], &b = n.stages[i];
+    if (!a.axes.empty() || !b.axes.empty()) continue;
+    a.ops.insert(a.ops.end(), b.ops.begin(), b.ops.end());
+    n.stages.erase(n.stages.begin() + static_cast<long>(i));
+  }
+}
+
 }  // namespace
 
 size_t canonical_names(sym::ExprArena& arena, Nest& n, size_t next_indirect) {
@@ -147,12 +157,15 @@ void normalise(sym::ExprArena& arena, Nest& n) {
   drop_units(arena, n.outer, all);
   for (Stage& s : n.stages) drop_units(arena, s.axes, {&s});
   drop_trivial_reductions(n);
+  join_plain_stages(n);
 
   const LoopOp* store = nullptr;
   for (const Stage& s : n.stages)
     for (const LoopOp& op : s.ops)
       if (op.code == OpCode::Store && !store) store = &op;
   if (store) sort_axes(arena, n.outer, store->index);
+  all.clear();
+  for (Stage& s : n.stages) all.push_back(&s);
   merge_axes(arena, n.outer, all);
   for (Stage& s : n.stages) {
     if (!order_matters(s)) {
