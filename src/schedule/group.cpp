@@ -23,6 +23,7 @@ using loop::Program;
 constexpr int64_t kMinPoints = 16;         // outer points that keep the machine busy
 constexpr double kSmallWork = 1 << 16;     // element operations below which parallelism does not matter
 constexpr size_t kMaxOps = 600, kMaxBuffers = 32;
+constexpr int64_t kMinRow = 16;            // elements of a row that are worth a loop of their own
 constexpr int64_t kHorizontalReach = 12;   // items between two nests that only share inputs
 
 struct Group {
@@ -221,8 +222,9 @@ class Grouper {
     measure(merged);
     double before = std::max(ga.points, gb.points);
     if (merged.points < std::min<double>(before, kMinPoints) && merged.work > kSmallWork) return false;
-    // Rows become the unit of work: a task must still be small against the whole.
     if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise)) return false;
+    if (ga.pointwise && gb.pointwise && !merged.pointwise && shortest_row(*merged.nest) < kMinRow) return false;
+    if (!merged.pointwise && ((ga.pointwise && crosses(*ga.nest)) || (gb.pointwise && crosses(*gb.nest)))) return false;
 
     merged.items = ga.items;
     merged.items.insert(merged.items.end(), gb.items.begin(), gb.items.end());
@@ -246,6 +248,26 @@ class Grouper {
     groups_.push_back(std::move(merged));
     sort_groups();
     return true;
+  }
+
+  // The shortest innermost loop, where fusion made rows of pointwise nests.
+  int64_t shortest_row(const Nest& n) {
+    int64_t least = INT64_MAX;
+    for (const loop::Stage& s : n.stages)
+      if (!s.axes.empty()) least = std::min(least, estimate(arena_, s.axes.back().extent));
+    return least;
+  }
+
+  // Reads along another axis than the one it writes along: such a nest wants tiles, not rows.
+  bool crosses(const Nest& n) {
+    if (n.outer.size() < 2 || estimate(arena_, n.outer.back().extent) < 8) return false;
+    Expr last = n.outer.back().var;
+    for (const loop::Access& a : loop::accesses(n)) {
+      if (a.write) continue;
+      auto f = arena_.affine_in(a.index, last);
+      if (f && !arena_.is_const(f->coefficient, 0) && !arena_.is_const(f->coefficient, 1)) return true;
+    }
+    return false;
   }
 
   uint32_t find_or(uint32_t g, uint32_t fresh) {

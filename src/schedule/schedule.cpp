@@ -5,6 +5,7 @@
 #include "schedule/group.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
+#include "schedule/split_reduce.h"
 
 namespace braze::schedule {
 namespace {
@@ -44,11 +45,11 @@ Program schedule(const Program& lowered, const Options& options) {
   Program p = lowered;
   sym::ExprArena& arena = *p.arena;
   const std::vector<char> nothing(p.buffers.size(), 0);
-
   for_each_nest(p, [&](uint32_t, Nest& n) {
     normalise(arena, n);
     simplify(p, n, nothing);
   });
+  split_reductions(p);
   p.items = fuse_items(p, options);
 
   std::vector<uint32_t> user = only_users(p);
@@ -61,7 +62,7 @@ Program schedule(const Program& lowered, const Options& options) {
     normalise(arena, n);
     hoist(arena, n);
     merge_stages(arena, n);
-    simplify(p, n, nothing);
+    simplify(p, n, std::vector<char>(p.buffers.size(), 0));
     choose_mapping(arena, n);
   });
   std::erase_if(p.items, [](const Item& item) {

@@ -1,0 +1,154 @@
+#include "schedule/split_reduce.h"
+
+#include <algorithm>
+
+#include "loop/analysis.h"
+#include "schedule/index.h"
+#include "schedule/normalise.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::Buffer;
+using loop::BufferId;
+using loop::Item;
+using loop::LoopOp;
+using loop::Nest;
+using loop::OpCode;
+using loop::Program;
+using loop::ReduceKind;
+using loop::Stage;
+using loop::ValId;
+
+constexpr int64_t kWorth = 1 << 16;          // elements
+constexpr int64_t kFewRows = 16;             // results that are too few to be the parallel points
+constexpr int64_t kFewColumns = 256;         // the same where the results are the vector
+constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
+
+bool combines_with_itself(const LoopOp& op) {
+  switch (op.reduce) {
+    case ReduceKind::Sum:
+    case ReduceKind::Prod:
+    case ReduceKind::Max:
+    case ReduceKind::Min: return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
+    case ReduceKind::Any:
+    case ReduceKind::All: return true;
+    default: return false;
+  }
+}
+
+// The divisor of n nearest above kPieces that leaves pieces of `least`; 0: none.
+int64_t pieces_of(int64_t n, int64_t least) {
+  for (int64_t p = kPieces; p <= std::min(kMostPieces, n / least); ++p)
+    if (n % p == 0) return p;
+  for (int64_t p = kPieces - 1; p >= 8; --p)
+    if (n % p == 0 && n / p >= least) return p;
+  return 0;
+}
+
+// Result vectors: does the last outer axis run through memory?
+bool by_columns(sym::ExprArena& arena, const Nest& n) {
+  if (n.outer.empty()) return false;
+  for (const LoopOp& op : n.stages[0].ops) {
+    if (op.code != OpCode::Load) continue;
+    auto f = arena.affine_in(op.index, n.outer.back().var);
+    if (f && arena.is_const(f->coefficient, 1)) return true;
+  }
+  return false;
+}
+
+bool split(Program& p, const Nest& n, std::vector<Item>& out) {
+  sym::ExprArena& arena = *p.arena;
+  if (n.stages.empty() || n.stages[0].axes.empty() || n.stages.size() > 2) return false;
+  if (n.stages.size() == 2 && !n.stages[1].axes.empty()) return false;
+  const Stage& body = n.stages[0];
+  std::vector<const LoopOp*> reductions;
+  for (const LoopOp& op : body.ops) {
+    if (op.code == OpCode::Store) return false;
+    if (op.code != OpCode::Reduce) continue;
+    if (!combines_with_itself(op)) return false;
+    reductions.push_back(&op);
+  }
+  auto points = arena.as_const(volume(arena, n.outer)), each = arena.as_const(volume(arena, body.axes)), first = arena.as_const(body.axes[0].extent);
+  if (!points || !each || !first || *points <= 0 || *points * *each < kWorth) return false;
+  bool columns = by_columns(arena, n);
+  if (*points >= (columns ? kFewColumns : kFewRows)) return false;
+  int64_t rest = *each / *first;
+  int64_t pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))));
+  if (!pieces) return false;
+
+  Axis piece{canonical_var(arena, 'p', 0, arena.constant(pieces)), arena.constant(pieces)};
+  Axis inside{canonical_var(arena, 'p', 1, arena.constant(*first / pieces)), arena.constant(*first / pieces)};
+  // Where the results are the vector, they stay innermost.
+  auto partial_index = [&](Expr point) {
+    return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point) : arena.add(arena.mul(point, piece.extent), piece.var);
+  };
+  Expr point = arena.constant(0);
+  for (const Axis& a : n.outer) point = arena.add(arena.mul(point, a.extent), a.var);
+
+  Nest partial;
+  partial.name = n.name + "_partial";
+  partial.locs = n.locs;
+  partial.values = n.values;
+  partial.outer = n.outer;
+  partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), piece);
+  partial.stages = {body, Stage{}};
+  partial.stages[0].axes[0] = inside;
+  substitute(arena, partial.stages[0], {{body.axes[0].var, arena.add(arena.mul(piece.var, inside.extent), inside.var)}});
+
+  Nest total;
+  total.name = n.name;
+  total.locs = n.locs;
+  total.values = n.values;
+  total.outer = n.outer;
+  total.stages = {Stage{{piece}, {}}};
+
+  for (const LoopOp* r : reductions) {
+    Buffer b;
+    b.name = "partial";
+    b.dtype = r->dtype;
+    for (const LoopOp& op : body.ops)
+      if (op.code == OpCode::Load) b.device = p.buffers[op.buffer].device;
+    b.sizes = {arena.constant(*points * pieces)};
+    b.strides = {arena.constant(1)};
+    b.offset = arena.constant(0);
+    BufferId id = p.buffers.add(std::move(b));
+    LoopOp store;
+    store.code = OpCode::Store;
+    store.dtype = r->dtype;
+    store.buffer = id;
+    store.index = partial_index(point);
+    store.args[0] = r->result;
+    partial.stages[1].ops.push_back(store);
+    LoopOp load;
+    load.code = OpCode::Load;
+    load.dtype = r->dtype;
+    load.buffer = id;
+    load.index = partial_index(point);
+    load.result = ValId(static_cast<size_t>(total.values++));
+    LoopOp reduce = *r;
+    reduce.args[0] = load.result;
+    total.stages[0].ops.push_back(load);
+    total.stages[0].ops.push_back(reduce);
+  }
+  if (n.stages.size() == 2) total.stages.push_back(n.stages[1]);
+  normalise(arena, partial);
+  normalise(arena, total);
+  out.push_back(std::move(partial));
+  out.push_back(std::move(total));
+  return true;
+}
+
+}  // namespace
+
+void split_reductions(Program& p) {
+  std::vector<Item> out;
+  out.reserve(p.items.size());
+  for (Item& item : p.items) {
+    auto* n = std::get_if<Nest>(&item);
+    if (!n || !split(p, *n, out)) out.push_back(std::move(item));
+  }
+  p.items = std::move(out);
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,10 @@
+// A reduction with many elements and few results becomes two nests: partial results by many points, then theirs.
+#pragma once
+#include "loop/loop.h"
+
+namespace braze::schedule {
+
+// Expects normalised nests. Adds Temp buffers for the partial results.
+void split_reductions(loop::Program& program);
+
+}  // namespace braze::schedule
