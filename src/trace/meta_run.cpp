@@ -48,6 +48,7 @@ class MetaArgs {
     return value;
   }
 
+  bool symbolic() const { return symbolic_; }
   c10::Device device() const {
     if (explicit_) return *explicit_;
     return device_ ? *device_ : scalar_device_.value_or(c10::Device(c10::kCPU));
@@ -61,12 +62,14 @@ class MetaArgs {
       scalar_device_ = t.device();
     else if (!device_)
       device_ = t.device();
+    symbolic_ |= t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
     at::Tensor meta = at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
     if (auto offset = t.sym_storage_offset().maybe_as_int(); offset && *offset != 0)
       meta.unsafeGetTensorImpl()->set_storage_offset(*offset);
     return meta;
   }
 
+  bool symbolic_ = false;
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
@@ -88,8 +91,12 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
                                             c10::DispatchKeySet(c10::DispatchKey::Functionalize));
     WithoutTorchFunction modes;
     op.callBoxed(&meta);
-  } catch (const c10::NotImplementedError& e) {
+  } catch (const c10::NotImplementedError&) {
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
+  } catch (const c10::Error&) {
+    // PyTorch's own kernels take symbols only in part; what they say then is not about the user's program.
+    if (convert.symbolic()) throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes");
+    throw;
   }
 
   auto device = device_of(convert.device());

@@ -44,8 +44,8 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   static const char* const norms[] = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"};
   for (const char* norm : norms)
     if (name == norm) return Treatment::NormInTraining;
-  if (name == "aten::detach" || name == "aten::alias" || name == "aten::lift_fresh" || name == "aten::lift")
-    return Treatment::Same;
+  if (name == "aten::detach" || name == "aten::alias" || name == "aten::lift") return Treatment::Same;
+  if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;
   if (name == "aten::_assert_tensor_metadata") return Treatment::Ignore;

@@ -17,7 +17,8 @@ enum class ArgKind : uint8_t {
 // What the recorder does with a call besides noting it.
 enum class Treatment : uint8_t {
   Record,
-  Same,            // the result is the operand's value: detach, alias, lift_fresh
+  Same,            // the result is the operand's value: detach, alias, lift
+  Literal,         // a tensor written in the program: fresh memory at every call
   ReadsValue,      // a Python number would be needed
   DynamicOutput,   // the result's size depends on data
   MaskedIndex,     // DynamicOutput when indexed by a mask

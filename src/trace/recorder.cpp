@@ -67,6 +67,16 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   }
 }
 
+const OpInfo& copy_info() {
+  static const OpInfo info = [] {
+    OpInfo clone;
+    clone.name = "aten::clone";
+    clone.op = graph::op_from_name(clone.name);
+    return clone;
+  }();
+  return info;
+}
+
 double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_data_ptr()); }
 
 }  // namespace
@@ -130,10 +140,11 @@ graph::LocId Recorder::location() {
   return location_;
 }
 
-Arg Recorder::convert_tensor(const at::Tensor& tensor) {
-  if (!tensor.defined()) return ValueId();
+Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   if (auto* fake = as_fake(tensor)) return value_of(*fake);
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+  // Only pointwise operators tell a number from a 0-dim tensor; an operator without a row may be one.
+  bool pointwise = info.op == graph::Op::Extern || graph::op_class(info.op) == graph::OpClass::Pointwise;
+  if (pointwise && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     switch (tensor.scalar_type()) {
       case c10::kDouble: return number(tensor);
       case c10::kLong: return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
@@ -152,7 +163,7 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
   switch (kind) {
     case ArgKind::Tensor: {
       if (!value.toTensor().defined()) return graph::NoneArg{};
-      return convert_tensor(value.toTensor());
+      return convert_tensor(value.toTensor(), info);
     }
     case ArgKind::TensorList: {
       graph::TensorList list;
@@ -254,23 +265,31 @@ void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args)
     case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
     case Treatment::Record:
     case Treatment::Same:
+    case Treatment::Literal:
     case Treatment::Ignore: return;
   }
 }
 
-void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
-  size_t base = stack->size() - info.args.size();
-  if (info.treatment == Treatment::Same) {
-    const at::Tensor operand = (*stack)[base].toTensor();
-    auto* fake = as_fake(operand);
-    ValueId value = fake ? fake->value() : constant(operand);
-    uint32_t slot = fake ? fake->slot() : FakeTensor::kNoSlot;
-    if (closed_) throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
-    TensorType type = value.valid() ? graph_.type(value) : slots[slot].type;
-    torch::jit::drop(*stack, info.args.size());
-    stack->emplace_back(make_fake(shared_from_this(), value, slot, type));
+// The result is the operand's value; but a literal is copied, since the program may write to it or return it.
+void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
+  if (closed_) throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
+  const at::Tensor operand = stack->back().toTensor();
+  torch::jit::drop(*stack, 1);
+  auto* fake = as_fake(operand);
+  if (!fake) {
+    ValueId value = constant(operand);
+    if (info.treatment == Treatment::Literal)
+      return record(copy_info(), {value, graph::NoneArg{}}, {graph_.type(value)}, {-1}, stack);
+    stack->emplace_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
     return;
   }
+  const TensorType& type = fake->value().valid() ? graph_.type(fake->value()) : slots[fake->slot()].type;
+  stack->emplace_back(make_fake(shared_from_this(), fake->value(), fake->slot(), type));
+}
+
+void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+  size_t base = stack->size() - info.args.size();
+  if (info.treatment == Treatment::Same || info.treatment == Treatment::Literal) return pass_on(info, stack);
   if (info.treatment == Treatment::Ignore) return torch::jit::drop(*stack, info.args.size());
 
   std::vector<Arg> args;

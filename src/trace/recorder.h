@@ -52,7 +52,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
-  graph::Arg convert_tensor(const at::Tensor& tensor);
+  graph::Arg convert_tensor(const at::Tensor& tensor, const OpInfo& info);
+  void pass_on(const OpInfo& info, torch::jit::Stack* stack);
   void record(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
               std::vector<int32_t> list_sizes, torch::jit::Stack* stack);
   void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,

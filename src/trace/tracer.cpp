@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -54,13 +55,19 @@ void check_liftable(PyObject* obj) {
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
 }
 
-// Methods whose answers depend on where in its storage a tensor lies, which a fake does not know.
-bool asks_for_storage(PyObject* fn) {
-  if (!PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return false;
-  const char* name = reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name;
-  for (const char* asked : {"storage_offset", "untyped_storage", "data_ptr", "_version"})
-    if (std::strcmp(name, asked) == 0) return true;
-  return false;
+// Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which it
+// does not know.
+bool asks_for_memory(PyObject* fn) {
+  static const std::unordered_set<std::string_view> asked = {
+      "__array__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__reduce_ex__", "data_ptr",     "is_pinned", "is_shared",
+      "is_set_to", "numpy",        "pin_memory", "share_memory_",     "storage",       "storage_offset", "tolist", "untyped_storage",
+  };
+  if (PyObject_TypeCheck(fn, &PyMethodDescr_Type))
+    return asked.count(reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name) != 0;
+  if (!PyFunction_Check(fn)) return false;
+  Py_ssize_t size = 0;
+  const char* name = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(fn)->func_name, &size);
+  return name && asked.count(std::string_view(name, static_cast<size_t>(size))) != 0;
 }
 
 class TracerImpl final : public Tracer {
@@ -100,7 +107,7 @@ class TracerImpl final : public Tracer {
     Py_INCREF(obj);
     by_real_[real] = lifted_.size();
     by_fake_[obj] = lifted_.size();
-    lifted_.push_back(Lifted{obj, real, slot, std::move(inner)});
+    lifted_.push_back(Lifted{obj, real, slot, std::move(inner), fake.storage().unsafeGetStorageImpl()});
     return obj;
   }
 
@@ -122,9 +129,9 @@ class TracerImpl final : public Tracer {
   PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
                  const graph::Location& loc) override {
     RecordingScope scope(recorder_.get());
-    if (asks_for_storage(fn)) {
+    if (asks_for_memory(fn)) {
       try {
-        throw_graph_break(Reason::UnsupportedOp, "a question about the storage of a tensor");
+        throw_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
       } catch (python_error& e) {
         e.restore();
         return nullptr;
@@ -162,6 +169,7 @@ class TracerImpl final : public Tracer {
     PyObject *fake, *real;  // owned
     uint32_t slot;
     at::Tensor inner;  // the fake before any mutation
+    const c10::StorageImpl* storage;  // of the functional wrapper
   };
 
   bool holds_fake(PyObject* obj) const {
@@ -233,6 +241,9 @@ void TracerImpl::write_back_mutations(graph::Graph& graph) {
     const at::Tensor& real = recorder_->slots[lifted_[i].slot].real;
     if (wrapper->has_metadata_mutation() || wrapper->was_storage_changed())
       throw Unsupported(Reason::UnsupportedMutation, "the sizes, strides or storage of an input are changed");
+    bool same_storage = fake.storage().unsafeGetStorageImpl() == lifted_[i].storage;
+    if (!same_storage || (!wrapper->has_data_mutation() && unwrap_fake(fake) != lifted_[i].inner.unsafeGetTensorImpl()))
+      throw Unsupported(Reason::UnsupportedMutation, "the data of an input are replaced");
     if (fake.requires_grad() != real.requires_grad())
       throw Unsupported(Reason::UnsupportedMutation, "requires_grad of an input is changed");
     if (!wrapper->has_data_mutation()) continue;

@@ -1,0 +1,11 @@
+// Tracing without capture, for the tests: `braze._C._Tracer`.
+#pragma once
+#include <pybind11/pybind11.h>
+
+namespace braze::bind {
+
+// Adds class _Tracer (lift, call, recording as a context, finish, graph_module) and the guard functions _snapshot and
+// _global_state_key to the module.
+void init_trace_hooks(pybind11::module_& module);
+
+}  // namespace braze::bind
