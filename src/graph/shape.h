@@ -37,7 +37,8 @@ struct ShapeContext {
   DType default_dtype = DType::F32;  // torch.get_default_dtype()
 };
 
-// One type per tensor result, lists flattened (as Node::outputs). `args`: schema order, defaults filled in. Where the
+// One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out gradients)
+// has DType::Opaque. `args`: schema order, defaults filled in. Where the
 // schema says Tensor, an operand may also be a bare scalar (bool, Expr, double): it stands for a wrapped number.
 std::optional<std::vector<TensorType>> infer(Op op, const std::vector<Arg>& args, const ShapeContext& context);
 
@@ -57,9 +58,10 @@ class Promotion {
 // Sizes of the broadcast; nullopt: they do not broadcast, or it can't be proved.
 std::optional<std::vector<sym::Expr>> broadcast_sizes(sym::ExprArena& arena, const std::vector<sym::Expr>& a,
                                                       const std::vector<sym::Expr>& b);
-// Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands.
+// Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands; `with_scalar`: a
+// wrapped number takes part, which turns off the iterator's short cut for operands of equal layout.
 std::optional<std::vector<sym::Expr>> iterator_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes,
-                                                       const std::vector<const TensorType*>& operands);
+                                                       const std::vector<const TensorType*>& operands, bool with_scalar = false);
 // Strides of empty_like / clone with torch.preserve_format.
 std::vector<sym::Expr> preserved_strides(sym::ExprArena& arena, const TensorType& type);
 // Strides under a c10::MemoryFormat number (0 contiguous, 2 channels last, 3 channels last 3d).

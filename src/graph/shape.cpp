@@ -1,0 +1,337 @@
+#include "graph/shape.h"
+
+#include <algorithm>
+
+#include "graph/shape_rules.h"
+
+namespace braze::graph {
+namespace {
+
+// The rank of dtypes of different categories: a lower-priority operand matters only when its category is higher.
+DType combine(std::optional<DType> higher, std::optional<DType> lower, bool& any) {
+  any = higher || lower;
+  if (!higher) return lower.value_or(DType::Opaque);
+  if (!lower) return *higher;
+  if (is_complex(*higher)) return *higher;
+  if (is_floating(*higher)) {
+    if (!is_complex(*lower)) return *higher;
+    return *higher == DType::F64 ? DType::C128 : *higher == DType::F16 ? DType::C32 : DType::C64;
+  }
+  if (*higher == DType::Bool || is_floating(*lower) || is_complex(*lower)) return promote(*higher, *lower);
+  return *higher;
+}
+
+void merge(std::optional<DType>& into, DType d) { into = into ? promote(*into, d) : d; }
+
+}  // namespace
+
+void Promotion::tensor(const TensorType& type, bool wrapped_number) {
+  if (wrapped_number) {
+    DType d = type.dtype;
+    if (is_floating(d)) d = default_dtype_;
+    if (is_complex(d)) d = default_dtype_ == DType::F64 ? DType::C128 : DType::C64;
+    merge(wrapped_, d);
+  } else {
+    merge(type.dim() ? dim_ : zero_, type.dtype);
+  }
+}
+
+void Promotion::scalar(const Arg& number) {
+  if (std::holds_alternative<bool>(number)) merge(wrapped_, DType::Bool);
+  else if (std::holds_alternative<Expr>(number)) merge(wrapped_, DType::I64);
+  else if (std::holds_alternative<double>(number)) merge(wrapped_, default_dtype_);
+}
+
+DType Promotion::result() const {
+  bool any = false;
+  DType low = combine(zero_, wrapped_, any);
+  return combine(dim_, any ? std::optional(low) : std::nullopt, any);
+}
+
+std::optional<size_t> wrap_dim(int64_t dim, size_t rank) {
+  auto n = static_cast<int64_t>(std::max<size_t>(rank, 1));
+  if (dim < -n || dim >= n) return std::nullopt;
+  return static_cast<size_t>(dim < 0 ? dim + n : dim);
+}
+
+Expr numel(sym::ExprArena& arena, const Sizes& sizes) { return arena.product(sizes); }
+
+std::optional<std::vector<size_t>> Call::dims(size_t i, size_t rank) const {
+  std::vector<size_t> out;
+  auto list = integers(i);
+  if (!list) {
+    auto d = dim(i, rank);
+    if (!d) return std::nullopt;
+    return std::vector<size_t>{*d};
+  }
+  for (int64_t v : *list) {
+    auto d = wrap_dim(v, rank);
+    if (!d || std::find(out.begin(), out.end(), *d) != out.end()) return std::nullopt;
+    out.push_back(*d);
+  }
+  return out;
+}
+
+std::optional<size_t> Call::dim(size_t i, size_t rank) const {
+  auto v = integer(i);
+  return v ? wrap_dim(*v, rank) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> Call::integers(size_t i) const {
+  auto* list = get<IntList>(i);
+  if (!list) return std::nullopt;
+  std::vector<int64_t> out;
+  for (Expr e : list->v) {
+    auto c = arena().as_const(e);
+    if (!c) return std::nullopt;
+    out.push_back(*c);
+  }
+  return out;
+}
+
+std::optional<bool> Call::less(Expr a, Expr b) const {
+  auto x = arena().as_const(a), y = arena().as_const(b);
+  if (x && y) return *x < *y;
+  if (a == b) return false;
+  return arena().known(arena().lt(a, b));
+}
+
+std::optional<bool> Call::equal(Expr a, Expr b) const {
+  if (a == b) return true;
+  auto x = arena().as_const(a), y = arena().as_const(b);
+  if (x && y) return *x == *y;
+  return arena().known(arena().eq(a, b));
+}
+
+bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
+  if (a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); ++d)
+    if (!surely_equal(a[d], b[d])) return false;
+  return true;
+}
+
+std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, const Sizes& b) {
+  const Sizes &longer = a.size() >= b.size() ? a : b, &shorter = a.size() >= b.size() ? b : a;
+  Sizes out = longer;
+  size_t shift = longer.size() - shorter.size();
+  for (size_t d = 0; d < shorter.size(); ++d) {
+    Expr &x = out[shift + d], y = shorter[d];
+    if (x == y || arena.is_const(y, 1)) continue;
+    if (arena.is_const(x, 1)) {
+      x = y;
+      continue;
+    }
+    auto cx = arena.as_const(x), cy = arena.as_const(y);
+    if (cx && cy) return std::nullopt;
+    if (!arena.known_equal(x, y)) return std::nullopt;
+    if (cy) x = y;
+  }
+  return out;
+}
+
+std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes,
+                                               const std::vector<const Sizes*>& strides) {
+  size_t rank = sizes.size();
+  bool known = true;
+  auto less = [&](Expr a, Expr b) {
+    auto x = arena.as_const(a), y = arena.as_const(b);
+    if (x && y) return *x < *y;
+    if (a == b) return false;
+    auto k = arena.known(arena.lt(a, b));
+    if (!k) known = false;
+    return k.value_or(false);
+  };
+  // 1: swap, -1: in order, 0: no opinion
+  auto should_swap = [&](size_t d0, size_t d1) {
+    for (const Sizes* s : strides) {
+      Expr s0 = (*s)[d0], s1 = (*s)[d1];
+      if (arena.is_const(s0, 0) || arena.is_const(s1, 0)) continue;
+      if (s0 == s1) {
+        if (less(sizes[d1], sizes[d0])) return 1;
+      } else if (less(s0, s1)) {
+        return -1;
+      } else if (less(s1, s0)) {
+        return 1;
+      }
+    }
+    return 0;
+  };
+  std::vector<size_t> perm(rank);
+  for (size_t i = 0; i < rank; ++i) perm[i] = rank - 1 - i;
+  for (size_t i = 1; i < rank; ++i) {
+    size_t d1 = i;
+    for (size_t d0 = i; d0-- > 0;) {
+      int c = should_swap(perm[d0], perm[d1]);
+      if (c > 0) {
+        std::swap(perm[d0], perm[d1]);
+        d1 = d0;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  if (!known) return std::nullopt;
+  return perm;
+}
+
+bool is_non_overlapping_and_dense(sym::ExprArena& arena, const TensorType& t) {
+  if (is_contiguous(arena, t)) return true;
+  std::vector<size_t> order;
+  for (size_t d = 0; d < t.dim(); ++d)
+    if (!arena.is_const(t.sizes[d], 1)) order.push_back(d);
+  // Each step takes the dimension whose stride is what the faster ones fill.
+  Expr expected = arena.constant(1);
+  while (!order.empty()) {
+    auto it = std::find_if(order.begin(), order.end(), [&](size_t d) { return t.strides[d] == expected; });
+    if (it == order.end()) return false;
+    expected = arena.mul(expected, t.sizes[*it]);
+    order.erase(it);
+  }
+  return true;
+}
+
+namespace {
+
+Sizes channels_last_strides(sym::ExprArena& arena, const Sizes& sizes) {
+  size_t rank = sizes.size();
+  Sizes out(rank);
+  std::vector<size_t> order{1};
+  for (size_t d = rank; d-- > 2;) order.push_back(d);
+  order.push_back(0);
+  Expr step = arena.constant(1);
+  for (size_t d : order) {
+    // N dimension of an [N, 0, H, W] keeps a stride of at least 1, as in PyTorch.
+    out[d] = step;
+    if (d == 0) break;
+    step = arena.mul(step, arena.is_const(sizes[d], 0) ? arena.constant(1) : sizes[d]);
+  }
+  return out;
+}
+
+bool is_channels_last(sym::ExprArena& arena, const TensorType& t) {  // dense
+  if (t.dim() != 4) return false;
+  Expr expected = arena.constant(1);
+  for (size_t d : {1, 3, 2, 0}) {
+    if (arena.is_const(t.sizes[d], 1)) continue;
+    if (t.strides[d] != expected) return false;
+    expected = arena.mul(expected, t.sizes[d]);
+  }
+  return true;
+}
+
+}  // namespace
+
+Sizes format_strides(sym::ExprArena& arena, const Sizes& sizes, int8_t format) {
+  bool last = (format == 2 && sizes.size() == 4) || (format == 3 && sizes.size() == 5);
+  return last ? channels_last_strides(arena, sizes) : contiguous_strides(arena, sizes);
+}
+
+Sizes preserved_strides(sym::ExprArena& arena, const TensorType& t) {
+  if (is_non_overlapping_and_dense(arena, t)) return t.strides;
+  auto perm = sorted_dims(arena, t.sizes, {&t.strides});
+  if (!perm) return contiguous_strides(arena, t.sizes);
+  Sizes out(t.dim());
+  Expr step = arena.constant(1);
+  for (size_t d : *perm) {
+    out[d] = step;
+    if (!arena.is_const(t.sizes[d], 0)) step = arena.mul(step, t.sizes[d]);
+  }
+  return out;
+}
+
+std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const TensorType*>& operands,
+                                      bool with_scalar) {
+  size_t rank = sizes.size();
+  if (rank == 0) return Sizes{};
+  bool same = !with_scalar, contiguous = true;
+  for (const TensorType* t : operands) {
+    same = same && t->sizes == sizes;
+    if (!same) break;
+    contiguous = contiguous && is_contiguous(arena, *t);
+  }
+  if (same && !operands.empty()) {
+    if (contiguous) return contiguous_strides(arena, sizes);
+    auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
+    if (all([&](const TensorType* t) { return is_channels_last(arena, *t); })) return channels_last_strides(arena, sizes);
+    if (all([&](const TensorType* t) { return t->strides == operands[0]->strides; }) &&
+        is_non_overlapping_and_dense(arena, *operands[0]))
+      return operands[0]->strides;
+  }
+  if (rank == 1) return Sizes{arena.constant(1)};
+  std::vector<Sizes> expanded;
+  expanded.reserve(operands.size());
+  for (const TensorType* t : operands) {
+    Sizes s(rank, arena.constant(0));
+    size_t shift = rank - t->dim();
+    for (size_t d = 0; d < t->dim(); ++d) {
+      // A dimension of size 1 is broadcast (stride 0) only where the result is wider.
+      bool broadcast = arena.is_const(t->sizes[d], 1) && !arena.is_const(sizes[shift + d], 1);
+      if (!broadcast) s[shift + d] = t->strides[d];
+    }
+    expanded.push_back(std::move(s));
+  }
+  std::vector<const Sizes*> strides;
+  for (const Sizes& s : expanded) strides.push_back(&s);
+  auto perm = sorted_dims(arena, sizes, strides);
+  if (!perm) return std::nullopt;
+  bool inverted = true;
+  for (size_t i = 0; i < rank; ++i) inverted = inverted && (*perm)[i] == rank - 1 - i;
+  if (inverted) return contiguous_strides(arena, sizes);
+  Sizes out(rank);
+  Expr step = arena.constant(1);
+  for (size_t d : *perm) {
+    out[d] = step;
+    step = arena.mul(step, sizes[d]);
+  }
+  return out;
+}
+
+std::optional<int8_t> suggested_format(const Call& call, const TensorType& t) {
+  if (t.dim() != 4 && t.dim() != 5) return int8_t{0};
+  sym::ExprArena& arena = call.arena();
+  if (arena.is_const(t.strides[1], 0)) return int8_t{0};
+  std::vector<size_t> order{1};
+  for (size_t d = t.dim(); d-- > 2;) order.push_back(d);
+  order.push_back(0);
+  Expr least = arena.constant(0);
+  for (size_t d : order) {
+    auto zero = call.equal(t.sizes[d], arena.constant(0));
+    auto below = call.less(t.strides[d], least);
+    if (zero == true || below == true) return int8_t{0};
+    if (!zero || !below) return std::nullopt;
+    if (d == 0) {
+      auto ambiguous = call.equal(least, t.strides[1]);
+      if (!ambiguous) return std::nullopt;
+      if (*ambiguous) return int8_t{0};
+    }
+    least = t.strides[d];
+    if (!arena.is_const(t.sizes[d], 1)) least = arena.mul(least, t.sizes[d]);
+  }
+  return t.dim() == 4 ? int8_t{2} : int8_t{3};
+}
+
+Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
+  Call call{op, args, context};
+  switch (op_class(op)) {
+    case OpClass::Pointwise: return pointwise_types(call);
+    case OpClass::Reduction: return reduce_types(call);
+    case OpClass::View: return view_types(call);
+    case OpClass::Index: return index_types(call);
+    case OpClass::Factory:
+    case OpClass::Random: return factory_types(call);
+    case OpClass::Matmul: return matmul_types(call);
+    case OpClass::Conv: return conv_types(call);
+    case OpClass::Attention: return attention_types(call);
+    case OpClass::Decompose: return norm_types(call);
+    case OpClass::Extern: break;
+  }
+  switch (op) {
+    case Op::cumsum: case Op::cumprod: case Op::logcumsumexp: return reduce_types(call);
+    case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
+    case Op::avg_pool2d_backward: case Op::upsample_nearest2d: case Op::_adaptive_avg_pool2d_backward:
+      return conv_types(call);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,136 @@
+// Convolutions and windows: output sizes by formula, the layout of the operands kept.
+#include "graph/shape_rules.h"
+
+namespace braze::graph {
+namespace {
+
+std::optional<int64_t> at(const std::vector<int64_t>& v, size_t d) {  // a list of one stands for all dimensions
+  if (v.empty()) return std::nullopt;
+  return v.size() == 1 ? v[0] : d < v.size() ? std::optional(v[d]) : std::nullopt;
+}
+
+Types convolution(const Call& c) {
+  const TensorType *x = c.tensor(0), *w = c.tensor(1);
+  auto stride = c.integers(3), padding = c.integers(4), dilation = c.integers(5), extra = c.integers(7);
+  auto groups = c.integer(8);
+  if (!x || !w || x->dim() < 3 || w->dim() != x->dim() || !stride || !padding || !dilation || !extra || !groups) return std::nullopt;
+  if (x->dtype != w->dtype || x->device != w->device || !is_floating(x->dtype)) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  auto k = [&](int64_t v) { return arena.constant(v); };
+  bool transposed = c.flag(6);
+  Expr channels = transposed ? w->sizes[0] : arena.mul(w->sizes[1], k(*groups));
+  if (!c.surely_equal(x->sizes[1], channels)) return std::nullopt;
+  Sizes sizes{x->sizes[0], transposed ? arena.mul(w->sizes[1], k(*groups)) : w->sizes[0]};
+  for (size_t d = 2; d < x->dim(); ++d) {
+    auto s = at(*stride, d - 2), p = at(*padding, d - 2), l = at(*dilation, d - 2);
+    if (!s || !p || !l || *s < 1) return std::nullopt;
+    Expr reach = arena.mul(k(*l), arena.sub(w->sizes[d], k(1)));
+    Expr n;
+    if (transposed) {
+      auto e = at(*extra, d - 2);
+      if (!e) return std::nullopt;
+      n = arena.add(arena.sub(arena.mul(arena.sub(x->sizes[d], k(1)), k(*s)), k(2 * *p)), arena.add(reach, k(*e + 1)));
+    } else {
+      n = arena.add(arena.floordiv(arena.sub(arena.add(x->sizes[d], k(2 * *p)), arena.add(reach, k(1))), k(*s)), k(1));
+    }
+    if (arena.range(n).lo < 1) return std::nullopt;
+    sizes.push_back(n);
+  }
+  auto fx = suggested_format(c, *x), fw = suggested_format(c, *w);
+  if (!fx || !fw) return std::nullopt;
+  TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
+  if (*fx || *fw) {
+    // The CPU library keeps channels last for float; other backends decide by themselves.
+    if (transposed || x->dim() != 4 || x->dtype != DType::F32 || x->device.type != DeviceType::CPU) return std::nullopt;
+    t.strides = format_strides(arena, t.sizes, 2);
+  } else if (x->dim() != 4 && !(is_contiguous(arena, *x) && is_contiguous(arena, *w))) {
+    return std::nullopt;
+  }
+  return one(std::move(t));
+}
+
+Types convolution_backward(const Call& c) {
+  const TensorType *g = c.tensor(0), *x = c.tensor(1), *w = c.tensor(2);
+  auto* mask = c.get<BoolList>(10);
+  if (!g || !x || !w || !mask || mask->v.size() != 3 || g->dim() < 3) return std::nullopt;
+  for (const TensorType* t : {g, x, w}) {
+    auto f = suggested_format(c, *t);
+    if (!f || *f) return std::nullopt;
+    if (t->dim() != 4 && !is_contiguous(c.arena(), *t)) return std::nullopt;
+  }
+  TensorType none = c.fresh(*x, DType::Opaque, {});
+  std::vector<TensorType> out{none, none, none};
+  if (mask->v[0]) out[0] = c.fresh(*x, x->dtype, x->sizes);
+  if (mask->v[1]) out[1] = c.fresh(*w, w->dtype, w->sizes);
+  if (mask->v[2]) out[2] = c.fresh(*w, w->dtype, {g->sizes[1]});
+  return out;
+}
+
+// One pooled dimension; ceil mode keeps the last window only if it starts inside the input or its left padding.
+std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil) {
+  sym::ExprArena& arena = c.arena();
+  if (stride < 1 || kernel < 1 || pad > kernel / 2) return std::nullopt;
+  int64_t reach = dilation * (kernel - 1) + 1;
+  if (ceil) {
+    auto size = arena.as_const(n);
+    if (!size) return std::nullopt;
+    int64_t out = (*size + 2 * pad - reach + stride - 1) / stride + 1;
+    if ((out - 1) * stride >= *size + pad) --out;
+    return out >= 1 ? std::optional(arena.constant(out)) : std::nullopt;
+  }
+  Expr out = arena.add(arena.floordiv(arena.add(n, arena.constant(2 * pad - reach)), arena.constant(stride)), arena.constant(1));
+  if (arena.range(out).lo < 1) return std::nullopt;
+  return out;
+}
+
+Types pool(const Call& c, const TensorType& x, bool max) {
+  auto kernel = c.integers(1), stride = c.integers(2), pad = c.integers(3);
+  auto dilation = max ? c.integers(4) : std::optional(std::vector<int64_t>{1});
+  if (!kernel || !stride || !pad || !dilation || x.dim() != 4) return std::nullopt;
+  if (stride->empty()) stride = kernel;
+  Sizes sizes{x.sizes[0], x.sizes[1]};
+  for (size_t d = 0; d < 2; ++d) {
+    auto k = at(*kernel, d), s = at(*stride, d), p = at(*pad, d), l = at(*dilation, d);
+    if (!k || !s || !p || !l) return std::nullopt;
+    auto n = pooled(c, x.sizes[d + 2], *k, *s, *p, *l, c.flag(max ? 5 : 4));
+    if (!n) return std::nullopt;
+    sizes.push_back(*n);
+  }
+  auto format = suggested_format(c, x);
+  if (!format) return std::nullopt;
+  TensorType t = c.fresh(x, x.dtype, std::move(sizes));
+  t.strides = format_strides(c.arena(), t.sizes, *format);
+  if (!max) return one(std::move(t));
+  TensorType i = t;
+  i.dtype = DType::I64;
+  return std::vector<TensorType>{std::move(t), std::move(i)};
+}
+
+}  // namespace
+
+Types conv_types(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  if (!x) return std::nullopt;
+  switch (c.op) {
+    case Op::convolution: return convolution(c);
+    case Op::convolution_backward: return convolution_backward(c);
+    case Op::max_pool2d_with_indices: return pool(c, *x, true);
+    case Op::avg_pool2d: return pool(c, *x, false);
+    case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d_backward: case Op::_adaptive_avg_pool2d_backward: {
+      const TensorType* in = c.tensor(1);
+      if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
+      return one(c.fresh(*in, in->dtype, in->sizes));
+    }
+    case Op::upsample_nearest2d: {
+      auto* out = c.get<IntList>(1);
+      auto format = suggested_format(c, *x);
+      if (!out || out->v.size() != 2 || x->dim() != 4 || !format) return std::nullopt;
+      TensorType t = c.fresh(*x, x->dtype, {x->sizes[0], x->sizes[1], out->v[0], out->v[1]});
+      t.strides = format_strides(c.arena(), t.sizes, *format);
+      return one(std::move(t));
+    }
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace braze::graph

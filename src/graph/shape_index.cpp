@@ -1,0 +1,238 @@
+// Gathers, scatters, concatenation and padding.
+#include <algorithm>
+
+#include "graph/shape_rules.h"
+
+namespace braze::graph {
+namespace {
+
+bool is_index(const TensorType* t) { return t && (t->dtype == DType::I64 || t->dtype == DType::I32); }
+
+// index.Tensor: the iterator runs over the restrided source (stride 0 where indexed) and the indices.
+Types index(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  auto* list = c.get<TensorList>(1);
+  if (!x || !list || list->size() > x->dim()) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  Sizes common;
+  std::vector<const TensorType*> given(x->dim(), nullptr);
+  std::vector<size_t> indexed;
+  for (size_t d = 0; d < list->size(); ++d) {
+    if (!(*list)[d].valid()) continue;
+    const TensorType* t = c.context.operand((*list)[d]).type;
+    if (!is_index(t) || t->device != x->device) return std::nullopt;
+    auto b = indexed.empty() ? std::optional(t->sizes) : broadcast_sizes(arena, common, t->sizes);
+    if (!b) return std::nullopt;
+    common = std::move(*b);
+    given[d] = t;
+    indexed.push_back(d);
+  }
+  if (indexed.empty()) return std::nullopt;
+  for (size_t d : indexed)
+    if (arena.range(x->sizes[d]).lo < 1) return std::nullopt;
+  // Indices that are not side by side go to the front, their dimensions with them.
+  bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
+  std::vector<size_t> order;
+  if (!adjacent) order = indexed;
+  for (size_t d = 0; d < x->dim(); ++d)
+    if (adjacent || !given[d]) order.push_back(d);
+  size_t before = adjacent ? indexed.front() : 0, after = x->dim() - before - indexed.size();
+  TensorType source = *x;
+  source.sizes.clear();
+  source.strides.clear();
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (k == before) {
+      source.sizes.insert(source.sizes.end(), common.begin(), common.end());
+      source.strides.insert(source.strides.end(), common.size(), arena.constant(0));
+    }
+    if (given[order[k]]) continue;
+    source.sizes.push_back(x->sizes[order[k]]);
+    source.strides.push_back(x->strides[order[k]]);
+  }
+  std::vector<TensorType> shown;
+  for (size_t d : indexed) {  // expanded to the common sizes, then with ones before and after
+    TensorType t = *given[d];
+    size_t shift = common.size() - t.dim();
+    Sizes sizes(before, arena.constant(1)), strides(before, arena.constant(0));
+    for (size_t k = 0; k < common.size(); ++k) {
+      bool own = k >= shift && !(arena.is_const(t.sizes[k - shift], 1) && !arena.is_const(common[k], 1));
+      sizes.push_back(common[k]);
+      strides.push_back(own ? t.strides[k - shift] : arena.constant(0));
+    }
+    sizes.insert(sizes.end(), after, arena.constant(1));
+    strides.insert(strides.end(), after, arena.constant(0));
+    t.sizes = std::move(sizes);
+    t.strides = std::move(strides);
+    shown.push_back(std::move(t));
+  }
+  std::vector<const TensorType*> operands{&source};
+  for (const TensorType& t : shown) operands.push_back(&t);
+  auto strides = iterator_strides(arena, source.sizes, operands);
+  if (!strides) return std::nullopt;
+  return one(TensorType{x->dtype, x->device, source.sizes, std::move(*strides), arena.constant(0)});
+}
+
+Types cat(const Call& c, const TensorList& list, bool stack) {
+  if (list.empty()) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  Promotion promotion(c.context.default_dtype);
+  std::vector<const TensorType*> parts;
+  for (ValueId v : list) {
+    if (!v.valid()) return std::nullopt;
+    Operand o = c.context.operand(v);
+    if (!o.type || is_complex(o.type->dtype)) return std::nullopt;
+    if (!stack && o.type->dim() == 1 && arena.is_const(o.type->sizes[0], 0)) return std::nullopt;  // legacy: skipped
+    promotion.tensor(*o.type, o.wrapped_number);
+    parts.push_back(o.type);
+  }
+  const TensorType& first = *parts[0];
+  auto dim = c.integer(1) ? wrap_dim(*c.integer(1), first.dim() + (stack ? 1 : 0)) : std::nullopt;
+  if (!dim || (!stack && first.dim() == 0)) return std::nullopt;
+  size_t d = *dim;
+  Sizes sizes = first.sizes;
+  if (stack) sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(d), arena.constant(static_cast<int64_t>(parts.size())));
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i]->dim() != first.dim() || parts[i]->device != first.device) return std::nullopt;
+    for (size_t k = 0; k < first.dim(); ++k) {
+      if (!stack && k == d) sizes[d] = arena.add(sizes[d], parts[i]->sizes[d]);
+      else if (!c.surely_equal(parts[i]->sizes[k], first.sizes[k])) return std::nullopt;
+    }
+  }
+  TensorType t = c.fresh(first, promotion.result(), std::move(sizes));
+  if (t.dim() != 4 && t.dim() != 5) return one(std::move(t));
+  if (stack) {
+    for (const TensorType* p : parts)
+      if (!is_contiguous(arena, *p)) return std::nullopt;
+    return one(std::move(t));
+  }
+  std::optional<int8_t> format;
+  for (const TensorType* p : parts) {
+    auto f = suggested_format(c, *p);
+    if (!f) return std::nullopt;
+    if (format && *format != *f) {
+      format = 0;
+      break;
+    }
+    format = f;
+  }
+  t.strides = format_strides(arena, t.sizes, *format);
+  return one(std::move(t));
+}
+
+Types pad(const Call& c, const TensorType& x) {
+  auto* pads = c.get<IntList>(1);
+  sym::ExprArena& arena = c.arena();
+  if (!pads || pads->v.size() % 2 || pads->v.size() / 2 > x.dim()) return std::nullopt;
+  Sizes sizes = x.sizes;
+  bool grows = false;
+  for (size_t k = 0; k < pads->v.size() / 2; ++k) {
+    Expr& s = sizes[x.dim() - 1 - k];
+    for (size_t side : {2 * k, 2 * k + 1}) {
+      grows = grows || arena.range(pads->v[side]).lo > 0;
+      s = arena.add(s, pads->v[side]);
+    }
+    if (arena.range(s).lo < 0) return std::nullopt;
+  }
+  auto format = suggested_format(c, x);
+  if (!grows || !format) return std::nullopt;
+  TensorType t = c.fresh(x, x.dtype, std::move(sizes));
+  t.strides = format_strides(arena, t.sizes, *format);
+  return one(std::move(t));
+}
+
+}  // namespace
+
+Types index_types(const Call& c) {
+  if (auto* list = c.get<TensorList>(0)) return c.op == Op::cat || c.op == Op::stack ? cat(c, *list, c.op == Op::stack) : std::nullopt;
+  const TensorType* x = c.tensor(0);
+  if (!x) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  auto like = [&](const TensorType& t) { return one(c.fresh(t, t.dtype, t.sizes)); };
+  switch (c.op) {
+    case Op::embedding: {
+      const TensorType* i = c.tensor(1);
+      if (x->dim() != 2 || !is_index(i)) return std::nullopt;
+      Sizes sizes = i->sizes;
+      sizes.push_back(x->sizes[1]);
+      return one(c.fresh(*x, x->dtype, std::move(sizes)));
+    }
+    case Op::gather: {
+      const TensorType* i = c.tensor(2);
+      if (!is_index(i) || i->dim() != x->dim() || !c.dim(1, x->dim())) return std::nullopt;
+      for (size_t d = 0; d < x->dim(); ++d)  // eager checks the other dimensions
+        if (d != *c.dim(1, x->dim()) && c.less(x->sizes[d], i->sizes[d]) != false) return std::nullopt;
+      return one(c.fresh(*x, x->dtype, i->sizes));
+    }
+    case Op::index_select: {
+      const TensorType* i = c.tensor(2);
+      auto d = c.dim(1, x->dim());
+      if (!is_index(i) || i->dim() != 1 || !d || x->dim() == 0) return std::nullopt;
+      Sizes sizes = x->sizes;
+      sizes[*d] = i->sizes[0];
+      return one(c.fresh(*x, x->dtype, std::move(sizes)));
+    }
+    case Op::index_Tensor: case Op::_unsafe_index_Tensor: return index(c);
+    case Op::index_put: case Op::_unsafe_index_put: {
+      const TensorType* v = c.tensor(2);
+      if (!v || v->dtype != x->dtype) return std::nullopt;
+      TensorType t = *x;
+      t.strides = preserved_strides(arena, *x);
+      t.offset = arena.constant(0);
+      return one(std::move(t));
+    }
+    case Op::scatter_src: case Op::scatter_add: case Op::scatter_value: case Op::scatter_reduce_two: {
+      const TensorType *i = c.tensor(2), *s = c.tensor(3);
+      if (!is_index(i) || i->dtype != DType::I64 || i->dim() != x->dim() || !c.dim(1, x->dim())) return std::nullopt;
+      if (c.op != Op::scatter_value && (!s || s->dtype != x->dtype || s->dim() != x->dim())) return std::nullopt;
+      for (size_t d = 0; d < x->dim(); ++d) {
+        if (d != *c.dim(1, x->dim()) && c.less(x->sizes[d], i->sizes[d]) != false) return std::nullopt;
+        if (s && c.op != Op::scatter_value && c.less(s->sizes[d], i->sizes[d]) != false) return std::nullopt;
+      }
+      return like(*x);
+    }
+    case Op::index_add: {
+      const TensorType *i = c.tensor(2), *s = c.tensor(3);
+      if (!is_index(i) || !s || s->dtype != x->dtype || s->dim() != x->dim() || !c.dim(1, x->dim())) return std::nullopt;
+      return like(*x);
+    }
+    case Op::slice_scatter: case Op::select_scatter: {
+      const TensorType* s = c.tensor(1);
+      if (!s || s->dtype != x->dtype || !is_non_overlapping_and_dense(arena, *x) || !arena.is_const(x->offset, 0)) return std::nullopt;
+      return one(*x);
+    }
+    case Op::embedding_dense_backward: {
+      auto* rows = c.get<Expr>(2);
+      if (!rows || x->dim() == 0) return std::nullopt;
+      return one(c.fresh(*x, x->dtype, {*rows, x->sizes.back()}));
+    }
+    case Op::slice_backward: case Op::select_backward: {
+      auto* sizes = c.get<IntList>(1);
+      return sizes ? one(c.fresh(*x, x->dtype, sizes->v)) : std::nullopt;
+    }
+    case Op::flip: {
+      TensorType t = *x;
+      if (!sorted_dims(arena, x->sizes, {&x->strides})) return std::nullopt;
+      t.strides = preserved_strides(arena, *x);
+      t.offset = arena.constant(0);
+      return one(std::move(t));
+    }
+    case Op::roll:
+      if (x->dim() > 3) return std::nullopt;
+      for (Expr s : x->sizes)
+        if (arena.range(s).lo < 1) return std::nullopt;
+      return is_contiguous(arena, *x) ? like(*x) : std::nullopt;
+    case Op::repeat: {
+      auto* times = c.get<IntList>(1);
+      if (!times || times->v.size() < x->dim()) return std::nullopt;
+      Sizes sizes = times->v;
+      size_t shift = sizes.size() - x->dim();
+      for (size_t d = 0; d < x->dim(); ++d) sizes[shift + d] = arena.mul(sizes[shift + d], x->sizes[d]);
+      return one(c.fresh(*x, x->dtype, std::move(sizes)));
+    }
+    case Op::constant_pad_nd: return pad(c, *x);
+    case Op::tril: case Op::triu: return x->dim() >= 2 ? like(*x) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,194 @@
+// Softmax, normalisations and losses: the operators that passes/decompose takes apart.
+#include "graph/shape_rules.h"
+
+namespace braze::graph {
+namespace {
+
+TensorType undefined(const Call& c, const TensorType& like) { return c.fresh(like, DType::Opaque, {}); }
+
+// Gradients under a mask of three, each contiguous like a tensor.
+Types masked(const Call& c, size_t mask_at, std::vector<const TensorType*> like) {
+  auto* mask = c.get<BoolList>(mask_at);
+  if (!mask || mask->v.size() != like.size()) return std::nullopt;
+  std::vector<TensorType> out;
+  for (size_t i = 0; i < like.size(); ++i) {
+    if (mask->v[i] && !like[i]) return std::nullopt;
+    out.push_back(mask->v[i] ? c.fresh(*like[i], like[i]->dtype, like[i]->sizes) : undefined(c, *c.tensor(0)));
+  }
+  return out;
+}
+
+std::optional<Sizes> normalized(const Call& c, const TensorType& x, size_t i) {  // sizes of the statistics
+  auto* shape = c.get<IntList>(i);
+  if (!shape || shape->v.size() > x.dim()) return std::nullopt;
+  size_t lead = x.dim() - shape->v.size();
+  Sizes out = x.sizes;
+  for (size_t d = lead; d < x.dim(); ++d) {
+    if (!c.surely_equal(x.sizes[d], shape->v[d - lead])) return std::nullopt;
+    out[d] = c.arena().constant(1);
+  }
+  return out;
+}
+
+// In eager mode on the CPU the statistics take the parameters' dtype; elsewhere half types accumulate in float.
+DType statistics_dtype(const TensorType& x, const TensorType* weight) {
+  if (x.device.type != DeviceType::CPU) return x.dtype == DType::F16 || x.dtype == DType::BF16 ? DType::F32 : x.dtype;
+  return weight ? weight->dtype : x.dtype;
+}
+
+Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weight_at) {
+  auto format = suggested_format(c, x);
+  if (x.dim() < 2 || !format) return std::nullopt;
+  const TensorType* weight = c.tensor(weight_at);
+  TensorType y = c.fresh(x, x.dtype, x.sizes);
+  if (!is_contiguous(c.arena(), x)) {
+    if (!is_non_overlapping_and_dense(c.arena(), x)) return std::nullopt;
+    y.strides = *format ? format_strides(c.arena(), y.sizes, *format) : y.strides;
+    if (!*format) return std::nullopt;
+  }
+  if (!training && x.device.type != DeviceType::CPU) return std::nullopt;
+  TensorType s = c.fresh(x, statistics_dtype(x, weight), {training ? x.sizes[1] : c.arena().constant(0)});
+  return std::vector<TensorType>{std::move(y), s, s};
+}
+
+Types reduced_loss(const Call& c, const TensorType& x, const TensorType& y, size_t reduction_at) {
+  auto reduction = c.integer(reduction_at);
+  if (!reduction || x.dtype != y.dtype || !is_floating(x.dtype)) return std::nullopt;
+  auto sizes = broadcast_sizes(c.arena(), x.sizes, y.sizes);
+  if (!sizes) return std::nullopt;
+  if (*reduction) return one(c.fresh(x, x.dtype, {}));
+  auto strides = iterator_strides(c.arena(), *sizes, {&x, &y});
+  if (!strides) return std::nullopt;
+  return one(TensorType{x.dtype, x.device, std::move(*sizes), std::move(*strides), c.arena().constant(0)});
+}
+
+}  // namespace
+
+Types norm_types(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  if (!x || !is_floating(x->dtype)) return std::nullopt;
+  switch (c.op) {
+    case Op::_softmax: case Op::_log_softmax:
+      if (!c.dim(1, x->dim())) return std::nullopt;
+      return one(c.fresh(*x, c.flag(2) ? DType::F32 : x->dtype, x->sizes));
+    case Op::_safe_softmax:
+      if (!c.dim(1, x->dim()) || !is_contiguous(c.arena(), *x)) return std::nullopt;
+      return one(c.fresh(*x, c.dtype(2, x->dtype), x->sizes));
+    case Op::_softmax_backward_data: case Op::_log_softmax_backward_data: return one(c.fresh(*x, c.dtype(3, x->dtype), x->sizes));
+    case Op::native_layer_norm: {
+      auto stats = normalized(c, *x, 1);
+      if (!stats) return std::nullopt;
+      TensorType s = c.fresh(*x, statistics_dtype(*x, c.tensor(2)), std::move(*stats));
+      return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes), s, s};
+    }
+    case Op::native_layer_norm_backward: {
+      const TensorType* in = c.tensor(1);
+      return in ? masked(c, 7, {in, c.tensor(5), c.tensor(6) ? c.tensor(6) : c.tensor(5)}) : std::nullopt;
+    }
+    case Op::_fused_rms_norm: {
+      auto stats = normalized(c, *x, 1);
+      if (!stats || !is_contiguous(c.arena(), *x) || x->dtype != DType::F32) return std::nullopt;
+      const TensorType* w = c.tensor(2);
+      if (w && w->dtype != x->dtype) return std::nullopt;
+      return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes), c.fresh(*x, x->dtype, std::move(*stats))};
+    }
+    case Op::native_group_norm: {
+      auto *n = c.get<Expr>(3), *groups = c.get<Expr>(6);
+      auto format = suggested_format(c, *x);
+      if (!n || !groups || !format) return std::nullopt;
+      TensorType y = c.fresh(*x, x->dtype, x->sizes);
+      y.strides = format_strides(c.arena(), y.sizes, *format);
+      TensorType s = c.fresh(*x, statistics_dtype(*x, c.tensor(1)), {*n, *groups});
+      return std::vector<TensorType>{std::move(y), s, s};
+    }
+    case Op::native_group_norm_backward: {
+      const TensorType *in = c.tensor(1), *w = c.tensor(4);
+      if (!in || !is_contiguous(c.arena(), *in)) return std::nullopt;
+      return masked(c, 9, {in, w, w});
+    }
+    case Op::native_batch_norm: return batch_norm(c, *x, c.flag(5), 1);
+    case Op::_native_batch_norm_legit: return batch_norm(c, *x, c.flag(5), 1);
+    case Op::_native_batch_norm_legit_no_stats: return batch_norm(c, *x, c.flag(3), 1);
+    case Op::_native_batch_norm_legit_no_training: return batch_norm(c, *x, false, 1);
+    case Op::_native_batch_norm_legit_functional: {
+      auto t = batch_norm(c, *x, c.flag(5), 1);
+      const TensorType *mean = c.tensor(3), *var = c.tensor(4);
+      if (!t || !mean || !var) return std::nullopt;
+      t->push_back(c.fresh(*mean, mean->dtype, mean->sizes));
+      t->push_back(c.fresh(*var, var->dtype, var->sizes));
+      return t;
+    }
+    case Op::native_batch_norm_backward: {
+      const TensorType *in = c.tensor(1), *w = c.tensor(2);
+      if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
+      return masked(c, 9, {in, w, w});
+    }
+    case Op::mse_loss: case Op::smooth_l1_loss: case Op::huber_loss: {
+      const TensorType* y = c.tensor(1);
+      return y ? reduced_loss(c, *x, *y, 2) : std::nullopt;
+    }
+    case Op::nll_loss_forward: {
+      const TensorType* target = c.tensor(1);
+      auto reduction = c.integer(3);
+      if (!target || !reduction || x->dim() == 0 || x->dim() > 2) return std::nullopt;
+      bool each = *reduction == 0 && x->dim() == 2;
+      return std::vector<TensorType>{c.fresh(*x, x->dtype, each ? Sizes{x->sizes[0]} : Sizes{}), c.fresh(*x, x->dtype, {})};
+    }
+    case Op::nll_loss_backward: {
+      const TensorType* in = c.tensor(1);
+      return in ? one(c.fresh(*in, in->dtype, in->sizes)) : std::nullopt;
+    }
+    case Op::_adaptive_avg_pool2d: {
+      auto* out = c.get<IntList>(1);
+      auto format = suggested_format(c, *x);
+      if (!out || out->v.size() != 2 || x->dim() != 4 || !format) return std::nullopt;
+      TensorType t = c.fresh(*x, x->dtype, {x->sizes[0], x->sizes[1], out->v[0], out->v[1]});
+      t.strides = format_strides(c.arena(), t.sizes, *format);
+      return one(std::move(t));
+    }
+    case Op::glu: {
+      auto d = c.dim(1, x->dim());
+      auto n = d && x->dim() ? c.arena().as_const(x->sizes[*d]) : std::nullopt;
+      if (!n || *n % 2 || !is_contiguous(c.arena(), *x) || *d != 0) return std::nullopt;
+      Sizes sizes = x->sizes;
+      sizes[*d] = c.arena().constant(*n / 2);
+      return one(c.fresh(*x, x->dtype, std::move(sizes)));
+    }
+    default: return std::nullopt;
+  }
+}
+
+Types attention_types(const Call& c) {
+  // [batch, heads, length, depth] as a transposed [batch, length, heads, depth].
+  auto swapped = [&](const TensorType& like, DType dtype, Sizes s) {
+    TensorType t = c.fresh(like, dtype, {s[0], s[2], s[1], s[3]});
+    std::swap(t.sizes[1], t.sizes[2]);
+    std::swap(t.strides[1], t.strides[2]);
+    return t;
+  };
+  switch (c.op) {
+    case Op::_scaled_dot_product_flash_attention_for_cpu: {
+      const TensorType *q = c.tensor(0), *k = c.tensor(1), *v = c.tensor(2);
+      if (!q || !k || !v || q->dim() != 4 || k->dim() != 4 || v->dim() != 4 || q->dtype != k->dtype || q->dtype != v->dtype)
+        return std::nullopt;
+      DType acc = q->dtype == DType::F64 ? DType::F64 : DType::F32;
+      TensorType lse = c.fresh(*q, acc, {q->sizes[0], q->sizes[2], q->sizes[1]});
+      std::swap(lse.sizes[1], lse.sizes[2]);
+      std::swap(lse.strides[1], lse.strides[2]);
+      return std::vector<TensorType>{swapped(*q, q->dtype, {q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]}), std::move(lse)};
+    }
+    case Op::_scaled_dot_product_flash_attention_for_cpu_backward: {
+      std::vector<TensorType> out;
+      for (size_t i : {1, 2, 3}) {
+        const TensorType* t = c.tensor(i);
+        if (!t || t->dim() != 4) return std::nullopt;
+        out.push_back(swapped(*t, t->dtype, t->sizes));
+      }
+      return out;
+    }
+    default: break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,92 @@
+// What the shape functions of the op families share. Internal to graph/.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "graph/shape.h"
+
+namespace braze::graph {
+
+using Sizes = std::vector<Expr>;
+using Types = std::optional<std::vector<TensorType>>;
+
+// One call: its arguments by position, read with the kind that the schema says. Every reader answers "absent" (nullopt,
+// nullptr) rather than throwing, and the family then answers nullopt.
+struct Call {
+  Op op;
+  const std::vector<Arg>& args;
+  const ShapeContext& context;
+
+  sym::ExprArena& arena() const { return context.arena; }
+  size_t size() const { return args.size(); }
+  const TensorType* tensor(size_t i) const {
+    if (i >= args.size()) return nullptr;
+    auto* v = std::get_if<ValueId>(&args[i]);
+    return v && v->valid() ? context.operand(*v).type : nullptr;
+  }
+  bool wrapped(size_t i) const {
+    auto* v = i < args.size() ? std::get_if<ValueId>(&args[i]) : nullptr;
+    return v && v->valid() && context.operand(*v).wrapped_number;
+  }
+  bool none(size_t i) const { return i >= args.size() || std::holds_alternative<NoneArg>(args[i]); }
+  bool is_scalar(size_t i) const {
+    return i < args.size() && (std::holds_alternative<bool>(args[i]) || std::holds_alternative<Expr>(args[i]) ||
+                               std::holds_alternative<double>(args[i]));
+  }
+  template <class T>
+  const T* get(size_t i) const {
+    return i < args.size() ? std::get_if<T>(&args[i]) : nullptr;
+  }
+  std::optional<int64_t> integer(size_t i) const {
+    auto* e = get<Expr>(i);
+    return e ? arena().as_const(*e) : std::nullopt;
+  }
+  bool flag(size_t i) const {
+    auto* b = get<bool>(i);
+    return b && *b;
+  }
+  DType dtype(size_t i, DType otherwise) const {
+    auto* d = get<DType>(i);
+    return d ? *d : otherwise;
+  }
+  // The constant dims of an int list, wrapped into [0, rank); nullopt for one out of range or twice.
+  std::optional<std::vector<size_t>> dims(size_t i, size_t rank) const;
+  std::optional<size_t> dim(size_t i, size_t rank) const;
+  std::optional<std::vector<int64_t>> integers(size_t i) const;  // all constant
+
+  TensorType fresh(const TensorType& like, DType dtype, Sizes sizes) const {  // contiguous
+    TensorType t{dtype, like.device, std::move(sizes), {}, arena().constant(0)};
+    t.strides = contiguous_strides(arena(), t.sizes);
+    return t;
+  }
+  // Decided comparisons; nullopt when not provable.
+  std::optional<bool> less(Expr a, Expr b) const;
+  std::optional<bool> equal(Expr a, Expr b) const;
+  bool surely_equal(Expr a, Expr b) const { return equal(a, b) == true; }
+  bool same_sizes(const Sizes& a, const Sizes& b) const;
+};
+
+inline Types one(TensorType t) {
+  std::vector<TensorType> v;
+  v.push_back(std::move(t));
+  return v;
+}
+
+std::optional<size_t> wrap_dim(int64_t dim, size_t rank);
+Expr numel(sym::ExprArena& arena, const Sizes& sizes);
+// c10::MemoryFormat that Tensor::suggest_memory_format answers; nullopt when not provable.
+std::optional<int8_t> suggested_format(const Call& call, const TensorType& t);
+// Dimensions from the fastest to the slowest, as TensorIterator sorts them; nullopt when not provable.
+std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const Sizes*>& strides);
+
+Types pointwise_types(const Call& call);
+Types reduce_types(const Call& call);
+Types view_types(const Call& call);
+Types index_types(const Call& call);
+Types matmul_types(const Call& call);
+Types conv_types(const Call& call);     // and pooling
+Types factory_types(const Call& call);  // and random
+Types norm_types(const Call& call);     // the Decompose class
+Types attention_types(const Call& call);
+
+}  // namespace braze::graph

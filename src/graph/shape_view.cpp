@@ -1,0 +1,383 @@
+// Views: sizes, strides and offset over the operand's storage.
+#include <algorithm>
+
+#include "graph/shape_rules.h"
+
+namespace braze::graph {
+namespace {
+
+// The requested shape with -1 resolved; nullopt when it does not hold as many elements, or that is not provable.
+std::optional<Sizes> resolve(const Call& c, const TensorType& x, const Sizes& wanted) {
+  sym::ExprArena& arena = c.arena();
+  Expr have = numel(arena, x.sizes), rest = arena.constant(1);
+  std::optional<size_t> hole;
+  for (size_t d = 0; d < wanted.size(); ++d) {
+    if (arena.is_const(wanted[d], -1)) {
+      if (hole) return std::nullopt;
+      hole = d;
+    } else {
+      if (auto k = arena.as_const(wanted[d]); k && *k < 0) return std::nullopt;
+      rest = arena.mul(rest, wanted[d]);
+    }
+  }
+  Sizes out = wanted;
+  if (hole) {
+    auto h = arena.as_const(have), r = arena.as_const(rest);
+    if (r && *r == 0) return std::nullopt;
+    if (h && r) {
+      if (*h % *r) return std::nullopt;
+      out[*hole] = arena.constant(*h / *r);
+      return out;
+    }
+    out[*hole] = arena.floordiv(have, rest);
+    if (!arena.known_equal(arena.mul(out[*hole], rest), have)) return std::nullopt;
+    return out;
+  }
+  if (rest != have && !arena.known_equal(rest, have)) return std::nullopt;
+  return out;
+}
+
+// Strides under which x's storage shows `sizes`, if there are any: groups of x's dimensions that are contiguous among
+// themselves are cut into the new dimensions.
+std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes) {
+  sym::ExprArena& arena = c.arena();
+  Expr n = numel(arena, x.sizes);
+  if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
+  if (arena.range(n).lo < 1) return std::nullopt;
+  if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
+  if (sizes == x.sizes) return x.strides;
+  Sizes out(sizes.size());
+  auto at = static_cast<int64_t>(sizes.size()) - 1;
+  Expr chunk_base = x.strides.back(), have = arena.constant(1), made = arena.constant(1);
+  for (size_t d = x.dim(); d-- > 0;) {
+    have = arena.mul(have, x.sizes[d]);
+    bool ends = d == 0;
+    if (!ends && !arena.is_const(x.sizes[d - 1], 1)) {
+      auto continues = c.equal(x.strides[d - 1], arena.mul(have, chunk_base));
+      if (!continues) return std::nullopt;
+      ends = !*continues;
+    }
+    if (!ends) continue;
+    while (at >= 0) {
+      Expr s = sizes[static_cast<size_t>(at)];
+      auto filled = c.equal(made, have);
+      bool goes_on;
+      if (filled == true) {
+        goes_on = arena.is_const(s, 1);
+      } else {
+        auto below = c.less(made, have);
+        if (!below) {
+          // Not decided: sound only if a further factor is provably needed.
+          if (!arena.as_const(have) || !arena.as_const(made)) return std::nullopt;
+          goes_on = false;
+        } else {
+          goes_on = *below || arena.is_const(s, 1);
+        }
+      }
+      if (!goes_on) break;
+      out[static_cast<size_t>(at)] = arena.mul(made, chunk_base);
+      made = arena.mul(made, s);
+      --at;
+    }
+    if (!c.surely_equal(made, have)) return std::nullopt;
+    if (d > 0) {
+      chunk_base = x.strides[d - 1];
+      have = made = arena.constant(1);
+    }
+  }
+  if (at != -1) return std::nullopt;
+  return out;
+}
+
+TensorType over(const TensorType& x, Sizes sizes, Sizes strides, Expr offset) {
+  return TensorType{x.dtype, x.device, std::move(sizes), std::move(strides), offset};
+}
+
+Types view(const Call& c, const TensorType& x, const Sizes& wanted) {
+  auto sizes = resolve(c, x, wanted);
+  if (!sizes) return std::nullopt;
+  if (is_contiguous(c.arena(), x)) {
+    // The general rule gives the same; this one needs no proofs.
+    if (*sizes == x.sizes) return one(over(x, x.sizes, x.strides, x.offset));
+    bool ones = std::any_of(x.sizes.begin(), x.sizes.end(), [&](Expr s) { return c.arena().is_const(s, 1); });
+    if (!ones || x.strides == contiguous_strides(c.arena(), x.sizes)) {
+      Sizes strides = contiguous_strides(c.arena(), *sizes);
+      return one(over(x, std::move(*sizes), std::move(strides), x.offset));
+    }
+  }
+  auto strides = view_strides(c, x, *sizes);
+  if (!strides) return std::nullopt;
+  return one(over(x, std::move(*sizes), std::move(*strides), x.offset));
+}
+
+Types expand(const Call& c, const TensorType& x, const Sizes& wanted) {
+  sym::ExprArena& arena = c.arena();
+  if (wanted.size() < x.dim()) return std::nullopt;
+  size_t shift = wanted.size() - x.dim();
+  Sizes sizes(wanted.size()), strides(wanted.size());
+  for (size_t d = wanted.size(); d-- > 0;) {
+    Expr w = wanted[d];
+    Expr s = d >= shift ? x.sizes[d - shift] : arena.constant(1);
+    // A new dimension gets the stride that would continue the one after it.
+    Expr stride = d >= shift ? x.strides[d - shift]
+                             : (d + 1 < wanted.size() ? arena.mul(sizes[d + 1], strides[d + 1]) : arena.constant(1));
+    if (arena.is_const(w, -1)) {
+      if (d < shift) return std::nullopt;
+      w = s;
+    }
+    if (w != s && !c.surely_equal(w, s)) {
+      if (!arena.is_const(s, 1)) return std::nullopt;
+      if (arena.range(w).lo < 0) return std::nullopt;
+      // A symbolic target that could be 1 keeps its stride then.
+      if (c.equal(w, s) != false) return std::nullopt;
+      s = w;
+      stride = arena.constant(0);
+    }
+    sizes[d] = s;
+    strides[d] = stride;
+  }
+  return one(over(x, std::move(sizes), std::move(strides), x.offset));
+}
+
+Types permute(const TensorType& x, const std::vector<size_t>& order) {
+  if (order.size() != x.dim()) return std::nullopt;
+  TensorType t = x;
+  for (size_t d = 0; d < order.size(); ++d) {
+    t.sizes[d] = x.sizes[order[d]];
+    t.strides[d] = x.strides[order[d]];
+  }
+  return one(std::move(t));
+}
+
+Types squeeze(const Call& c, const TensorType& x, const std::vector<bool>& may) {
+  TensorType t = over(x, {}, {}, x.offset);
+  for (size_t d = 0; d < x.dim(); ++d) {
+    auto is_one = c.equal(x.sizes[d], c.arena().constant(1));
+    if (may[d] && !is_one) return std::nullopt;
+    if (may[d] && *is_one) continue;
+    t.sizes.push_back(x.sizes[d]);
+    t.strides.push_back(x.strides[d]);
+  }
+  return one(std::move(t));
+}
+
+// A bound of slice as PyTorch clamps it into [0, size]; nullopt when not provable.
+std::optional<Expr> bound(const Call& c, Expr v, Expr size) {
+  sym::ExprArena& arena = c.arena();
+  auto negative = c.less(v, arena.constant(0));
+  if (!negative) return std::nullopt;
+  if (*negative) {
+    v = arena.add(v, size);
+    auto still = c.less(v, arena.constant(0));
+    if (!still) return std::nullopt;
+    if (*still) return arena.constant(0);
+    return v;
+  }
+  if (arena.is_const(v, INT64_MAX)) return size;
+  auto above = c.less(size, v);
+  if (!above) return std::nullopt;
+  return *above ? size : v;
+}
+
+Types slice(const Call& c, const TensorType& x) {
+  sym::ExprArena& arena = c.arena();
+  auto d = c.dim(1, x.dim());
+  auto step = c.integer(4);
+  if (x.dim() == 0 || !d || !step || *step < 1) return std::nullopt;
+  Expr size = x.sizes[*d], start = arena.constant(0), end = size;
+  auto read = [&](size_t i, Expr& into) {
+    if (c.none(i)) return true;
+    auto* e = c.get<Expr>(i);
+    auto b = e ? bound(c, *e, size) : std::nullopt;
+    if (b) into = *b;
+    return b.has_value();
+  };
+  if (!read(2, start) || !read(3, end)) return std::nullopt;
+  auto empty = c.less(end, start);
+  if (!empty) return std::nullopt;
+  if (*empty) end = start;
+  TensorType t = x;
+  t.offset = arena.add(x.offset, arena.mul(start, x.strides[*d]));
+  t.sizes[*d] = *step == 1 ? arena.sub(end, start) : arena.ceildiv(arena.sub(end, start), arena.constant(*step));
+  t.strides[*d] = arena.mul(x.strides[*d], arena.constant(*step));
+  return one(std::move(t));
+}
+
+Types select(const Call& c, const TensorType& x) {
+  sym::ExprArena& arena = c.arena();
+  auto d = c.dim(1, x.dim());
+  auto* index = c.get<Expr>(2);
+  if (x.dim() == 0 || !d || !index) return std::nullopt;
+  Expr i = *index, size = x.sizes[*d];
+  auto negative = c.less(i, arena.constant(0));
+  if (!negative) return std::nullopt;
+  if (*negative) i = arena.add(i, size);
+  if (c.less(i, size) != true || c.less(i, arena.constant(0)) != false) return std::nullopt;
+  TensorType t = x;
+  t.offset = arena.add(x.offset, arena.mul(i, x.strides[*d]));
+  t.sizes.erase(t.sizes.begin() + static_cast<ptrdiff_t>(*d));
+  t.strides.erase(t.strides.begin() + static_cast<ptrdiff_t>(*d));
+  return one(std::move(t));
+}
+
+Types pieces(const Call& c, const TensorType& x, size_t d, const Sizes& lengths) {
+  std::vector<TensorType> out;
+  Expr at = c.arena().constant(0);
+  for (Expr n : lengths) {
+    TensorType t = x;
+    t.sizes[d] = n;
+    t.offset = c.arena().add(x.offset, c.arena().mul(at, x.strides[d]));
+    at = c.arena().add(at, n);
+    out.push_back(std::move(t));
+  }
+  if (!c.surely_equal(at, x.sizes[d])) return std::nullopt;
+  return out;
+}
+
+Types split(const Call& c, const TensorType& x) {
+  sym::ExprArena& arena = c.arena();
+  auto d = c.dim(2, x.dim());
+  if (x.dim() == 0 || !d) return std::nullopt;
+  auto* size = c.get<Expr>(1);
+  if (!size) return std::nullopt;
+  auto total = arena.as_const(x.sizes[*d]), part = arena.as_const(*size);
+  Sizes lengths;
+  if (total && part) {
+    if (*part <= 0 || *total == 0) return std::nullopt;
+    for (int64_t at = 0; at < *total; at += *part) lengths.push_back(arena.constant(std::min(*part, *total - at)));
+  } else {  // symbolic: an exact number of equal pieces
+    auto count = arena.as_const(arena.floordiv(x.sizes[*d], *size));
+    if (!count || !c.surely_equal(arena.mul(arena.constant(*count), *size), x.sizes[*d])) return std::nullopt;
+    lengths.assign(static_cast<size_t>(*count), *size);
+  }
+  return pieces(c, x, *d, lengths);
+}
+
+Types unbind(const Call& c, const TensorType& x) {
+  auto d = c.dim(1, x.dim());
+  auto n = x.dim() && d ? c.arena().as_const(x.sizes[*d]) : std::nullopt;
+  if (!n) return std::nullopt;
+  auto axis = static_cast<ptrdiff_t>(*d);
+  auto out = pieces(c, x, *d, Sizes(static_cast<size_t>(*n), c.arena().constant(1)));
+  if (out)
+    for (TensorType& t : *out) {
+      t.sizes.erase(t.sizes.begin() + axis);
+      t.strides.erase(t.strides.begin() + axis);
+    }
+  return out;
+}
+
+Types diagonal(const Call& c, const TensorType& x) {
+  auto offset = c.integer(1);
+  auto d1 = c.dim(2, x.dim()), d2 = c.dim(3, x.dim());
+  if (!offset || !d1 || !d2 || *d1 == *d2) return std::nullopt;
+  auto s1 = c.arena().as_const(x.sizes[*d1]), s2 = c.arena().as_const(x.sizes[*d2]);
+  if (!s1 || !s2) return std::nullopt;
+  int64_t n = *offset >= 0 ? std::min(*s1, *s2 - *offset) : std::min(*s1 + *offset, *s2);
+  if (n <= 0) return std::nullopt;
+  TensorType t = over(x, {}, {}, x.offset);
+  Expr along = *offset >= 0 ? x.strides[*d2] : x.strides[*d1];
+  t.offset = c.arena().add(x.offset, c.arena().mul(c.arena().constant(std::abs(*offset)), along));
+  for (size_t d = 0; d < x.dim(); ++d) {
+    if (d == *d1 || d == *d2) continue;
+    t.sizes.push_back(x.sizes[d]);
+    t.strides.push_back(x.strides[d]);
+  }
+  t.sizes.push_back(c.arena().constant(n));
+  t.strides.push_back(c.arena().add(x.strides[*d1], x.strides[*d2]));
+  return one(std::move(t));
+}
+
+Types unfold(const Call& c, const TensorType& x) {
+  auto d = c.dim(1, x.dim());
+  auto size = c.integer(2), step = c.integer(3);
+  if (x.dim() == 0 || !d || !size || !step || *step <= 0 || *size < 0) return std::nullopt;
+  auto total = c.arena().as_const(x.sizes[*d]);
+  if (!total || *total < *size) return std::nullopt;
+  TensorType t = x;
+  t.sizes.push_back(c.arena().constant(*size));
+  t.strides.push_back(x.strides[*d]);
+  t.sizes[*d] = c.arena().constant((*total - *size) / *step + 1);
+  t.strides[*d] = c.arena().mul(x.strides[*d], c.arena().constant(*step));
+  return one(std::move(t));
+}
+
+}  // namespace
+
+Types view_types(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  if (!x) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  size_t rank = x->dim();
+  auto* list = c.get<IntList>(1);
+  switch (c.op) {
+    case Op::view: case Op::_unsafe_view: case Op::reshape: return list ? view(c, *x, list->v) : std::nullopt;
+    case Op::_reshape_alias: {
+      auto* strides = c.get<IntList>(2);
+      if (!list || !strides) return std::nullopt;
+      return one(over(*x, list->v, strides->v, x->offset));
+    }
+    case Op::view_dtype: {
+      auto* d = c.get<DType>(1);
+      if (!d || size_of(*d) != size_of(x->dtype)) return std::nullopt;
+      TensorType t = *x;
+      t.dtype = *d;
+      return one(std::move(t));
+    }
+    case Op::expand: return list ? expand(c, *x, list->v) : std::nullopt;
+    case Op::permute: {
+      auto order = c.dims(1, rank);
+      if (!order || (rank == 0 && !order->empty())) return std::nullopt;
+      return permute(*x, *order);
+    }
+    case Op::transpose_int: case Op::t: {
+      if (c.op == Op::t && rank > 2) return std::nullopt;
+      if (rank == 0 || (c.op == Op::t && rank == 1)) return one(*x);
+      auto a = c.op == Op::t ? std::optional<size_t>(0) : c.dim(1, rank), b = c.op == Op::t ? std::optional<size_t>(1) : c.dim(2, rank);
+      if (!a || !b) return std::nullopt;
+      TensorType t = *x;
+      std::swap(t.sizes[*a], t.sizes[*b]);
+      std::swap(t.strides[*a], t.strides[*b]);
+      return one(std::move(t));
+    }
+    case Op::unsqueeze: {
+      auto d = c.integer(1) ? wrap_dim(*c.integer(1), rank + 1) : std::nullopt;
+      if (!d) return std::nullopt;
+      TensorType t = *x;
+      Expr stride = *d < rank ? arena.mul(x->sizes[*d], x->strides[*d]) : arena.constant(1);
+      t.sizes.insert(t.sizes.begin() + static_cast<ptrdiff_t>(*d), arena.constant(1));
+      t.strides.insert(t.strides.begin() + static_cast<ptrdiff_t>(*d), stride);
+      return one(std::move(t));
+    }
+    case Op::squeeze: return squeeze(c, *x, std::vector<bool>(rank, true));
+    case Op::squeeze_dim: case Op::squeeze_dims: {
+      auto dims = c.dims(1, rank);
+      if (!dims) return std::nullopt;
+      std::vector<bool> may(rank, false);
+      for (size_t d : *dims)
+        if (d < rank) may[d] = true;
+      return squeeze(c, *x, may);
+    }
+    case Op::slice_Tensor: return slice(c, *x);
+    case Op::select_int: return select(c, *x);
+    case Op::split_Tensor: return split(c, *x);
+    case Op::split_with_sizes: {
+      auto d = c.dim(2, rank);
+      if (!d || !list || rank == 0) return std::nullopt;
+      return pieces(c, *x, *d, list->v);
+    }
+    case Op::unbind_int: return unbind(c, *x);
+    case Op::diagonal: return rank < 2 ? std::nullopt : diagonal(c, *x);
+    case Op::as_strided: {
+      auto* strides = c.get<IntList>(2);
+      if (!list || !strides || list->v.size() != strides->v.size()) return std::nullopt;
+      auto* offset = c.get<Expr>(3);
+      return one(over(*x, list->v, strides->v, offset ? *offset : x->offset));
+    }
+    case Op::alias: case Op::detach: case Op::lift_fresh: return one(*x);
+    case Op::unfold: return unfold(c, *x);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace braze::graph
