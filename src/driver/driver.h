@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "base/timers.h"
@@ -24,5 +25,9 @@ struct Dumps {
 
 // Throws Unsupported or InternalError; never returns wrong code for what it could not take.
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
+
+// The loop nests of a program in order, and their generated code as text.
+std::vector<const loop::Nest*> nests_of(const loop::Program& program);
+std::string sources(const loop::Program& program, const Options& options);
 
 }  // namespace braze::driver

@@ -84,7 +84,9 @@ at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArray
 // Dispatch keys that a compiled region is below: autograd, autocast, function transforms, Python modes.
 c10::DispatchKeySet keys_above_region();
 
-// Makes the generated kernels run on PyTorch's pool; once per process.
+// Runs fn(ctx, lo, hi) over [begin, end) on PyTorch's pool, in chunks of at least `grain`; inline when one chunk is enough.
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx);
+// Makes the generated kernels run there; once per process.
 void install_parallel_for();
 
 }  // namespace braze::trace

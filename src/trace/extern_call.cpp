@@ -139,6 +139,7 @@ class BoxedCall : public ExternCall {
       }
     }
     preallocated_ = call.preallocated;
+    list_sizes_ = call.list_sizes;
     const c10::FunctionSchema& schema = op_->schema();
     size_t formals = schema.arguments().size() - (writes_outputs_ ? call.outputs.size() : 0);
     BRAZE_CHECK(call.args.size() <= formals, "too many arguments for " + name_);
@@ -243,14 +244,17 @@ class BoxedCall : public ExternCall {
     }
   }
 
-  static std::vector<at::Tensor> flatten(torch::jit::Stack& stack) {
+  // The tensors among the results; a return that is no tensor has list size 0.
+  std::vector<at::Tensor> flatten(torch::jit::Stack& stack) const {
     std::vector<at::Tensor> results;
-    for (IValue& v : stack) {
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (i < list_sizes_.size() && list_sizes_[i] == 0) continue;
+      IValue& v = stack[i];
       if (v.isTensor()) results.push_back(std::move(v).toTensor());
       else if (v.isTensorList())
         for (const at::Tensor& t : v.toTensorList()) results.push_back(t);
       else if (v.isNone()) results.emplace_back();
-      else throw InternalError("an operator returned a value that is no tensor");
+      else throw InternalError(name_ + " returned a value that is no tensor");
     }
     return results;
   }
@@ -295,6 +299,7 @@ class BoxedCall : public ExternCall {
   std::vector<Argument> arguments_;
   std::vector<ViewSpec> views_;
   std::vector<Output> outputs_;
+  std::vector<int32_t> list_sizes_;
   bool preallocated_ = false, writes_outputs_ = false;
 };
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "codegen/codegen.h"
+#include "trace/extern.h"
 
 namespace braze::trace {
-namespace {
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx) {
   int64_t n = end - begin;
@@ -26,8 +26,6 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ct
     if (lo < end) fn(ctx, lo, std::min(end, lo + chunk));
   }
 }
-
-}  // namespace
 
 void install_parallel_for() {
   static bool once = (codegen::set_parallel_for(parallel_for), true);

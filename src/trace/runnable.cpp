@@ -60,7 +60,6 @@ struct OutputSpec {
   uint32_t input = 0;
   int32_t same_as = -1;    // an earlier output that is the same value: the same object
   int32_t base = -1;       // an earlier output on the same storage: they share a version counter
-  bool snapshot = false;   // shows an input that a writeback changes: the old values are meant
 };
 
 struct WritebackSpec {
@@ -168,11 +167,9 @@ class CompiledRunnable : public Runnable {
 
   void prepare_outputs(const graph::Graph& graph) {
     const plan::Plan& plan = program_->plan();
-    std::vector<bool> written(inputs_);
     for (const loop::Writeback& w : plan.writebacks) {
       writebacks_.push_back({w.input, ViewSpec(*program_, w.from), false});
       writebacks_.back().snapshot = writebacks_.back().from.where == plan::Where::Input;
-      written[w.input] = true;
     }
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
       const loop::Output& o = plan.outputs[i];
@@ -180,8 +177,6 @@ class CompiledRunnable : public Runnable {
       spec.kind = o.kind;
       spec.input = o.input;
       if (o.kind == loop::Output::Kind::View) spec.view = ViewSpec(*program_, o.view);
-      if (o.kind == loop::Output::Kind::Input) spec.snapshot = written[o.input];
-      if (o.kind == loop::Output::Kind::View && spec.view.where == plan::Where::Input) spec.snapshot = written[spec.view.input];
       for (size_t j = 0; j < i && spec.same_as < 0; ++j) {
         const loop::Output& p = plan.outputs[j];
         // Values that the graph keeps apart are tensors of their own, even where they share memory.
@@ -281,7 +276,7 @@ class CompiledRunnable : public Runnable {
     rf.inputs[c.input] = &rf.conformed.back();
   }
 
-  // Snapshots, output tensors, then writebacks.
+  // Output tensors, then writebacks. An output on an input's memory is an alias: it shows what a writeback puts there.
   void finish(runtime::Frame& frame, RunFrame& rf) {
     for (size_t i = 0; i < outputs_.size(); ++i) rf.results[i] = output(i, frame, rf);
     if (writebacks_.empty()) return;
@@ -300,7 +295,10 @@ class CompiledRunnable : public Runnable {
   at::Tensor output(size_t i, const runtime::Frame& frame, RunFrame& rf) {
     const OutputSpec& o = outputs_[i];
     if (o.kind == loop::Output::Kind::None || o.same_as >= 0) return {};
-    if (o.kind == loop::Output::Kind::Input) return o.snapshot ? rf.given[o.input]->clone() : *rf.given[o.input];
+    if (o.kind == loop::Output::Kind::Input) {
+      const at::Tensor& t = *rf.given[o.input];
+      return with_version_of(t, tensor_on(t.storage(), t.sizes(), t.strides(), t.storage_offset(), t.scalar_type()));
+    }
     const ViewSpec& spec = o.view;
     Geometry& g = rf.outputs[i];
     if (rf.output_generations[i] != frame.generation()) {
@@ -318,7 +316,6 @@ class CompiledRunnable : public Runnable {
       return owner;
     int64_t start = owner.storage_offset() * static_cast<int64_t>(owner.itemsize()) / static_cast<int64_t>(c10::elementSize(spec.dtype));
     at::Tensor t = tensor_on(owner.storage(), g.sizes, g.strides, start + g.offset, spec.dtype);
-    if (o.snapshot) return t.clone();
     return with_version_of(owner, std::move(t));
   }
 

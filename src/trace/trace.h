@@ -81,7 +81,8 @@ class Runnable {
  public:
   virtual ~Runnable() = default;
   // inputs: borrowed tensors, one per graph input (those of kind Constant may be left out, all together).
-  // outputs: new references, one per graph output (None for none). The caller checked by guards that dtypes and sizes are
+  // outputs: new references, one per graph output (None for none); one that is an input, or a view of one, is a new tensor
+  // on its memory. The caller checked by guards that dtypes and sizes are
   // those of the graph; inputs of kind Argument with other strides than recorded are copied.
   // Returns false with a Python exception set.
   virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) = 0;

@@ -1,0 +1,168 @@
+#include "driver/build_plan.h"
+
+#include "base/check.h"
+
+namespace braze::driver {
+namespace {
+
+using schedule::Placement;
+using sym::Expr;
+
+class Builder {
+ public:
+  Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled)
+      : program_(program), memory_(memory), compiled_(std::move(compiled)), arena_(*program.arena) {}
+
+  plan::Plan run(uint32_t inputs) {
+    plan_.arena = program_.arena;
+    plan_.inputs = inputs;
+    plan_.size_symbols = program_.size_symbols;
+    plan_.arena_bytes = memory_.arena_bytes;
+    if (depends_on_data(memory_.arena_bytes)) shrink_arena();
+    buffers();
+    for (auto& k : compiled_.kernels)
+      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size())});
+    plan_.blobs = std::move(compiled_.blobs);
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      for (uint32_t b : allocate_before_[i]) plan_.steps.push_back(plan::Allocate{b});
+      if (auto* nest = std::get_if<loop::Nest>(&program_.items[i])) launch(*nest);
+      else plan_.steps.push_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
+      for (uint32_t b : release_after_[i]) plan_.steps.push_back(plan::Release{b});
+    }
+    for (loop::Output o : program_.outputs) {
+      if (o.kind == loop::Output::Kind::View) o.view = renamed(o.view);
+      plan_.outputs.push_back(std::move(o));
+    }
+    for (const loop::Writeback& w : program_.writebacks) plan_.writebacks.push_back({renamed(w.from), w.input});
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  bool depends_on_data(Expr e) const {
+    std::vector<Expr> symbols;
+    arena_.collect_symbols(e, symbols);
+    for (Expr s : symbols)
+      if (arena_.symbol_kind(s) == sym::SymbolKind::Unbacked) return true;
+    return false;
+  }
+
+  bool in_arena(const Placement& p) const {
+    return p.kind == Placement::Kind::Arena && !depends_on_data(p.bytes) && !depends_on_data(p.offset);
+  }
+
+  // The bytes up to the end of what stays in the arena.
+  void shrink_arena() {
+    Expr end = arena_.constant(0);
+    for (const Placement& p : memory_.buffers)
+      if (in_arena(p)) end = arena_.max(end, arena_.add(p.offset, p.bytes));
+    plan_.arena_bytes = end;
+  }
+
+  void buffers() {
+    number_.assign(program_.buffers.size(), kNone);
+    allocate_before_.resize(program_.items.size());
+    release_after_.resize(program_.items.size());
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      loop::BufferId id(i);
+      const loop::Buffer& from = program_.buffers[id];
+      const Placement& at = memory_.buffers[id];
+      if (at.kind == Placement::Kind::None) continue;
+      uint32_t number = number_[i] = plan_.buffers.size();
+      plan::Buffer b;
+      b.name = from.name;
+      b.dtype = from.dtype;
+      b.device = from.device;
+      b.sizes = from.sizes;
+      b.strides = from.strides;
+      b.offset = arena_.constant(0);
+      b.bytes = at.bytes;
+      bool handed_out = from.kind == loop::BufferKind::Output;
+      switch (at.kind) {
+        case Placement::Kind::Input:
+          BRAZE_CHECK(arena_.is_const(from.offset, 0), "input buffers start at the tensor's first element");
+          b.where = plan::Where::Input;
+          b.index = from.input;
+          b.bytes = dense_bytes(from);
+          break;
+        case Placement::Kind::Arena:
+          if (in_arena(at)) {
+            b.where = plan::Where::Arena;
+            b.offset = at.offset;
+            break;
+          }
+          b.where = plan::Where::Output;
+          allocate_before_[at.first].push_back(number);
+          release_after_[std::max(at.first, at.last)].push_back(number);
+          break;
+        case Placement::Kind::Output:
+          b.where = plan::Where::Output;
+          if (depends_on_data(at.bytes)) allocate_before_[at.first].push_back(number);
+          break;
+        case Placement::Kind::Adopted: {
+          b.where = plan::Where::Adopted;
+          b.bytes = dense_bytes(from);
+          if (handed_out) break;
+          size_t last = std::max(at.first, at.last);  // one past the items where a writeback reads it
+          if (last < program_.items.size()) release_after_[last].push_back(number);
+          break;
+        }
+        case Placement::Kind::None: break;
+      }
+      plan_.buffers.push_back(std::move(b));
+    }
+  }
+
+  Expr dense_bytes(const loop::Buffer& b) {
+    return arena_.mul(arena_.product(b.sizes), arena_.constant(size_of(b.dtype)));
+  }
+
+  uint32_t number(loop::BufferId id) const {
+    uint32_t n = number_[id.index];
+    BRAZE_CHECK(n != kNone, "buffer " + program_.buffers[id].name + " is used but has no place in memory");
+    return n;
+  }
+
+  loop::View renamed(loop::View v) const {
+    if (v.buffer.valid()) v.buffer = loop::BufferId(number(v.buffer));
+    return v;
+  }
+
+  loop::ExternCall renamed(loop::ExternCall call) const {
+    for (loop::View& v : call.views) v = renamed(std::move(v));
+    for (loop::View& v : call.outputs) {
+      bool unused = v.buffer.valid() && number_[v.buffer.index] == kNone && !call.preallocated;
+      if (unused) v.buffer = loop::BufferId();
+      v = renamed(std::move(v));
+    }
+    return call;
+  }
+
+  void launch(const loop::Nest& nest) {
+    plan::Launch l;
+    l.name = nest.name;
+    l.kernel = compiled_.kernel_of.at(next_nest_);
+    for (loop::BufferId b : compiled_.buffers_of.at(next_nest_)) l.buffers.push_back(number(b));
+    l.sizes = compiled_.sizes_of.at(next_nest_);
+    ++next_nest_;
+    plan_.steps.push_back(std::move(l));
+  }
+
+  const loop::Program& program_;
+  const schedule::MemoryPlan& memory_;
+  codegen::Compiled compiled_;
+  sym::ExprArena& arena_;
+  plan::Plan plan_;
+  std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
+  std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
+  size_t next_nest_ = 0;
+};
+
+}  // namespace
+
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, uint32_t inputs) {
+  return Builder(program, memory, std::move(compiled)).run(inputs);
+}
+
+}  // namespace braze::driver

@@ -1,0 +1,13 @@
+// Scheduled loops, their places in memory and their machine code, put together as a plan.
+#pragma once
+#include "codegen/codegen.h"
+#include "plan/plan.h"
+#include "schedule/memory.h"
+
+namespace braze::driver {
+
+// `compiled` holds the program's nests in the order of its items. Memory whose size depends on data (unbacked symbols) is taken
+// out of the arena and allocated where it is first written. `inputs`: how many the graph has.
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, uint32_t inputs);
+
+}  // namespace braze::driver

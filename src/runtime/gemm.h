@@ -1,0 +1,28 @@
+// Matrix products for weights stored by output feature: c[m][n] = sum over k of a[m][k] * b[n][k] (+ bias[n]).
+//
+// A BLAS packs the weight on every call, which for a few hundred rows costs as much as the product. Here both operands are
+// contiguous along k, so that dot products over vectors of k need no packing; the weight is read from memory once.
+#pragma once
+#include <cstdint>
+
+namespace braze::runtime {
+
+struct GemmNT {
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  int64_t lda = 0;              // elements from row to row
+  const float* b = nullptr;
+  int64_t ldb = 0;
+  const float* bias = nullptr;  // n values, or nullptr
+  float* c = nullptr;           // overwritten; overlaps no operand
+  int64_t ldc = 0;
+};
+
+// Whether this machine has the instructions, and the shape is one where this is faster than packing.
+bool gemm_nt_pays(int64_t m, int64_t n, int64_t k);
+// Columns of c are computed in blocks of this many.
+inline constexpr int64_t kGemmColumns = 4;
+// Columns [from, to) of c; ranges that do not overlap may run at once.
+void gemm_nt(const GemmNT& g, int64_t from, int64_t to);
+
+}  // namespace braze::runtime
