@@ -14,21 +14,25 @@ int cost(OpCode code) {
   switch (code) {
     case OpCode::Const:
     case OpCode::Index:
-    case OpCode::Indirect: return 0;
+    case OpCode::Indirect:
+      return 0;
     case OpCode::Div:
     case OpCode::FloorDiv:
     case OpCode::Mod:
     case OpCode::Remainder:
     case OpCode::Sqrt:
     case OpCode::Rsqrt:
-    case OpCode::Recip: return 4;
+    case OpCode::Recip:
+      return 4;
     case OpCode::Exp:
     case OpCode::Exp2:
     case OpCode::Log:
     case OpCode::Log2:
     case OpCode::Sigmoid:
-    case OpCode::Tanh: return 10;
-    default: break;
+    case OpCode::Tanh:
+      return 10;
+    default:
+      break;
   }
   if (code == OpCode::Pow || code == OpCode::Atan2) return 20;
   if (code >= OpCode::Exp && code <= OpCode::Erfc) return 16;
@@ -82,7 +86,8 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
       d.insert(d.end(), readers[b.index].begin(), readers[b.index].end());
     }
     // Operators with effects (random state, assertions) keep their order among themselves.
-    if (auto* c = std::get_if<ExternCall>(&program.items[i]); c && (graph::op_traits(c->op) & graph::kEffect || c->op == graph::Op::Extern)) {
+    if (auto* c = std::get_if<ExternCall>(&program.items[i]);
+        c && (graph::op_traits(c->op) & graph::kEffect || c->op == graph::Op::Extern)) {
       if (last_effect != UINT32_MAX) d.push_back(last_effect);
       last_effect = i;
     }
@@ -145,14 +150,21 @@ std::string key(const Program& program, const Nest& nest, std::vector<BufferId>*
           expr(op.index);
           break;
         }
-        case OpCode::Const: put(s, static_cast<uint64_t>(op.integer)); break;  // the union's bits
-        case OpCode::Index: expr(op.index); break;
+        case OpCode::Const:
+          put(s, static_cast<uint64_t>(op.integer));
+          break;  // the union's bits
+        case OpCode::Index:
+          expr(op.index);
+          break;
         case OpCode::Indirect:
           expr(op.index);
           expr(op.bound);
           break;
-        case OpCode::Reduce: put(s, static_cast<uint64_t>(op.reduce)); break;
-        default: break;
+        case OpCode::Reduce:
+          put(s, static_cast<uint64_t>(op.reduce));
+          break;
+        default:
+          break;
       }
     }
   }
@@ -162,11 +174,13 @@ std::string key(const Program& program, const Nest& nest, std::vector<BufferId>*
     s += ' ';
     put(s, static_cast<uint64_t>(static_cast<uint8_t>(buf.dtype)));
     put(s, static_cast<uint64_t>(buf.device.type));
+    if (!program.arena->is_const(buf.offset, 0)) expr(buf.offset);
     if (buf.kind == BufferKind::Local) {
       s += "local ";
       for (Expr e : buf.sizes) expr(e);
     }
-    // Whether it is written tells the generator nothing that the ops do not; where its address comes from does not matter.
+    // Whether it is written tells the generator nothing that the ops do not; where its address comes from does not
+    // matter.
   }
   if (buffers) *buffers = std::move(order);
   return s;

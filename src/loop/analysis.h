@@ -27,8 +27,9 @@ Effects effects(const Item& item);
 // The items each item must follow: RAW, WAR and WAW through buffers. Ascending, each once.
 std::vector<std::vector<uint32_t>> dependencies(const Program& program);
 
-// The nest's text with buffers renumbered by first appearance, and what generated code depends on: their dtypes and the mapping. Two nests
-// with equal keys can share one kernel, whose pointer arguments are `buffers` in that order. Local buffers also show their sizes.
+// The nest's text with buffers renumbered by first appearance, and what generated code depends on: their dtypes and the
+// mapping. Two nests with equal keys can share one kernel, whose pointer arguments are `buffers` in that order. Local
+// buffers also show their sizes.
 std::string key(const Program& program, const Nest& nest, std::vector<BufferId>* buffers = nullptr);
 uint64_t hash(const Program& program, const Nest& nest);
 

@@ -11,7 +11,8 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text), program_(std::make_shared<sym::ExprArena>()), arena_(*program_.arena) {}
+  explicit Parser(std::string_view text)
+      : text_(text), program_(std::make_shared<sym::ExprArena>()), arena_(*program_.arena) {}
 
   Program run() {
     expect("program");
@@ -31,7 +32,8 @@ class Parser {
   void skip() {
     while (pos_ < text_.size()) {
       char c = text_[pos_];
-      if (c == ' ' || c == '\n' || c == '\t' || c == '\r') ++pos_;
+      if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
+        ++pos_;
       else if (text_.substr(pos_, 2) == "//") {
         while (pos_ < text_.size() && text_[pos_] != '\n') ++pos_;
       } else
@@ -312,14 +314,23 @@ class Parser {
     op.code = static_cast<OpCode>(row);
     op.dtype = dtype();
     switch (op.code) {
-      case OpCode::Load: element(op); return op;
-      case OpCode::Const:
-        if (is_floating(op.dtype)) op.number = number();
-        else op.integer = integer();
+      case OpCode::Load:
+        element(op);
         return op;
-      case OpCode::Index: op.index = expr(); return op;
-      case OpCode::Reduce: op.reduce = one_of<ReduceKind>(text::kReduceNames, "reduction"); break;
-      default: break;
+      case OpCode::Const:
+        if (is_floating(op.dtype))
+          op.number = number();
+        else
+          op.integer = integer();
+        return op;
+      case OpCode::Index:
+        op.index = expr();
+        return op;
+      case OpCode::Reduce:
+        op.reduce = one_of<ReduceKind>(text::kReduceNames, "reduction");
+        break;
+      default:
+        break;
     }
     for (int i = 0; i < text::kOps[row].arity; ++i) {
       if (i) expect(",");
@@ -372,15 +383,24 @@ class Parser {
     }
     expect("(");
     ExternArg a;
-    if (w == "view") a = view_ref();
-    else if (w == "int") a = expr();
-    else if (w == "float") a = number();
-    else if (w == "dtype") a = dtype();
-    else if (w == "device") a = device();
-    else if (w == "memory_format") a = graph::MemoryFormatArg{static_cast<int8_t>(integer())};
-    else if (w == "layout") a = graph::LayoutArg{static_cast<int8_t>(integer())};
-    else if (w == "opaque") a = graph::OpaqueArg{static_cast<uint32_t>(integer())};
-    else fail("unknown kind of argument '" + std::string(w) + "'");
+    if (w == "view")
+      a = view_ref();
+    else if (w == "int")
+      a = expr();
+    else if (w == "float")
+      a = number();
+    else if (w == "dtype")
+      a = dtype();
+    else if (w == "device")
+      a = device();
+    else if (w == "memory_format")
+      a = graph::MemoryFormatArg{static_cast<int8_t>(integer())};
+    else if (w == "layout")
+      a = graph::LayoutArg{static_cast<int8_t>(integer())};
+    else if (w == "opaque")
+      a = graph::OpaqueArg{static_cast<uint32_t>(integer())};
+    else
+      fail("unknown kind of argument '" + std::string(w) + "'");
     expect(")");
     return a;
   }
@@ -402,7 +422,8 @@ class Parser {
     c.locs = locs();
     expect("{");
     while (!accept("}")) {
-      if (accept("view")) c.views.push_back(view());
+      if (accept("view"))
+        c.views.push_back(view());
       else {
         expect("result");
         c.outputs.push_back(accept("none") ? View{} : view());
@@ -413,7 +434,8 @@ class Parser {
 
   void output() {
     Output o;
-    if (accept("none")) o.kind = Output::Kind::None;
+    if (accept("none"))
+      o.kind = Output::Kind::None;
     else if (accept("input")) {
       o.kind = Output::Kind::Input;
       o.input = static_cast<uint32_t>(integer());

@@ -52,19 +52,23 @@ class Printer {
     symbols();
     for (size_t i = 0; i < p_.locations.size(); ++i) {
       const graph::Location& l = p_.locations[graph::LocId(i)];
-      out_ += "location " + quote(l.file) + " " + quote(l.function) + " " + std::to_string(l.line) + " " + quote(l.text) + "\n";
+      out_ += "location " + quote(l.file) + " " + quote(l.function) + " " + std::to_string(l.line) + " " +
+              quote(l.text) + "\n";
     }
     for (size_t i = 0; i < p_.buffers.size(); ++i) buffer(BufferId(i));
     for (const Item& item : p_.items) {
-      if (auto* n = std::get_if<Nest>(&item)) nest(*n);
-      else call(std::get<ExternCall>(item));
+      if (auto* n = std::get_if<Nest>(&item))
+        nest(*n);
+      else
+        call(std::get<ExternCall>(item));
     }
     for (const Output& o : p_.outputs) {
       if (o.kind == Output::Kind::None) out_ += "output none\n";
       if (o.kind == Output::Kind::Input) out_ += "output input " + std::to_string(o.input) + "\n";
       if (o.kind == Output::Kind::View) out_ += "output view " + view(o.view) + "\n";
     }
-    for (const Writeback& w : p_.writebacks) out_ += "writeback " + std::to_string(w.input) + " view " + view(w.from) + "\n";
+    for (const Writeback& w : p_.writebacks)
+      out_ += "writeback " + std::to_string(w.input) + " view " + view(w.from) + "\n";
     return std::move(out_);
   }
 
@@ -104,14 +108,15 @@ class Printer {
 
   void symbol(Expr s) {
     sym::Range r = arena_.range(s);
-    out_ += "symbol " + std::string(arena_.symbol_name(s)) + " " + text::kSymbolKinds[static_cast<int>(arena_.symbol_kind(s))] + " [" +
-            std::to_string(r.lo) + ", " + std::to_string(r.hi) + "]";
+    out_ += "symbol " + std::string(arena_.symbol_name(s)) + " " +
+            text::kSymbolKinds[static_cast<int>(arena_.symbol_kind(s))] + " [" + std::to_string(r.lo) + ", " +
+            std::to_string(r.hi) + "]";
   }
 
   void buffer(BufferId id) {
     const Buffer& b = p_.buffers[id];
-    out_ += "buffer %" + std::to_string(id.index) + " " + quote(b.name) + " " + std::string(name(b.dtype)) + " " + device(b.device) + " " +
-            text::kBufferKinds[static_cast<int>(b.kind)];
+    out_ += "buffer %" + std::to_string(id.index) + " " + quote(b.name) + " " + std::string(name(b.dtype)) + " " +
+            device(b.device) + " " + text::kBufferKinds[static_cast<int>(b.kind)];
     if (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) out_ += " " + std::to_string(b.input);
     out_ += " sizes " + list(b.sizes) + " strides " + list(b.strides);
     if (!arena_.is_const(b.offset, 0)) out_ += " offset " + expr(b.offset);
@@ -125,8 +130,9 @@ class Printer {
   }
 
   void nest(const Nest& n) {
-    out_ += "nest " + quote(n.name) + " outer " + axes(n.outer) + " vector " + text::kVectorNames[static_cast<int>(n.mapping.vector)] +
-            " tile " + std::to_string(n.mapping.tile) + " grain " + std::to_string(n.mapping.grain) + " locs [";
+    out_ += "nest " + quote(n.name) + " outer " + axes(n.outer) + " vector " +
+            text::kVectorNames[static_cast<int>(n.mapping.vector)] + " tile " + std::to_string(n.mapping.tile) +
+            " grain " + std::to_string(n.mapping.grain) + " locs [";
     for (size_t i = 0; i < n.locs.size(); ++i) out_ += (i ? ", " : "") + std::to_string(n.locs[i].index);
     out_ += "] {\n";
     for (const Stage& s : n.stages) {
@@ -146,8 +152,8 @@ class Printer {
   void loop_op(const LoopOp& op) {
     const text::OpRow& row = text::kOps[static_cast<int>(op.code)];
     if (op.code == OpCode::Store) {
-      out_ += std::string(op.atomic_add ? "store_add %" : "store %") + std::to_string(op.buffer.index) + "[" + expr(op.index) + "] = " +
-              value(op.args[0]);
+      out_ += std::string(op.atomic_add ? "store_add %" : "store %") + std::to_string(op.buffer.index) + "[" +
+              expr(op.index) + "] = " + value(op.args[0]);
       return;
     }
     if (op.code == OpCode::Indirect) {
@@ -156,18 +162,27 @@ class Printer {
     }
     out_ += value(op.result) + " = " + text::lower(row.name) + " " + std::string(name(op.dtype));
     switch (op.code) {
-      case OpCode::Load: out_ += " %" + std::to_string(op.buffer.index) + "[" + expr(op.index) + "]"; return;
-      case OpCode::Const: out_ += " " + (is_floating(op.dtype) ? number(op.number) : std::to_string(op.integer)); return;
-      case OpCode::Index: out_ += " " + expr(op.index); return;
-      case OpCode::Reduce: out_ += std::string(" ") + text::kReduceNames[static_cast<int>(op.reduce)]; break;
-      default: break;
+      case OpCode::Load:
+        out_ += " %" + std::to_string(op.buffer.index) + "[" + expr(op.index) + "]";
+        return;
+      case OpCode::Const:
+        out_ += " " + (is_floating(op.dtype) ? number(op.number) : std::to_string(op.integer));
+        return;
+      case OpCode::Index:
+        out_ += " " + expr(op.index);
+        return;
+      case OpCode::Reduce:
+        out_ += std::string(" ") + text::kReduceNames[static_cast<int>(op.reduce)];
+        break;
+      default:
+        break;
     }
     for (int i = 0; i < row.arity; ++i) out_ += (i ? ", " : " ") + value(op.args[static_cast<size_t>(i)]);
   }
 
   std::string view(const View& v) {
-    return "%" + std::to_string(v.buffer.index) + " " + std::string(name(v.dtype)) + " sizes " + list(v.sizes) + " strides " + list(v.strides) +
-           " offset " + expr(v.offset);
+    return "%" + std::to_string(v.buffer.index) + " " + std::string(name(v.dtype)) + " sizes " + list(v.sizes) +
+           " strides " + list(v.strides) + " offset " + expr(v.offset);
   }
 
   std::string arg(const ExternArg& a) {
@@ -214,7 +229,8 @@ class Printer {
     for (size_t i = 0; i < c.locs.size(); ++i) out_ += (i ? ", " : "") + std::to_string(c.locs[i].index);
     out_ += "] {\n";
     for (const View& v : c.views) out_ += "  view " + view(v) + "\n";
-    for (const View& v : c.outputs) out_ += v.buffer.valid() ? "  result " + view(v) + "\n" : std::string("  result none\n");
+    for (const View& v : c.outputs)
+      out_ += v.buffer.valid() ? "  result " + view(v) + "\n" : std::string("  result none\n");
     out_ += "}\n";
   }
 

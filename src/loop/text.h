@@ -25,7 +25,7 @@ inline std::string lower(std::string_view s) {
   return r;
 }
 
-inline constexpr const char* kReduceNames[] = {"sum", "prod", "max",    "min",    "any",
+inline constexpr const char* kReduceNames[] = {"sum", "prod",   "max",    "min",          "any",
                                                "all", "argmax", "argmin", "welford_mean", "welford_m2"};
 inline constexpr const char* kBufferKinds[] = {"input", "constant", "temp", "output", "local"};
 inline constexpr const char* kVectorNames[] = {"none", "outer", "inner"};

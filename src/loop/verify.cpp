@@ -1,13 +1,17 @@
 // Rules, each checked for every program (the message names the item and the rule):
 //  1. Buffers have one stride per size. Ids are in range.
-//  2. Every value of a nest is defined once, below `values`, and used after its definition: in the same stage (but a Reduce's
+//  2. Every value of a nest is defined once, below `values`, and used after its definition: in the same stage (but a
+//  Reduce's
 //     result not in its own), or in a later stage if it is a Reduce or its stage has no axes.
-//  3. Operands: as many as the row says, of the result's dtype, but: comparisons compare one dtype and yield Bool, Where's condition is Bool,
+//  3. Operands: as many as the row says, of the result's dtype, but: comparisons compare one dtype and yield Bool,
+//  Where's condition is Bool,
 //     Cast, Bitcast, IsNan, IsInf and Indirect take any; ArgMax and ArgMin yield I64; Any and All reduce Bool.
 //  4. A Load's dtype is its buffer's; a stored value's dtype is its buffer's.
-//  5. Axis variables are distinct loop variables (stages may share theirs). Index expressions use only variables of the outer axes and of their stage, sizes, unbacked symbols and
+//  5. Axis variables are distinct loop variables (stages may share theirs). Index expressions use only variables of the
+//  outer axes and of their stage, sizes, unbacked symbols and
 //     Indirect symbols bound earlier in the stage or in an earlier stage without axes.
-//  6. Stores go to Temp, Output and Local buffers. Temp, Output and Local buffers are written, by an earlier item or earlier in the nest, before they are read.
+//  6. Stores go to Temp, Output and Local buffers. Temp, Output and Local buffers are written, by an earlier item or
+//  earlier in the nest, before they are read.
 //  7. A Local buffer belongs to one nest.
 //  8. Extern calls' view references exist. Outputs are views of Output, Input or Constant buffers that were written.
 #include <unordered_set>
@@ -49,7 +53,8 @@ class Verifier {
       if (o.kind != Output::Kind::View) continue;
       view(o.view);
       BufferKind k = p_.buffers[o.view.buffer].kind;
-      require(k != BufferKind::Temp && k != BufferKind::Local, "an output is a view of an Output, Input or Constant buffer");
+      require(k != BufferKind::Temp && k != BufferKind::Local,
+              "an output is a view of an Output, Input or Constant buffer");
       require(written_[o.view.buffer.index], "an output's buffer is written");
     }
     for (const Writeback& w : p_.writebacks) {
@@ -62,10 +67,11 @@ class Verifier {
  private:
   void require(bool ok, const char* rule) {
     if (ok) return;
-    std::string at = op_ ? ", value v" + (op_->result.valid() ? std::to_string(op_->result.index) : std::string("-")) + " (" +
-                               text::lower(text::kOps[static_cast<int>(op_->code)].name) + ")"
+    std::string at = op_ ? ", value v" + (op_->result.valid() ? std::to_string(op_->result.index) : std::string("-")) +
+                               " (" + text::lower(text::kOps[static_cast<int>(op_->code)].name) + ")"
                          : "";
-    throw InternalError("loop program: " + where_ + at + ": rule broken: " + rule + (nest_ ? "\n" + print(p_, *nest_) : ""));
+    throw InternalError("loop program: " + where_ + at + ": rule broken: " + rule +
+                        (nest_ ? "\n" + print(p_, *nest_) : ""));
   }
 
   void view(const View& v) {
@@ -114,16 +120,23 @@ class Verifier {
         op_ = &op;
         for (int i = 0; i < arity(op.code); ++i) {
           ValId v = op.args[static_cast<size_t>(i)];
-          require(v.valid() && v.index < n.values && defs[v.index].stage != UINT32_MAX, "values are defined before they are used");
+          require(v.valid() && v.index < n.values && defs[v.index].stage != UINT32_MAX,
+                  "values are defined before they are used");
           const Def& d = defs[v.index];
-          if (d.stage == s) require(!d.reduce, "a Reduce's result is not used in its own stage");
-          else require(d.reduce || n.stages[d.stage].axes.empty(), "a later stage sees only Reduce results and values of stages without axes");
+          if (d.stage == s)
+            require(!d.reduce, "a Reduce's result is not used in its own stage");
+          else
+            require(d.reduce || n.stages[d.stage].axes.empty(),
+                    "a later stage sees only Reduce results and values of stages without axes");
         }
         operands(op, defs);
-        if (op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index) index(op.index, vars, bound);
+        if (op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index)
+          index(op.index, vars, bound);
         if (op.code == OpCode::Load || op.code == OpCode::Store) element(op);
         if (op.code == OpCode::Indirect) {
-          require(arena_.kind(op.index) == sym::Kind::Symbol && arena_.symbol_kind(op.index) == sym::SymbolKind::Indirect, "Indirect binds an Indirect symbol");
+          require(
+              arena_.kind(op.index) == sym::Kind::Symbol && arena_.symbol_kind(op.index) == sym::SymbolKind::Indirect,
+              "Indirect binds an Indirect symbol");
           bound.push_back(op.index);
         }
         bool has_result = op.code != OpCode::Store && op.code != OpCode::Indirect;
@@ -140,7 +153,8 @@ class Verifier {
   }
 
   void axis(const Axis& a, std::vector<Expr>& vars) {
-    require(arena_.kind(a.var) == sym::Kind::Symbol && arena_.symbol_kind(a.var) == sym::SymbolKind::LoopVar, "axis variables are loop variables");
+    require(arena_.kind(a.var) == sym::Kind::Symbol && arena_.symbol_kind(a.var) == sym::SymbolKind::LoopVar,
+            "axis variables are loop variables");
     for (Expr v : vars) require(v != a.var, "axis variables are distinct");
     vars.push_back(a.var);
   }
@@ -155,7 +169,8 @@ class Verifier {
           if (x == s) return true;
         return false;
       };
-      if (kind == sym::SymbolKind::LoopVar) require(in(vars), "index expressions use variables of the outer axes and of their stage");
+      if (kind == sym::SymbolKind::LoopVar)
+        require(in(vars), "index expressions use variables of the outer axes and of their stage");
       if (kind == sym::SymbolKind::Indirect) require(in(indirect), "Indirect symbols are bound before they are used");
     }
   }
@@ -171,7 +186,8 @@ class Verifier {
     if (op.code == OpCode::Load) {
       require(written_[op.buffer.index], "buffers are written before they are read");
     } else {
-      require(b.kind != BufferKind::Input && b.kind != BufferKind::Constant, "stores go to Temp, Output and Local buffers");
+      require(b.kind != BufferKind::Input && b.kind != BufferKind::Constant,
+              "stores go to Temp, Output and Local buffers");
       written_[op.buffer.index] = 1;
     }
   }
@@ -179,31 +195,49 @@ class Verifier {
   void operands(const LoopOp& op, const std::vector<Def>& defs) {
     auto type = [&](size_t i) { return defs[op.args[i].index].dtype; };
     switch (op.code) {
-      case OpCode::Load: require(op.dtype == p_.buffers[op.buffer].dtype, "a Load has its buffer's dtype"); return;
-      case OpCode::Store: require(type(0) == p_.buffers[op.buffer].dtype, "a stored value has its buffer's dtype"); return;
+      case OpCode::Load:
+        require(op.dtype == p_.buffers[op.buffer].dtype, "a Load has its buffer's dtype");
+        return;
+      case OpCode::Store:
+        require(type(0) == p_.buffers[op.buffer].dtype, "a stored value has its buffer's dtype");
+        return;
       case OpCode::Const:
-      case OpCode::Cast: return;
-      case OpCode::Index: require(is_integral(op.dtype), "Index yields an integer"); return;
-      case OpCode::Indirect: require(is_integral(type(0)), "Indirect takes an integer"); return;
-      case OpCode::Bitcast: require(size_of(type(0)) == size_of(op.dtype), "Bitcast keeps the size"); return;
+      case OpCode::Cast:
+        return;
+      case OpCode::Index:
+        require(is_integral(op.dtype), "Index yields an integer");
+        return;
+      case OpCode::Indirect:
+        require(is_integral(type(0)), "Indirect takes an integer");
+        return;
+      case OpCode::Bitcast:
+        require(size_of(type(0)) == size_of(op.dtype), "Bitcast keeps the size");
+        return;
       case OpCode::IsNan:
-      case OpCode::IsInf: require(op.dtype == DType::Bool, "tests yield Bool"); return;
+      case OpCode::IsInf:
+        require(op.dtype == DType::Bool, "tests yield Bool");
+        return;
       case OpCode::Where:
         require(type(0) == DType::Bool, "Where's condition is Bool");
         require(type(1) == op.dtype && type(2) == op.dtype, "operands have the result's dtype");
         return;
       case OpCode::Reduce:
-        if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin) require(op.dtype == DType::I64, "ArgMax and ArgMin yield I64");
-        else require(type(0) == op.dtype, "operands have the result's dtype");
-        if (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All) require(op.dtype == DType::Bool, "Any and All reduce Bool");
+        if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin)
+          require(op.dtype == DType::I64, "ArgMax and ArgMin yield I64");
+        else
+          require(type(0) == op.dtype, "operands have the result's dtype");
+        if (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All)
+          require(op.dtype == DType::Bool, "Any and All reduce Bool");
         return;
-      default: break;
+      default:
+        break;
     }
     if (is_comparison(op.code)) {
       require(op.dtype == DType::Bool && type(0) == type(1), "comparisons compare one dtype and yield Bool");
       return;
     }
-    for (int i = 0; i < arity(op.code); ++i) require(type(static_cast<size_t>(i)) == op.dtype, "operands have the result's dtype");
+    for (int i = 0; i < arity(op.code); ++i)
+      require(type(static_cast<size_t>(i)) == op.dtype, "operands have the result's dtype");
   }
 
   const Program& p_;

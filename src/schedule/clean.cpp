@@ -21,7 +21,9 @@ using loop::Program;
 using loop::Stage;
 using loop::ValId;
 
-bool has_index(const LoopOp& op) { return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index; }
+bool has_index(const LoopOp& op) {
+  return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index;
+}
 
 void indirect_symbols(const sym::ExprArena& arena, Expr e, std::vector<Expr>& into) {
   into.clear();
@@ -53,9 +55,12 @@ void merge_stages(sym::ExprArena& arena, Nest& n) {
       if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
       for (size_t d = 0; d < done.size(); ++d)
         for (const LoopOp& other : done[d].ops) {
-          if ((other.code != OpCode::Store && (other.code != OpCode::Load || op.code != OpCode::Store)) || other.buffer != op.buffer) continue;
+          if ((other.code != OpCode::Store && (other.code != OpCode::Load || op.code != OpCode::Store)) ||
+              other.buffer != op.buffer)
+            continue;
           indirect_symbols(arena, op.index, symbols);
-          bool same_point = other.index == op.index && symbols.empty() && !other.atomic_add && !op.atomic_add && same_axes(done[d].axes, t.axes);
+          bool same_point = other.index == op.index && symbols.empty() && !other.atomic_add && !op.atomic_add &&
+                            same_axes(done[d].axes, t.axes);
           after(static_cast<int>(d), same_point);
         }
     }
@@ -112,7 +117,8 @@ OpKey key_of(const LoopOp& op) {
 
 class Simplifier {
  public:
-  Simplifier(const Program& p, Nest& n, const std::vector<char>& priv) : arena_(*p.arena), p_(p), n_(n), private_(priv) {}
+  Simplifier(const Program& p, Nest& n, const std::vector<char>& priv)
+      : arena_(*p.arena), p_(p), n_(n), private_(priv) {}
 
   void run() {
     share();
@@ -156,13 +162,17 @@ class Simplifier {
         if (op.code == OpCode::Indirect) {
           auto [it, fresh] = symbols_here.emplace(k, op.index);
           if (s.axes.empty()) symbols_everywhere.emplace(k, op.index);
-          if (fresh) out.push_back(op);
-          else if (it->second != op.index) symbols.push_back({op.index, it->second});
+          if (fresh)
+            out.push_back(op);
+          else if (it->second != op.index)
+            symbols.push_back({op.index, it->second});
           continue;
         }
         const Table::value_type* hit = nullptr;
-        if (auto it = here.find(k); it != here.end()) hit = &*it;
-        else if (auto jt = everywhere.find(k); jt != everywhere.end() && (op.code != OpCode::Reduce)) hit = &*jt;
+        if (auto it = here.find(k); it != here.end())
+          hit = &*it;
+        else if (auto jt = everywhere.find(k); jt != everywhere.end() && (op.code != OpCode::Reduce))
+          hit = &*jt;
         if (!hit) {
           table.emplace(k, op.result);
           out.push_back(op);
@@ -178,8 +188,10 @@ class Simplifier {
           cast.result = op.result;
           OpKey ck = key_of(cast);
           auto [it, fresh] = table.emplace(ck, cast.result);
-          if (fresh) out.push_back(cast);
-          else same[op.result.index] = it->second;
+          if (fresh)
+            out.push_back(cast);
+          else
+            same[op.result.index] = it->second;
           continue;
         }
         same[op.result.index] = hit->second;
@@ -211,9 +223,12 @@ class Simplifier {
       std::vector<char> keep(ops.size(), 0);
       for (size_t i = ops.size(); i-- > 0;) {
         const LoopOp& op = ops[i];
-        if (op.code == OpCode::Store) keep[i] = !private_[op.buffer.index] || loaded[op.buffer.index];
-        else if (op.code == OpCode::Indirect) keep[i] = std::find(used.begin(), used.end(), op.index) != used.end();
-        else keep[i] = live[op.result.index];
+        if (op.code == OpCode::Store)
+          keep[i] = !private_[op.buffer.index] || loaded[op.buffer.index];
+        else if (op.code == OpCode::Indirect)
+          keep[i] = std::find(used.begin(), used.end(), op.index) != used.end();
+        else
+          keep[i] = live[op.result.index];
         if (!keep[i]) continue;
         for (int k = 0; k < arity(op.code); ++k) live[op.args[static_cast<size_t>(k)].index] = 1;
         if (op.code == OpCode::Load) loaded[op.buffer.index] = 1;
@@ -254,7 +269,9 @@ class Simplifier {
 
 }  // namespace
 
-void simplify(const Program& p, Nest& n, const std::vector<char>& private_buffers) { Simplifier(p, n, private_buffers).run(); }
+void simplify(const Program& p, Nest& n, const std::vector<char>& private_buffers) {
+  Simplifier(p, n, private_buffers).run();
+}
 
 // ---------------------------------------------------------------- scratch rows
 void make_local(Program& p, Nest& n, const std::vector<char>& private_buffers) {
@@ -284,13 +301,48 @@ void make_local(Program& p, Nest& n, const std::vector<char>& private_buffers) {
     if (!ok) continue;
     for (Stage& s : n.stages)
       for (LoopOp& op : s.ops)
-        if ((op.code == OpCode::Load || op.code == OpCode::Store) && op.buffer == b) op.index = arena.sub(op.index, *base);
+        if ((op.code == OpCode::Load || op.code == OpCode::Store) && op.buffer == b)
+          op.index = arena.sub(op.index, *base);
     loop::Buffer& buf = p.buffers[b];
     buf.kind = BufferKind::Local;
     buf.sizes = {volume(arena, axes)};
     buf.strides = {arena.constant(1)};
     buf.offset = arena.constant(0);
   }
+}
+
+// ---------------------------------------------------------------- rows
+void make_rows(sym::ExprArena& arena, Nest& n) {
+  constexpr int64_t kShortestRow = 16, kDear = 4;
+  if (n.outer.size() < 2 || n.stages.size() != 1 || !n.stages[0].axes.empty()) return;
+  const Axis last = n.outer.back();
+  if (estimate(arena, last.extent) < kShortestRow) return;
+  std::vector<char> varies(n.values, 0);
+  std::vector<Expr> varying{last.var}, symbols;
+  int64_t gain = 0;
+  for (const LoopOp& op : n.stages[0].ops) {
+    bool v = false;
+    for (int i = 0; i < arity(op.code); ++i) v |= varies[op.args[static_cast<size_t>(i)].index] != 0;
+    if (has_index(op)) {
+      symbols.clear();
+      arena.collect_symbols(op.index, symbols);
+      for (Expr s : symbols) v |= std::find(varying.begin(), varying.end(), s) != varying.end();
+      // Strided accesses want tiles or an outer vector.
+      auto f = arena.affine_in(op.index, last.var);
+      if (op.code != OpCode::Index && (!f || !(arena.is_const(f->coefficient, 0) || arena.is_const(f->coefficient, 1))))
+        return;
+    }
+    if (op.code == OpCode::Indirect && v) varying.push_back(op.index);
+    if (op.result.valid()) varies[op.result.index] = v;
+    if (v) continue;
+    if (op.code == OpCode::Indirect) gain += kDear;
+    if (loop::cost(op.code) > 1) gain += loop::cost(op.code);
+  }
+  if (gain < kDear) return;
+  n.outer.pop_back();
+  Axis row{canonical_var(arena, 'r', 0, last.extent), last.extent};
+  substitute(arena, n.stages[0], {{last.var, row.var}});
+  n.stages[0].axes = {row};
 }
 
 // ---------------------------------------------------------------- loop invariants
@@ -321,7 +373,8 @@ void hoist(sym::ExprArena& arena, Nest& n) {
         arena.collect_symbols(op.index, symbols);
         for (Expr v : symbols) invariant &= std::find(varying.begin(), varying.end(), v) == varying.end();
       }
-      if (invariant && op.code == OpCode::Load) invariant = std::find(stored.begin(), stored.end(), op.buffer) == stored.end();
+      if (invariant && op.code == OpCode::Load)
+        invariant = std::find(stored.begin(), stored.end(), op.buffer) == stored.end();
       if (invariant) {
         moves[i] = 1;
         if (op.result.valid()) outside[op.result.index] = 1;

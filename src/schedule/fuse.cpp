@@ -29,7 +29,7 @@ using Pieces = std::vector<std::vector<Expr>>;
 
 struct Match {
   std::vector<Expr> common;
-  Pieces a, b;            // per axis of each side: the extents it is cut into
+  Pieces a, b;                    // per axis of each side: the extents it is cut into
   size_t rest_a = 0, rest_b = 0;  // pieces beyond the common ones
 };
 
@@ -101,7 +101,8 @@ bool mentions_indirect(const sym::ExprArena& arena, Expr e, std::vector<Expr>& s
 }
 
 // Does the outer point that runs both read with `load` only what it wrote with `store`?
-bool covered(sym::ExprArena& arena, const Nest& a, const Access& store, const Nest& b, const Access& load, std::vector<Expr>& scratch) {
+bool covered(sym::ExprArena& arena, const Nest& a, const Access& store, const Nest& b, const Access& load,
+             std::vector<Expr>& scratch) {
   if (store.atomic || mentions_indirect(arena, store.index, scratch)) return false;
   const auto& sa = a.stages[store.stage].axes;
   if (load.index == store.index && (sa.empty() || same_axes(sa, b.stages[load.stage].axes))) return true;
@@ -134,7 +135,8 @@ bool legal(sym::ExprArena& arena, const Nest& a, const Nest& b) {
   return true;
 }
 
-// Cuts the single stage axis of a pointwise nest as the other nest's stages are cut, so that their stages can run as one.
+// Cuts the single stage axis of a pointwise nest as the other nest's stages are cut, so that their stages can run as
+// one.
 void align_stages(sym::ExprArena& arena, Nest& pointwise, const Nest& like) {
   auto& own = pointwise.stages.front().axes;
   for (const Stage& s : like.stages) {

@@ -20,19 +20,19 @@ using loop::Nest;
 using loop::OpCode;
 using loop::Program;
 
-constexpr int64_t kMinPoints = 16;         // outer points that keep the machine busy
-constexpr double kSmallWork = 1 << 16;     // element operations below which parallelism does not matter
+constexpr int64_t kMinPoints = 8;       // outer points that keep the machine busy
+constexpr double kSmallWork = 1 << 16;  // element operations below which parallelism does not matter
 constexpr size_t kMaxOps = 600, kMaxBuffers = 32;
-constexpr int64_t kMinRow = 16;            // elements of a row that are worth a loop of their own
-constexpr int64_t kHorizontalReach = 12;   // items between two nests that only share inputs
+constexpr int64_t kMinRow = 16;           // elements of a row that are worth a loop of their own
+constexpr int64_t kHorizontalReach = 12;  // items between two nests that only share inputs
 
 struct Group {
-  std::optional<Nest> nest;      // none: an extern call
-  std::vector<uint32_t> items;   // ascending
+  std::optional<Nest> nest;     // none: an extern call
+  std::vector<uint32_t> items;  // ascending
   std::vector<BufferId> reads, writes;
-  std::vector<uint32_t> succ;    // groups, possibly repeated; resolved through `into`
-  uint32_t into = UINT32_MAX;    // merged into that group
-  double work = 0, points = 1;   // estimates: element operations; outer points
+  std::vector<uint32_t> succ;   // groups, possibly repeated; resolved through `into`
+  uint32_t into = UINT32_MAX;   // merged into that group
+  double work = 0, points = 1;  // estimates: element operations; outer points
   bool pointwise = false;
   size_t ops = 0;
 };
@@ -108,8 +108,11 @@ class Grouper {
       for (uint32_t s : groups_[g].succ)
         if (uint32_t t = find(s); t != g) ++degree[t];
     }
-    // The original position decides between ready groups: that of the last part, so that inputs come late and lives stay short.
-    auto later = [&](uint32_t a, uint32_t b) { return std::tuple(groups_[a].items.back(), a) > std::tuple(groups_[b].items.back(), b); };
+    // The original position decides between ready groups: that of the last part, so that inputs come late and lives
+    // stay short.
+    auto later = [&](uint32_t a, uint32_t b) {
+      return std::tuple(groups_[a].items.back(), a) > std::tuple(groups_[b].items.back(), b);
+    };
     std::priority_queue<uint32_t, std::vector<uint32_t>, decltype(later)> ready(later);
     size_t alive = 0;
     for (uint32_t g = 0; g < n; ++g) {
@@ -190,25 +193,33 @@ class Grouper {
     return all;
   }
 
-  static bool contains(const std::vector<BufferId>& v, BufferId b) { return std::find(v.begin(), v.end(), b) != v.end(); }
+  static bool contains(const std::vector<BufferId>& v, BufferId b) {
+    return std::find(v.begin(), v.end(), b) != v.end();
+  }
 
   bool round() {
     bool any = false;
     for (const Candidate& c : candidates()) {
-      if (groups_[c.a].into != UINT32_MAX || groups_[c.b].into != UINT32_MAX) continue;  // the next round sees their union
+      if (groups_[c.a].into != UINT32_MAX || groups_[c.b].into != UINT32_MAX)
+        continue;  // the next round sees their union
       uint64_t pair = (static_cast<uint64_t>(c.a) << 32) | c.b;
       uint32_t a = c.a, b = c.b;
       if (position_[a] > position_[b]) std::swap(a, b);
-      if (try_merge(a, b, c.vertical)) any = true;
-      else failed_.insert(pair);
+      if (try_merge(a, b, c.vertical))
+        any = true;
+      else
+        failed_.insert(pair);
     }
     return any;
   }
 
   bool try_merge(uint32_t a, uint32_t b, bool vertical) {
     Group &ga = groups_[a], &gb = groups_[b];
-    if (ga.ops + gb.ops > kMaxOps || static_cast<int64_t>(ga.items.size() + gb.items.size()) > options_.max_fusion_size) return false;
-    if (!vertical && std::abs(static_cast<int64_t>(position_[b]) - static_cast<int64_t>(position_[a])) > kHorizontalReach) return false;
+    if (ga.ops + gb.ops > kMaxOps || static_cast<int64_t>(ga.items.size() + gb.items.size()) > options_.max_fusion_size)
+      return false;
+    if (!vertical &&
+        std::abs(static_cast<int64_t>(position_[b]) - static_cast<int64_t>(position_[a])) > kHorizontalReach)
+      return false;
     if (!vertical && ga.pointwise != gb.pointwise && ga.points != gb.points) return false;
     size_t buffers = ga.reads.size() + ga.writes.size();
     for (BufferId x : gb.reads) buffers += !contains(ga.reads, x) && !contains(ga.writes, x);

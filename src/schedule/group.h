@@ -5,7 +5,8 @@
 
 namespace braze::schedule {
 
-// The program's items after fusion, in a legal order near the original one. Fused nests are raw: stages of the parts one after another.
+// The program's items after fusion, in a legal order near the original one. Fused nests are raw: stages of the parts
+// one after another.
 std::vector<loop::Item> fuse_items(const loop::Program& program, const Options& options);
 
 }  // namespace braze::schedule

@@ -19,7 +19,8 @@ Expr volume(sym::ExprArena& arena, std::span<const Axis> axes) {
 int64_t estimate(const sym::ExprArena& arena, Expr e) {
   if (auto c = arena.as_const(e)) return *c;
   switch (arena.kind(e)) {
-    case sym::Kind::Symbol: return 256;
+    case sym::Kind::Symbol:
+      return 256;
     case sym::Kind::Add: {
       int64_t s = 0;
       for (Expr o : arena.operands(e)) s += estimate(arena, o);
@@ -34,7 +35,8 @@ int64_t estimate(const sym::ExprArena& arena, Expr e) {
       auto o = arena.operands(e);
       return std::max<int64_t>(1, estimate(arena, o[0]) / std::max<int64_t>(1, estimate(arena, o[1])));
     }
-    default: return 256;
+    default:
+      return 256;
   }
 }
 
@@ -86,7 +88,8 @@ bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes) {
   for (size_t k = 0; k < axes.size(); ++k)
     if (!arena.is_const(axes[k].extent, 1)) order.push_back(k);
   bool all_const = true;
-  for (size_t k : order) all_const &= arena.as_const(l->coefficients[k]).has_value() && arena.as_const(axes[k].extent).has_value();
+  for (size_t k : order)
+    all_const &= arena.as_const(l->coefficients[k]).has_value() && arena.as_const(axes[k].extent).has_value();
   if (all_const) {
     auto c = [&](size_t k) { return *arena.as_const(l->coefficients[k]); };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return c(a) < c(b); });

@@ -18,7 +18,8 @@ Expr volume(sym::ExprArena& arena, std::span<const Axis> axes);
 // The value of an extent or product for cost decisions: exact when constant, else a guess from the range.
 int64_t estimate(const sym::ExprArena& arena, Expr e);
 
-// The coefficient of each axis's variable, and what is left; nullopt when the index is not affine in them (with coefficients free of them).
+// The coefficient of each axis's variable, and what is left; nullopt when the index is not affine in them (with
+// coefficients free of them).
 struct Linear {
   std::vector<Expr> coefficients;
   Expr rest;
@@ -32,7 +33,8 @@ std::optional<Expr> dense_base(sym::ExprArena& arena, Expr index, std::span<cons
 bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes);
 
 // The loop variable for an axis at a position: equal position and extent give the same symbol, in every nest.
-Expr canonical_var(sym::ExprArena& arena, char prefix, size_t position, Expr extent, sym::SymbolKind kind = sym::SymbolKind::LoopVar);
+Expr canonical_var(sym::ExprArena& arena, char prefix, size_t position, Expr extent,
+                   sym::SymbolKind kind = sym::SymbolKind::LoopVar);
 
 // Applies a substitution to every index expression of a stage.
 void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to);

@@ -26,10 +26,14 @@ void count(sym::ExprArena& arena, const Stage& s, Expr var, Strides& c) {
   for (const LoopOp& op : s.ops) {
     if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
     auto f = arena.affine_in(op.index, var);
-    if (!f || arena.contains(f->coefficient, var)) ++c.other;
-    else if (arena.is_const(f->coefficient, 0)) ++c.none;
-    else if (arena.is_const(f->coefficient, 1)) ++c.unit;
-    else ++c.other;
+    if (!f || arena.contains(f->coefficient, var))
+      ++c.other;
+    else if (arena.is_const(f->coefficient, 0))
+      ++c.none;
+    else if (arena.is_const(f->coefficient, 1))
+      ++c.unit;
+    else
+      ++c.other;
   }
 }
 
@@ -44,7 +48,8 @@ int64_t point_cost(sym::ExprArena& arena, const Nest& n) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(total, 1e15)));
 }
 
-// A pointwise nest that reads along another axis than it writes: makes that axis the second to last, so that the last two form a tile.
+// A pointwise nest that reads along another axis than it writes: makes that axis the second to last, so that the last
+// two form a tile.
 bool tile(sym::ExprArena& arena, Nest& n) {
   if (n.outer.size() < 2) return false;
   const Axis last = n.outer.back();
@@ -93,11 +98,15 @@ void choose_mapping(sym::ExprArena& arena, Nest& n) {
       if (!n.outer.empty()) count(arena, s, n.outer.back().var, outer);
       longest = std::max(longest, static_cast<double>(estimate(arena, s.axes.back().extent)));
     }
-    bool outer_ok = !n.outer.empty() && outer.other == 0 && outer.unit > 0 && estimate(arena, n.outer.back().extent) >= 8;
+    bool outer_ok =
+        !n.outer.empty() && outer.other == 0 && outer.unit > 0 && estimate(arena, n.outer.back().extent) >= 8;
     bool inner_ok = inner.unit > 0 && longest >= 4;
-    if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0)) m.vector = Mapping::Vector::Inner;
-    else if (outer_ok) m.vector = Mapping::Vector::Outer;
-    else if (inner_ok) m.vector = Mapping::Vector::Inner;
+    if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0))
+      m.vector = Mapping::Vector::Inner;
+    else if (outer_ok)
+      m.vector = Mapping::Vector::Outer;
+    else if (inner_ok)
+      m.vector = Mapping::Vector::Inner;
   }
   m.grain = std::max<int64_t>(1, kTaskCost / point_cost(arena, n));
 }

@@ -1,4 +1,5 @@
-// How a nest is to be run: which axis is the vector, tiles for transposed reads, points per task. The meaning never depends on it.
+// How a nest is to be run: which axis is the vector, tiles for transposed reads, points per task. The meaning never
+// depends on it.
 #pragma once
 #include "loop/loop.h"
 

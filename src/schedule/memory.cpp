@@ -32,7 +32,8 @@ Expr align(sym::ExprArena& a, Expr bytes) {
   return a.mul(a.ceildiv(bytes, a.constant(64)), a.constant(64));
 }
 
-// Every element of `dying` that the nest reads is read before `made` is written at the same index, and by the same outer point.
+// Every element of `dying` that the nest reads is read before `made` is written at the same index, and by the same
+// outer point.
 bool in_place(sym::ExprArena& arena, const Nest& n, BufferId dying, BufferId made) {
   uint32_t at = UINT32_MAX;
   size_t op_at = 0;
@@ -100,7 +101,8 @@ int64_t assign_static(std::vector<Block>& blocks) {
   std::sort(by_size.begin(), by_size.end(), [&](size_t x, size_t y) {
     return std::tuple(-blocks[x].size, blocks[x].first, x) < std::tuple(-blocks[y].size, blocks[y].first, y);
   });
-  std::sort(by_time.begin(), by_time.end(), [&](size_t x, size_t y) { return std::tuple(blocks[x].first, x) < std::tuple(blocks[y].first, y); });
+  std::sort(by_time.begin(), by_time.end(),
+            [&](size_t x, size_t y) { return std::tuple(blocks[x].first, x) < std::tuple(blocks[y].first, y); });
   std::vector<Block> second = blocks;
   int64_t a = assign(blocks, by_size), b = assign(second, by_time);
   if (b < a) blocks = std::move(second);
@@ -131,8 +133,10 @@ MemoryPlan plan_memory(const loop::Program& p) {
       x.first = i;
       BufferKind k = p.buffers[b].kind;
       if (k != BufferKind::Temp && k != BufferKind::Output) continue;
-      if (c && !c->preallocated) x.kind = Kind::Adopted;
-      else x.kind = k == BufferKind::Temp ? Kind::Arena : Kind::Output;
+      if (c && !c->preallocated)
+        x.kind = Kind::Adopted;
+      else
+        x.kind = k == BufferKind::Temp ? Kind::Arena : Kind::Output;
     }
   }
   for (const loop::Output& o : p.outputs)
@@ -158,7 +162,9 @@ MemoryPlan plan_memory(const loop::Program& p) {
       size_t at = SIZE_MAX;
       for (BufferId x : e.reads) {
         const Placement& px = plan.buffers[x];
-        if (!nest || px.kind != Kind::Arena || px.last != static_cast<int32_t>(i) || px.first >= static_cast<int32_t>(i)) continue;
+        if (!nest || px.kind != Kind::Arena || px.last != static_cast<int32_t>(i) ||
+            px.first >= static_cast<int32_t>(i))
+          continue;
         if (px.bytes != py.bytes || size_of(p.buffers[x].dtype) != size_of(p.buffers[y].dtype)) continue;
         if (std::find(reused.begin(), reused.end(), x) != reused.end() || !in_place(arena, *nest, x, y)) continue;
         reused.push_back(x);

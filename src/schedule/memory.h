@@ -1,9 +1,10 @@
 // Where each buffer of a scheduled program lives.
 //
-// Liveness is counted in items: a Temp buffer lives from the first item that writes it to the last that uses it. Buffers whose lives do not
-// overlap share bytes of one arena. A nest may be handed the same address for an input that dies there and an output that it writes (only
-// where every element is read before it is overwritten, at the same index): kernels must not assume that their pointers do not alias.
-// Offsets and sizes are multiples of 64 bytes. Sizes that are formulas get a part of the arena of their own, shared by equal formulas.
+// Liveness is counted in items: a Temp buffer lives from the first item that writes it to the last that uses it.
+// Buffers whose lives do not overlap share bytes of one arena. A nest may be handed the same address for an input that
+// dies there and an output that it writes (only where every element is read before it is overwritten, at the same
+// index): kernels must not assume that their pointers do not alias. Offsets and sizes are multiples of 64 bytes. Sizes
+// that are formulas get a part of the arena of their own, shared by equal formulas.
 #pragma once
 #include <cstdint>
 
@@ -17,18 +18,20 @@ struct Placement {
     Input,    // the pointer handed in for graph input `Buffer::input`, plus `Buffer::offset` elements
     Arena,    // `offset` bytes from the arena's start
     Output,   // an allocation of `bytes` per call, handed to the caller
-    Adopted,  // allocated by the extern call that writes it; released after item `last` (an Output buffer is handed to the caller instead)
+    Adopted,  // allocated by the extern call that writes it; released after item `last` (an Output buffer is handed to
+              // the caller instead)
   };
   Kind kind = Kind::None;
   sym::Expr offset;               // Arena
   sym::Expr bytes;                // of the allocation: Arena (a multiple of 64), Output
-  int32_t first = -1, last = -1;  // items that first write and last use it; -1: none. Outputs and writebacks count as a use after all items
+  int32_t first = -1, last = -1;  // items that first write and last use it; -1: none. Outputs and writebacks count as a
+                                  // use after all items
 };
 
 struct MemoryPlan {
   Store<loop::BufferId, Placement> buffers;  // one per buffer of the program
   sym::Expr arena_bytes;
-  int64_t peak_bytes = 0;                    // greatest sum of live arena bytes, of static sizes only (a lower bound for the arena)
+  int64_t peak_bytes = 0;  // greatest sum of live arena bytes, of static sizes only (a lower bound for the arena)
 };
 
 MemoryPlan plan_memory(const loop::Program& program);

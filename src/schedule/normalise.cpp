@@ -14,7 +14,9 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-bool has_index(const LoopOp& op) { return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index; }
+bool has_index(const LoopOp& op) {
+  return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index;
+}
 
 bool order_matters(const Stage& s) {
   for (const LoopOp& op : s.ops)
@@ -100,7 +102,8 @@ void drop_trivial_reductions(Nest& n) {
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
       if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
-      bool constant = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin || op.reduce == ReduceKind::WelfordM2;
+      bool constant =
+          op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin || op.reduce == ReduceKind::WelfordM2;
       if (constant) {
         op.code = OpCode::Const;
         op.args = {};
@@ -114,7 +117,8 @@ void drop_trivial_reductions(Nest& n) {
   }
 }
 
-// Adjacent stages without axes are one: fusion may give a pointwise nest's stages axes, and then no value could pass between them.
+// Adjacent stages without axes are one: fusion may give a pointwise nest's stages axes, and then no value could pass
+// between them.
 void join_plain_stages(Nest& n) {
   for (size_t i = n.stages.size(); i-- > 1;) {
     Stage &a = n.stages[i - 1], &b = n.stages[i];

@@ -1,5 +1,6 @@
-// The canonical form of one nest: no axes of extent 1, axes in the order of the written buffer's strides, adjacent axes that every access
-// runs through as one are one axis, and loop variables and Indirect symbols named by position and extent: equal layers get equal nests.
+// The canonical form of one nest: no axes of extent 1, axes in the order of the written buffer's strides, adjacent axes
+// that every access runs through as one are one axis, and loop variables and Indirect symbols named by position and
+// extent: equal layers get equal nests.
 #pragma once
 #include "loop/loop.h"
 

@@ -19,7 +19,9 @@ using loop::Program;
 std::vector<uint32_t> only_users(const Program& p) {
   constexpr uint32_t kNobody = UINT32_MAX - 1, kMany = UINT32_MAX;
   std::vector<uint32_t> user(p.buffers.size(), kNobody);
-  auto touch = [&](BufferId b, uint32_t i) { user[b.index] = user[b.index] == kNobody || user[b.index] == i ? i : kMany; };
+  auto touch = [&](BufferId b, uint32_t i) {
+    user[b.index] = user[b.index] == kNobody || user[b.index] == i ? i : kMany;
+  };
   for (uint32_t i = 0; i < p.items.size(); ++i) {
     auto e = loop::effects(p.items[i]);
     for (BufferId b : e.reads) touch(b, i);
@@ -60,6 +62,7 @@ Program schedule(const Program& lowered, const Options& options) {
     simplify(p, n, mine);
     make_local(p, n, mine);
     normalise(arena, n);
+    make_rows(arena, n);
     hoist(arena, n);
     merge_stages(arena, n);
     simplify(p, n, std::vector<char>(p.buffers.size(), 0));

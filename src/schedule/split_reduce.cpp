@@ -20,9 +20,9 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-constexpr int64_t kWorth = 1 << 16;          // elements
-constexpr int64_t kFewRows = 16;             // results that are too few to be the parallel points
-constexpr int64_t kFewColumns = 256;         // the same where the results are the vector
+constexpr int64_t kWorth = 1 << 16;   // elements
+constexpr int64_t kFewRows = 16;      // results that are too few to be the parallel points
+constexpr int64_t kFewColumns = 256;  // the same where the results are the vector
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 
 bool combines_with_itself(const LoopOp& op) {
@@ -30,10 +30,13 @@ bool combines_with_itself(const LoopOp& op) {
     case ReduceKind::Sum:
     case ReduceKind::Prod:
     case ReduceKind::Max:
-    case ReduceKind::Min: return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
+    case ReduceKind::Min:
+      return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
     case ReduceKind::Any:
-    case ReduceKind::All: return true;
-    default: return false;
+    case ReduceKind::All:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -69,19 +72,22 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
     if (!combines_with_itself(op)) return false;
     reductions.push_back(&op);
   }
-  auto points = arena.as_const(volume(arena, n.outer)), each = arena.as_const(volume(arena, body.axes)), first = arena.as_const(body.axes[0].extent);
+  auto points = arena.as_const(volume(arena, n.outer)), each = arena.as_const(volume(arena, body.axes)),
+       first = arena.as_const(body.axes[0].extent);
   if (!points || !each || !first || *points <= 0 || *points * *each < kWorth) return false;
   bool columns = by_columns(arena, n);
   if (*points >= (columns ? kFewColumns : kFewRows)) return false;
   int64_t rest = *each / *first;
-  int64_t pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))));
+  int64_t pieces =
+      pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))));
   if (!pieces) return false;
 
   Axis piece{canonical_var(arena, 'p', 0, arena.constant(pieces)), arena.constant(pieces)};
   Axis inside{canonical_var(arena, 'p', 1, arena.constant(*first / pieces)), arena.constant(*first / pieces)};
   // Where the results are the vector, they stay innermost.
   auto partial_index = [&](Expr point) {
-    return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point) : arena.add(arena.mul(point, piece.extent), piece.var);
+    return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point)
+                   : arena.add(arena.mul(point, piece.extent), piece.var);
   };
   Expr point = arena.constant(0);
   for (const Axis& a : n.outer) point = arena.add(arena.mul(point, a.extent), a.var);
@@ -94,7 +100,8 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
   partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), piece);
   partial.stages = {body, Stage{}};
   partial.stages[0].axes[0] = inside;
-  substitute(arena, partial.stages[0], {{body.axes[0].var, arena.add(arena.mul(piece.var, inside.extent), inside.var)}});
+  substitute(arena, partial.stages[0],
+             {{body.axes[0].var, arena.add(arena.mul(piece.var, inside.extent), inside.var)}});
 
   Nest total;
   total.name = n.name;

@@ -13,9 +13,11 @@ class Generator {
 
   Generated run() {
     size_t rank = 1 + pick(4);
-    bool symbolic = chance(3);
+    bool symbolic = chance(3), large = rank <= 3 && chance(4);
     for (size_t d = 0; d < rank; ++d) {
-      int64_t n = chance(8) ? 1 : 2 + static_cast<int64_t>(pick(5));
+      int64_t n = chance(8)                ? 1
+                  : large && d + 2 >= rank ? 16 + static_cast<int64_t>(pick(20))
+                                           : 2 + static_cast<int64_t>(pick(5));
       real_.push_back(n);
       if (symbolic && n > 1 && chance(2)) {
         Expr s = a_.symbol("s" + std::to_string(d), sym::SymbolKind::Size, {2, 64});
@@ -31,9 +33,15 @@ class Generator {
     for (size_t i = 0; i < nests; ++i) {
       switch (pick(8)) {
         case 0:
-        case 1: reduction(); break;
-        case 2: chance(2) ? call() : gather(); break;
-        default: pointwise(); break;
+        case 1:
+          reduction();
+          break;
+        case 2:
+          chance(2) ? call() : gather();
+          break;
+        default:
+          pointwise();
+          break;
       }
     }
     // Some results leave the program, always the last one.
@@ -233,8 +241,12 @@ class Generator {
   void reduction() {
     std::vector<bool> kept(dims_.size(), true);
     switch (pick(3)) {
-      case 0: kept.back() = false; break;
-      case 1: kept.front() = false; break;
+      case 0:
+        kept.back() = false;
+        break;
+      case 1:
+        kept.front() = false;
+        break;
       default:
         for (size_t d = 0; d < kept.size(); ++d) kept[d] = chance(2);
     }
@@ -245,7 +257,9 @@ class Generator {
       (kept[d] ? nest_.outer : nest_.stages[0].axes).push_back(x);
       vars_.push_back(x.var);
     }
-    static const ReduceKind kKinds[] = {ReduceKind::Sum, ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::WelfordMean, ReduceKind::WelfordM2, ReduceKind::ArgMax};
+    static const ReduceKind kKinds[] = {ReduceKind::Sum,   ReduceKind::Sum,         ReduceKind::Max,
+                                        ReduceKind::Min,   ReduceKind::WelfordMean, ReduceKind::WelfordM2,
+                                        ReduceKind::ArgMax};
     LoopOp op;
     op.code = OpCode::Reduce;
     op.reduce = kKinds[pick(7)];
@@ -330,7 +344,8 @@ Generated generate(uint64_t seed) { return Generator(seed).run(); }
 
 std::vector<HostTensor> run_extern(const ExternCall&, const std::vector<HostTensor>& views) {
   HostTensor r = views[0];
-  for (size_t i = 0; i < r.storage.size() / 4; ++i) set_number(r, static_cast<int64_t>(i), -get_number(r, static_cast<int64_t>(i)));
+  for (size_t i = 0; i < r.storage.size() / 4; ++i)
+    set_number(r, static_cast<int64_t>(i), -get_number(r, static_cast<int64_t>(i)));
   return {r};
 }
 

@@ -1,4 +1,5 @@
-// Random loop programs as lower/ would make them: pointwise nests and reductions over broadcast, transposed, reshaped and gathered operands.
+// Random loop programs as lower/ would make them: pointwise nests and reductions over broadcast, transposed, reshaped
+// and gathered operands.
 #pragma once
 #include <random>
 

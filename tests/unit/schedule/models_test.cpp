@@ -30,9 +30,8 @@ size_t with_axes(const Nest& n) {
 std::string softmax(const std::string& rows) {
   return "program\n" + (rows == "s0" ? std::string("symbol s0 size [2, 4096] = input 0 dim 0\n") : std::string()) +
          "buffer %0 \"x\" f32 cpu input 0 sizes [" + rows + ", 64] strides [64, 1]\n" +
-         "buffer %1 \"m\" f32 cpu temp sizes [" + rows + "] strides [1]\n" +
-         "buffer %2 \"e\" f32 cpu temp sizes [" + rows + ", 64] strides [64, 1]\n" +
-         "buffer %3 \"s\" f32 cpu temp sizes [" + rows + "] strides [1]\n" +
+         "buffer %1 \"m\" f32 cpu temp sizes [" + rows + "] strides [1]\n" + "buffer %2 \"e\" f32 cpu temp sizes [" +
+         rows + ", 64] strides [64, 1]\n" + "buffer %3 \"s\" f32 cpu temp sizes [" + rows + "] strides [1]\n" +
          "buffer %4 \"y\" f32 cpu output sizes [" + rows + ", 64] strides [64, 1]\n" +
          "nest \"max\" outer [a0: " + rows + R"(] {
   stage [a1: 64] {
@@ -43,7 +42,8 @@ std::string softmax(const std::string& rows) {
     store %1[a0] = v1
   }
 }
-nest "exp" outer [b0: )" + rows + R"(, b1: 64] {
+nest "exp" outer [b0: )" +
+         rows + R"(, b1: 64] {
   stage [] {
     v0 = load f32 %0[64*b0 + b1]
     v1 = load f32 %1[b0]
@@ -52,7 +52,8 @@ nest "exp" outer [b0: )" + rows + R"(, b1: 64] {
     store %2[64*b0 + b1] = v3
   }
 }
-nest "sum" outer [c0: )" + rows + R"(] {
+nest "sum" outer [c0: )" +
+         rows + R"(] {
   stage [c1: 64] {
     v0 = load f32 %2[64*c0 + c1]
     v1 = reduce f32 sum v0
@@ -61,7 +62,8 @@ nest "sum" outer [c0: )" + rows + R"(] {
     store %3[c0] = v1
   }
 }
-nest "div" outer [d0: )" + rows + R"(, d1: 64] {
+nest "div" outer [d0: )" +
+         rows + R"(, d1: 64] {
   stage [] {
     v0 = load f32 %2[64*d0 + d1]
     v1 = load f32 %3[d0]
@@ -69,7 +71,8 @@ nest "div" outer [d0: )" + rows + R"(, d1: 64] {
     store %4[64*d0 + d1] = v2
   }
 }
-output view %4 f32 sizes [)" + rows + ", 64] strides [64, 1] offset 0\n";
+output view %4 f32 sizes [)" +
+         rows + ", 64] strides [64, 1] offset 0\n";
 }
 
 void expect_softmax(const std::string& rows) {
@@ -97,8 +100,8 @@ std::string encoder(int layers) {
   int next = 0, input = 0;
   auto buffer = [&](const char* kind, const std::string& sizes, const std::string& strides) {
     bool in = std::string(kind) == "input";
-    buffers += "buffer %" + std::to_string(next) + " \"b\" f32 cpu " + kind + (in ? " " + std::to_string(input++) : "") + " sizes [" + sizes +
-               "] strides [" + strides + "]\n";
+    buffers += "buffer %" + std::to_string(next) + " \"b\" f32 cpu " + kind +
+               (in ? " " + std::to_string(input++) : "") + " sizes [" + sizes + "] strides [" + strides + "]\n";
     return "%" + std::to_string(next++);
   };
   auto rows = [&](const char* kind) { return buffer(kind, "4, 128, 768", "98304, 768, 1"); };
@@ -115,35 +118,52 @@ std::string encoder(int layers) {
     put("ALL", std::to_string(128 * last) + "*x" + k + " + " + std::to_string(last) + "*y" + k + " + z" + k);
     put("COL", "z" + k);
     bool reduce = b.find("reduce") != std::string::npos;
-    items += "nest \"" + name + "\" outer [x" + k + ": 4, y" + k + ": 128" + (reduce ? "] {\n stage [z" : ", z") + k + ": " + std::to_string(last) +
-             (reduce ? "] {\n" : "] {\n stage [] {\n") + b + " }\n}\n";
+    items += "nest \"" + name + "\" outer [x" + k + ": 4, y" + k + ": 128" + (reduce ? "] {\n stage [z" : ", z") + k +
+             ": " + std::to_string(last) + (reduce ? "] {\n" : "] {\n stage [] {\n") + b + " }\n}\n";
   };
   auto mm = [&](const std::string& x, int in, const std::string& y, int out) {
     std::string w = buffer("input", std::to_string(in) + ", " + std::to_string(out), std::to_string(out) + ", 1");
-    items += "extern \"aten::mm\" preallocated (view(0), view(1)) lists [-1] locs [] {\n view " + x + " f32 sizes [512, " + std::to_string(in) +
-             "] strides [" + std::to_string(in) + ", 1] offset 0\n view " + w + " f32 sizes [" + std::to_string(in) + ", " + std::to_string(out) +
-             "] strides [" + std::to_string(out) + ", 1] offset 0\n result " + y + " f32 sizes [512, " + std::to_string(out) + "] strides [" +
-             std::to_string(out) + ", 1] offset 0\n}\n";
+    items += "extern \"aten::mm\" preallocated (view(0), view(1)) lists [-1] locs [] {\n view " + x +
+             " f32 sizes [512, " + std::to_string(in) + "] strides [" + std::to_string(in) + ", 1] offset 0\n view " +
+             w + " f32 sizes [" + std::to_string(in) + ", " + std::to_string(out) + "] strides [" +
+             std::to_string(out) + ", 1] offset 0\n result " + y + " f32 sizes [512, " + std::to_string(out) +
+             "] strides [" + std::to_string(out) + ", 1] offset 0\n}\n";
   };
   std::string x = rows("input");
   for (int l = 0; l < layers; ++l) {
     for (int half = 0; half < 2; ++half) {
-      std::string h = buffer("temp", "4, 128, 3072", "393216, 3072, 1"), g = buffer("temp", "4, 128, 3072", "393216, 3072, 1");
+      std::string h = buffer("temp", "4, 128, 3072", "393216, 3072, 1"),
+                  g = buffer("temp", "4, 128, 3072", "393216, 3072, 1");
       std::string b1 = vec("input", 3072), b2 = vec("input", 768), w = vec("input", 768), b3 = vec("input", 768);
       mm(x, 768, h, 3072);
-      nest("gelu", 3072, "v0 = load f32 " + h + "[ALL]\nv1 = load f32 " + b1 + "[COL]\nv2 = add f32 v0, v1\nv3 = const f32 0.70710678\nv4 = mul f32 v2, v3\nv5 = erf f32 v4\nv6 = mul f32 v2, v5\nv7 = add f32 v2, v6\nstore " + g + "[ALL] = v7\n");
-      std::string d = rows("temp"), r = rows("temp"), m = column("temp"), q = column("temp"), v = column("temp"), y = rows(l + 1 == layers && half ? "output" : "temp");
+      nest("gelu", 3072,
+           "v0 = load f32 " + h + "[ALL]\nv1 = load f32 " + b1 +
+               "[COL]\nv2 = add f32 v0, v1\nv3 = const f32 0.70710678\nv4 = mul f32 v2, v3\nv5 = erf f32 v4\nv6 = mul "
+               "f32 v2, v5\nv7 = add f32 v2, v6\nstore " +
+               g + "[ALL] = v7\n");
+      std::string d = rows("temp"), r = rows("temp"), m = column("temp"), q = column("temp"), v = column("temp"),
+                  y = rows(l + 1 == layers && half ? "output" : "temp");
       mm(g, 3072, d, 768);
-      nest("residual", 768, "v0 = load f32 " + d + "[ALL]\nv1 = load f32 " + b2 + "[COL]\nv2 = load f32 " + x + "[ALL]\nv3 = add f32 v0, v1\nv4 = add f32 v3, v2\nstore " + r + "[ALL] = v4\n");
-      nest("mean", 768, "v0 = load f32 " + r + "[ALL]\nv1 = reduce f32 welford_mean v0\n}\nstage [] {\nstore " + m + "[ROW] = v1\n");
-      nest("m2", 768, "v0 = load f32 " + r + "[ALL]\nv1 = reduce f32 welford_m2 v0\n}\nstage [] {\nstore " + q + "[ROW] = v1\n");
+      nest("residual", 768,
+           "v0 = load f32 " + d + "[ALL]\nv1 = load f32 " + b2 + "[COL]\nv2 = load f32 " + x +
+               "[ALL]\nv3 = add f32 v0, v1\nv4 = add f32 v3, v2\nstore " + r + "[ALL] = v4\n");
+      nest("mean", 768,
+           "v0 = load f32 " + r + "[ALL]\nv1 = reduce f32 welford_mean v0\n}\nstage [] {\nstore " + m + "[ROW] = v1\n");
+      nest("m2", 768,
+           "v0 = load f32 " + r + "[ALL]\nv1 = reduce f32 welford_m2 v0\n}\nstage [] {\nstore " + q + "[ROW] = v1\n");
       std::string k = std::to_string(var++);
-      items += "nest \"rsqrt\" outer [x" + k + ": 4, y" + k + ": 128] {\nstage [] {\nv0 = load f32 " + q + "[128*x" + k + " + y" + k + "]\nv1 = const f32 768\nv2 = div f32 v0, v1\nv3 = rsqrt f32 v2\nstore " + v + "[128*x" + k + " + y" + k + "] = v3\n}\n}\n";
-      nest("affine", 768, "v0 = load f32 " + r + "[ALL]\nv1 = load f32 " + m + "[ROW]\nv2 = sub f32 v0, v1\nv3 = load f32 " + v + "[ROW]\nv4 = mul f32 v2, v3\nv5 = load f32 " + w + "[COL]\nv6 = mul f32 v4, v5\nv7 = load f32 " + b3 + "[COL]\nv8 = add f32 v6, v7\nstore " + y + "[ALL] = v8\n");
+      items += "nest \"rsqrt\" outer [x" + k + ": 4, y" + k + ": 128] {\nstage [] {\nv0 = load f32 " + q + "[128*x" +
+               k + " + y" + k + "]\nv1 = const f32 768\nv2 = div f32 v0, v1\nv3 = rsqrt f32 v2\nstore " + v + "[128*x" +
+               k + " + y" + k + "] = v3\n}\n}\n";
+      nest("affine", 768,
+           "v0 = load f32 " + r + "[ALL]\nv1 = load f32 " + m + "[ROW]\nv2 = sub f32 v0, v1\nv3 = load f32 " + v +
+               "[ROW]\nv4 = mul f32 v2, v3\nv5 = load f32 " + w + "[COL]\nv6 = mul f32 v4, v5\nv7 = load f32 " + b3 +
+               "[COL]\nv8 = add f32 v6, v7\nstore " + y + "[ALL] = v8\n");
       x = y;
     }
   }
-  return "program\n" + buffers + items + "output view " + x + " f32 sizes [4, 128, 768] strides [98304, 768, 1] offset 0\n";
+  return "program\n" + buffers + items + "output view " + x +
+         " f32 sizes [4, 128, 768] strides [98304, 768, 1] offset 0\n";
 }
 
 TEST(ScheduleModels, LayerNormIsOneKernelAndLayersAreEqual) {
@@ -173,7 +193,8 @@ TEST(ScheduleModels, IsFast) {
   plan_memory(q);
   auto end = std::chrono::steady_clock::now();
   auto ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
-  std::printf("%zu items: schedule %.2f ms, memory plan %.2f ms\n", p.items.size(), ms(middle - begin), ms(end - middle));
+  std::printf("%zu items: schedule %.2f ms, memory plan %.2f ms\n", p.items.size(), ms(middle - begin),
+              ms(end - middle));
   EXPECT_LT(ms(end - begin), 100);  // loose: machines are shared
 }
 

@@ -1,4 +1,5 @@
-// Scheduled programs mean what they meant: the interpreter decides, on random programs. BRAZE_SEED=n runs one seed, BRAZE_SEEDS=n the first n.
+// Scheduled programs mean what they meant: the interpreter decides, on random programs. BRAZE_SEED=n runs one seed,
+// BRAZE_SEEDS=n the first n.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +69,8 @@ bool check(uint64_t seed, size_t& before, size_t& after) {
     for (size_t i = 0; i < want.size(); ++i) {
       std::string why;
       if (!close(want[i], got[i], why)) throw std::runtime_error("output " + std::to_string(i) + ": " + why);
-      if (!close(got[i], planned[i], why)) throw std::runtime_error("memory plan, output " + std::to_string(i) + ": " + why);
+      if (!close(got[i], planned[i], why))
+        throw std::runtime_error("memory plan, output " + std::to_string(i) + ": " + why);
     }
   } catch (const std::exception& e) {
     ADD_FAILURE() << "seed " << seed << ": " << e.what() << "\n" << text << "\nscheduled:\n" << scheduled;

@@ -50,7 +50,8 @@ nest "mean" outer [] {
   }
 }
 output view %1 f32 sizes [] strides [] offset 0
-)", 2, 64);
+)",
+        2, 64);
 }
 
 TEST(SplitReductions, FewColumns) {
@@ -67,7 +68,8 @@ nest "sum" outer [b: 32] {
   }
 }
 output view %1 f32 sizes [32] strides [1] offset 0
-)", 2, 64 * 32);
+)",
+        2, 64 * 32);
 }
 
 TEST(SplitReductions, ManyRowsStayWhole) {
@@ -84,7 +86,8 @@ nest "sum" outer [a: 128] {
   }
 }
 output view %1 f32 sizes [128] strides [1] offset 0
-)", 1, 128);
+)",
+        1, 128);
 }
 
 TEST(Hoist, RowOfAnEmbeddingIsFoundOnce) {
@@ -121,7 +124,8 @@ nest "sub" outer [a2: 128, b2: 64] {
 }
 output view %3 f32 sizes [128] strides [1] offset 0
 output view %4 f32 sizes [128, 64] strides [64, 1] offset 0
-)"), {});
+)"),
+                       {});
   verify(p);
   ASSERT_EQ(p.items.size(), 1u) << print(p);
   const Nest& n = std::get<Nest>(p.items[0]);
