@@ -313,6 +313,81 @@ class Generator {
     finish("gather", out);
   }
 
+  void open_nest() {
+    nest_.stages.emplace_back();
+    vars_.clear();
+    for (size_t d = 0; d < dims_.size(); ++d) {
+      nest_.outer.push_back(axis(dims_[d]));
+      vars_.push_back(nest_.outer.back().var);
+    }
+  }
+
+  // Two nests write the halves of one buffer, a third reads both.
+  void cat() {
+    Tensor both = make(BufferKind::Temp, DType::F32, std::vector<bool>(dims_.size(), true), false);
+    Buffer& b = p_.buffers[both.buffer];
+    b.sizes[0] = a_.add(dims_[0], dims_[0]);
+    for (int half = 0; half < 2; ++half) {
+      open_nest();
+      ValId v = load(tensors_[pick(tensors_.size())]);
+      Expr keep = vars_[0];
+      if (half) vars_[0] = a_.add(vars_[0], dims_[0]);
+      store(both, v);
+      vars_[0] = keep;
+      nest_.name = "half";
+      p_.items.push_back(std::move(nest_));
+      nest_ = {};
+    }
+    open_nest();
+    ValId x = load_plain(both);
+    vars_[0] = a_.add(vars_[0], dims_[0]);
+    ValId y = load_plain(both);
+    vars_[0] = a_.sub(vars_[0], dims_[0]);
+    Tensor out = make(BufferKind::Temp, DType::F32, std::vector<bool>(dims_.size(), true), false);
+    store(out, arithmetic({x, y}));
+    finish("halves", out);
+  }
+
+  ValId load_plain(const Tensor& t) {
+    LoopOp op;
+    op.code = OpCode::Load;
+    op.dtype = p_.buffers[t.buffer].dtype;
+    op.buffer = t.buffer;
+    op.index = a_.constant(0);
+    for (size_t d = 0; d < dims_.size(); ++d) op.index = a_.add(op.index, a_.mul(t.strides[d], vars_[d]));
+    return emit(op);
+  }
+
+  // Zeros, then rows added at computed places.
+  void scatter() {
+    Tensor out = make(BufferKind::Temp, DType::F32, std::vector<bool>(dims_.size(), true), false);
+    open_nest();
+    LoopOp zero;
+    zero.code = OpCode::Const;
+    zero.number = 0;
+    store(out, emit(zero));
+    nest_.name = "zeros";
+    p_.items.push_back(std::move(nest_));
+    nest_ = {};
+    open_nest();
+    ValId v = load(tensors_[pick(tensors_.size())]);
+    LoopOp index;
+    index.code = OpCode::Index;
+    index.dtype = DType::I64;
+    index.index = a_.floordiv(vars_[0], a_.constant(2));
+    LoopOp bind;
+    bind.code = OpCode::Indirect;
+    bind.dtype = DType::I64;
+    bind.args[0] = emit(index);
+    bind.bound = dims_[0];
+    bind.index = a_.symbol("y" + std::to_string(names_++), sym::SymbolKind::Indirect, {0, a_.range(dims_[0]).hi - 1});
+    nest_.stages.back().ops.push_back(bind);
+    vars_[0] = bind.index;
+    store(out, v);
+    nest_.stages.back().ops.back().atomic_add = true;
+    finish("scatter", out);
+  }
+
   void call() {
     const Tensor from = tensors_[pick(tensors_.size())];
     if (p_.buffers[from.buffer].dtype != DType::F32) return;
