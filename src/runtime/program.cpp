@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
 #include "runtime/arena.h"
@@ -148,11 +149,14 @@ void Program::prepare(Frame& f, const int64_t* symbols) const {
 }
 
 void Program::run(Frame& f, Host& host, void* const* inputs) const {
-  ArenaLease arena(f.values_[arena_bytes_]);
-  if (arena.base() != f.arena_base_ || !arena.base()) {
-    for (uint32_t b : arena_buffers_) f.set_pointer(b, arena.base() + f.values_[arena_offsets_[b]]);
-    f.arena_base_ = arena.base();
-    ++f.generation_;
+  std::optional<ArenaLease> arena;
+  if (f.values_[arena_bytes_] > 0) {
+    arena.emplace(f.values_[arena_bytes_]);
+    if (arena->base() != f.arena_base_) {
+      for (uint32_t b : arena_buffers_) f.set_pointer(b, arena->base() + f.values_[arena_offsets_[b]]);
+      f.arena_base_ = arena->base();
+      ++f.generation_;
+    }
   }
   for (uint32_t b : input_buffers_) {
     void* p = inputs[plan_->buffers[b].index];

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "codegen/codegen.h"
 #include "driver/driver.h"
+#include "runtime/pool.h"
 #include "trace/extern.h"
 #include "trace/trace.h"
 
@@ -28,8 +29,15 @@ class TorchHost : public runtime::Host {
   void* allocate(runtime::Frame& frame, uint32_t buffer) override {
     size_t bytes = frame.bytes(buffer);
     c10::Allocator* allocator = c10::GetCPUAllocator();
-    c10::Storage storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocator->allocate(bytes),
-                                                                 allocator, /*resizable=*/true);
+    c10::DataPtr memory;
+    if (bytes < runtime::kPooledBytes) {
+      memory = allocator->allocate(bytes);
+    } else {
+      void* block = runtime::pool_allocate(bytes);
+      memory = c10::DataPtr(block, block, runtime::pool_free, c10::Device(c10::DeviceType::CPU));
+    }
+    c10::Storage storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory), allocator,
+                                                                 /*resizable=*/true);
     void* data = storage.mutable_data();
     state(frame).storages[buffer] = std::move(storage);
     return data;

@@ -1,0 +1,111 @@
+#include "runtime/pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+namespace braze::runtime {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Stands before each block.
+struct alignas(64) Header {
+  size_t bytes;    // with the header
+  uint64_t stamp;  // when it was freed
+};
+
+// Eight sizes per power of two: at most an eighth is wasted, and sizes that vary a little share blocks.
+size_t rounded(size_t bytes) {
+  size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+class Pool {
+ public:
+  void* allocate(size_t wanted) {
+    size_t bytes = rounded(wanted + sizeof(Header));
+    {
+      std::lock_guard lock(mutex_);
+      auto it = free_.find(bytes);
+      if (it != free_.end() && !it->second.empty()) {
+        Header* h = it->second.back();  // the one that is most likely in cache
+        it->second.pop_back();
+        kept_ -= bytes;
+        return h + 1;
+      }
+    }
+    bool huge = bytes >= 2 * kHugePage;
+    size_t alignment = huge ? kHugePage : 4096, size = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, size);
+    if (!memory) {
+      trim();
+      memory = std::aligned_alloc(alignment, size);
+    }
+    if (!memory) throw std::bad_alloc();
+    if (huge) (void)madvise(memory, size, MADV_HUGEPAGE);  // a refusal costs speed only
+    auto* h = static_cast<Header*>(memory);
+    h->bytes = bytes;
+    return h + 1;
+  }
+
+  void free(void* block) noexcept {
+    Header* h = static_cast<Header*>(block) - 1;
+    std::lock_guard lock(mutex_);
+    h->stamp = ++clock_;
+    try {
+      free_[h->bytes].push_back(h);
+    } catch (const std::bad_alloc&) {
+      std::free(h);
+      return;
+    }
+    kept_ += h->bytes;
+    while (kept_ > most_) drop_oldest();
+  }
+
+  size_t trim() {
+    std::lock_guard lock(mutex_);
+    size_t bytes = kept_;
+    while (kept_ > 0) drop_oldest();
+    return bytes;
+  }
+
+ private:
+  void drop_oldest() {
+    std::deque<Header*>* oldest = nullptr;
+    for (auto& [bytes, blocks] : free_)
+      if (!blocks.empty() && (!oldest || blocks.front()->stamp < oldest->front()->stamp)) oldest = &blocks;
+    Header* h = oldest->front();
+    oldest->pop_front();
+    kept_ -= h->bytes;
+    std::free(h);
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<size_t, std::deque<Header*>> free_;
+  size_t kept_ = 0;
+  size_t most_ = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 8;
+  uint64_t clock_ = 0;
+};
+
+// Never destroyed: tensors may outlive everything else at the end of the process.
+Pool& pool() {
+  static Pool* p = new Pool;
+  return *p;
+}
+
+}  // namespace
+
+void* pool_allocate(size_t bytes) { return pool().allocate(bytes); }
+void pool_free(void* block) noexcept { pool().free(block); }
+size_t trim_pool() { return pool().trim(); }
+
+}  // namespace braze::runtime
