@@ -66,7 +66,14 @@ Types reduced_loss(const Call& c, const TensorType& x, const TensorType& y, size
 
 Types norm_types(const Call& c) {
   const TensorType* x = c.tensor(0);
-  if (!x || !is_floating(x->dtype)) return std::nullopt;
+  if (!x) return std::nullopt;
+  if (c.op == Op::fill_Scalar || c.op == Op::fill_Tensor) {
+    if (!is_non_overlapping_and_dense(c.arena(), *x)) return std::nullopt;
+    TensorType t = *x;
+    t.offset = c.arena().constant(0);
+    return one(std::move(t));
+  }
+  if (!is_floating(x->dtype)) return std::nullopt;
   switch (c.op) {
     case Op::_softmax: case Op::_log_softmax:
       if (!c.dim(1, x->dim())) return std::nullopt;

@@ -1,0 +1,34 @@
+#include "passes/decompose.h"
+
+#include "passes/builder.h"
+
+namespace braze::passes {
+namespace {
+
+DecomposeRule rule_of(Op op) {
+  for (auto family : {softmax_rule, norm_rule, norm_backward_rule, loss_rule, misc_rule})
+    if (DecomposeRule rule = family(op)) return rule;
+  return nullptr;
+}
+
+}  // namespace
+
+Graph decompose(const Graph& g) {
+  Rewriter r(g);
+  for (const Node& n : g.nodes()) {
+    if (DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op)) {
+      // Nodes that a rule wrote before it gave up are without users; dce drops them.
+      Builder b(r.out(), n, r.map_args(n), g);
+      try {
+        rule(b);
+        for (const auto& [old, now] : b.results) r.replace(old, now);
+        continue;
+      } catch (NoRule) {
+      }
+    }
+    r.copy(n);
+  }
+  return r.finish();
+}
+
+}  // namespace braze::passes

@@ -1,0 +1,20 @@
+#include "passes/optimize.h"
+
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/decompose.h"
+#include "passes/fold.h"
+#include "passes/simplify_views.h"
+
+namespace braze::passes {
+
+graph::Graph optimize(const graph::Graph& captured, const Options&) {
+  graph::Graph g = dce(captured);
+  g = decompose(g);
+  g = fold(g);
+  g = simplify_views(g);
+  g = cse(g);
+  return dce(g);
+}
+
+}  // namespace braze::passes
