@@ -38,6 +38,8 @@ struct Frame {
   Variable* kw_names = nullptr;     // tuple constant of a KwNames that is in effect
   bool resumable = false;           // its caller only waits for the result to push
   bool is_generator = false;
+  Variable* pending = nullptr;      // an exception to be raised when the generator resumes
+  Variable* handled = nullptr;      // what the generator was handling when it yielded
   Frame* parent = nullptr;
 
   void push(Variable* v) { stack[sp++] = v; }
@@ -138,6 +140,8 @@ class Translator {
   Variable* instantiate(PyTypeObject* cls, Args& args);
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
+  // Calls a function of torch that only asks for metadata: on fakes, not recorded.
+  Variable* query_torch(PyObject* fn, const Args& args);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
   Variable* call_pure(PyObject* fn, const Args& args);
   // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.

@@ -10,7 +10,6 @@ class DictVariable final : public Variable {
     Ref hash_key;
     Variable* key;
     Variable* value;       // nullptr: deleted (only while not loaded)
-    bool moved = false;    // deleted and put in again: stands at the end
   };
 
   explicit DictVariable(PyTypeObject* t = &PyDict_Type);
@@ -53,9 +52,20 @@ class DictVariable final : public Variable {
 
   std::vector<Entry> entries_;  // not loaded: only what was written
   Ref index_;                   // hash_key -> position in entries_
+  // What was done to a pre-existing dict, one row per key.
+  struct Change {
+    Ref hash_key;
+    Variable* key;
+    bool original;              // the key was there at first
+    bool deleted;               // at some time
+    uint64_t order;             // of the insertion that counts
+  };
+  void note(Translator&, PyObject* hash_key, Variable* key, bool deleted, bool inserted);
+
   bool loaded_ = true;
-  bool rewrite_ = false;        // order changed in a way that only writing everything restores
-  bool changed_ = false;
+  bool rewrite_ = false;        // the order changed in a way that only writing everything restores
+  std::vector<Change> changes_;
+  uint64_t next_order_ = 0;
 };
 
 class DictViewVariable final : public Variable {

@@ -34,6 +34,7 @@ class FunctionVariable final : public Variable {
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
   PyCodeObject* code_object() const;
+  Variable* new_builtin(Translator&, PyObject* descr, PyObject* name);
 
   Ref real;
   bool anchored = false;      // real, and known by identity

@@ -1,6 +1,6 @@
 // Instances of classes, objects known by identity, super().
 #pragma once
-#include "capture/variable.h"
+#include "capture/vars/dict.h"
 
 namespace braze::capture {
 
@@ -58,21 +58,27 @@ class ObjectVariable : public Variable {
   // object.__getattribute__ and object.__setattr__: without the class's own hooks.
   Variable* generic_getattr(Translator&, PyObject* name);
   void generic_setattr(Translator&, PyObject* name, Variable* value);
-  // The instance dict, pending writes included. nullptr: not there.
-  Variable* instance_get(Translator&, PyObject* name);
+  // The instance dict; nullptr when instances of the class have none.
+  DictVariable* instance_dict(Translator&);
+  Variable* instance_get(Translator&, PyObject* name);  // nullptr: not there
   void instance_set(Translator&, PyObject* name, Variable* value);  // value nullptr: delete
-  std::vector<std::pair<PyObject*, Variable*>> instance_items(Translator&);  // vars(self)
   bool is_exception() const;
 
   PyTypeObject* cls;
   Ref real;
   Variable* base = nullptr;
-  struct Attribute {
-    PyObject* name;        // interned, kept by the translator
+  struct Slot {
+    PyObject* name;        // kept by the translator
     Variable* value;       // nullptr: deleted
-    bool slot;             // goes through a member descriptor of the class
   };
-  std::vector<Attribute> attributes;  // written here, in order
+  std::vector<Slot> slots; // written here, of member descriptors of the class
+
+ private:
+  // Calls a special method found on the class; nullptr when there is none.
+  Variable* special(Translator&, const char* name, std::vector<Variable*> args);
+  Variable* read_slot(Translator&, PyObject* descr, PyObject* name);
+  DictVariable* dict_ = nullptr;
+  Ref identity_;           // stands for this object in the index of dicts
 };
 
 class ModuleVariable final : public ObjectVariable {

@@ -27,6 +27,7 @@ class TensorVariable final : public Variable {
 
   Ref fake;
   Ref real;  // of a tensor that existed before
+  std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on one made here
 };
 
 // Calls getattr(tensor, name) as a recorded function: for attributes that are tensors.

@@ -1,0 +1,106 @@
+#include "capture/known.h"
+
+#include <string>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "capture/ref.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* import(const char* module, const char* path, bool optional = false) {
+  Ref at = Ref::steal(PyImport_ImportModule(module));
+  std::string rest = path ? path : "";
+  while (at && !rest.empty()) {
+    size_t dot = rest.find('.');
+    std::string head = rest.substr(0, dot);
+    rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
+    at = Ref::steal(PyObject_GetAttrString(at.get(), head.c_str()));
+  }
+  if (!at) {
+    PyErr_Clear();
+    if (optional) return nullptr;
+    throw InternalError(std::string("cannot import ") + module + "." + (path ? path : ""));
+  }
+  return at.release();  // kept for the life of the process
+}
+
+PyTypeObject* type(const char* module, const char* path, bool optional = false) {
+  return reinterpret_cast<PyTypeObject*>(import(module, path, optional));
+}
+
+// The raw attribute of a class: functions as they are in its dict.
+PyObject* raw(PyTypeObject* t, const char* name) {
+  Ref key = Ref::steal(PyUnicode_InternFromString(name));
+  PyObject* o = _PyType_Lookup(t, key.get());
+  if (!o) throw InternalError(std::string("no attribute ") + name + " on " + t->tp_name);
+  Py_INCREF(o);
+  return o;
+}
+
+Known load() {
+  Known k{};
+  k.torch = import("torch", nullptr);
+  k.tensor = type("torch", "Tensor");
+  k.parameter = type("torch.nn", "Parameter");
+  k.module = type("torch.nn", "Module");
+  k.size = type("torch", "Size");
+  k.dtype = type("torch", "dtype");
+  k.device = type("torch", "device");
+  k.layout = type("torch", "layout");
+  k.memory_format = type("torch", "memory_format");
+  k.qscheme = type("torch", "qscheme");
+  k.sym_int = type("torch", "SymInt");
+  k.sym_float = type("torch", "SymFloat");
+  k.sym_bool = type("torch", "SymBool");
+  k.finfo = type("torch", "finfo");
+  k.iinfo = type("torch", "iinfo");
+  k.enum_ = type("enum", "Enum");
+  k.enum_property = type("enum", "property", true);
+  k.ordered_dict = type("collections", "OrderedDict");
+  k.default_dict = type("collections", "defaultdict");
+  k.deque = type("collections", "deque");
+  k.partial = type("functools", "partial");
+  k.cached_property = type("functools", "cached_property");
+  k.lru_cache = type("functools", "_lru_cache_wrapper", true);
+  k.tuple_getter = type("_collections", "_tuplegetter");
+  k.abc_meta = type("abc", "ABCMeta");
+  k.op_overload = import("torch._ops", "OpOverload");
+  k.op_packet = import("torch._ops", "OpOverloadPacket");
+  k.object_getattribute = raw(&PyBaseObject_Type, "__getattribute__");
+  k.object_setattr = raw(&PyBaseObject_Type, "__setattr__");
+  k.object_init = raw(&PyBaseObject_Type, "__init__");
+  k.object_new = raw(&PyBaseObject_Type, "__new__");
+  k.module_getattr = raw(k.module, "__getattr__");
+  k.module_setattr = raw(k.module, "__setattr__");
+  k.module_call = raw(k.module, "__call__");
+  k.module_call_impl = raw(k.module, "_call_impl");
+  k.module_globals = import("torch.nn.modules.module", "__dict__");
+  k.polyfills = import("braze.polyfills", nullptr, true);
+  return k;
+}
+
+}  // namespace
+
+const Known& known() {
+  static const Known k = load();
+  return k;
+}
+
+bool is_constant_type(PyTypeObject* t) {
+  static const std::unordered_set<PyTypeObject*> types = [] {
+    const Known& k = known();
+    return std::unordered_set<PyTypeObject*>{Py_TYPE(Py_None), &PyBool_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
+            &PyBytes_Type, Py_TYPE(Py_Ellipsis), Py_TYPE(Py_NotImplemented), &PyRange_Type, k.dtype, k.device, k.layout,
+            k.memory_format, k.qscheme, k.finfo, k.iinfo};
+  }();
+  return types.count(t) != 0;
+}
+
+bool is_structseq(PyTypeObject* t) {
+  static PyObject* name = PyUnicode_InternFromString("n_sequence_fields");
+  return t != &PyTuple_Type && PyType_IsSubtype(t, &PyTuple_Type) && t->tp_dict && PyDict_Contains(t->tp_dict, name) == 1;
+}
+
+}  // namespace braze::capture

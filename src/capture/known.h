@@ -1,0 +1,31 @@
+// Objects of Python and PyTorch that capture compares with, imported at the first capture.
+#pragma once
+#include <Python.h>
+
+namespace braze::capture {
+
+struct Known {
+  PyTypeObject *tensor, *parameter, *module, *size, *dtype, *device, *layout, *memory_format, *qscheme, *sym_int, *sym_float, *sym_bool, *finfo, *iinfo;
+  PyTypeObject *enum_, *ordered_dict, *default_dict, *deque, *partial, *tuple_getter, *abc_meta, *enum_property, *cached_property, *lru_cache;
+  PyObject* torch;
+  PyObject* op_overload;          // torch._ops.OpOverload
+  PyObject* op_packet;            // torch._ops.OpOverloadPacket
+  PyObject* object_getattribute;  // object.__getattribute__, __setattr__, ...
+  PyObject* object_setattr;
+  PyObject* object_init;
+  PyObject* object_new;
+  PyObject* module_getattr;       // torch.nn.Module.__getattr__, ...
+  PyObject* module_setattr;
+  PyObject* module_call;
+  PyObject* module_call_impl;
+  PyObject* module_globals;       // dict of torch.nn.modules.module
+  PyObject* polyfills;            // module braze.polyfills
+};
+// Throws InternalError if something is missing.
+const Known& known();
+
+// Immutable classes whose instances are Constants.
+bool is_constant_type(PyTypeObject* t);
+bool is_structseq(PyTypeObject* t);
+
+}  // namespace braze::capture

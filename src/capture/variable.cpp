@@ -1,0 +1,101 @@
+#include "capture/variable.h"
+
+#include <cstring>
+
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+Variable* Args::take_kw(const char* name) {
+  for (size_t i = 0; i < kw.size(); ++i)
+    if (PyUnicode_CompareWithASCIIString(kw[i].first, name) == 0) {
+      Variable* v = kw[i].second;
+      kw.erase(kw.begin() + static_cast<long>(i));
+      return v;
+    }
+  return nullptr;
+}
+
+std::string Variable::describe() const { return std::string("a value of type ") + type()->tp_name; }
+
+Variable* Variable::getattr(Translator& tr, PyObject* name) {
+  PyTypeObject* t = type();
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(t));
+  SourceId where;
+  PyObject* descr = tr.lookup_on_type(t, name, &where);
+  return descr ? tr.bind_descriptor(descr, where, this, t, name) : nullptr;
+}
+
+void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
+  tr.unsupported(Reason::UnsupportedMutation, "attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of " + describe() + " is set");
+}
+
+Variable* Variable::call(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a call of " + describe()); }
+Variable* Variable::call_method(Translator&, const char*, Args&) { return nullptr; }
+Variable* Variable::getitem(Translator& tr, Variable*) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not subscriptable"); }
+void Variable::setitem(Translator& tr, Variable*, Variable*) {
+  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item assignment");
+}
+void Variable::delitem(Translator& tr, Variable*) {
+  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item deletion");
+}
+bool Variable::contains(Translator& tr, Variable* item) {
+  for (Variable* v : items(tr))
+    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+  return false;
+}
+Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not iterable"); }
+Variable* Variable::next(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator"); }
+int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + type()->tp_name + "' has no len()"); }
+bool Variable::truth(Translator& tr) { return has_len(tr) ? len(tr) != 0 : true; }
+
+Ref Variable::hash_key(Translator& tr) {
+  if (PyObject* o = as_constant()) return Ref::borrow(o);
+  if (type()->tp_hash == PyObject_HashNotImplemented)
+    tr.raise(PyExc_TypeError, std::string("unhashable type: '") + type()->tp_name + "'");
+  tr.unsupported("the hash of " + describe());
+}
+
+std::vector<Variable*> Variable::items(Translator& tr) {
+  std::vector<Variable*> out;
+  Variable* it = iter(tr);
+  while (Variable* v = tr.next(it)) {
+    out.push_back(v);
+    if (out.size() > 1000000) tr.unsupported("an iteration of more than a million steps");
+  }
+  return out;
+}
+
+Reg Variable::build(Codegen&) { throw CannotRebuild{this, describe()}; }
+
+Reg Codegen::reg(Variable* v) {
+  if (!v) return kNoReg;
+  if (v->kind == Kind::Lazy) {
+    auto* lazy = v->as<LazyVariable>();
+    return lazy->forced ? reg(lazy->forced) : recipe.load(v->source);
+  }
+  if (v->reg != kNoReg) return v->reg;
+  if (v->source.valid()) return v->reg = recipe.load(v->source);
+  if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
+  v->emitting = true;
+  Reg r = v->build(*this);
+  v->emitting = false;
+  return v->reg = r;
+}
+
+std::vector<Reg> Codegen::regs(const std::vector<Variable*>& vs) {
+  std::vector<Reg> out;
+  out.reserve(vs.size());
+  for (Variable* v : vs) out.push_back(reg(v));
+  return out;
+}
+
+Reg Codegen::tensor(PyObject* fake) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] == fake) return recipe.graph_output(static_cast<int64_t>(i));
+  outputs.push_back(fake);
+  return recipe.graph_output(static_cast<int64_t>(outputs.size() - 1));
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,153 @@
+#include "capture/vars/constant.h"
+
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+std::string LazyVariable::describe() const { return std::string("a value of type ") + Py_TYPE(object.get())->tp_name; }
+
+std::string ConstantVariable::describe() const {
+  Ref text = Ref::steal(PyObject_Repr(value.get()));
+  if (!text) {
+    PyErr_Clear();
+    return Variable::describe();
+  }
+  const char* s = PyUnicode_AsUTF8(text.get());
+  if (!s) PyErr_Clear();
+  return s ? std::string(s).substr(0, 80) : Variable::describe();
+}
+
+Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
+  PyTypeObject* t = type();
+  SourceId where;
+  PyObject* descr = tr.lookup_on_type(t, name, &where);
+  if (descr) {
+    PyTypeObject* d = Py_TYPE(descr);
+    bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == known().enum_property;
+    if (!computed && !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
+      return tr.bind_descriptor(descr, where, this, t, name);
+  }
+  Ref found = Ref::steal(PyObject_GetAttr(value.get(), name));
+  if (!found) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    PyErr_Clear();
+    return nullptr;
+  }
+  return tr.from_python(std::move(found));
+}
+
+Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& args) {
+  if (PyUnicode_Check(value.get()) && args.size() == 1 && std::string_view(name) == "join")
+    args.pos[0] = tr.list(tr.unpack(args[0]));
+  if (std::string_view(name) == "__iter__" && args.size() == 0) return iter(tr);
+  Ref method = Ref::steal(PyObject_GetAttrString(value.get(), name));
+  if (!method) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  return tr.call_pure(method.get(), args);
+}
+
+Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
+  Ref k = tr.to_python(key);
+  Ref r = Ref::steal(PyObject_GetItem(value.get(), k.get()));
+  if (!r) tr.raise_current();
+  return tr.from_python(std::move(r));
+}
+
+bool ConstantVariable::contains(Translator& tr, Variable* item) {
+  if (!tr.is_python_constant(item)) return Variable::contains(tr, item);
+  Ref k = tr.to_python(item);
+  int r = PySequence_Contains(value.get(), k.get());
+  if (r < 0) tr.raise_current();
+  return r == 1;
+}
+
+std::vector<Variable*> ConstantVariable::items(Translator& tr) {
+  Ref all = Ref::steal(PySequence_Tuple(value.get()));
+  if (!all) tr.raise_current();
+  std::vector<Variable*> out;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(all.get(), i))));
+  return out;
+}
+
+Variable* ConstantVariable::iter(Translator& tr) {
+  if (PyRange_Check(value.get())) {
+    auto attr = [&](const char* n) {
+      Ref a = Ref::steal(PyObject_GetAttrString(value.get(), n));
+      return PyLong_AsLongLong(a.get());
+    };
+    Py_ssize_t n = PyObject_Length(value.get());
+    int64_t start = attr("start"), step = attr("step");
+    if (PyErr_Occurred()) tr.raise_current();
+    return tr.make<RangeIterator>(start, step, n);
+  }
+  if (!Py_TYPE(value.get())->tp_iter && !PySequence_Check(value.get())) return Variable::iter(tr);
+  return tr.make<SequenceIterator>(this, items(tr));
+}
+
+bool ConstantVariable::has_len(Translator&) {
+  PyTypeObject* t = type();
+  return (t->tp_as_sequence && t->tp_as_sequence->sq_length) || (t->tp_as_mapping && t->tp_as_mapping->mp_length);
+}
+
+int64_t ConstantVariable::len(Translator& tr) {
+  Py_ssize_t n = PyObject_Length(value.get());
+  if (n < 0) tr.raise_current();
+  return n;
+}
+
+bool ConstantVariable::truth(Translator& tr) {
+  int r = PyObject_IsTrue(value.get());
+  if (r < 0) tr.raise_current();
+  return r == 1;
+}
+
+Ref ConstantVariable::hash_key(Translator& tr) {
+  if (PyObject_Hash(value.get()) == -1) tr.raise_current();
+  return value;
+}
+
+Reg ConstantVariable::build(Codegen& cg) { return cg.constant(value.get()); }
+
+Variable* SliceVariable::getattr(Translator& tr, PyObject* name) {
+  static const char* names[] = {"start", "stop", "step"};
+  for (int i = 0; i < 3; ++i)
+    if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) return parts[i];
+  return Variable::getattr(tr, name);
+}
+
+Reg SliceVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::Slice, {cg.reg(parts[0]), cg.reg(parts[1]), cg.reg(parts[2])});
+}
+
+PyTypeObject* SymVariable::type() const {
+  PyTypeObject* t = Py_TYPE(value.get());
+  return t == known().sym_int ? &PyLong_Type : t == known().sym_float ? &PyFloat_Type : &PyBool_Type;
+}
+
+Variable* SymVariable::getattr(Translator& tr, PyObject* name) {
+  Ref a = Ref::steal(PyObject_GetAttr(value.get(), name));
+  if (!a) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  tr.unsupported("attribute of a symbolic number");
+}
+
+bool SymVariable::truth(Translator& tr) {
+  int r = PyObject_IsTrue(value.get());
+  if (r < 0) tr.raise_current();
+  return r == 1;
+}
+
+Ref SymVariable::hash_key(Translator& tr) {
+  // A key must have one value: the size is specialised.
+  Ref n = Ref::steal(Py_TYPE(value.get()) == known().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
+  if (!n) tr.raise_current();
+  return n;
+}
+
+}  // namespace braze::capture

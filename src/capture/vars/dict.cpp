@@ -1,0 +1,393 @@
+#include "capture/vars/dict.h"
+
+#include <algorithm>
+
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+DictVariable::DictVariable(PyTypeObject* t) : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())) {}
+
+DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVariable(t) {
+  real = Ref::borrow(r);
+  source = s;
+  loaded_ = false;
+}
+
+bool DictVariable::is_ordered_dict() const { return PyType_IsSubtype(cls, known().ordered_dict); }
+
+Py_ssize_t DictVariable::find(Translator& tr, PyObject* hash_key) {
+  PyObject* at = PyDict_GetItemWithError(index_.get(), hash_key);
+  if (!at && PyErr_Occurred()) tr.raise_current();
+  return at ? PyLong_AsSsize_t(at) : -1;
+}
+
+void DictVariable::reindex() {
+  index_ = Ref::steal(PyDict_New());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Ref n = Ref::steal(PyLong_FromSize_t(i));
+    PyDict_SetItem(index_.get(), entries_[i].hash_key.get(), n.get());
+  }
+}
+
+void DictVariable::load(Translator& tr) {
+  if (loaded_) return;
+  tr.guards().dict_keys(source, real.get(), tr.line());
+  std::vector<Entry> written = std::move(entries_);
+  entries_.clear();
+  loaded_ = true;
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  Ref pairs = Ref::steal(PyDict_CheckExact(real.get()) ? nullptr : PyMapping_Items(real.get()));
+  auto put = [&](PyObject* key, PyObject* value) {
+    SourceId at = tr.sources().dict_item(source, key);
+    entries_.push_back({Ref::borrow(key), tr.global_object(key), tr.wrap(value, at)});
+  };
+  if (pairs && is_ordered_dict() && PyList_Check(pairs.get())) {
+    // The order of an OrderedDict is its own.
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs.get()); ++i) {
+      PyObject* p = PyList_GET_ITEM(pairs.get(), i);
+      put(PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1));
+    }
+  } else {
+    PyErr_Clear();
+    while (PyDict_Next(real.get(), &pos, &k, &v)) put(k, v);
+  }
+  reindex();
+  for (Entry& w : written) {
+    Py_ssize_t i = find(tr, w.hash_key.get());
+    bool moved = false;
+    for (const Change& c : changes_)
+      if (PyObject_RichCompareBool(c.hash_key.get(), w.hash_key.get(), Py_EQ) == 1) moved = c.deleted;
+    if (i >= 0 && (!w.value || moved)) {
+      entries_.erase(entries_.begin() + i);
+      reindex();
+      i = -1;
+    }
+    if (!w.value) continue;
+    if (i >= 0) {
+      entries_[static_cast<size_t>(i)].value = w.value;
+    } else {
+      entries_.push_back(w);
+      Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
+      PyDict_SetItem(index_.get(), w.hash_key.get(), n.get());
+    }
+  }
+}
+
+const std::vector<DictVariable::Entry>& DictVariable::entries(Translator& tr) {
+  load(tr);
+  return entries_;
+}
+
+Variable* DictVariable::get(Translator& tr, PyObject* key) {
+  Py_ssize_t i = find(tr, key);
+  if (i >= 0) return entries_[static_cast<size_t>(i)].value;
+  if (loaded_) return nullptr;
+  PyObject* v = PyDict_GetItemWithError(real.get(), key);
+  if (!v && PyErr_Occurred()) tr.raise_current();
+  SourceId at = tr.sources().dict_item(source, key);
+  if (!v) {
+    tr.guards().absent(at, tr.line());
+    return nullptr;
+  }
+  tr.guards().exists(at, tr.line());
+  return tr.wrap(v, at);
+}
+
+Variable* DictVariable::get(Translator& tr, Variable* key) {
+  Ref k = tr.force(key)->hash_key(tr);
+  return get(tr, k.get());
+}
+
+void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool deleted, bool inserted) {
+  if (!source.valid()) return;
+  for (Change& c : changes_)
+    if (c.hash_key.get() == hash_key || PyObject_RichCompareBool(c.hash_key.get(), hash_key, Py_EQ) == 1) {
+      c.deleted |= deleted;
+      if (inserted) c.order = next_order_++;
+      return;
+    }
+  bool original = PyDict_Contains(real.get(), hash_key) == 1;
+  changes_.push_back({Ref::borrow(hash_key), key, original, deleted, next_order_++});
+  (void)tr;
+}
+
+void DictVariable::change(Translator& tr) {
+  tr.mutate();
+  tr.modified(this);
+}
+
+void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
+  key = tr.force(key);
+  Ref k = key->hash_key(tr);
+  Py_ssize_t i = find(tr, k.get());
+  bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
+  change(tr);
+  note(tr, k.get(), key, false, !there);
+  if (i >= 0) {
+    if (there) {
+      entries_[static_cast<size_t>(i)].value = value;
+      return;
+    }
+    entries_.erase(entries_.begin() + i);  // a tombstone: the key comes back at the end
+    reindex();
+  }
+  entries_.push_back({k, key, value});
+  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
+  PyDict_SetItem(index_.get(), k.get(), n.get());
+}
+
+void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key), value); }
+
+bool DictVariable::remove(Translator& tr, Variable* key) {
+  key = tr.force(key);
+  Ref k = key->hash_key(tr);
+  if (!get(tr, k.get())) return false;
+  change(tr);
+  note(tr, k.get(), key, true, false);
+  Py_ssize_t i = find(tr, k.get());
+  if (!loaded_) {
+    if (i >= 0) {
+      entries_[static_cast<size_t>(i)].value = nullptr;
+    } else {
+      entries_.push_back({k, key, nullptr});
+      Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
+      PyDict_SetItem(index_.get(), k.get(), n.get());
+    }
+    return true;
+  }
+  entries_.erase(entries_.begin() + i);
+  reindex();
+  return true;
+}
+
+void DictVariable::clear(Translator& tr) {
+  change(tr);
+  entries_.clear();
+  index_ = Ref::steal(PyDict_New());
+  loaded_ = true;
+  rewrite_ = true;
+}
+
+Variable* DictVariable::getattr(Translator& tr, PyObject* name) {
+  if (default_factory && PyUnicode_CompareWithASCIIString(name, "default_factory") == 0) return default_factory;
+  return Variable::getattr(tr, name);
+}
+
+Variable* DictVariable::getitem(Translator& tr, Variable* key) {
+  if (Variable* v = get(tr, key)) return v;
+  if (default_factory && !is_none(tr.force(default_factory))) {
+    Variable* v = tr.call(default_factory, std::vector<Variable*>{});
+    set(tr, key, v);
+    return v;
+  }
+  tr.raise(tr.call(tr.global_object(PyExc_KeyError), {key}));
+}
+
+void DictVariable::setitem(Translator& tr, Variable* key, Variable* value) { set(tr, key, value); }
+
+void DictVariable::delitem(Translator& tr, Variable* key) {
+  if (!remove(tr, key)) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {key}));
+}
+
+Variable* DictVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+
+int64_t DictVariable::len(Translator& tr) {
+  if (!loaded_ && entries_.empty()) {
+    tr.guards().length(source, PyDict_GET_SIZE(real.get()), tr.line());
+    return PyDict_GET_SIZE(real.get());
+  }
+  load(tr);
+  return static_cast<int64_t>(entries_.size());
+}
+
+std::vector<Variable*> DictVariable::items(Translator& tr) {
+  std::vector<Variable*> out;
+  for (const Entry& e : entries(tr)) out.push_back(e.key);
+  return out;
+}
+
+Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  size_t c = args.size();
+  if (n == "get" && (c == 1 || c == 2)) {
+    Variable* v = get(tr, args[0]);
+    return v ? v : c == 2 ? args[1] : tr.none();
+  }
+  if (n == "keys" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Keys);
+  if (n == "values" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Values);
+  if (n == "items" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Items);
+  if (n == "__getitem__" && c == 1) return getitem(tr, args[0]);
+  if (n == "__setitem__" && c == 2) return set(tr, args[0], args[1]), tr.none();
+  if (n == "__delitem__" && c == 1) return delitem(tr, args[0]), tr.none();
+  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__len__" && c == 0) return tr.integer(len(tr));
+  if (n == "__iter__" && c == 0) return iter(tr);
+  if (n == "__eq__" && c == 1) return tr.compare(Py_EQ, this, args[0]);
+  if (n == "__ne__" && c == 1) return tr.compare(Py_NE, this, args[0]);
+  if ((n == "__or__" || n == "__ior__") && c == 1) {
+    DictVariable* into = this;
+    if (n == "__or__") {
+      Args none;
+      into = call_method(tr, "copy", none)->as<DictVariable>();
+    }
+    Args other{{args[0]}, {}};
+    into->call_method(tr, "update", other);
+    return into;
+  }
+  if (n == "setdefault" && (c == 1 || c == 2)) {
+    if (Variable* v = get(tr, args[0])) return v;
+    Variable* v = c == 2 ? args[1] : tr.none();
+    set(tr, args[0], v);
+    return v;
+  }
+  if (n == "pop" && (c == 1 || c == 2)) {
+    Variable* v = get(tr, args[0]);
+    if (!v) {
+      if (c == 2) return args[1];
+      if (Variable* d = args.take_kw("default")) return d;
+      tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
+    }
+    remove(tr, args[0]);
+    return v;
+  }
+  if (n == "popitem" && c <= 1) {
+    Variable* last = c ? args[0] : args.take_kw("last");
+    const auto& all = entries(tr);
+    if (all.empty()) tr.raise(PyExc_KeyError, "popitem(): dictionary is empty");
+    Entry e = !last || tr.truth(last) ? all.back() : all.front();
+    remove(tr, e.key);
+    return tr.tuple({e.key, e.value});
+  }
+  if ((n == "update" || n == "__init__") && c <= 1) {
+    if (c == 1) {
+      Variable* other = tr.force(args[0]);
+      if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict))
+        other = other->as<ObjectVariable>()->base;
+      if (other->is(Kind::Dict)) {
+        auto copy = other->as<DictVariable>()->entries(tr);
+        for (const Entry& e : copy) set(tr, e.key, e.value);
+      } else if (Variable* keys = tr.getattr_or_null(other, "keys")) {
+        for (Variable* k : tr.unpack(tr.call(keys, std::vector<Variable*>{}))) set(tr, k, tr.getitem(other, k));
+      } else {
+        for (Variable* pair : tr.unpack(other)) {
+          auto kv = tr.unpack(pair);
+          if (kv.size() != 2) tr.raise(PyExc_ValueError, "dictionary update sequence element has wrong length; 2 is required");
+          set(tr, kv[0], kv[1]);
+        }
+      }
+    }
+    auto kw = std::move(args.kw);
+    args.kw.clear();
+    for (auto& [k, v] : kw) set(tr, k, v);
+    return tr.none();
+  }
+  if ((n == "copy" || n == "__copy__") && c == 0) {
+    auto* d = tr.make<DictVariable>(cls);
+    d->default_factory = default_factory;
+    d->entries_ = entries(tr);
+    d->reindex();
+    return d;
+  }
+  if (n == "clear" && c == 0) return clear(tr), tr.none();
+  if (n == "move_to_end" && c >= 1 && is_ordered_dict()) {
+    Variable* last = c > 1 ? args[1] : args.take_kw("last");
+    load(tr);
+    Ref k = tr.force(args[0])->hash_key(tr);
+    Py_ssize_t i = find(tr, k.get());
+    if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
+    change(tr);
+    rewrite_ = true;
+    Entry e = entries_[static_cast<size_t>(i)];
+    entries_.erase(entries_.begin() + i);
+    entries_.insert(!last || tr.truth(last) ? entries_.end() : entries_.begin(), e);
+    reindex();
+    return tr.none();
+  }
+  if (n == "__reversed__" && c == 0) {
+    auto keys = items(tr);
+    std::reverse(keys.begin(), keys.end());
+    return tr.list(keys)->iter(tr);
+  }
+  return nullptr;
+}
+
+Reg DictVariable::build(Codegen& cg) {
+  std::vector<Reg> args;
+  for (const Entry& e : entries_) {
+    args.push_back(cg.reg(e.key));
+    args.push_back(cg.reg(e.value));
+  }
+  Reg d = cg.recipe.make(StepKind::Dict, args);
+  if (cls == &PyDict_Type) return d;
+  Reg c = cg.constant(reinterpret_cast<PyObject*>(cls));
+  if (cls == known().default_dict) return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
+  return cg.recipe.make(StepKind::Call, {c, d});
+}
+
+void DictVariable::emit_changes(Codegen& cg, Reg self) {
+  if (rewrite_) {
+    std::vector<Reg> args{self};
+    for (const Entry& e : entries_) {
+      args.push_back(cg.reg(e.key));
+      args.push_back(cg.reg(e.value));
+    }
+    cg.recipe.effect(StepKind::DictAssign, args);
+    return;
+  }
+  std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) { return a.order < b.order; });
+  for (const Change& c : changes_) {
+    PyObject* at = PyDict_GetItemWithError(index_.get(), c.hash_key.get());
+    Variable* value = at ? entries_[PyLong_AsSize_t(at)].value : nullptr;
+    if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
+    if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
+  }
+}
+
+// ---- views ----
+
+PyTypeObject* DictViewVariable::type() const {
+  if (dict->is_ordered_dict()) {
+    // The views of OrderedDict are subclasses; only their names differ.
+  }
+  return what == What::Keys ? &PyDictKeys_Type : what == What::Values ? &PyDictValues_Type : &PyDictItems_Type;
+}
+
+std::vector<Variable*> DictViewVariable::items(Translator& tr) {
+  std::vector<Variable*> out;
+  auto all = dict->entries(tr);
+  for (const auto& e : all)
+    out.push_back(what == What::Keys ? e.key : what == What::Values ? e.value : static_cast<Variable*>(tr.tuple({e.key, e.value})));
+  return out;
+}
+
+bool DictViewVariable::contains(Translator& tr, Variable* item) {
+  if (what == What::Keys) return dict->contains(tr, item);
+  return Variable::contains(tr, item);
+}
+
+Variable* DictViewVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+
+Variable* DictViewVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  if (n == "__len__") return tr.integer(len(tr));
+  if (n == "__iter__") return iter(tr);
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__reversed__") {
+    auto all = items(tr);
+    std::reverse(all.begin(), all.end());
+    return tr.list(all)->iter(tr);
+  }
+  return nullptr;
+}
+
+Reg DictViewVariable::build(Codegen& cg) {
+  static const char* names[] = {"keys", "values", "items"};
+  Ref method = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(dict->type()), names[static_cast<int>(what)]));
+  return cg.recipe.make(StepKind::Call, {cg.constant(method.get()), cg.reg(dict)});
+}
+
+}  // namespace braze::capture

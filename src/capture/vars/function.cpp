@@ -1,0 +1,358 @@
+#include "capture/vars/function.h"
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
+
+}  // namespace
+
+// ---- cells ----
+
+Variable* CellVariable::get(Translator& tr) {
+  if (known) return contents;
+  known = true;
+  PyObject* v = PyCell_GET(real.get());
+  SourceId at = tr.sources().contents(source);
+  if (v) contents = tr.wrap(v, at);
+  else tr.guards().absent(at, tr.line());
+  return contents;
+}
+
+void CellVariable::set(Translator& tr, Variable* value) {
+  tr.mutate();
+  tr.modified(this);
+  known = true;
+  contents = value;
+}
+
+Variable* CellVariable::getattr(Translator& tr, PyObject* name) {
+  if (named(name, "cell_contents")) {
+    if (Variable* v = get(tr)) return v;
+    tr.raise(PyExc_ValueError, "Cell is empty");
+  }
+  return Variable::getattr(tr, name);
+}
+
+Reg CellVariable::build(Codegen& cg) {
+  // Made empty and filled at once: a function in the cell may have this cell in its closure.
+  Reg r = cg.recipe.make(StepKind::NewCell, {});
+  reg = r;
+  emitting = false;
+  if (contents) cg.recipe.effect(StepKind::CellSet, {r, cg.reg(contents)});
+  return r;
+}
+
+// ---- functions ----
+
+std::string FunctionVariable::describe() const {
+  PyObject* name = code_object()->co_qualname;
+  return std::string("function ") + PyUnicode_AsUTF8(name);
+}
+
+PyCodeObject* FunctionVariable::code_object() const {
+  return reinterpret_cast<PyCodeObject*>(real ? PyFunction_GET_CODE(real.get()) : code.get());
+}
+
+Variable* FunctionVariable::call(Translator& tr, Args& args) { return tr.inline_function(this, args, false); }
+
+Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
+  for (auto& [k, v] : attributes)
+    if (PyUnicode_Compare(k, name) == 0) return v;
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PyFunction_Type));
+  if (real) {
+    if (named(name, "__code__")) {
+      tr.guards().identity(tr.sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(real.get()), tr.line());
+      return tr.global_object(PyFunction_GET_CODE(real.get()));
+    }
+    auto derived = [&](const char* attr, SourceKind kind, PyObject* value) -> Variable* {
+      if (!named(name, attr)) return nullptr;
+      return tr.wrap(value ? value : Py_None, tr.sources().derived(kind, source));
+    };
+    if (Variable* v = derived("__defaults__", SourceKind::FuncDefaults, PyFunction_GET_DEFAULTS(real.get()))) return v;
+    if (Variable* v = derived("__kwdefaults__", SourceKind::FuncKwDefaults, PyFunction_GET_KW_DEFAULTS(real.get()))) return v;
+    if (Variable* v = derived("__globals__", SourceKind::FuncGlobals, PyFunction_GET_GLOBALS(real.get()))) return v;
+    if (Variable* v = derived("__closure__", SourceKind::FuncClosure, PyFunction_GET_CLOSURE(real.get()))) return v;
+    static const char* fixed[] = {"__name__", "__qualname__", "__module__", "__doc__"};
+    for (const char* f : fixed)
+      if (named(name, f)) {
+        if (!anchored) tr.guard_identity(source, real.get());
+        return tr.from_python(Ref::steal(PyObject_GetAttr(real.get(), name)));
+      }
+    if (named(name, "__annotations__")) tr.unsupported("annotations of a function");
+    if (named(name, "__dict__")) return tr.wrap(Ref::steal(PyObject_GenericGetDict(real.get(), nullptr)).get(), tr.sources().instance_dict(source));
+    PyObject* d = reinterpret_cast<PyFunctionObject*>(real.get())->func_dict;
+    SourceId at = tr.sources().instance_attr(source, name);
+    if (PyObject* v = d ? PyDict_GetItem(d, name) : nullptr) {
+      tr.guards().exists(at, tr.line());
+      return tr.wrap(v, at);
+    }
+    if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name))
+      return Py_TYPE(descr)->tp_descr_get ? new_builtin(tr, descr, name) : tr.from_python(Ref::borrow(descr));
+    tr.guards().absent(at, tr.line());
+    return nullptr;
+  }
+  auto* co = code_object();
+  if (named(name, "__name__")) return tr.constant(co->co_name);
+  if (named(name, "__qualname__")) return tr.constant(co->co_qualname);
+  if (named(name, "__code__")) return tr.global_object(code.get());
+  if (named(name, "__doc__")) {
+    PyObject* doc = PyTuple_GET_SIZE(co->co_consts) ? PyTuple_GET_ITEM(co->co_consts, 0) : nullptr;
+    return doc && PyUnicode_Check(doc) ? tr.constant(doc) : tr.none();
+  }
+  if (named(name, "__module__")) {
+    PyObject* m = PyDict_GetItemString(globals, "__name__");
+    return m ? tr.constant(m) : tr.none();
+  }
+  if (named(name, "__defaults__")) return defaults ? defaults : tr.none();
+  if (named(name, "__kwdefaults__")) return kwdefaults ? kwdefaults : tr.none();
+  if (named(name, "__closure__")) return closure ? closure : tr.none();
+  if (named(name, "__annotations__")) {
+    Variable* d = tr.dict();
+    return d;
+  }
+  if (named(name, "__type_params__")) return tr.tuple({});
+  if (named(name, "__dict__")) {
+    auto* d = tr.dict();
+    for (auto& [k, v] : attributes) d->set(tr, k, v);
+    return d;
+  }
+  if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name)) return new_builtin(tr, descr, name);
+  return nullptr;
+}
+
+Variable* FunctionVariable::new_builtin(Translator& tr, PyObject* descr, PyObject* name) {
+  return tr.make<BuiltinMethodVariable>(this, descr, &PyFunction_Type, name);
+}
+
+void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  if (real || !value) return Variable::setattr(tr, name, value);
+  tr.mutate();
+  tr.keep(Ref::borrow(name));
+  if (named(name, "__defaults__")) {
+    defaults = value;
+    return;
+  }
+  if (named(name, "__kwdefaults__")) {
+    kwdefaults = value;
+    return;
+  }
+  for (auto& [k, v] : attributes)
+    if (PyUnicode_Compare(k, name) == 0) {
+      v = value;
+      return;
+    }
+  attributes.emplace_back(name, value);
+}
+
+Ref FunctionVariable::hash_key(Translator& tr) {
+  if (real) {
+    if (!anchored) tr.guard_identity(source, real.get());
+    return real;
+  }
+  return Variable::hash_key(tr);
+}
+
+Reg FunctionVariable::build(Codegen& cg) {
+  Reg name = kNoReg;
+  std::vector<std::pair<PyObject*, Variable*>> rest;
+  for (auto& [k, v] : attributes)
+    if (named(k, "__qualname__")) name = cg.reg(v);
+    else rest.emplace_back(k, v);
+  Reg f = cg.recipe.make(StepKind::Function, {cg.constant(code.get()), cg.constant(globals), name, cg.reg(defaults), cg.reg(kwdefaults),
+                                              cg.reg(closure), cg.reg(annotations)});
+  for (auto& [k, v] : rest) cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(v)}, k);
+  return f;
+}
+
+// ---- bound methods ----
+
+std::string BoundMethodVariable::describe() const { return "method " + function->describe(); }
+
+Variable* BoundMethodVariable::getattr(Translator& tr, PyObject* name) {
+  if (named(name, "__func__")) return function;
+  if (named(name, "__self__")) return self;
+  if (named(name, "__class__")) return Variable::getattr(tr, name);
+  return tr.getattr_or_null(function, name);
+}
+
+Ref BoundMethodVariable::hash_key(Translator& tr) {
+  Ref f = tr.force(function)->hash_key(tr), s = tr.force(self)->hash_key(tr);
+  Ref m = Ref::steal(PyMethod_New(f.get(), s.get()));
+  return m;
+}
+
+Reg BoundMethodVariable::build(Codegen& cg) { return cg.recipe.make(StepKind::BoundMethod, {cg.reg(function), cg.reg(self)}); }
+
+std::string BuiltinMethodVariable::describe() const {
+  return std::string("method '") + PyUnicode_AsUTF8(name) + "' of '" + owner->tp_name + "' objects";
+}
+
+Variable* BuiltinMethodVariable::getattr(Translator& tr, PyObject* attr) {
+  if (named(attr, "__self__")) return self;
+  if (named(attr, "__name__")) return tr.constant(name);
+  if (named(attr, "__doc__") || named(attr, "__module__")) return tr.none();
+  return nullptr;
+}
+
+Variable* BuiltinMethodVariable::call(Translator& tr, Args& args) { return call_builtin_method(tr, self, owner, name, args); }
+
+Reg BuiltinMethodVariable::build(Codegen& cg) {
+  static PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+  return cg.recipe.make(StepKind::Call, {cg.constant(getattr), cg.reg(self), cg.constant(name)});
+}
+
+Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
+  self = tr.force(self);
+  const char* n = PyUnicode_AsUTF8(name);
+  for (Variable*& a : args.pos) a = tr.force(a);
+  if (PyObject* raw = _PyType_Lookup(owner, name)) {
+    if (BuiltinHandler handler = find_builtin(raw)) {
+      Args all{{self}, args.kw};
+      all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+      if (Variable* v = handler(tr, all)) return v;
+    }
+  }
+  Variable* target = self;
+  if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base) target = self->as<ObjectVariable>()->base;
+  if (Variable* v = target->call_method(tr, n, args)) return v;
+  tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
+}
+
+// ---- partial ----
+
+PyTypeObject* PartialVariable::type() const { return braze::capture::known().partial; }
+
+void PartialVariable::merge(Args& call) const {
+  call.pos.insert(call.pos.begin(), args.begin(), args.end());
+  auto own = kw;
+  for (auto& [k, v] : call.kw) {
+    bool found = false;
+    for (auto& [k2, v2] : own)
+      if (PyUnicode_Compare(k, k2) == 0) {
+        v2 = v;
+        found = true;
+      }
+    if (!found) own.emplace_back(k, v);
+  }
+  call.kw = std::move(own);
+}
+
+Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
+  if (named(name, "func")) return function;
+  if (named(name, "args")) return tr.tuple(args);
+  if (named(name, "keywords")) {
+    auto* d = tr.dict();
+    for (auto& [k, v] : kw) d->set(tr, k, v);
+    return d;
+  }
+  if (source.valid()) tr.unsupported("attribute of a functools.partial");
+  if (named(name, "__class__")) return Variable::getattr(tr, name);
+  return nullptr;
+}
+
+Reg PartialVariable::build(Codegen& cg) {
+  std::vector<Reg> regs{cg.constant(reinterpret_cast<PyObject*>(braze::capture::known().partial)), cg.reg(function)};
+  for (Variable* a : args) regs.push_back(cg.reg(a));
+  Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(kw.size())));
+  for (size_t i = 0; i < kw.size(); ++i) {
+    regs.push_back(cg.reg(kw[i].second));
+    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Ref::borrow(kw[i].first).release());
+  }
+  return cg.recipe.make(StepKind::Call, regs, kw.empty() ? nullptr : names.get());
+}
+
+// ---- generators ----
+
+Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
+
+Variable* GeneratorVariable::send(Translator& tr, Variable* value) {
+  tr.mutate();
+  if (running) tr.raise(PyExc_ValueError, "generator already executing");
+  if (finished) {
+    result = tr.none();
+    return nullptr;
+  }
+  if (!started && !is_none(tr.force(value))) tr.raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
+  started = true;
+  frame->push(value);
+  running = true;
+  Variable* v;
+  try {
+    v = tr.run_in(frame, tr.frame(), false);
+  } catch (PyRaise&) {
+    running = false;
+    finished = true;
+    throw;
+  }
+  running = false;
+  if (tr.yielded()) return v;
+  finished = true;
+  result = v;
+  return nullptr;
+}
+
+Variable* GeneratorVariable::throw_(Translator& tr, Variable* exception) {
+  tr.mutate();
+  if (!started || finished) {
+    finished = true;
+    tr.raise(exception);
+  }
+  frame->pending = exception;
+  running = true;
+  Variable* v;
+  try {
+    v = tr.run_in(frame, tr.frame(), false);
+  } catch (PyRaise&) {
+    running = false;
+    finished = true;
+    throw;
+  }
+  running = false;
+  if (tr.yielded()) return v;
+  finished = true;
+  result = v;
+  return nullptr;
+}
+
+Variable* GeneratorVariable::next(Translator& tr) { return send(tr, tr.none()); }
+
+Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  auto stop = [&](Variable* v) -> Variable* {
+    if (v) return v;
+    std::vector<Variable*> exc_args;
+    if (!is_none(tr.force(result))) exc_args.push_back(result);
+    tr.raise(tr.call(tr.global_object(PyExc_StopIteration), exc_args));
+  };
+  if (n == "__iter__" && args.size() == 0) return this;
+  if (n == "__next__" && args.size() == 0) return stop(next(tr));
+  if (n == "send" && args.size() == 1) return stop(send(tr, args[0]));
+  if (n == "throw" && args.size() >= 1) {
+    Variable* e = tr.force(args.size() > 1 && !is_none(tr.force(args[1])) ? args[1] : args[0]);
+    if (e->as_constant() && PyType_Check(e->as_constant())) e = tr.call(e, std::vector<Variable*>{});
+    return stop(throw_(tr, e));
+  }
+  if (n == "close" && args.size() == 0) {
+    if (!started || finished) {
+      finished = true;
+      return tr.none();
+    }
+    try {
+      throw_(tr, tr.call(tr.global_object(PyExc_GeneratorExit), std::vector<Variable*>{}));
+    } catch (PyRaise& e) {
+      if (tr.is_instance(e.exception, PyExc_GeneratorExit) || tr.is_instance(e.exception, PyExc_StopIteration)) return tr.none();
+      throw;
+    }
+    if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    return tr.none();
+  }
+  return nullptr;
+}
+
+}  // namespace braze::capture

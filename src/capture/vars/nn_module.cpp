@@ -1,0 +1,77 @@
+// nn.Module: attribute access and calls as torch.nn.modules.module does them, without running its Python code.
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+constexpr const char* kTables[] = {"_parameters", "_buffers", "_modules"};
+
+// A dict held by the instance dict; nullptr when there is none.
+DictVariable* table(Translator& tr, ObjectVariable* m, const char* name) {
+  Variable* v = m->instance_get(tr, tr.intern(name));
+  if (!v) return nullptr;
+  v = tr.force(v);
+  return v->is(Kind::Dict) ? v->as<DictVariable>() : nullptr;
+}
+
+bool is_empty(Translator& tr, Variable* v) { return v && tr.force(v)->has_len(tr) && tr.len(v) == 0; }
+
+Variable* module_global(Translator& tr, const char* name) {
+  PyObject* key = tr.intern(name);
+  PyObject* v = PyDict_GetItem(known().module_globals, key);
+  if (!v) return nullptr;
+  return tr.wrap(v, tr.sources().dict_item(tr.sources().constant(known().module_globals, "torch.nn.modules.module"), key));
+}
+
+}  // namespace
+
+Variable* module_getattr(Translator& tr, ObjectVariable* m, PyObject* name) {
+  for (const char* t : kTables)
+    if (DictVariable* d = table(tr, m, t))
+      if (Variable* v = d->get(tr, name)) return v;
+  return nullptr;
+}
+
+void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable* value) {
+  value = value ? tr.force(value) : nullptr;
+  auto refuse = [&] {
+    tr.unsupported(Reason::UnsupportedMutation, "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
+  };
+  if (value && (value->is(Kind::Module) || (value->is(Kind::Tensor) && value->type() == known().parameter))) refuse();
+  for (const char* t : kTables) {
+    DictVariable* d = table(tr, m, t);
+    if (!d || !d->get(tr, name)) continue;
+    if (!value) {
+      d->remove(tr, tr.constant(name));
+      return;
+    }
+    // Only a buffer may be given another tensor without more ado.
+    if (t != kTables[1] || !(value->is(Kind::Tensor) || is_none(value))) refuse();
+    d->set(tr, name, value);
+    return;
+  }
+  m->generic_setattr(tr, name, value);
+}
+
+Variable* module_call_target(Translator& tr, ObjectVariable* m) {
+  PyTypeObject* cls = m->type();
+  SourceId at;
+  PyObject* call = tr.lookup_on_type(cls, tr.intern("__call__"), &at);
+  if (call != known().module_call) return tr.make<BoundMethodVariable>(tr.force(tr.wrap(call, at)), m);
+  tr.guard_identity(at, call);
+  SourceId impl_at;
+  PyObject* impl = tr.lookup_on_type(cls, tr.intern("_call_impl"), &impl_at);
+  bool plain = impl == known().module_call_impl;
+  if (plain) {
+    tr.guard_identity(impl_at, impl);
+    static const char* own[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
+    static const char* global[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks"};
+    for (const char* h : own) plain = plain && is_empty(tr, m->instance_get(tr, tr.intern(h)));
+    for (const char* h : global) plain = plain && is_empty(tr, module_global(tr, h));
+  }
+  return tr.getattr(m, plain ? "forward" : "_call_impl");
+}
+
+}  // namespace braze::capture

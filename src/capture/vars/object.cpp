@@ -1,0 +1,406 @@
+#include "capture/vars/object.h"
+
+#include <structmember.h>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
+std::string text(PyObject* name) { return PyUnicode_AsUTF8(name); }
+
+bool is_c_method(PyObject* descr) { return Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type; }
+
+}  // namespace
+
+std::string ObjectVariable::describe() const { return std::string("an object of class ") + cls->tp_name; }
+
+bool ObjectVariable::is_exception() const { return PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); }
+
+// ---- the instance dict and slots ----
+
+DictVariable* ObjectVariable::instance_dict(Translator& tr) {
+  if (dict_) return dict_;
+  if (!real) {
+    if (cls->tp_dictoffset == 0 && !(cls->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+    return dict_ = tr.dict();
+  }
+  if (cls->tp_dictoffset == 0 && !(cls->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+  Ref d = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
+  if (!d) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  return dict_ = tr.force(tr.wrap(d.get(), tr.sources().instance_dict(source)))->as<DictVariable>();
+}
+
+Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
+  DictVariable* d = instance_dict(tr);
+  return d ? d->get(tr, name) : nullptr;
+}
+
+void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* value) {
+  DictVariable* d = instance_dict(tr);
+  if (!d) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
+  if (value) {
+    d->set(tr, name, value);
+  } else if (!d->remove(tr, tr.constant(name))) {
+    tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
+  }
+}
+
+Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* name) {
+  for (const Slot& s : slots)
+    if (PyUnicode_Compare(s.name, name) == 0) return s.value;
+  PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
+  if (is_exception() && named(name, "value")) {  // of StopIteration
+    auto* args = base ? base->as<TupleVariable>() : nullptr;
+    return args && !args->elements.empty() ? args->elements[0] : tr.none();
+  }
+  if (!real) return nullptr;
+  if (m->type != T_OBJECT_EX && m->type != T_OBJECT) tr.unsupported("member '" + text(name) + "' of " + describe());
+  PyObject* v = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + m->offset);
+  SourceId at = tr.sources().add(SourceKind::Slot, source, m->offset, name);
+  if (!v) {
+    tr.guards().absent(at, tr.line());
+    return m->type == T_OBJECT ? tr.none() : nullptr;
+  }
+  return tr.wrap(v, at);
+}
+
+// ---- attributes ----
+
+Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(cls));
+  SourceId at;
+  PyObject* descr = tr.lookup_on_type(cls, name, &at);
+  if (descr && Py_TYPE(descr)->tp_descr_set) {
+    if (Py_TYPE(descr) == &PyMemberDescr_Type) {
+      if (at.valid()) tr.guard_identity(at, descr);
+      return read_slot(tr, descr, name);
+    }
+    if (Py_TYPE(descr) == &PyGetSetDescr_Type) {
+      if (named(name, "__dict__"))
+        if (DictVariable* d = instance_dict(tr)) return d;
+      if (is_exception()) {
+        for (const Slot& s : slots)
+          if (PyUnicode_Compare(s.name, name) == 0) return s.value;
+        if (named(name, "args") && base) return base;
+        if (named(name, "__traceback__") || named(name, "__cause__") || named(name, "__context__")) return tr.none();
+        if (named(name, "__suppress_context__")) return tr.boolean(false);
+      }
+    }
+    return tr.bind_descriptor(descr, at, this, cls, name);
+  }
+  if (Variable* v = instance_get(tr, name)) {
+    if (descr && at.valid()) tr.guards().type_is(at, Py_TYPE(descr), tr.line());
+    return v;
+  }
+  return descr ? tr.bind_descriptor(descr, at, this, cls, name) : nullptr;
+}
+
+Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
+  const TypeInfo& info = tr.type_info(cls);
+  Variable* found = nullptr;
+  if (info.generic) {
+    try {
+      found = generic_getattr(tr, name);
+    } catch (PyRaise& e) {
+      if (!info.getattr || !tr.is_instance(e.exception, PyExc_AttributeError)) throw;
+    }
+  } else {
+    if (!PyFunction_Check(info.getattribute)) {
+      if (is_exception()) return generic_getattr(tr, name);
+      tr.unsupported(std::string("attribute access of class ") + cls->tp_name);
+    }
+    Variable* get = tr.special_method(this, "__getattribute__");
+    try {
+      return tr.call(get, {this, tr.constant(name)});
+    } catch (PyRaise& e) {
+      if (!info.getattr || !tr.is_instance(e.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  if (found || !info.getattr) return found;
+  if (info.getattr == known().module_getattr) return module_getattr(tr, this, name);
+  return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name)});
+}
+
+void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* value) {
+  tr.keep(Ref::borrow(name));
+  SourceId at;
+  PyObject* descr = tr.lookup_on_type(cls, name, &at);
+  if (descr && Py_TYPE(descr)->tp_descr_set) {
+    PyTypeObject* d = Py_TYPE(descr);
+    if (at.valid()) tr.guard_identity(at, descr);
+    if (PyType_IsSubtype(d, &PyProperty_Type)) {
+      Ref setter = Ref::steal(PyObject_GetAttrString(descr, value ? "fset" : "fdel"));
+      if (!setter || setter.get() == Py_None) {
+        PyErr_Clear();
+        tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" + cls->tp_name + "' object has no " + (value ? "setter" : "deleter"));
+      }
+      tr.call(tr.global_object(setter.get()), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
+      return;
+    }
+    if (d == &PyMemberDescr_Type || (d == &PyGetSetDescr_Type && is_exception())) {
+      tr.mutate();
+      tr.modified(this);
+      for (Slot& s : slots)
+        if (PyUnicode_Compare(s.name, name) == 0) {
+          s.value = value;
+          return;
+        }
+      slots.push_back({name, value});
+      return;
+    }
+    if (Variable* set = tr.special_method(tr.global_object(descr), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
+      std::vector<Variable*> args{tr.global_object(descr), this};
+      if (value) args.push_back(value);
+      tr.call(set, args);
+      return;
+    }
+    tr.unsupported(Reason::UnsupportedMutation, "attribute '" + text(name) + "' of " + describe() + " is set");
+  }
+  instance_set(tr, name, value);
+}
+
+void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  SourceId at;
+  PyObject* set = tr.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
+  if (set && at.valid()) tr.guard_identity(at, set);
+  static PyObject* module_delattr = _PyType_Lookup(known().module, PyUnicode_InternFromString("__delattr__"));
+  static PyObject* object_delattr = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__delattr__"));
+  if (set == known().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
+  if (set == known().object_setattr || set == object_delattr) return generic_setattr(tr, name, value);
+  if (set && PyFunction_Check(set)) {
+    std::vector<Variable*> args{this, tr.constant(name)};
+    if (value) args.push_back(value);
+    tr.call(tr.special_method(this, value ? "__setattr__" : "__delattr__"), args);
+    return;
+  }
+  if (is_exception()) return generic_setattr(tr, name, value);
+  Variable::setattr(tr, name, value);
+}
+
+// ---- protocols ----
+
+Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<Variable*> args) {
+  SourceId at;
+  PyObject* raw = tr.lookup_on_type(cls, tr.intern(name), &at);
+  if (!raw || raw == Py_None) return nullptr;
+  if (is_c_method(raw)) {
+    if (at.valid()) tr.guard_identity(at, raw);
+    Args a{std::move(args), {}};
+    return call_builtin_method(tr, this, reinterpret_cast<PyDescrObject*>(raw)->d_type, tr.intern(name), a);
+  }
+  Variable* bound = tr.bind_descriptor(raw, at, this, cls, tr.intern(name));
+  return tr.call(bound, std::move(args));
+}
+
+Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
+  if (Variable* v = special(tr, "__getitem__", {key})) return v;
+  return Variable::getitem(tr, key);
+}
+
+void ObjectVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  if (!special(tr, "__setitem__", {key, value})) Variable::setitem(tr, key, value);
+}
+
+void ObjectVariable::delitem(Translator& tr, Variable* key) {
+  if (!special(tr, "__delitem__", {key})) Variable::delitem(tr, key);
+}
+
+bool ObjectVariable::contains(Translator& tr, Variable* item) {
+  if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
+  Variable* it = iter(tr);
+  while (Variable* v = tr.next(it))
+    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+  return false;
+}
+
+Variable* ObjectVariable::iter(Translator& tr) {
+  if (Variable* v = special(tr, "__iter__", {})) return tr.force(v);
+  SourceId at;
+  if (tr.lookup_on_type(cls, tr.intern("__getitem__"), &at)) return tr.make<CallIterator>(this, nullptr);
+  return Variable::iter(tr);
+}
+
+Variable* ObjectVariable::next(Translator& tr) {
+  SourceId at;
+  if (!tr.lookup_on_type(cls, tr.intern("__next__"), &at)) return Variable::next(tr);
+  try {
+    return special(tr, "__next__", {});
+  } catch (PyRaise& e) {
+    if (!tr.is_instance(e.exception, PyExc_StopIteration)) throw;
+    return nullptr;
+  }
+}
+
+std::vector<Variable*> ObjectVariable::items(Translator& tr) { return Variable::items(tr); }
+
+bool ObjectVariable::has_len(Translator& tr) {
+  SourceId at;
+  return tr.lookup_on_type(cls, tr.intern("__len__"), &at) != nullptr;
+}
+
+int64_t ObjectVariable::len(Translator& tr) {
+  Variable* v = special(tr, "__len__", {});
+  if (!v) return Variable::len(tr);
+  v = tr.force(v);
+  PyObject* n = constant_of(v);
+  if (!n || !PyLong_Check(n)) tr.unsupported("__len__ that does not return an int");
+  return PyLong_AsLongLong(n);
+}
+
+bool ObjectVariable::truth(Translator& tr) {
+  if (Variable* v = special(tr, "__bool__", {})) return tr.truth(v);
+  return has_len(tr) ? len(tr) != 0 : true;
+}
+
+Ref ObjectVariable::hash_key(Translator& tr) {
+  SourceId at;
+  PyObject* hash = tr.lookup_on_type(cls, tr.intern("__hash__"), &at);
+  static PyObject* object_hash = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
+  static PyObject* exception_hash = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
+  if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + cls->tp_name + "'");
+  static PyObject* module_hash = _PyType_Lookup(known().module, PyUnicode_InternFromString("__hash__"));
+  if (hash == object_hash || hash == exception_hash || hash == module_hash) {
+    if (real) {
+      tr.guard_identity(source, real.get());
+      return real;
+    }
+    if (!identity_) identity_ = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+    return identity_;
+  }
+  if (base && is_c_method(hash)) return base->hash_key(tr);
+  tr.unsupported("the hash of " + describe());
+}
+
+// Methods of object itself (and what falls through from C bases).
+Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  auto attribute_name = [&](Variable* v) {
+    PyObject* s = constant_of(tr.force(v));
+    if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, "attribute name must be string");
+    return s;
+  };
+  if (n == "__init__") {
+    if (is_exception()) {
+      base = tr.tuple(args.pos);
+      return tr.none();
+    }
+    if (args.size() || !args.kw.empty()) tr.raise(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+    return tr.none();
+  }
+  if (n == "__getattribute__" && args.size() == 1) {
+    PyObject* s = attribute_name(args[0]);
+    if (Variable* v = generic_getattr(tr, s)) return v;
+    tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(s) + "'");
+  }
+  if (n == "__setattr__" && args.size() == 2) return generic_setattr(tr, attribute_name(args[0]), args[1]), tr.none();
+  if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
+  if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true) : tr.constant(Py_NotImplemented);
+  if (n == "__ne__" && args.size() == 1) {
+    Variable* eq = special(tr, "__eq__", {args[0]});
+    if (!eq || constant_of(tr.force(eq)) == Py_NotImplemented) return tr.constant(Py_NotImplemented);
+    return tr.boolean(!tr.truth(eq));
+  }
+  if (n == "__init_subclass__" || n == "__subclasshook__") return tr.none();
+  if (n == "__str__" && args.size() == 0) {
+    if (is_exception() && base) {
+      const auto& a = base->as<TupleVariable>()->elements;
+      if (a.empty()) return tr.string("");
+      if (a.size() == 1) return tr.format(a[0], "", 1);
+      return tr.format(base, "", 2);
+    }
+    return special(tr, "__repr__", {});
+  }
+  if (n == "with_traceback" && is_exception()) return this;
+  if (n == "add_note" && is_exception()) return tr.none();
+  return nullptr;
+}
+
+// ---- recipes ----
+
+Reg ObjectVariable::build(Codegen& cg) {
+  auto* type_object = reinterpret_cast<PyObject*>(cls);
+  Reg r;
+  if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
+    // Immutable content goes in when the object is made.
+    PyTypeObject* maker = cls;
+    while (maker->tp_flags & Py_TPFLAGS_HEAPTYPE && maker->tp_base) maker = maker->tp_base;
+    Ref make = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(maker), "__new__"));
+    std::vector<Reg> args{cg.constant(make.get()), cg.constant(type_object)};
+    if (is_exception()) {
+      if (base)
+        for (Variable* a : base->as<TupleVariable>()->elements) args.push_back(cg.reg(a));
+    } else {
+      args.push_back(cg.reg(base));
+    }
+    r = reg = cg.recipe.make(StepKind::Call, args);
+    emitting = false;
+  } else {
+    r = reg = cg.recipe.make(StepKind::NewObject, {cg.constant(type_object)});
+    emitting = false;
+    if (base) {
+      std::vector<Reg> args{r};
+      if (base->is(Kind::Dict)) {
+        for (const auto& e : base->as<DictVariable>()->entries(cg.tr)) {
+          args.push_back(cg.reg(e.key));
+          args.push_back(cg.reg(e.value));
+        }
+        cg.recipe.effect(StepKind::DictAssign, args);
+      } else {
+        for (Variable* v : base->items(cg.tr)) args.push_back(cg.reg(v));
+        cg.recipe.effect(base->is(Kind::List) ? StepKind::ListAssign : StepKind::SetAssign, args);
+      }
+    }
+  }
+  if (dict_)
+    for (const auto& e : dict_->entries(cg.tr)) {
+      PyObject* name = constant_of(e.key);
+      if (!name || !PyUnicode_Check(name)) throw CannotRebuild{this, "an instance dict with keys that are no strings"};
+      cg.recipe.effect(StepKind::SetAttrRaw, {r, cg.reg(e.value)}, name);
+    }
+  emit_changes(cg, r);
+  return r;
+}
+
+void ObjectVariable::emit_changes(Codegen& cg, Reg self) {
+  for (const Slot& s : slots) {
+    if (s.value) cg.recipe.effect(StepKind::SetAttrRaw, {self, cg.reg(s.value)}, s.name);
+    else if (real) cg.recipe.effect(StepKind::DelAttr, {self}, s.name);
+  }
+}
+
+// ---- super ----
+
+Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type));
+  PyObject* self_object = self->as_constant();
+  PyTypeObject* start = self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
+  PyObject* mro = start->tp_mro;
+  Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
+  while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;
+  for (Py_ssize_t j = i + 1; j < n; ++j) {
+    auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j));
+    PyObject* d = PyDict_GetItemWithError(t->tp_dict, name);
+    if (!d) continue;
+    // Looked up from the class after `after`, which sees the same as long as no class between gains the name.
+    auto* from = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i + 1));
+    SourceId at;
+    if (tr.lookup_on_type(from, name, &at) != d) tr.lookup_on_type(t, name, &at);
+    if (self_object && PyType_Check(self_object)) {
+      // Through a class: functions stay unbound, class methods bind to it.
+      if (Py_TYPE(d) == &PyFunction_Type) return at.valid() ? tr.wrap(d, at) : tr.global_object(d);
+    }
+    if (d == known().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d);
+    return tr.bind_descriptor(d, at, self, start, name);
+  }
+  return nullptr;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,207 @@
+// Classes, Python modules, C functions and singletons.
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/markers.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
+
+std::string full_name(PyObject* o) {
+  std::string out;
+  for (const char* attr : {"__module__", "__qualname__"}) {
+    Ref a = Ref::steal(PyObject_GetAttrString(o, attr));
+    if (!a || !PyUnicode_Check(a.get())) {
+      PyErr_Clear();
+      continue;
+    }
+    if (!out.empty()) out += ".";
+    out += PyUnicode_AsUTF8(a.get());
+  }
+  if (out.empty()) out = Py_TYPE(o)->tp_name;
+  return out;
+}
+
+Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(self->object.get());
+  auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
+  if (named(name, "__dict__")) return d;
+  if (PyDict_Contains(dict, name) == 1 || (d->get(tr, name) && true)) return d->get(tr, name);
+  // A lazy module makes its attributes when they are asked for.
+  Ref made = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+  if (!made) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    PyErr_Clear();
+    return nullptr;
+  }
+  return tr.global_object(made.get());
+}
+
+Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
+  auto* cls = reinterpret_cast<PyTypeObject*>(self->object.get());
+  PyTypeObject* meta = Py_TYPE(cls);
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta));
+  if (named(name, "__dict__")) tr.unsupported("the dict of a class");
+  SourceId meta_at, at;
+  PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
+  bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set;
+  if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
+    Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+    if (!v) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    return tr.from_python(std::move(v));
+  }
+  PyObject* d = tr.lookup_on_type(cls, name, &at);
+  if (!d) {
+    if (on_meta) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
+    SourceId hook_at;
+    if (PyObject* hook = tr.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at); hook && PyFunction_Check(hook))
+      return tr.call(tr.force(tr.wrap(hook, hook_at)), {self, tr.constant(name)});
+    return nullptr;
+  }
+  if (data) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
+  if (PyType_IsSubtype(meta, Py_TYPE(known().enum_))) {
+    // Members, and how a version of Python keeps them, are fixed once the class is made.
+    Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+    if (!v) tr.raise_current();
+    if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get());
+  }
+  PyTypeObject* dt = Py_TYPE(d);
+  auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d); };
+  if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
+      dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == known().cached_property)
+    return value();
+  if (!dt->tp_descr_get || dt == &PyCFunction_Type) return value();
+  if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type) return tr.bind_descriptor(d, at, self, cls, name);
+  SourceId get_at;
+  PyObject* get = tr.lookup_on_type(dt, tr.intern("__get__"), &get_at);
+  if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(value()), tr.none(), self});
+  if (at.valid()) tr.guard_identity(at, d);
+  Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+  if (!v) tr.raise_current();
+  return tr.global_object(v.get());
+}
+
+}  // namespace
+
+std::string RealVariable::describe() const {
+  if (PyType_Check(object.get())) return "class " + full_name(object.get());
+  if (PyCallable_Check(object.get())) return full_name(object.get());
+  return Variable::describe();
+}
+
+Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
+  PyObject* o = object.get();
+  if (PyModule_Check(o)) return module_attribute(tr, this, name);
+  if (PyType_Check(o)) return class_attribute(tr, this, name);
+  SourceId at;
+  PyObject* d = tr.lookup_on_type(Py_TYPE(o), name, &at);
+  if (d && (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type) || Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyWrapperDescr_Type)) {
+    PyObject** dict = _PyObject_GetDictPtr(o);
+    if (!dict || !*dict || !PyDict_GetItem(*dict, name)) return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
+  }
+  Ref v = Ref::steal(PyObject_GetAttr(o, name));
+  if (!v) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    PyErr_Clear();
+    return nullptr;
+  }
+  return tr.from_python(std::move(v));
+}
+
+void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  if (PyModule_Check(object.get()) && value) {
+    PyObject* dict = PyModule_GetDict(object.get());
+    tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->set(tr, name, value);
+    return;
+  }
+  Variable::setattr(tr, name, value);
+}
+
+Variable* RealVariable::call(Translator& tr, Args& args) {
+  PyObject* o = object.get();
+  for (Variable*& a : args.pos) a = tr.force(a);
+  if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
+  if (BuiltinHandler handler = find_builtin(o))
+    if (Variable* v = handler(tr, args)) return v;
+  switch (torch_rule(o)) {
+    case TorchRule::Call: return tr.call_torch(o, args);
+    case TorchRule::Constant: return tr.query_torch(o, args);
+    case TorchRule::None: break;
+  }
+  if (is_pure(o)) return tr.call_pure(o, args);
+  if (PyType_Check(o)) return tr.instantiate(reinterpret_cast<PyTypeObject*>(o), args);
+  if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
+    auto* d = reinterpret_cast<PyDescrObject*>(o);
+    if (args.size() == 0) tr.raise(PyExc_TypeError, std::string("unbound method ") + PyUnicode_AsUTF8(d->d_name) + "() needs an argument");
+    Variable* self = args[0];
+    args.pos.erase(args.pos.begin());
+    return call_builtin_method(tr, self, d->d_type, d->d_name, args);
+  }
+  if (PyCFunction_Check(o)) {
+    PyObject* self = PyCFunction_GET_SELF(o);
+    if (self && is_constant_type(Py_TYPE(self))) return tr.call_pure(o, args);
+  }
+  if (Py_TYPE(o) == known().lru_cache) {
+    // The cache is for speed: what is cached is a function of its arguments.
+    Ref wrapped = Ref::steal(PyObject_GetAttrString(o, "__wrapped__"));
+    if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
+    PyErr_Clear();
+  }
+  tr.unsupported(Reason::UnknownFunction, full_name(o));
+}
+
+Variable* RealVariable::getitem(Translator& tr, Variable* key) {
+  PyObject* o = object.get();
+  if (PyType_Check(o)) {
+    // Generic classes (list[int]) and enum members by name.
+    if (tr.is_python_constant(key) || key->as_constant()) {
+      Ref k = tr.to_python(key);
+      Ref v = Ref::steal(PyObject_GetItem(o, k.get()));
+      if (!v) tr.raise_current();
+      return tr.global_object(v.get());
+    }
+  }
+  return Variable::getitem(tr, key);
+}
+
+bool RealVariable::contains(Translator& tr, Variable* item) { return Variable::contains(tr, item); }
+
+std::vector<Variable*> RealVariable::items(Translator& tr) {
+  PyObject* o = object.get();
+  if (PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_))) {
+    Ref all = Ref::steal(PySequence_Tuple(o));
+    if (!all) tr.raise_current();
+    std::vector<Variable*> out;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i)));
+    return out;
+  }
+  tr.unsupported("iteration over " + describe());
+}
+
+Variable* RealVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+
+bool RealVariable::has_len(Translator&) {
+  return PyType_Check(object.get()) && PyType_IsSubtype(Py_TYPE(object.get()), Py_TYPE(known().enum_));
+}
+
+int64_t RealVariable::len(Translator& tr) { return static_cast<int64_t>(items(tr).size()); }
+
+bool RealVariable::truth(Translator& tr) {
+  PyTypeObject* t = type();
+  if (!PyType_Check(object.get()) && ((t->tp_as_number && t->tp_as_number->nb_bool) || (t->tp_as_sequence && t->tp_as_sequence->sq_length) ||
+      (t->tp_as_mapping && t->tp_as_mapping->mp_length)))
+    tr.unsupported("the truth value of " + describe());
+  return true;
+}
+
+Ref RealVariable::hash_key(Translator&) { return object; }
+
+Reg RealVariable::build(Codegen& cg) { return cg.constant(object.get()); }
+
+}  // namespace braze::capture

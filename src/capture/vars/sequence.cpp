@@ -1,0 +1,336 @@
+#include "capture/vars/sequence.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <structmember.h>
+
+#include "capture/known.h"
+#include "capture/sorting.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+// The value of an int-like key; raises TypeError for others.
+int64_t index_of(Translator& tr, Variable* key, const char* what) {
+  key = tr.force(key);
+  PyObject* k = key->as_constant();
+  Ref converted;
+  if (!k && key->is(Kind::Sym)) k = key->as<SymVariable>()->value.get();
+  if (k) converted = Ref::steal(PyNumber_Index(k));
+  if (!k) {
+    if (Variable* f = tr.special_method(key, "__index__")) return index_of(tr, tr.call(f, {key}), what);
+    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+  }
+  if (!converted) {
+    PyErr_Clear();
+    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+  }
+  int64_t i = PyLong_AsLongLong(converted.get());
+  if (i == -1 && PyErr_Occurred()) tr.raise_current();
+  return i;
+}
+
+struct Span {
+  Py_ssize_t start, step, count;
+};
+
+bool as_span(Translator& tr, Variable* key, size_t size, Span& out) {
+  key = tr.force(key);
+  PyObject* s = nullptr;
+  Ref made;
+  if (key->is(Kind::Slice)) {
+    made = tr.to_python(key);
+    s = made.get();
+  } else if (PyObject* c = constant_of(key); c && PySlice_Check(c)) {
+    s = c;
+  }
+  if (!s) return false;
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(s, &start, &stop, &step) < 0) tr.raise_current();
+  out.count = PySlice_AdjustIndices(static_cast<Py_ssize_t>(size), &start, &stop, step);
+  out.start = start;
+  out.step = step;
+  return true;
+}
+
+size_t checked(Translator& tr, int64_t i, size_t size, const char* message) {
+  if (i < 0) i += static_cast<int64_t>(size);
+  if (i < 0 || i >= static_cast<int64_t>(size)) tr.raise(PyExc_IndexError, message);
+  return static_cast<size_t>(i);
+}
+
+const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? "tuple" : static_cast<const ListVariable*>(v)->maxlen >= -1 && v->type() == &PyList_Type ? "list" : "deque"; }
+
+}  // namespace
+
+Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
+
+Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
+  Span span;
+  if (as_span(tr, key, elements.size(), span)) {
+    std::vector<Variable*> out;
+    out.reserve(static_cast<size_t>(span.count));
+    for (Py_ssize_t i = 0; i < span.count; ++i) out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
+    if (is(Kind::List)) return tr.list(std::move(out));
+    return tr.make<TupleVariable>(std::move(out), type() == known().size ? known().size : &PyTuple_Type);
+  }
+  std::string word = class_word(this);
+  return elements[checked(tr, index_of(tr, key, word.c_str()), elements.size(), (word + " index out of range").c_str())];
+}
+
+bool SequenceVariable::contains(Translator& tr, Variable* item) {
+  for (Variable* v : elements)
+    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+  return false;
+}
+
+Variable* SequenceVariable::iter(Translator& tr) {
+  return tr.make<SequenceIterator>(this, std::vector<Variable*>{});
+}
+
+Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  if (n == "index" && args.size() >= 1) {
+    for (size_t i = 0; i < elements.size(); ++i)
+      if (tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) return tr.integer(static_cast<int64_t>(i));
+    if (is(Kind::Tuple)) tr.raise(PyExc_ValueError, "tuple.index(x): x not in tuple");
+    tr.raise(PyExc_ValueError, tr.force(args[0])->describe() + " is not in list");
+  }
+  if (n == "count" && args.size() == 1) {
+    int64_t c = 0;
+    for (Variable* v : elements) c += tr.identical(v, args[0]) || tr.equal(v, args[0]);
+    return tr.integer(c);
+  }
+  if (n == "__len__" && args.size() == 0) return tr.integer(len(tr));
+  if (n == "__getitem__" && args.size() == 1) return getitem(tr, args[0]);
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__iter__" && args.size() == 0) return iter(tr);
+  if (n == "__add__" && args.size() == 1) return tr.binary_op(0, this, args[0]);
+  if (n == "__mul__" && args.size() == 1) return tr.binary_op(5, this, args[0]);
+  if (n == "__eq__" && args.size() == 1) return tr.compare(Py_EQ, this, args[0]);
+  if (n == "__ne__" && args.size() == 1) return tr.compare(Py_NE, this, args[0]);
+  if (n == "__reversed__" && args.size() == 0) {
+    auto copy = elements;
+    std::reverse(copy.begin(), copy.end());
+    return tr.list(copy)->iter(tr);
+  }
+  return nullptr;
+}
+
+// ---- tuple ----
+
+Variable* TupleVariable::getattr(Translator& tr, PyObject* name) {
+  if (cls != &PyTuple_Type) {
+    SourceId where;
+    if (PyObject* d = tr.lookup_on_type(cls, name, &where)) {
+      if (Py_TYPE(d) == known().tuple_getter) {
+        Ref r = Ref::steal(PyObject_CallMethod(d, "__reduce__", nullptr));
+        int64_t i = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(r.get(), 1), 0));
+        if (i >= 0 && i < len(tr)) return elements[static_cast<size_t>(i)];
+      }
+      if (Py_TYPE(d) == &PyMemberDescr_Type && is_structseq(cls)) {
+        auto offset = static_cast<size_t>(reinterpret_cast<PyMemberDescrObject*>(d)->d_member->offset);
+        size_t i = (offset - offsetof(PyTupleObject, ob_item)) / sizeof(PyObject*);
+        if (i < elements.size()) return elements[i];
+      }
+    }
+  }
+  return SequenceVariable::getattr(tr, name);
+}
+
+Variable* TupleVariable::call_method(Translator& tr, const char* name, Args& args) {
+  if (Variable* v = shared_method(tr, name, args)) return v;
+  std::string_view n = name;
+  if (n == "__hash__" && args.size() == 0) {
+    Ref k = hash_key(tr);
+    return tr.integer(PyObject_Hash(k.get()));
+  }
+  if (n == "__getnewargs__" && args.size() == 0) return tr.tuple({tr.tuple(elements)});
+  // torch.Size.numel and the like: on constants.
+  if (tr.is_python_constant(this)) {
+    Ref self = tr.to_python(this);
+    Ref method = Ref::steal(PyObject_GetAttrString(self.get(), name));
+    if (method) return tr.call_pure(method.get(), args);
+    PyErr_Clear();
+  }
+  return nullptr;
+}
+
+Ref TupleVariable::hash_key(Translator& tr) {
+  Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(elements.size())));
+  for (size_t i = 0; i < elements.size(); ++i)
+    PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), tr.force(elements[i])->hash_key(tr).release());
+  return t;
+}
+
+Reg TupleVariable::build(Codegen& cg) {
+  Reg t = cg.recipe.make(StepKind::Tuple, cg.regs(elements));
+  if (cls == &PyTuple_Type) return t;
+  auto* c = reinterpret_cast<PyObject*>(cls);
+  if (cls == known().size || is_structseq(cls)) return cg.recipe.make(StepKind::Call, {cg.constant(c), t});
+  static PyObject* tuple_new = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
+  return cg.recipe.make(StepKind::Call, {cg.constant(tuple_new), cg.constant(c), t});
+}
+
+// ---- list ----
+
+void ListVariable::change(Translator& tr) {
+  tr.mutate();
+  tr.modified(this);
+}
+
+void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  Span span;
+  if (as_span(tr, key, elements.size(), span)) {
+    std::vector<Variable*> values = tr.unpack(value);
+    change(tr);
+    if (span.step == 1) {
+      auto at = elements.begin() + span.start;
+      at = elements.erase(at, at + span.count);
+      elements.insert(at, values.begin(), values.end());
+      return;
+    }
+    if (static_cast<Py_ssize_t>(values.size()) != span.count)
+      tr.raise(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(values.size()) + " to extended slice of size " + std::to_string(span.count));
+    for (Py_ssize_t i = 0; i < span.count; ++i) elements[static_cast<size_t>(span.start + i * span.step)] = values[static_cast<size_t>(i)];
+    return;
+  }
+  size_t i = checked(tr, index_of(tr, key, "list"), elements.size(), "list assignment index out of range");
+  change(tr);
+  elements[i] = value;
+}
+
+void ListVariable::delitem(Translator& tr, Variable* key) {
+  Span span;
+  if (as_span(tr, key, elements.size(), span)) {
+    std::vector<bool> gone(elements.size());
+    for (Py_ssize_t i = 0; i < span.count; ++i) gone[static_cast<size_t>(span.start + i * span.step)] = true;
+    std::vector<Variable*> kept;
+    for (size_t i = 0; i < elements.size(); ++i)
+      if (!gone[i]) kept.push_back(elements[i]);
+    change(tr);
+    elements = std::move(kept);
+    return;
+  }
+  size_t i = checked(tr, index_of(tr, key, "list"), elements.size(), "list assignment index out of range");
+  change(tr);
+  elements.erase(elements.begin() + static_cast<long>(i));
+}
+
+Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  auto bounded = [&] {
+    while (maxlen >= 0 && static_cast<int64_t>(elements.size()) > maxlen) elements.erase(elements.begin());
+  };
+  if (n == "append" && args.size() == 1) {
+    change(tr);
+    elements.push_back(args[0]);
+    bounded();
+    return tr.none();
+  }
+  if ((n == "extend" || n == "__iadd__") && args.size() == 1) {
+    auto more = tr.unpack(args[0]);
+    change(tr);
+    elements.insert(elements.end(), more.begin(), more.end());
+    bounded();
+    return n == "extend" ? tr.none() : this;
+  }
+  if (n == "insert" && args.size() == 2) {
+    int64_t i = index_of(tr, args[0], "list"), size = len(tr);
+    if (i < 0) i = std::max<int64_t>(0, i + size);
+    change(tr);
+    elements.insert(elements.begin() + std::min(i, size), args[1]);
+    return tr.none();
+  }
+  if (n == "pop" && args.size() <= 1) {
+    if (elements.empty()) tr.raise(PyExc_IndexError, cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
+    size_t i = checked(tr, args.size() ? index_of(tr, args[0], "list") : -1, elements.size(), "pop index out of range");
+    change(tr);
+    Variable* v = elements[i];
+    elements.erase(elements.begin() + static_cast<long>(i));
+    return v;
+  }
+  if (n == "remove" && args.size() == 1) {
+    for (size_t i = 0; i < elements.size(); ++i)
+      if (tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) {
+        change(tr);
+        elements.erase(elements.begin() + static_cast<long>(i));
+        return tr.none();
+      }
+    tr.raise(PyExc_ValueError, "list.remove(x): x not in list");
+  }
+  if (n == "clear" && args.size() == 0) {
+    change(tr);
+    elements.clear();
+    return tr.none();
+  }
+  if (n == "reverse" && args.size() == 0) {
+    change(tr);
+    std::reverse(elements.begin(), elements.end());
+    return tr.none();
+  }
+  if (n == "sort" && args.size() == 0) {
+    Variable* key = args.take_kw("key");
+    Variable* reverse = args.take_kw("reverse");
+    auto sorted = sort_variables(tr, elements, key, reverse && tr.truth(reverse));
+    change(tr);
+    elements = std::move(sorted);
+    return tr.none();
+  }
+  if ((n == "copy" || n == "__copy__") && args.size() == 0) {
+    auto* c = tr.make<ListVariable>(elements, cls);
+    c->maxlen = maxlen;
+    return c;
+  }
+  if (n == "__setitem__" && args.size() == 2) return setitem(tr, args[0], args[1]), tr.none();
+  if (n == "__delitem__" && args.size() == 1) return delitem(tr, args[0]), tr.none();
+  if (cls == known().deque) {
+    if (n == "appendleft" && args.size() == 1) {
+      change(tr);
+      elements.insert(elements.begin(), args[0]);
+      if (maxlen >= 0 && len(tr) > maxlen) elements.pop_back();
+      return tr.none();
+    }
+    if (n == "popleft" && args.size() == 0) {
+      if (elements.empty()) tr.raise(PyExc_IndexError, "pop from an empty deque");
+      change(tr);
+      Variable* v = elements.front();
+      elements.erase(elements.begin());
+      return v;
+    }
+    if (n == "extendleft" && args.size() == 1) {
+      auto more = tr.unpack(args[0]);
+      change(tr);
+      for (Variable* v : more) {
+        elements.insert(elements.begin(), v);
+        if (maxlen >= 0 && len(tr) > maxlen) elements.pop_back();
+      }
+      return tr.none();
+    }
+    if (n == "rotate" && args.size() <= 1) {
+      int64_t size = len(tr), k = args.size() ? index_of(tr, args[0], "deque") : 1;
+      if (size) {
+        change(tr);
+        k = ((k % size) + size) % size;
+        std::rotate(elements.begin(), elements.end() - k, elements.end());
+      }
+      return tr.none();
+    }
+  }
+  return shared_method(tr, name, args);
+}
+
+Reg ListVariable::build(Codegen& cg) {
+  Reg l = cg.recipe.make(StepKind::List, cg.regs(elements));
+  if (cls == &PyList_Type) return l;
+  std::vector<Reg> args{cg.constant(reinterpret_cast<PyObject*>(cls)), l};
+  if (maxlen >= 0) {
+    Ref n = Ref::steal(PyLong_FromLongLong(maxlen));
+    args.push_back(cg.constant(n.get()));
+  }
+  return cg.recipe.make(StepKind::Call, args);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,160 @@
+#include "capture/vars/tensor.h"
+
+#include <unordered_set>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+
+}  // namespace
+
+PyTypeObject* TensorVariable::type() const { return real ? Py_TYPE(real.get()) : Py_TYPE(fake.get()); }
+
+PyObject* TensorVariable::value(Translator& tr) {
+  if (!fake) {
+    auto kind = graph::InputKind::Argument;
+    if (tr.anchored(source)) kind = PyObject_TypeCheck(real.get(), known().parameter) ? graph::InputKind::Parameter : graph::InputKind::Buffer;
+    PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source));
+    if (!f) tr.raise_current();
+    fake = Ref::steal(f);
+    tr.lifted(this);
+  }
+  return fake.get();
+}
+
+Variable* tensor_attribute(Translator& tr, TensorVariable* t, PyObject* name) {
+  static PyObject* getattr = builtin("getattr");
+  return tr.call_torch(getattr, Args{{t, tr.constant(name)}, {}});
+}
+
+Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
+  static const std::unordered_set<std::string> tensors{"T", "mT", "H", "mH", "data", "real", "imag"};
+  std::string n = PyUnicode_AsUTF8(name);
+  if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()));
+  if (n == "grad" || n == "_grad" || n == "grad_fn" || n == "__dict__") {
+    if (n == "grad" && !real && Py_TYPE(fake.get()) == known().tensor) tr.unsupported("the gradient of a tensor");
+    tr.unsupported("attribute '" + n + "' of a tensor");
+  }
+  SourceId where;
+  PyObject* descr = tr.lookup_on_type(type(), name, &where);
+  if (!descr) {
+    // Attributes that the user put on the tensor.
+    if (real) {
+      Ref dict = Ref::steal(PyObject_GetAttrString(real.get(), "__dict__"));
+      if (!dict) PyErr_Clear();
+      SourceId at = tr.sources().instance_attr(source, name);
+      if (PyObject* v = dict ? PyDict_GetItem(dict.get(), name) : nullptr) {
+        tr.guards().exists(at, tr.line());
+        return tr.wrap(v, at);
+      }
+      if (dict && PyDict_GET_SIZE(dict.get())) tr.guards().absent(at, tr.line());
+    } else {
+      for (auto& [k, v] : attributes)
+        if (PyUnicode_Compare(k, name) == 0) return v;
+    }
+    return nullptr;
+  }
+  PyTypeObject* d = Py_TYPE(descr);
+  if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)
+    return tr.make<BuiltinMethodVariable>(this, descr, type(), name);
+  if (tensors.count(n)) return tensor_attribute(tr, this, name);
+  Ref v = Ref::steal(PyObject_GetAttr(value(tr), name));
+  if (!v) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    PyErr_Clear();
+    return nullptr;
+  }
+  if (tr.tracer().is_fake(v.get())) return tensor_attribute(tr, this, name);
+  return tr.from_python(std::move(v));
+}
+
+void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
+  std::string n = PyUnicode_AsUTF8(name);
+  if (n == "data" || n == "grad" || n == "requires_grad" || real || !v || _PyType_Lookup(type(), name))
+    tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
+  tr.mutate();
+  tr.keep(Ref::borrow(name));
+  for (auto& [k, old] : attributes)
+    if (PyUnicode_Compare(k, name) == 0) {
+      old = v;
+      return;
+    }
+  attributes.emplace_back(name, v);
+}
+
+Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  if (n == "__len__" && args.size() == 0) return tr.integer(len(tr));
+  if (n == "__iter__" && args.size() == 0) return iter(tr);
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr));
+  if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
+  if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
+    tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
+  if (n == "register_hook" || n == "backward" || n == "requires_grad_" || n == "retain_grad" || n == "register_post_accumulate_grad_hook")
+    tr.unsupported(std::string("Tensor.") + name + "()");
+  PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
+  if (!descr) return nullptr;
+  static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
+      "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
+  if (queries.count(n) && !(n == "type" && args.size() + args.kw.size() > 0)) {
+    // No operation on data: not part of the graph.
+    if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to") tr.unsupported(std::string("Tensor.") + name + "()");
+    Args all{{this}, args.kw};
+    all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+    return tr.query_torch(descr, all);
+  }
+  Args all{{this}, args.kw};
+  all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+  return tr.call_torch(descr, all);
+}
+
+Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
+  static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__getitem__"));
+  return tr.call_torch(fn, Args{{this, key}, {}});
+}
+
+void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
+  static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__setitem__"));
+  tr.call_torch(fn, Args{{this, key, v}, {}});
+}
+
+bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
+
+int64_t TensorVariable::len(Translator& tr) {
+  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  if (!shape) tr.raise_current();
+  if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
+  // A symbolic size is specialised: Python's len is an int.
+  int64_t n = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.get(), 0));
+  if (n == -1 && PyErr_Occurred()) tr.raise_current();
+  return n;
+}
+
+std::vector<Variable*> TensorVariable::items(Translator& tr) {
+  static PyObject* unbind = PyObject_GetAttrString(known().torch, "unbind");
+  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  if (!shape) tr.raise_current();
+  if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
+  return tr.call_torch(unbind, Args{{this}, {}})->items(tr);
+}
+
+Variable* TensorVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+
+bool TensorVariable::truth(Translator& tr) { tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor"); }
+
+Ref TensorVariable::hash_key(Translator& tr) { return Ref::borrow(real ? real.get() : value(tr)); }
+
+Reg TensorVariable::build(Codegen& cg) {
+  Reg r = cg.tensor(fake.get());
+  for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {r, cg.reg(v)}, k);
+  return r;
+}
+
+}  // namespace braze::capture
