@@ -81,10 +81,11 @@ Types cat(const Call& c, const TensorList& list, bool stack) {
     if (!v.valid()) return std::nullopt;
     Operand o = c.context.operand(v);
     if (!o.type || is_complex(o.type->dtype)) return std::nullopt;
-    if (!stack && o.type->dim() == 1 && arena.is_const(o.type->sizes[0], 0)) return std::nullopt;  // legacy: skipped
     promotion.tensor(*o.type, o.wrapped_number);
-    parts.push_back(o.type);
+    // cat skips tensors of sizes [0], whatever the rank of the others.
+    if (stack || o.type->dim() != 1 || !arena.is_const(o.type->sizes[0], 0)) parts.push_back(o.type);
   }
+  if (parts.empty()) return std::nullopt;
   const TensorType& first = *parts[0];
   auto dim = c.integer(1) ? wrap_dim(*c.integer(1), first.dim() + (stack ? 1 : 0)) : std::nullopt;
   if (!dim || (!stack && first.dim() == 0)) return std::nullopt;

@@ -40,10 +40,22 @@ void fill(Builder& b) {
   }
 }
 
+// Tensors of sizes [0] count for the dtype alone.
+void cat(Builder& b) {
+  auto* list = std::get_if<TensorList>(&b.args.at(0));
+  if (!list) throw NoRule{};
+  TensorList rest;
+  for (ValueId v : *list)
+    if (b.rank(v) != 1 || !b.arena().is_const(b.type(v).sizes[0], 0)) rest.push_back(b.cast(v, b.result(0).dtype));
+  if (rest.empty() || (rest.size() == list->size() && rest.size() > 1)) throw NoRule{};
+  b.set(0, rest.size() == 1 ? b.call(Op::clone, {rest[0], graph::MemoryFormatArg{0}}) : b.call(Op::cat, {rest, b.args.at(1)}));
+}
+
 }  // namespace
 
 DecomposeRule misc_rule(Op op) {
   switch (op) {
+    case Op::cat: return cat;
     case Op::_adaptive_avg_pool2d: return adaptive_avg_pool2d;
     case Op::native_dropout: return dropout_without_training;
     case Op::glu: return glu;
