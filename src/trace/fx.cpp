@@ -1,6 +1,7 @@
 #include "trace/fx.h"
 
 #include <pybind11/pybind11.h>
+#include <torch/csrc/DynamicTypes.h>
 
 #include <cctype>
 #include <unordered_set>
@@ -68,9 +69,20 @@ class Builder {
     if (fake) nodes_[fake] = node;
   }
 
-  void grad_mode(bool enabled) {
-    graph_.attr("call_function")(py::module_::import("torch").attr("_C").attr("_set_grad_enabled"),
-                                 py::make_tuple(enabled));
+  void change(const Ambient& from, const Ambient& to) {
+    py::module_ torch = py::module_::import("torch");
+    auto set = [&](const py::object& fn, const py::tuple& args) { graph_.attr("call_function")(fn, args); };
+    if (from.grad != to.grad) set(torch.attr("_C").attr("_set_grad_enabled"), py::make_tuple(to.grad));
+    auto autocast = [&](const char* device, bool was, bool is, int8_t dtype_was, int8_t dtype_is) {
+      if (dtype_was != dtype_is) {
+        py::object dtype = py::reinterpret_borrow<py::object>(
+            reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(dtype_is))));
+        set(torch.attr("set_autocast_dtype"), py::make_tuple(device, dtype));
+      }
+      if (was != is) set(torch.attr("set_autocast_enabled"), py::make_tuple(device, is));
+    };
+    autocast("cpu", from.autocast_cpu, to.autocast_cpu, from.dtype_cpu, to.dtype_cpu);
+    autocast("cuda", from.autocast_cuda, to.autocast_cuda, from.dtype_cuda, to.dtype_cuda);
   }
 
   void call(PyObject* fn, PyObject* args, PyObject* kwargs, PyObject* result,
@@ -78,7 +90,10 @@ class Builder {
     py::object fx_args = map(args);
     py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
     py::object node;
-    if (auto method = method_name(fn, args); !method.empty())
+    if (auto attribute = attribute_name(fn); !attribute.empty())
+      node = graph_.attr("call_function")(py::module_::import("builtins").attr("getattr"),
+                                          py::make_tuple(fx_args.attr("__getitem__")(0), attribute));
+    else if (auto method = method_name(fn, args); !method.empty())
       node = graph_.attr("call_method")(method, fx_args, fx_kwargs);
     else
       node = graph_.attr("call_function")(py::reinterpret_borrow<py::object>(fn), fx_args, fx_kwargs);
@@ -104,7 +119,20 @@ class Builder {
       return {};
     py::object name = py::getattr(fn, "__name__", py::none());
     if (!py::isinstance<py::str>(name)) return {};
-    return py::getattr(tensor_, name, py::none()).is(py::handle(fn)) ? name.cast<std::string>() : std::string();
+    // `__pow__` and others of torch/_tensor.py carry the plain name of what they wrap.
+    auto plain = name.cast<std::string>();
+    for (const std::string& candidate : {plain, "__" + plain + "__"})
+      if (py::getattr(tensor_, candidate.c_str(), py::none()).is(py::handle(fn))) return candidate;
+    return {};
+  }
+
+  // `Tensor.mT.__get__` and the like: the attribute's name.
+  static std::string attribute_name(PyObject* fn) {
+    py::handle getter(fn);
+    if (PyFunction_Check(fn) || PyCFunction_Check(fn) || !py::hasattr(getter, "__self__")) return {};
+    py::object name = py::getattr(getter, "__name__", py::none()), owner = getter.attr("__self__");
+    if (!py::isinstance<py::str>(name) || name.cast<std::string>() != "__get__" || !py::hasattr(owner, "__name__")) return {};
+    return owner.attr("__name__").cast<std::string>();
   }
 
   static std::string constant_name(size_t i) { return "_tensor_constant" + std::to_string(i); }
@@ -176,18 +204,18 @@ CallList::~CallList() {
 }
 
 bool CallList::add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, PyObject* result,
-                   bool grad_mode) {
+                   const Ambient& ambient) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(nargs));
   if (!tuple) return false;
   for (size_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), freeze(args[i]));
   PyObject* dict = kwargs && PyDict_GET_SIZE(kwargs) ? freeze(kwargs) : nullptr;
   Py_INCREF(fn);
-  calls_.push_back(Call{fn, tuple, dict, freeze(result), grad_mode});
+  calls_.push_back(Call{fn, tuple, dict, freeze(result), ambient});
   return true;
 }
 
 PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                                 const std::vector<PyObject*>& outputs) const {
+                                 const std::vector<PyObject*>& outputs, const Ambient& outside) const {
   try {
     std::vector<PyObject*> reads;
     auto any = [](PyObject*) { return true; };
@@ -196,12 +224,13 @@ PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::str
     used.insert(outputs.begin(), outputs.end());
     Builder builder;
     for (const auto& [fake, name] : inputs) builder.placeholder(fake, name);
-    bool grad_mode = !calls_.empty() && calls_[0].grad_mode, first = grad_mode;
+    Ambient now = outside;
     for (const Call& call : calls_) {
-      if (call.grad_mode != grad_mode) builder.grad_mode(grad_mode = call.grad_mode);
+      if (call.ambient != now) builder.change(now, call.ambient);
+      now = call.ambient;
       builder.call(call.fn, call.args, call.kwargs, call.result, used);
     }
-    if (grad_mode != first) builder.grad_mode(first);
+    if (now != outside) builder.change(now, outside);
     return builder.finish(outputs);
   } catch (py::error_already_set& e) {
     e.restore();

@@ -2,11 +2,19 @@
 #pragma once
 #include <Python.h>
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 namespace braze::trace {
+
+// The thread's modes that a call ran under; the module enters and leaves them where they change.
+struct Ambient {
+  bool grad = false, autocast_cpu = false, autocast_cuda = false;
+  int8_t dtype_cpu = 0, dtype_cuda = 0;  // c10::ScalarType
+  friend bool operator==(const Ambient&, const Ambient&) = default;
+};
 
 class CallList {
  public:
@@ -17,7 +25,8 @@ class CallList {
 
   // Notes a call that returned `result`. Containers are copied: what the program does to them later is not seen.
   // False with a Python exception set on failure.
-  bool add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, PyObject* result, bool grad_mode);
+  bool add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, PyObject* result,
+           const Ambient& ambient);
 
   // Appends the addresses of all fakes that calls read (`is_fake` decides), in order, with repetitions.
   template <class IsFake>
@@ -28,15 +37,15 @@ class CallList {
     }
   }
 
-  // `inputs`: the placeholders' fakes (nullptr for an input that only the ATen graph has) and names. New reference, or
-  // nullptr with a Python exception set.
+  // `inputs`: the placeholders' fakes (nullptr for an input that only the ATen graph has) and names. `outside`: the modes
+  // that the module will be called under. New reference, or nullptr with a Python exception set.
   PyObject* graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                         const std::vector<PyObject*>& outputs) const;
+                         const std::vector<PyObject*>& outputs, const Ambient& outside) const;
 
  private:
   struct Call {
     PyObject *fn, *args, *kwargs, *result;  // owned; kwargs may be nullptr
-    bool grad_mode;
+    Ambient ambient;
   };
   template <class IsFake>
   static void walk(PyObject* obj, IsFake&& is_fake, std::vector<PyObject*>& into) {

@@ -4,6 +4,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "trace/convert.h"
 #include "trace/recorder.h"
@@ -48,6 +50,10 @@ class MetaArgs {
     return value;
   }
 
+  // Whether the result is a view of an operand.
+  bool owns(const at::Tensor& t) const {
+    return std::find(storages_.begin(), storages_.end(), t.storage().unsafeGetStorageImpl()) != storages_.end();
+  }
   bool symbolic() const { return symbolic_; }
   c10::Device device() const {
     if (explicit_) return *explicit_;
@@ -66,9 +72,11 @@ class MetaArgs {
     at::Tensor meta = at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
     if (auto offset = t.sym_storage_offset().maybe_as_int(); offset && *offset != 0)
       meta.unsafeGetTensorImpl()->set_storage_offset(*offset);
+    storages_.push_back(meta.storage().unsafeGetStorageImpl());
     return meta;
   }
 
+  c10::SmallVector<const c10::StorageImpl*, 4> storages_;
   bool symbolic_ = false;
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
@@ -110,6 +118,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     if (t.layout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a result that is not strided");
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
+    if (!convert.owns(t)) types.back().offset = arena().constant(0);  // fresh memory, wherever the kernel put it
   };
   for (const c10::IValue& value : meta) {
     if (value.isTensor()) {

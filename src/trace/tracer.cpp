@@ -1,4 +1,5 @@
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -70,9 +71,15 @@ bool asks_for_memory(PyObject* fn) {
   return name && asked.count(std::string_view(name, static_cast<size_t>(size))) != 0;
 }
 
+Ambient current_ambient() {
+  return {c10::GradMode::is_enabled(), at::autocast::is_autocast_enabled(at::kCPU),
+          at::autocast::is_autocast_enabled(at::kCUDA), static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU)),
+          static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
+}
+
 class TracerImpl final : public Tracer {
  public:
-  TracerImpl() : recorder_(std::make_shared<Recorder>()) {}
+  TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) {}
 
   ~TracerImpl() override {
     recorder_->close();
@@ -138,13 +145,13 @@ class TracerImpl final : public Tracer {
       }
     }
     recorder_->set_location(&loc);
-    bool grad_mode = c10::GradMode::is_enabled();
+    Ambient ambient = current_ambient();
     size_t before = recorder_->graph().nodes().size();
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
     recorder_->set_location(nullptr);
     if (!result) return nullptr;
     bool recorded = recorder_->graph().nodes().size() != before;
-    if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, grad_mode)) {
+    if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, ambient)) {
       Py_DECREF(result);
       return nullptr;
     }
@@ -161,7 +168,7 @@ class TracerImpl final : public Tracer {
       auto it = fakes.find(slot);
       inputs.emplace_back(it == fakes.end() ? nullptr : it->second, recorder_->slots[slot].name);
     }
-    return calls_.graph_module(inputs, outputs_);
+    return calls_.graph_module(inputs, outputs_, outside_);
   }
 
  private:
@@ -197,6 +204,7 @@ class TracerImpl final : public Tracer {
   std::vector<std::unique_ptr<RecordingScope>> scopes_;
   std::unordered_map<uint32_t, std::vector<std::pair<sym::Expr, int>>> symbols_;  // slot -> its symbols and dimensions
   CallList calls_;
+  Ambient outside_;  // the modes at the start of the capture
   std::vector<PyObject*> outputs_;  // owned, of finish()
 };
 
