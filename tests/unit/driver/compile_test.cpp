@@ -1,0 +1,36 @@
+#include <gtest/gtest.h>
+
+#include "driver/driver.h"
+
+namespace braze::driver {
+namespace {
+
+const char* kTwoLayers = R"(graph {
+  %0: f32[8,32] = input argument "x"
+  %1: f32[32,32] = input parameter "w1"
+  %2: f32[32,32] = input parameter "w2"
+  %3: f32[8,32] = aten::mm(%0, %1)
+  %4: f32[8,32] = aten::relu(%3)
+  %5: f32[8,32] = aten::mm(%4, %2)
+  %6: f32[8,32] = aten::relu(%5)
+  %7: f32[8,32] = aten::mm(%6, %1)
+  return %7
+}
+)";
+
+TEST(Compile, MakesAPlanWithEqualLayersSharingAKernel) {
+  Dumps dumps;
+  Artefact made = compile(graph::parse(kTwoLayers), Options{}, &dumps);
+  plan::verify(made.plan);
+  EXPECT_EQ(made.externs, 3u);
+  EXPECT_EQ(made.nests, 2u);
+  EXPECT_EQ(made.kernels, 1u);
+  EXPECT_EQ(made.plan.inputs, 3u);
+  for (const std::string* text : {&dumps.graph, &dumps.lowered, &dumps.scheduled, &dumps.kernels}) EXPECT_FALSE(text->empty());
+  std::vector<std::string> stages;
+  for (auto& s : made.timings.stages) stages.push_back(s.first);
+  EXPECT_EQ(stages, (std::vector<std::string>{"optimize", "lower", "schedule", "memory", "codegen", "plan"}));
+}
+
+}  // namespace
+}  // namespace braze::driver

@@ -1,0 +1,132 @@
+#include "tools_stages.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/codegen.h"
+#include "driver/build_plan.h"
+#include "driver/driver.h"
+#include "lower/lower.h"
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/decompose.h"
+#include "passes/fold.h"
+#include "passes/optimize.h"
+#include "passes/simplify_views.h"
+#include "schedule/memory.h"
+#include "schedule/schedule.h"
+
+namespace braze::tools {
+namespace {
+
+graph::Graph& need_graph(State& s, const std::string& stage) {
+  BRAZE_CHECK(s.graph.has_value(), stage + " works on a tensor graph");
+  return *s.graph;
+}
+loop::Program& need_program(State& s, const std::string& stage) {
+  BRAZE_CHECK(s.program.has_value(), stage + " works on a loop program");
+  return *s.program;
+}
+
+std::string describe_memory(const loop::Program& p) {
+  schedule::MemoryPlan memory = schedule::plan_memory(p);
+  const sym::ExprArena& arena = *p.arena;
+  const char* kinds[] = {"none", "input", "arena", "output", "adopted"};
+  std::string s = "memory: arena " + arena.print(memory.arena_bytes) + " bytes, peak " + std::to_string(memory.peak_bytes) + "\n";
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    const schedule::Placement& at = memory.buffers[loop::BufferId(i)];
+    s += "  %" + std::to_string(i) + " \"" + p.buffers[loop::BufferId(i)].name + "\" " + kinds[static_cast<int>(at.kind)];
+    if (at.kind == schedule::Placement::Kind::Arena) s += " at " + arena.print(at.offset);
+    if (at.kind == schedule::Placement::Kind::Arena || at.kind == schedule::Placement::Kind::Output) s += ", " + arena.print(at.bytes) + " bytes";
+    s += ", items " + std::to_string(at.first) + " to " + std::to_string(at.last) + "\n";
+  }
+  return s;
+}
+
+using GraphPass = graph::Graph (*)(const graph::Graph&, const Options&);
+struct Row {
+  const char* name;
+  GraphPass run;
+};
+const Row kGraphPasses[] = {
+    {"dce", [](const graph::Graph& g, const Options&) { return passes::dce(g); }},
+    {"cse", [](const graph::Graph& g, const Options&) { return passes::cse(g); }},
+    {"fold", [](const graph::Graph& g, const Options&) { return passes::fold(g); }},
+    {"views", [](const graph::Graph& g, const Options&) { return passes::simplify_views(g); }},
+    {"decompose", [](const graph::Graph& g, const Options&) { return passes::decompose(g); }},
+    {"optimize", [](const graph::Graph& g, const Options& o) { return passes::optimize(g, o); }},
+};
+
+}  // namespace
+
+std::vector<std::string> stage_names() {
+  std::vector<std::string> names;
+  for (const Row& r : kGraphPasses) names.push_back(r.name);
+  for (const char* n : {"lower", "schedule", "memory", "codegen", "plan"}) names.push_back(n);
+  return names;
+}
+
+State parse(const std::string& text) {
+  State s;
+  size_t at = 0;
+  for (;;) {  // blank lines and comments before the first keyword
+    while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
+    if (at >= text.size() || (text[at] != '#' && text[at] != ';')) break;
+    at = std::min(text.find('\n', at), text.size());
+  }
+  std::string_view body = std::string_view(text).substr(at);
+  if (body.starts_with("program")) {
+    s.program = loop::parse(body);
+    loop::verify(*s.program);
+    s.reference = s.program;
+  } else {
+    s.graph = graph::parse(body);
+    graph::verify(*s.graph);
+  }
+  return s;
+}
+
+void apply(State& s, const std::string& stage, const Options& options) {
+  for (const Row& r : kGraphPasses)
+    if (stage == r.name) {
+      s.graph = r.run(need_graph(s, stage), options);
+      graph::verify(*s.graph);
+      return;
+    }
+  if (stage == "lower") {
+    s.program = lower::lower(need_graph(s, stage), options);
+    loop::verify(*s.program);
+    s.reference = s.program;
+  } else if (stage == "schedule") {
+    s.program = schedule::schedule(need_program(s, stage), options);
+    loop::verify(*s.program);
+  } else if (stage == "memory") {
+    s.text = describe_memory(need_program(s, stage));
+  } else if (stage == "codegen") {
+    s.text = driver::sources(need_program(s, stage), options);
+  } else {
+    loop::Program& p = need_program(s, stage);
+    codegen::Compiled code = codegen::cpu_target().compile(p, driver::nests_of(p), options);
+    plan::Plan plan = driver::build_plan(p, schedule::plan_memory(p), std::move(code), input_count(p));
+    plan::verify(plan);
+    s.text = plan.describe();
+  }
+}
+
+std::string print(const State& s) {
+  if (s.text) return *s.text;
+  return s.program ? loop::print(*s.program) : graph::print(*s.graph);
+}
+
+uint32_t input_count(const loop::Program& program) {
+  uint32_t n = 0;
+  for (const loop::Buffer& b : program.buffers)
+    if (b.kind == loop::BufferKind::Input || b.kind == loop::BufferKind::Constant) n = std::max(n, b.input + 1);
+  for (const loop::Output& o : program.outputs)
+    if (o.kind == loop::Output::Kind::Input) n = std::max(n, o.input + 1);
+  for (const loop::Writeback& w : program.writebacks) n = std::max(n, w.input + 1);
+  for (auto& s : program.size_symbols) n = std::max(n, s.second.first + 1);
+  return n;
+}
+
+}  // namespace braze::tools
