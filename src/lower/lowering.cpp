@@ -187,7 +187,9 @@ void Lowering::lower_view(NodeId n, ValueId v) {
     // By the recorded layout: the operand's storage as eager has it.
     View base = realise_exact(u);
     const TensorType &t = source.type(v), &ut = source.type(u);
-    s.view = View{base.buffer, t.sizes, t.strides, arena.add(base.offset, arena.sub(t.offset, ut.offset)), t.dtype};
+    Expr start = t.offset;
+    if (node.op == graph::Op::as_strided) start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : ut.offset;
+    s.view = View{base.buffer, t.sizes, t.strides, arena.add(base.offset, arena.sub(start, ut.offset)), t.dtype};
     return;
   }
   if (!is_realised(u)) {
