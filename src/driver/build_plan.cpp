@@ -24,10 +24,10 @@ class Builder {
       plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size())});
     plan_.blobs = std::move(compiled_.blobs);
     for (size_t i = 0; i < program_.items.size(); ++i) {
-      for (uint32_t b : allocate_before_[i]) plan_.steps.push_back(plan::Allocate{b});
+      for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});
       if (auto* nest = std::get_if<loop::Nest>(&program_.items[i])) launch(*nest);
-      else plan_.steps.push_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
-      for (uint32_t b : release_after_[i]) plan_.steps.push_back(plan::Release{b});
+      else plan_.steps.emplace_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
+      for (uint32_t b : release_after_[i]) plan_.steps.emplace_back(plan::Release{b});
     }
     for (loop::Output o : program_.outputs) {
       if (o.kind == loop::Output::Kind::View) o.view = renamed(o.view);
@@ -146,7 +146,7 @@ class Builder {
     for (loop::BufferId b : compiled_.buffers_of.at(next_nest_)) l.buffers.push_back(number(b));
     l.sizes = compiled_.sizes_of.at(next_nest_);
     ++next_nest_;
-    plan_.steps.push_back(std::move(l));
+    plan_.steps.emplace_back(std::move(l));
   }
 
   const loop::Program& program_;

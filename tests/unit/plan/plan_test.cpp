@@ -17,8 +17,8 @@ Plan copy_plan() {
   p.buffers.push_back({"y", Where::Output, DType::F32, {}, 0, zero, bytes, {n}, {one}});
   p.kernels.push_back({"copy", 0, 2, 1});
   p.blobs.push_back("");
-  p.steps.push_back(Launch{"copy", 0, {0, 1}, {n}});
-  p.steps.push_back(Launch{"copy", 0, {1, 2}, {n}});
+  p.steps.emplace_back(Launch{"copy", 0, {0, 1}, {n}});
+  p.steps.emplace_back(Launch{"copy", 0, {1, 2}, {n}});
   p.arena_bytes = bytes;
   p.outputs.push_back({loop::Output::Kind::View, {loop::BufferId(2), {n}, {one}, zero}, 0});
   p.inputs = 1;
@@ -61,7 +61,7 @@ TEST(Plan, VerifyNamesTheBrokenRule) {
   p.buffers[1].where = Where::Adopted;
   expect_broken(p, "between its definition and its release");
   p = copy_plan();
-  p.steps.push_back(Release{2});
+  p.steps.emplace_back(Release{2});
   expect_broken(p, "between its definition and its release");
 }
 

@@ -48,8 +48,8 @@ struct Fixture {
     buffer(plan::Where::Output);
     plan->kernels.push_back({"add_one", 0, 2, 1});
     plan->blobs.push_back("");
-    plan->steps.push_back(plan::Launch{"a", 0, {0, 1}, {n}});
-    plan->steps.push_back(plan::Launch{"b", 0, {1, 2}, {n}});
+    plan->steps.emplace_back(plan::Launch{"a", 0, {0, 1}, {n}});
+    plan->steps.emplace_back(plan::Launch{"b", 0, {1, 2}, {n}});
     plan->arena_bytes = bytes;
     plan->outputs.push_back({loop::Output::Kind::View, {loop::BufferId(2), {n}, {a.constant(1)}, zero}, 0});
     plan->inputs = 1;
@@ -112,10 +112,10 @@ TEST(Program, ExternBindsAnUnbackedSymbolAndAllocatesLate) {
   plan::Extern call;
   call.call.name = "test::first_u";
   call.call.outputs.push_back({loop::BufferId(1), {u}, {one}, zero});
-  f.plan->steps.push_back(call);
-  f.plan->steps.push_back(plan::Allocate{2});
-  f.plan->steps.push_back(plan::Launch{"b", 0, {1, 2}, {u}});
-  f.plan->steps.push_back(plan::Release{1});
+  f.plan->steps.emplace_back(call);
+  f.plan->steps.emplace_back(plan::Allocate{2});
+  f.plan->steps.emplace_back(plan::Launch{"b", 0, {1, 2}, {u}});
+  f.plan->steps.emplace_back(plan::Release{1});
   plan::verify(*f.plan);
   Program program(f.plan, f.kernels);
   std::vector<float> x(100, 5.f);
@@ -139,7 +139,7 @@ TEST(Program, ExternBindsAnUnbackedSymbolAndAllocatesLate) {
 TEST(Program, StepOverhead) {
   Fixture f(false);
   f.kernels[0] = nothing;
-  for (int i = 0; i < 98; ++i) f.plan->steps.push_back(plan::Launch{"c", 0, {1, 2}, {f.plan->buffers[0].sizes[0]}});
+  for (int i = 0; i < 98; ++i) f.plan->steps.emplace_back(plan::Launch{"c", 0, {1, 2}, {f.plan->buffers[0].sizes[0]}});
   Program program(f.plan, f.kernels);
   std::vector<float> x(100);
   void* inputs[] = {x.data()};
