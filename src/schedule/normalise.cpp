@@ -56,34 +56,36 @@ void sort_axes(sym::ExprArena& arena, std::vector<Axis>& axes, Expr index) {
 
 bool merge_pair(sym::ExprArena& arena, std::vector<Axis>& axes, size_t k, const Stages& stages) {
   const Axis a = axes[k], b = axes[k + 1];
-  auto split = [&](Expr e, sym::ExprArena::Affine& fb) {
-    bool in_a = arena.contains(e, a.var), in_b = arena.contains(e, b.var);
-    if (!in_a && !in_b) {
-      fb = {arena.constant(0), e};
-      return true;
-    }
-    if (in_a != in_b) return false;
-    auto fa = arena.affine_in(e, a.var);
-    if (!fa || arena.contains(fa->coefficient, b.var)) return false;
-    auto r = arena.affine_in(fa->rest, b.var);
-    if (!r || fa->coefficient != arena.mul(r->coefficient, b.extent)) return false;
-    fb = *r;
-    return true;
-  };
-  sym::ExprArena::Affine f;
-  for (Stage* s : stages)
-    for (const LoopOp& op : s->ops)
-      if (has_index(op) && !split(op.index, f)) return false;
   Expr extent = arena.mul(a.extent, b.extent);
   Expr var = canonical_var(arena, 'm', k, extent);  // a passing name; canonical_names gives the final one
   for (const Axis& x : axes)
     if (x.var == var) return false;
+  auto merged = [&](Expr e) -> std::optional<Expr> {
+    bool in_a = arena.contains(e, a.var), in_b = arena.contains(e, b.var);
+    if (!in_a && !in_b) return e;
+    if (in_a != in_b) return std::nullopt;
+    auto fa = arena.affine_in(e, a.var);
+    if (!fa || arena.contains(fa->coefficient, b.var)) return std::nullopt;
+    auto fb = arena.affine_in(fa->rest, b.var);
+    if (!fb || fa->coefficient != arena.mul(fb->coefficient, b.extent)) return std::nullopt;
+    return arena.add(arena.mul(fb->coefficient, var), fb->rest);
+  };
+  Substitution seen;  // accesses of one nest are few expressions
+  auto find = [&](Expr e) -> const Expr* {
+    for (auto& [from, to] : seen)
+      if (from == e) return &to;
+    return nullptr;
+  };
+  for (Stage* s : stages)
+    for (const LoopOp& op : s->ops) {
+      if (!has_index(op) || find(op.index)) continue;
+      auto m = merged(op.index);
+      if (!m) return false;
+      seen.push_back({op.index, *m});
+    }
   for (Stage* s : stages)
     for (LoopOp& op : s->ops)
-      if (has_index(op)) {
-        split(op.index, f);
-        op.index = arena.add(arena.mul(f.coefficient, var), f.rest);
-      }
+      if (has_index(op)) op.index = *find(op.index);
   axes[k] = {var, extent};
   axes.erase(axes.begin() + static_cast<long>(k) + 1);
   return true;
