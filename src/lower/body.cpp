@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "lower/indexing.h"
 
 namespace braze::lower {
 
@@ -66,7 +67,32 @@ ValId Body::append(loop::LoopOp op) {
   return op.result;
 }
 
+const Expr* Body::expr_of(ValId v) const {
+  auto it = exprs_.find(v.index);
+  return it == exprs_.end() ? nullptr : &it->second;
+}
+
+ValId Body::fold(OpCode code, ValId a, ValId b) {
+  const Expr *x = expr_of(a), *y = b.valid() ? expr_of(b) : nullptr;
+  if (!x || !y) return {};
+  switch (code) {
+    case OpCode::Add: return index(arena_.add(*x, *y), DType::I64);
+    case OpCode::Sub: return index(arena_.sub(*x, *y), DType::I64);
+    case OpCode::Mul: {
+      // Positions times small numbers do not wrap; products of others might.
+      auto small = [&](Expr e) {
+        auto c = arena_.as_const(e);
+        return c && std::abs(*c) < int64_t{1} << 31;
+      };
+      return small(*x) || small(*y) ? index(arena_.mul(*x, *y), DType::I64) : ValId{};
+    }
+    default: return {};
+  }
+}
+
 ValId Body::op(OpCode code, DType dtype, ValId a, ValId b, ValId c) {
+  if (dtype == DType::I64 && !c.valid())
+    if (ValId folded = fold(code, a, b); folded.valid()) return folded;
   loop::LoopOp o;
   o.code = code;
   o.dtype = dtype;
@@ -109,7 +135,9 @@ ValId Body::constant(int64_t value, DType dtype) {
   o.code = OpCode::Const;
   o.dtype = dtype;
   o.integer = wrap(value, dtype);
-  return append(o);
+  ValId v = append(o);
+  if (dtype == DType::I64) exprs_.emplace(v.index, arena_.constant(value));
+  return v;
 }
 
 ValId Body::index(Expr e, DType dtype) {
@@ -118,7 +146,9 @@ ValId Body::index(Expr e, DType dtype) {
   o.code = OpCode::Index;
   o.dtype = DType::I64;
   o.index = e;
-  return cast(append(o), dtype);
+  ValId v = append(o);
+  exprs_.emplace(v.index, e);
+  return cast(v, dtype);
 }
 
 ValId Body::cast(ValId v, DType dtype) {
@@ -130,6 +160,7 @@ ValId Body::bitcast(ValId v, DType dtype) {
 }
 
 Expr Body::indirect(ValId v, Expr bound) {
+  if (const Expr* e = expr_of(v); e && Indexing(arena_, symbols_).below(*e, bound)) return *e;
   auto& ops = nest_.stages.back().ops;
   for (const loop::LoopOp& o : ops)
     if (o.code == OpCode::Indirect && o.args[0] == v && o.bound == bound) return o.index;
@@ -171,10 +202,34 @@ void Body::remember(uint32_t value, std::span<const Expr> index, ValId v) {
   seen_.emplace(key_of(value, index), Seen{value, {index.begin(), index.end()}, v});
 }
 
+// Drops what nobody uses and renumbers the rest. Indirect ops stay: they check their values.
+void Body::drop_unused() {
+  std::vector<bool> used(dtypes_.size(), false);
+  for (auto stage = nest_.stages.rbegin(); stage != nest_.stages.rend(); ++stage) {
+    std::vector<loop::LoopOp> kept;
+    for (auto op = stage->ops.rbegin(); op != stage->ops.rend(); ++op) {
+      if (op->result.valid() && !used[op->result.index]) continue;
+      for (ValId a : op->args)
+        if (a.valid()) used[a.index] = true;
+      kept.push_back(*op);
+    }
+    stage->ops.assign(kept.rbegin(), kept.rend());
+  }
+  std::vector<ValId> number(dtypes_.size());
+  uint32_t next = 0;
+  for (loop::Stage& stage : nest_.stages)
+    for (loop::LoopOp& op : stage.ops) {
+      for (ValId& a : op.args)
+        if (a.valid()) a = number[a.index];
+      if (op.result.valid()) op.result = number[op.result.index] = ValId(next++);
+    }
+  nest_.values = next;
+}
+
 loop::Nest Body::finish(std::string name, std::vector<loop::Axis> outer) {
   nest_.name = std::move(name);
   nest_.outer = std::move(outer);
-  nest_.values = static_cast<uint32_t>(dtypes_.size());
+  drop_unused();
   return std::move(nest_);
 }
 

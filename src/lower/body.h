@@ -17,6 +17,7 @@ inline DType compute_dtype(DType t) { return t == DType::F16 || t == DType::BF16
 
 class Symbols;
 
+// Appends ops to a nest's stages.
 class Body {
  public:
   Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers);
@@ -29,7 +30,8 @@ class Body {
   ValId index(Expr e, DType dtype);            // an integer expression as a value of any type
   ValId cast(ValId v, DType dtype);
   ValId bitcast(ValId v, DType dtype);
-  // The value as an index into a dimension of size `bound`: negative values count from the end.
+  // The value as an index into a dimension of size `bound`: negative values count from the end. A value that is an index
+  // expression anyway, and inside, stands for itself.
   Expr indirect(ValId v, Expr bound);
   ValId reduce(ReduceKind kind, DType dtype, ValId v);
   DType dtype(ValId v) const { return dtypes_[v.index]; }
@@ -45,6 +47,10 @@ class Body {
 
  private:
   ValId append(loop::LoopOp op);
+  // Integer arithmetic on index expressions is one: then its loads stay affine.
+  ValId fold(OpCode code, ValId a, ValId b);
+  const Expr* expr_of(ValId v) const;
+  void drop_unused();
   struct Seen {
     uint32_t value;
     std::vector<Expr> index;
@@ -55,6 +61,7 @@ class Body {
   const Store<BufferId, loop::Buffer>& buffers_;
   loop::Nest nest_;
   std::vector<DType> dtypes_;
+  std::unordered_map<uint32_t, Expr> exprs_;  // values of type i64 that are index expressions
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // of the current stage's ops
   std::unordered_multimap<uint64_t, Seen> seen_;
   int indirects_ = 0;
