@@ -81,7 +81,8 @@ bool tile(sym::ExprArena& arena, Nest& n) {
 
 }  // namespace
 
-void choose_mapping(sym::ExprArena& arena, Nest& n) {
+void choose_mapping(const loop::Program& p, Nest& n) {
+  sym::ExprArena& arena = *p.arena;
   Mapping& m = n.mapping;
   m = {};
   bool pointwise = true;

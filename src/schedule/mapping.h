@@ -5,6 +5,7 @@
 
 namespace braze::schedule {
 
-void choose_mapping(sym::ExprArena& arena, loop::Nest& nest);
+// Outer points are not the vector of a nest with Local buffers.
+void choose_mapping(const loop::Program& program, loop::Nest& nest);
 
 }  // namespace braze::schedule

@@ -5,6 +5,7 @@
 #include "schedule/group.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
+#include "schedule/share_rows.h"
 #include "schedule/split_reduce.h"
 
 namespace braze::schedule {
@@ -60,13 +61,20 @@ Program schedule(const Program& lowered, const Options& options) {
     for (size_t b = 0; b < mine.size(); ++b) mine[b] = user[b] == i;
     merge_stages(arena, n);
     simplify(p, n, mine);
-    make_local(p, n, mine);
     normalise(arena, n);
+    choose_mapping(p, n);
+    // A scratch row belongs to one outer point: not where several run as one vector.
+    bool rows = n.mapping.vector != loop::Mapping::Vector::Outer;
+    if (rows) make_local(p, n, mine);
     make_rows(arena, n);
     hoist(arena, n);
     merge_stages(arena, n);
     simplify(p, n, std::vector<char>(p.buffers.size(), 0));
-    choose_mapping(arena, n);
+    if (rows) {
+      share_rows(p, n);
+      simplify(p, n, std::vector<char>(p.buffers.size(), 0));
+    }
+    choose_mapping(p, n);
   });
   std::erase_if(p.items, [](const Item& item) {
     auto* n = std::get_if<Nest>(&item);

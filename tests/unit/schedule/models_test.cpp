@@ -94,6 +94,20 @@ void expect_softmax(const std::string& rows) {
 TEST(ScheduleModels, SoftmaxIsOneKernel) { expect_softmax("32"); }
 TEST(ScheduleModels, SoftmaxWithSymbolicRows) { expect_softmax("s0"); }
 
+// Along the first dimension the columns are the vector; a scratch row could hold only one of them.
+TEST(ScheduleModels, ColumnSoftmaxKeepsItsTemp) {
+  std::string text = softmax("32");
+  for (const char* v : {"a", "b", "c", "d"}) {
+    std::string from = "64*" + std::string(v) + "0 + " + v + "1", to = "32*" + std::string(v) + "1 + " + v + "0";
+    for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+  }
+  for (size_t at; (at = text.find("strides [64, 1]")) != std::string::npos;) text.replace(at, 15, "strides [1, 32]");
+  Program p = schedule(parse(text), {});
+  verify(p);
+  for (const Nest* n : nests(p)) EXPECT_NE(n->mapping.vector, Mapping::Vector::Inner) << print(p);
+  for (const Buffer& b : p.buffers) EXPECT_NE(b.kind, BufferKind::Local) << print(p);
+}
+
 // A stack of layers: bias and gelu around one matrix product, residual and layer norm around another.
 std::string encoder(int layers) {
   std::string buffers, items;
