@@ -64,6 +64,10 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     recorder->call(op, info, stack);
   } catch (const Unsupported& e) {
     throw_graph_break(e.reason(), info.name + ": " + e.detail());
+  } catch (const InternalError& e) {
+    // PyTorch would make a RuntimeError of it, which looks like the user's: Tracer::call throws it again.
+    recorder->failure = e.what();
+    throw_graph_break(Reason::TraceFailed, info.name + ": " + e.what());
   }
 }
 

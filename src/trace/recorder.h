@@ -49,6 +49,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   };
   std::vector<Slot> slots;             // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;   // per graph input: its slot
+  std::string failure;                 // what an InternalError said that a call ended with; empty: none
 
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);

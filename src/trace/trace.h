@@ -55,7 +55,9 @@ class Tracer {
   virtual void enter() = 0;
   virtual void leave() = 0;
   // Calls a torch function on fakes (recording on) and notes it in the torch-level graph. An exception that the function
-  // raises is left set. `loc` is the user's line of all ATen calls made meanwhile.
+  // raises is left set: a graph break signal, or PyTorch's own (eager's type and mostly its text; but it may also be a
+  // refusal of the tracing machinery, so that eager must have the last word). Throws InternalError. `loc` is the user's
+  // line of all ATen calls made meanwhile.
   virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
 
   // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant). `inputs`

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/check.h"
 #include "trace/convert.h"
@@ -149,6 +150,11 @@ class TracerImpl final : public Tracer {
     size_t before = recorder_->graph().nodes().size();
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
     recorder_->set_location(nullptr);
+    if (!recorder_->failure.empty()) {
+      Py_XDECREF(result);
+      PyErr_Clear();
+      throw InternalError(std::exchange(recorder_->failure, {}));
+    }
     if (!result) return nullptr;
     bool recorded = recorder_->graph().nodes().size() != before;
     if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, ambient)) {
