@@ -1,0 +1,30 @@
+// Objects kept on disk between processes.
+//
+// One file per kernel in a folder of the user's own (mode 0700, files 0600): BRAZE_CACHE_DIR, else $XDG_CACHE_HOME/braze,
+// else ~/.cache/braze. A folder or file that is not ours or that others may write is not used. A file carries the whole key
+// and a checksum; one that does not match is ignored and written anew. Writing is atomic. The oldest files go when all
+// together pass 1 GiB.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace braze::codegen::cpu {
+
+class DiskCache {
+ public:
+  // The folder as the environment says now; a cache that finds and keeps nothing where there is none.
+  DiskCache();
+  explicit DiskCache(std::string folder, int64_t limit = int64_t{1} << 30);
+  bool usable() const { return !folder_.empty(); }
+  std::optional<std::string> find(std::string_view name, std::string_view key) const;
+  void keep(std::string_view name, std::string_view key, std::string_view object);
+  void trim() const;
+
+ private:
+  std::string folder_;  // empty: unusable
+  int64_t limit_;
+};
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,544 @@
+#include "codegen/cpu/emitter.h"
+
+#include <bit>
+
+#include "base/check.h"
+#include "codegen/cpu/math.h"
+
+namespace braze::codegen::cpu {
+
+using loop::Mapping;
+using loop::OpCode;
+
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module)
+    : program_(program), nest_(nest), signature_(signature), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {
+  choose_shape();
+}
+
+int64_t Emitter::lane_bytes(DType dtype) { return dtype == DType::F64 || dtype == DType::I64 ? 8 : 4; }
+
+int Emitter::body_cost(const loop::Stage& stage) const {
+  int cost = 0;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code == OpCode::Const || op.code == OpCode::Indirect) continue;
+    cost += is_math(op.code) ? math_cost(op.code) : op.dtype == DType::BF16 && op.code == OpCode::Cast ? 8 : 1;
+    if (op.code == OpCode::Store && program_.buffers[op.buffer].dtype == DType::BF16) cost += 8;
+  }
+  return cost;
+}
+
+// Vectors in flight: enough to hide latency where the body is small, without leaving a remainder that one vector would not.
+int Emitter::choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const {
+  int copies = cost <= 10 ? 4 : cost <= 26 ? 2 : 1;
+  if (accumulators) copies = cost <= 16 ? 4 : cost <= 40 ? 2 : 1;
+  if (extent) {
+    while (copies > 1 && *extent < static_cast<int64_t>(copies) * width_) copies /= 2;
+    if (*extent % width_ == 0)
+      while (copies > 1 && *extent % (static_cast<int64_t>(copies) * width_)) copies /= 2;
+  }
+  return copies;
+}
+
+void Emitter::choose_shape() {
+  bool narrow = false, wide = false;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code == OpCode::Index || op.code == OpCode::Indirect) continue;
+      (op.dtype == DType::F64 || op.dtype == DType::I64 ? wide : narrow) |= op.dtype != DType::Bool;
+    }
+  int full = vb_.isa.lanes(wide && !narrow ? 8 : 4);
+  Mapping::Vector way = nest_.mapping.vector;
+  if (way == Mapping::Vector::Outer && nest_.outer.empty()) way = Mapping::Vector::None;
+  if (way == Mapping::Vector::None) return;
+  auto fit = [&](std::optional<int64_t> n) {  // no wider than the axis; half as wide where that leaves no remainder
+    int w = full;
+    if (!n || *n <= 0) return w;
+    while (w > 1 && w / 2 >= *n) w /= 2;
+    if (w > 4 && *n % w && *n % (w / 2) == 0 && *n < 4 * w) w /= 2;
+    return w;
+  };
+  if (way == Mapping::Vector::Inner) {
+    int64_t widest = 1;
+    for (const loop::Stage& s : nest_.stages)
+      if (!s.axes.empty()) {
+        auto n = arena_.as_const(s.axes.back().extent);
+        widest = std::max(widest, n ? *n : int64_t{1} << 30);
+      }
+    width_ = fit(widest);
+    return;
+  }
+  auto extent = arena_.as_const(nest_.outer.back().extent);
+  width_ = fit(extent);
+  if (width_ == 1) return;
+  outer_vector_ = true;
+  int cost = 0, accumulators = 0;
+  for (const loop::Stage& s : nest_.stages) {
+    cost += body_cost(s);
+    if (s.axes.empty()) continue;
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Reduce)
+        accumulators += op.reduce == loop::ReduceKind::WelfordMean || op.reduce == loop::ReduceKind::WelfordM2 ? 2 : 1;
+  }
+  copies_ = choose_copies(cost, 0, extent);
+  if (accumulators) {
+    // Columns are summed side by side: whole cache lines of every row, as many as registers hold.
+    copies_ = std::max(1, 8 / static_cast<int>(std::bit_ceil(static_cast<unsigned>(accumulators))));
+    if (cost > 24) copies_ = std::min(copies_, 4);
+    if (cost > 60) copies_ = std::min(copies_, 2);
+    if (extent) {
+      while (copies_ > 1 && *extent < static_cast<int64_t>(copies_) * width_) copies_ /= 2;
+      if (*extent % width_ == 0)
+        while (copies_ > 1 && *extent % (static_cast<int64_t>(copies_) * width_)) copies_ /= 2;
+    }
+  }
+  int64_t group = static_cast<int64_t>(width_) * copies_;
+  auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
+  constexpr int64_t kBlock = 2048;
+  block_ = accumulators ? group : up(kBlock);
+  if (extent && !accumulators) {
+    int64_t blocks = (*extent + kBlock - 1) / kBlock;
+    block_ = up((*extent + blocks - 1) / std::max<int64_t>(blocks, 1));
+    for (int64_t b = up(kBlock / 2); b <= 2 * kBlock; b += group)
+      if (*extent > kBlock && *extent % b == 0) {
+        block_ = b;
+        break;
+      }
+  }
+  if (extent && *extent <= block_) block_length_ = *extent;
+  else if (extent && *extent % block_ == 0) block_length_ = block_;
+  blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
+}
+
+Expr Emitter::units() {
+  Expr n = arena_.constant(1);
+  for (size_t i = 0; i < nest_.outer.size(); ++i)
+    n = arena_.mul(n, outer_vector_ && i + 1 == nest_.outer.size() ? blocks_ : nest_.outer[i].extent);
+  return n;
+}
+
+namespace {
+
+void set_attributes(llvm::Function* f, const Isa& isa) {
+  f->setDoesNotThrow();
+  f->addFnAttr("target-cpu", isa.cpu);
+  f->addFnAttr("target-features", isa.features);
+  f->addFnAttr("prefer-vector-width", std::to_string(isa.bits));
+  f->addFnAttr("min-legal-vector-width", std::to_string(isa.bits));
+  f->addFnAttr("no-trapping-math", "true");
+  f->addFnAttr("denormal-fp-math", "ieee,ieee");
+}
+
+}  // namespace
+
+void Emitter::run(const std::string& symbol) {
+  llvm::Function* body = begin_body(symbol);
+  // Pointers and sizes come through the context: {pointers, sizes}.
+  Value* context = body->getArg(0);
+  auto field = [&](Value* array, uint64_t i) -> Value* {
+    auto* load = B.CreateLoad(B.getPtrTy(), B.CreateConstInBoundsGEP1_64(B.getPtrTy(), array, i));
+    load->setMetadata("invariant.load", llvm::MDNode::get(vb_.context(), {}));
+    return load;
+  };
+  Value* pointers = field(context, 0);
+  sizes_ = field(context, 1);
+  for (size_t i = 0; i < signature_.buffers.size(); ++i) bases_[signature_.buffers[i].index] = field(pointers, i);
+  scopes_.emplace_back();
+  allocate_locals();
+  run_units(body->getArg(1), body->getArg(2));
+  B.CreateRetVoid();
+  emit_entry(symbol, body);
+}
+
+llvm::Function* Emitter::begin_body(const std::string& symbol) {
+  auto* type = llvm::FunctionType::get(B.getVoidTy(), {B.getPtrTy(), B.getInt64Ty(), B.getInt64Ty()}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, symbol + "_body", vb_.module);
+  set_attributes(function_, vb_.isa);
+  entry_ = llvm::BasicBlock::Create(vb_.context(), "entry", function_);
+  B.SetInsertPoint(entry_);
+  return function_;
+}
+
+void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
+  auto* type = llvm::FunctionType::get(B.getVoidTy(), {B.getPtrTy(), B.getPtrTy()}, false);
+  auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, vb_.module);
+  set_attributes(f, vb_.isa);
+  B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", f));
+  scopes_.assign(1, Scope());
+  symbols_.clear();
+  depths_.clear();
+  sizes_ = f->getArg(1);
+  auto* pair = llvm::ArrayType::get(B.getPtrTy(), 2);
+  Value* context = B.CreateAlloca(pair);
+  B.CreateStore(f->getArg(0), context);
+  B.CreateStore(f->getArg(1), B.CreateConstInBoundsGEP1_64(B.getPtrTy(), context, 1));
+  Expr n = units();
+  if (arena_.is_const(n, 1)) {
+    B.CreateCall(body, {context, B.getInt64(0), B.getInt64(1)});
+  } else {
+    int64_t points = outer_vector_ ? block_ : 1;
+    int64_t grain = std::max<int64_t>(1, nest_.mapping.grain) * (outer_vector_ ? width_ : 1);
+    auto parallel = vb_.declare("braze_parallel_for", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty(), B.getPtrTy(), B.getPtrTy()});
+    B.CreateCall(parallel, {B.getInt64(0), emit(n), B.getInt64(static_cast<uint64_t>((grain + points - 1) / points)), body, context});
+  }
+  B.CreateRetVoid();
+}
+
+Emitter::Values Emitter::loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init,
+                              const std::function<Values(Value*, Values)>& body) {
+  auto block = [&] { return llvm::BasicBlock::Create(vb_.context(), "", function_); };
+  llvm::BasicBlock *before = B.GetInsertBlock(), *head = block();
+  Scope scope;
+  scope.nonempty = nonempty;
+  scope.enter = B.CreateBr(head);
+  B.SetInsertPoint(head);
+  llvm::PHINode* iv = B.CreatePHI(B.getInt64Ty(), 2);
+  iv->addIncoming(begin, before);
+  llvm::SmallVector<llvm::PHINode*, 8> phis;
+  Values current;
+  for (Value* v : init) {
+    phis.push_back(B.CreatePHI(v->getType(), 2));
+    phis.back()->addIncoming(v, before);
+    current.push_back(phis.back());
+  }
+  llvm::BasicBlock* exit = nullptr;
+  Values out = current;
+  if (!nonempty) {
+    // Test first; what the loop carries is then known at its head.
+    llvm::BasicBlock* first = block();
+    exit = block();
+    B.CreateCondBr(B.CreateICmpSLT(iv, end), first, exit);
+    B.SetInsertPoint(first);
+  }
+  scopes_.push_back(std::move(scope));
+  depths_.clear();
+  Values next = body(iv, current);
+  scopes_.pop_back();
+  depths_.clear();
+  Value* stepped = B.CreateAdd(iv, B.getInt64(static_cast<uint64_t>(step)), "", true, true);
+  llvm::BasicBlock* latch = B.GetInsertBlock();
+  iv->addIncoming(stepped, latch);
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], latch);
+  if (nonempty) {
+    exit = block();
+    B.CreateCondBr(B.CreateICmpSLT(stepped, end), head, exit);
+    out = next;
+  } else {
+    B.CreateBr(head);
+  }
+  B.SetInsertPoint(exit);
+  return out;
+}
+
+// A unit's position is a number with one digit per outer axis (the last one: its block), counted up with carries.
+void Emitter::run_units(Value* lo, Value* hi) {
+  std::vector<Expr> extents;
+  for (size_t i = 0; i < nest_.outer.size(); ++i)
+    extents.push_back(outer_vector_ && i + 1 == nest_.outer.size() ? blocks_ : nest_.outer[i].extent);
+  std::vector<size_t> live;  // digits that ever move
+  for (size_t i = 0; i < extents.size(); ++i)
+    if (!arena_.is_const(extents[i], 1)) live.push_back(i);
+  auto run = [&](Value* u, llvm::ArrayRef<Value*> moving) {
+    Values digits(extents.size(), B.getInt64(0));
+    for (size_t i = 0; i < live.size(); ++i) digits[live[i]] = live.size() == 1 ? u : moving[i];
+    run_unit(digits);
+  };
+  Values first;
+  if (live.size() > 1) {
+    Value* rest = lo;
+    first.resize(live.size());
+    for (size_t i = live.size(); i-- > 1;) {
+      Value* n = emit(extents[live[i]]);
+      first[i] = B.CreateURem(rest, n);
+      rest = B.CreateUDiv(rest, n);
+    }
+    first[0] = rest;
+  }
+  loop(lo, hi, 1, true, first, [&](Value* u, Values digits) {
+    run(u, digits);
+    Value* carry = nullptr;
+    for (size_t i = digits.size(); i-- > 0;) {
+      Value* up = B.CreateAdd(digits[i], carry ? B.CreateZExt(carry, B.getInt64Ty()) : B.getInt64(1), "", true, true);
+      if (i == 0) {
+        digits[i] = up;
+        break;
+      }
+      carry = B.CreateICmpEQ(up, emit(extents[live[i]]));
+      digits[i] = B.CreateSelect(carry, B.getInt64(0), up);
+    }
+    return digits;
+  });
+}
+
+void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
+  size_t n = nest_.outer.size();
+  for (size_t i = 0; i < n; ++i)
+    if (!outer_vector_ || i + 1 < n) bind(nest_.outer[i].var, digits[i], top());
+  if (!outer_vector_) {
+    run_stages();
+    return;
+  }
+  Value* begin = B.CreateMul(digits[n - 1], B.getInt64(static_cast<uint64_t>(block_)), "", true, true);
+  Value* end;
+  if (block_length_) {
+    end = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(*block_length_)), "", true, true);
+  } else {
+    Value* extent = emit(nest_.outer[n - 1].extent);
+    end = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(block_)), "", true, true);
+    end = B.CreateSelect(B.CreateICmpSLT(end, extent), end, extent);
+  }
+  vector_.var = nest_.outer[n - 1].var;
+  run_columns(begin, end, block_length_, [&] { run_stages(); });
+  vector_ = {};
+}
+
+// Groups of whole vectors, then what is left, vector by vector under a mask.
+void Emitter::run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point) {
+  int64_t group = static_cast<int64_t>(width_) * copies_;
+  auto step = [&](Value* iv, int copies, Value* mask) {
+    vector_.iv = iv;
+    vector_.copies = copies;
+    vector_.mask = mask;
+    bind(*vector_.var, iv, top());
+    point();
+  };
+  Value* middle = end;
+  if (length) {
+    int64_t whole = *length / group * group;
+    if (whole != *length) middle = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(whole)), "", true, true);
+    if (whole)
+      loop(begin, middle, group, true, {}, [&](Value* iv, Values) {
+        step(iv, copies_, nullptr);
+        return Values();
+      });
+    if (whole == *length) return;
+  } else {
+    middle = B.CreateAnd(B.CreateSub(end, begin), B.getInt64(static_cast<uint64_t>(-group)));
+    middle = B.CreateAdd(begin, middle, "", true, true);
+    loop(begin, middle, group, false, {}, [&](Value* iv, Values) {
+      step(iv, copies_, nullptr);
+      return Values();
+    });
+  }
+  loop(middle, end, width_, length.has_value(), {}, [&](Value* iv, Values) {
+    Value* left = B.CreateTrunc(B.CreateSub(end, iv), B.getInt32Ty());
+    step(iv, 1, B.CreateICmpULT(vb_.iota(B.getInt32Ty(), width_), vb_.splat(left, width_)));
+    return Values();
+  });
+}
+
+void Emitter::run_stages() {
+  for (const loop::Stage& s : nest_.stages) run_stage(s);
+}
+
+void Emitter::run_stage(const loop::Stage& stage) {
+  stage_ = &stage;
+  if (stage.axes.empty()) {
+    run_ops(stage, nullptr);
+    return;
+  }
+  if (!outer_vector_) {
+    int accumulators = 0;
+    for (const LoopOp& op : stage.ops) accumulators += op.code == OpCode::Reduce;
+    stage_copies_ = width_ > 1 ? choose_copies(body_cost(stage), accumulators, arena_.as_const(stage.axes.back().extent)) : 1;
+  }
+  Values carried = run_axis(stage, 0, begin_reductions(stage));
+  finish_reductions(stage, carried);
+}
+
+Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values carried) {
+  const loop::Axis& axis = stage.axes[k];
+  Value* end = emit(axis.extent);
+  auto known = arena_.as_const(axis.extent);
+  if (k + 1 < stage.axes.size())
+    return loop(B.getInt64(0), end, 1, known && *known > 0, carried, [&](Value* iv, Values current) {
+      bind(axis.var, iv, top());
+      return run_axis(stage, k + 1, std::move(current));
+    });
+  // Long sums in two levels, as rounding errors grow with the number of additions to one accumulator.
+  constexpr int64_t kRun = 64;
+  int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1;
+  bool sums = false;
+  for (const Accumulator& a : accumulators_) sums |= a.op->reduce == loop::ReduceKind::Sum && is_floating(a.op->dtype);
+  if (sums && (!known || *known > 2 * kRun * step)) {
+    int64_t chunk = kRun * step;
+    bool even = known && *known % chunk == 0;
+    return loop(B.getInt64(0), end, chunk, known && *known > 0, carried, [&](Value* begin, Values current) {
+      Value* stop = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(chunk)), "", true, true);
+      if (!even) stop = B.CreateSelect(B.CreateICmpSLT(stop, end), stop, end);
+      Values inner = run_last_axis(stage, begin, stop, even ? std::optional<int64_t>(chunk) : std::nullopt, restart(current));
+      return resume(current, inner);
+    });
+  }
+  if (sums && stage.axes.size() > 1 && known && *known >= 8 * step) {
+    Values inner = run_last_axis(stage, B.getInt64(0), end, known, restart(carried));
+    return resume(carried, inner);
+  }
+  return run_last_axis(stage, B.getInt64(0), end, known, std::move(carried));
+}
+
+Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end, std::optional<int64_t> length, Values carried) {
+  const loop::Axis& axis = stage.axes.back();
+  if (outer_vector_ || width_ == 1)
+    return loop(begin, end, 1, length && *length > 0, std::move(carried), [&](Value* iv, Values current) {
+      bind(axis.var, iv, top());
+      run_ops(stage, &current);
+      return current;
+    });
+  int64_t group = static_cast<int64_t>(width_) * stage_copies_;
+  vector_.var = axis.var;
+  auto step = [&](Value* iv, int copies, Value* mask, Values current) {
+    vector_.iv = iv;
+    vector_.copies = copies;
+    vector_.mask = mask;
+    bind(axis.var, iv, top());
+    run_ops(stage, &current);
+    return current;
+  };
+  Value* middle = end;
+  int64_t whole = length ? *length / group * group : 0;
+  if (length) {
+    if (whole != *length) middle = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(whole)), "", true, true);
+  } else {
+    middle = B.CreateAnd(B.CreateSub(end, begin), B.getInt64(static_cast<uint64_t>(-group)));
+    middle = B.CreateAdd(begin, middle, "", true, true);
+  }
+  if (!length || whole)
+    carried = loop(begin, middle, group, length.has_value(), std::move(carried),
+                   [&](Value* iv, Values current) { return step(iv, stage_copies_, nullptr, std::move(current)); });
+  if (!length || whole != *length)
+    carried = loop(middle, end, width_, length.has_value(), std::move(carried), [&](Value* iv, Values current) {
+      Value* left = B.CreateTrunc(B.CreateSub(end, iv), B.getInt32Ty());
+      Value* mask = B.CreateICmpULT(vb_.iota(B.getInt32Ty(), width_), vb_.splat(left, width_));
+      return step(iv, 1, mask, std::move(current));
+    });
+  vector_ = {};
+  return carried;
+}
+
+void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
+  size_t reductions = 0;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != OpCode::Reduce) {
+      emit_op(op);
+    } else if (carried) {
+      update_reduction(accumulators_[reductions++], value(op.args[0]), *carried);
+    } else {
+      // Over no axis: the value itself.
+      Lanes x = value(op.args[0]);
+      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
+      bool zero = index || op.reduce == loop::ReduceKind::WelfordM2;
+      for (Value*& v : x.v) {
+        v = emit_cast(vb_, v, x.dtype, op.dtype);
+        if (zero) v = llvm::Constant::getNullValue(v->getType());
+      }
+      x.dtype = op.dtype;
+      x.wide = nullptr;
+      x.depth = top();
+      value(op.result) = std::move(x);
+    }
+  }
+}
+
+void Emitter::emit_op(const LoopOp& op) {
+  switch (op.code) {
+    case OpCode::Load: emit_load(op); return;
+    case OpCode::Store: emit_store(op); return;
+    case OpCode::Index: emit_index(op); return;
+    case OpCode::Indirect: emit_indirect(op); return;
+    case OpCode::Const: {
+      Lanes out;
+      out.dtype = op.dtype;
+      Type* t = compute_type(vb_, op.dtype);
+      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number) : op.dtype == DType::Bool ? vb_.integer(t, op.integer != 0) : vb_.integer(t, op.integer));
+      value(op.result) = std::move(out);
+      return;
+    }
+    default: emit_pure(op); return;
+  }
+}
+
+Value* Emitter::copy_of(Lanes& x, int copy) {
+  if (x.vec) return x.v[static_cast<size_t>(copy)];
+  if (width_ == 1) return x.v[0];
+  if (!x.wide) x.wide = at_depth(x.depth, [&] { return vb_.splat(x.v[0], width_); });
+  return x.wide;
+}
+
+void Emitter::emit_pure(const LoopOp& op) {
+  Lanes out;
+  out.dtype = op.dtype;
+  std::array<DType, 3> types{};
+  std::array<Lanes*, 3> args{};
+  size_t copies = 1;
+  for (size_t i = 0; i < 3 && op.args[i].valid(); ++i) {
+    args[i] = &value(op.args[i]);
+    types[i] = args[i]->dtype;
+    out.vec |= args[i]->vec;
+    out.depth = std::max(out.depth, args[i]->depth);
+    if (args[i]->vec) copies = std::max(copies, args[i]->v.size());
+  }
+  for (size_t c = 0; c < copies; ++c) {
+    std::array<Value*, 3> v{};
+    for (size_t i = 0; i < 3; ++i)
+      if (args[i]) v[i] = out.vec ? copy_of(*args[i], static_cast<int>(c)) : args[i]->v[0];
+    out.v.push_back(at_depth(out.depth, [&] { return emit_arith(vb_, op, types, v); }));
+  }
+  value(op.result) = std::move(out);
+}
+
+void Emitter::emit_index(const LoopOp& op) {
+  Lanes out;
+  out.dtype = op.dtype;
+  if (varies(op.index)) {
+    out.vec = true;
+    out.depth = top();
+    for (int c = 0; c < vector_.copies; ++c) {
+      bool narrow = op.dtype != DType::I64 && op.dtype != DType::F64 && fits_i32(op.index);
+      Value* v = lane_values_as(op.index, c, narrow ? B.getInt32Ty() : B.getInt64Ty());
+      out.v.push_back(emit_cast(vb_, v, narrow ? DType::I32 : DType::I64, op.dtype));
+    }
+  } else {
+    out.depth = depth_of(op.index);
+    Value* v = emit(op.index);
+    out.v.push_back(at_depth(out.depth, [&] { return emit_cast(vb_, v, DType::I64, op.dtype); }));
+  }
+  value(op.result) = std::move(out);
+}
+
+// Binds an index that was loaded: negative values count from the end, what is out of range is reported and reads element 0.
+void Emitter::emit_indirect(const LoopOp& op) {
+  Lanes& x = value(op.args[0]);
+  Lanes out;
+  out.dtype = DType::I64;
+  out.vec = x.vec;
+  out.depth = std::max(x.depth, depth_of(op.bound));
+  Value* bound = emit(op.bound);
+  auto report = vb_.declare("braze_index_error", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty()});
+  for (size_t c = 0; c < x.v.size(); ++c) {
+    out.v.push_back(at_depth(out.depth, [&] {
+      Value* v = emit_cast(vb_, x.v[c], x.dtype, DType::I64);
+      Value* limit = x.vec ? vb_.splat(bound, width_) : bound;
+      Value* wrapped = B.CreateSelect(B.CreateICmpSLT(v, vb_.integer(v, 0)), B.CreateAdd(v, limit), v);
+      Value* bad = B.CreateICmpUGE(wrapped, limit);
+      if (x.vec && vector_.mask) {
+        bad = B.CreateAnd(bad, vector_.mask);
+        wrapped = B.CreateSelect(vector_.mask, wrapped, vb_.integer(wrapped, 0));
+      }
+      Value* any = x.vec ? B.CreateOrReduce(bad) : bad;
+      llvm::Instruction* resume = vb_.begin_if(any, true);
+      Value* shown = x.vec ? B.CreateIntMaxReduce(B.CreateSelect(bad, v, vb_.integer(v, INT64_MIN)), true) : v;
+      B.CreateCall(report, {shown, bound});
+      vb_.end_if(resume);
+      return B.CreateSelect(bad, vb_.integer(wrapped, 0), wrapped);
+    }));
+  }
+  int depth = out.depth;
+  symbols_[op.index.id] = {std::move(out), depth};
+  depths_.clear();
+  for (Scope& s : scopes_) {
+    std::erase_if(s.exprs, [&](auto& kv) { return arena_.contains(Expr{kv.first}, op.index); });
+    std::erase_if(s.pointers, [&](auto& kv) { return arena_.contains(Expr{kv.first.second}, op.index); });
+  }
+}
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,169 @@
+// One nest -> LLVM IR.
+//
+// The kernel `symbol(pointers, sizes)` hands a range of units to braze_parallel_for; a unit is one point of the outer axes
+// but the vectorised one, times a block of that. Its body walks the units with a counter that carries from axis to axis
+// (no division per unit). Inside:
+//   Mapping Outer: the points of a block in vectors of W lanes, `copies` vectors at a time; all stages run for each group.
+//   Mapping Inner: one outer point at a time; each stage's last axis in vectors, reductions in `copies` accumulators.
+//   Mapping None:  the same with one lane.
+// What is left over runs under a lane mask.
+//
+// Loop invariant values are put where they belong at once: each expression and each pure op is emitted in the outermost loop
+// that knows its operands (there is no LICM pass).
+#pragma once
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include "codegen/cpu/arith.h"
+#include "codegen/cpu/key.h"
+
+namespace braze::codegen::cpu {
+
+using loop::BufferId;
+using loop::LoopOp;
+using loop::Nest;
+using loop::Program;
+using sym::Expr;
+
+// A value of the nest: one scalar for all points in flight, or one vector per copy.
+struct Lanes {
+  llvm::SmallVector<Value*, 8> v;
+  bool vec = false;
+  int depth = 0;             // loop level where it was computed
+  DType dtype = DType::F32;
+  Value* wide = nullptr;     // the scalar, splat once it was needed
+};
+
+class Emitter {
+ public:
+  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module);
+  void run(const std::string& symbol);
+
+ private:
+  using Values = llvm::SmallVector<Value*, 8>;
+  struct Scope {
+    llvm::Instruction* enter = nullptr;  // the branch into this loop: invariants go before it
+    bool nonempty = true;                // the loop runs at least once
+    std::unordered_map<uint32_t, Value*> exprs;
+    std::map<std::pair<uint32_t, uint32_t>, Value*> pointers;
+  };
+  // The vectorised variable while code for it is emitted. Without: one point.
+  struct Vector {
+    std::optional<Expr> var;
+    Value* iv = nullptr;                 // its value in lane 0 of copy 0
+    int copies = 1;
+    Value* mask = nullptr;               // lanes in use; null: all. Only with one copy.
+  };
+  struct Accumulator {                   // of one Reduce op
+    const LoopOp* op = nullptr;
+    size_t first = 0;                    // into the carried values
+    int copies = 1, parts = 1;           // parts: values per copy
+    bool vec = false;
+    DType operand = DType::F32;
+  };
+
+  // emitter.cpp: loops and stages
+  void choose_shape();
+  llvm::Function* begin_body(const std::string& symbol);
+  void emit_entry(const std::string& symbol, llvm::Function* body);
+  void run_units(Value* lo, Value* hi);
+  void run_unit(llvm::ArrayRef<Value*> digits);
+  void run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point);
+  void run_stages();
+  void run_stage(const loop::Stage& stage);
+  Values run_axis(const loop::Stage& stage, size_t k, Values carried);
+  Values run_last_axis(const loop::Stage& stage, Value* begin, Value* end, std::optional<int64_t> length, Values carried);
+  void run_ops(const loop::Stage& stage, Values* carried);
+  void emit_op(const LoopOp& op);
+  void emit_pure(const LoopOp& op);
+  void emit_index(const LoopOp& op);
+  void emit_indirect(const LoopOp& op);
+  Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init, const std::function<Values(Value*, Values)>& body);
+  int body_cost(const loop::Stage& stage) const;
+  int choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const;
+  Expr units();
+  bool stores_to(BufferId buffer) const;
+
+  // reduce.cpp
+  Values begin_reductions(const loop::Stage& stage);
+  void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
+  void finish_reductions(const loop::Stage& stage, const Values& carried);
+  Values restart(const Values& carried);                           // sums begin again at 0, others go on
+  Values resume(const Values& before, const Values& after);        // and are added to what was there
+  Value* reduce_identity(const Accumulator& a, int part, Type* type);
+  Type* accumulator_type(const Accumulator& a, int part);
+  void combine(const Accumulator& a, Value** into, Value* const* from);  // parts of one copy with those of another
+  Value* flat_index(int copy);
+
+  // index.cpp
+  int depth_of(Expr e);
+  template <class F>
+  auto at_depth(int depth, F&& f) {
+    if (depth >= top()) return f();
+    llvm::IRBuilderBase::InsertPointGuard guard(B);
+    B.SetInsertPoint(scopes_[depth + 1].enter);
+    return f();
+  }
+  int top() const { return static_cast<int>(scopes_.size()) - 1; }
+  void bind(Expr symbol, Value* value, int depth);
+  Value* emit(Expr e);                       // an int64 scalar, where it belongs
+  Value* emit_here(Expr e);
+  Value* lane_values(Expr e, int copy);      // per lane, as vector of i32 or i64
+  Value* lane_values_as(Expr e, int copy, Type* element);
+  bool fits_i32(Expr e) const;
+  bool varies(Expr e);                       // among the lanes
+  // e(lane) = e(0) + step * lane within every vector; nullopt: no such form is known.
+  std::optional<int64_t> lane_step(Expr e);
+  bool aligned(Expr e, int64_t divisor);     // e at lane 0 is a multiple of divisor
+  Expr at_copy(Expr e, int copy);
+
+  // memory.cpp
+  Value* address(BufferId buffer, Expr index);
+  void emit_load(const LoopOp& op);
+  void emit_store(const LoopOp& op);
+  Value* load_lanes(BufferId buffer, Expr index, int copy);
+  void store_lanes(BufferId buffer, Expr index, int copy, Value* value);
+  void store_atomic(BufferId buffer, Expr index, int copy, Value* value);
+  Value* gather(BufferId buffer, Expr index, int copy, Type* element);
+  Value* local_address(BufferId buffer, Expr index, int copy);
+  Expr local_index(Expr index);
+  void allocate_locals();
+
+  Value* copy_of(Lanes& x, int copy);        // as vector of the current width
+  Lanes& value(loop::ValId id) { return values_[id.index]; }
+  bool vectorised() const { return vector_.var.has_value() && width_ > 1; }
+  int64_t lane_bytes(DType dtype);
+
+  const Program& program_;
+  const Nest& nest_;
+  const Signature& signature_;
+  sym::ExprArena& arena_;
+  VectorBuilder vb_;
+  llvm::IRBuilder<>& B;
+  llvm::Function* function_ = nullptr;
+  llvm::BasicBlock* entry_ = nullptr;
+
+  int width_ = 1;                            // lanes
+  int copies_ = 1;                           // Outer: vectors in flight
+  int stage_copies_ = 1;                     // Inner: the same, of the stage at hand
+  int64_t block_ = 0;                        // Outer: points of the last axis per unit
+  std::optional<int64_t> block_length_;      // Outer: known and equal for all blocks
+  bool outer_vector_ = false;
+  Expr blocks_;                              // Outer: blocks per row
+  int tile_ = 0;
+
+  std::vector<Scope> scopes_;
+  std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;
+  std::unordered_map<uint32_t, int> depths_;
+  Vector vector_;
+  std::vector<Lanes> values_;
+  std::vector<Accumulator> accumulators_;
+  std::unordered_map<uint32_t, Value*> bases_;    // buffer -> pointer in the body
+  std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;  // transposed accesses: (buffer, index) -> scratch
+  Value* tile_row_ = nullptr;                     // which row of the scratch
+  Value* sizes_ = nullptr;
+  const loop::Stage* stage_ = nullptr;
+};
+
+}  // namespace braze::codegen::cpu

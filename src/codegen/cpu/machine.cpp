@@ -1,0 +1,129 @@
+#include "codegen/cpu/machine.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "base/check.h"
+#include "codegen/llvm_headers.h"
+
+namespace braze::codegen::cpu {
+namespace {
+
+void initialise() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    // Loop strength reduction costs up to a third of the compile time; the emitter already keeps addresses in the form
+    // [pointer + induction variable + constant].
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (auto it = options.find("disable-lsr"); it != options.end()) it->second->addOccurrence(0, "disable-lsr", "true");
+  });
+}
+
+std::string host_features() {
+  std::string text;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    if (!text.empty()) text += ',';
+    text += (feature.second ? '+' : '-');
+    text += feature.first().str();
+  }
+  return text;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const std::string& features) {
+  initialise();
+  std::string error, triple = llvm::sys::getProcessTriple();
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default, true));
+  BRAZE_CHECK(machine, "LLVM cannot make a machine for " + cpu);
+  return machine;
+}
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<llvm::TargetMachine>> idle;
+};
+Pool& pool() {
+  static Pool* p = new Pool;  // outlives threads that still compile while the process ends
+  return *p;
+}
+
+Isa detect() {
+  Isa isa;
+  if (const char* forced = std::getenv("BRAZE_CPU"); forced && *forced) {
+    isa.cpu = forced;
+  } else {
+    isa.cpu = llvm::sys::getHostCPUName().str();
+    isa.features = host_features();
+  }
+  auto machine = make_machine(isa.cpu, isa.features);
+  const auto* info = machine->getMCSubtargetInfo();
+  isa.avx2 = info->checkFeatures("+avx2,+fma,+f16c");
+  isa.avx512 = isa.avx2 && info->checkFeatures("+avx512f,+avx512bw,+avx512dq,+avx512vl");
+  isa.bits = isa.avx512 ? 512 : isa.avx2 ? 256 : 128;
+  std::lock_guard lock(pool().mutex);
+  pool().idle.push_back(std::move(machine));
+  return isa;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::FunctionAnalysisManager analyses;
+  analyses.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+  analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
+  analyses.registerPass([] { return llvm::AssumptionAnalysis(); });
+  analyses.registerPass([&] { return llvm::TargetLibraryAnalysis(llvm::TargetLibraryInfoImpl(machine.getTargetTriple())); });
+  analyses.registerPass([&] { return machine.getTargetIRAnalysis(); });
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) passes.run(f, analyses);
+}
+
+}  // namespace
+
+const Isa& host() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+MachineLoan::MachineLoan() {
+  const Isa& isa = host();
+  {
+    std::lock_guard lock(pool().mutex);
+    if (!pool().idle.empty()) {
+      machine_ = std::move(pool().idle.back());
+      pool().idle.pop_back();
+      return;
+    }
+  }
+  machine_ = make_machine(isa.cpu, isa.features);
+}
+
+MachineLoan::~MachineLoan() {
+  std::lock_guard lock(pool().mutex);
+  pool().idle.push_back(std::move(machine_));
+}
+
+void prepare(llvm::Module& module, llvm::TargetMachine& machine) {
+  module.setDataLayout(machine.createDataLayout());
+  module.setTargetTriple(machine.getTargetTriple().str());
+}
+
+std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine) {
+  optimise(module, machine);
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  llvm::MCContext* context = nullptr;
+  BRAZE_CHECK(!machine.addPassesToEmitMC(passes, context, stream, /*DisableVerify=*/true), "LLVM cannot emit objects");
+  passes.run(module);
+  return std::string(bytes.data(), bytes.size());
+}
+
+}  // namespace braze::codegen::cpu

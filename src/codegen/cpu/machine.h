@@ -1,0 +1,35 @@
+// LLVM's target machines for the host: made once, lent to one thread at a time, kept for the life of the process.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "codegen/cpu/isa.h"
+
+namespace llvm {
+class Module;
+class TargetMachine;
+}  // namespace llvm
+
+namespace braze::codegen::cpu {
+
+// The host, or the CPU that the environment variable BRAZE_CPU names (read once).
+const Isa& host();
+
+class MachineLoan {
+ public:
+  MachineLoan();
+  ~MachineLoan();
+  MachineLoan(const MachineLoan&) = delete;
+  MachineLoan& operator=(const MachineLoan&) = delete;
+  llvm::TargetMachine& operator*() const { return *machine_; }
+
+ private:
+  std::unique_ptr<llvm::TargetMachine> machine_;
+};
+
+// Sets data layout and triple, as every module needs before IR is emitted into it.
+void prepare(llvm::Module& module, llvm::TargetMachine& machine);
+// Runs the IR passes and emits a relocatable object. Throws InternalError.
+std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine);
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,283 @@
+#include "codegen/cpu/math.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace braze::codegen::cpu {
+namespace {
+
+using loop::OpCode;
+using llvm::Intrinsic::ID;
+
+constexpr double kLog2E = 1.4426950408889634;
+
+// p * 2^n for integral n in [-160, 130], with one rounding also where the result is denormal.
+Value* scale(VectorBuilder& b, Value* p, Value* n) {
+  unsigned lanes = VectorBuilder::lanes(p);
+  if (b.isa.avx512 && lanes >= 4 && lanes <= 16) {
+    ID id = lanes == 16 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
+            : lanes == 8 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
+                         : llvm::Intrinsic::x86_avx512_mask_scalef_ps_128;
+    Value* all = lanes == 16 ? b.B.getInt16(0xffff) : b.B.getInt8(0xff);
+    llvm::SmallVector<Value*, 5> args{p, n, p, all};
+    if (lanes == 16) args.push_back(b.B.getInt32(4));  // rounding as MXCSR says
+    return b.B.CreateIntrinsic(id, {}, args);
+  }
+  // Two factors: 2^n alone may be no normal number. The first product is exact.
+  Value* k = b.B.CreateFPToSI(n, VectorBuilder::like(p, b.i32()));
+  Value* half = b.B.CreateAShr(k, b.integer(k, 1));
+  auto power = [&](Value* e) { return b.unbits(b.B.CreateShl(b.B.CreateAdd(e, b.integer(e, 127)), b.integer(e, 23))); };
+  return b.B.CreateFMul(b.B.CreateFMul(p, power(half)), power(b.B.CreateSub(k, half)));
+}
+
+// exp(r) - 1 for |r| <= ln(2)/2.
+Value* exp_tail(VectorBuilder& b, Value* r) {
+  Value* p = b.horner(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  return b.fma(p, b.B.CreateFMul(r, r), r);
+}
+
+struct Reduced {
+  Value *n, *r;  // x = n * ln(2) + r
+};
+Reduced reduce_ln2(VectorBuilder& b, Value* x) {
+  Value* n = b.round_even(b.B.CreateFMul(x, b.num(x, kLog2E)));
+  Value* r = b.fma(n, b.num(x, -0.693359375), x);
+  return {n, b.fma(n, b.num(x, 2.12194440e-4), r)};
+}
+
+Value* exp(VectorBuilder& b, Value* x) {
+  x = b.at_least(b.num(x, -104.5), b.at_most(b.num(x, 89.0), x));
+  auto [n, r] = reduce_ln2(b, x);
+  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), n);
+}
+
+Value* exp2(VectorBuilder& b, Value* x) {
+  x = b.at_least(b.num(x, -151.0), b.at_most(b.num(x, 129.0), x));
+  Value* n = b.round_even(x);
+  // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
+  Value* f = b.B.CreateFSub(x, n);
+  Value* r = b.B.CreateFMul(f, b.num(x, 0.6931471805599453));
+  Value* low = b.fma(f, b.num(x, 0.6931471805599453), b.B.CreateFNeg(r));
+  return scale(b, b.B.CreateFAdd(b.B.CreateFAdd(exp_tail(b, r), low), b.num(x, 1.0)), n);
+}
+
+Value* expm1(VectorBuilder& b, Value* x) {
+  Value* c = b.at_least(b.num(x, -20.0), b.at_most(b.num(x, 88.8), x));
+  auto [n, r] = reduce_ln2(b, c);
+  Value* t = exp_tail(b, r);
+  // 2^n (1 + t) - 1 through 2^(n-1), which does not overflow before the result does.
+  Value* s = scale(b, b.num(x, 0.5), n);
+  Value* half = b.fma(s, t, b.B.CreateFSub(s, b.num(x, 0.5)));
+  return b.copysign(b.B.CreateFAdd(half, half), x);
+}
+
+struct Log {
+  Value *f, *y, *e;  // log(x) = (f + y) + e ln(2), f = m - 1 exact
+};
+Log log_parts(VectorBuilder& b, Value* x) {
+  Value* tiny = b.B.CreateFCmpOLT(x, b.num(x, 1.17549435e-38));
+  Value* scaled = b.B.CreateSelect(tiny, b.B.CreateFMul(x, b.num(x, 8388608.0)), x);
+  Value* i = b.bits(scaled);
+  Value* e = b.B.CreateAShr(b.B.CreateSub(i, b.integer(i, 0x3f3504f3)), b.integer(i, 23));
+  Value* m = b.unbits(b.B.CreateSub(i, b.B.CreateShl(e, b.integer(e, 23))));
+  Value* ef = b.B.CreateSIToFP(e, x->getType());
+  ef = b.B.CreateSelect(tiny, b.B.CreateFSub(ef, b.num(x, 23.0)), ef);
+  Value* f = b.B.CreateFSub(m, b.num(x, 1.0));
+  Value* z = b.B.CreateFMul(f, f);
+  Value* p = b.horner(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+                          2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  Value* y = b.B.CreateFMul(b.B.CreateFMul(f, z), p);
+  return {f, b.fma(z, b.num(x, -0.5), y), ef};
+}
+
+// The values that the polynomial does not see: 0, negative, infinity, NaN.
+Value* log_special(VectorBuilder& b, Value* x, Value* r) {
+  r = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, INFINITY)), x, r);
+  r = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, 0.0)), b.num(x, -INFINITY), r);
+  return b.B.CreateSelect(b.B.CreateFCmpULT(x, b.num(x, 0.0)), b.num(x, NAN), r);
+}
+
+Value* log_positive(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  Value* y = b.fma(l.e, b.num(x, -2.12194440e-4), l.y);
+  return b.fma(l.e, b.num(x, 0.693359375), b.B.CreateFAdd(l.f, y));
+}
+
+Value* log(VectorBuilder& b, Value* x) { return log_special(b, x, log_positive(b, x)); }
+
+Value* log2(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  // log2(e) = 1.4375 + rest: the product of the leading part with f is nearly exact.
+  Value* low = b.B.CreateFMul(l.y, b.num(x, 0.00519504088896341));
+  low = b.fma(l.f, b.num(x, 0.00519504088896341), low);
+  low = b.fma(l.y, b.num(x, 1.4375), low);
+  return log_special(b, x, b.B.CreateFAdd(b.fma(l.f, b.num(x, 1.4375), low), l.e));
+}
+
+Value* log10(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  Value* low = b.B.CreateFMul(l.e, b.num(x, 2.48745663981195213739e-4));
+  low = b.fma(l.y, b.num(x, 7.00731903251827651129e-4), low);
+  low = b.fma(l.f, b.num(x, 7.00731903251827651129e-4), low);
+  low = b.fma(l.y, b.num(x, 4.3359375e-1), low);
+  low = b.fma(l.f, b.num(x, 4.3359375e-1), low);
+  return log_special(b, x, b.fma(l.e, b.num(x, 3.00781250e-1), low));
+}
+
+Value* log1p(VectorBuilder& b, Value* x) {
+  Value* one = b.num(x, 1.0);
+  Value* u = b.B.CreateFAdd(x, one);
+  // What rounding took from u.
+  Value* lost = b.B.CreateSelect(b.B.CreateFCmpOGE(x, one), b.B.CreateFSub(one, b.B.CreateFSub(u, x)), b.B.CreateFSub(x, b.B.CreateFSub(u, one)));
+  Log l = log_parts(b, u);
+  Value* y = b.fma(l.e, b.num(x, -2.12194440e-4), b.B.CreateFAdd(l.y, b.B.CreateFDiv(lost, u)));
+  Value* r = b.fma(l.e, b.num(x, 0.693359375), b.B.CreateFAdd(l.f, y));
+  r = log_special(b, u, r);
+  return b.B.CreateSelect(b.B.CreateFCmpOEQ(u, one), x, r);
+}
+
+Value* sigmoid(VectorBuilder& b, Value* x) {
+  Value* e = exp(b, b.B.CreateFNeg(x));
+  return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+}
+
+Value* tanh(VectorBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* p = b.horner(s, {1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1});
+  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
+  Value* e = exp(b, b.B.CreateFAdd(t, t));
+  Value* q = b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+  Value* large = b.fma(b.num(x, -2.0), q, b.num(x, 1.0));
+  // The sign last: the small form gives +0 for -0.
+  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.599609375)), large, small), x);
+}
+
+Value* erf(VectorBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
+  r = b.fma(r, s, b.fma(b.num(x, -3.88396438e-3), t, b.num(x, 2.42546219e-2)));
+  for (double c : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) r = b.fma(r, t, b.num(x, c));
+  r = b.fma(r, t, b.B.CreateFNeg(t));
+  Value* large = b.copysign(b.B.CreateFSub(b.num(x, 1.0), exp(b, r)), x);
+  Value* p = b.horner(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  Value* small = b.fma(p, x, x);
+  return b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.927734375)), large, small);
+}
+
+// sin(x) or cos(x): the argument reduced in double, where the products are exact enough up to 2^27.
+Value* sin_cos(VectorBuilder& b, Value* x, bool cosine) {
+  constexpr double kLimit = 134217728.0;
+  Type* wide = VectorBuilder::like(x, b.f64());
+  Value* xd = b.B.CreateFPExt(x, wide);
+  Value* n = b.round_even(b.B.CreateFMul(xd, b.num(wide, 0.63661977236758134308)));
+  Value* r = b.fma(n, b.num(wide, -1.5707963267948966), xd);
+  r = b.fma(n, b.num(wide, -6.123233995736766e-17), r);
+  Value* q = b.B.CreateFPToSI(n, VectorBuilder::like(x, b.i32()));
+  q = b.B.CreateFreeze(q);
+  if (cosine) q = b.B.CreateAdd(q, b.integer(q, 1));
+  Value* f = b.B.CreateFPTrunc(r, x->getType());
+  Value* s = b.B.CreateFMul(f, f);
+  Value* sine = b.horner(s, {2.718311493989822e-6, -1.9839334836096632e-4, 8.333329385889463e-3, -1.6666666607856405e-1});
+  sine = b.fma(b.B.CreateFMul(sine, s), f, f);
+  Value* cosi = b.horner(s, {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5});
+  cosi = b.fma(cosi, s, b.num(x, 1.0));
+  Value* odd = b.B.CreateICmpNE(b.B.CreateAnd(q, b.integer(q, 1)), b.integer(q, 0));
+  Value* out = b.B.CreateSelect(odd, cosi, sine);
+  Value* sign = b.B.CreateShl(b.B.CreateAnd(q, b.integer(q, 2)), b.integer(q, 30));
+  out = b.unbits(b.B.CreateXor(b.bits(out), sign));
+  if (!cosine) out = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, 0.0)), x, out);
+  // Larger arguments are rare: the C library, behind a branch.
+  Value* big = b.B.CreateFCmpOGT(b.fabs(x), b.num(x, kLimit));
+  Value* any = VectorBuilder::is_vector(big) ? b.B.CreateOrReduce(big) : big;
+  llvm::BasicBlock* straight = b.B.GetInsertBlock();
+  llvm::Instruction* resume = b.begin_if(any, true);
+  Value* exact = b.call_per_lane(cosine ? "cosf" : "sinf", b.f32(), {x});
+  llvm::BasicBlock* slow = b.B.GetInsertBlock();
+  b.end_if(resume);
+  llvm::BasicBlock* after = b.B.GetInsertBlock();
+  llvm::PHINode* merged = llvm::PHINode::Create(x->getType(), 2, "", after->begin());
+  merged->addIncoming(out, straight);
+  merged->addIncoming(exact, slow);
+  return merged;
+}
+
+struct Row {
+  OpCode code;
+  Value* (*f32)(VectorBuilder&, Value*);  // nullptr: libm
+  const char *libm32, *libm64;
+  int cost;
+};
+const Row kRows[] = {
+    {OpCode::Exp, exp, "expf", "exp", 14},
+    {OpCode::Exp2, exp2, "exp2f", "exp2", 14},
+    {OpCode::Expm1, expm1, "expm1f", "expm1", 18},
+    {OpCode::Log, log, "logf", "log", 28},
+    {OpCode::Log2, log2, "log2f", "log2", 30},
+    {OpCode::Log10, log10, "log10f", "log10", 32},
+    {OpCode::Log1p, log1p, "log1pf", "log1p", 38},
+    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sinf", "sin", 40},
+    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cosf", "cos", 40},
+    {OpCode::Tan, nullptr, "tanf", "tan", 100},
+    {OpCode::Asin, nullptr, "asinf", "asin", 100},
+    {OpCode::Acos, nullptr, "acosf", "acos", 100},
+    {OpCode::Atan, nullptr, "atanf", "atan", 100},
+    {OpCode::Sinh, nullptr, "sinhf", "sinh", 100},
+    {OpCode::Cosh, nullptr, "coshf", "cosh", 100},
+    {OpCode::Tanh, tanh, "tanhf", "tanh", 24},
+    {OpCode::Asinh, nullptr, "asinhf", "asinh", 100},
+    {OpCode::Acosh, nullptr, "acoshf", "acosh", 100},
+    {OpCode::Atanh, nullptr, "atanhf", "atanh", 100},
+    {OpCode::Erf, erf, "erff", "erf", 30},
+    {OpCode::Erfc, nullptr, "erfcf", "erfc", 100},
+    {OpCode::Sigmoid, sigmoid, nullptr, nullptr, 18},
+    {OpCode::Pow, nullptr, "powf", "pow", 100},
+    {OpCode::Atan2, nullptr, "atan2f", "atan2", 100},
+};
+const Row* find(OpCode code) {
+  for (const Row& row : kRows)
+    if (row.code == code) return &row;
+  return nullptr;
+}
+
+// Powers that are exact products or a square root, as the C library would round them (or better).
+Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(y);
+  if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+  auto* f = llvm::dyn_cast_or_null<llvm::ConstantFP>(c);
+  if (!f) return nullptr;
+  if (f->isExactlyValue(1.0)) return x;
+  if (f->isExactlyValue(2.0)) return b.B.CreateFMul(x, x);
+  if (f->isExactlyValue(3.0)) return b.B.CreateFMul(b.B.CreateFMul(x, x), x);
+  if (f->isExactlyValue(-1.0)) return b.B.CreateFDiv(b.num(x, 1.0), x);
+  if (f->isExactlyValue(-2.0)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFMul(x, x));
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_math(OpCode code) { return find(code); }
+int math_cost(OpCode code) {
+  const Row* row = find(code);
+  return row ? row->cost : 1;
+}
+
+Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
+  const Row* row = find(code);
+  BRAZE_CHECK(row, "not an elementary function");
+  Type* element = x->getType()->getScalarType();
+  BRAZE_CHECK(element->isFloatTy() || element->isDoubleTy(), "elementary function of a value that is no float");
+  if (code == OpCode::Pow)
+    if (Value* v = constant_power(b, x, y)) return v;
+  if (element->isFloatTy() && row->f32) return row->f32(b, x);
+  if (code == OpCode::Sigmoid) {
+    Value* e = emit_math(b, OpCode::Exp, b.B.CreateFNeg(x), nullptr);
+    return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+  }
+  const char* name = element->isFloatTy() ? row->libm32 : row->libm64;
+  return y ? b.call_per_lane(name, element, {x, y}) : b.call_per_lane(name, element, {x});
+}
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,15 @@
+// Elementary functions. For f32: own polynomials (error bounds in the tests); for f64 and for rare functions the C library,
+// lane by lane. All of them give IEEE results for NaN, infinities, signed zeros and denormals.
+#pragma once
+#include "codegen/cpu/vector_builder.h"
+#include "loop/loop.h"
+
+namespace braze::codegen::cpu {
+
+// `code` is one of the transcendental rows of loop/opcodes.def; y only for those with two operands.
+Value* emit_math(VectorBuilder& b, loop::OpCode code, Value* x, Value* y);
+bool is_math(loop::OpCode code);
+// About how many instructions it takes; for choosing how far to unroll.
+int math_cost(loop::OpCode code);
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,263 @@
+// Loads and stores: contiguous vectors, broadcasts, gathers, and the nest's private buffers.
+#include "base/check.h"
+#include "codegen/cpu/emitter.h"
+
+namespace braze::codegen::cpu {
+
+using loop::BufferKind;
+using sym::Kind;
+
+// A pointer to buffer[index] at lane 0, with the part that outer loops know added there.
+Value* Emitter::address(BufferId buffer, Expr index) {
+  int depth = depth_of(index);
+  auto key = std::make_pair(buffer.index, index.id);
+  auto it = scopes_[depth].pointers.find(key);
+  if (it != scopes_[depth].pointers.end()) return it->second;
+  Type* element = storage_type(vb_, program_.buffers[buffer].dtype);
+  Value* p = at_depth(depth, [&]() -> Value* {
+    if (arena_.is_const(index, 0)) return bases_.at(buffer.index);
+    if (arena_.kind(index) == Kind::Add && depth > 0) {
+      std::vector<Expr> outer, inner;
+      for (Expr o : arena_.operands(index)) (depth_of(o) < depth ? outer : inner).push_back(o);
+      Value* base = outer.empty() ? bases_.at(buffer.index) : address(buffer, arena_.sum(outer));
+      return B.CreateInBoundsGEP(element, base, emit(arena_.sum(inner)));
+    }
+    return B.CreateInBoundsGEP(element, bases_.at(buffer.index), emit(index));
+  });
+  scopes_[depth].pointers[key] = p;
+  return p;
+}
+
+Expr Emitter::local_index(Expr index) {
+  // A local buffer belongs to one outer point: its position does not count.
+  std::vector<std::pair<Expr, Expr>> to;
+  for (const loop::Axis& a : nest_.outer)
+    if (arena_.contains(index, a.var)) to.emplace_back(a.var, arena_.constant(0));
+  return to.empty() ? index : arena_.substitute(index, to);
+}
+
+Value* Emitter::local_address(BufferId buffer, Expr index, int copy) {
+  // One vector per element and copy: every lane is an outer point of its own.
+  BRAZE_CHECK(!varies(index), "a private buffer indexed by a value that differs between lanes");
+  Type* element = storage_type(vb_, program_.buffers[buffer].dtype);
+  Expr scaled = arena_.mul(index, arena_.constant(static_cast<int64_t>(copies_) * width_));
+  Value* p = address(buffer, scaled);
+  return copy ? B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * width_) : p;
+}
+
+bool Emitter::stores_to(BufferId buffer) const {
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == loop::OpCode::Store && op.buffer == buffer) return true;
+  return false;
+}
+
+void Emitter::emit_load(const LoopOp& op) {
+  const loop::Buffer& buffer = program_.buffers[op.buffer];
+  Lanes out;
+  out.dtype = op.dtype;
+  auto finish = [&](Value* stored) { return emit_cast(vb_, from_storage(vb_, buffer.dtype, stored), buffer.dtype, op.dtype); };
+  bool local = buffer.kind == BufferKind::Local;
+  Expr index = local ? local_index(op.index) : op.index;
+  Type* element = storage_type(vb_, buffer.dtype);
+  llvm::Align align(std::max<int64_t>(1, size_of(buffer.dtype)));
+  if (vectorised() && ((local && outer_vector_) || varies(index))) {
+    out.vec = true;
+    out.depth = top();
+    for (int c = 0; c < vector_.copies; ++c) out.v.push_back(finish(load_lanes(op.buffer, index, c)));
+  } else {
+    int depth = depth_of(index);
+    bool hoist = !local && !stores_to(op.buffer);
+    for (int d = depth + 1; d <= top(); ++d) hoist = hoist && scopes_[d].nonempty;
+    if (!hoist) depth = top();
+    out.depth = depth;
+    Value* p = address(op.buffer, index);
+    out.v.push_back(at_depth(depth, [&] { return finish(B.CreateAlignedLoad(element, p, align)); }));
+  }
+  value(op.result) = std::move(out);
+}
+
+Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
+  DType dtype = program_.buffers[buffer].dtype;
+  Type* element = storage_type(vb_, dtype);
+  Type* type = VectorBuilder::vector(element, width_);
+  llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
+  if (program_.buffers[buffer].kind == BufferKind::Local && outer_vector_)
+    return B.CreateAlignedLoad(type, local_address(buffer, index, copy), align);
+  if (auto it = tiles_.find({buffer.index, index.id}); it != tiles_.end()) {
+    Value* p = B.CreateInBoundsGEP(element, it->second, tile_row_);
+    return B.CreateAlignedLoad(type, p, align);
+  }
+  auto step = lane_step(index);
+  if (step && *step == 0) return vb_.splat(B.CreateAlignedLoad(element, address(buffer, at_copy(index, copy)), align), width_);
+  if (step && *step == 1) {
+    // Copies lie at a fixed distance where the index is affine in the vectorised variable.
+    Expr moved = at_copy(index, copy);
+    auto distance = arena_.as_const(arena_.sub(moved, index));
+    Value* p = distance ? address(buffer, index) : address(buffer, moved);
+    if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
+    if (!vector_.mask) return B.CreateAlignedLoad(type, p, align);
+    // Narrow elements have no masked load before AVX-512.
+    if (vb_.isa.avx512 || (vb_.isa.avx2 && size_of(dtype) >= 4))
+      return B.CreateMaskedLoad(type, p, align, vector_.mask, llvm::Constant::getNullValue(type));
+  }
+  if (step && *step == -1 && !vector_.mask) {
+    Value* p = B.CreateConstInBoundsGEP1_64(element, address(buffer, at_copy(index, copy)), static_cast<uint64_t>(1 - width_));
+    return B.CreateVectorReverse(B.CreateAlignedLoad(type, p, align));
+  }
+  return gather(buffer, index, copy, element);
+}
+
+Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {
+  DType dtype = program_.buffers[buffer].dtype;
+  Type* type = VectorBuilder::vector(element, width_);
+  llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
+  // The part that all lanes share goes into the pointer, so that the rest often fits 32 bits.
+  std::vector<Expr> shared, own;
+  if (arena_.kind(index) == Kind::Add) {
+    for (Expr o : arena_.operands(index)) (varies(o) ? own : shared).push_back(o);
+  } else {
+    own.push_back(index);
+  }
+  Value* base = address(buffer, arena_.sum(shared));
+  Value* lanes = lane_values(arena_.sum(own), copy);
+  bool wide = size_of(dtype) >= 4 && element->isSized() && vb_.isa.avx2;
+  if (wide) {
+    Value* pointers = B.CreateGEP(element, base, lanes);
+    return B.CreateMaskedGather(type, pointers, align, vector_.mask, vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);
+  }
+  // Lane by lane; lanes out of use read what lane 0 reads.
+  if (vector_.mask) lanes = B.CreateSelect(vector_.mask, lanes, vb_.splat(B.CreateExtractElement(lanes, uint64_t(0)), width_));
+  Value* out = llvm::PoisonValue::get(type);
+  for (int l = 0; l < width_; ++l) {
+    Value* p = B.CreateGEP(element, base, B.CreateExtractElement(lanes, l));
+    out = B.CreateInsertElement(out, B.CreateAlignedLoad(element, p, align), l);
+  }
+  return out;
+}
+
+void Emitter::emit_store(const LoopOp& op) {
+  const loop::Buffer& buffer = program_.buffers[op.buffer];
+  Lanes& x = value(op.args[0]);
+  bool local = buffer.kind == BufferKind::Local;
+  Expr index = local ? local_index(op.index) : op.index;
+  llvm::Align align(std::max<int64_t>(1, size_of(buffer.dtype)));
+  auto stored = [&](Value* v) { return to_storage(vb_, buffer.dtype, emit_cast(vb_, v, x.dtype, buffer.dtype)); };
+  bool each = vectorised() && ((local && outer_vector_) || varies(index) || (op.atomic_add && (x.vec || outer_vector_ || vector_.var)));
+  if (!each) {
+    Value* v = x.vec ? B.CreateExtractElement(x.v[0], uint64_t(0)) : x.v[0];
+    if (op.atomic_add)
+      store_atomic(op.buffer, index, 0, emit_cast(vb_, v, x.dtype, buffer.dtype));
+    else
+      B.CreateAlignedStore(stored(v), address(op.buffer, index), align);
+    return;
+  }
+  for (int c = 0; c < vector_.copies; ++c) {
+    if (op.atomic_add)
+      store_atomic(op.buffer, index, c, emit_cast(vb_, copy_of(x, c), x.dtype, buffer.dtype));
+    else
+      store_lanes(op.buffer, index, c, stored(copy_of(x, c)));
+  }
+}
+
+void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
+  DType dtype = program_.buffers[buffer].dtype;
+  Type* element = storage_type(vb_, dtype);
+  llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
+  if (program_.buffers[buffer].kind == BufferKind::Local && outer_vector_) {
+    B.CreateAlignedStore(v, local_address(buffer, index, copy), align);
+    return;
+  }
+  auto step = lane_step(index);
+  if (step && *step == 1) {
+    Expr moved = at_copy(index, copy);
+    auto distance = arena_.as_const(arena_.sub(moved, index));
+    Value* p = distance ? address(buffer, index) : address(buffer, moved);
+    if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
+    if (vector_.mask)
+      B.CreateMaskedStore(v, p, align, vector_.mask);
+    else
+      B.CreateAlignedStore(v, p, align);
+    return;
+  }
+  Value* lanes = lane_values(index, copy);
+  Value* base = bases_.at(buffer.index);
+  if (vb_.isa.avx512 && size_of(dtype) >= 4) {
+    B.CreateMaskedScatter(v, B.CreateGEP(element, base, lanes), align, vector_.mask);
+    return;
+  }
+  for (int l = 0; l < width_; ++l) {
+    Value* p = B.CreateGEP(element, base, B.CreateExtractElement(lanes, l));
+    Value* x = B.CreateExtractElement(v, l);
+    llvm::Instruction* resume = nullptr;
+    if (vector_.mask) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
+    B.CreateAlignedStore(x, p, align);
+    if (vector_.mask) vb_.end_if(resume);
+  }
+}
+
+void Emitter::store_atomic(BufferId buffer, Expr index, int copy, Value* v) {
+  DType dtype = program_.buffers[buffer].dtype;
+  Type* element = storage_type(vb_, dtype);
+  llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
+  bool each = VectorBuilder::is_vector(v);
+  Value* lanes = each && varies(index) ? lane_values(index, copy) : nullptr;
+  Value* base = lanes ? bases_.at(buffer.index) : address(buffer, index);
+  for (int l = 0; l < (each ? width_ : 1); ++l) {
+    Value* p = lanes ? B.CreateGEP(element, base, B.CreateExtractElement(lanes, l)) : base;
+    Value* x = each ? B.CreateExtractElement(v, l) : v;
+    llvm::Instruction* resume = nullptr;
+    bool masked = each && vector_.mask;
+    if (masked) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
+    if (dtype == DType::F16 || dtype == DType::BF16) {
+      B.CreateCall(vb_.declare(dtype == DType::F16 ? "braze_atomic_add_f16" : "braze_atomic_add_bf16", B.getVoidTy(), {B.getPtrTy(), B.getFloatTy()}),
+                   {p, x});
+    } else {
+      auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or
+                  : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd
+                                       : llvm::AtomicRMWInst::Add;
+      B.CreateAtomicRMW(kind, p, to_storage(vb_, dtype, x), align, llvm::AtomicOrdering::Monotonic);
+    }
+    if (masked) vb_.end_if(resume);
+  }
+}
+
+// Small private buffers live on the stack of the task, others in a scratch block of the thread.
+void Emitter::allocate_locals() {
+  constexpr int64_t kStackLimit = 64 << 10;
+  std::vector<std::pair<uint32_t, Expr>> heap;  // buffer, bytes
+  int64_t on_stack = 0;
+  std::vector<bool> seen(program_.buffers.size());
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if ((op.code != loop::OpCode::Store && op.code != loop::OpCode::Load) || seen[op.buffer.index]) continue;
+      const loop::Buffer& b = program_.buffers[op.buffer];
+      if (b.kind != BufferKind::Local) continue;
+      seen[op.buffer.index] = true;
+      Expr elements = arena_.constant(1);
+      for (size_t d = 0; d < b.sizes.size(); ++d)
+        elements = arena_.add(elements, arena_.mul(arena_.sub(b.sizes[d], arena_.constant(1)), b.strides[d]));
+      int64_t lanes = outer_vector_ ? static_cast<int64_t>(copies_) * width_ : 1;
+      Expr bytes = arena_.mul(elements, arena_.constant(lanes * size_of(b.dtype)));
+      auto known = arena_.as_const(bytes);
+      if (known && on_stack + *known <= kStackLimit) {
+        on_stack += *known;
+        auto* a = B.CreateAlloca(llvm::ArrayType::get(B.getInt8Ty(), static_cast<uint64_t>(std::max<int64_t>(*known, 1))));
+        a->setAlignment(llvm::Align(64));
+        bases_[op.buffer.index] = a;
+      } else {
+        heap.emplace_back(op.buffer.index, arena_.mul(arena_.ceildiv(bytes, arena_.constant(64)), arena_.constant(64)));
+      }
+    }
+  if (heap.empty()) return;
+  std::vector<Expr> all;
+  for (auto& [b, bytes] : heap) all.push_back(bytes);
+  Value* block = B.CreateCall(vb_.declare("braze_scratch", B.getPtrTy(), {B.getInt64Ty()}), {emit(arena_.sum(all))});
+  Expr offset = arena_.constant(0);
+  for (auto& [b, bytes] : heap) {
+    bases_[b] = B.CreateInBoundsGEP(B.getInt8Ty(), block, emit(offset));
+    offset = arena_.add(offset, bytes);
+  }
+}
+
+}  // namespace braze::codegen::cpu

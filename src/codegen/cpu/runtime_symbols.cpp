@@ -1,0 +1,158 @@
+#include "codegen/cpu/runtime_symbols.h"
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "codegen/codegen.h"
+
+// Of the compiler's support library: half precision where the CPU has no instruction for it.
+extern "C" {
+float __extendhfsf2(_Float16);
+_Float16 __truncsfhf2(float);
+_Float16 __truncdfhf2(double);
+}
+
+namespace braze::codegen {
+namespace cpu {
+namespace {
+
+using Task = void (*)(void*, int64_t, int64_t);
+
+// An error belongs to the thread that launched the kernel; the pool's threads write to that thread's slot.
+struct ErrorSlot {
+  std::atomic<int> state{0};  // 0 none, 1 being written, 2 there
+  int64_t value = 0, bound = 0;
+};
+thread_local ErrorSlot own_slot;
+thread_local ErrorSlot* current_slot = nullptr;
+ErrorSlot& slot() { return current_slot ? *current_slot : own_slot; }
+
+void serial_for(int64_t begin, int64_t end, int64_t, Task fn, void* context) {
+  if (begin < end) fn(context, begin, end);
+}
+std::atomic<ParallelFor> parallel_for{serial_for};
+
+struct Launch {
+  Task fn;
+  void* context;
+  ErrorSlot* slot;
+};
+void run_launch(void* p, int64_t lo, int64_t hi) {
+  auto* launch = static_cast<Launch*>(p);
+  ErrorSlot* before = current_slot;
+  current_slot = launch->slot;
+  launch->fn(launch->context, lo, hi);
+  current_slot = before;
+}
+void parallel_entry(int64_t begin, int64_t end, int64_t grain, Task fn, void* context) {
+  if (begin >= end) return;
+  if (end - begin <= grain) return fn(context, begin, end);
+  Launch launch{fn, context, &slot()};
+  parallel_for.load(std::memory_order_relaxed)(begin, end, grain, run_launch, &launch);
+}
+
+void index_error(int64_t value, int64_t bound) {
+  ErrorSlot& s = slot();
+  int none = 0;
+  if (!s.state.compare_exchange_strong(none, 1)) return;
+  s.value = value;
+  s.bound = bound;
+  s.state.store(2, std::memory_order_release);
+}
+
+struct Scratch {
+  void* memory = nullptr;
+  size_t bytes = 0;
+  ~Scratch() { std::free(memory); }
+};
+void* scratch(int64_t bytes) {
+  thread_local Scratch s;
+  auto wanted = (static_cast<size_t>(bytes < 64 ? 64 : bytes) + 63) / 64 * 64;
+  if (s.bytes < wanted) {
+    std::free(s.memory);
+    s.memory = std::aligned_alloc(64, wanted);
+    s.bytes = s.memory ? wanted : 0;
+    if (!s.memory) std::abort();
+  }
+  return s.memory;
+}
+
+int64_t ipow(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, b = static_cast<uint64_t>(base);
+  for (auto e = static_cast<uint64_t>(exponent); e; e >>= 1, b *= b)
+    if (e & 1) result *= b;
+  return static_cast<int64_t>(result);
+}
+
+float bf16_to_float(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
+uint16_t float_to_bf16(float f) {
+  if (std::isnan(f)) return 0x7fc0;
+  auto i = std::bit_cast<uint32_t>(f);
+  return static_cast<uint16_t>((i + 0x7fff + ((i >> 16) & 1)) >> 16);
+}
+float f16_to_float(uint16_t h) { return static_cast<float>(std::bit_cast<_Float16>(h)); }
+uint16_t float_to_f16(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+
+template <float (*Widen)(uint16_t), uint16_t (*Narrow)(float)>
+void atomic_add(uint16_t* p, float x) {
+  uint16_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(p, &old, Narrow(Widen(old) + x), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+template <class F>
+void* address_of(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+
+#define BRAZE_LIBM1(name) {#name, address_of<double(double)>(std::name)}, {#name "f", address_of<float(float)>(name##f)}
+#define BRAZE_LIBM2(name) {#name, address_of<double(double, double)>(std::name)}, {#name "f", address_of<float(float, float)>(name##f)}
+
+}  // namespace
+
+const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
+  static const auto* table = new std::vector<std::pair<std::string, void*>>{
+      {"braze_parallel_for", address_of(parallel_entry)},
+      {"braze_index_error", address_of(index_error)},
+      {"braze_scratch", address_of(scratch)},
+      {"braze_ipow", address_of(ipow)},
+      {"braze_atomic_add_bf16", address_of(atomic_add<bf16_to_float, float_to_bf16>)},
+      {"braze_atomic_add_f16", address_of(atomic_add<f16_to_float, float_to_f16>)},
+      {"memset", address_of<void*(void*, int, size_t)>(std::memset)},
+      {"memcpy", address_of<void*(void*, const void*, size_t)>(std::memcpy)},
+      {"memmove", address_of<void*(void*, const void*, size_t)>(std::memmove)},
+      {"__extendhfsf2", address_of(__extendhfsf2)},
+      {"__truncsfhf2", address_of(__truncsfhf2)},
+      {"__truncdfhf2", address_of(__truncdfhf2)},
+      {"fma", address_of<double(double, double, double)>(std::fma)},
+      {"fmaf", address_of<float(float, float, float)>(fmaf)},
+      BRAZE_LIBM1(exp), BRAZE_LIBM1(exp2), BRAZE_LIBM1(expm1), BRAZE_LIBM1(log), BRAZE_LIBM1(log2), BRAZE_LIBM1(log10),
+      BRAZE_LIBM1(log1p), BRAZE_LIBM1(sin), BRAZE_LIBM1(cos), BRAZE_LIBM1(tan), BRAZE_LIBM1(asin), BRAZE_LIBM1(acos),
+      BRAZE_LIBM1(atan), BRAZE_LIBM1(sinh), BRAZE_LIBM1(cosh), BRAZE_LIBM1(tanh), BRAZE_LIBM1(asinh), BRAZE_LIBM1(acosh),
+      BRAZE_LIBM1(atanh), BRAZE_LIBM1(erf), BRAZE_LIBM1(erfc), BRAZE_LIBM1(floor), BRAZE_LIBM1(ceil), BRAZE_LIBM1(trunc),
+      BRAZE_LIBM2(pow), BRAZE_LIBM2(atan2), BRAZE_LIBM2(fmod),
+      {"roundeven", address_of<double(double)>(std::nearbyint)},
+      {"roundevenf", address_of<float(float)>(nearbyintf)},
+  };
+  return *table;
+}
+
+}  // namespace cpu
+
+void set_parallel_for(ParallelFor f) { cpu::parallel_for.store(f ? f : cpu::serial_for); }
+
+bool take_error(std::string* message) {
+  cpu::ErrorSlot& s = cpu::own_slot;
+  if (s.state.load(std::memory_order_acquire) != 2) return false;
+  if (message) *message = "index " + std::to_string(s.value) + " is out of bounds for dimension with size " + std::to_string(s.bound);
+  s.state.store(0);
+  return true;
+}
+
+}  // namespace braze::codegen

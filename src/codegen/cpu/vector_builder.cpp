@@ -1,0 +1,92 @@
+#include "codegen/cpu/vector_builder.h"
+
+#include "llvm/IR/MDBuilder.h"
+
+namespace braze::codegen::cpu {
+
+Value* VectorBuilder::iota(Type* element, unsigned n) {
+  if (n == 1) return llvm::ConstantInt::get(element, 0);
+  llvm::SmallVector<llvm::Constant*, 32> c;
+  for (unsigned i = 0; i < n; ++i) c.push_back(llvm::ConstantInt::get(element, i));
+  return llvm::ConstantVector::get(c);
+}
+
+Value* VectorBuilder::horner(Value* x, std::initializer_list<double> highest_first) {
+  Value* p = nullptr;
+  for (double c : highest_first) p = p ? fma(p, x, num(x, c)) : num(x, c);
+  return p;
+}
+
+Value* VectorBuilder::bits(Value* x) {
+  unsigned width = x->getType()->getScalarSizeInBits();
+  return B.CreateBitCast(x, like(x, B.getIntNTy(width)));
+}
+
+Value* VectorBuilder::unbits(Value* x) {
+  unsigned width = x->getType()->getScalarSizeInBits();
+  return B.CreateBitCast(x, like(x, width == 64 ? f64() : width == 32 ? f32() : B.getHalfTy()));
+}
+
+llvm::FunctionCallee VectorBuilder::declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters) {
+  auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
+  auto* f = llvm::cast<llvm::Function>(callee.getCallee());
+  f->setDoesNotThrow();
+  return callee;
+}
+
+Value* VectorBuilder::call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) {
+  llvm::SmallVector<Type*, 3> types;
+  for (Value* v : operands) types.push_back(v->getType()->getScalarType());
+  auto callee = declare(name, element, types);
+  auto* f = llvm::cast<llvm::Function>(callee.getCallee());
+  f->setMemoryEffects(llvm::MemoryEffects::none());
+  f->setWillReturn();
+  unsigned n = lanes(*operands.begin());
+  if (n == 1) {
+    llvm::SmallVector<Value*, 3> args(operands.begin(), operands.end());
+    return B.CreateCall(callee, args);
+  }
+  Value* out = llvm::PoisonValue::get(llvm::FixedVectorType::get(element, n));
+  for (unsigned l = 0; l < n; ++l) {
+    llvm::SmallVector<Value*, 3> args;
+    for (Value* v : operands) args.push_back(B.CreateExtractElement(v, l));
+    out = B.CreateInsertElement(out, B.CreateCall(callee, args), l);
+  }
+  return out;
+}
+
+llvm::Instruction* VectorBuilder::begin_if(Value* condition, bool unlikely) {
+  // The block may have no terminator yet, which splitting needs.
+  llvm::BasicBlock* block = B.GetInsertBlock();
+  llvm::Instruction* stand_in = nullptr;
+  llvm::Instruction* before;
+  if (B.GetInsertPoint() == block->end()) {
+    before = stand_in = B.CreateUnreachable();
+  } else {
+    before = &*B.GetInsertPoint();
+  }
+  llvm::MDNode* weights = unlikely ? llvm::MDBuilder(context()).createBranchWeights(1, 1 << 20) : nullptr;
+  llvm::Instruction* then = llvm::SplitBlockAndInsertIfThen(condition, before, false, weights);
+  if (stand_in) {
+    // The tail holds only the stand-in: resume at its end.
+    llvm::BasicBlock* tail = stand_in->getParent();
+    stand_in->eraseFromParent();
+    before = nullptr;
+    B.SetInsertPoint(then);
+    resume_blocks.push_back(tail);
+    return nullptr;
+  }
+  B.SetInsertPoint(then);
+  return before;
+}
+
+void VectorBuilder::end_if(llvm::Instruction* resume) {
+  if (resume) {
+    B.SetInsertPoint(resume);
+  } else {
+    B.SetInsertPoint(resume_blocks.back());
+    resume_blocks.pop_back();
+  }
+}
+
+}  // namespace braze::codegen::cpu

@@ -1,0 +1,73 @@
+// Arithmetic on LLVM values that works alike for a scalar and for a vector of any width: the shape is the operand's type.
+#pragma once
+#include <initializer_list>
+#include <string>
+
+#include "codegen/cpu/isa.h"
+#include "codegen/llvm_headers.h"
+
+namespace braze::codegen::cpu {
+
+using llvm::Type;
+using llvm::Value;
+
+class VectorBuilder {
+ public:
+  VectorBuilder(llvm::Module& m, const Isa& i) : module(m), isa(i), B(m.getContext()) {}
+  llvm::Module& module;
+  const Isa& isa;
+  llvm::IRBuilder<> B;
+
+  llvm::LLVMContext& context() { return module.getContext(); }
+  Type* i1() { return B.getInt1Ty(); }
+  Type* i8() { return B.getInt8Ty(); }
+  Type* i16() { return B.getInt16Ty(); }
+  Type* i32() { return B.getInt32Ty(); }
+  Type* i64() { return B.getInt64Ty(); }
+  Type* f32() { return B.getFloatTy(); }
+  Type* f64() { return B.getDoubleTy(); }
+
+  static unsigned lanes(Type* t) {
+    auto* v = llvm::dyn_cast<llvm::FixedVectorType>(t);
+    return v ? v->getNumElements() : 1;
+  }
+  static unsigned lanes(Value* v) { return lanes(v->getType()); }
+  static bool is_vector(Value* v) { return v->getType()->isVectorTy(); }
+  // `element` in the shape of `shape`.
+  static Type* like(Type* shape, Type* element) {
+    auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape);
+    return v ? llvm::FixedVectorType::get(element, v->getNumElements()) : element;
+  }
+  static Type* like(Value* shape, Type* element) { return like(shape->getType(), element); }
+  static Type* vector(Type* element, unsigned n) { return n > 1 ? (Type*)llvm::FixedVectorType::get(element, n) : element; }
+
+  Value* num(Type* t, double x) { return llvm::ConstantFP::get(t, x); }
+  Value* num(Value* like, double x) { return num(like->getType(), x); }
+  Value* integer(Type* t, int64_t x) { return llvm::ConstantInt::get(t, static_cast<uint64_t>(x), true); }
+  Value* integer(Value* like, int64_t x) { return integer(like->getType(), x); }
+  Value* splat(Value* scalar, unsigned n) { return n > 1 ? B.CreateVectorSplat(n, scalar) : scalar; }
+  Value* iota(Type* element, unsigned n);  // 0, 1, ... n-1
+
+  Value* fma(Value* a, Value* b, Value* c) { return B.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c}); }
+  Value* horner(Value* x, std::initializer_list<double> highest_first);
+  // One minps/maxps: the second operand where either is NaN, so a NaN in `x` passes a constant bound.
+  Value* at_most(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOLT(bound, x), bound, x); }
+  Value* at_least(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOGT(bound, x), bound, x); }
+  Value* fabs(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+  Value* copysign(Value* magnitude, Value* sign) { return B.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign); }
+  Value* round_even(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x); }
+  Value* is_nan(Value* x) { return B.CreateFCmpUNO(x, x); }
+  Value* bits(Value* x);       // a float as integer of the same width
+  Value* unbits(Value* x);     // and back
+  // Calls the C function `name` for every lane; all operands of one shape.
+  Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands);
+  llvm::FunctionCallee declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters);
+  // Starts a block that runs only where the scalar `condition` holds, and leaves the builder in it; `end` continues after it.
+  llvm::Instruction* begin_if(Value* condition, bool unlikely);
+  void end_if(llvm::Instruction* resume);
+
+ private:
+  llvm::SmallVector<llvm::BasicBlock*, 2> resume_blocks;  // of open ifs that began at the end of an unfinished block
+};
+
+}  // namespace braze::codegen::cpu
