@@ -46,6 +46,8 @@ Types index(const Call& c) {
       source.strides.insert(source.strides.end(), common.size(), arena.constant(0));
     }
     if (given[order[k]]) continue;
+    // The iterator reads the strides that reshaping gives an index in such a dimension.
+    if (arena.range(x->sizes[order[k]]).lo <= 1) return std::nullopt;
     source.sizes.push_back(x->sizes[order[k]]);
     source.strides.push_back(x->strides[order[k]]);
   }

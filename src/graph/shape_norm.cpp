@@ -182,7 +182,11 @@ Types attention_types(const Call& c) {
       TensorType lse = c.fresh(*q, acc, {q->sizes[0], q->sizes[2], q->sizes[1]});
       std::swap(lse.sizes[1], lse.sizes[2]);
       std::swap(lse.strides[1], lse.strides[2]);
-      return std::vector<TensorType>{swapped(*q, q->dtype, {q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]}), std::move(lse)};
+      // The result is laid out like the query.
+      if (!c.surely_equal(q->sizes[3], v->sizes[3]) || !sorted_dims(c.arena(), q->sizes, {&q->strides})) return std::nullopt;
+      TensorType out = c.fresh(*q, q->dtype, q->sizes);
+      out.strides = preserved_strides(c.arena(), *q);
+      return std::vector<TensorType>{std::move(out), std::move(lse)};
     }
     case Op::_scaled_dot_product_flash_attention_for_cpu_backward: {
       std::vector<TensorType> out;

@@ -201,7 +201,9 @@ Types pointwise_types(const Call& c) {
     const TensorType* first = c.tensor(rule->first);
     if (!first) return std::nullopt;
     dtype = first->dtype;
-    if (rule->count > 1 && common != dtype && c.op != Op::native_dropout_backward) return std::nullopt;
+    if (c.op != Op::native_dropout_backward)
+      for (const TensorType* t : operands)
+        if (t->dtype != dtype) return std::nullopt;
   }
   if (c.op == Op::round && is_integral(dtype)) return std::nullopt;
   bool wraps = scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;

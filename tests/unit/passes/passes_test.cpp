@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include "graph/graph.h"
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/decompose.h"
+#include "passes/fold.h"
+#include "passes/optimize.h"
+#include "passes/simplify_views.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Graph;
+using graph::parse;
+
+std::string after(Graph (*pass)(const Graph&), std::string_view text) {
+  Graph g = pass(parse(text));
+  graph::verify(g);
+  return graph::print(g);
+}
+size_t count(const std::string& text, std::string_view what) {
+  size_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+TEST(Dce, KeepsEffectsAndUsedNodes) {
+  std::string t = after(dce, R"(graph {
+%0: f32[4] = input argument
+%1: f32[4] = aten::relu(%0)
+%2: f32[4] = aten::neg(%0)
+%3: f32[4] = aten::rand([4], none, none, none, none)
+%4: f32[4] = custom::write(%0)
+return %1
+})");
+  EXPECT_EQ(count(t, "aten::neg"), 0u);
+  EXPECT_EQ(count(t, "aten::relu"), 1u);
+  EXPECT_EQ(count(t, "aten::rand"), 1u);
+  EXPECT_EQ(count(t, "custom::write"), 1u);
+}
+
+TEST(Cse, MergesEqualNodesButNotRandomOnesNorTwoResults) {
+  std::string t = after(cse, R"(graph {
+%0: f32[4] = input argument
+%1: f32[4] = aten::exp(%0)
+%2: f32[4] = aten::exp(%0)
+%3: f32[4] = aten::add.Tensor(%1, %2, 1)
+%4: f32[4] = aten::rand([4], none, none, none, none)
+%5: f32[4] = aten::rand([4], none, none, none, none)
+%6: f32[4] = aten::sin(%0)
+%7: f32[4] = aten::sin(%0)
+%8: f32[4] = aten::mul.Tensor(%0, 0.0)
+%9: f32[4] = aten::mul.Tensor(%0, -0.0)
+return %3, %4, %5, %6, %7, %8, %9
+})");
+  EXPECT_EQ(count(t, "aten::exp"), 1u);
+  EXPECT_EQ(count(t, "aten::rand"), 2u);
+  EXPECT_EQ(count(t, "aten::sin"), 2u);
+  EXPECT_EQ(count(t, "aten::mul"), 2u);
+}
+
+TEST(Fold, DropsIdentitiesButNotCopiesThatLeave) {
+  std::string t = after(fold, R"(graph {
+%0: f32[4] = input argument
+%1: f32[4] = aten::clone(%0, none)
+%2: f32[4] = aten::mul.Tensor(%1, 1.0)
+%3: f32[4] = aten::add.Tensor(%2, 0.0, 1)
+%4: f32[4] = aten::exp(%3)
+%5: f32[4] = aten::clone(%0, none)
+%6: f32[2,2] = aten::view(%5, [2, 2])
+return %4, %6
+})");
+  EXPECT_EQ(count(t, "aten::clone"), 1u);
+  EXPECT_EQ(count(t, "aten::mul"), 0u);
+  EXPECT_EQ(count(t, "aten::add"), 1u);
+}
+
+TEST(SimplifyViews, ComposesAndCancels) {
+  std::string t = after([](const Graph& g) { return dce(simplify_views(g)); }, R"(graph {
+%0: f32[4,8] = input argument
+%1: f32[8,4]{1,8} = aten::t(%0)
+%2: f32[4,8] = aten::transpose.int(%1, 0, 1)
+%3: f32[4,8] = aten::exp(%2)
+%4: f32[32] = aten::view(%3, [32])
+%5: f32[2,16] = aten::view(%4, [2, 16])
+return %5
+})");
+  EXPECT_EQ(count(t, "transpose"), 0u);
+  EXPECT_EQ(count(t, "aten::t("), 0u);
+  EXPECT_EQ(count(t, "aten::view"), 1u);
+}
+
+TEST(Decompose, SoftmaxSubtractsTheMaximum) {
+  std::string t = after(decompose, R"(graph {
+%0: bf16[4,8] = input argument
+%1: bf16[4,8] = aten::_softmax(%0, -1, false)
+return %1
+})");
+  EXPECT_EQ(count(t, "aten::amax"), 1u);
+  EXPECT_EQ(count(t, "aten::_to_copy"), 2u);  // computed in float
+  EXPECT_EQ(count(t, "aten::_softmax"), 0u);
+}
+
+TEST(Decompose, KeepsThePromisedLayout) {
+  Graph g = decompose(parse(R"(graph {
+%0: f32[2,3,4,4]{48,1,12,3} = input argument
+%1: f32[3] = input parameter
+%2: f32[2,3,4,4]{48,1,12,3}, %3: f32[0], %4: f32[0] = aten::_native_batch_norm_legit_no_training(%0, %1, %1, %1, %1, 0.1, 1e-05)
+return %2
+})"));
+  graph::verify(g);
+  EXPECT_EQ(g.type(g.outputs[0]).strides[1], g.arena().constant(1));
+  EXPECT_EQ(count(graph::print(g), "batch_norm"), 0u);
+}
+
+TEST(Decompose, LeavesWhatHasNoExactRule) {
+  std::string t = after(decompose, R"(graph {
+%0: f32[2,3] = input argument
+%1: f32[3] = input buffer
+%2: f32[2,3], %3: f32[3], %4: f32[3] = aten::native_batch_norm(%0, %1, %1, %1, %1, true, 0.1, 1e-05)
+return %2
+})");
+  EXPECT_EQ(count(t, "aten::native_batch_norm"), 1u);
+}
+
+TEST(Optimize, SymbolicLayerNorm) {
+  Graph g = optimize(parse(R"(graph {
+symbol s0 size 2 1024
+%0: f32[s0,8] = input argument
+%1: f32[8] = input parameter
+%2: f32[s0,8], %3: f32[s0,1], %4: f32[s0,1] = aten::native_layer_norm(%0, [8], %1, %1, 1e-05)
+return %2
+})"), Options{});
+  graph::verify(g);
+  EXPECT_EQ(count(graph::print(g), "aten::native_layer_norm"), 0u);
+  EXPECT_EQ(count(graph::print(g), "aten::var_mean.correction"), 1u);
+}
+
+}  // namespace
+}  // namespace braze::passes
