@@ -42,7 +42,7 @@ struct Segment {
   std::optional<BreakInfo> stop;           // none: captured to the return. Then recipe.result, else recipe.frames
   // The graph; without inputs and outputs when no tensor work was captured.
   std::unique_ptr<trace::Tracer> tracer;
-  trace::Captured captured;
+  trace::Captured captured{graph::Graph(std::make_shared<sym::ExprArena>()), {}, false, {}};
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile

@@ -35,7 +35,7 @@ struct Frame {
   int sp = 0;
   int ip = 0;
   uint64_t ordinal = 0;             // of the current instruction
-  Variable* kw_names = nullptr;     // tuple constant of a KwNames that is in effect
+  PyObject* kw_names = nullptr;     // the tuple of a KwNames that is in effect (borrowed from the code)
   bool resumable = false;           // its caller only waits for the result to push
   bool is_generator = false;
   Variable* pending = nullptr;      // an exception to be raised when the generator resumes
@@ -185,6 +185,7 @@ class Translator {
   bool anchored(SourceId s);                  // below something that is fixed
   void guard_identity(SourceId s, PyObject* o);
   PyObject* intern(const char* s);            // borrowed, kept
+  const char* intern_text(const std::string& s);
   PyObject* keep(Ref o) { kept_.push_back(o); return o.get(); }
   void lifted(TensorVariable* v);             // noted as a possible graph input
 
@@ -193,21 +194,31 @@ class Translator {
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
+  bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
+  bool step_flow(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
   void finish(Variable* result);
   void emit_frames(Codegen& cg);
   void emit_effects(Codegen& cg);
   void finish_graph(Codegen& cg);
+  void start_frame();
+  void undo_states();
   void bind_arguments(FunctionVariable* fn, Args& args, Frame& f);
-  Variable* import_name(Frame& f, const Instruction& ins);
-  Variable* make_function(Frame& f, int flags);
+  Variable* builtin_new(PyTypeObject* cls, PyObject* new_function, Args& args);
+  Variable* load_const(PyObject* o);
+  Variable* load_global(Frame& f, PyObject* name);
+  void make_function(Frame& f, int flags);
+  Variable* annotations_dict(Variable* v);
   void unpack_sequence(Frame& f, int n);
   void unpack_ex(Frame& f, int before, int after);
-  void do_raise(Frame& f, int n);
-  void call_instruction(Frame& f, const Instruction& ins);
-  void call_ex_instruction(Frame& f, const Instruction& ins);
+  void raise_instruction(Frame& f, int n);
+  void call_instruction(Frame& f, int n);
+  void call_ex_instruction(Frame& f, bool keywords);
   void before_with(Frame& f);
+  void match_class(Frame& f, int n);
+  int send_instruction(Frame& f, const Instruction& ins, int next);
+  struct Finished {};                                     // thrown by stop_here when the segment is complete
 
   const FrameView& view_;
   const Options& options_;
@@ -219,6 +230,8 @@ class Translator {
   std::unordered_map<uint32_t, Variable*> by_source_;
   std::unordered_map<PyObject*, Variable*> by_object_;     // mutable pre-existing objects that were forced
   std::unordered_map<PyObject*, Variable*> global_objects_;
+  std::unordered_map<PyObject*, Variable*> consts_;        // constants of code objects
+  std::unordered_map<const Variable*, uint64_t> origins_;   // of exceptions: the instruction that raised them first
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
   std::vector<Variable*> modified_;

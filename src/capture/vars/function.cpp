@@ -219,7 +219,9 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
     }
   }
   Variable* target = self;
-  if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base) target = self->as<ObjectVariable>()->base;
+  if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base &&
+      !self->as<ObjectVariable>()->is_exception())
+    target = self->as<ObjectVariable>()->base;
   if (Variable* v = target->call_method(tr, n, args)) return v;
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }

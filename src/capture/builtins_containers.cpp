@@ -1,0 +1,94 @@
+// The container classes as constructors.
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+Variable* do_list(Translator& tr, Args& a) {
+  if (a.size() > 1) return nullptr;
+  return tr.list(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{});
+}
+
+Variable* do_tuple(Translator& tr, Args& a) {
+  if (a.size() > 1) return nullptr;
+  if (a.size() && a[0]->type() == &PyTuple_Type) return a[0];
+  return tr.tuple(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{});
+}
+
+Variable* make_set(Translator& tr, Args& a, PyTypeObject* cls) {
+  if (a.size() > 1) return nullptr;
+  auto* s = tr.make<SetVariable>(cls);
+  if (a.size())
+    for (Variable* v : tr.unpack(a[0])) s->add(tr, v);
+  return s;
+}
+Variable* do_set(Translator& tr, Args& a) { return make_set(tr, a, &PySet_Type); }
+Variable* do_frozenset(Translator& tr, Args& a) { return make_set(tr, a, &PyFrozenSet_Type); }
+
+Variable* make_dict(Translator& tr, Args& a, PyTypeObject* cls) {
+  if (a.size() > 1) return nullptr;
+  auto* d = tr.make<DictVariable>(cls);
+  d->call_method(tr, "update", a);
+  return d;
+}
+Variable* do_dict(Translator& tr, Args& a) { return make_dict(tr, a, &PyDict_Type); }
+Variable* do_ordered_dict(Translator& tr, Args& a) { return make_dict(tr, a, known().ordered_dict); }
+
+Variable* do_default_dict(Translator& tr, Args& a) {
+  auto* d = tr.make<DictVariable>(known().default_dict);
+  Args rest{{}, a.kw};
+  if (a.size() > 0) {
+    d->default_factory = a[0];
+    rest.pos.assign(a.pos.begin() + 1, a.pos.end());
+  } else {
+    d->default_factory = tr.none();
+  }
+  d->call_method(tr, "update", rest);
+  return d;
+}
+
+Variable* do_dict_fromkeys(Translator& tr, Args& a) {
+  if (a.size() < 1 || a.size() > 2) return nullptr;
+  auto* d = tr.dict();
+  for (Variable* k : tr.unpack(a[0])) d->set(tr, k, a.size() == 2 ? a[1] : tr.none());
+  return d;
+}
+
+Variable* do_deque(Translator& tr, Args& a) {
+  Variable* maxlen = a.size() > 1 ? a[1] : a.take_kw("maxlen");
+  auto* l = tr.make<ListVariable>(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{}, known().deque);
+  if (maxlen && !is_none(tr.force(maxlen))) {
+    Ref n = tr.to_python(maxlen);
+    l->maxlen = PyLong_AsLongLong(n.get());
+    while (l->len(tr) > l->maxlen) l->elements.erase(l->elements.begin());
+  }
+  return l;
+}
+
+Variable* do_size(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  return tr.make<TupleVariable>(tr.unpack(a[0]), known().size);
+}
+
+Variable* do_mapping_proxy(Translator& tr, Args& a) { return a.size() == 1 && a[0]->is(Kind::Dict) ? a[0] : nullptr; }
+
+}  // namespace
+
+void register_container_builtins() {
+  register_builtin("builtins", "list", do_list);
+  register_builtin("builtins", "tuple", do_tuple);
+  register_builtin("builtins", "set", do_set);
+  register_builtin("builtins", "frozenset", do_frozenset);
+  register_builtin("builtins", "dict", do_dict);
+  register_builtin("collections", "OrderedDict", do_ordered_dict);
+  register_builtin("collections", "defaultdict", do_default_dict);
+  register_builtin("collections", "deque", do_deque);
+  register_builtin("torch", "Size", do_size);
+  register_builtin("types", "MappingProxyType", do_mapping_proxy);
+  register_builtin("builtins", "dict.fromkeys", do_dict_fromkeys);
+}
+
+}  // namespace braze::capture

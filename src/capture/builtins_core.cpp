@@ -1,0 +1,440 @@
+// Built-in functions on any object: attributes, types, numbers, iteration.
+#include <opcode.h>
+
+#include <algorithm>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/sorting.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* attribute_name(Translator& tr, Variable* v) {
+  PyObject* s = constant_of(tr.force(v));
+  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, "attribute name must be string");
+  Py_INCREF(s);
+  PyUnicode_InternInPlace(&s);
+  return tr.keep(Ref::steal(s));
+}
+
+// ---- types and attributes ----
+
+Variable* do_len(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  return tr.integer(tr.len(a[0]));
+}
+
+Variable* do_isinstance(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  // The second operand may hold classes made of anything that stands for a class.
+  Ref cls = tr.to_python(a[1]);
+  return tr.boolean(tr.is_instance(a[0], cls.get()));
+}
+
+Variable* do_issubclass(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  Ref c = tr.to_python(a[0]), of = tr.to_python(a[1]);
+  int r = PyObject_IsSubclass(c.get(), of.get());
+  if (r < 0) tr.raise_current();
+  return tr.boolean(r == 1);
+}
+
+Variable* do_type(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()));
+}
+
+Variable* do_callable(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  switch (a[0]->kind) {
+    case Kind::Function:
+    case Kind::BoundMethod:
+    case Kind::BuiltinMethod:
+    case Kind::Partial:
+    case Kind::Module: return tr.boolean(true);
+    case Kind::Object: return tr.boolean(tr.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr);
+    default: {
+      PyObject* o = a[0]->as_constant();
+      return tr.boolean(o ? PyCallable_Check(o) : a[0]->type()->tp_call != nullptr);
+    }
+  }
+}
+
+Variable* do_getattr(Translator& tr, Args& a) {
+  if (a.size() < 2 || a.size() > 3) return nullptr;
+  PyObject* n = attribute_name(tr, a[1]);
+  if (a.size() == 2) return tr.getattr(a[0], n);
+  Variable* v = tr.getattr_or_null(a[0], n);
+  return v ? v : a[2];
+}
+
+Variable* do_hasattr(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  return tr.boolean(tr.getattr_or_null(a[0], attribute_name(tr, a[1])) != nullptr);
+}
+
+Variable* do_setattr(Translator& tr, Args& a) {
+  if (a.size() != 3) return nullptr;
+  tr.setattr(a[0], attribute_name(tr, a[1]), a[2]);
+  return tr.none();
+}
+
+Variable* do_delattr(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  tr.setattr(a[0], attribute_name(tr, a[1]), nullptr);
+  return tr.none();
+}
+
+Variable* do_vars(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  return tr.getattr(a[0], "__dict__");
+}
+
+// super() finds its class and instance in the frame that calls it.
+Variable* do_super(Translator& tr, Args& a) {
+  Variable *cls = nullptr, *self = nullptr;
+  if (a.size() == 2) {
+    cls = a[0];
+    self = a[1];
+  } else if (a.size() == 0) {
+    Frame* f = tr.frame();
+    for (int i = 0; i < f->code->num_locals_plus; ++i)
+      if (PyUnicode_CompareWithASCIIString(f->code->local_name(i), "__class__") == 0 && f->locals[static_cast<size_t>(i)]) {
+        Variable* cell = tr.force(f->locals[static_cast<size_t>(i)]);
+        if (cell->is(Kind::Cell)) cls = cell->as<CellVariable>()->get(tr);
+      }
+    if (f->code->code->co_argcount == 0) tr.raise(PyExc_RuntimeError, "super(): no arguments");
+    self = f->locals[0];
+    if (self && self->is(Kind::Cell)) self = self->as<CellVariable>()->get(tr);
+  }
+  if (!cls || !self) return nullptr;
+  cls = tr.force(cls);
+  self = tr.force(self);
+  PyObject* c = cls->as_constant();
+  if (!c || !PyType_Check(c)) return nullptr;
+  return tr.make<SuperVariable>(reinterpret_cast<PyTypeObject*>(c), self);
+}
+
+Variable* do_id(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  tr.unsupported("id() of " + a[0]->describe());
+}
+
+Variable* do_object_new(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  PyObject* c = a[0]->as_constant();
+  if (!c || !PyType_Check(c)) return nullptr;
+  auto* cls = reinterpret_cast<PyTypeObject*>(c);
+  if (cls->tp_new != PyBaseObject_Type.tp_new && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  if (PyType_IsSubtype(cls, known().tensor) || PyType_IsSubtype(cls, known().module)) return nullptr;
+  return tr.make<ObjectVariable>(cls);
+}
+
+Variable* do_tuple_new(Translator& tr, Args& a) {
+  if (a.size() < 1 || a.size() > 2) return nullptr;
+  PyObject* c = a[0]->as_constant();
+  if (!c || !PyType_Check(c)) return nullptr;
+  return tr.make<TupleVariable>(a.size() == 2 ? tr.unpack(a[1]) : std::vector<Variable*>{}, reinterpret_cast<PyTypeObject*>(c));
+}
+
+Variable* do_print(Translator& tr, Args&) { tr.unsupported(Reason::Print, "print()"); }
+
+// ---- numbers ----
+
+Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
+  if (a.size() == 1) {
+    if (a[0]->is(Kind::Tensor)) tr.unsupported(Reason::ScalarFromTensor, std::string(type->tp_name) + "() of a tensor");
+    if (a[0]->is(Kind::Object)) {
+      const char* m = type == &PyLong_Type ? "__int__" : type == &PyFloat_Type ? "__float__" : "__complex__";
+      if (Variable* f = tr.special_method(a[0], m)) return tr.call(f, {a[0]});
+    }
+    // A symbolic int stays one.
+    if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
+  }
+  return tr.call_pure(reinterpret_cast<PyObject*>(type), a);
+}
+Variable* do_int(Translator& tr, Args& a) { return number(tr, a, &PyLong_Type); }
+Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type); }
+
+Variable* do_bool(Translator& tr, Args& a) {
+  if (a.size() > 1) return nullptr;
+  return tr.boolean(a.size() == 1 && tr.truth(a[0]));
+}
+
+Variable* do_str(Translator& tr, Args& a) {
+  if (a.size() == 0) return tr.string("");
+  if (a.size() != 1 || !a.kw.empty()) return nullptr;
+  return tr.format(a[0], "", 1);
+}
+
+Variable* do_repr(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  return tr.format(a[0], "", 2);
+}
+
+Variable* do_format(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  std::string spec;
+  if (a.size() == 2) spec = PyUnicode_AsUTF8(tr.to_python(a[1]).get());
+  return tr.format(a[0], spec, 0);
+}
+
+Variable* do_hash(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+  if (!tr.is_python_constant(a[0])) return nullptr;
+  Ref k = tr.to_python(a[0]);
+  Py_hash_t h = PyObject_Hash(k.get());
+  if (h == -1) tr.raise_current();
+  return tr.integer(h);
+}
+
+Variable* do_abs(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);
+  if (a[0]->is(Kind::Object))
+    if (Variable* f = tr.special_method(a[0], "__abs__")) return tr.call(f, {a[0]});
+  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);
+}
+
+Variable* do_pow(Translator& tr, Args& a) {
+  if (a.size() == 2 && a.kw.empty()) return tr.binary_op(NB_POWER, a[0], a[1]);
+  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "pow"), a);
+}
+
+Variable* do_divmod(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  return tr.tuple({tr.binary_op(NB_FLOOR_DIVIDE, a[0], a[1]), tr.binary_op(NB_REMAINDER, a[0], a[1])});
+}
+
+Variable* do_round(Translator& tr, Args& a) {
+  if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+}
+
+Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
+  Variable *key = a.take_kw("key"), *fallback = a.take_kw("default");
+  if (key && is_none(tr.force(key))) key = nullptr;
+  std::vector<Variable*> items = a.size() == 1 ? tr.unpack(a[0]) : a.pos;
+  if (items.empty()) {
+    if (fallback) return fallback;
+    tr.raise(PyExc_ValueError, std::string(name) + "() arg is an empty sequence");
+  }
+  Variable *best = items[0], *best_key = key ? tr.call(key, {best}) : best;
+  for (size_t i = 1; i < items.size(); ++i) {
+    Variable* k = key ? tr.call(key, {items[i]}) : items[i];
+    // Symbolic sizes stay symbolic.
+    if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym))) {
+      static PyObject* sym_max = PyObject_GetAttrString(known().torch, "sym_max");
+      static PyObject* sym_min = PyObject_GetAttrString(known().torch, "sym_min");
+      best = best_key = tr.query_torch(op == Py_GT ? sym_max : sym_min, Args{{best, k}, {}});
+      continue;
+    }
+    if (tr.truth(tr.compare(op, k, best_key))) {
+      best = items[i];
+      best_key = k;
+    }
+  }
+  return best;
+}
+Variable* do_max(Translator& tr, Args& a) { return extreme(tr, a, Py_GT, "max"); }
+Variable* do_min(Translator& tr, Args& a) { return extreme(tr, a, Py_LT, "min"); }
+
+Variable* do_sum(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
+  Variable* total = start ? start : tr.integer(0);
+  for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
+  return total;
+}
+
+Variable* do_any(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  Variable* it = tr.iter(a[0]);
+  while (Variable* v = tr.next(it))
+    if (tr.truth(v)) return tr.boolean(true);
+  return tr.boolean(false);
+}
+
+Variable* do_all(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  Variable* it = tr.iter(a[0]);
+  while (Variable* v = tr.next(it))
+    if (!tr.truth(v)) return tr.boolean(false);
+  return tr.boolean(true);
+}
+
+// ---- iteration ----
+
+Variable* do_iter(Translator& tr, Args& a) {
+  if (a.size() == 2) return tr.make<CallIterator>(a[0], a[1]);
+  return a.size() == 1 ? tr.iter(a[0]) : nullptr;
+}
+
+Variable* do_next(Translator& tr, Args& a) {
+  if (a.size() < 1 || a.size() > 2) return nullptr;
+  if (Variable* v = tr.next(a[0])) return v;
+  if (a.size() == 2) return a[1];
+  std::vector<Variable*> args;
+  if (a[0]->is(Kind::Generator) && !is_none(tr.force(a[0]->as<GeneratorVariable>()->result))) args.push_back(a[0]->as<GeneratorVariable>()->result);
+  tr.raise(tr.call(tr.global_object(PyExc_StopIteration), args));
+}
+
+Variable* do_enumerate(Translator& tr, Args& a) {
+  Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
+  if (a.size() < 1) return nullptr;
+  int64_t n = 0;
+  if (start) {
+    Ref s = tr.to_python(start);
+    n = PyLong_AsLongLong(s.get());
+    if (n == -1 && PyErr_Occurred()) tr.raise_current();
+  }
+  return tr.make<EnumerateIterator>(tr.iter(a[0]), n);
+}
+
+Variable* do_zip(Translator& tr, Args& a) {
+  Variable* strict = a.take_kw("strict");
+  std::vector<Variable*> its;
+  for (Variable* v : a.pos) its.push_back(tr.iter(v));
+  return tr.make<ZipIterator>(std::move(its), strict && tr.truth(strict));
+}
+
+Variable* do_map(Translator& tr, Args& a) {
+  if (a.size() < 2) return nullptr;
+  std::vector<Variable*> its;
+  for (size_t i = 1; i < a.size(); ++i) its.push_back(tr.iter(a[i]));
+  return tr.make<MapIterator>(a[0], std::move(its));
+}
+
+Variable* do_filter(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  return tr.make<FilterIterator>(a[0], tr.iter(a[1]));
+}
+
+Variable* do_reversed(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Object))
+    if (Variable* f = tr.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
+  std::vector<Variable*> all;
+  if (a[0]->is(Kind::Object)) {
+    int64_t n = tr.len(a[0]);
+    for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i)));
+  } else {
+    all = tr.unpack(a[0]);
+    std::reverse(all.begin(), all.end());
+  }
+  return tr.tuple(all)->iter(tr);
+}
+
+Variable* do_sorted(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  Variable *key = a.take_kw("key"), *reverse = a.take_kw("reverse");
+  return tr.list(sort_variables(tr, tr.unpack(a[0]), key, reverse && tr.truth(reverse)));
+}
+
+Variable* do_range(Translator& tr, Args& a) {
+  // Bounds that are symbolic are specialised: the loop is unrolled.
+  for (Variable*& v : a.pos)
+    if (v->is(Kind::Sym)) {
+      Ref n = Ref::steal(PyNumber_Long(v->as<SymVariable>()->value.get()));
+      if (!n) tr.raise_current();
+      v = tr.constant(n);
+    } else if (v->is(Kind::Tensor)) {
+      tr.unsupported(Reason::ScalarFromTensor, "range() of a tensor");
+    }
+  return tr.call_pure(reinterpret_cast<PyObject*>(&PyRange_Type), a);
+}
+
+Variable* do_slice(Translator& tr, Args& a) {
+  if (a.size() == 1) return tr.make<SliceVariable>(tr.none(), a[0], tr.none());
+  if (a.size() == 2) return tr.make<SliceVariable>(a[0], a[1], tr.none());
+  return a.size() == 3 ? tr.make<SliceVariable>(a[0], a[1], a[2]) : nullptr;
+}
+
+Variable* do_globals(Translator& tr, Args&) { return tr.globals_dict(*tr.frame()); }
+
+Variable* do_import_module(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  Ref n = tr.to_python(a[0]);
+  Ref m = Ref::steal(PyImport_Import(n.get()));
+  if (!m) tr.raise_current();
+  m = Ref::steal(PyImport_GetModule(n.get()));
+  return tr.global_object(m.get());
+}
+
+// ---- operator module ----
+
+template <int op>
+Variable* binary(Translator& tr, Args& a) {
+  return a.size() == 2 ? tr.binary_op(op, a[0], a[1]) : nullptr;
+}
+template <int op>
+Variable* comparison(Translator& tr, Args& a) {
+  return a.size() == 2 ? tr.compare(op, a[0], a[1]) : nullptr;
+}
+template <Opcode op>
+Variable* unary(Translator& tr, Args& a) {
+  return a.size() == 1 ? tr.unary_op(op, a[0]) : nullptr;
+}
+Variable* do_op_getitem(Translator& tr, Args& a) { return a.size() == 2 ? tr.getitem(a[0], a[1]) : nullptr; }
+Variable* do_op_setitem(Translator& tr, Args& a) {
+  if (a.size() != 3) return nullptr;
+  tr.setitem(a[0], a[1], a[2]);
+  return tr.none();
+}
+Variable* do_op_delitem(Translator& tr, Args& a) {
+  if (a.size() != 2) return nullptr;
+  tr.delitem(a[0], a[1]);
+  return tr.none();
+}
+Variable* do_op_contains(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.contains(a[0], a[1])) : nullptr; }
+Variable* do_op_is(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.identical(a[0], a[1])) : nullptr; }
+Variable* do_op_is_not(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(!tr.identical(a[0], a[1])) : nullptr; }
+
+Variable* do_cast(Translator&, Args& a) { return a.size() == 2 ? a.pos[1] : nullptr; }
+
+}  // namespace
+
+void register_core_builtins() {
+  struct Row {
+    const char* name;
+    BuiltinHandler handler;
+  };
+  const Row rows[] = {{"len", do_len}, {"isinstance", do_isinstance}, {"issubclass", do_issubclass}, {"type", do_type}, {"callable", do_callable},
+      {"getattr", do_getattr}, {"hasattr", do_hasattr}, {"setattr", do_setattr}, {"delattr", do_delattr}, {"vars", do_vars}, {"super", do_super},
+      {"id", do_id}, {"print", do_print}, {"int", do_int}, {"float", do_float}, {"bool", do_bool}, {"str", do_str}, {"repr", do_repr}, {"format", do_format},
+      {"hash", do_hash}, {"abs", do_abs}, {"pow", do_pow}, {"divmod", do_divmod}, {"round", do_round}, {"max", do_max}, {"min", do_min}, {"sum", do_sum},
+      {"any", do_any}, {"all", do_all}, {"iter", do_iter}, {"next", do_next}, {"enumerate", do_enumerate}, {"zip", do_zip}, {"map", do_map},
+      {"filter", do_filter}, {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range}, {"slice", do_slice}, {"globals", do_globals}};
+  for (const Row& r : rows) register_builtin("builtins", r.name, r.handler);
+  register_builtin(known().object_new, do_object_new);
+  register_builtin("builtins", "tuple.__new__", do_tuple_new);
+  register_builtin("importlib", "import_module", do_import_module);
+  register_builtin("typing", "cast", do_cast);
+
+  const Row operators[] = {{"add", binary<NB_ADD>}, {"and_", binary<NB_AND>}, {"floordiv", binary<NB_FLOOR_DIVIDE>}, {"lshift", binary<NB_LSHIFT>},
+      {"matmul", binary<NB_MATRIX_MULTIPLY>}, {"mul", binary<NB_MULTIPLY>}, {"mod", binary<NB_REMAINDER>}, {"or_", binary<NB_OR>}, {"pow", binary<NB_POWER>},
+      {"rshift", binary<NB_RSHIFT>}, {"sub", binary<NB_SUBTRACT>}, {"truediv", binary<NB_TRUE_DIVIDE>}, {"xor", binary<NB_XOR>},
+      {"iadd", binary<NB_INPLACE_ADD>}, {"iand", binary<NB_INPLACE_AND>}, {"imul", binary<NB_INPLACE_MULTIPLY>}, {"ior", binary<NB_INPLACE_OR>},
+      {"isub", binary<NB_INPLACE_SUBTRACT>}, {"itruediv", binary<NB_INPLACE_TRUE_DIVIDE>}, {"concat", binary<NB_ADD>},
+      {"lt", comparison<Py_LT>}, {"le", comparison<Py_LE>}, {"eq", comparison<Py_EQ>}, {"ne", comparison<Py_NE>}, {"gt", comparison<Py_GT>}, {"ge", comparison<Py_GE>},
+      {"neg", unary<Opcode::UnaryNegative>}, {"pos", unary<Opcode::UnaryPositive>}, {"invert", unary<Opcode::UnaryInvert>}, {"inv", unary<Opcode::UnaryInvert>},
+      {"not_", unary<Opcode::UnaryNot>}, {"truth", do_bool}, {"abs", do_abs}, {"getitem", do_op_getitem}, {"setitem", do_op_setitem}, {"delitem", do_op_delitem},
+      {"contains", do_op_contains}, {"is_", do_op_is}, {"is_not", do_op_is_not}};
+  for (const Row& r : operators) register_builtin("operator", r.name, r.handler);
+
+  for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
+  for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
+  Ref math = Ref::steal(PyImport_ImportModule("math"));
+  Ref names = Ref::steal(PyObject_Dir(math.get()));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
+    const char* n = PyUnicode_AsUTF8(PyList_GET_ITEM(names.get(), i));
+    Ref f = Ref::steal(PyObject_GetAttrString(math.get(), n));
+    if (PyCFunction_Check(f.get())) register_pure("math", n);
+  }
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,181 @@
+// What calls on PyTorch mean: recorded on fakes, queries of state, changes of state, questions about compiling.
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+std::string_view text(PyObject* s) {
+  if (!s || !PyUnicode_Check(s)) return {};
+  const char* c = PyUnicode_AsUTF8(s);
+  return c ? c : "";
+}
+
+// Python modules of torch whose functions are functional: called, not inlined.
+bool called_module(std::string_view m) {
+  static const std::unordered_set<std::string_view> modules{"torch.functional", "torch.nn.functional", "torch._tensor", "torch._jit_internal", "torch._VF"};
+  return modules.count(m) != 0;
+}
+
+std::unordered_set<PyObject*>& queries() {
+  static std::unordered_set<PyObject*> q;
+  return q;
+}
+
+TorchRule find_rule(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (queries().count(o)) return TorchRule::Constant;
+  if (t == &PyFunction_Type) {
+    PyObject* globals = PyFunction_GET_GLOBALS(o);
+    static PyObject* name = PyUnicode_InternFromString("__name__");
+    return called_module(text(PyDict_GetItem(globals, name))) ? TorchRule::Call : TorchRule::None;
+  }
+  if (PyCFunction_Check(o)) {
+    PyObject* self = PyCFunction_GET_SELF(o);
+    if (self) {
+      std::string_view cls = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
+      if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
+    }
+    std::string_view m = text(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
+    if (m.substr(0, 10) == "torch._C._") return TorchRule::Call;
+    return TorchRule::None;
+  }
+  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
+    auto* owner = reinterpret_cast<PyDescrObject*>(o)->d_type;
+    return owner != &PyBaseObject_Type && PyType_IsSubtype(known().tensor, owner) ? TorchRule::Call : TorchRule::None;
+  }
+  auto* type = reinterpret_cast<PyObject*>(t);
+  if (type == known().op_overload || type == known().op_packet) return TorchRule::Call;
+  return TorchRule::None;
+}
+
+// ---- questions about compiling ----
+
+Variable* yes(Translator& tr, Args&) { return tr.boolean(true); }
+Variable* no(Translator& tr, Args&) { return tr.boolean(false); }
+Variable* nothing(Translator& tr, Args&) { return tr.none(); }
+
+// ---- state ----
+
+struct StateRow {
+  const char* module;
+  const char* set;
+  const char* get_module;
+  const char* get;
+  int keys;  // leading arguments that name which state (a device type)
+};
+
+const StateRow kStates[] = {
+    {"torch._C", "_set_grad_enabled", "torch", "is_grad_enabled", 0},
+    {"torch", "set_autocast_enabled", "torch", "is_autocast_enabled", 1},
+    {"torch", "set_autocast_dtype", "torch", "get_autocast_dtype", 1},
+    {"torch", "set_autocast_cache_enabled", "torch", "is_autocast_cache_enabled", 0},
+};
+
+struct StateFunctions {
+  PyObject *get, *set;
+  int keys;
+};
+std::vector<StateFunctions>& states() {
+  static std::vector<StateFunctions> s;
+  return s;
+}
+
+template <size_t row>
+Variable* set_state(Translator& tr, Args& a) {
+  const StateFunctions& f = states()[row];
+  if (static_cast<int>(a.size()) != f.keys + 1 || !a.kw.empty()) return nullptr;
+  std::vector<Ref> keys, all;
+  for (int i = 0; i <= f.keys; ++i) {
+    all.push_back(tr.to_python(a[static_cast<size_t>(i)]));
+    if (i < f.keys) keys.push_back(all.back());
+  }
+  tr.set_state(f.get, std::move(keys), f.set, std::move(all));
+  return tr.none();
+}
+
+PyObject* import(const char* module, const char* name) {
+  Ref m = Ref::steal(PyImport_ImportModule(module));
+  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
+  if (!o) PyErr_Clear();
+  return o;
+}
+
+// ---- autocast nesting: a counter of PyTorch that only decides when the weight cache is dropped ----
+
+Variable* autocast_nesting(Translator& tr, Args&) {
+  // The cache of casted weights holds no fakes: casts are recorded each time, and merged by the compiler.
+  return tr.integer(1);
+}
+
+Variable* torch_check(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  if (a[0]->is(Kind::Tensor)) return nullptr;
+  if (tr.truth(a[0])) return tr.none();
+  return nullptr;  // the real function raises
+}
+
+Variable* is_tracing_tensor(Translator& tr, Args&) { return tr.boolean(false); }
+
+Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
+
+}  // namespace
+
+TorchRule torch_rule(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (t != &PyFunction_Type && !PyCFunction_Check(o) && t != &PyMethodDescr_Type && t != &PyWrapperDescr_Type &&
+      reinterpret_cast<PyObject*>(t) != known().op_overload && reinterpret_cast<PyObject*>(t) != known().op_packet)
+    return TorchRule::None;
+  return find_rule(o);
+}
+
+void register_torch_builtins() {
+  const std::pair<const char*, const char*> truths[] = {{"torch.compiler", "is_compiling"}, {"torch.compiler", "is_dynamo_compiling"},
+      {"torch._dynamo.external_utils", "is_compiling"}, {"torch._utils", "is_compiling"}};
+  for (auto& [m, n] : truths)
+    if (std::string_view(m) != "torch._dynamo.external_utils") register_builtin(m, n, yes);
+  const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
+      {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"},
+      {"torch.cuda", "is_current_stream_capturing"}, {"torch.distributed", "is_initialized"}};
+  for (auto& [m, n] : falsehoods) register_builtin(m, n, no);
+  register_builtin("torch._C", "_get_tracing_state", nothing);
+  register_builtin("torch._C", "_log_api_usage_once", nothing);
+  register_builtin("torch", "_C._log_api_usage_once", nothing);
+  register_builtin("torch._C", "_is_torch_function_mode_enabled", no);
+  register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
+  register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
+  register_builtin("torch", "_check", torch_check);
+  register_builtin("torch", "_assert_async", assert_async);
+  (void)is_tracing_tensor;
+
+  for (const StateRow& row : kStates) {
+    PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
+    states().push_back({get, set, row.keys});
+  }
+  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>};
+  for (size_t i = 0; i < states().size(); ++i)
+    if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
+
+  // Queries: of global state that the guards cover, or of types.
+  const std::pair<const char*, const char*> constant[] = {{"torch", "is_grad_enabled"}, {"torch", "is_inference_mode_enabled"}, {"torch", "get_default_dtype"},
+      {"torch", "is_autocast_enabled"}, {"torch", "get_autocast_dtype"}, {"torch", "is_autocast_cpu_enabled"}, {"torch", "get_autocast_cpu_dtype"},
+      {"torch", "get_autocast_gpu_dtype"}, {"torch", "is_autocast_cache_enabled"}, {"torch", "is_anomaly_enabled"}, {"torch", "are_deterministic_algorithms_enabled"},
+      {"torch", "get_deterministic_debug_mode"}, {"torch", "get_default_device"}, {"torch", "is_floating_point"}, {"torch", "is_complex"}, {"torch", "is_signed"},
+      {"torch", "numel"}, {"torch", "promote_types"}, {"torch", "can_cast"}, {"torch", "result_type"}, {"torch", "broadcast_shapes"}, {"torch", "typename"},
+      {"torch", "is_storage"}, {"torch.cuda", "is_available"}, {"torch.cuda", "device_count"}, {"torch.cuda", "is_initialized"}, {"torch.backends.mps", "is_available"},
+      {"torch.backends.cuda", "is_built"}, {"torch.backends.mkldnn", "is_available"}, {"torch.distributed", "is_available"}, {"torch.amp", "is_autocast_available"},
+      {"torch.amp.autocast_mode", "is_autocast_available"}, {"torch._C", "_is_autocast_available"}, {"torch._C", "_get_privateuse1_backend_name"}, {"torch._C", "_has_torch_function"}, {"torch._C", "_has_torch_function_unary"},
+      {"torch._C", "_has_torch_function_variadic"}, {"torch.overrides", "has_torch_function"}, {"torch.overrides", "has_torch_function_unary"},
+      {"torch.overrides", "has_torch_function_variadic"}, {"torch.overrides", "is_tensor_like"}, {"torch.xpu", "is_available"}, {"torch", "is_vulkan_available"},
+      {"torch._C", "_len_torch_function_stack"}, {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"}};
+  for (auto& [m, n] : constant)
+    if (PyObject* o = import(m, n)) queries().insert(o);
+  for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
+}
+
+}  // namespace braze::capture

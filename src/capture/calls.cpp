@@ -1,0 +1,268 @@
+// Calls: binding of arguments, inlining, making instances.
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/markers.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+Frame* Translator::new_frame() {
+  frames_.push_back(std::make_unique<Frame>());
+  return frames_.back().get();
+}
+
+void Translator::call_instruction(Frame& f, int n) {
+  Args args;
+  f.sp -= n;
+  auto* at = f.stack.data() + f.sp;
+  Variable *second = f.pop(), *first = f.pop();
+  Variable* callee = second;
+  if (first) {
+    callee = first;
+    args.pos.push_back(second);
+  }
+  int named = 0;
+  PyObject* names = std::exchange(f.kw_names, nullptr);
+  if (names) named = static_cast<int>(PyTuple_GET_SIZE(names));
+  for (int i = 0; i < n - named; ++i) args.pos.push_back(at[i]);
+  for (int i = 0; i < named; ++i) args.kw.emplace_back(PyTuple_GET_ITEM(names, i), at[n - named + i]);
+  f.push(call(callee, std::move(args), true));
+}
+
+void Translator::call_ex_instruction(Frame& f, bool keywords) {
+  Variable* kw = keywords ? force(f.pop()) : nullptr;
+  Variable* pos = f.pop();
+  Variable* callee = f.pop();
+  f.pop();
+  Args args;
+  args.pos = unpack(pos);
+  if (kw) {
+    if (kw->is(Kind::Object) && kw->as<ObjectVariable>()->base) kw = kw->as<ObjectVariable>()->base;
+    if (!kw->is(Kind::Dict)) unsupported("keyword arguments from " + kw->describe());
+    for (const auto& e : kw->as<DictVariable>()->entries(*this)) {
+      PyObject* name = constant_of(force(e.key));
+      if (!name || !PyUnicode_Check(name)) raise(PyExc_TypeError, "keywords must be strings");
+      args.kw.emplace_back(keep(Ref::borrow(name)), e.value);
+    }
+  }
+  f.push(call(callee, std::move(args), true));
+}
+
+void Translator::make_function(Frame& f, int flags) {
+  Variable* code = force(f.pop());
+  PyObject* co = code->as_constant();
+  auto* fn = make<FunctionVariable>(co);
+  fn->globals = f.globals;
+  fn->builtins = f.builtins;
+  fn->globals_source = f.globals_source;
+  if (flags & 8) fn->closure = f.pop();
+  if (flags & 4) fn->annotations = annotations_dict(f.pop());
+  if (flags & 2) fn->kwdefaults = f.pop();
+  if (flags & 1) fn->defaults = f.pop();
+  f.push(fn);
+}
+
+// The compiler gives annotations as a tuple of names and values in turn.
+Variable* Translator::annotations_dict(Variable* v) {
+  v = force(v);
+  if (!v->is(Kind::Tuple)) return v;
+  auto* d = dict();
+  const auto& e = v->as<TupleVariable>()->elements;
+  for (size_t i = 0; i + 1 < e.size(); i += 2) d->set(*this, e[i], e[i + 1]);
+  return d;
+}
+
+void Translator::before_with(Frame& f) {
+  Variable* manager = force(f.pop());
+  SourceId at;
+  auto method = [&](const char* name) -> Variable* {
+    PyObject* d = lookup_on_type(manager->type(), intern(name), &at);
+    if (!d) raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol");
+    return bind_descriptor(d, at, manager, manager->type(), intern(name));
+  };
+  Variable *enter = method("__enter__"), *exit = method("__exit__");
+  f.push(exit);
+  f.push(call(enter, Args{}, true));
+}
+
+// ---- inlining ----
+
+Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool resumable) {
+  PyObject* real = fn->real.get();
+  PyCodeObject* co = fn->code_object();
+  if (real) {
+    if (real == markers().graph_break) unsupported(Reason::ExplicitBreak, "");
+    if (real == markers().is_compiling) return boolean(true);
+    if (BuiltinHandler handler = find_builtin(real)) {
+      for (Variable*& a : args.pos) a = force(a);
+      if (Variable* v = handler(*this, args)) return v;
+    }
+    if (is_disabled(real)) unsupported(Reason::DisabledFunction, fn->describe());
+    if (!fn->code_guarded) {
+      fn->code_guarded = true;
+      guard_identity(sources().derived(SourceKind::FuncCode, fn->source), reinterpret_cast<PyObject*>(co));
+      if (!fn->anchored) guard_identity(sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
+    }
+  }
+  if (co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) unsupported("an async function");
+  Frame* f = new_frame();
+  f->code = &decode(co);
+  f->function = fn;
+  f->locals.resize(static_cast<size_t>(f->code->num_locals_plus));
+  f->stack.resize(static_cast<size_t>(f->code->max_stack) + 2);
+  if (real) {
+    f->globals = PyFunction_GET_GLOBALS(real);
+    f->builtins = reinterpret_cast<PyFunctionObject*>(real)->func_builtins;
+    f->globals_source = sources().constant(f->globals);
+  } else {
+    f->globals = fn->globals;
+    f->builtins = fn->builtins;
+    f->globals_source = fn->globals_source;
+  }
+  bind_arguments(fn, args, *f);
+  return run_in(f, frame_, resumable);
+}
+
+void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
+  PyCodeObject* co = f.code->code;
+  int positional = co->co_argcount, kwonly = co->co_kwonlyargcount, named = positional + kwonly;
+  bool star = co->co_flags & CO_VARARGS, star_star = co->co_flags & CO_VARKEYWORDS;
+  std::string what = std::string(PyUnicode_AsUTF8(co->co_qualname)) + "()";
+  int given = static_cast<int>(args.pos.size());
+  for (int i = 0; i < std::min(given, positional); ++i) f.locals[static_cast<size_t>(i)] = args.pos[static_cast<size_t>(i)];
+  if (star) f.locals[static_cast<size_t>(named)] = tuple(given > positional ? std::vector<Variable*>(args.pos.begin() + positional, args.pos.end()) : std::vector<Variable*>{});
+  else if (given > positional) raise(PyExc_TypeError, what + " takes " + std::to_string(positional) + " positional arguments but " + std::to_string(given) + " were given");
+  DictVariable* more = nullptr;
+  if (star_star) f.locals[static_cast<size_t>(named + star)] = more = dict();
+  for (auto& [name, value] : args.kw) {
+    int at = -1;
+    for (int i = co->co_posonlyargcount; i < named && at < 0; ++i)
+      if (f.code->local_name(i) == name) at = i;
+    for (int i = co->co_posonlyargcount; i < named && at < 0; ++i)
+      if (PyUnicode_Compare(f.code->local_name(i), name) == 0) at = i;
+    if (at >= 0) {
+      if (f.locals[static_cast<size_t>(at)]) raise(PyExc_TypeError, what + " got multiple values for argument '" + PyUnicode_AsUTF8(name) + "'");
+      f.locals[static_cast<size_t>(at)] = value;
+    } else if (more) {
+      more->set(*this, name, value);
+    } else {
+      raise(PyExc_TypeError, what + " got an unexpected keyword argument '" + PyUnicode_AsUTF8(name) + "'");
+    }
+  }
+  Variable *defaults = fn->defaults, *kwdefaults = fn->kwdefaults;
+  if (fn->real) {
+    if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) defaults = wrap(d, sources().derived(SourceKind::FuncDefaults, fn->source));
+    if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) kwdefaults = wrap(d, sources().derived(SourceKind::FuncKwDefaults, fn->source));
+  }
+  for (int i = 0; i < positional; ++i) {
+    auto& slot = f.locals[static_cast<size_t>(i)];
+    if (slot) continue;
+    Variable* d = defaults ? force(defaults) : nullptr;
+    int n = d && d->is(Kind::Tuple) ? static_cast<int>(d->as<TupleVariable>()->elements.size()) : 0;
+    if (i < positional - n) raise(PyExc_TypeError, what + " missing required positional argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+    slot = d->as<TupleVariable>()->elements[static_cast<size_t>(i - (positional - n))];
+  }
+  for (int i = positional; i < named; ++i) {
+    auto& slot = f.locals[static_cast<size_t>(i)];
+    if (slot) continue;
+    Variable* d = kwdefaults ? force(kwdefaults) : nullptr;
+    if (d && d->is(Kind::Dict)) slot = d->as<DictVariable>()->get(*this, f.code->local_name(i));
+    if (!slot) raise(PyExc_TypeError, what + " missing required keyword-only argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+  }
+  // Free variables are the last slots.
+  int frees = f.code->num_frees, first = f.code->num_locals_plus - frees;
+  if (!frees) return;
+  if (fn->real) {
+    PyObject* closure = PyFunction_GET_CLOSURE(fn->real.get());
+    SourceId s = sources().derived(SourceKind::FuncClosure, fn->source);
+    for (int i = 0; i < frees; ++i)
+      f.locals[static_cast<size_t>(first + i)] = force(wrap(PyTuple_GET_ITEM(closure, i), sources().tuple_item(s, i)));
+  } else {
+    const auto& cells = force(fn->closure)->as<TupleVariable>()->elements;
+    for (int i = 0; i < frees; ++i) f.locals[static_cast<size_t>(first + i)] = cells[static_cast<size_t>(i)];
+  }
+}
+
+// ---- instances ----
+
+Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
+  auto* cls_object = reinterpret_cast<PyObject*>(cls);
+  PyTypeObject* meta = Py_TYPE(cls);
+  if (meta != &PyType_Type) {
+    SourceId at;
+    PyObject* call_method = lookup_on_type(meta, intern("__call__"), &at);
+    if (PyType_IsSubtype(meta, Py_TYPE(known().enum_))) return call_pure(cls_object, args);
+    if (call_method && PyFunction_Check(call_method)) {
+      args.pos.insert(args.pos.begin(), global_object(cls_object));
+      return call(force(wrap(call_method, at)), args);
+    }
+  }
+  if (PyType_IsSubtype(cls, known().tensor)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
+  if (PyType_IsSubtype(cls, known().module)) unsupported("an nn.Module is made");
+  if (PyType_IsSubtype(cls, &PyType_Type)) unsupported("a class is made");
+  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) raise(PyExc_TypeError, std::string("Can't instantiate abstract class ") + cls->tp_name);
+  SourceId new_at, init_at;
+  PyObject* make_new = lookup_on_type(cls, intern("__new__"), &new_at);
+  Variable* made;
+  if (make_new == known().object_new || !make_new) {
+    made = make<ObjectVariable>(cls);
+  } else if (PyCFunction_Check(make_new)) {
+    made = builtin_new(cls, make_new, args);
+  } else {
+    Args with_class = args;
+    with_class.pos.insert(with_class.pos.begin(), global_object(cls_object));
+    Variable* fn = bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
+    made = force(call(fn, with_class));
+  }
+  if (!PyType_IsSubtype(made->type(), cls)) return made;
+  PyObject* init = lookup_on_type(made->type(), intern("__init__"), &init_at);
+  if (!init || init == known().object_init) {
+    if (make_new == known().object_new && (args.size() || !args.kw.empty())) raise(PyExc_TypeError, std::string(cls->tp_name) + "() takes no arguments");
+    return made;
+  }
+  if (Py_TYPE(init) == &PyWrapperDescr_Type) {
+    if (!made->is(Kind::Object)) return made;
+    call_builtin_method(*this, made, reinterpret_cast<PyDescrObject*>(init)->d_type, intern("__init__"), args);
+  } else {
+    call(bind_descriptor(init, init_at, made, made->type(), intern("__init__")), args);
+  }
+  return made;
+}
+
+// tp_new of a class implemented in C.
+Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
+  const Known& k = known();
+  if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
+    auto* e = make<ObjectVariable>(cls);
+    e->base = tuple(args.pos);
+    return e;
+  }
+  if (PyType_IsSubtype(cls, &PyTuple_Type)) {
+    std::vector<Variable*> items;
+    if (args.size() > 0) items = unpack(args[0]);
+    if (is_structseq(cls)) unsupported("a struct sequence is made");
+    return make<TupleVariable>(std::move(items), cls);
+  }
+  auto* o = make<ObjectVariable>(cls);
+  if (PyType_IsSubtype(cls, &PyDict_Type)) {
+    if (PyType_IsSubtype(cls, k.default_dict)) unsupported("a subclass of defaultdict");
+    o->base = make<DictVariable>(PyType_IsSubtype(cls, k.ordered_dict) ? k.ordered_dict : &PyDict_Type);
+    return o;
+  }
+  if (PyType_IsSubtype(cls, &PyList_Type)) {
+    o->base = list({});
+    return o;
+  }
+  if (PyType_IsSubtype(cls, &PySet_Type)) {
+    o->base = make<SetVariable>();
+    return o;
+  }
+  if (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) || PyType_IsSubtype(cls, &PyUnicode_Type)) {
+    Args copy = args;
+    return call_pure(reinterpret_cast<PyObject*>(cls), copy);
+  }
+  unsupported(Reason::UnknownFunction, std::string("an object of class ") + cls->tp_name + " is made");
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,269 @@
+// From a frame to a segment: attempts, the place where one ends, and what the recipe holds then.
+#include "capture/capture.h"
+
+#include <algorithm>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/markers.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+std::string text_of(Variable* exception) {
+  std::string out = exception->type()->tp_name;
+  if (exception->is(Kind::Object))
+    if (auto* base = exception->as<ObjectVariable>()->base; base && base->is(Kind::Tuple) && !base->as<TupleVariable>()->elements.empty())
+      if (PyObject* s = base->as<TupleVariable>()->elements[0]->as_constant(); s && PyUnicode_Check(s)) out += std::string(": ") + PyUnicode_AsUTF8(s);
+  return out;
+}
+
+// The address of the bytes that a tensor looks at.
+PyObject* storage_key(PyObject* tensor) {
+  Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  PyObject* p = storage ? PyObject_CallMethod(storage.get(), "data_ptr", nullptr) : nullptr;
+  if (!p) PyErr_Clear();
+  return p;
+}
+
+void register_all() {
+  static const bool done = [] {
+    register_core_builtins();
+    register_container_builtins();
+    register_functional_builtins();
+    register_torch_builtins();
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+Translator::Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops)
+    : view_(view), options_(options), stops_(stops) {
+  segment_.sources = std::make_shared<Sources>(view.bytecode->code);
+  none_ = make<ConstantVariable>(Py_None);
+  true_ = make<ConstantVariable>(Py_True);
+  false_ = make<ConstantVariable>(Py_False);
+  segment_.tracer = trace::Tracer::create(options);
+  segment_.global_state = trace::global_state_key();
+}
+
+Translator::~Translator() {
+  undo_states();
+  if (entered_ && segment_.tracer) segment_.tracer->leave();
+}
+
+void Translator::undo_states() {
+  for (auto it = states_.rbegin(); it != states_.rend(); ++it) {
+    std::vector<PyObject*> args;
+    for (const Ref& a : it->get_args) args.push_back(a.get());
+    args.push_back(it->before.get());
+    Ref r = Ref::steal(PyObject_Vectorcall(it->set, args.data(), args.size(), nullptr));
+    if (!r) PyErr_Clear();
+  }
+  states_.clear();
+}
+
+void Translator::start_frame() {
+  Frame* f = new_frame();
+  frame_ = f;
+  const Bytecode& code = *view_.bytecode;
+  f->code = &code;
+  f->globals = view_.globals;
+  f->builtins = view_.builtins;
+  f->globals_source = sources().constant(view_.globals, "G");
+  f->locals.resize(static_cast<size_t>(code.num_locals_plus));
+  f->stack.resize(static_cast<size_t>(code.max_stack + std::max(0, view_.depth)) + 2);
+  f->ip = view_.start;
+  for (int i = 0; i < code.num_locals_plus; ++i) {
+    PyObject* o = view_.slots[i];
+    SourceId s = sources().local(i);
+    auto& slot = f->locals[static_cast<size_t>(i)];
+    if (!o) {
+      if (view_.start > 0) guards().absent(s, line());
+      continue;
+    }
+    bool cell = code.is_free(i) || (view_.start > 0 && code.is_cell(i) && PyCell_Check(o));
+    slot = cell ? force(wrap(o, s)) : wrap(o, s);
+  }
+  for (int i = 0; i < view_.depth; ++i) {
+    PyObject* o = view_.slots[code.num_locals_plus + i];
+    f->push(o ? wrap(o, sources().stack(i)) : nullptr);
+  }
+}
+
+Segment Translator::run() {
+  start_frame();
+  tracer().enter();
+  entered_ = true;
+  try {
+    finish(run_frame(frame_));
+  } catch (const Finished&) {
+  } catch (const PyRaise& e) {
+    throw Restart{std::max<uint64_t>(e.origin, 1), {Reason::RaisedException, text_of(e.exception)}};
+  }
+  undo_states();
+  tracer().leave();
+  entered_ = false;
+  PyErr_Clear();
+  return std::move(segment_);
+}
+
+void Translator::stop_here(const Stop& stop) {
+  PyErr_Clear();
+  Frame* at = nullptr;
+  for (Frame* f = frame_; f->parent; f = f->parent)
+    if (!f->resumable) at = f->parent;
+  if (at) throw Restart{at->ordinal, stop};
+  if (dirty_) throw Restart{frame_->ordinal, stop};
+  if (handled) {
+    // An exception is being handled: the interpreter is to raise it itself, so that it handles it, too.
+    auto it = origins_.find(handled);
+    if (it != origins_.end() && it->second > 0 && it->second < frame_->ordinal) throw Restart{it->second, stop};
+  }
+  BreakInfo info{stop.reason, stop.detail, line(), {}};
+  for (Frame* f = frame_->parent; f; f = f->parent) info.stack.insert(info.stack.begin(), f->line());
+  segment_.stop = info;
+  Codegen cg(*this, segment_.recipe);
+  try {
+    emit_frames(cg);
+    emit_effects(cg);
+    finish_graph(cg);
+  } catch (const CannotRebuild& e) {
+    throw Restart{std::max<uint64_t>(e.variable->born, 1), {stop.reason, stop.detail}};
+  } catch (const Unsupported& e) {
+    throw Restart{1, {e.reason(), e.detail()}};
+  }
+  throw Finished{};
+}
+
+void Translator::finish(Variable* result) {
+  Codegen cg(*this, segment_.recipe);
+  try {
+    segment_.recipe.result = cg.reg(result);
+    emit_effects(cg);
+    finish_graph(cg);
+  } catch (const CannotRebuild& e) {
+    throw Restart{std::max<uint64_t>(e.variable->born, 1), {Reason::UnsupportedFeature, e.what + " leaves the compiled code"}};
+  } catch (const Unsupported& e) {
+    throw Restart{1, {e.reason(), e.detail()}};
+  } catch (const PyRaise& e) {
+    throw Restart{1, {Reason::RaisedException, text_of(e.exception)}};
+  }
+}
+
+void Translator::emit_frames(Codegen& cg) {
+  std::vector<Frame*> chain;
+  for (Frame* f = frame_; f; f = f->parent) chain.insert(chain.begin(), f);
+  for (Frame* f : chain) {
+    FrameImage image;
+    image.code = f->code->code;
+    image.function = f->parent ? cg.reg(f->function) : kNoReg;
+    image.instruction = f->ip;
+    image.locals = cg.regs(f->locals);
+    for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
+    if (f->kw_names) image.kw_names = cg.constant(f->kw_names);
+    segment_.recipe.frames.push_back(std::move(image));
+  }
+}
+
+void Translator::emit_effects(Codegen& cg) {
+  // By index: what is emitted may touch more.
+  for (size_t i = 0; i < modified_.size(); ++i) {
+    Variable* v = modified_[i];
+    Reg self = cg.reg(v);
+    auto assign = [&](StepKind kind, const std::vector<Variable*>& elements) {
+      std::vector<Reg> args{self};
+      for (Variable* e : elements) args.push_back(cg.reg(e));
+      cg.recipe.effect(kind, args);
+    };
+    switch (v->kind) {
+      case Kind::Dict: v->as<DictVariable>()->emit_changes(cg, self); break;
+      case Kind::List: assign(StepKind::ListAssign, v->as<ListVariable>()->elements); break;
+      case Kind::Set: assign(StepKind::SetAssign, v->as<SetVariable>()->elements); break;
+      case Kind::Cell: cg.recipe.effect(StepKind::CellSet, {self, cg.reg(v->as<CellVariable>()->contents)}); break;
+      case Kind::Object:
+      case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;
+      default: throw InternalError("a change of " + v->describe() + " without a recipe");
+    }
+  }
+  for (const State& s : states_) {
+    std::vector<PyObject*> args;
+    for (const Ref& a : s.get_args) args.push_back(a.get());
+    Ref now = Ref::steal(PyObject_Vectorcall(s.get, args.data(), args.size(), nullptr));
+    if (!now) {
+      PyErr_Clear();
+      continue;
+    }
+    if (PyObject_RichCompareBool(now.get(), s.before.get(), Py_EQ) == 1) continue;
+    std::vector<Reg> regs{cg.constant(s.set)};
+    for (const Ref& a : s.set_args) regs.push_back(cg.constant(a.get()));
+    cg.recipe.make(StepKind::Call, regs);
+  }
+}
+
+void Translator::finish_graph(Codegen& cg) {
+  std::vector<PyObject*> inputs;
+  segment_.captured = tracer().finish(cg.outputs, inputs);
+  segment_.num_outputs = cg.outputs.size();
+  const auto& graph = segment_.captured.graph;
+  std::unordered_map<PyObject*, SourceId> by_tensor;
+  for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t->source);
+  std::vector<std::pair<SourceId, PyObject*>> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i < graph.inputs.size() && graph.inputs[i].kind == graph::InputKind::Constant) continue;
+    auto it = by_tensor.find(inputs[i]);
+    if (it == by_tensor.end()) throw InternalError("a graph input that was not lifted");
+    segment_.inputs.push_back(it->second);
+    tensors.emplace_back(it->second, inputs[i]);
+  }
+  bool writes = !graph.writebacks.empty();
+  std::vector<bool> fixed;
+  for (auto& [s, t] : tensors) fixed.push_back(anchored(s));
+  if (writes) {
+    // Two inputs on one storage, one of them written: reads through the other would have to see it.
+    std::vector<Ref> keys;
+    for (auto& [s, t] : tensors) keys.push_back(Ref::steal(storage_key(t)));
+    std::vector<bool> written(tensors.size());
+    for (const auto& w : graph.writebacks) {
+      size_t index = graph.value(w.input).index, k = 0;
+      for (size_t i = 0; i < index && i < graph.inputs.size(); ++i) k += graph.inputs[i].kind != graph::InputKind::Constant;
+      if (k < written.size()) written[k] = true;
+    }
+    for (size_t i = 0; i < tensors.size(); ++i)
+      for (size_t j = 0; j < tensors.size(); ++j) {
+        if (i == j || !written[i] || (written[j] && j < i)) continue;
+        if (keys[i] && keys[j] && PyObject_RichCompareBool(keys[i].get(), keys[j].get(), Py_EQ) == 1 && PyObject_IsTrue(keys[i].get()) == 1)
+          throw Unsupported(Reason::UnsupportedMutation, "a tensor is written that shares storage with another input");
+        if (!(fixed[i] && fixed[j])) guards().not_overlapping(tensors[i].first, tensors[j].first, {});
+      }
+  }
+  size_t pairs = 0;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (size_t j = i + 1; j < tensors.size() && !fixed[i] && pairs < 500; ++j)
+      if (!fixed[j]) {
+        guards().distinct(tensors[i].first, tensors[j].first, {});
+        ++pairs;
+      }
+}
+
+Segment capture(const FrameView& frame, const Options& options) {
+  CapturingScope scope;
+  register_all();
+  std::map<uint64_t, Stop> stops;
+  for (;;) {
+    try {
+      Translator tr(frame, options, stops);
+      return tr.run();
+    } catch (const Restart& r) {
+      PyErr_Clear();
+      if (!stops.emplace(r.ordinal, r.stop).second || stops.size() > 200)
+        throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " + std::string(name(r.stop.reason)) + " " + r.stop.detail);
+    }
+  }
+}
+
+}  // namespace braze::capture

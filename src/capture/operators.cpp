@@ -1,0 +1,305 @@
+// Binary operators, comparisons, unary operators.
+#include <opcode.h>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+struct BinaryRow {
+  const char* symbol;
+  const char* method;       // __add__
+  const char* reflected;
+  const char* inplace;
+  binaryfunc function;
+  binaryfunc inplace_function;
+  const char* operator_name;
+};
+
+PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+// In the order of CPython's NB_ numbers.
+const BinaryRow kRows[] = {
+    {"+", "__add__", "__radd__", "__iadd__", PyNumber_Add, PyNumber_InPlaceAdd, "add"},
+    {"&", "__and__", "__rand__", "__iand__", PyNumber_And, PyNumber_InPlaceAnd, "and_"},
+    {"//", "__floordiv__", "__rfloordiv__", "__ifloordiv__", PyNumber_FloorDivide, PyNumber_InPlaceFloorDivide, "floordiv"},
+    {"<<", "__lshift__", "__rlshift__", "__ilshift__", PyNumber_Lshift, PyNumber_InPlaceLshift, "lshift"},
+    {"@", "__matmul__", "__rmatmul__", "__imatmul__", PyNumber_MatrixMultiply, PyNumber_InPlaceMatrixMultiply, "matmul"},
+    {"*", "__mul__", "__rmul__", "__imul__", PyNumber_Multiply, PyNumber_InPlaceMultiply, "mul"},
+    {"%", "__mod__", "__rmod__", "__imod__", PyNumber_Remainder, PyNumber_InPlaceRemainder, "mod"},
+    {"|", "__or__", "__ror__", "__ior__", PyNumber_Or, PyNumber_InPlaceOr, "or_"},
+    {"**", "__pow__", "__rpow__", "__ipow__", power, inplace_power, "pow"},
+    {">>", "__rshift__", "__rrshift__", "__irshift__", PyNumber_Rshift, PyNumber_InPlaceRshift, "rshift"},
+    {"-", "__sub__", "__rsub__", "__isub__", PyNumber_Subtract, PyNumber_InPlaceSubtract, "sub"},
+    {"/", "__truediv__", "__rtruediv__", "__itruediv__", PyNumber_TrueDivide, PyNumber_InPlaceTrueDivide, "truediv"},
+    {"^", "__xor__", "__rxor__", "__ixor__", PyNumber_Xor, PyNumber_InPlaceXor, "xor"},
+};
+
+const char* kCompare[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+const char* kCompareSymbol[] = {"<", "<=", "==", "!=", ">", ">="};
+const char* kCompareOperator[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+
+PyObject* operator_function(const char* name) {
+  static PyObject* module = PyImport_ImportModule("operator");
+  static std::unordered_map<std::string, PyObject*> cache;
+  auto [it, fresh] = cache.try_emplace(name);
+  if (fresh) it->second = PyObject_GetAttrString(module, name);
+  return it->second;
+}
+
+// An operator that goes through PyTorch: a tensor, or something that holds one, is involved.
+bool for_torch(Variable* v) { return v->is(Kind::Tensor); }
+
+bool is_plain(Variable* v) { return v->is(Kind::Constant) || v->is(Kind::Sym); }
+
+PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
+
+bool user_class(Variable* v) { return v->is(Kind::Object) || v->is(Kind::Module) || (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)); }
+
+bool not_implemented(Variable* v) { return constant_of(v) == Py_NotImplemented; }
+
+// v.<name>(other) by the class's special method; nullptr for none or NotImplemented.
+Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* other, bool resumable) {
+  SourceId at;
+  PyObject* f = tr.lookup_on_type(v->type(), tr.intern(name), &at);
+  if (!f) return nullptr;
+  (void)resumable;
+  Variable* r;
+  if (Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type) {
+    if (!v->is(Kind::Object) && !v->is(Kind::Module)) return nullptr;
+    auto* owner = reinterpret_cast<PyDescrObject*>(f)->d_type;
+    if (owner != &PyBaseObject_Type && v->as<ObjectVariable>()->base) return nullptr;  // the content is compared
+    Args args{{other}, {}};
+    r = tr.force(call_builtin_method(tr, v, owner, tr.intern(name), args));
+  } else {
+    r = tr.force(tr.call(tr.bind_descriptor(f, at, v, v->type(), tr.intern(name)), {other}));
+  }
+  return not_implemented(r) ? nullptr : r;
+}
+
+Variable* content(Variable* v) {
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && !v->as<ObjectVariable>()->is_exception()) return v->as<ObjectVariable>()->base;
+  return v;
+}
+
+Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
+  auto repeat = [&](Variable* s, Variable* n) -> Variable* {
+    int64_t count = PyLong_AsLongLong(plain(n));
+    if (count == -1 && PyErr_Occurred()) tr.raise_current();
+    std::vector<Variable*> out;
+    const auto& e = static_cast<SequenceVariable*>(s)->elements;
+    if (count > 0 && e.size() * static_cast<size_t>(count) > 1000000) tr.unsupported("a sequence of more than a million items");
+    for (int64_t i = 0; i < count; ++i) out.insert(out.end(), e.begin(), e.end());
+    if (s->is(Kind::List)) return tr.list(std::move(out));
+    return tr.make<TupleVariable>(std::move(out), s->type() == known().size ? known().size : &PyTuple_Type);
+  };
+  auto is_int = [](Variable* v) { return is_plain(v) && PyLong_Check(plain(v)); };
+  bool sa = a->is(Kind::Tuple) || a->is(Kind::List), sb = b->is(Kind::Tuple) || b->is(Kind::List);
+  if (op == NB_ADD && sa && a->kind == b->kind) {
+    auto out = static_cast<SequenceVariable*>(a)->elements;
+    const auto& more = static_cast<SequenceVariable*>(b)->elements;
+    out.insert(out.end(), more.begin(), more.end());
+    if (a->is(Kind::List)) return tr.list(std::move(out));
+    bool size = a->type() == known().size || b->type() == known().size;
+    return tr.make<TupleVariable>(std::move(out), size ? known().size : &PyTuple_Type);
+  }
+  if (op == NB_MULTIPLY && sa && is_int(b)) return repeat(a, b);
+  if (op == NB_MULTIPLY && sb && is_int(a)) return repeat(b, a);
+  return nullptr;
+}
+
+}  // namespace
+
+Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
+  a = force(a);
+  b = force(b);
+  bool inplace = op >= NB_INPLACE_ADD;
+  const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
+  int base = inplace ? op - NB_INPLACE_ADD : op;
+  if (is_plain(a) && is_plain(b)) {
+    Ref r = Ref::steal(row.function(plain(a), plain(b)));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  if (for_torch(a) || for_torch(b)) {
+    bool other_class = user_class(a) || user_class(b);
+    if (!other_class) {
+      std::string name = inplace && for_torch(a) ? std::string("i") + row.operator_name : row.operator_name;
+      if (inplace && for_torch(a) && name.back() == '_') name.pop_back();
+      return call_torch(operator_function(inplace && for_torch(a) ? intern_text(name) : row.operator_name), Args{{a, b}, {}});
+    }
+  }
+  if (inplace) {
+    if (user_class(a))
+      if (Variable* r = try_special(*this, a, row.inplace, b, resumable)) return r;
+    if (a->is(Kind::List) && base == NB_ADD) {
+      Args args{{b}, {}};
+      return a->call_method(*this, "__iadd__", args);
+    }
+    if (a->is(Kind::List) && base == NB_MULTIPLY) {
+      Variable* r = sequence_op(*this, base, a, b);
+      if (r) {
+        a->as<ListVariable>()->change(*this);
+        a->as<ListVariable>()->elements = r->as<ListVariable>()->elements;
+        return a;
+      }
+    }
+    if ((a->is(Kind::Set) && a->type() == &PySet_Type && base == NB_OR) || (a->is(Kind::Dict) && base == NB_OR)) {
+      Args args{{b}, {}};
+      return a->call_method(*this, "__ior__", args);
+    }
+  }
+  if (user_class(a) || user_class(b)) {
+    // The right operand goes first when its class is a subclass of the left's that overrides.
+    bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
+    Variable* r = nullptr;
+    if (right_first) r = try_special(*this, b, row.reflected, a, resumable);
+    if (!r && user_class(a)) r = try_special(*this, a, row.method, b, resumable);
+    if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(*this, b, row.reflected, a, resumable);
+    if (r) return r;
+    if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
+    a = content(a);
+    b = content(b);
+  }
+  if (Variable* r = sequence_op(*this, base, a, b)) return r;
+  if (a->is(Kind::DictView) || a->is(Kind::Set)) {
+    static const std::pair<int, const char*> ops[] = {{NB_OR, "__or__"}, {NB_AND, "__and__"}, {NB_SUBTRACT, "__sub__"}, {NB_XOR, "__xor__"}};
+    for (auto& [code, name] : ops)
+      if (code == base && (b->is(Kind::Set) || b->is(Kind::DictView))) {
+        Variable* left = a;
+        if (a->is(Kind::DictView)) {
+          auto* s = make<SetVariable>();
+          for (Variable* v : a->items(*this)) s->add(*this, v);
+          left = s;
+        }
+        Args args{{b}, {}};
+        return left->call_method(*this, name, args);
+      }
+  }
+  if (a->is(Kind::Dict) && b->is(Kind::Dict) && base == NB_OR) {
+    Args args{{b}, {}};
+    return a->call_method(*this, "__or__", args);
+  }
+  if (base == NB_OR && a->as_constant() && b->as_constant() && (PyType_Check(a->as_constant()) || PyType_Check(b->as_constant()))) {
+    Ref r = Ref::steal(PyNumber_Or(a->as_constant(), b->as_constant()));
+    if (!r) raise_current();
+    return global_object(r.get());
+  }
+  if (base == NB_REMAINDER && a->is(Kind::Constant) && PyUnicode_Check(plain(a)) && is_python_constant(b)) {
+    Ref args = to_python(b);
+    Ref r = Ref::steal(PyNumber_Remainder(plain(a), args.get()));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  if (is_python_constant(a) && is_python_constant(b)) {
+    Ref ra = to_python(a), rb = to_python(b);
+    Ref r = Ref::steal(row.function(ra.get(), rb.get()));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  unsupported(std::string("operator ") + row.symbol + (inplace ? "=" : "") + " on " + a->describe() + " and " + b->describe());
+}
+
+const char* Translator::intern_text(const std::string& s) { return PyUnicode_AsUTF8(intern(s.c_str())); }
+
+bool Translator::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a, b)); }
+
+Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) {
+  a = force(a);
+  b = force(b);
+  if (is_plain(a) && is_plain(b)) {
+    Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  if (for_torch(a) || for_torch(b)) {
+    Variable* other = for_torch(a) ? b : a;
+    if (is_none(other) && (op == Py_EQ || op == Py_NE)) return boolean(op == Py_NE);
+    if (!user_class(other)) {
+      if ((op == Py_EQ || op == Py_NE) && !is_plain(other) && !for_torch(other) && !is_python_constant(other)) return boolean((op == Py_EQ) == identical(a, b));
+      return call_torch(operator_function(kCompareOperator[op]), Args{{a, b}, {}});
+    }
+  }
+  if (user_class(a) || user_class(b)) {
+    bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
+    Variable* r = nullptr;
+    if (right_first) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
+    if (!r && user_class(a)) r = try_special(*this, a, kCompare[op], b, resumable);
+    if (!r && !right_first && user_class(b)) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
+    if (r) return r;
+    if (content(a) == a && content(b) == b) {
+      if (op == Py_EQ || op == Py_NE) return boolean((op == Py_EQ) == identical(a, b));
+      raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
+    }
+    a = force(content(a));
+    b = force(content(b));
+  }
+  bool eq = op == Py_EQ || op == Py_NE;
+  auto sequence = [](Variable* v) { return v->is(Kind::Tuple) || v->is(Kind::List); };
+  if (sequence(a) && a->kind == b->kind) {
+    const auto &x = static_cast<SequenceVariable*>(a)->elements, &y = static_cast<SequenceVariable*>(b)->elements;
+    if (eq && x.size() != y.size()) return boolean(op == Py_NE);
+    for (size_t i = 0; i < x.size() && i < y.size(); ++i)
+      if (!identical(x[i], y[i]) && !equal(x[i], y[i])) return eq ? boolean(op == Py_NE) : compare(op, x[i], y[i]);
+    if (eq) return boolean(op == Py_EQ);
+    Ref n = Ref::steal(PyLong_FromSize_t(x.size())), m = Ref::steal(PyLong_FromSize_t(y.size()));
+    return boolean(PyObject_RichCompareBool(n.get(), m.get(), op) == 1);
+  }
+  if (a->is(Kind::Dict) && b->is(Kind::Dict) && eq) {
+    auto *x = a->as<DictVariable>(), *y = b->as<DictVariable>();
+    if (x == y) return boolean(op == Py_EQ);
+    auto ex = x->entries(*this);
+    bool same = ex.size() == y->entries(*this).size();
+    for (size_t i = 0; same && i < ex.size(); ++i) {
+      Variable* other = y->get(*this, ex[i].key);
+      same = other && (identical(ex[i].value, other) || equal(ex[i].value, other));
+    }
+    return boolean(same == (op == Py_EQ));
+  }
+  auto setlike = [](Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) && v->as<DictViewVariable>()->what == DictViewVariable::What::Keys); };
+  if (setlike(a) && setlike(b)) {
+    auto subset = [&](Variable* p, Variable* q) {
+      for (Variable* v : p->items(*this))
+        if (!q->contains(*this, v)) return false;
+      return true;
+    };
+    int64_t n = len(a), m = len(b);
+    bool r = op == Py_EQ ? n == m && subset(a, b) : op == Py_NE ? !(n == m && subset(a, b)) : op == Py_LE ? subset(a, b) : op == Py_GE ? subset(b, a)
+             : op == Py_LT ? n < m && subset(a, b) : m < n && subset(b, a);
+    return boolean(r);
+  }
+  if (is_python_constant(a) && is_python_constant(b)) {
+    Ref x = to_python(a), y = to_python(b);
+    Ref r = Ref::steal(PyObject_RichCompare(x.get(), y.get(), op));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  if (eq) return boolean((op == Py_EQ) == identical(a, b));
+  unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + a->describe() + " and " + b->describe());
+}
+
+Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
+  v = force(v);
+  if (op == Opcode::UnaryNot) {
+    if (v->is(Kind::Sym)) return boolean(!v->truth(*this));
+    return boolean(!v->truth(*this));
+  }
+  const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
+  const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
+  if (v->is(Kind::Tensor)) return call_torch(operator_function(name), Args{{v}, {}});
+  if (is_plain(v)) {
+    Ref r = Ref::steal(op == Opcode::UnaryNegative ? PyNumber_Negative(plain(v)) : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v)) : PyNumber_Invert(plain(v)));
+    if (!r) raise_current();
+    return from_python(std::move(r));
+  }
+  SourceId at;
+  if (PyObject* f = lookup_on_type(v->type(), intern(method), &at)) return call(bind_descriptor(f, at, v, v->type(), intern(method)), Args{}, resumable);
+  raise(PyExc_TypeError, std::string("bad operand type for unary ") + (op == Opcode::UnaryNegative ? "-" : op == Opcode::UnaryPositive ? "+" : "~") + ": '" + v->type()->tp_name + "'");
+}
+
+}  // namespace braze::capture

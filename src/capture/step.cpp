@@ -1,0 +1,322 @@
+// One instruction at a time. Operands are popped first and results pushed last, so that an instruction that fails is undone by
+// restoring the stack's depth.
+#include <opcode.h>
+
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+Variable* Translator::run_frame(Frame* frame) {
+  Frame& f = *frame;
+  if (f.pending) {
+    Variable* e = f.pending;
+    f.pending = nullptr;
+    f.ip -= 1;  // at the yield
+    PyRaise raised{e, origins_.try_emplace(e, ordinal_).first->second};
+    if (!handle(f, raised)) throw raised;
+  }
+  for (;;) {
+    const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
+    f.ordinal = ++ordinal_;
+    int sp = f.sp;
+    PyObject* kw = f.kw_names;
+    dirty_ = false;
+    try {
+      if (!stops_.empty())
+        if (auto stop = stops_.find(ordinal_); stop != stops_.end()) throw Unsupported(stop->second.reason, stop->second.detail);
+      if (ordinal_ > 20000000) unsupported("a capture of more than 20 million steps");
+      if (Variable* result = step(f, ins)) return result;
+    } catch (const Unsupported& e) {
+      f.sp = sp;
+      f.kw_names = kw;
+      frame_ = frame;
+      stop_here({e.reason(), e.detail()});
+    } catch (PyRaise& raised) {
+      frame_ = frame;
+      f.kw_names = nullptr;
+      if (!handle(f, raised)) throw;
+    }
+  }
+}
+
+Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
+  f->parent = caller;
+  f->resumable = resumable;
+  struct Scope {
+    Translator& tr;
+    Frame *f, *before;
+    Variable* handled;
+    ~Scope() {
+      tr.frame_ = before;
+      f->handled = tr.handled;
+      tr.handled = handled;
+      tr.dirty_ = true;
+    }
+  } scope{*this, f, frame_, handled};
+  frame_ = f;
+  if (f->is_generator) handled = f->handled;
+  return run_frame(f);
+}
+
+bool Translator::handle(Frame& f, PyRaise& raised) {
+  const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
+  origins_.try_emplace(raised.exception, raised.origin);
+  if (ins.handler < 0) return false;
+  const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
+  f.sp = h.depth;
+  if (h.push_lasti) f.push(integer(f.ip));
+  f.push(raised.exception);
+  f.ip = h.target;
+  return true;
+}
+
+Variable* Translator::load_const(PyObject* o) {
+  auto [it, fresh] = consts_.try_emplace(o);
+  if (fresh) {
+    Variable* v = from_python(Ref::borrow(o));
+    it = consts_.insert_or_assign(o, v).first;
+  }
+  return it->second;
+}
+
+Variable* Translator::load_global(Frame& f, PyObject* name) {
+  if (Variable* v = globals_dict(f)->get(*this, name)) return v;
+  auto* builtins = force(wrap(f.builtins, sources().constant(f.builtins, "B")))->as<DictVariable>();
+  if (Variable* v = builtins->get(*this, name)) return v;
+  raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(name) + "' is not defined");
+}
+
+Variable* Translator::step(Frame& f, const Instruction& ins) {
+  using enum Opcode;
+  const Bytecode& code = *f.code;
+  int next = f.ip + 1;
+  auto local = [&](int i) -> Variable*& { return f.locals[static_cast<size_t>(i)]; };
+  auto cell = [&](int i) { return local(i)->as<CellVariable>(); };
+  auto local_name = [&](int i) { return std::string(PyUnicode_AsUTF8(code.local_name(i))); };
+  switch (ins.op) {
+    case Nop:
+    case Resume:
+    case CopyFreeVars:
+      break;
+    case PopTop: f.pop(); break;
+    case PushNull: f.push(nullptr); break;
+    case Copy: f.push(f.top(ins.arg)); break;
+    case Swap: std::swap(f.top(1), f.top(ins.arg)); break;
+    case LoadConst: f.push(load_const(code.constant(ins.arg))); break;
+    case LoadFast:
+    case LoadFastCheck:
+      if (!local(ins.arg)) raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
+      f.push(local(ins.arg));
+      break;
+    case LoadFastAndClear:
+      f.push(local(ins.arg));
+      local(ins.arg) = nullptr;
+      break;
+    case StoreFast: local(ins.arg) = f.pop(); break;
+    case DeleteFast:
+      if (!local(ins.arg)) raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
+      local(ins.arg) = nullptr;
+      break;
+    case MakeCell: {
+      auto* c = make<CellVariable>();
+      c->known = true;
+      c->contents = local(ins.arg);
+      local(ins.arg) = c;
+      break;
+    }
+    case LoadClosure: f.push(local(ins.arg)); break;
+    case LoadDeref: {
+      Variable* v = cell(ins.arg)->get(*this);
+      if (!v) {
+        if (code.is_free(ins.arg))
+          raise(PyExc_NameError, "cannot access free variable '" + local_name(ins.arg) + "' where it is not associated with a value in enclosing scope");
+        raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
+      }
+      f.push(v);
+      break;
+    }
+    case StoreDeref: cell(ins.arg)->set(*this, f.pop()); break;
+    case DeleteDeref: cell(ins.arg)->set(*this, nullptr); break;
+    case LoadGlobal: {
+      Variable* v = load_global(f, code.name(ins.arg));
+      if (ins.flag) f.push(nullptr);
+      f.push(v);
+      break;
+    }
+    case StoreGlobal: globals_dict(f)->set(*this, code.name(ins.arg), f.pop()); break;
+    case DeleteGlobal:
+      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg))))
+        raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(code.name(ins.arg)) + "' is not defined");
+      break;
+    case ReturnValue:
+    case ReturnConst: {
+      Variable* v = ins.op == ReturnConst ? load_const(code.constant(ins.arg)) : f.pop();
+      yielded_ = false;
+      return v;
+    }
+    case ReturnGenerator: {
+      if (!f.function) unsupported("a generator as the compiled function");
+      auto* g = make<GeneratorVariable>(&f);
+      f.is_generator = true;
+      f.ip = next;
+      yielded_ = false;
+      return g;
+    }
+    case YieldValue: {
+      if (!f.is_generator) unsupported("yield in the compiled function");
+      Variable* v = f.pop();
+      f.ip = next;
+      yielded_ = true;
+      return v;
+    }
+    case KwNames: f.kw_names = code.constant(ins.arg); break;
+    case Call: call_instruction(f, ins.arg); break;
+    case CallFunctionEx: call_ex_instruction(f, ins.arg & 1); break;
+    case MakeFunction: make_function(f, ins.arg); break;
+    case RaiseVarargs: raise_instruction(f, ins.arg);  break;
+    case BeforeWith: before_with(f); break;
+    default:
+      if (step_object(f, ins)) break;
+      if (step_flow(f, ins, next)) break;
+      unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(ins.op)));
+  }
+  f.ip = next;
+  return nullptr;
+}
+
+bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
+  using enum Opcode;
+  switch (ins.op) {
+    case Jump:
+    case JumpBackward: next = ins.target; return true;
+    case PopJumpIfTrue:
+    case PopJumpIfFalse: {
+      bool t = truth(f.pop());
+      if (t == (ins.op == PopJumpIfTrue)) next = ins.target;
+      return true;
+    }
+    case PopJumpIfNone:
+    case PopJumpIfNotNone: {
+      bool n = is_none(force(f.pop()));
+      if (n == (ins.op == PopJumpIfNone)) next = ins.target;
+      return true;
+    }
+    case JumpIfTrueOrPop:
+    case JumpIfFalseOrPop: {
+      bool t = truth(f.top());
+      if (t == (ins.op == JumpIfTrueOrPop)) next = ins.target;
+      else f.pop();
+      return true;
+    }
+    case GetIter: {
+      Variable* it = iter(f.pop());
+      f.push(it);
+      return true;
+    }
+    case ForIter: {
+      Variable* v = this->next(f.top());
+      if (v) {
+        f.push(v);
+      } else {
+        f.pop();
+        next = ins.target;
+      }
+      return true;
+    }
+    case GetYieldFromIter: {
+      Variable* v = force(f.pop());
+      f.push(v->is(Kind::Generator) ? v : iter(v));
+      return true;
+    }
+    case Send: next = send_instruction(f, ins, next); return true;
+    case EndSend: {
+      Variable* v = f.pop();
+      f.pop();
+      f.push(v);
+      return true;
+    }
+    case PushExcInfo: {
+      Variable* e = f.pop();
+      f.push(handled ? handled : none());
+      f.push(e);
+      handled = e;
+      return true;
+    }
+    case PopExcept: {
+      Variable* before = f.pop();
+      handled = is_none(force(before)) ? nullptr : before;
+      return true;
+    }
+    case CheckExcMatch: {
+      Variable* cls = force(f.pop());
+      Ref c = to_python(cls);
+      bool match = is_instance(f.top(), c.get());
+      f.push(boolean(match));
+      return true;
+    }
+    case Reraise: {
+      Variable* e = f.pop();
+      uint64_t origin = origins_.try_emplace(e, ordinal_).first->second;
+      throw PyRaise{e, origin};
+    }
+    case WithExceptStart: {
+      Variable *e = force(f.top(1)), *exit = f.top(4);
+      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()));
+      Variable* r = call(exit, {cls, e, none()});
+      f.push(r);
+      return true;
+    }
+    case StopIterationError: {
+      // In place of an exception that leaves a generator.
+      Variable* e = f.pop();
+      if (is_instance(e, PyExc_StopIteration)) raise(PyExc_RuntimeError, "generator raised StopIteration");
+      f.push(e);
+      return true;
+    }
+    case LoadAssertionError: f.push(global_object(PyExc_AssertionError)); return true;
+    default: return false;
+  }
+}
+
+int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {
+  Variable* value = f.pop();
+  Variable* receiver = force(f.top());
+  Variable *yielded = nullptr, *result = none();
+  mutate();
+  if (receiver->is(Kind::Generator)) {
+    auto* g = receiver->as<GeneratorVariable>();
+    yielded = g->send(*this, value);
+    if (!yielded) result = g->result;
+  } else if (is_none(force(value))) {
+    yielded = this->next(receiver);
+  } else {
+    yielded = call_method(receiver, "send", {value});
+  }
+  if (yielded) {
+    f.push(yielded);
+    return next;
+  }
+#if PY_VERSION_HEX < 0x030C0000
+  f.pop();  // later versions leave the receiver to EndSend
+#endif
+  f.push(result);
+  return ins.target;
+}
+
+void Translator::raise_instruction(Frame& f, int n) {
+  if (n == 0) {
+    if (!handled) raise(PyExc_RuntimeError, "No active exception to reraise");
+    throw PyRaise{handled, origins_.try_emplace(handled, ordinal_).first->second};
+  }
+  Variable* cause = n == 2 ? f.pop() : nullptr;
+  Variable* e = force(f.pop());
+  if (PyObject* cls = e->as_constant(); cls && PyExceptionClass_Check(cls)) e = force(call(e, std::vector<Variable*>{}));
+  if (!PyType_IsSubtype(e->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) raise(PyExc_TypeError, "exceptions must derive from BaseException");
+  if (cause && e->is(Kind::Object) && !e->source.valid()) e->as<ObjectVariable>()->slots.push_back({intern("__cause__"), cause});
+  throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
+}
+
+}  // namespace braze::capture
