@@ -73,7 +73,37 @@ Effects effects(const Item& item) {
   return e;
 }
 
+namespace {
+
+// Unbacked symbols get their values from the results of extern calls: who uses one follows the call that defines it.
+class SymbolOrder {
+ public:
+  explicit SymbolOrder(const Program& p) : arena_(*p.arena) {
+    for (uint32_t i = 0; i < p.items.size(); ++i)
+      if (auto* c = std::get_if<ExternCall>(&p.items[i]))
+        for (const View& v : c->outputs)
+          for (Expr e : v.sizes)
+            if (arena_.kind(e) == sym::Kind::Symbol && arena_.symbol_kind(e) == sym::SymbolKind::Unbacked)
+              defined_.emplace(e.id, i);
+  }
+
+  void add(const Program& p, uint32_t i, std::vector<uint32_t>& deps) const {
+    if (defined_.empty()) return;
+    std::vector<Expr> used;
+    for_each_expr(p.items[i], [&](Expr e) { arena_.collect_symbols(e, used); });
+    for (Expr s : used)
+      if (auto it = defined_.find(s.id); it != defined_.end() && it->second < i) deps.push_back(it->second);
+  }
+
+ private:
+  const sym::ExprArena& arena_;
+  std::map<uint32_t, uint32_t> defined_;
+};
+
+}  // namespace
+
 std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
+  const SymbolOrder symbols(program);
   std::vector<std::vector<uint32_t>> deps(program.items.size());
   std::vector<std::vector<uint32_t>> writers(program.buffers.size()), readers(program.buffers.size());
   uint32_t last_effect = UINT32_MAX;
@@ -91,6 +121,7 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
       if (last_effect != UINT32_MAX) d.push_back(last_effect);
       last_effect = i;
     }
+    symbols.add(program, i, d);
     for (BufferId b : e.reads) readers[b.index].push_back(i);
     for (BufferId b : e.writes) writers[b.index].push_back(i);
     std::sort(d.begin(), d.end());
@@ -203,36 +234,34 @@ void for_each_expr(const Nest& nest, const std::function<void(Expr)>& f) {
   }
 }
 
+void for_each_expr(const View& v, const std::function<void(Expr)>& f) {
+  for (Expr e : v.sizes) f(e);
+  for (Expr e : v.strides) f(e);
+  f(v.offset);
+}
+
+void for_each_expr(const Item& item, const std::function<void(Expr)>& f) {
+  if (auto* n = std::get_if<Nest>(&item)) return for_each_expr(*n, f);
+  const auto& c = std::get<ExternCall>(item);
+  for (const ExternArg& a : c.args) {
+    if (auto* e = std::get_if<Expr>(&a)) f(*e);
+    if (auto* l = std::get_if<graph::IntList>(&a))
+      for (Expr x : l->v) f(x);
+  }
+  for (const View& v : c.views) for_each_expr(v, f);
+  for (const View& v : c.outputs) for_each_expr(v, f);
+}
+
 void for_each_expr(const Program& program, const std::function<void(Expr)>& f) {
-  auto all = [&](const std::vector<Expr>& v) {
-    for (Expr e : v) f(e);
-  };
-  auto view = [&](const View& v) {
-    all(v.sizes);
-    all(v.strides);
-    f(v.offset);
-  };
   for (const Buffer& b : program.buffers) {
-    all(b.sizes);
-    all(b.strides);
+    for (Expr e : b.sizes) f(e);
+    for (Expr e : b.strides) f(e);
     f(b.offset);
   }
-  for (const Item& item : program.items) {
-    if (auto* n = std::get_if<Nest>(&item)) {
-      for_each_expr(*n, f);
-    } else {
-      const auto& c = std::get<ExternCall>(item);
-      for (const ExternArg& a : c.args) {
-        if (auto* e = std::get_if<Expr>(&a)) f(*e);
-        if (auto* l = std::get_if<graph::IntList>(&a)) all(l->v);
-      }
-      for (const View& v : c.views) view(v);
-      for (const View& v : c.outputs) view(v);
-    }
-  }
+  for (const Item& item : program.items) for_each_expr(item, f);
   for (const Output& o : program.outputs)
-    if (o.kind == Output::Kind::View) view(o.view);
-  for (const Writeback& w : program.writebacks) view(w.from);
+    if (o.kind == Output::Kind::View) for_each_expr(o.view, f);
+  for (const Writeback& w : program.writebacks) for_each_expr(w.from, f);
 }
 
 }  // namespace braze::loop

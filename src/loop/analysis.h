@@ -24,7 +24,8 @@ struct Effects {
 };
 Effects effects(const Item& item);
 
-// The items each item must follow: RAW, WAR and WAW through buffers. Ascending, each once.
+// The items each item must follow: RAW, WAR and WAW through buffers, definitions of unbacked symbols,
+// and the order of operators with effects. Ascending, each once.
 std::vector<std::vector<uint32_t>> dependencies(const Program& program);
 
 // The nest's text with buffers renumbered by first appearance, and what generated code depends on: their dtypes and the
@@ -40,6 +41,8 @@ int cost(OpCode code);
 
 // Calls f on every expression of the program (sizes, strides, offsets, extents, indices, arguments).
 void for_each_expr(const Program& program, const std::function<void(Expr)>& f);
+void for_each_expr(const Item& item, const std::function<void(Expr)>& f);
+void for_each_expr(const View& view, const std::function<void(Expr)>& f);
 void for_each_expr(const Nest& nest, const std::function<void(Expr)>& f);
 
 }  // namespace braze::loop

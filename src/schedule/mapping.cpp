@@ -15,7 +15,9 @@ using loop::Nest;
 using loop::OpCode;
 using loop::Stage;
 
-constexpr int64_t kTaskCost = 32768;  // element operations that are worth a task
+constexpr int64_t kTaskCost = 32768;  // vector operations that are worth a task: about 10 us
+constexpr int64_t kLanes = 8;         // elements per vector, about
+constexpr int kMemoryCost = 4;        // of a load or store, against an addition
 
 // Accesses of a stage whose index moves by 1, not at all, or otherwise, when an axis moves by 1.
 struct Strides {
@@ -41,7 +43,8 @@ int64_t point_cost(sym::ExprArena& arena, const Nest& n) {
   double total = 0;
   for (const Stage& s : n.stages) {
     double ops = 0, points = 1;
-    for (const LoopOp& op : s.ops) ops += loop::cost(op.code);
+    for (const LoopOp& op : s.ops)
+      ops += op.code == OpCode::Load || op.code == OpCode::Store ? kMemoryCost : loop::cost(op.code);
     for (const Axis& a : s.axes) points *= static_cast<double>(estimate(arena, a.extent));
     total += ops * points;
   }
@@ -109,7 +112,9 @@ void choose_mapping(const loop::Program& p, Nest& n) {
     else if (inner_ok)
       m.vector = Mapping::Vector::Inner;
   }
-  m.grain = std::max<int64_t>(1, kTaskCost / point_cost(arena, n));
+  // Outer points are counted in vectors where they are the vector.
+  int64_t task = m.vector == Mapping::Vector::Inner ? kTaskCost * kLanes : kTaskCost;
+  m.grain = std::max<int64_t>(1, task / point_cost(arena, n));
 }
 
 }  // namespace braze::schedule

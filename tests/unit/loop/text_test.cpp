@@ -133,5 +133,27 @@ nest "three" outer [i0: 8] {
   EXPECT_EQ(deps[2], (std::vector<uint32_t>{0, 1}));
 }
 
+TEST(LoopDependencies, UnbackedSymbolsComeFirst) {
+  Program p = parse(R"(program
+symbol u0 unbacked [0, 100]
+buffer %0 "x" f32 cpu input 0 sizes [8] strides [1]
+buffer %1 "n" i64 cpu temp sizes [u0, 1] strides [1, 1]
+buffer %2 "y" f32 cpu output sizes [u0] strides [1]
+extern "aten::nonzero" allocates (view(0)) lists [-1] locs [] {
+  view %0 f32 sizes [8] strides [1] offset 0
+  result %1 i64 sizes [u0, 1] strides [1, 1] offset 0
+}
+nest "ones" outer [i0: u0] {
+  stage [] {
+    v0 = const f32 1
+    store %2[i0] = v0
+  }
+}
+output view %2 f32 sizes [u0] strides [1] offset 0
+)");
+  verify(p);
+  EXPECT_EQ(dependencies(p)[1], (std::vector<uint32_t>{0}));
+}
+
 }  // namespace
 }  // namespace braze::loop
