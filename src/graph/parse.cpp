@@ -1,4 +1,4 @@
-// Reads the text form that print.cpp describes. Whole-line comments start with //.
+// Reads the text form that print.cpp describes. Whole-line comments start with // or #.
 #include <cctype>
 #include <charconv>
 #include <limits>
@@ -41,7 +41,7 @@ class Parser {
   void lines() {  // white space, line ends and whole-line comments
     while (true) {
       while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(here()))) ++at_;
-      if (!text_.substr(at_).starts_with("//")) return;
+      if (!text_.substr(at_).starts_with("//") && here() != '#') return;
       while (at_ < text_.size() && here() != '\n') ++at_;
     }
   }
