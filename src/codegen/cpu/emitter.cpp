@@ -1,5 +1,6 @@
 #include "codegen/cpu/emitter.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/check.h"
@@ -9,6 +10,12 @@ namespace braze::codegen::cpu {
 
 using loop::Mapping;
 using loop::OpCode;
+
+namespace {
+
+constexpr int64_t kTile = 64;  // rows and columns of a tile: its transposed reads use whole cache lines and few pages
+
+}  // namespace
 
 Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module)
     : program_(program), nest_(nest), signature_(signature), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {
@@ -80,6 +87,10 @@ void Emitter::choose_shape() {
         accumulators += op.reduce == loop::ReduceKind::WelfordMean || op.reduce == loop::ReduceKind::WelfordM2 ? 2 : 1;
   }
   copies_ = choose_copies(cost, 0, extent);
+  if (nest_.mapping.tile > 0 && nest_.outer.size() >= 2 && !accumulators) {
+    tiled_ = std::all_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return s.axes.empty(); });
+    if (tiled_) copies_ = 1;
+  }
   if (accumulators) {
     // Columns are summed side by side: whole cache lines of every row, as many as registers hold.
     copies_ = std::max(1, 8 / static_cast<int>(std::bit_ceil(static_cast<unsigned>(accumulators))));
@@ -95,7 +106,9 @@ void Emitter::choose_shape() {
   auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
   constexpr int64_t kBlock = 2048;
   block_ = accumulators ? group : up(kBlock);
-  if (extent && !accumulators) {
+  if (tiled_) {
+    block_ = kTile;
+  } else if (extent && !accumulators) {
     int64_t blocks = (*extent + kBlock - 1) / kBlock;
     block_ = up((*extent + blocks - 1) / std::max<int64_t>(blocks, 1));
     for (int64_t b = up(kBlock / 2); b <= 2 * kBlock; b += group)
@@ -109,12 +122,20 @@ void Emitter::choose_shape() {
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
 }
 
-Expr Emitter::units() {
-  Expr n = arena_.constant(1);
-  for (size_t i = 0; i < nest_.outer.size(); ++i)
-    n = arena_.mul(n, outer_vector_ && i + 1 == nest_.outer.size() ? blocks_ : nest_.outer[i].extent);
-  return n;
+// How far the digit of each outer axis counts: points, or blocks of them.
+std::vector<Expr> Emitter::digit_extents() {
+  std::vector<Expr> out;
+  size_t n = nest_.outer.size();
+  for (size_t i = 0; i < n; ++i) {
+    Expr e = nest_.outer[i].extent;
+    if (outer_vector_ && i + 1 == n) e = blocks_;
+    if (tiled_ && i + 2 == n) e = arena_.ceildiv(e, arena_.constant(kTile));
+    out.push_back(e);
+  }
+  return out;
 }
+
+Expr Emitter::units() { return arena_.product(digit_extents()); }
 
 namespace {
 
@@ -175,7 +196,7 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
   if (arena_.is_const(n, 1)) {
     B.CreateCall(body, {context, B.getInt64(0), B.getInt64(1)});
   } else {
-    int64_t points = outer_vector_ ? block_ : 1;
+    int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ : 1;
     int64_t grain = std::max<int64_t>(1, nest_.mapping.grain) * (outer_vector_ ? width_ : 1);
     auto parallel = vb_.declare("braze_parallel_for", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty(), B.getPtrTy(), B.getPtrTy()});
     B.CreateCall(parallel, {B.getInt64(0), emit(n), B.getInt64(static_cast<uint64_t>((grain + points - 1) / points)), body, context});
@@ -231,9 +252,7 @@ Emitter::Values Emitter::loop(Value* begin, Value* end, int64_t step, bool nonem
 
 // A unit's position is a number with one digit per outer axis (the last one: its block), counted up with carries.
 void Emitter::run_units(Value* lo, Value* hi) {
-  std::vector<Expr> extents;
-  for (size_t i = 0; i < nest_.outer.size(); ++i)
-    extents.push_back(outer_vector_ && i + 1 == nest_.outer.size() ? blocks_ : nest_.outer[i].extent);
+  std::vector<Expr> extents = digit_extents();
   std::vector<size_t> live;  // digits that ever move
   for (size_t i = 0; i < extents.size(); ++i)
     if (!arena_.is_const(extents[i], 1)) live.push_back(i);
@@ -272,7 +291,7 @@ void Emitter::run_units(Value* lo, Value* hi) {
 void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   size_t n = nest_.outer.size();
   for (size_t i = 0; i < n; ++i)
-    if (!outer_vector_ || i + 1 < n) bind(nest_.outer[i].var, digits[i], top());
+    if (!outer_vector_ || i + (tiled_ ? 2 : 1) < n) bind(nest_.outer[i].var, digits[i], top());
   if (!outer_vector_) {
     run_stages();
     return;
@@ -287,8 +306,67 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
     end = B.CreateSelect(B.CreateICmpSLT(end, extent), end, extent);
   }
   vector_.var = nest_.outer[n - 1].var;
-  run_columns(begin, end, block_length_, [&] { run_stages(); });
+  if (tiled_) {
+    Value* rows = B.CreateMul(digits[n - 2], B.getInt64(kTile), "", true, true);
+    run_columns(begin, end, block_length_, [&] { run_tile(rows, end); });
+  } else {
+    run_columns(begin, end, block_length_, [&] { run_stages(); });
+  }
   vector_ = {};
+}
+
+// One vector of columns of a tile: squares of width x width points. What is read along the rows' axis is first transposed
+// into a scratch square, whose rows are then read as vectors.
+void Emitter::run_tile(Value* rows, Value* columns_end) {
+  const loop::Axis& row = nest_.outer[nest_.outer.size() - 2];
+  int level = top();
+  Value* extent = emit(row.extent);
+  Value* rows_end = B.CreateAdd(rows, B.getInt64(kTile), "", true, true);
+  rows_end = B.CreateSelect(B.CreateICmpSLT(rows_end, extent), rows_end, extent);
+  bind(row.var, rows, level);
+  std::vector<const LoopOp*> across;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code != OpCode::Load || stores_to(op.buffer) || program_.buffers[op.buffer].kind == loop::BufferKind::Local) continue;
+      if (!varies(op.index) || lane_step(op.index) == 1) continue;
+      auto down = arena_.affine_in(op.index, row.var), along = arena_.affine_in(op.index, *vector_.var);
+      if (down && arena_.is_const(down->coefficient, 1) && along && !arena_.contains(along->coefficient, row.var)) across.push_back(&op);
+    }
+  loop(rows, rows_end, width_, true, {}, [&](Value* first, Values) {
+    bind(row.var, first, top());
+    Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(width_)), "", true, true);
+    last = B.CreateSelect(B.CreateICmpSLT(last, rows_end), last, rows_end);
+    Value* columns = B.getInt64(static_cast<uint64_t>(width_));
+    if (vector_.mask) {
+      Value* left = B.CreateSub(columns_end, vector_.iv);
+      columns = B.CreateSelect(B.CreateICmpSLT(left, columns), left, columns);
+    }
+    for (const LoopOp* op : across) {
+      DType dtype = program_.buffers[op->buffer].dtype;
+      Value*& square = squares_[{op->buffer.index, op->index.id}];
+      if (!square) {
+        llvm::IRBuilderBase::InsertPointGuard guard(B);
+        B.SetInsertPoint(entry_, entry_->begin());
+        auto* a = B.CreateAlloca(llvm::ArrayType::get(storage_type(vb_, dtype), static_cast<uint64_t>(width_) * width_));
+        a->setAlignment(llvm::Align(64));
+        square = a;
+      }
+      auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(),
+                                   {B.getPtrTy(), B.getInt64Ty(), B.getPtrTy(), B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty()});
+      Expr stride = arena_.affine_in(op->index, *vector_.var)->coefficient;
+      B.CreateCall(transpose, {address(op->buffer, op->index), emit(stride), square, B.CreateSub(last, first), columns,
+                               B.getInt64(static_cast<uint64_t>(width_))});
+      tiles_[{op->buffer.index, op->index.id}] = square;
+    }
+    loop(first, last, 1, true, {}, [&](Value* i, Values) {
+      bind(row.var, i, top());
+      tile_row_ = B.CreateMul(B.CreateSub(i, first), B.getInt64(static_cast<uint64_t>(width_)));
+      run_stages();
+      return Values();
+    });
+    tiles_.clear();
+    return Values();
+  });
 }
 
 // Groups of whole vectors, then what is left, vector by vector under a mask.

@@ -69,6 +69,7 @@ class Emitter {
   void emit_entry(const std::string& symbol, llvm::Function* body);
   void run_units(Value* lo, Value* hi);
   void run_unit(llvm::ArrayRef<Value*> digits);
+  void run_tile(Value* rows, Value* columns_end);
   void run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point);
   void run_stages();
   void run_stage(const loop::Stage& stage);
@@ -82,6 +83,7 @@ class Emitter {
   Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init, const std::function<Values(Value*, Values)>& body);
   int body_cost(const loop::Stage& stage) const;
   int choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const;
+  std::vector<Expr> digit_extents();
   Expr units();
   bool stores_to(BufferId buffer) const;
 
@@ -151,7 +153,7 @@ class Emitter {
   std::optional<int64_t> block_length_;      // Outer: known and equal for all blocks
   bool outer_vector_ = false;
   Expr blocks_;                              // Outer: blocks per row
-  int tile_ = 0;
+  bool tiled_ = false;                       // the last two outer axes in squares
 
   std::vector<Scope> scopes_;
   std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;
@@ -161,6 +163,7 @@ class Emitter {
   std::vector<Accumulator> accumulators_;
   std::unordered_map<uint32_t, Value*> bases_;    // buffer -> pointer in the body
   std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;  // transposed accesses: (buffer, index) -> scratch
+  std::map<std::pair<uint32_t, uint32_t>, Value*> squares_;  // their memory
   Value* tile_row_ = nullptr;                     // which row of the scratch
   Value* sizes_ = nullptr;
   const loop::Stage* stage_ = nullptr;

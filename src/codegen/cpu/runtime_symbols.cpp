@@ -9,6 +9,7 @@
 #include <new>
 
 #include "codegen/codegen.h"
+#include "codegen/cpu/transpose.h"
 
 // Of the compiler's support library: half precision where the CPU has no instruction for it.
 extern "C" {
@@ -124,6 +125,10 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
       {"braze_ipow", address_of(ipow)},
       {"braze_atomic_add_bf16", address_of(atomic_add<bf16_to_float, float_to_bf16>)},
       {"braze_atomic_add_f16", address_of(atomic_add<f16_to_float, float_to_f16>)},
+      {"braze_transpose1", address_of(transpose1)},
+      {"braze_transpose2", address_of(transpose2)},
+      {"braze_transpose4", address_of(transpose4)},
+      {"braze_transpose8", address_of(transpose8)},
       {"memset", address_of<void*(void*, int, size_t)>(std::memset)},
       {"memcpy", address_of<void*(void*, const void*, size_t)>(std::memcpy)},
       {"memmove", address_of<void*(void*, const void*, size_t)>(std::memmove)},

@@ -127,8 +127,8 @@ TEST(Nest, SplitAxes) {
     check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(4 * d * 6) + "] strides [1]\n"
           "buffer %1 \"o\" f32 cpu output sizes [4, " + total + "] strides [" + total + ", 1]\n"
           "nest \"n\" outer [i0: 4, i1: " + total + "] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n"
-          "    v0 = load f32 %0[(i1 mod " + s + ") + " + str(4 * d) + "*(i1 floordiv " + s + ") + " + s + "*i0]\n"
-          "    v1 = index i64 (i1 floordiv " + s + ") + i0\n    v2 = cast f32 v1\n    v3 = add f32 v0, v2\n"
+          "    v0 = load f32 %0[i1 % " + s + " + " + str(4 * d) + "*(i1 // " + s + ") + " + s + "*i0]\n"
+          "    v1 = index i64 (i1 // " + s + ") + i0\n    v2 = cast f32 v1\n    v3 = add f32 v0, v2\n"
           "    store %1[i1 + " + total + "*i0] = v3\n  }\n}\n"
           "output view %1 f32 sizes [4, " + total + "] strides [" + total + ", 1] offset 0\n",
           {filled(DType::F32, {4 * d * 6}, 1)});
