@@ -9,8 +9,7 @@
 namespace braze::passes {
 
 graph::Graph optimize(const graph::Graph& captured, const Options&) {
-  graph::Graph g = dce(captured);
-  g = decompose(g);
+  graph::Graph g = decompose(captured);
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);
