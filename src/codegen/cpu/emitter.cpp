@@ -117,6 +117,7 @@ void Emitter::choose_shape() {
         break;
       }
   }
+  block_ = std::max(block_, group);  // an empty axis, too, counts in whole groups
   if (extent && *extent <= block_) block_length_ = *extent;
   else if (extent && *extent % block_ == 0) block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));

@@ -90,6 +90,7 @@ class Emitter {
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
   void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
+  void update_welford(const Accumulator& a, Lanes x, Values& carried);
   void finish_reductions(const loop::Stage& stage, const Values& carried);
   Values restart(const Values& carried);                           // sums begin again at 0, others go on
   Values resume(const Values& before, const Values& after);        // and are added to what was there

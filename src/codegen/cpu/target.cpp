@@ -22,7 +22,7 @@ namespace cpu {
 namespace {
 
 // Raise when the emitted code changes.
-constexpr int kCodeVersion = 1;
+constexpr int kCodeVersion = 2;
 
 std::string hex(uint64_t n) {
   char text[17];

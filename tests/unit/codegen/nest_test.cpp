@@ -74,6 +74,39 @@ TEST(Nest, Reductions) {
       }
 }
 
+TEST(Nest, MeanAndVarianceOfOneValue) {
+  for (const char* way : kWays)
+    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {16, 100}, {130, 768}}) {
+      std::string r = str(rows), c = str(cols), index = std::string(way) == "outer" ? "i0 + " + r + "*r0" : "r0 + " + c + "*i0";
+      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(rows * cols) + "] strides [1]\n"
+            "buffer %1 \"m\" f32 cpu output sizes [" + r + "] strides [1]\nbuffer %2 \"v\" f32 cpu output sizes [" + r + "] strides [1]\n"
+            "nest \"n\" outer [i0: " + r + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [r0: " + c + "] {\n"
+            "    v0 = load f32 %0[" + index + "]\n    v1 = reduce f32 welford_m2 v0\n    v2 = reduce f32 welford_mean v0\n  }\n"
+            "  stage [] {\n    store %1[i0] = v2\n    store %2[i0] = v1\n  }\n}\n"
+            "output view %1 f32 sizes [" + r + "] strides [1] offset 0\noutput view %2 f32 sizes [" + r + "] strides [1] offset 0\n",
+            {filled(DType::F32, {rows * cols}, 5)}, 2e-5);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Nest, EmptyExtents) {
+  for (const char* way : {"none", "outer"})
+    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{0, 8}, {8, 0}}) {
+      std::string r = str(rows), c = str(cols);
+      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
+            "buffer %1 \"o\" f32 cpu output sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
+            "nest \"n\" outer [i0: " + r + ", i1: " + c + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [] {\n"
+            "    v0 = load f32 %0[i1 + " + c + "*i0]\n    store %1[i1 + " + c + "*i0] = v0\n  }\n}\n"
+            "output view %1 f32 sizes [" + r + ", " + c + "] strides [" + c + ", 1] offset 0\n",
+            {filled(DType::F32, {rows, cols}, 1)});
+    }
+  for (const char* way : kWays)  // a sum over nothing
+    check(std::string("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [3, 0] strides [1, 1]\nbuffer %1 \"o\" f32 cpu output sizes [3] strides [1]\n"
+          "nest \"n\" outer [i0: 3] vector ") + way + " tile 0 grain 1 locs [] {\n  stage [r0: 0] {\n    v0 = load f32 %0[r0 + i0]\n"
+          "    v1 = reduce f32 sum v0\n  }\n  stage [] {\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes [3] strides [1] offset 0\n",
+          {filled(DType::F32, {3, 0}, 1)});
+}
+
 TEST(Nest, SoftmaxWithLocal) {
   for (const char* way : kWays)
     for (int64_t cols : {5, 64, 197, 1024}) {
