@@ -124,14 +124,15 @@ py::dict finish(PyTracer& self, const std::vector<py::object>& outputs) {
 void init_trace_hooks(py::module_& module) {
   py::class_<PyTracer>(module, "_Tracer")
       .def(py::init<>())
-      .def("lift",
-           [](PyTracer& self, py::object real, const std::string& name, const std::vector<int>& symbolic) {
-             std::vector<trace::SymbolicDim> dims;
-             for (int d : symbolic) dims.push_back({d, {2, INT32_MAX}});
-             return steal(reported(
-                 [&] { return self.tracer->lift(real.ptr(), graph::InputKind::Argument, name, dims); }));
-           },
-           py::arg("real"), py::arg("name") = "x", py::arg("symbolic") = std::vector<int>{})
+      .def(
+          "lift",
+          [](PyTracer& self, py::object real, const std::string& name, const std::vector<int>& symbolic) {
+            std::vector<trace::SymbolicDim> dims;
+            for (int d : symbolic) dims.push_back({d, {2, INT32_MAX}});
+            return steal(
+                reported([&] { return self.tracer->lift(real.ptr(), graph::InputKind::Argument, name, dims); }));
+          },
+          py::arg("real"), py::arg("name") = "x", py::arg("symbolic") = std::vector<int>{})
       .def("is_fake", [](PyTracer& self, py::object obj) { return self.tracer->is_fake(obj.ptr()); })
       .def("enter", [](PyTracer& self) { self.tracer->enter(); })
       .def("leave", [](PyTracer& self) { self.tracer->leave(); })
@@ -139,8 +140,8 @@ void init_trace_hooks(py::module_& module) {
            [](PyTracer& self, py::object fn, py::tuple args, py::dict kwargs) {
              std::vector<PyObject*> list;
              for (auto arg : args) list.push_back(arg.ptr());
-             return steal(
-                 self.tracer->call(fn.ptr(), list.data(), list.size(), kwargs.empty() ? nullptr : kwargs.ptr(), self.location));
+             return steal(self.tracer->call(fn.ptr(), list.data(), list.size(), kwargs.empty() ? nullptr : kwargs.ptr(),
+                                            self.location));
            })
       .def("finish", &finish)
       .def("graph_module", [](PyTracer& self) { return steal(self.tracer->graph_module()); });

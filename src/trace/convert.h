@@ -22,8 +22,8 @@ c10::Device torch_device(Device device);
 // A size as an expression and back. A symbolic SymInt must be made by this arena (SizeNode); else InternalError.
 sym::Expr expr_of(sym::ExprArena& arena, const c10::SymInt& size);
 
-// The type of a strided tensor: its offset is that of its own storage. Throws Unsupported (UnsupportedTensor) for dtypes
-// and devices that are not taken.
+// The type of a strided tensor: its offset is that of its own storage. Throws Unsupported (UnsupportedTensor) for
+// dtypes and devices that are not taken.
 TensorType type_of(sym::ExprArena& arena, const at::Tensor& tensor);
 
 }  // namespace braze::trace

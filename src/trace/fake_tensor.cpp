@@ -12,10 +12,14 @@ namespace {
 
 c10::DispatchKeySet keys_for(Device device) {
   switch (device.type) {
-    case DeviceType::CPU: return c10::DispatchKeySet(c10::DispatchKey::CPU).add(kFakeKey);
-    case DeviceType::CUDA: return c10::DispatchKeySet(c10::DispatchKey::CUDA).add(kFakeKey);
-    case DeviceType::Meta: return c10::DispatchKeySet(c10::DispatchKey::Meta).add(kFakeKey);
-    case DeviceType::Other: break;
+    case DeviceType::CPU:
+      return c10::DispatchKeySet(c10::DispatchKey::CPU).add(kFakeKey);
+    case DeviceType::CUDA:
+      return c10::DispatchKeySet(c10::DispatchKey::CUDA).add(kFakeKey);
+    case DeviceType::Meta:
+      return c10::DispatchKeySet(c10::DispatchKey::Meta).add(kFakeKey);
+    case DeviceType::Other:
+      break;
   }
   throw InternalError("a fake tensor on an unknown device");
 }
@@ -73,9 +77,9 @@ FakeTensor* unwrap_fake(const at::Tensor& tensor) {
 
 at::Tensor make_fake(const std::shared_ptr<Recorder>& recorder, graph::ValueId value, uint32_t slot,
                      const TensorType& type) {
-  auto impl = c10::make_intrusive<FakeTensor>(recorder, value, slot, keys_for(type.device),
-                                              c10::scalarTypeToTypeMeta(scalar_type(type.dtype)),
-                                              torch_device(type.device));
+  auto impl =
+      c10::make_intrusive<FakeTensor>(recorder, value, slot, keys_for(type.device),
+                                      c10::scalarTypeToTypeMeta(scalar_type(type.dtype)), torch_device(type.device));
   const sym::ExprArena& arena = recorder->arena();
   size_t dim = type.dim();
   if (all_const(arena, type)) {

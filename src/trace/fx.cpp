@@ -105,8 +105,7 @@ class Builder {
     for (size_t i = 0; i < outputs.size(); ++i) all[i] = map(outputs[i]);
     graph_.attr("output")(all);
     py::object root = py::module_::import("torch").attr("nn").attr("Module")();
-    for (size_t i = 0; i < constants_.size(); ++i)
-      py::setattr(root, constant_name(i).c_str(), constants_[i]);
+    for (size_t i = 0; i < constants_.size(); ++i) py::setattr(root, constant_name(i).c_str(), constants_[i]);
     return fx_.attr("GraphModule")(root, graph_).release().ptr();
   }
 
@@ -131,7 +130,8 @@ class Builder {
     py::handle getter(fn);
     if (PyFunction_Check(fn) || PyCFunction_Check(fn) || !py::hasattr(getter, "__self__")) return {};
     py::object name = py::getattr(getter, "__name__", py::none()), owner = getter.attr("__self__");
-    if (!py::isinstance<py::str>(name) || name.cast<std::string>() != "__get__" || !py::hasattr(owner, "__name__")) return {};
+    if (!py::isinstance<py::str>(name) || name.cast<std::string>() != "__get__" || !py::hasattr(owner, "__name__"))
+      return {};
     return owner.attr("__name__").cast<std::string>();
   }
 

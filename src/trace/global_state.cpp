@@ -12,8 +12,8 @@
 namespace braze::trace {
 namespace {
 
-// Modes of torch.overrides on the stack, the default device among them: told apart by object, and by device, since a mode
-// may be freed and another made at its address.
+// Modes of torch.overrides on the stack, the default device among them: told apart by object, and by device, since a
+// mode may be freed and another made at its address.
 void add_function_modes(Hasher& hash) {
   int64_t n = at::impl::PythonTorchFunctionTLS::stack_len();
   hash.add(n);

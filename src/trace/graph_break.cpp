@@ -17,13 +17,17 @@ PyObject* signal_type() {
 
 }  // namespace
 
-void throw_graph_break(Reason reason, const std::string& detail) {
-  pybind11::gil_scoped_acquire gil;
+void set_graph_break(Reason reason, const std::string& detail) {
   PyErr_Clear();
   if (PyObject* args = Py_BuildValue("(is)", static_cast<int>(reason), detail.c_str())) {
     PyErr_SetObject(signal_type(), args);
     Py_DECREF(args);
   }
+}
+
+void throw_graph_break(Reason reason, const std::string& detail) {
+  pybind11::gil_scoped_acquire gil;
+  set_graph_break(reason, detail);
   python_error error;
   error.persist();
   throw error;

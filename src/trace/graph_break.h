@@ -10,4 +10,7 @@ namespace braze::trace {
 // Throws PyTorch's python_error with our exception set, so that it keeps its type on the way. Takes the GIL itself.
 [[noreturn]] void throw_graph_break(Reason reason, const std::string& detail);
 
+// The same as a Python exception that is set. Needs the GIL.
+void set_graph_break(Reason reason, const std::string& detail);
+
 }  // namespace braze::trace

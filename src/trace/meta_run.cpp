@@ -1,4 +1,5 @@
-// Result types of operators without a shape rule: PyTorch's Meta kernels, run on plain meta tensors of the same geometry.
+// Result types of operators without a shape rule: PyTorch's Meta kernels, run on plain meta tensors of the same
+// geometry.
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -91,7 +92,8 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
   for (const c10::IValue& value : torch::jit::last(*stack, info.args.size())) {
     meta.push_back(convert.convert(value));
   }
-  for (size_t i = 0; i < info.args.size(); ++i)  // a factory's device that is not given is still not that of real memory
+  for (size_t i = 0; i < info.args.size();
+       ++i)  // a factory's device that is not given is still not that of real memory
     if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
   try {
     c10::impl::ExcludeDispatchKeyGuard keys(c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset |

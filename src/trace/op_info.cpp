@@ -14,28 +14,46 @@ using c10::TypeKind;
 
 ArgKind kind_of(const c10::Type& type) {
   switch (type.kind()) {
-    case TypeKind::OptionalType: return kind_of(*type.expectRef<c10::OptionalType>().getElementType());
-    case TypeKind::TensorType: return ArgKind::Tensor;
+    case TypeKind::OptionalType:
+      return kind_of(*type.expectRef<c10::OptionalType>().getElementType());
+    case TypeKind::TensorType:
+      return ArgKind::Tensor;
     case TypeKind::IntType:
-    case TypeKind::SymIntType: return ArgKind::Int;
-    case TypeKind::FloatType: return ArgKind::Float;
-    case TypeKind::BoolType: return ArgKind::Bool;
-    case TypeKind::StringType: return ArgKind::String;
-    case TypeKind::NumberType: return ArgKind::Scalar;
-    case TypeKind::ScalarTypeType: return ArgKind::ScalarType;
-    case TypeKind::LayoutType: return ArgKind::Layout;
-    case TypeKind::MemoryFormatType: return ArgKind::MemoryFormat;
-    case TypeKind::DeviceObjType: return ArgKind::Device;
-    case TypeKind::GeneratorType: return ArgKind::Generator;
+    case TypeKind::SymIntType:
+      return ArgKind::Int;
+    case TypeKind::FloatType:
+      return ArgKind::Float;
+    case TypeKind::BoolType:
+      return ArgKind::Bool;
+    case TypeKind::StringType:
+      return ArgKind::String;
+    case TypeKind::NumberType:
+      return ArgKind::Scalar;
+    case TypeKind::ScalarTypeType:
+      return ArgKind::ScalarType;
+    case TypeKind::LayoutType:
+      return ArgKind::Layout;
+    case TypeKind::MemoryFormatType:
+      return ArgKind::MemoryFormat;
+    case TypeKind::DeviceObjType:
+      return ArgKind::Device;
+    case TypeKind::GeneratorType:
+      return ArgKind::Generator;
     case TypeKind::ListType:
       switch (kind_of(*type.expectRef<c10::ListType>().getElementType())) {
-        case ArgKind::Tensor: return ArgKind::TensorList;
-        case ArgKind::Int: return ArgKind::IntList;
-        case ArgKind::Float: return ArgKind::FloatList;
-        case ArgKind::Bool: return ArgKind::BoolList;
-        default: return ArgKind::Other;
+        case ArgKind::Tensor:
+          return ArgKind::TensorList;
+        case ArgKind::Int:
+          return ArgKind::IntList;
+        case ArgKind::Float:
+          return ArgKind::FloatList;
+        case ArgKind::Bool:
+          return ArgKind::BoolList;
+        default:
+          return ArgKind::Other;
       }
-    default: return ArgKind::Other;
+    default:
+      return ArgKind::Other;
   }
 }
 
@@ -76,8 +94,8 @@ std::unique_ptr<OpInfo> describe(const c10::OperatorHandle& op) {
 }  // namespace
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
-  // Schemas live as long as their operators, and operators as long as the library that defines them; the name is compared
-  // so that a schema at the address of one that is gone is not taken for it.
+  // Schemas live as long as their operators, and operators as long as the library that defines them; the name is
+  // compared so that a schema at the address of one that is gone is not taken for it.
   static std::mutex mutex;
   static auto* cache = new std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>>();
   const c10::FunctionSchema* key = &op.schema();

@@ -10,8 +10,22 @@
 namespace braze::trace {
 
 enum class ArgKind : uint8_t {
-  Tensor, TensorList, Int, IntList, Float, FloatList, Bool, BoolList, String, ScalarType, Layout, MemoryFormat, Device,
-  Scalar, Generator, Other,
+  Tensor,
+  TensorList,
+  Int,
+  IntList,
+  Float,
+  FloatList,
+  Bool,
+  BoolList,
+  String,
+  ScalarType,
+  Layout,
+  MemoryFormat,
+  Device,
+  Scalar,
+  Generator,
+  Other,
 };
 
 // What the recorder does with a call besides noting it.
@@ -32,11 +46,11 @@ struct OpInfo {
   graph::Op op = graph::Op::Extern;
   std::string name;  // with overload
   std::vector<ArgKind> args;
-  std::vector<bool> tensor_results;       // per return: a tensor or list of tensors
+  std::vector<bool> tensor_results;  // per return: a tensor or list of tensors
   std::vector<bool> list_results;
   Treatment treatment = Treatment::Record;
-  size_t tensor_lists = 0;                // how many returns are lists of tensors
-  bool only_tensors = true;               // no other results
+  size_t tensor_lists = 0;   // how many returns are lists of tensors
+  bool only_tensors = true;  // no other results
 };
 
 // Cached by operator. Thread-safe.

@@ -150,10 +150,14 @@ Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   bool pointwise = info.op == graph::Op::Extern || graph::op_class(info.op) == graph::OpClass::Pointwise;
   if (pointwise && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     switch (tensor.scalar_type()) {
-      case c10::kDouble: return number(tensor);
-      case c10::kLong: return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
-      case c10::kBool: return *static_cast<const bool*>(tensor.const_data_ptr());
-      default: throw Unsupported(Reason::UnsupportedOp, "a complex number as operand");
+      case c10::kDouble:
+        return number(tensor);
+      case c10::kLong:
+        return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
+      case c10::kBool:
+        return *static_cast<const bool*>(tensor.const_data_ptr());
+      default:
+        throw Unsupported(Reason::UnsupportedOp, "a complex number as operand");
     }
   }
   return constant(tensor);
@@ -183,7 +187,8 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       }
       return list;
     }
-    case ArgKind::Int: return expr(value);
+    case ArgKind::Int:
+      return expr(value);
     case ArgKind::IntList: {
       graph::IntList list;
       if (value.isIntList()) {
@@ -195,25 +200,31 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       }
       return list;
     }
-    case ArgKind::Float: return value.toDouble();
-    case ArgKind::FloatList: return graph::DoubleList{value.toDoubleVector()};
-    case ArgKind::Bool: return value.toBool();
+    case ArgKind::Float:
+      return value.toDouble();
+    case ArgKind::FloatList:
+      return graph::DoubleList{value.toDoubleVector()};
+    case ArgKind::Bool:
+      return value.toBool();
     case ArgKind::BoolList: {
       graph::BoolList list;
       for (bool v : value.toBoolList()) list.v.push_back(v);
       return list;
     }
-    case ArgKind::String: return value.toStringRef();
+    case ArgKind::String:
+      return value.toStringRef();
     case ArgKind::ScalarType: {
       auto dtype = dtype_of(value.toScalarType());
       if (!dtype) throw Unsupported(Reason::UnsupportedTensor, "its dtype");
       return *dtype;
     }
     case ArgKind::Layout: {
-      if (value.toLayout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a layout that is not strided");
+      if (value.toLayout() != c10::kStrided)
+        throw Unsupported(Reason::UnsupportedTensor, "a layout that is not strided");
       return graph::LayoutArg{static_cast<int8_t>(value.toLayout())};
     }
-    case ArgKind::MemoryFormat: return graph::MemoryFormatArg{static_cast<int8_t>(value.toMemoryFormat())};
+    case ArgKind::MemoryFormat:
+      return graph::MemoryFormatArg{static_cast<int8_t>(value.toMemoryFormat())};
     case ArgKind::Device: {
       auto device = device_of(value.toDevice());
       if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
@@ -225,7 +236,8 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       if (value.isInt() || value.isSymInt()) return expr(value);
       break;
     case ArgKind::Generator:
-    case ArgKind::Other: break;
+    case ArgKind::Other:
+      break;
   }
   throw Unsupported(Reason::UnsupportedOp, "an argument of a kind that graphs do not hold");
 }
@@ -266,11 +278,13 @@ void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args)
       }
       throw Unsupported(Reason::UnsupportedOp, "as_strided with an offset into the storage of an input");
     }
-    case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
+    case Treatment::Writes:
+      throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
     case Treatment::Record:
     case Treatment::Same:
     case Treatment::Literal:
-    case Treatment::Ignore: return;
+    case Treatment::Ignore:
+      return;
   }
 }
 
@@ -301,8 +315,7 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
   for (size_t i = 0; i < info.args.size(); ++i) args.push_back(convert(info.args[i], (*stack)[base + i], info));
   check_treatment(info, args);
 
-  if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 &&
-      !info.tensor_results.empty()) {
+  if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 && !info.tensor_results.empty()) {
     auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
     graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
                                 *dtype_of(c10::get_default_dtype_as_scalartype())};
@@ -351,7 +364,8 @@ void install_recorder() {
     library = std::move(fresh);
   } catch (const c10::Error& e) {
     throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
-                             c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() + ")");
+                             c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() +
+                             ")");
   }
 }
 

@@ -1,8 +1,8 @@
 // Records the dispatcher's calls on fake tensors as nodes of a graph.
 //
-// install_recorder() puts one boxed kernel under every operator for kFakeKey. It finds the recorder of its fake operands,
-// or, for a factory, the one that records on this thread. A real tensor that meets fakes becomes a constant of the graph;
-// a wrapped Python number becomes a bare scalar argument.
+// install_recorder() puts one boxed kernel under every operator for kFakeKey. It finds the recorder of its fake
+// operands, or, for a factory, the one that records on this thread. A real tensor that meets fakes becomes a constant
+// of the graph; a wrapped Python number becomes a bare scalar argument.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -47,9 +47,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     TensorType type;
     graph::ValueId value;
   };
-  std::vector<Slot> slots;             // in order of lifting; slots of constants too
-  std::vector<uint32_t> input_slots;   // per graph input: its slot
-  std::string failure;                 // what an InternalError said that a call ended with; empty: none
+  std::vector<Slot> slots;            // in order of lifting; slots of constants too
+  std::vector<uint32_t> input_slots;  // per graph input: its slot
+  std::string failure;                // what an InternalError said that a call ended with; empty: none
 
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
@@ -73,7 +73,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 // Once at import. Throws std::runtime_error when kFakeKey is taken.
 void install_recorder();
 
-// Records on this thread while it lives: fakes are made by factories too, and writes are functionalised with views kept.
+// Records on this thread while it lives: fakes are made by factories too, and writes are functionalised with views
+// kept.
 class RecordingScope {
  public:
   explicit RecordingScope(Recorder* recorder);

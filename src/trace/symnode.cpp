@@ -92,7 +92,8 @@ c10::SymNode SizeNode::is_channels_last_contiguous_3d(c10::ArrayRef<c10::SymNode
                                                       c10::ArrayRef<c10::SymNode> strides) {
   return sizes.size() == 5 ? dense_in_order(sizes, strides, {0, 2, 3, 4, 1}) : wrap_bool(false);
 }
-// The 'strides like' queries choose a result's layout where a tensor is both or neither; dense row-major tensors answer no.
+// The 'strides like' queries choose a result's layout where a tensor is both or neither; dense row-major tensors answer
+// no.
 c10::SymNode SizeNode::is_channels_last_strides_2d(c10::ArrayRef<c10::SymNode> sizes,
                                                    c10::ArrayRef<c10::SymNode> strides) {
   if (sizes.size() != 4) return wrap_bool(false);
@@ -124,9 +125,7 @@ int64_t SizeNode::guard_int(const char*, int64_t) {
 bool SizeNode::guard_bool(const char*, int64_t) { return env_->decide(expr_); }
 bool SizeNode::statically_known_true(const char*, int64_t) { return arena().known(expr_).value_or(false); }
 
-std::optional<int64_t> SizeNode::constant_int() {
-  return type_ == Type::Int ? arena().as_const(expr_) : std::nullopt;
-}
+std::optional<int64_t> SizeNode::constant_int() { return type_ == Type::Int ? arena().as_const(expr_) : std::nullopt; }
 std::optional<bool> SizeNode::constant_bool() {
   if (type_ != Type::Bool) return std::nullopt;
   if (auto value = arena().as_const(expr_)) return *value != 0;

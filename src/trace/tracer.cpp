@@ -33,9 +33,7 @@ PyTypeObject* parameter_class() {
   return reinterpret_cast<PyTypeObject*>(type);
 }
 
-bool is_exact_tensor(PyObject* obj) {
-  return Py_TYPE(obj) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
-}
+bool is_exact_tensor(PyObject* obj) { return Py_TYPE(obj) == reinterpret_cast<PyTypeObject*>(THPVariableClass); }
 
 [[noreturn]] void refuse_tensor(const std::string& what) { throw Unsupported(Reason::UnsupportedTensor, what); }
 
@@ -57,12 +55,13 @@ void check_liftable(PyObject* obj) {
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
 }
 
-// Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which it
-// does not know.
+// Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which
+// it does not know.
 bool asks_for_memory(PyObject* fn) {
   static const std::unordered_set<std::string_view> asked = {
-      "__array__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__reduce_ex__", "data_ptr",     "is_pinned", "is_shared",
-      "is_set_to", "numpy",        "pin_memory", "share_memory_",     "storage",       "storage_offset", "tolist", "untyped_storage",
+      "__array__", "__deepcopy__",    "__dlpack__", "__dlpack_device__", "__reduce_ex__", "data_ptr", "is_pinned",
+      "is_shared", "is_set_to",       "numpy",      "pin_memory",        "share_memory_", "storage",  "storage_offset",
+      "tolist",    "untyped_storage",
   };
   if (PyObject_TypeCheck(fn, &PyMethodDescr_Type))
     return asked.count(reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name) != 0;
@@ -70,6 +69,28 @@ bool asks_for_memory(PyObject* fn) {
   Py_ssize_t size = 0;
   const char* name = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(fn)->func_name, &size);
   return name && asked.count(std::string_view(name, static_cast<size_t>(size))) != 0;
+}
+
+// PyTorch's code that reads a tensor's memory finds none in a fake and says so in an error: not the user's, but a
+// break.
+void break_on_memory_access() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* text = value && PyErr_GivenExceptionMatches(value, PyExc_RuntimeError) ? PyObject_Str(value) : nullptr;
+  const char* chars = text ? PyUnicode_AsUTF8(text) : nullptr;
+  std::string_view message = chars ? chars : "";
+  for (const char* phrase :
+       {"its data is not allocated yet", "doesn't have storage", "with unallocated storage", "without storage"}) {
+    if (message.find(phrase) == std::string_view::npos) continue;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    Py_XDECREF(text);
+    return set_graph_break(Reason::UnsupportedOp, "its kernel reads the memory of a tensor");
+  }
+  Py_XDECREF(text);
+  PyErr_Restore(type, value, traceback);
 }
 
 Ambient current_ambient() {
@@ -138,12 +159,8 @@ class TracerImpl final : public Tracer {
                  const graph::Location& loc) override {
     RecordingScope scope(recorder_.get());
     if (asks_for_memory(fn)) {
-      try {
-        throw_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
-      } catch (python_error& e) {
-        e.restore();
-        return nullptr;
-      }
+      set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
+      return nullptr;
     }
     recorder_->set_location(&loc);
     Ambient ambient = current_ambient();
@@ -155,7 +172,10 @@ class TracerImpl final : public Tracer {
       PyErr_Clear();
       throw InternalError(std::exchange(recorder_->failure, {}));
     }
-    if (!result) return nullptr;
+    if (!result) {
+      break_on_memory_access();
+      return nullptr;
+    }
     bool recorded = recorder_->graph().nodes().size() != before;
     if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, ambient)) {
       Py_DECREF(result);
@@ -181,7 +201,7 @@ class TracerImpl final : public Tracer {
   struct Lifted {
     PyObject *fake, *real;  // owned
     uint32_t slot;
-    at::Tensor inner;  // the fake before any mutation
+    at::Tensor inner;                 // the fake before any mutation
     const c10::StorageImpl* storage;  // of the functional wrapper
   };
 
@@ -210,7 +230,7 @@ class TracerImpl final : public Tracer {
   std::vector<std::unique_ptr<RecordingScope>> scopes_;
   std::unordered_map<uint32_t, std::vector<std::pair<sym::Expr, int>>> symbols_;  // slot -> its symbols and dimensions
   CallList calls_;
-  Ambient outside_;  // the modes at the start of the capture
+  Ambient outside_;                 // the modes at the start of the capture
   std::vector<PyObject*> outputs_;  // owned, of finish()
 };
 
@@ -222,8 +242,8 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
   auto slot = static_cast<uint32_t>(recorder_->slots.size());
   for (const SymbolicDim& s : symbolic) {
     BRAZE_CHECK(s.dim >= 0 && static_cast<size_t>(s.dim) < type.dim(), "a symbolic dimension that the tensor lacks");
-    sym::Expr symbol =
-        recorder_->sizes()->add_symbol("s" + std::to_string(slot) + "_" + std::to_string(s.dim), s.range, tensor.size(s.dim));
+    sym::Expr symbol = recorder_->sizes()->add_symbol("s" + std::to_string(slot) + "_" + std::to_string(s.dim), s.range,
+                                                      tensor.size(s.dim));
     type.sizes[static_cast<size_t>(s.dim)] = symbol;
     symbols_[slot].emplace_back(symbol, s.dim);
   }
@@ -267,7 +287,10 @@ void TracerImpl::write_back_mutations(graph::Graph& graph) {
     mutated_[fake.storage().unsafeGetStorageImpl()] = i;
     if (now->slot() == lifted_[i].slot && !now->value().valid()) continue;
     graph::ValueId input = recorder_->use_slot(lifted_[i].slot), value = recorder_->value_of(*now);
-    if (input != value) graph.writebacks.push_back({input, value});
+    if (input == value) continue;
+    if (graph.type(input).dtype != graph.type(value).dtype || graph.type(input).sizes != graph.type(value).sizes)
+      throw Unsupported(Reason::UnsupportedMutation, "an input would get values of another dtype or size");
+    graph.writebacks.push_back({input, value});
   }
   if (graph.writebacks.empty()) return;
   // A write through one of two inputs that share memory would have to be seen through the other.

@@ -16,8 +16,10 @@ from braze import _C
 DTYPES = {
     "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
-    "c64": torch.complex64, "c128": torch.complex128,
+    "c32": torch.complex32, "c64": torch.complex64, "c128": torch.complex128,
 }  # fmt: skip
+# Operators whose Meta kernels in PyTorch give other strides, or other sizes of auxiliary results, than its CPU kernels.
+LOOSE = {"_linalg_svd", "linalg_eig", "_fft_r2c", "_fft_c2r", "_embedding_bag_forward_only", "_batch_norm_with_update_functional"}
 FORMATS = {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -64,8 +66,8 @@ def trace(fn, *args, symbolic=None):
     return tracer, tracer.finish(outputs), outputs
 
 
-def replay(graph, inputs):
-    """Runs the graph's operators on real tensors and checks each result's type. Writes back."""
+def replay(graph, inputs, types=True):
+    """Runs the graph's operators on real tensors and checks each result's type (if `types`). Writes back."""
     env = dict(zip(graph["inputs"], inputs))
 
     def arg(a, schema):
@@ -84,20 +86,21 @@ def replay(graph, inputs):
         return a
 
     def check(name, value, t):
+        plain = name.removeprefix("aten::").partition(".")[0]
         dtype, device, sizes, strides, offset = graph["values"][value]
         where = f"%{value} = {name} in\n{graph['text']}"
         assert t.dtype == DTYPES[dtype], where
-        assert list(t.shape) == sizes, where
-        assert t.numel() == 0 or [s for n, s in zip(t.shape, t.stride()) if n > 1] == [
+        assert list(t.shape) == sizes or plain in LOOSE, where
+        assert t.numel() == 0 or plain in LOOSE or [s for n, s in zip(t.shape, t.stride()) if n > 1] == [
             s for n, s in zip(sizes, strides) if n > 1
         ], f"strides {t.stride()} of {where}"
         assert str(t.device).split(":")[0] == device.split(":")[0], where
-        if not t._is_view():
-            assert offset == 0, where
+        assert offset in (0, t.storage_offset()), where
 
     for name, args, outputs, _ in graph["nodes"]:
-        packet, _, overload = name.removeprefix("aten::").partition(".")
-        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        namespace, _, plain = name.partition("::")
+        packet, _, overload = plain.partition(".")
+        op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
         schema = op._schema.arguments
         positional = [arg(a, s) for a, s in zip(args, schema) if not s.kwarg_only]
         keywords = {s.name: arg(a, s) for a, s in zip(args, schema) if s.kwarg_only}
@@ -105,17 +108,19 @@ def replay(graph, inputs):
         flat = tensors(results if isinstance(results, (tuple, list)) else [results])
         assert len(flat) == sum(v is not None for v in outputs), graph["text"]
         for value, t in zip([v for v in outputs if v is not None], flat):
-            check(name, value, t)
+            if types:
+                check(name, value, t)
             env[value] = t
     for target, source in graph["writebacks"]:
         env[target].copy_(env[source])
     return [None if v is None else env[v] for v in graph["outputs"]]
 
 
-def same(want, got, graph):
+def same(want, got, graph, strides=True):
     assert len(want) == len(got)
     for w, g in zip(want, got):
-        assert w.dtype == g.dtype and w.shape == g.shape and (w.stride() == g.stride() or w.numel() <= 1), graph["text"]
+        assert w.dtype == g.dtype and w.shape == g.shape, graph["text"]
+        assert not strides or w.stride() == g.stride() or w.numel() <= 1, graph["text"]
         torch.testing.assert_close(g, w, equal_nan=True)
 
 
