@@ -36,7 +36,8 @@ TorchRule find_rule(PyObject* o) {
     return called_module(text(PyDict_GetItem(globals, name))) ? TorchRule::Call : TorchRule::None;
   }
   if (PyCFunction_Check(o)) {
-    PyObject* self = PyCFunction_GET_SELF(o);
+    // Read directly: for static methods the accessor hides the class.
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(o)->m_self;
     if (self) {
       std::string_view cls = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
       if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
