@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/bytecode.h"
 #include "capture/source.h"
 #include "trace/trace.h"
 
@@ -29,7 +30,7 @@ enum class GuardKind : uint8_t {
   Distinct,      // value is not the value of `other`
   SetMembers,    // set or frozenset: equal to the frozenset `object` of plain constants
   RangeIs,       // a range object with the same start, stop, step as `object`
-  NotOverlapping, // two tensors (`other`) share no storage bytes
+  NotOverlapping, // two tensors (`other`) have different storages
 };
 
 struct Guard {

@@ -120,6 +120,11 @@ PyObject* build(const Step& s, PyObject** regs) {
   return nullptr;
 }
 
+// Below a subclass's own __setitem__. An OrderedDict keeps its order beside the dict.
+int set_raw(PyObject* dict, PyObject* key, PyObject* value) {
+  return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
+}
+
 int effect(const Step& s, PyObject** regs) {
   auto at = [&](size_t i) { return s.args[i] == kNoReg ? nullptr : regs[s.args[i]]; };
   size_t n = s.args.size();
@@ -127,8 +132,10 @@ int effect(const Step& s, PyObject** regs) {
     case StepKind::SetAttr: return PyObject_SetAttr(at(0), s.object.get(), at(1));
     case StepKind::SetAttrRaw: return PyObject_GenericSetAttr(at(0), s.object.get(), at(1));
     case StepKind::DelAttr: return PyObject_GenericSetAttr(at(0), s.object.get(), nullptr);
-    case StepKind::SetItem: return PyDict_Check(at(0)) ? PyDict_SetItem(at(0), at(1), at(2)) : PyObject_SetItem(at(0), at(1), at(2));
-    case StepKind::DelItem: return PyDict_Check(at(0)) ? PyDict_DelItem(at(0), at(1)) : PyObject_DelItem(at(0), at(1));
+    case StepKind::SetItem: return PyDict_Check(at(0)) ? set_raw(at(0), at(1), at(2)) : PyObject_SetItem(at(0), at(1), at(2));
+    case StepKind::DelItem:
+      if (PyODict_Check(at(0))) return PyODict_DelItem(at(0), at(1));
+      return PyDict_Check(at(0)) ? PyDict_DelItem(at(0), at(1)) : PyObject_DelItem(at(0), at(1));
     case StepKind::ListAssign: {
       Ref t = Ref::steal(PyList_New(static_cast<Py_ssize_t>(n) - 1));
       if (!t) return -1;
@@ -136,9 +143,14 @@ int effect(const Step& s, PyObject** regs) {
       return PyList_SetSlice(at(0), 0, PyList_GET_SIZE(at(0)), t.get());
     }
     case StepKind::DictAssign: {
-      PyDict_Clear(at(0));
+      if (PyODict_Check(at(0))) {
+        Ref none = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "clear", "O", at(0)));
+        if (!none) return -1;
+      } else {
+        PyDict_Clear(at(0));
+      }
       for (size_t i = 1; i < n; i += 2)
-        if (PyDict_SetItem(at(0), at(i), at(i + 1)) < 0) return -1;
+        if (set_raw(at(0), at(i), at(i + 1)) < 0) return -1;
       return 0;
     }
     case StepKind::SetAssign: {

@@ -1,0 +1,35 @@
+// CPython's frames, for code that fills one in and lets the interpreter go on with it. One frame_<version>.cpp per version
+// implements this.
+#pragma once
+#include <Python.h>
+
+struct _PyInterpreterFrame;
+
+namespace braze::capture::cpython {
+
+using Frame = struct _PyInterpreterFrame;
+
+PyCodeObject* code(Frame*);        // borrowed, all of them
+PyObject* function(Frame*);        // nullptr if the frame has none
+PyObject* globals(Frame*);
+PyObject* builtins(Frame*);
+PyObject** slots(Frame*);          // localsplus, then the value stack; owned by the frame
+int depth(Frame*);                 // of the value stack
+void set_depth(Frame*, int);
+// The instruction at this byte offset is being carried out (lines of tracebacks, exception table).
+void set_position(Frame*, int offset);
+// The instruction at this byte offset comes next.
+void set_next(Frame*, int offset);
+// Puts the frame on top of the thread's frames while native code runs on its behalf, and takes it off.
+void link(PyThreadState*, Frame*);
+void unlink(PyThreadState*, Frame*);
+// CPython's interpreter goes on with the frame to its end; raise: with the exception that is set.
+PyObject* go_on(PyThreadState*, Frame*, bool raise);
+
+// The frame hook of PEP 523. A hook that was there before is called for frames that `take` does not want.
+// take: true, with *result set (nullptr: exception), when it dealt with the frame.
+using Take = bool (*)(PyThreadState*, Frame*, PyObject** result);
+void install_hook(Take take);
+void remove_hook();
+
+}  // namespace braze::capture::cpython

@@ -1,0 +1,381 @@
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "capture/cpython/dict.h"
+#include "capture/guards_eval.h"
+
+namespace braze::capture {
+
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+// Guards that are done after the watch table, because they cost more than a few instructions.
+bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::NotOverlapping; }
+bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct || k == GuardKind::NotOverlapping; }
+
+int rank(GuardKind k) {
+  switch (k) {
+    case GuardKind::TypeIs: return 0;
+    case GuardKind::Identity: return 1;
+    case GuardKind::Absent:
+    case GuardKind::Exists:
+    case GuardKind::Length: return 2;
+    case GuardKind::Equal: return 3;
+    default: return 4;
+  }
+}
+
+// Objects of these types can't be given another __class__.
+bool class_is_fixed(PyObject* o) {
+  return (Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyModule_Check(o);
+}
+
+class Program final : public GuardProgram {
+ public:
+  Program(std::shared_ptr<const Sources> sources, const GuardSet& guards, const std::vector<SourceId>& wanted,
+          uint64_t global_state, size_t num_locals_plus)
+      : sources_(std::move(sources)), guards_(guards.items()), global_state_(global_state), num_locals_plus_(num_locals_plus) {
+    build(wanted);
+  }
+
+  bool check(PyObject* const* slots) override {
+    failed_ = nullptr;
+    global_changed_ = false;
+    if (trace::global_state_key() != global_state_) return fail_global();
+    for (const Node& n : moving_) {
+      PyObject* v = fetch(n, slots);
+      vals_[n.reg] = v;
+      for (uint32_t g = n.guards_begin; g < n.guards_end; ++g)
+        if (!holds(*early_[g], v, nullptr)) return fail(early_[g], v);
+    }
+    if (!fresh_ || !watched_hold()) {
+      if (!refresh(slots)) return false;
+    }
+    for (const Late& l : late_) {
+      PyObject* v = vals_[l.reg];
+      if (!holds(*l.guard, v, l.other == kNone ? nullptr : vals_[l.other])) return fail(l.guard, v);
+    }
+    for (auto [to, reg] : wanted_moving_) values_[to] = vals_[reg];
+    return true;
+  }
+
+  PyObject* const* values() const override { return values_.data(); }
+  size_t num_watched() const override { return words_.size() + short_words_.size(); }
+  size_t num_steps() const override { return moving_.size() + late_.size(); }
+
+  std::string failure() override {
+    if (global_changed_) return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
+    if (!failed_) return "none";
+    return describe_failure(*failed_, *sources_, failed_value_);
+  }
+
+ private:
+  struct Node {
+    uint32_t reg, base;  // indices into vals_
+    const Source* source;
+    uint32_t guards_begin = 0, guards_end = 0;  // in early_
+  };
+  struct Late {
+    const Guard* guard;
+    uint32_t reg, other;
+  };
+  // What to look up again when a tag moved.
+  struct KeyRead {
+    PyObject* key;
+    PyObject* value;  // nullptr: was not there
+  };
+  struct Tagged {
+    PyObject* object;  // a dict or a type
+    std::vector<KeyRead> keys;
+    std::vector<std::pair<const Guard*, PyObject*>> whole;  // guards over the whole dict
+    bool any_change = false;  // the order of keys was read: no change can be taken
+  };
+  struct Word {
+    const uint64_t* at;
+    uint64_t expected;
+  };
+  struct ShortWord {
+    const unsigned* at;
+    unsigned expected;
+  };
+
+  bool fail(const Guard* g, PyObject* v) {
+    failed_ = g;
+    failed_value_ = v;
+    global_changed_ = false;
+    return false;
+  }
+  bool fail_global() {
+    global_changed_ = true;
+    return false;
+  }
+
+  PyObject* fetch(const Node& n, PyObject* const* slots) const {
+    if (n.source->kind == SourceKind::Local) return slots[n.source->index];
+    return step(*n.source, n.base == kNone ? nullptr : vals_[n.base], slots, num_locals_plus_);
+  }
+
+  void build(const std::vector<SourceId>& wanted) {
+    const Sources& all = *sources_;
+    std::vector<char> needed(all.size()), identity(all.size());
+    std::function<void(SourceId)> need = [&](SourceId s) {
+      for (; s.valid() && !needed[s.index]; s = all[s].base) needed[s.index] = 1;
+    };
+    for (const Guard& g : guards_) {
+      need(g.source);
+      need(g.other);
+      if (g.kind == GuardKind::Identity) identity[g.source.index] = 1;
+    }
+    for (SourceId s : wanted) need(s);
+
+    std::vector<uint32_t> reg(all.size(), kNone);
+    std::vector<char> anchored(all.size()), fixed(all.size());
+    std::vector<std::vector<const Guard*>> by_source(all.size());
+    for (const Guard& g : guards_)
+      if (!is_late(g.kind) && !is_pair(g.kind)) by_source[g.source.index].push_back(&g);
+    // A base has a smaller id than what hangs off it.
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!needed[i]) continue;
+      const Source& s = all[SourceId(i)];
+      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index]);
+      fixed[i] = anchored[i] || identity[i];
+      reg[i] = static_cast<uint32_t>(vals_.size());
+      vals_.push_back(nullptr);
+      Node n{reg[i], s.base.valid() ? reg[s.base.index] : kNone, &s};
+      auto& list = by_source[i];
+      std::stable_sort(list.begin(), list.end(), [](auto* a, auto* b) { return rank(a->kind) < rank(b->kind); });
+      n.guards_begin = static_cast<uint32_t>(early_.size());
+      early_.insert(early_.end(), list.begin(), list.end());
+      n.guards_end = static_cast<uint32_t>(early_.size());
+      (anchored[i] ? anchored_ : moving_).push_back(n);
+      if (identity[i] && !anchored[i]) roots_.push_back(n.reg);
+    }
+    for (const Guard& g : guards_) {
+      if (!is_late(g.kind) && !is_pair(g.kind)) continue;
+      bool both_anchored = anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
+      Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone};
+      (both_anchored && !is_late(g.kind) ? anchored_pairs_ : late_).push_back(l);
+    }
+    // Cheap comparisons of identities before tensors, tensors that are arguments before parameters.
+    std::stable_sort(late_.begin(), late_.end(), [&](const Late& a, const Late& b) {
+      auto key = [&](const Late& l) {
+        if (!is_late(l.guard->kind)) return 0;
+        return l.guard->kind == GuardKind::NotOverlapping ? 3 : anchored[l.guard->source.index] ? 2 : 1;
+      };
+      return key(a) < key(b);
+    });
+    values_.assign(wanted.size(), nullptr);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      std::pair<uint32_t, uint32_t> w{static_cast<uint32_t>(i), reg[wanted[i].index]};
+      (anchored[wanted[i].index] ? wanted_anchored_ : wanted_moving_).push_back(w);
+    }
+  }
+
+  // True when nothing that is watched changed. A word is only read after those on the way to it were found unchanged.
+  bool watched_hold() {
+    for (size_t i = 0, n = words_.size(); i < n; ++i) {
+      if (*words_[i].at == words_[i].expected) [[likely]] continue;
+      uint32_t t = owner_[i];
+      if (t == kNone || !still_reads(tagged_[t])) return false;
+      words_[i].expected = *words_[i].at;
+    }
+    for (size_t i = 0, n = short_words_.size(); i < n; ++i) {
+      if (*short_words_[i].at == short_words_[i].expected && short_words_[i].expected) [[likely]] continue;
+      if (!still_reads(tagged_[short_owner_[i]])) return false;
+      short_words_[i].expected = *short_words_[i].at;
+    }
+    return true;
+  }
+
+  bool still_reads(const Tagged& t) const {
+    if (t.any_change) return false;
+    bool is_type = PyType_Check(t.object);
+    for (const KeyRead& k : t.keys) {
+      PyObject* v;
+      if (is_type) {
+        v = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(t.object), k.key);
+      } else {
+        v = PyDict_GetItemWithError(t.object, k.key);
+        if (!v && PyErr_Occurred()) PyErr_Clear();
+      }
+      if (v != k.value) return false;
+    }
+    for (auto& [g, v] : t.whole)
+      if (!holds(*g, v, nullptr)) return false;
+    return true;
+  }
+
+  // Looks at everything that is watched and, if all guards hold, writes the table anew.
+  bool refresh(PyObject* const* slots) {
+    fresh_ = false;
+    for (const Node& n : anchored_) {
+      PyObject* v = fetch(n, slots);
+      vals_[n.reg] = v;
+      for (uint32_t g = n.guards_begin; g < n.guards_end; ++g)
+        if (!holds(*early_[g], v, nullptr)) return fail(early_[g], v);
+    }
+    for (const Late& l : anchored_pairs_)
+      if (!holds(*l.guard, vals_[l.reg], vals_[l.other])) return fail(l.guard, vals_[l.reg]);
+    for (auto [to, reg] : wanted_anchored_) values_[to] = vals_[reg];
+
+    std::vector<Ref> old = std::move(pins_);  // released last: dropping a reference may run code
+    pins_.clear();
+    words_.clear();
+    owner_.clear();
+    short_words_.clear();
+    short_owner_.clear();
+    tagged_.clear();
+    seen_.clear();
+    tag_of_.clear();
+    for (uint32_t r : roots_) watch_class(vals_[r]);
+    for (const Node& n : anchored_) watch(n);
+    fresh_ = true;
+    return true;
+  }
+
+  void pin(PyObject* o) { pins_.push_back(Ref::borrow(o)); }
+
+  template <class T>
+  void word(PyObject* holder, T* at, uint32_t owner = kNone) {
+    static_assert(sizeof(T) == 8);
+    auto* p = reinterpret_cast<const uint64_t*>(at);
+    if (!seen_.emplace(p, 1).second) return;
+    words_.push_back({p, *p});
+    owner_.push_back(owner);
+    pin(holder);
+  }
+
+  void watch_class(PyObject* o) {
+    if (o && !class_is_fixed(o)) word(o, &o->ob_type);
+  }
+
+  Tagged& tag(PyObject* o) {
+    auto [it, fresh] = tag_of_.emplace(o, static_cast<uint32_t>(tagged_.size()));
+    if (fresh) {
+      tagged_.push_back({o});
+      if (PyType_Check(o)) {
+        auto* t = reinterpret_cast<PyTypeObject*>(o);
+        short_words_.push_back({&t->tp_version_tag, t->tp_version_tag});
+        short_owner_.push_back(it->second);
+        pin(o);
+      } else {
+        word(o, cpython::dict_version(o), it->second);
+      }
+    }
+    return tagged_[it->second];
+  }
+
+  // The words on the step from base to node, and those that the node's own guards need.
+  void watch(const Node& n) {
+    PyObject* v = vals_[n.reg];
+    PyObject* base = n.base == kNone ? nullptr : vals_[n.base];
+    if (base) watch_step(*n.source, base, v);
+    for (uint32_t g = n.guards_begin; g < n.guards_end; ++g) {
+      const Guard& guard = *early_[g];
+      if (!v) continue;
+      switch (guard.kind) {
+        case GuardKind::TypeIs:
+        case GuardKind::Identity: watch_class(v); break;
+        case GuardKind::Length:
+        case GuardKind::DictKeys:
+          if (PyDict_Check(v)) tag(v).whole.push_back({&guard, v});
+          if (PyList_Check(v)) word(v, &reinterpret_cast<PyVarObject*>(v)->ob_size);
+          if (PyAnySet_Check(v)) word(v, &reinterpret_cast<PySetObject*>(v)->used);
+          break;
+        case GuardKind::SetMembers:
+          // Sets have no version: compared anew at every check.
+          if (!PyFrozenSet_Check(v)) extra_late(guard, n.reg);
+          break;
+        default: break;
+      }
+    }
+  }
+
+  void extra_late(const Guard& g, uint32_t reg) {
+    for (const Late& l : late_)
+      if (l.guard == &g) return;
+    late_.insert(late_.begin(), {&g, reg, kNone});
+  }
+
+  void watch_step(const Source& s, PyObject* base, PyObject* v) {
+    switch (s.kind) {
+      case SourceKind::CellContents: word(base, &reinterpret_cast<PyCellObject*>(base)->ob_ref); break;
+      case SourceKind::DictItem:
+        if (PyDict_Check(base)) tag(base).keys.push_back({s.key.get(), v});
+        break;
+      case SourceKind::DictKeyAt: if (PyDict_Check(base)) tag(base).any_change = true; break;
+      case SourceKind::ListItem: {
+        auto* l = reinterpret_cast<PyListObject*>(base);
+        word(base, &reinterpret_cast<PyVarObject*>(base)->ob_size);
+        word(base, &l->ob_item);
+        if (v) word(base, &l->ob_item[s.index]);
+        break;
+      }
+      case SourceKind::TypeOf: word(base, &base->ob_type); break;
+      case SourceKind::InstanceDict:
+        if (PyObject** p = _PyObject_GetDictPtr(base)) word(base, p);
+        break;
+      case SourceKind::TypeAttr:
+        if (PyType_Check(base)) {
+          // The lookup that found v has given the type a tag, if it had none.
+          tag(base).keys.push_back({s.key.get(), v});
+        }
+        break;
+      case SourceKind::Slot: word(base, reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index)); break;
+      case SourceKind::FuncCode: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_code); break;
+      case SourceKind::FuncDefaults: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_defaults); break;
+      case SourceKind::FuncKwDefaults: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_kwdefaults); break;
+      case SourceKind::FuncClosure: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_closure); break;
+      case SourceKind::PartialFunc:
+      case SourceKind::PartialArgs:
+      case SourceKind::PartialKeywords: {
+        PyObject** first = reinterpret_cast<PyObject**>(base + 1);
+        int at = s.kind == SourceKind::PartialFunc ? 0 : s.kind == SourceKind::PartialArgs ? 1 : 2;
+        word(base, first + at);
+        break;
+      }
+      case SourceKind::WeakTarget: word(base, &reinterpret_cast<PyWeakReference*>(base)->wr_object); break;
+      default: break;  // immutable: tuples, methods, properties, static methods, proxies, a function's globals
+    }
+  }
+
+  std::shared_ptr<const Sources> sources_;
+  std::vector<Guard> guards_;
+  uint64_t global_state_;
+  size_t num_locals_plus_;
+
+  std::vector<PyObject*> vals_;  // by register; anchored ones are those of the last refresh
+  std::vector<Node> moving_, anchored_;
+  std::vector<const Guard*> early_;
+  std::vector<Late> late_, anchored_pairs_;
+  std::vector<uint32_t> roots_;
+  std::vector<std::pair<uint32_t, uint32_t>> wanted_moving_, wanted_anchored_;
+  std::vector<PyObject*> values_;
+
+  bool fresh_ = false;
+  std::vector<Word> words_;
+  std::vector<uint32_t> owner_;  // by word: the dict to look into when its tag moved
+  std::vector<ShortWord> short_words_;
+  std::vector<uint32_t> short_owner_;
+  std::vector<Tagged> tagged_;
+  std::vector<Ref> pins_;  // what holds the words
+  std::unordered_map<const uint64_t*, char> seen_;
+  std::unordered_map<PyObject*, uint32_t> tag_of_;
+
+  const Guard* failed_ = nullptr;
+  PyObject* failed_value_ = nullptr;
+  bool global_changed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
+                                                    const std::vector<SourceId>& wanted, uint64_t global_state,
+                                                    size_t num_locals_plus) {
+  return std::make_unique<Program>(std::move(sources), guards, wanted, global_state, num_locals_plus);
+}
+
+}  // namespace braze::capture

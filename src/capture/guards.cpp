@@ -1,0 +1,220 @@
+#include "capture/guards.h"
+
+#include <cstring>
+
+#include "base/hash.h"
+#include "capture/guards_eval.h"
+
+namespace braze::capture {
+
+bool GuardSet::add(Guard guard) {
+  Hasher h;
+  h.add(guard.kind);
+  h.add(guard.source.index);
+  h.add(guard.other.index);
+  auto [b, e] = index_.equal_range(h.value());
+  for (auto it = b; it != e; ++it) {
+    const Guard& g = items_[it->second];
+    if (g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
+        (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers))
+      return false;
+  }
+  index_.emplace(h.value(), static_cast<uint32_t>(items_.size()));
+  items_.push_back(std::move(guard));
+  return true;
+}
+
+void GuardSet::truncate(size_t n) {
+  if (n >= items_.size()) return;
+  for (auto it = index_.begin(); it != index_.end();) it = it->second >= n ? index_.erase(it) : std::next(it);
+  items_.resize(n);
+}
+
+void GuardSet::type_is(SourceId s, PyTypeObject* type, UserLine line) {
+  add({GuardKind::TypeIs, s, {}, 0, Ref::borrow(reinterpret_cast<PyObject*>(type)), nullptr, line});
+}
+void GuardSet::identity(SourceId s, PyObject* object, UserLine line) {
+  add({GuardKind::Identity, s, {}, 0, Ref::borrow(object), nullptr, line});
+}
+void GuardSet::equal(SourceId s, PyObject* object, UserLine line) {
+  add({GuardKind::Equal, s, {}, 0, Ref::borrow(object), nullptr, line});
+}
+void GuardSet::tensor(SourceId s, PyObject* tensor, UserLine line) {
+  size_t before = items_.size();
+  add({GuardKind::Tensor, s, {}, 0, {}, nullptr, line});
+  if (items_.size() > before) items_.back().tensor = trace::snapshot(tensor);
+}
+void GuardSet::exists(SourceId s, UserLine line) { add({GuardKind::Exists, s, {}, 0, {}, nullptr, line}); }
+void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}, 0, {}, nullptr, line}); }
+void GuardSet::length(SourceId s, int64_t n, UserLine line) { add({GuardKind::Length, s, {}, n, {}, nullptr, line}); }
+void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
+  Ref keys = Ref::steal(PySequence_Tuple(dict));
+  add({GuardKind::DictKeys, s, {}, 0, keys, nullptr, line});
+}
+void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }
+void GuardSet::distinct(SourceId a, SourceId b, UserLine line) { add({GuardKind::Distinct, a, b, 0, {}, nullptr, line}); }
+void GuardSet::set_members(SourceId s, PyObject* set, UserLine line) {
+  Ref copy = Ref::steal(PyFrozenSet_New(set));
+  add({GuardKind::SetMembers, s, {}, 0, copy, nullptr, line});
+}
+void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {
+  add({GuardKind::RangeIs, s, {}, 0, Ref::borrow(range), nullptr, line});
+}
+void GuardSet::not_overlapping(SourceId a, SourceId b, UserLine line) {
+  add({GuardKind::NotOverlapping, a, b, 0, {}, nullptr, line});
+}
+
+namespace {
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// Whether two tensors have one storage: more than overlapping, so never wrong.
+bool share_storage(PyObject* a, PyObject* b) {
+  auto address = [](PyObject* t) {
+    Ref storage = Ref::steal(PyObject_CallMethod(t, "untyped_storage", nullptr));
+    Ref p = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
+    void* v = p ? PyLong_AsVoidPtr(p.get()) : nullptr;
+    PyErr_Clear();
+    return v;
+  };
+  void* p = address(a);
+  return !p || p == address(b);
+}
+
+bool plain_key(PyObject* k) { return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || k == Py_None || PyBool_Check(k); }
+
+}  // namespace
+
+bool equal_constants(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyLong_CheckExact(a) || PyBytes_CheckExact(a)) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  if (PyUnicode_CheckExact(a)) return PyUnicode_Compare(a, b) == 0;
+  if (PyFloat_CheckExact(a)) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (PyComplex_CheckExact(a)) {
+    Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+    return same_bits(x.real, y.real) && same_bits(x.imag, y.imag);
+  }
+  // A subclass of tuple that adds nothing to it compares by its items too (torch.Size, named tuples).
+  if (PyTuple_Check(a)) {
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i)
+      if (!equal_constants(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+    return true;
+  }
+  if (PySlice_Check(a)) {
+    auto* x = reinterpret_cast<PySliceObject*>(a);
+    auto* y = reinterpret_cast<PySliceObject*>(b);
+    return equal_constants(x->start, y->start) && equal_constants(x->stop, y->stop) && equal_constants(x->step, y->step);
+  }
+  if (PyFrozenSet_CheckExact(a)) return same_members(a, b);
+  // torch.device: compared by value, in C.
+  static PyTypeObject* device = nullptr;
+  if (!device && std::strcmp(Py_TYPE(a)->tp_name, "torch.device") == 0) device = Py_TYPE(a);
+  if (device && Py_TYPE(a) == device) {
+    int same = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (same < 0) PyErr_Clear();
+    return same == 1;
+  }
+  return false;
+}
+
+bool same_members(PyObject* set, PyObject* expected) {
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+  Ref it = Ref::steal(PyObject_GetIter(expected));
+  bool same = true;
+  while (same) {
+    Ref k = Ref::steal(PyIter_Next(it.get()));
+    if (!k) break;
+    same = PySet_Contains(set, k.get()) == 1;
+  }
+  PyErr_Clear();
+  return same;
+}
+
+bool holds(const Guard& g, PyObject* v, PyObject* other) {
+  switch (g.kind) {
+    case GuardKind::Absent: return v == nullptr;
+    case GuardKind::SameObject: return v && v == other;
+    case GuardKind::Distinct: return v != other;
+    default: break;
+  }
+  if (!v) return false;
+  switch (g.kind) {
+    case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.object.get();
+    case GuardKind::Identity: return v == g.object.get();
+    case GuardKind::Equal: return equal_constants(v, g.object.get());
+    case GuardKind::Tensor: return trace::matches(*g.tensor, v);
+    case GuardKind::Exists: return true;
+    case GuardKind::Length:
+      if (PyList_Check(v)) return PyList_GET_SIZE(v) == g.number;
+      if (PyTuple_Check(v)) return PyTuple_GET_SIZE(v) == g.number;
+      if (PyDict_Check(v)) return PyDict_GET_SIZE(v) == g.number;
+      if (PyAnySet_Check(v)) return PySet_GET_SIZE(v) == g.number;
+      return false;
+    case GuardKind::DictKeys: {
+      if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.object.get())) return false;
+      PyObject *k, *item;
+      Py_ssize_t pos = 0;
+      for (Py_ssize_t i = 0; PyDict_Next(v, &pos, &k, &item); ++i) {
+        PyObject* want = PyTuple_GET_ITEM(g.object.get(), i);
+        if (k != want && !(plain_key(k) && equal_constants(k, want))) return false;
+      }
+      return true;
+    }
+    case GuardKind::SetMembers: return same_members(v, g.object.get());
+    case GuardKind::RangeIs: return Py_TYPE(v) == &PyRange_Type && PyObject_RichCompareBool(v, g.object.get(), Py_EQ) == 1;
+    case GuardKind::NotOverlapping: return other && v != other && !share_storage(v, other);
+    default: return false;
+  }
+}
+
+namespace {
+
+std::string repr_of(PyObject* o) {
+  if (!o) return "nothing";
+  Ref s = Ref::steal(PyObject_Repr(o));
+  const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
+  if (!c) PyErr_Clear();
+  std::string text = c ? c : "?";
+  if (text.size() > 80) text = text.substr(0, 77) + "...";
+  return text;
+}
+
+}  // namespace
+
+std::string print(const Guard& g, const Sources& sources) {
+  std::string s = sources.print(g.source);
+  auto object = [&] { return repr_of(g.object.get()); };
+  auto type_name = [&] { return std::string(reinterpret_cast<PyTypeObject*>(g.object.get())->tp_name); };
+  std::string out;
+  switch (g.kind) {
+    case GuardKind::TypeIs: out = "type(" + s + ") is " + type_name(); break;
+    case GuardKind::Identity: out = s + " is " + (PyType_Check(g.object.get()) ? type_name() : "the same " + std::string(Py_TYPE(g.object.get())->tp_name)); break;
+    case GuardKind::Equal: out = s + " == " + object(); break;
+    case GuardKind::Tensor: out = s + " is a tensor of the same kind"; break;
+    case GuardKind::Exists: out = s + " exists"; break;
+    case GuardKind::Absent: out = s + " does not exist"; break;
+    case GuardKind::Length: out = "len(" + s + ") == " + std::to_string(g.number); break;
+    case GuardKind::DictKeys: out = "list(" + s + ") == " + object(); break;
+    case GuardKind::SameObject: out = s + " is " + sources.print(g.other); break;
+    case GuardKind::Distinct: out = s + " is not " + sources.print(g.other); break;
+    case GuardKind::SetMembers: out = s + " == " + object(); break;
+    case GuardKind::RangeIs: out = s + " == " + object(); break;
+    case GuardKind::NotOverlapping: out = s + " does not overlap " + sources.print(g.other); break;
+  }
+  if (g.line.code) out += "    # " + describe(g.line);
+  return out;
+}
+
+std::string describe_failure(const Guard& g, const Sources& sources, PyObject* value) {
+  std::string out = print(g, sources);
+  if (g.kind == GuardKind::Tensor && value) return out + ": " + trace::describe_mismatch(*g.tensor, value);
+  if (g.kind == GuardKind::TypeIs && value) return out + ": now " + Py_TYPE(value)->tp_name;
+  if (g.kind == GuardKind::Equal) return out + ": now " + repr_of(value);
+  if (g.kind == GuardKind::Length && value && PyObject_Length(value) >= 0) return out + ": now " + std::to_string(PyObject_Length(value));
+  PyErr_Clear();
+  return out;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,15 @@
+// One guard on one value. Shared by the guard program and its reports.
+#pragma once
+#include "capture/guards.h"
+
+namespace braze::capture {
+
+// Equality of constants as GuardKind::Equal means it.
+bool equal_constants(PyObject* a, PyObject* b);
+bool same_members(PyObject* set, PyObject* expected);
+// `value`, `other`: nullptr when the source leads nowhere.
+bool holds(const Guard& guard, PyObject* value, PyObject* other);
+// The guard and what was found instead.
+std::string describe_failure(const Guard& guard, const Sources& sources, PyObject* value);
+
+}  // namespace braze::capture

@@ -1,0 +1,33 @@
+// What Python code says to the compiler, and what capture says to Python code.
+#pragma once
+#include "capture/ref.h"
+
+namespace braze::capture {
+
+// The functions that the public package exports, compared by identity. Set once by bind/.
+struct Markers {
+  PyObject* graph_break = nullptr;
+  PyObject* is_compiling = nullptr;
+};
+Markers& markers();
+
+// True if `function` (a function, or an object with __dict__) was given to braze.disable or torch.compiler.disable.
+bool is_disabled(PyObject* function);
+
+// True while this thread captures. torch.compiler.is_compiling() says the same.
+bool capturing();
+class CapturingScope {
+ public:
+  CapturingScope();
+  ~CapturingScope();
+
+ private:
+  bool before_;
+  Ref flag_holder_, flag_before_;
+};
+
+// The Python function behind a compiled callable of ours (borrowed), or nullptr.
+PyObject* wrapped_function(PyObject* callable);
+void set_wrapped_function(PyObject* (*unwrap)(PyObject*));
+
+}  // namespace braze::capture
