@@ -113,10 +113,13 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
   if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
   std::vector<TensorType> types;
   std::vector<int32_t> list_sizes;
-  std::vector<bool> defined;  // of all tensor results, lists flattened
+  bool any = false;
   auto note = [&](const at::Tensor& t) {
-    defined.push_back(t.defined());
-    if (!t.defined()) return;
+    if (!t.defined()) {
+      types.emplace_back().dtype = DType::Opaque;
+      return;
+    }
+    any = true;
     if (t.layout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a result that is not strided");
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
@@ -134,7 +137,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
       list_sizes.push_back(0);
     }
   }
-  if (types.empty()) {
+  if (!any) {
     // Questions about metadata are answered, not recorded; what has no result is there for its effect.
     if (meta.empty()) throw Unsupported(Reason::UnsupportedOp, "it has no result");
     torch::jit::drop(*stack, info.args.size());
@@ -142,24 +145,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     return;
   }
 
-  graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
-                                       info.op == graph::Op::Extern ? info.name : std::string(), list_sizes);
-  std::vector<graph::ValueId> outputs;
-  std::vector<at::Tensor> results;
-  size_t next = 0;
-  for (bool is_defined : defined) {
-    if (!is_defined) {
-      outputs.emplace_back();
-      results.emplace_back();
-      continue;
-    }
-    graph::ValueId value = graph_.node(node).outputs[next++];
-    graph_.value(value).index = static_cast<uint32_t>(outputs.size());
-    outputs.push_back(value);
-    results.push_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
-  }
-  graph_.node(node).outputs = std::move(outputs);
-
+  std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
   torch::jit::drop(*stack, info.args.size());
   size_t at = 0;
   for (size_t i = 0; i < meta.size(); ++i) {

@@ -328,30 +328,44 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
         list_sizes.assign(info.tensor_results.size(), -1);
       }
       torch::jit::drop(*stack, info.args.size());
-      return record(info, std::move(args), std::move(*types), std::move(list_sizes), stack);
+      return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }
   }
   run_meta(op, info, std::move(args), stack);
 }
 
-void Recorder::record(const OpInfo& info, std::vector<Arg> args, std::vector<TensorType> types,
-                      std::vector<int32_t> list_sizes, torch::jit::Stack* stack) {
+std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> args, std::vector<TensorType> types,
+                                         std::vector<int32_t> list_sizes) {
+  std::vector<bool> defined;
+  for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
+  std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
   graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
-                                       info.op == graph::Op::Extern ? info.name : std::string(), list_sizes);
-  auto self = shared_from_this();
+                                       info.op == graph::Op::Extern ? info.name : std::string(), std::move(list_sizes));
+  std::vector<at::Tensor> results(defined.size());
+  std::vector<ValueId> outputs(defined.size());
   size_t next = 0;
-  auto result = [&] {
-    ValueId value = graph_.node(node).outputs[next++];
-    return make_fake(self, value, FakeTensor::kNoSlot, graph_.type(value));
-  };
+  auto self = shared_from_this();
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (!defined[i]) continue;
+    ValueId value = outputs[i] = graph_.node(node).outputs[next++];
+    graph_.value(value).index = static_cast<uint32_t>(i);
+    results[i] = make_fake(self, value, FakeTensor::kNoSlot, graph_.type(value));
+  }
+  graph_.node(node).outputs = std::move(outputs);
+  return results;
+}
+
+void Recorder::record(const OpInfo& info, std::vector<Arg> args, std::vector<TensorType> types,
+                      const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack) {
+  std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
+  auto at = results.begin();
   for (int32_t n : list_sizes) {
     if (n < 0) {
-      stack->emplace_back(result());
-      continue;
+      stack->emplace_back(std::move(*at++));
+    } else {
+      stack->emplace_back(std::vector<at::Tensor>(at, at + n));
+      at += n;
     }
-    std::vector<at::Tensor> list;
-    for (int32_t i = 0; i < n; ++i) list.push_back(result());
-    stack->emplace_back(std::move(list));
   }
 }
 

@@ -55,8 +55,11 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
   graph::Arg convert_tensor(const at::Tensor& tensor, const OpInfo& info);
   void pass_on(const OpInfo& info, torch::jit::Stack* stack);
+  // Appends a node and makes its results; a type of dtype Opaque stands for an undefined one.
+  std::vector<at::Tensor> append(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
+                                 std::vector<int32_t> list_sizes);
   void record(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
-              std::vector<int32_t> list_sizes, torch::jit::Stack* stack);
+              const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack);
   void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
                 torch::jit::Stack* stack);
   void check_treatment(const OpInfo& info, const std::vector<graph::Arg>& args);
