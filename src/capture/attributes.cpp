@@ -32,7 +32,9 @@ const TypeInfo& Translator::type_info(PyTypeObject* type) {
     SourceId at;
     PyObject* get = lookup_on_type(type, intern("__getattribute__"), &at);
     if (get && at.valid()) guard_identity(at, get);
-    info.generic = get == known().object_getattribute;
+    // Classes in C name the generic function themselves.
+    info.generic = get && Py_TYPE(get) == &PyWrapperDescr_Type &&
+                   reinterpret_cast<PyWrapperDescrObject*>(get)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericGetAttr);
     if (!info.generic) info.getattribute = get;
     PyObject* hook = lookup_on_type(type, intern("__getattr__"), &at);
     if (hook && at.valid()) guard_identity(at, hook);

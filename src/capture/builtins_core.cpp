@@ -120,7 +120,14 @@ Variable* do_super(Translator& tr, Args& a) {
 
 Variable* do_id(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  tr.unsupported("id() of " + a[0]->describe());
+  // Of something that was there before, and that is then held to be the same object.
+  PyObject* real = nullptr;
+  if (a[0]->is(Kind::Function)) real = a[0]->as<FunctionVariable>()->real.get();
+  if (a[0]->is(Kind::Object) || a[0]->is(Kind::Module)) real = a[0]->as<ObjectVariable>()->real.get();
+  if (a[0]->is(Kind::Real)) real = a[0]->as_constant();
+  if (!real) tr.unsupported("id() of " + a[0]->describe());
+  tr.guard_identity(a[0]->source, real);
+  return tr.constant(Ref::steal(PyLong_FromVoidPtr(real)));
 }
 
 Variable* do_object_new(Translator& tr, Args& a) {

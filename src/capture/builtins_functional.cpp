@@ -28,11 +28,38 @@ Variable* do_reduce(Translator& tr, Args& a) {
   return total;
 }
 
+// The signature of a function that is there for good is computed by inspect itself.
+Variable* do_signature(Translator& tr, Args& a) {
+  if (a.size() != 1 || !a.kw.empty()) return nullptr;
+  Variable *v = a[0], *fn = v;
+  bool method = v->is(Kind::BoundMethod);
+  if (method) fn = tr.force(v->as<BoundMethodVariable>()->function);
+  Ref target;
+  if (fn->is(Kind::Function) && fn->as<FunctionVariable>()->real) {
+    auto* f = fn->as<FunctionVariable>();
+    if (!f->anchored) tr.guard_identity(f->source, f->real.get());
+    target = f->real;
+    if (method) target = Ref::steal(PyMethod_New(target.get(), Py_Ellipsis));  // any self will do
+  } else if (PyObject* o = fn->as_constant(); o && !method) {
+    target = Ref::borrow(o);
+  } else {
+    return nullptr;
+  }
+  static PyObject* signature = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("inspect"));
+    return PyObject_GetAttrString(m.get(), "signature");
+  }();
+  Ref s = Ref::steal(PyObject_CallOneArg(signature, target.get()));
+  if (!s) tr.raise_current();
+  return tr.global_object(s.get());
+}
+
 }  // namespace
 
 void register_functional_builtins() {
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
+  register_builtin("inspect", "signature", do_signature);
 }
 
 }  // namespace braze::capture

@@ -228,6 +228,11 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     return sourced(make<BoundMethodVariable>(fn, self));
   } else if (t == &PyCell_Type) {
     made = make<CellVariable>(o, s);
+  } else if (t == &PyDictProxy_Type) {
+    // Read through to the mapping behind it, the first field of the object.
+    guards().type_is(s, t, line());
+    PyObject* origin = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(o) + sizeof(PyObject));
+    return force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)));
   } else if (t == k.partial) {
     guards().type_is(s, t, line());
     Ref fn = Ref::steal(PyObject_GetAttrString(o, "func")), a = Ref::steal(PyObject_GetAttrString(o, "args")), kw = Ref::steal(PyObject_GetAttrString(o, "keywords"));

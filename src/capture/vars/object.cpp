@@ -172,9 +172,9 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   PyObject* set = tr.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
   if (set && at.valid()) tr.guard_identity(at, set);
   static PyObject* module_delattr = _PyType_Lookup(known().module, PyUnicode_InternFromString("__delattr__"));
-  static PyObject* object_delattr = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__delattr__"));
   if (set == known().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
-  if (set == known().object_setattr || set == object_delattr) return generic_setattr(tr, name, value);
+  if (set && Py_TYPE(set) == &PyWrapperDescr_Type && reinterpret_cast<PyWrapperDescrObject*>(set)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericSetAttr))
+    return generic_setattr(tr, name, value);
   if (set && PyFunction_Check(set)) {
     std::vector<Variable*> args{this, tr.constant(name)};
     if (value) args.push_back(value);
