@@ -359,12 +359,31 @@ void Emitter::run_tile(Value* rows, Value* columns_end) {
                                B.getInt64(static_cast<uint64_t>(width_))});
       tiles_[{op->buffer.index, op->index.id}] = square;
     }
-    loop(first, last, 1, true, {}, [&](Value* i, Values) {
-      bind(row.var, i, top());
-      tile_row_ = B.CreateMul(B.CreateSub(i, first), B.getInt64(static_cast<uint64_t>(width_)));
-      run_stages();
-      return Values();
-    });
+    // Several rows at a time, so that their loads come before their stores: rows of large tensors often lie at equal
+    // distances from page starts, where a load must wait for an earlier store that looks like the same address.
+    auto run_rows = [&](Value* from, Value* to, int rows_at_once, bool nonempty) {
+      vector_.rows = row.var;
+      vector_.copies = rows_at_once;
+      loop(from, to, rows_at_once, nonempty, {}, [&](Value* i, Values) {
+        bind(row.var, i, top());
+        tile_row_ = B.CreateMul(B.CreateSub(i, first), B.getInt64(static_cast<uint64_t>(width_)));
+        run_stages();
+        return Values();
+      });
+      vector_.rows.reset();
+      vector_.copies = 1;
+    };
+    int cost = 0;
+    for (const loop::Stage& s : nest_.stages) cost += body_cost(s);
+    int together = std::min(width_, cost <= 12 ? 4 : cost <= 24 ? 2 : 1);
+    if (arena_.known_multiple(row.extent, together)) {
+      run_rows(first, last, together, true);
+    } else {
+      Value* whole = B.CreateAnd(B.CreateSub(last, first), B.getInt64(static_cast<uint64_t>(-together)));
+      whole = B.CreateAdd(first, whole);
+      run_rows(first, whole, together, false);
+      run_rows(whole, last, 1, false);
+    }
     tiles_.clear();
     return Values();
   });

@@ -53,7 +53,8 @@ class Emitter {
     std::optional<Expr> var;
     Value* iv = nullptr;                 // its value in lane 0 of copy 0
     int copies = 1;
-    Value* mask = nullptr;               // lanes in use; null: all. Only with one copy.
+    Value* mask = nullptr;               // lanes in use; null: all. Only with one copy, or with rows.
+    std::optional<Expr> rows;            // tiles: copies are the next values of this variable, not the next vectors
   };
   struct Accumulator {                   // of one Reduce op
     const LoopOp* op = nullptr;

@@ -113,6 +113,7 @@ bool Emitter::varies(Expr e) {
   if (kind == Kind::Const) return false;
   if (kind == Kind::Symbol) {
     if (vector_.var && *vector_.var == e) return true;
+    if (vector_.rows && *vector_.rows == e && vector_.copies > 1) return true;
     auto it = symbols_.find(e.id);
     return it != symbols_.end() && it->second.first.vec;
   }
@@ -136,7 +137,10 @@ std::optional<int64_t> Emitter::lane_step(Expr e) {
   if (!varies(e)) return 0;
   auto ops = arena_.operands(e);
   switch (arena_.kind(e)) {
-    case Kind::Symbol: return vector_.var && *vector_.var == e ? std::optional<int64_t>(1) : std::nullopt;
+    case Kind::Symbol:
+      if (vector_.var && *vector_.var == e) return 1;
+      if (vector_.rows && *vector_.rows == e) return 0;  // differs between copies only
+      return std::nullopt;
     case Kind::Add: {
       int64_t sum = 0;
       for (Expr o : ops) {
@@ -179,8 +183,10 @@ std::optional<int64_t> Emitter::lane_step(Expr e) {
 }
 
 Expr Emitter::at_copy(Expr e, int copy) {
-  if (copy == 0 || !vector_.var || !arena_.contains(e, *vector_.var)) return e;
-  std::pair<Expr, Expr> to[] = {{*vector_.var, arena_.add(*vector_.var, arena_.constant(static_cast<int64_t>(copy) * width_))}};
+  if (copy == 0 || !vector_.var) return e;
+  Expr var = vector_.rows ? *vector_.rows : *vector_.var;
+  if (!arena_.contains(e, var)) return e;
+  std::pair<Expr, Expr> to[] = {{var, arena_.add(var, arena_.constant(vector_.rows ? copy : static_cast<int64_t>(copy) * width_))}};
   return arena_.substitute(e, to);
 }
 

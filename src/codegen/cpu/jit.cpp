@@ -6,8 +6,6 @@
 #include "codegen/codegen.h"
 #include "codegen/cpu/runtime_symbols.h"
 #include "codegen/llvm_headers.h"
-#include "llvm/ExecutionEngine/Orc/ExecutorProcessControl.h"
-#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 
 namespace braze::codegen {
 namespace {

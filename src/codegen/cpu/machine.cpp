@@ -40,7 +40,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const 
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
   BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default, true));
+      triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
   BRAZE_CHECK(machine, "LLVM cannot make a machine for " + cpu);
   return machine;
 }

@@ -86,6 +86,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateAlignedLoad(type, local_address(buffer, index, copy), align);
   if (auto it = tiles_.find({buffer.index, index.id}); it != tiles_.end()) {
     Value* p = B.CreateInBoundsGEP(element, it->second, tile_row_);
+    if (copy) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * width_);
     return B.CreateAlignedLoad(type, p, align);
   }
   auto step = lane_step(index);

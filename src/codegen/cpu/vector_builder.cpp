@@ -1,6 +1,5 @@
 #include "codegen/cpu/vector_builder.h"
 
-#include "llvm/IR/MDBuilder.h"
 
 namespace braze::codegen::cpu {
 
