@@ -19,6 +19,11 @@ std::unordered_set<PyObject*>& pure() {
   return p;
 }
 
+std::unordered_map<PyObject*, const char*>& polyfills() {
+  static std::unordered_map<PyObject*, const char*> p;
+  return p;
+}
+
 // Methods are registered as they lie in their class's dict.
 PyObject* find(const char* module, const char* qualname) {
   Ref at = Ref::steal(PyImport_ImportModule(module));
@@ -30,7 +35,8 @@ PyObject* find(const char* module, const char* qualname) {
     if (PyType_Check(at.get())) {
       Ref name = Ref::steal(PyUnicode_InternFromString(head.c_str()));
       PyObject* raw = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), name.get());
-      if (raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type || Py_TYPE(raw) == &PyFunction_Type)) {
+      if (raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type || Py_TYPE(raw) == &PyClassMethodDescr_Type ||
+                  Py_TYPE(raw) == &PyFunction_Type)) {
         at = Ref::borrow(raw);
         continue;
       }
@@ -52,6 +58,15 @@ void register_builtin(PyObject* callable, BuiltinHandler handler) { handlers()[c
 
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler) {
   if (PyObject* o = find(module, qualname)) register_builtin(o, handler);
+}
+
+const char* find_polyfill(PyObject* callable) {
+  auto it = polyfills().find(callable);
+  return it == polyfills().end() ? nullptr : it->second;
+}
+
+void register_polyfill(const char* module, const char* qualname, const char* name) {
+  if (PyObject* o = find(module, qualname)) polyfills()[o] = name;
 }
 
 bool is_pure(PyObject* callable) { return pure().count(callable) != 0; }

@@ -14,6 +14,10 @@ void register_builtin(PyObject* callable, BuiltinHandler handler);
 // By import path: "functools", "reduce". Nothing happens when the module or attribute does not exist in this version.
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler);
 
+// The function of braze.polyfills that is inlined in place of this callable, or nullptr.
+const char* find_polyfill(PyObject* callable);
+void register_polyfill(const char* module, const char* qualname, const char* name);
+
 // C functions without effects whose result depends on nothing but their (constant) arguments.
 bool is_pure(PyObject* callable);
 void register_pure(const char* module, const char* qualname);
@@ -30,6 +34,7 @@ TorchRule torch_rule(PyObject* callable);
 void register_core_builtins();
 void register_container_builtins();
 void register_functional_builtins();
+void register_class_builtins();
 void register_torch_builtins();
 
 }  // namespace braze::capture

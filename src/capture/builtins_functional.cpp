@@ -57,6 +57,11 @@ Variable* do_signature(Translator& tr, Args& a) {
 }  // namespace
 
 void register_functional_builtins() {
+  for (const char* n : {"chain", "repeat", "count", "cycle", "islice", "product", "accumulate", "zip_longest", "pairwise", "starmap", "takewhile", "dropwhile",
+                        "filterfalse", "compress", "combinations", "permutations", "groupby", "tee"})
+    register_polyfill("itertools", n, n);
+  register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
+  for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
   register_builtin("inspect", "signature", do_signature);

@@ -199,14 +199,13 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
     }
   }
   if (PyType_IsSubtype(cls, known().tensor)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
-  if (PyType_IsSubtype(cls, known().module)) unsupported("an nn.Module is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) unsupported("a class is made");
   if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) raise(PyExc_TypeError, std::string("Can't instantiate abstract class ") + cls->tp_name);
   SourceId new_at, init_at;
   PyObject* make_new = lookup_on_type(cls, intern("__new__"), &new_at);
   Variable* made;
   if (make_new == known().object_new || !make_new) {
-    made = make<ObjectVariable>(cls);
+    made = make<ObjectVariable>(cls, PyType_IsSubtype(cls, known().module) ? Kind::Module : Kind::Object);
   } else if (PyCFunction_Check(make_new)) {
     made = builtin_new(cls, make_new, args);
   } else {
@@ -222,12 +221,26 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
-    if (!made->is(Kind::Object)) return made;
+    if (!made->is(Kind::Object) && !made->is(Kind::Module)) return made;
     call_builtin_method(*this, made, reinterpret_cast<PyDescrObject*>(init)->d_type, intern("__init__"), args);
   } else {
     call(bind_descriptor(init, init_at, made, made->type(), intern("__init__")), args);
   }
   return made;
+}
+
+Variable* Translator::made_class(Ref cls) {
+  mutate();
+  keep(cls);
+  Variable* v = make<RealVariable>(cls.get(), sources().constant(cls.get()));
+  global_objects_[cls.get()] = v;
+  made_classes_[cls.get()] = v;
+  return v;
+}
+
+void Translator::check_rebuild(PyTypeObject* cls) const {
+  if (auto it = made_classes_.find(reinterpret_cast<PyObject*>(cls)); it != made_classes_.end())
+    throw CannotRebuild{it->second, std::string("class ") + cls->tp_name + ", which the code defines,"};
 }
 
 // tp_new of a class implemented in C.

@@ -33,6 +33,7 @@ void register_all() {
     register_core_builtins();
     register_container_builtins();
     register_functional_builtins();
+    register_class_builtins();
     register_torch_builtins();
     return true;
   }();

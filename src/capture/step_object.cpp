@@ -234,6 +234,11 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       return true;
     }
     case MatchClass: match_class(f, ins.arg); return true;
+    case LoadBuildClass: {
+      static PyObject* build = PyDict_GetItemString(PyEval_GetBuiltins(), "__build_class__");
+      f.push(global_object(build));
+      return true;
+    }
     case ImportName: {
       Ref from = to_python(f.pop()), level = to_python(f.pop());
       // Importing what is imported already has no effects; what is not would be imported by the code as well.

@@ -148,6 +148,11 @@ class Translator {
   Ref to_python(Variable* v);
   bool is_python_constant(Variable* v);       // to_python gives a value without tensors
   bool has_tensor(const Args& args);
+  // A class that the captured code defines: made now, and only good as long as neither it nor an instance leaves the capture,
+  // since each call of the code would make another.
+  Variable* made_class(Ref cls);
+  // Throws CannotRebuild for an instance of such a class.
+  void check_rebuild(PyTypeObject* cls) const;
   // A polyfill: a function of braze.polyfills by name.
   Variable* polyfill(const char* name);
 
@@ -234,6 +239,7 @@ class Translator {
   std::unordered_map<const Variable*, uint64_t> origins_;   // of exceptions: the instruction that raised them first
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
+  std::unordered_map<PyObject*, Variable*> made_classes_;
   std::vector<Variable*> modified_;
   std::vector<TensorVariable*> lifted_;
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

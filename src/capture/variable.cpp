@@ -76,6 +76,7 @@ Reg Codegen::reg(Variable* v) {
     return lazy->forced ? reg(lazy->forced) : recipe.load(v->source);
   }
   if (v->reg != kNoReg) return v->reg;
+  if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
   if (v->source.valid()) return v->reg = recipe.load(v->source);
   if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
   v->emitting = true;

@@ -217,6 +217,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
       if (Variable* v = handler(tr, all)) return v;
     }
+    if (const char* polyfill = find_polyfill(raw)) return tr.call(tr.polyfill(polyfill), args);
   }
   Variable* target = self;
   if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base &&

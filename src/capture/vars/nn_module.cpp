@@ -39,7 +39,17 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
   auto refuse = [&] {
     tr.unsupported(Reason::UnsupportedMutation, "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
   };
-  if (value && (value->is(Kind::Module) || (value->is(Kind::Tensor) && value->type() == known().parameter))) refuse();
+  bool module = value && value->is(Kind::Module), parameter = value && value->is(Kind::Tensor) && value->type() == known().parameter;
+  if (module || parameter) {
+    const char* into = kTables[module ? 2 : 0];
+    if (m->instance_get(tr, name)) refuse();
+    for (const char* t : kTables)
+      if (DictVariable* d = table(tr, m, t); t != into && d && d->get(tr, name)) refuse();
+    DictVariable* d = table(tr, m, into);
+    if (!d) refuse();
+    d->set(tr, name, value);
+    return;
+  }
   for (const char* t : kTables) {
     DictVariable* d = table(tr, m, t);
     if (!d || !d->get(tr, name)) continue;

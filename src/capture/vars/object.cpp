@@ -326,6 +326,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
 // ---- recipes ----
 
 Reg ObjectVariable::build(Codegen& cg) {
+  cg.tr.check_rebuild(cls);
   auto* type_object = reinterpret_cast<PyObject*>(cls);
   Reg r;
   if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {

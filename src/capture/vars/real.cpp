@@ -129,6 +129,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o))
     if (Variable* v = handler(tr, args)) return v;
+  if (const char* name = find_polyfill(o)) return tr.call(tr.polyfill(name), args);
+  if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);

@@ -166,6 +166,7 @@ Ref TupleVariable::hash_key(Translator& tr) {
 }
 
 Reg TupleVariable::build(Codegen& cg) {
+  cg.tr.check_rebuild(cls);
   Reg t = cg.recipe.make(StepKind::Tuple, cg.regs(elements));
   if (cls == &PyTuple_Type) return t;
   auto* c = reinterpret_cast<PyObject*>(cls);
