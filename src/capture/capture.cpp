@@ -221,6 +221,13 @@ void Translator::finish_graph(Codegen& cg) {
     segment_.inputs.push_back(it->second);
     tensors.emplace_back(it->second, inputs[i]);
   }
+  // Parameters and buffers are those that were seen, except where the captured code itself puts another in their place.
+  for (TensorVariable* t : lifted_) {
+    if (!anchored(t->source)) continue;
+    bool replaced = false;
+    for (Variable* m : modified_) replaced |= m->source.valid() && m->source == sources()[t->source].base;
+    if (!replaced) guard_identity(t->source, t->real.get());
+  }
   bool writes = !graph.writebacks.empty();
   std::vector<bool> fixed;
   for (auto& [s, t] : tensors) fixed.push_back(anchored(s));

@@ -275,6 +275,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     made = sourced(set);
   } else if (PyObject_TypeCheck(o, k.module)) {
     guard_identity(s, o);
+    guards().type_is(s, t, line());  // __class__ can be set
     made = make<ModuleVariable>(o, s);
   } else if (is_opaque(t) && !PyDict_Check(o) && !PyList_Check(o) && !PyTuple_Check(o)) {
     guard_identity(s, o);
