@@ -5,6 +5,7 @@ namespace braze::capture {
 namespace {
 
 thread_local bool t_capturing = false;
+thread_local bool t_disabled = false;
 PyObject* (*g_unwrap)(PyObject*) = nullptr;
 
 PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
@@ -48,6 +49,13 @@ CapturingScope::~CapturingScope() {
   static PyObject* flag = interned("_is_compiling_flag");
   if (flag_before_) PyDict_SetItem(PyModule_GetDict(flag_holder_.get()), flag, flag_before_.get());
 }
+
+bool set_disabled(bool on) {
+  bool before = t_disabled;
+  t_disabled = on;
+  return before;
+}
+bool disabled() { return t_disabled; }
 
 PyObject* wrapped_function(PyObject* callable) { return g_unwrap ? g_unwrap(callable) : nullptr; }
 void set_wrapped_function(PyObject* (*unwrap)(PyObject*)) { g_unwrap = unwrap; }

@@ -26,6 +26,10 @@ class CapturingScope {
   Ref flag_holder_, flag_before_;
 };
 
+// Compiled callables that this thread calls run as they are. Returns what was set before.
+bool set_disabled(bool on);
+bool disabled();
+
 // The Python function behind a compiled callable of ours (borrowed), or nullptr.
 PyObject* wrapped_function(PyObject* callable);
 void set_wrapped_function(PyObject* (*unwrap)(PyObject*));

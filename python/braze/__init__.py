@@ -1,0 +1,8 @@
+"""Braze: a compiler for PyTorch programs. `braze.compile(model)` is the way in."""
+
+import torch as _torch  # noqa: F401  the extension needs its libraries
+
+from ._api import Explanation, Unsupported, compile, disable, explain, graph_break, is_compiling, reset
+
+__all__ = ["compile", "explain", "Explanation", "Unsupported", "disable", "graph_break", "is_compiling", "reset"]
+__version__ = "0.1.0"

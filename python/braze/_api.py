@@ -1,0 +1,216 @@
+"""The public functions: arguments checked here, the work done in braze._C."""
+
+import copy
+import functools
+import types
+
+import torch
+
+from . import _C
+
+BACKENDS = ("braze", "eager")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+class Unsupported(RuntimeError):
+    """What `fullgraph=True` raises: code that can't be compiled as one graph, with its line, the reason and a remedy."""
+
+
+def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None, options=None):
+    """Returns `f` compiled: a function or method as a native callable, a module as one of the same class on the same state.
+
+    Also a decorator, with or without arguments. Code is captured and compiled at the first call and whenever something that it
+    read has changed; what can't be captured runs in Python, and capture goes on after it.
+
+    fullgraph: raise `braze.Unsupported` instead of running any part in Python.
+    dynamic: None or False; sizes are compiled as they come, a new size compiles again.
+    backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
+        returns a callable on the inputs; or the name of a backend known to torch.compile.
+    mode: as in torch.compile. On the CPU all modes compile alike.
+    options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones.
+    """
+    if fullgraph not in (True, False):
+        raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
+    if dynamic not in (None, False):
+        raise ValueError(f"dynamic={dynamic!r}: accepted are None and False (sizes are compiled as they come)")
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
+    settings = (_backend(backend), bool(fullgraph), options)
+    _C.compile(_nothing, None, False, *settings)  # checks the options now
+    if f is None:
+        return lambda g: _compile(g, *settings)
+    return _compile(f, *settings)
+
+
+def _nothing():
+    pass
+
+
+def _compile(f, backend, fullgraph, options):
+    make = lambda function, bound=None, replaces=False: _C.compile(function, bound, replaces, backend, fullgraph, options)
+    if isinstance(f, _C.Compiled):
+        f = f.__wrapped__
+    if isinstance(f, torch.nn.Module):
+        return _compile_module(getattr(f, "_orig_mod", f) if hasattr(type(f), "_braze_make") else f, make)
+    if isinstance(f, types.FunctionType):
+        return functools.update_wrapper(make(f), f)
+    if isinstance(f, types.MethodType) and isinstance(f.__func__, types.FunctionType):
+        return functools.update_wrapper(make(f.__func__, f.__self__), f)
+    if isinstance(f, type) or not callable(f):
+        raise TypeError(f"braze.compile takes a function, a method, a module or a callable object, not {f!r}")
+    call = getattr(type(f), "__call__", None)
+    if isinstance(call, types.FunctionType):
+        return make(call, f)
+
+    def through(*args, **kwargs):
+        return f(*args, **kwargs)
+
+    return functools.update_wrapper(make(through), f, updated=())
+
+
+def _compile_module(module, make):
+    """An object of a subclass of the module's class, on the module's own __dict__, whose call is compiled."""
+    call = type(module).__call__
+    while isinstance(call, _C.Compiled):
+        call = call.__wrapped__
+    if not isinstance(call, types.FunctionType):
+        raise TypeError(f"{type(module).__name__}.__call__ is not a Python function")
+    body = {
+        "__call__": make(call, module, True),
+        "__doc__": type(module).__doc__,
+        "__module__": type(module).__module__,
+        "__qualname__": type(module).__qualname__,
+        "__slots__": (),
+        "_braze_make": staticmethod(make),
+        "_orig_mod": property(lambda self: module),
+        # Copies and pickles are of the module: compiled code does not travel.
+        "__reduce_ex__": lambda self, protocol: module.__reduce_ex__(protocol),
+        "__deepcopy__": lambda self, memo: _compile_module(copy.deepcopy(module, memo), make),
+    }
+    cls = type(module)
+    compiled = object.__new__(type(cls)(cls.__name__, (cls,), body))
+    object.__setattr__(compiled, "__dict__", module.__dict__)
+    return compiled
+
+
+def _backend(backend):
+    if backend == "braze":
+        return None
+    if backend == "eager":
+        return _eager
+    if callable(backend):
+        return backend
+    if isinstance(backend, str):
+        # Names that the user may know from torch.compile; PyTorch's registry is loaded only for them.
+        from torch._dynamo.backends import registry
+
+        names = registry.list_backends(exclude_tags=())
+        if backend in names:
+            return registry.lookup_backend(backend)
+        raise ValueError(f"no backend {backend!r}; accepted: {', '.join(dict.fromkeys((*BACKENDS, *names)))}, or a callable")
+    raise TypeError(f"backend: a name or a callable on (GraphModule, example_inputs) is expected, not {backend!r}")
+
+
+def _eager(gm, example_inputs):
+    return gm.forward
+
+
+def reset():
+    """Forgets all compiled code of this process; the next calls compile again."""
+    _C.reset()
+
+
+def graph_break():
+    """Ends the graph here: what comes next is captured anew. Does nothing in code that runs uncompiled."""
+
+
+def is_compiling():
+    """True while code is being captured. `torch.compiler.is_compiling()` says the same."""
+    return _C.capturing()
+
+
+_C.set_markers(graph_break, is_compiling, Unsupported)
+
+
+class _Disabled:
+    def __enter__(self):
+        self.before = _C.set_disabled(True)
+
+    def __exit__(self, *exc):
+        _C.set_disabled(self.before)
+
+    def __call__(self, fn):
+        return disable(fn)
+
+
+def disable(fn=None):
+    """As a decorator: the function is never captured and runs as it is. As a context, `with braze.disable():`, compiled
+    callables that are called inside run as they are."""
+    if fn is None:
+        return _Disabled()
+    if not callable(fn):
+        raise TypeError(f"braze.disable takes a callable, not {fn!r}")
+
+    @functools.wraps(fn)
+    def run(*args, **kwargs):
+        before = _C.set_disabled(True)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _C.set_disabled(before)
+
+    run._braze_disable = True
+    return run
+
+
+class Break:
+    """One graph break: `reason`, `detail`, `hint`, `file`, `line`, `source`."""
+
+    def __init__(self, name, reason, detail, hint, file, line, source):
+        self.name, self.reason, self.detail, self.hint = name, reason, detail, hint
+        self.file, self.line, self.source = file, line, source
+
+    def __repr__(self):
+        detail = f": {self.detail}" if self.detail else ""
+        source = f"\n    {self.source}" if self.source else ""
+        return f"{self.file}:{self.line}{source}\n  {self.reason}{detail}\n  hint: {self.hint}"
+
+
+class Explanation:
+    """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
+    `kernel_count`, `extern_count`, `graphs` (one text each), `output`."""
+
+    def __init__(self, output, events):
+        self.output = output
+        graphs = [e for e in events if e["calls"]]
+        self.graph_count = len(graphs)
+        self.breaks = [Break(**e["break"]) for e in events if e["break"]]
+        self.graph_break_count = len(self.breaks)
+        self.kernel_count = sum(e["kernels"] for e in graphs)
+        self.extern_count = sum(e["externs"] for e in graphs)
+        self.guards = list(dict.fromkeys(g for e in events for g in e["guards"]))
+        self.graphs = [f"{e['calls']} calls, {e['kernels']} kernels, {e['externs']} extern calls, runs {e['status']}" for e in graphs]
+        self.plans = [e["plan"] for e in graphs]
+        self.times = {}
+        for e in events:
+            for stage, seconds in e["times"].items():
+                self.times[stage] = self.times.get(stage, 0.0) + seconds
+
+    def __str__(self):
+        lines = [f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.kernel_count} kernels, "
+                 f"{self.extern_count} extern calls, {len(self.guards)} guards"]
+        lines += [f"graph {i}: {g}" for i, g in enumerate(self.graphs)]
+        lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
+        lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explain(f, *args, **kwargs):
+    """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not."""
+    if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
+        f = f._orig_mod
+    compiled = compile(f)
+    owner = type(compiled).__dict__["__call__"] if isinstance(compiled, torch.nn.Module) else compiled
+    return Explanation(*_C.record(owner, lambda: compiled(*args, **kwargs)))

@@ -1,0 +1,137 @@
+// braze._C: what the Python package calls.
+#include <pybind11/pybind11.h>
+
+#include <cstdlib>
+
+#include "bind/callable.h"
+#include "bind/graph_callable.h"
+#include "bind/options.h"
+#include "bind/trace_hooks.h"
+#include "capture/log.h"
+#include "capture/markers.h"
+#include "trace/trace.h"
+
+namespace braze::bind {
+
+namespace {
+
+using capture::Ref;
+
+void put(PyObject* dict, const char* key, PyObject* owned) {
+  Ref v = Ref::steal(owned);
+  PyDict_SetItemString(dict, key, v.get());
+}
+
+// compile(function, bound, replaces_first, backend, fullgraph, options)
+PyObject* compile(PyObject*, PyObject* args) {
+  PyObject *function, *bound, *backend, *options;
+  int replaces_first, fullgraph;
+  if (!PyArg_ParseTuple(args, "O!OpOpO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend, &fullgraph, &options))
+    return nullptr;
+  std::optional<Options> o = options_from(options);
+  if (!o) return nullptr;
+  capture::RegionOptions region{*o, fullgraph != 0, backend == Py_None ? Ref() : Ref::borrow(backend)};
+  return new_callable(std::make_shared<capture::Region>(std::move(region)), function, bound == Py_None ? nullptr : bound,
+                      replaces_first != 0);
+}
+
+PyObject* describe_event(const capture::Event& e) {
+  PyObject* d = PyDict_New();
+  put(d, "calls", PyLong_FromSize_t(e.num_calls));
+  put(d, "status", PyUnicode_FromString(e.graph_status.c_str()));
+  put(d, "kernels", PyLong_FromSize_t(e.report.kernels));
+  put(d, "externs", PyLong_FromSize_t(e.report.externs));
+  put(d, "nests", PyLong_FromSize_t(e.report.nests));
+  put(d, "from_disk_cache", PyBool_FromLong(e.report.from_disk_cache));
+  put(d, "plan", PyUnicode_FromString(e.report.plan.c_str()));
+  Ref guards = Ref::steal(PyList_New(0));
+  for (const std::string& g : e.guards) PyList_Append(guards.get(), Ref::steal(PyUnicode_FromString(g.c_str())).get());
+  put(d, "guards", Py_NewRef(guards.get()));
+  Ref times = Ref::steal(PyDict_New());
+  put(times.get(), "capture", PyFloat_FromDouble(e.capture_seconds));
+  put(times.get(), "compile", PyFloat_FromDouble(e.compile_seconds));
+  for (auto& [stage, seconds] : e.report.timings.stages) put(times.get(), stage.c_str(), PyFloat_FromDouble(seconds));
+  put(d, "times", Py_NewRef(times.get()));
+  if (e.stop) {
+    Ref b = Ref::steal(PyDict_New());
+    std::string reason(summary(e.stop->reason)), hint(remedy(e.stop->reason)), name_(name(e.stop->reason));
+    put(b.get(), "name", PyUnicode_FromString(name_.c_str()));
+    put(b.get(), "reason", PyUnicode_FromString(reason.c_str()));
+    put(b.get(), "detail", PyUnicode_FromString(e.stop->detail.c_str()));
+    put(b.get(), "hint", PyUnicode_FromString(hint.c_str()));
+    put(b.get(), "file", e.stop->line.code ? Py_NewRef(e.stop->line.code->co_filename) : PyUnicode_FromString("?"));
+    put(b.get(), "line", PyLong_FromLong(e.stop->line.line));
+    put(b.get(), "source", PyUnicode_FromString(capture::source_text(e.stop->line).c_str()));
+    put(d, "break", Py_NewRef(b.get()));
+  } else {
+    put(d, "break", Py_NewRef(Py_None));
+  }
+  return d;
+}
+
+// record(compiled, call): the result of call() and what was captured meanwhile.
+PyObject* record(PyObject*, PyObject* args) {
+  PyObject *compiled, *thunk;
+  if (!PyArg_ParseTuple(args, "OO:record", &compiled, &thunk)) return nullptr;
+  capture::Region* region = region_of(compiled);
+  if (!region) return nullptr;
+  std::vector<capture::Event> events;
+  region->events = &events;
+  Ref result = Ref::steal(PyObject_CallNoArgs(thunk));
+  region->events = nullptr;
+  if (!result) return nullptr;
+  Ref list = Ref::steal(PyList_New(0));
+  for (const capture::Event& e : events) PyList_Append(list.get(), Ref::steal(describe_event(e)).get());
+  return PyTuple_Pack(2, result.get(), list.get());
+}
+
+PyObject* reset(PyObject*, PyObject*) {
+  capture::Region::clear_all();
+  Py_RETURN_NONE;
+}
+
+PyObject* capturing(PyObject*, PyObject*) { return PyBool_FromLong(capture::capturing()); }
+
+PyObject* set_disabled(PyObject*, PyObject* arg) {
+  int on = PyObject_IsTrue(arg);
+  if (on < 0) return nullptr;
+  return PyBool_FromLong(capture::set_disabled(on != 0));
+}
+
+PyObject* set_markers(PyObject*, PyObject* args) {
+  PyObject *graph_break, *is_compiling, *unsupported;
+  if (!PyArg_ParseTuple(args, "OOO:set_markers", &graph_break, &is_compiling, &unsupported)) return nullptr;
+  capture::markers().graph_break = Py_NewRef(graph_break);
+  capture::markers().is_compiling = Py_NewRef(is_compiling);
+  capture::set_unsupported_exception(Py_NewRef(unsupported));
+  Py_RETURN_NONE;
+}
+
+PyObject* compile_graph(PyObject*, PyObject* args) {
+  PyObject *gm, *inputs, *options;
+  if (!PyArg_ParseTuple(args, "OOO:compile_graph", &gm, &inputs, &options)) return nullptr;
+  std::optional<Options> o = options_from(options);
+  return o ? compile_graph_module(gm, inputs, *o) : nullptr;
+}
+
+PyMethodDef functions[] = {{"compile", compile, METH_VARARGS, nullptr},
+                           {"record", record, METH_VARARGS, nullptr},
+                           {"reset", reset, METH_NOARGS, nullptr},
+                           {"capturing", capturing, METH_NOARGS, nullptr},
+                           {"set_disabled", set_disabled, METH_O, nullptr},
+                           {"set_markers", set_markers, METH_VARARGS, nullptr},
+                           {"compile_graph", compile_graph, METH_VARARGS, nullptr},
+                           {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+}  // namespace braze::bind
+
+PYBIND11_MODULE(_C, m) {
+  braze::trace::initialize();
+  if (!braze::bind::init_callable(m.ptr()) || PyModule_AddFunctions(m.ptr(), braze::bind::functions) < 0)
+    throw pybind11::error_already_set();
+  braze::bind::init_trace_hooks(m);
+  std::string bad = braze::capture::read_log_topics(std::getenv("BRAZE_LOGS"));
+  if (!bad.empty()) throw std::runtime_error(bad);
+}

@@ -1,0 +1,69 @@
+// The hot path of a compiled entry: inputs, graph, recipe.
+#include "base/check.h"
+#include "capture/entry.h"
+
+namespace braze::capture {
+
+namespace {
+
+// References held while the graph and the recipe run, since both may let other code run.
+class Held {
+ public:
+  Held(PyObject* const* values, size_t n) : n_(n), p_(n <= kInline ? inline_ : new PyObject*[n]) {
+    for (size_t i = 0; i < n; ++i) {
+      p_[i] = values[i];
+      Py_XINCREF(p_[i]);
+    }
+  }
+  ~Held() {
+    for (size_t i = 0; i < n_; ++i) Py_XDECREF(p_[i]);
+    if (p_ != inline_) delete[] p_;
+  }
+  PyObject* const* get() const { return p_; }
+
+ private:
+  static constexpr size_t kInline = 256;
+  size_t n_;
+  PyObject** p_;
+  PyObject* inline_[kInline];
+};
+
+bool call_backend(Entry& e, PyObject* const* inputs, PyObject** outputs) {
+  size_t n = e.layout.size();
+  constexpr size_t kInline = 256;
+  PyObject* small[kInline + 1];
+  std::vector<PyObject*> large;
+  PyObject** args = small + 1;
+  if (n > kInline) {
+    large.resize(n + 1);
+    args = large.data() + 1;
+  }
+  for (size_t i = 0; i < n; ++i) args[i] = e.layout[i] >= 0 ? inputs[e.layout[i]] : e.constants[~e.layout[i]];
+  Ref result = Ref::steal(PyObject_Vectorcall(e.callable.get(), args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!result) return false;
+  PyObject* r = result.get();
+  bool tuple = PyTuple_Check(r), list = PyList_Check(r);
+  Py_ssize_t got = tuple ? PyTuple_GET_SIZE(r) : list ? PyList_GET_SIZE(r) : -1;
+  if (got != static_cast<Py_ssize_t>(e.num_outputs)) {
+    PyErr_Format(PyExc_RuntimeError, "braze: the backend's function gave %s of %zd values; the graph has %zu outputs",
+                 got < 0 ? Py_TYPE(r)->tp_name : "a sequence", got, e.num_outputs);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < got; ++i) outputs[i] = Py_NewRef(tuple ? PyTuple_GET_ITEM(r, i) : PyList_GET_ITEM(r, i));
+  return true;
+}
+
+}  // namespace
+
+bool execute(Entry& e, PyObject** regs) {
+  Held values(e.guards->values(), e.num_inputs + e.num_loads);
+  Registers outputs(e.num_outputs);
+  if (e.has_graph) {
+    bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs)
+                         : call_backend(e, values.get(), outputs.get());
+    if (!ok) return false;
+  }
+  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), regs);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,288 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <unordered_set>
+
+#include "capture/bind_args.h"
+#include "capture/entry.h"
+#include "capture/log.h"
+#include "capture/markers.h"
+
+namespace braze::capture {
+
+namespace {
+
+// So many captures at one place say that its guards don't describe what varies: it is left to CPython, and said so.
+constexpr size_t kMostEntries = 64;
+
+PyObject* g_unsupported = nullptr;
+
+std::unordered_set<Region*>& all_regions() {
+  static auto* set = new std::unordered_set<Region*>();
+  return *set;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
+}
+
+constexpr int kNotAFunctionBody = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+
+// An internal failure: said once, and then the region runs eagerly.
+void report_failure(const std::string& what, const UserLine& at, const std::string& dump) {
+  static auto* seen = new std::unordered_set<std::string>();
+  if (!seen->insert(what).second) return;
+  std::fprintf(stderr, "braze: internal failure at %s: %s\n  The code runs uncompiled. BRAZE_STRICT=1 raises instead.\n%s",
+               describe(at).c_str(), what.c_str(), dump.c_str());
+}
+
+// The Python exception that is set, as text; clears it.
+std::string take_exception() {
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  PyErr_NormalizeException(&type, &value, &tb);
+  Ref text = Ref::steal(value ? PyObject_Str(value) : nullptr);
+  const char* c = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  std::string s = type ? reinterpret_cast<PyTypeObject*>(type)->tp_name : "?";
+  if (c) s += std::string(": ") + c;
+  PyErr_Clear();
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(tb);
+  return s;
+}
+
+}  // namespace
+
+void set_unsupported_exception(PyObject* type) { g_unsupported = type; }
+
+std::string explain_break(const BreakInfo& b) {
+  std::string out = describe(b.line);
+  std::string text = source_text(b.line);
+  if (!text.empty()) out += "\n    " + text;
+  out += "\n  " + std::string(summary(b.reason));
+  if (!b.detail.empty()) out += ": " + b.detail;
+  out += "\n  hint: " + std::string(remedy(b.reason));
+  for (size_t i = b.stack.size(); i-- > 0;) out += "\n  called from " + describe(b.stack[i]);
+  return out;
+}
+
+Entry::~Entry() {
+  for (PyObject* c : constants) Py_XDECREF(c);
+}
+
+Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
+Region::~Region() { all_regions().erase(this); }
+
+void Region::clear() {
+  auto old = std::move(places_);
+  places_.clear();
+  last_code_ = nullptr;
+  last_place_ = nullptr;
+}
+void Region::clear_all() {
+  std::vector<Region*> regions(all_regions().begin(), all_regions().end());
+  for (Region* r : regions)
+    if (all_regions().count(r)) r->clear();
+}
+
+Region::Place& Region::place(PyCodeObject* code, int start) { return places_[code][start]; }
+
+void Region::refuse(const BreakInfo& stop) {
+  std::string text = "this can't be compiled as one graph (fullgraph=True)\n" + explain_break(stop);
+  PyErr_SetString(g_unsupported ? g_unsupported : PyExc_RuntimeError, text.c_str());
+}
+
+PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  PyObject* fn = reinterpret_cast<PyObject*>(function);
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  size_t nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+  if (code->co_flags & kNotAFunctionBody || capturing() || disabled()) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+
+  constexpr int kInline = 64;
+  PyObject* small[kInline];
+  std::vector<PyObject*> large;
+  PyObject** slots = small;
+  if (code->co_nlocalsplus > kInline) {
+    large.resize(code->co_nlocalsplus);
+    slots = large.data();
+  }
+  std::fill(slots, slots + code->co_nlocalsplus, nullptr);
+  std::vector<Ref> owned;
+  if (!bind_arguments(function, args, nargs, kwnames, slots, owned)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+
+  Place& here = code == last_code_ ? *last_place_ : place(code, 0);
+  last_code_ = code;
+  last_place_ = &here;
+  std::shared_ptr<Entry> entry;
+  for (size_t i = 0; i < here.entries.size(); ++i) {
+    if (!here.entries[i]->guards->check(slots)) continue;
+    if (i) std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
+    entry = here.entries[0];
+    break;
+  }
+  if (!entry) {
+    FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
+    entry = find(here, view);
+    if (!entry && PyErr_Occurred()) return nullptr;
+    if (!entry) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  }
+  if (entry->stop) return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
+  Registers regs(static_cast<size_t>(entry->recipe.num_registers()));
+  if (!execute(*entry, regs.get())) return nullptr;
+  return Py_NewRef(regs.get()[entry->recipe.result]);
+}
+
+std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
+  for (size_t i = 0; i < here.entries.size(); ++i) {
+    if (!here.entries[i]->guards->check(view.slots)) continue;
+    std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
+    return here.entries[0];
+  }
+  if (here.closed) return nullptr;
+  if (here.entries.size() >= kMostEntries) {
+    here.closed = true;
+    UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
+    std::fprintf(stderr, "braze: %s was compiled %zu times and runs uncompiled from now on for other inputs; what varied last: %s\n",
+                 describe(at).c_str(), here.entries.size(), here.entries[0]->guards->failure().c_str());
+    return nullptr;
+  }
+  if (logs(Topic::Recompiles) && !here.entries.empty()) {
+    UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
+    std::string text = describe(at) + " compiled again:\n";
+    for (auto& e : here.entries) text += "  " + e->guards->failure() + "\n";
+    log(Topic::Recompiles, text);
+  }
+  return capture_entry(here, view);
+}
+
+std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view) {
+  auto entry = std::make_shared<Entry>();
+  Event event;
+  UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
+  std::string dump;
+  try {
+    auto t0 = std::chrono::steady_clock::now();
+    Segment seg = [&] {
+      CapturingScope scope;
+      return capture(view, options_.options);
+    }();
+    event.capture_seconds = seconds_since(t0);
+    if (seg.stop) {
+      event.stop = seg.stop;
+      log(Topic::GraphBreaks, explain_break(*seg.stop));
+      if (options_.fullgraph && seg.stop->reason != Reason::RaisedException) {
+        refuse(*seg.stop);
+        return nullptr;
+      }
+    }
+    std::vector<SourceId> wanted = seg.inputs;
+    for (const Step& s : seg.recipe.steps())
+      if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    entry->num_inputs = seg.inputs.size();
+    entry->num_loads = wanted.size() - seg.inputs.size();
+    entry->num_outputs = seg.num_outputs;
+    entry->sources = seg.sources;
+    entry->stop = seg.stop;
+    entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
+                                          static_cast<size_t>(view.bytecode->num_locals_plus));
+    if (logs(Topic::Guards) || events) {
+      for (const Guard& g : seg.guards.items()) event.guards.push_back(print(g, *seg.sources));
+      std::string text = describe(at) + "\n";
+      for (const std::string& g : event.guards) text += "  " + g + "\n";
+      log(Topic::Guards, text);
+    }
+    if (!entry->guards->check(view.slots)) {
+      dump = "recipe:\n" + seg.recipe.print(*seg.sources);
+      throw InternalError("a guard does not hold right after capture: " + entry->guards->failure());
+    }
+    entry->recipe = std::move(seg.recipe);
+    if (seg.num_calls || seg.num_outputs) {
+      auto t1 = std::chrono::steady_clock::now();
+      event.num_calls = std::max<size_t>(seg.num_calls, 1);
+      compile_graph(*entry, seg, event);
+      event.compile_seconds = seconds_since(t1);
+      if (PyErr_Occurred()) return nullptr;
+      // The backend may have run code that checked other guards of this program.
+      if (!entry->guards->check(view.slots)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure());
+    }
+    const Recipe& r = entry->recipe;
+    entry->idle = entry->stop && !entry->has_graph && r.frames.size() == 1 && r.frames[0].instruction == view.start &&
+                  std::none_of(r.steps().begin(), r.steps().end(), [](const Step& s) { return s.dst == kNoReg; });
+  } catch (const std::exception& e) {
+    std::string what = e.what();
+    if (PyErr_Occurred()) what += " (" + take_exception() + ")";
+    if (strict()) {
+      PyErr_SetString(PyExc_RuntimeError, ("braze: internal failure at " + describe(at) + ": " + what + "\n" + dump).c_str());
+      return nullptr;
+    }
+    report_failure(what, at, dump);
+    here.closed = true;
+    event.graph_status = "internal failure: " + what;
+    if (events) events->push_back(std::move(event));
+    return nullptr;
+  }
+  if (events) events->push_back(std::move(event));
+  here.entries.insert(here.entries.begin(), entry);
+  return entry;
+}
+
+// Leaves a Python exception only if the user's backend raised, or in strict mode.
+void Region::compile_graph(Entry& entry, Segment& seg, Event& event) {
+  entry.has_graph = true;
+  std::string why;
+  graph::Graph& graph = seg.captured.graph;
+  // What a call of the GraphModule takes: constants are inputs like others.
+  std::vector<PyObject*> constants = seg.captured.constants;
+  for (PyObject* c : constants) Py_XINCREF(c);
+  entry.constants = constants;
+  int next_input = 0, next_constant = 0;
+  for (const graph::Input& in : graph.inputs)
+    entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
+
+  std::string dump;
+  if (!options_.backend) {
+    if (seg.captured.needs_grad) {
+      why = "an output requires grad: gradients are not compiled";
+    } else {
+      try {
+        bool texts = logs_texts();
+        if (strict() || texts) dump = graph::print(graph);
+        entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
+        event.graph_status = "compiled";
+        event.report = entry.runnable->report();
+        if (texts) {
+          log(Topic::Graph, "captured\n" + dump + "optimised\n" + event.report.graph);
+          log(Topic::Loops, event.report.scheduled);
+          log(Topic::Kernels, event.report.plan + event.report.source);
+        }
+        return;
+      } catch (const Unsupported& e) {
+        why = std::string(summary(e.reason())) + ": " + e.detail();
+      } catch (const std::exception& e) {
+        if (strict()) throw;
+        why = std::string("internal failure: ") + e.what();
+        report_failure(e.what(), entry.stop ? entry.stop->line : UserLine{}, dump);
+      }
+    }
+  }
+  Ref gm = Ref::steal(seg.tracer->graph_module());
+  if (!gm) throw InternalError("no GraphModule: " + take_exception());
+  if (options_.backend) {
+    Ref inputs = Ref::steal(PyList_New(0));
+    for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? entry.guards->values()[at] : entry.constants[~at]);
+    PyObject* args[] = {nullptr, gm.get(), inputs.get()};
+    entry.callable = Ref::steal(PyObject_Vectorcall(options_.backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    event.graph_status = "by the given backend";
+    if (entry.callable && !PyCallable_Check(entry.callable.get())) {
+      entry.callable = Ref();
+      PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
+    }
+    return;
+  }
+  event.graph_status = "eagerly: " + why;
+  log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
+  entry.callable = Ref::steal(PyObject_GetAttrString(gm.get(), "forward"));
+}
+
+}  // namespace braze::capture
