@@ -5,6 +5,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/liveness.h"
 #include "capture/markers.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -79,12 +80,14 @@ void Translator::start_frame() {
   f->locals.resize(static_cast<size_t>(code.num_locals_plus));
   f->stack.resize(static_cast<size_t>(code.max_stack + std::max(0, view_.depth)) + 2);
   f->ip = view_.start;
+  std::vector<bool> live;
+  if (view_.start > 0) live = live_locals(code, view_.start);
   for (int i = 0; i < code.num_locals_plus; ++i) {
     PyObject* o = view_.slots[i];
     SourceId s = sources().local(i);
     auto& slot = f->locals[static_cast<size_t>(i)];
     if (!o) {
-      if (view_.start > 0) guards().absent(s, line());
+      if (view_.start > 0 && live[static_cast<size_t>(i)]) guards().absent(s, line());
       continue;
     }
     bool cell = code.is_free(i) || (view_.start > 0 && code.is_cell(i) && PyCell_Check(o));
@@ -164,7 +167,13 @@ void Translator::emit_frames(Codegen& cg) {
     image.code = f->code->code;
     image.function = f->parent ? cg.reg(f->function) : kNoReg;
     image.instruction = f->ip;
-    image.locals = cg.regs(f->locals);
+    // What can't be read any more is not brought back. Of the outer frames the call is over, of the innermost it is to come.
+    std::vector<bool> live = live_locals(*f->code, f == frame_ ? f->ip : f->ip + 1);
+    if (f->code->instructions[static_cast<size_t>(f->ip)].handler >= 0) {
+      std::vector<bool> caught = live_locals(*f->code, f->ip);
+      for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
+    }
+    for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] ? cg.reg(f->locals[i]) : kNoReg);
     for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
     if (f->kw_names) image.kw_names = cg.constant(f->kw_names);
     segment_.recipe.frames.push_back(std::move(image));

@@ -100,7 +100,17 @@ bool is_constant_type(PyTypeObject* t) {
 
 bool is_structseq(PyTypeObject* t) {
   static PyObject* name = PyUnicode_InternFromString("n_sequence_fields");
-  return t != &PyTuple_Type && PyType_IsSubtype(t, &PyTuple_Type) && t->tp_dict && PyDict_Contains(t->tp_dict, name) == 1;
+  return t != &PyTuple_Type && PyType_IsSubtype(t, &PyTuple_Type) && PyDict_Contains(type_dict(t), name) == 1;
+}
+
+PyObject* type_dict(PyTypeObject* t) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* d = PyType_GetDict(t);  // static classes keep theirs elsewhere
+  Py_XDECREF(d);
+  return d;
+#else
+  return t->tp_dict;
+#endif
 }
 
 }  // namespace braze::capture

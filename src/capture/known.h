@@ -27,5 +27,7 @@ const Known& known();
 // Immutable classes whose instances are Constants.
 bool is_constant_type(PyTypeObject* t);
 bool is_structseq(PyTypeObject* t);
+// The class's own dict (borrowed).
+PyObject* type_dict(PyTypeObject* t);
 
 }  // namespace braze::capture

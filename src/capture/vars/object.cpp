@@ -388,7 +388,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;
   for (Py_ssize_t j = i + 1; j < n; ++j) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j));
-    PyObject* d = PyDict_GetItemWithError(t->tp_dict, name);
+    PyObject* d = PyDict_GetItemWithError(type_dict(t), name);
     if (!d) continue;
     // Looked up from the class after `after`, which sees the same as long as no class between gains the name.
     auto* from = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i + 1));
