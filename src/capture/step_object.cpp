@@ -154,38 +154,41 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
     }
     case ListExtend: {
       auto more = unpack(f.pop());
-      auto& e = f.top(ins.arg)->as<ListVariable>()->elements;
-      mutate();
-      e.insert(e.end(), more.begin(), more.end());
+      auto* l = force(f.top(ins.arg))->as<ListVariable>();
+      l->change(*this);
+      l->elements.insert(l->elements.end(), more.begin(), more.end());
       return true;
     }
     case ListAppend: {
       Variable* v = f.pop();
-      mutate();
-      f.top(ins.arg)->as<ListVariable>()->elements.push_back(v);
+      auto* l = force(f.top(ins.arg))->as<ListVariable>();
+      l->change(*this);
+      l->elements.push_back(v);
       return true;
     }
     case SetAdd: {
       Variable* v = f.pop();
-      mutate();
-      f.top(ins.arg)->as<SetVariable>()->add(*this, v);
+      auto* s = force(f.top(ins.arg))->as<SetVariable>();
+      s->change(*this);
+      s->add(*this, v);
       return true;
     }
     case SetUpdate: {
       auto more = unpack(f.pop());
-      mutate();
-      for (Variable* v : more) f.top(ins.arg)->as<SetVariable>()->add(*this, v);
+      auto* s = force(f.top(ins.arg))->as<SetVariable>();
+      s->change(*this);
+      for (Variable* v : more) s->add(*this, v);
       return true;
     }
     case MapAdd: {
       Variable *value = f.pop(), *key = f.pop();
-      f.top(ins.arg)->as<DictVariable>()->set(*this, key, value);
+      force(f.top(ins.arg))->as<DictVariable>()->set(*this, key, value);
       return true;
     }
     case DictUpdate:
     case DictMerge: {
       Variable* other = force(f.pop());
-      auto* d = f.top(ins.arg)->as<DictVariable>();
+      auto* d = force(f.top(ins.arg))->as<DictVariable>();
       if (ins.op == DictMerge) {
         Variable* mapping = other->is(Kind::Object) && other->as<ObjectVariable>()->base ? other->as<ObjectVariable>()->base : other;
         if (mapping->is(Kind::Dict))
@@ -196,7 +199,7 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       d->call_method(*this, "update", args);
       return true;
     }
-    case ListToTuple: f.push(tuple(f.pop()->as<ListVariable>()->elements)); return true;
+    case ListToTuple: f.push(tuple(force(f.pop())->as<ListVariable>()->elements)); return true;
     case FormatValue: {
       std::string spec;
       if (ins.arg & 4) {
