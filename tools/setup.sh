@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 python=${PYTHON:-python3}
 
-packages=(llvm-19-dev llvm-19-tools lld-19 libzstd-dev zlib1g-dev libgtest-dev ccache g++ git)
+packages=(llvm-19-dev llvm-19-tools lld-19 libzstd-dev zlib1g-dev libgtest-dev libcli11-dev ccache g++ git)
 missing=()
 for p in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")

@@ -211,7 +211,7 @@ def walrus(a):
     return a
 
 
-@case(x)
+@case(x, graphs=0)
 def chained_comparison(a):
     return a if 1 < a.shape[0] <= 3 != 7 else -a
 
@@ -248,7 +248,7 @@ def try_finally(a):
     return r, log
 
 
-@case(x)
+@case(x, graphs=0)
 def attribute_error(a):
     try:
         return a.no_such_attribute
@@ -394,7 +394,7 @@ def default_dict(a):
     return d["k"], len(d)
 
 
-@case(x)
+@case(x, graphs=0)
 def deques(a):
     d = collections.deque([1, 2], maxlen=3)
     d.append(a)
@@ -504,7 +504,7 @@ def functools_reduce(a):
     return functools.reduce(operator.add, [a, a * 2, a * 3]), functools.reduce(lambda p, q: p + q, [1, 2, 3])
 
 
-@case(x)
+@case(x, graphs=0)
 def any_all(a):
     return a if any(n > 2 for n in a.shape) and all([1, True]) else -a
 
@@ -528,7 +528,7 @@ def numbers(a):
     return a * math.sqrt(16) + 7 // 2 + 7 % 4 + 2**5 + (-7) // 2, divmod(7, 3), round(2.567, 1), abs(-3), int("5"), float("1.5"), 5 / 2
 
 
-@case(x)
+@case(x, graphs=0)
 def bools(a):
     return a, not a.shape, 1 and 2, 0 or "b", bool([]), True + True, None is None, a is a
 
@@ -828,12 +828,12 @@ def returns_constants(a):
     return None, 3, "s", (1.5, True), a + 1, torch.float32, slice(1, 2)
 
 
-@case(x)
+@case(x, graphs=0)
 def no_tensor_result(a):
     return a.shape[0] * 2
 
 
-@case(x, None)
+@case(x, None, graphs=0)
 def none_argument(a, m):
     return a if m is None else a + m
 
