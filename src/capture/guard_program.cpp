@@ -120,6 +120,8 @@ class Program final : public GuardProgram {
 
   void build(const std::vector<SourceId>& wanted) {
     const Sources& all = *sources_;
+    for (SourceId w : wanted) BRAZE_CHECK(w.index < all.size(), "a value without a source is loaded");
+    for (const Guard& g : guards_) BRAZE_CHECK(g.source.index < all.size(), "a guard without a source");
     std::vector<char> needed(all.size()), identity(all.size());
     std::function<void(SourceId)> need = [&](SourceId s) {
       for (; s.valid() && !needed[s.index]; s = all[s].base) needed[s.index] = 1;
