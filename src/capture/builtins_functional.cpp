@@ -11,8 +11,13 @@ namespace {
 
 Variable* do_partial(Translator& tr, Args& a) {
   if (a.size() < 1) return nullptr;
-  std::vector<std::pair<PyObject*, Variable*>> kw = a.kw;
-  return tr.make<PartialVariable>(a[0], std::vector<Variable*>(a.pos.begin() + 1, a.pos.end()), kw);
+  Args own{std::vector<Variable*>(a.pos.begin() + 1, a.pos.end()), a.kw};
+  Variable* fn = a[0];
+  if (fn->is(Kind::Partial)) {  // partials of partials are one
+    fn->as<PartialVariable>()->merge(own);
+    fn = fn->as<PartialVariable>()->function;
+  }
+  return tr.make<PartialVariable>(fn, own.pos, own.kw);
 }
 
 Variable* do_reduce(Translator& tr, Args& a) {

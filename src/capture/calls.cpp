@@ -221,7 +221,7 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
-    if (!made->is(Kind::Object) && !made->is(Kind::Module)) return made;
+    if ((!made->is(Kind::Object) && !made->is(Kind::Module)) || cls == known().simple_namespace) return made;
     call_builtin_method(*this, made, reinterpret_cast<PyDescrObject*>(init)->d_type, intern("__init__"), args);
   } else {
     call(bind_descriptor(init, init_at, made, made->type(), intern("__init__")), args);
@@ -258,6 +258,10 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     return make<TupleVariable>(std::move(items), cls);
   }
   auto* o = make<ObjectVariable>(cls);
+  if (cls == k.simple_namespace && args.size() == 0) {
+    for (auto& [name, v] : args.kw) o->instance_set(*this, name, v);
+    return o;
+  }
   if (PyType_IsSubtype(cls, &PyDict_Type)) {
     if (PyType_IsSubtype(cls, k.default_dict)) unsupported("a subclass of defaultdict");
     o->base = make<DictVariable>(PyType_IsSubtype(cls, k.ordered_dict) ? k.ordered_dict : &PyDict_Type);

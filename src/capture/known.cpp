@@ -64,6 +64,7 @@ Known load() {
   k.partial = type("functools", "partial");
   k.cached_property = type("functools", "cached_property");
   k.lru_cache = type("functools", "_lru_cache_wrapper", true);
+  k.simple_namespace = type("types", "SimpleNamespace");
   k.tuple_getter = type("_collections", "_tuplegetter");
   k.abc_meta = type("abc", "ABCMeta");
   k.op_overload = import("torch._ops", "OpOverload");

@@ -115,7 +115,32 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
 
 }  // namespace
 
+// An int that nothing is known of yet, and a constant or another such: the result stays unknown.
+Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
+  int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
+  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY) return nullptr;
+  auto open = [](Variable* v) { return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && PyLong_CheckExact(v->as<LazyVariable>()->object.get()); };
+  auto value = [&](Variable* v) -> PyObject* {
+    if (open(v)) return v->as<LazyVariable>()->object.get();
+    PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v);
+    return c && PyLong_CheckExact(c) ? c : nullptr;
+  };
+  PyObject *x = value(a), *y = value(b);
+  if (!x || !y || (!open(a) && !open(b))) return nullptr;
+  Ref r = Ref::steal(kRows[base].function(x, y));
+  if (!r) raise_current();
+  for (Variable* v : {a, b})
+    if (open(v) && v->source.valid()) guards().type_is(v->source, &PyLong_Type, line());
+  auto* d = make<LazyVariable>(r.get());
+  d->function = operator_function(kRows[base].operator_name);
+  d->left = a;
+  d->right = b;
+  return d;
+}
+
 Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
+  if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
+    if (Variable* d = defer_arithmetic(op, a, b)) return d;
   a = force(a);
   b = force(b);
   bool inplace = op >= NB_INPLACE_ADD;

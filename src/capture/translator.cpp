@@ -13,6 +13,7 @@ namespace {
 // Implemented in C: an instance holds nothing that we could follow.
 bool is_opaque(PyTypeObject* t) {
   static const destructor python_defined = known().module->tp_dealloc;
+  if (t == known().simple_namespace) return false;
   return t->tp_dealloc != python_defined && t != &PyBaseObject_Type && !PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
@@ -157,6 +158,11 @@ void Translator::guard_identity(SourceId s, PyObject* o) {
 
 Variable* Translator::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
+  if (!lazy->forced && lazy->function) {
+    force(lazy->left);
+    force(lazy->right);
+    lazy->forced = constant(lazy->object);
+  }
   if (!lazy->forced) lazy->forced = classify(lazy->object.get(), v->source);
   return lazy->forced;
 }

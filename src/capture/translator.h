@@ -108,6 +108,7 @@ class Translator {
   Variable* call(Variable* callee, std::vector<Variable*> pos) { return call(callee, Args{std::move(pos), {}}); }
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
   Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
+  Variable* defer_arithmetic(int op, Variable* a, Variable* b);
   Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value

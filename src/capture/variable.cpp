@@ -73,7 +73,10 @@ Reg Codegen::reg(Variable* v) {
   if (!v) return kNoReg;
   if (v->kind == Kind::Lazy) {
     auto* lazy = v->as<LazyVariable>();
-    return lazy->forced ? reg(lazy->forced) : recipe.load(v->source);
+    if (lazy->forced) return reg(lazy->forced);
+    if (!lazy->function) return recipe.load(v->source);
+    if (lazy->made == kNoReg) lazy->made = recipe.make(StepKind::Call, {constant(lazy->function), reg(lazy->left), reg(lazy->right)});
+    return lazy->made;
   }
   if (v->reg != kNoReg) return v->reg;
   if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));

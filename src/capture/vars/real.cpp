@@ -105,6 +105,13 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     PyObject** dict = _PyObject_GetDictPtr(o);
     if (!dict || !*dict || !PyDict_GetItem(*dict, name)) return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
   }
+  // What a getter in C gives is only known to stay for these.
+  PyTypeObject* t = Py_TYPE(o);
+  auto* type = reinterpret_cast<PyObject*>(t);
+  bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type ||
+               t == &PyClassMethodDescr_Type || t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) || t == &PyStaticMethod_Type ||
+               t == &PyClassMethod_Type || t == known().lru_cache || type == known().op_overload || type == known().op_packet;
+  if (d && !fixed && Py_TYPE(d)->tp_descr_get) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
   Ref v = Ref::steal(PyObject_GetAttr(o, name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
