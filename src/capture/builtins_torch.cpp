@@ -121,8 +121,6 @@ Variable* torch_check(Translator& tr, Args& a) {
   return nullptr;  // the real function raises
 }
 
-Variable* is_tracing_tensor(Translator& tr, Args&) { return tr.boolean(false); }
-
 Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
 
 }  // namespace
@@ -136,10 +134,7 @@ TorchRule torch_rule(PyObject* o) {
 }
 
 void register_torch_builtins() {
-  const std::pair<const char*, const char*> truths[] = {{"torch.compiler", "is_compiling"}, {"torch.compiler", "is_dynamo_compiling"},
-      {"torch._dynamo.external_utils", "is_compiling"}, {"torch._utils", "is_compiling"}};
-  for (auto& [m, n] : truths)
-    if (std::string_view(m) != "torch._dynamo.external_utils") register_builtin(m, n, yes);
+  for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
   const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
       {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"},
       {"torch.cuda", "is_current_stream_capturing"}, {"torch.distributed", "is_initialized"}};
@@ -152,7 +147,6 @@ void register_torch_builtins() {
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_assert_async", assert_async);
-  (void)is_tracing_tensor;
 
   for (const StateRow& row : kStates) {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
