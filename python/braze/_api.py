@@ -84,13 +84,17 @@ def _compile_module(module, make):
         "_braze_make": staticmethod(make),
         "_orig_mod": property(lambda self: module),
         # Copies and pickles are of the module: compiled code does not travel.
-        "__reduce_ex__": lambda self, protocol: module.__reduce_ex__(protocol),
+        "__reduce_ex__": lambda self, protocol: (_same, (module,)),
         "__deepcopy__": lambda self, memo: _compile_module(copy.deepcopy(module, memo), make),
     }
     cls = type(module)
     compiled = object.__new__(type(cls)(cls.__name__, (cls,), body))
     object.__setattr__(compiled, "__dict__", module.__dict__)
     return compiled
+
+
+def _same(module):
+    return module
 
 
 def _backend(backend):

@@ -18,6 +18,7 @@ struct RegionOptions {
 
 // One segment, ready to run: its guards, its graph, its recipe.
 struct Entry {
+  PyObject* globals = nullptr;     // of the function; kept alive by `sources`. One code may have many functions
   std::unique_ptr<GuardProgram> guards;
   std::shared_ptr<Sources> sources;
   Recipe recipe;
@@ -28,7 +29,6 @@ struct Entry {
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
   std::vector<int> layout;         // of the callable's inputs: index of a guard value, or ~index of a constant
   size_t num_inputs = 0, num_loads = 0, num_outputs = 0;
-  bool idle = false;               // a break where the segment starts: nothing to do before the native step
 
   Entry() = default;
   Entry(const Entry&) = delete;
@@ -88,17 +88,17 @@ class Region {
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
   std::shared_ptr<Entry> find(Place& place, const FrameView& view);
   std::shared_ptr<Entry> capture_entry(Place& place, const FrameView& view);
-  void compile_graph(Entry& entry, Segment& segment, Event& event);
+  void compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                        const FrameImage* images, size_t num_images, PyObject** regs);
   PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, PyObject** regs);
-  Place& place(PyCodeObject* code, int start);
+  std::shared_ptr<Place> place(PyCodeObject* code, int start);
   void refuse(const BreakInfo& stop);  // fullgraph: sets the exception
 
   RegionOptions options_;
-  std::unordered_map<PyCodeObject*, std::unordered_map<int, Place>> places_;
+  std::unordered_map<PyCodeObject*, std::unordered_map<int, std::shared_ptr<Place>>> places_;
   PyCodeObject* last_code_ = nullptr;  // the place that was used last from call()
-  Place* last_place_ = nullptr;
+  std::shared_ptr<Place> last_place_;
 };
 
 // Runs the entry's graph and recipe after its guards held: fills regs. False: an exception is set.

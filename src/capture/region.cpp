@@ -78,7 +78,7 @@ void Region::clear() {
   auto old = std::move(places_);
   places_.clear();
   last_code_ = nullptr;
-  last_place_ = nullptr;
+  last_place_.reset();
 }
 void Region::clear_all() {
   std::vector<Region*> regions(all_regions().begin(), all_regions().end());
@@ -86,7 +86,11 @@ void Region::clear_all() {
     if (all_regions().count(r)) r->clear();
 }
 
-Region::Place& Region::place(PyCodeObject* code, int start) { return places_[code][start]; }
+std::shared_ptr<Region::Place> Region::place(PyCodeObject* code, int start) {
+  std::shared_ptr<Place>& p = places_[code][start];
+  if (!p) p = std::make_shared<Place>();
+  return p;
+}
 
 void Region::refuse(const BreakInfo& stop) {
   std::string text = "this can't be compiled as one graph (fullgraph=True)\n" + explain_break(stop);
@@ -111,19 +115,18 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   std::vector<Ref> owned;
   if (!bind_arguments(function, args, nargs, kwnames, slots, owned)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
-  Place& here = code == last_code_ ? *last_place_ : place(code, 0);
-  last_code_ = code;
-  last_place_ = &here;
-  std::shared_ptr<Entry> entry;
-  for (size_t i = 0; i < here.entries.size(); ++i) {
-    if (!here.entries[i]->guards->check(slots)) continue;
-    if (i) std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
-    entry = here.entries[0];
-    break;
+  if (code != last_code_) {
+    last_place_ = place(code, 0);
+    last_code_ = code;
   }
-  if (!entry) {
+  std::shared_ptr<Entry> entry;
+  if (!last_place_->entries.empty() && last_place_->entries[0]->globals == function->func_globals &&
+      last_place_->entries[0]->guards->check(slots)) {
+    entry = last_place_->entries[0];
+  } else {
+    std::shared_ptr<Place> here = last_place_;  // braze.reset() may come meanwhile
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(here, view);
+    entry = find(*here, view);
     if (!entry && PyErr_Occurred()) return nullptr;
     if (!entry) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
   }
@@ -135,7 +138,7 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
 
 std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
   for (size_t i = 0; i < here.entries.size(); ++i) {
-    if (!here.entries[i]->guards->check(view.slots)) continue;
+    if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots)) continue;
     std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
     return here.entries[0];
   }
@@ -182,6 +185,8 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     entry->num_inputs = seg.inputs.size();
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;
+    seg.sources->constant(view.globals);
+    entry->globals = view.globals;
     entry->sources = seg.sources;
     entry->stop = seg.stop;
     entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
@@ -200,15 +205,15 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     if (seg.num_calls || seg.num_outputs) {
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      compile_graph(*entry, seg, event);
+      compile_graph(*entry, seg, at, event);
       event.compile_seconds = seconds_since(t1);
-      if (PyErr_Occurred()) return nullptr;
+      if (PyErr_Occurred()) {
+        if (events) events->push_back(std::move(event));
+        return nullptr;
+      }
       // The backend may have run code that checked other guards of this program.
       if (!entry->guards->check(view.slots)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure());
     }
-    const Recipe& r = entry->recipe;
-    entry->idle = entry->stop && !entry->has_graph && r.frames.size() == 1 && r.frames[0].instruction == view.start &&
-                  std::none_of(r.steps().begin(), r.steps().end(), [](const Step& s) { return s.dst == kNoReg; });
   } catch (const std::exception& e) {
     std::string what = e.what();
     if (PyErr_Occurred()) what += " (" + take_exception() + ")";
@@ -228,7 +233,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
 }
 
 // Leaves a Python exception only if the user's backend raised, or in strict mode.
-void Region::compile_graph(Entry& entry, Segment& seg, Event& event) {
+void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event) {
   entry.has_graph = true;
   std::string why;
   graph::Graph& graph = seg.captured.graph;
@@ -241,13 +246,15 @@ void Region::compile_graph(Entry& entry, Segment& seg, Event& event) {
     entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
 
   std::string dump;
+  std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
     if (seg.captured.needs_grad) {
       why = "an output requires grad: gradients are not compiled";
     } else {
       try {
         bool texts = logs_texts();
-        if (strict() || texts) dump = graph::print(graph);
+        if (texts) dump = graph::print(graph);
+        kept.emplace(graph);
         entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
         event.graph_status = "compiled";
         event.report = entry.runnable->report();
@@ -260,9 +267,10 @@ void Region::compile_graph(Entry& entry, Segment& seg, Event& event) {
       } catch (const Unsupported& e) {
         why = std::string(summary(e.reason())) + ": " + e.detail();
       } catch (const std::exception& e) {
-        if (strict()) throw;
+        std::string text = kept ? graph::print(*kept) : std::string();
+        if (strict()) throw InternalError(std::string(e.what()) + "\n" + text);
         why = std::string("internal failure: ") + e.what();
-        report_failure(e.what(), entry.stop ? entry.stop->line : UserLine{}, dump);
+        report_failure(e.what(), where, text);
       }
     }
   }

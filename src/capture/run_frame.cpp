@@ -168,7 +168,8 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       // Code that capture runs (reprs, torch's functions) must find this frame below it.
       cpython::set_position(frame, code.instructions[ip].offset);
       cpython::link(ts, frame);
-      entry = find(place(co, ip), view);
+      std::shared_ptr<Place> here = place(co, ip);
+      entry = find(*here, view);
       cpython::unlink(ts, frame);
       if (!entry && PyErr_Occurred()) return cpython::go_on(ts, frame, true);
     }

@@ -1,0 +1,446 @@
+"""The guard program by itself: every path that a value can be read through, watched objects, and what must not cost a recompilation."""
+
+import collections
+import enum
+import functools
+import math
+import types
+import weakref
+
+import pytest
+import torch
+from harness import Graphs, same
+from torch import nn
+
+import braze
+
+X = torch.arange(12.0).reshape(3, 4)
+Point = collections.namedtuple("Point", "x y")
+
+
+class Box:
+    pass
+
+
+def agrees(f, *args):
+    """A checker: eager and both backends agree now; says how often was compiled since it was asked last."""
+    counter = Graphs()
+    compiled, native = braze.compile(f, backend=counter), braze.compile(f)
+
+    def outcome(fn):
+        try:
+            return "returned", fn(*args)
+        except Exception as e:
+            return "raised", (type(e), str(e))
+
+    def now():
+        before = counter.count
+        want = outcome(f)
+        for _ in range(2):
+            for g in (compiled, native):
+                got = outcome(g)
+                assert got[0] == want[0], (want, got)
+                same(want[1], got[1])
+        return counter.count - before
+
+    assert now() >= 1
+    return now
+
+
+def test_slots():
+    class S:
+        __slots__ = ("k", "m")
+
+    s = S()
+    s.k = 2
+    now = agrees(lambda a, s: a * s.k + getattr(s, "m", 0), X, s)
+    s.k = 3
+    assert now() == 1
+    s.m = 4
+    assert now() == 1
+    del s.k
+    now()
+
+
+def test_instance_dict_replaced():
+    b = Box()
+    b.k = 2
+    now = agrees(lambda a, b: a * b.k, X, b)
+    b.__dict__ = {"k": 5}
+    assert now() == 1
+    b.__dict__ = {"k": 5, "other": 1}
+    now()
+
+
+def test_mro_and_properties():
+    class A:
+        k = 2
+
+        @property
+        def p(self):
+            return self.k
+
+        @staticmethod
+        def s(v):
+            return v + 1
+
+        @classmethod
+        def c(cls, v):
+            return v * cls.k
+
+    class B(A):
+        pass
+
+    b = B()
+    now = agrees(lambda a, b: a * b.p + b.s(1) + b.c(2), X, b)
+    A.k = 3
+    assert now() == 1
+    B.p = property(lambda self: 10)
+    assert now() == 1
+    B.s = staticmethod(lambda v: v + 5)
+    assert now() == 1
+    B.c = classmethod(lambda cls, v: v - 5)
+    assert now() == 1
+    B.unrelated = 5
+    assert now() == 0
+
+    class C(A):
+        k = 9
+
+    B.__bases__ = (C,)
+    now()
+
+
+def test_getattr_defined_later():
+    class G:
+        def __init__(self):
+            self.k = 1
+
+    g = G()
+    now = agrees(lambda a, g: a * getattr(g, "missing", 3), X, g)
+    G.__getattr__ = lambda self, name: 7
+    now()
+
+
+def test_containers_inside_containers():
+    d = {"a": [1, (2, {"b": 3})]}
+    now = agrees(lambda a, d: a * d["a"][1][1]["b"], X, d)
+    d["a"][1][1]["b"] = 4
+    assert now() == 1
+    d["a"][1] = (2, {"b": 4})
+    assert now() == 0
+    d["a"].append(5)
+    now()
+    d["a"].clear()
+    now()
+
+
+class Held:
+    """Reached through a global, so that its parts are watched."""
+
+    items, table, pair, members, span = [1, 2], {"a": 1, "b": 2}, (1, 2), {1, 2}, range(3)
+    tensor = torch.ones(4)
+    nested = {"l": [10, 20]}
+
+
+@pytest.fixture
+def held():
+    saved = dict(items=list(Held.items), table=dict(Held.table), members=set(Held.members))
+    yield Held
+    Held.items[:] = saved["items"]
+    Held.table.clear()
+    Held.table.update(saved["table"])
+    Held.members.clear()
+    Held.members.update(saved["members"])
+    Held.span, Held.pair, Held.tensor, Held.nested = range(3), (1, 2), torch.ones(4), {"l": [10, 20]}
+
+
+def test_watched_list(held):
+    now = agrees(lambda a: a * Held.items[0] + len(Held.items), X)
+    held.items[0] = 5
+    assert now() == 1
+    held.items.append(3)
+    assert now() == 1
+    held.items[:] = [5, 2, 3]
+    assert now() == 0
+    held.items.extend(range(1000))
+    assert now() == 1
+    del held.items[:]
+    now()
+
+
+def test_watched_list_pop_leaves_a_stale_slot(held):
+    f = lambda a: a * Held.items[-1] if Held.items else a
+    now = agrees(f, X)
+    held.items.pop()
+    assert now() == 1
+    held.items.pop()
+    now()
+
+
+def test_watched_dict(held):
+    now = agrees(lambda a: a * Held.table["a"] + Held.table.get("z", 0) + ("b" in Held.table), X)
+    held.table["unread"] = 1
+    assert now() == 0
+    held.table["z"] = 4
+    assert now() == 1
+    del held.table["b"]
+    assert now() == 1
+    held.table["a"] = 1
+    assert now() == 0
+
+
+def test_watched_dict_order_and_values(held):
+    f = lambda a: [a * v for v in Held.table.values()] + [len(k) for k in Held.table]
+    now = agrees(f, X)
+    v = held.table.pop("a")
+    held.table["a"] = v
+    assert now() == 1
+    held.table["a"] = v
+    assert now() == 0
+
+
+def test_watched_set_range_tuple(held):
+    f = lambda a: a * sum(n for n in Held.span) + Held.pair[1] + (2 in Held.members) + len(Held.members)
+    now = agrees(f, X)
+    held.members.discard(2)
+    now()
+    held.members.add(7)
+    now()
+    held.span = range(1, 5)
+    now()
+    held.pair = (1, 9)
+    now()
+
+
+def test_watched_tensor(held):
+    now = agrees(lambda a: a + Held.tensor, X)
+    held.tensor.add_(1)
+    assert now() == 0
+    held.tensor = torch.full((4,), 5.0)
+    now()
+    held.tensor = torch.ones(3, 1)
+    assert now() == 1
+
+
+def test_replaced_container_with_equal_content(held):
+    now = agrees(lambda a: a * Held.nested["l"][1], X)
+    held.nested = {"l": [10, 20]}
+    assert now() == 0
+    held.nested["l"] = [10, 30]
+    assert now() == 1
+
+
+def test_keyword_defaults_and_partial():
+    def inner(a, *, k=2):
+        return a * k
+
+    now = agrees(lambda a: inner(a), X)
+    inner.__kwdefaults__["k"] = 3
+    assert now() == 1
+    inner.__kwdefaults__ = {"k": 4}
+    assert now() == 1
+    p = functools.partial(inner, k=5)
+    now = agrees(lambda a: p(a), X)
+    p.keywords["k"] = 6
+    now()
+
+
+def test_bound_method_and_its_object():
+    class M:
+        def __init__(self, k):
+            self.k = k
+
+        def run(self, a):
+            return a * self.k
+
+    m = M(2)
+    holder = Box()
+    holder.f = m.run
+    now = agrees(lambda a, h: h.f(a), X, holder)
+    m.k = 3
+    assert now() == 1
+    holder.f = M(3).run
+    now()
+    holder.f = M(4).run
+    now()
+
+
+def test_enum_namedtuple_and_types():
+    class Mode(enum.Enum):
+        ADD, MUL = 1, 2
+
+    b = Box()
+    b.mode, b.point, b.kind, b.dtype = Mode.ADD, Point(1, 2), int, torch.float32
+
+    def f(a, b):
+        a = a + b.point.y if b.mode is Mode.ADD else a * b.point.x
+        return a.to(b.dtype) + (1 if b.kind is int else 2)
+
+    now = agrees(f, X, b)
+    b.mode = Mode.MUL
+    assert now() == 1
+    b.point = Point(5, 2)
+    assert now() == 1
+    b.point = Point(5, 2)
+    assert now() == 0
+    b.kind = float
+    assert now() == 1
+    b.dtype = torch.float64
+    assert now() == 1
+
+
+@pytest.mark.parametrize("values", [(0.0, -0.0), (1, 1.0), (1, True), (float("nan"), 1.0), ("a", "b"), (b"a", b"b"), (1j, 2j),
+                                    ((1, 2.0), (1, 2)), (None, 0), (10**30, 10**30 + 1)])
+def test_constants_compare_by_type_and_bits(values):
+    first, second = values
+    b = Box()
+    b.v = first
+
+    def f(a, b):
+        return a + 1, b.v, type(b.v).__name__, repr(b.v)
+
+    counter = Graphs()
+    g = braze.compile(f, backend=counter)
+    for v in (first, second, first, second):
+        b.v = v
+        got = g(X, b)
+        assert got[1] is v or (type(got[1]) is type(v) and repr(got[1]) == repr(v))
+        assert got[2:] == (type(v).__name__, repr(v))
+    assert counter.count <= 2
+
+
+def test_nan_does_not_compile_again():
+    counter = Graphs()
+    g = braze.compile(lambda a, v: a + (1 if math.isnan(v) else v), backend=counter)
+    for _ in range(3):
+        g(X, float("nan"))
+    assert counter.count == 1
+
+
+def test_globals_that_move_all_the_time():
+    env = {"torch": torch, "k": 2, "tick": 0}
+    exec("def f(a):\n    return a * k\n", env)
+    counter = Graphs()
+    g = braze.compile(env["f"], backend=counter)
+    for i in range(50):
+        env["tick"] = i
+        env[f"new{i}"] = i
+        same(X * 2, g(X))
+    assert counter.count == 1
+    env["k"] = 3
+    same(X * 3, g(X))
+
+
+def test_one_code_many_functions():
+    def make(k):
+        return lambda a: a * k
+
+    counter = Graphs()
+    for k in (1, 2, 3):
+        same(X * k, braze.compile(make(k), backend=counter)(X))
+
+    def apply(a, f):
+        return f(a)
+
+    g = braze.compile(apply)
+    for k in (1, 2, 3, 1, 2):
+        same(X * k, g(X, make(k)))
+
+
+def test_module_containers():
+    m = nn.ModuleList([nn.ReLU(), nn.Sigmoid()])
+
+    def f(a, m):
+        for layer in m:
+            a = layer(a)
+        return a
+
+    now = agrees(f, X, m)
+    m.append(nn.Tanh())
+    assert now() == 1
+    m[0] = nn.Identity()
+    assert now() == 1
+    d = nn.ModuleDict({"a": nn.ReLU()})
+    now = agrees(lambda a, d: d["a"](a) if "b" not in d else d["b"](a), X, d)
+    d["b"] = nn.Tanh()
+    assert now() == 1
+
+
+def test_parameters_reassigned_every_call():
+    m = nn.Linear(4, 4).requires_grad_(False)
+    counter = Graphs()
+    g = braze.compile(m, backend=counter)
+    for i in range(5):
+        m.weight = nn.Parameter(torch.full((4, 4), float(i)), False)
+        same(m(X), g(X))
+
+
+def test_many_layers_some_changed():
+    m = nn.Sequential(*[nn.Linear(4, 4) for _ in range(20)]).requires_grad_(False)
+    now = agrees(lambda a: m(a), X)
+    for i in (0, 10, 19):
+        m[i].weight.data = torch.randn(4, 4)
+        assert now() == 0
+        m[i].bias = None
+        assert now() == 1
+
+
+def test_deleted_objects_do_not_confuse():
+    def f(a, b):
+        return a * b.k
+
+    g = braze.compile(f)
+    for k in range(20):
+        b = Box()
+        b.k = k % 3
+        same(X * (k % 3), g(X, b))
+        del b
+
+
+def test_arguments_are_not_kept_alive():
+    class T:
+        k = 2
+
+    g = braze.compile(lambda a, t: a * t.k)
+    t = T()
+    g(X, t)
+    r = weakref.ref(t)
+    a = X.clone()
+    ra = weakref.ref(a)
+    g(a, t)
+    del t, a
+    assert r() is None and ra() is None
+
+
+def test_modules_of_python():
+    mod = types.ModuleType("mod")
+    mod.k = 2
+    now = agrees(lambda a: a * mod.k, X)
+    mod.k = 3
+    assert now() == 1
+    mod.other = 3
+    assert now() == 0
+
+
+def test_guards_name_the_users_line():
+    def f(a, k):
+        return a * k
+
+    e = braze.explain(f, X, 3)
+    text = "\n".join(e.guards)
+    assert "L['k'] == 3" in text and "guards_test.py" in text
+
+
+def test_recompile_is_logged(tmp_path):
+    import subprocess
+    import sys
+
+    script = tmp_path / "s.py"
+    script.write_text("import torch, braze\ng = braze.compile(lambda a, k: a * k)\nx = torch.ones(2)\ng(x, 2)\ng(x, 3)\n")
+    import os
+
+    out = subprocess.run([sys.executable, str(script)], env={**os.environ, "BRAZE_LOGS": "recompiles,guards,graph_breaks"},
+                         capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    assert "compiled again" in out.stderr and "L['k'] == 2" in out.stderr and "now 3" in out.stderr
