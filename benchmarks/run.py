@@ -3,9 +3,10 @@
 Each figure comes from fresh child processes with empty cache folders:
   cold      seconds from compile() to the first result, empty caches (importing the compiler counts)
   second    the same in a second process with the caches that the first one left
+            both hold one run of the program; "compile" in the summary is each without the steady time of a call
   steady    milliseconds a call: rounds of all compilers in turn; minimum, and the median of the rounds
   overhead  microseconds a call with a backend that returns a kept result (--overhead)
-  memory    peak resident MiB of the process
+  memory    peak resident MiB of the process up to the first result of the second process
   error     largest error against float64, as a multiple of eager's own
 
 Writes a table, results.json and results.png into --out.
@@ -62,7 +63,6 @@ def measure(case: str, compilers: list[str], a: argparse.Namespace) -> dict:
                 if "failed" not in rows[who]:
                     reply = workers[who].ask("time", seconds=a.seconds)
                     rounds[who].append(reply["ms"])
-                    rows[who]["memory"] = reply["memory_mib"]
         for who, t in rounds.items():
             if t:
                 rows[who].update(ms=min(t), median=statistics.median(t))
@@ -76,6 +76,11 @@ def measure(case: str, compilers: list[str], a: argparse.Namespace) -> dict:
 
 def ratio(x, y):
     return x / y if x and y else None
+
+
+def alone(row, what):
+    """Seconds of a first call without the program's own run."""
+    return max(row[what] - row["ms"] / 1e3, 1e-6) if what in row and "ms" in row else None
 
 
 def geomean(values):
@@ -111,7 +116,9 @@ def summary(results: dict[str, dict], compilers: list[str]) -> dict:
             out[suite] = {"steady eager/braze": geomean(ratio(r["eager"].get("ms"), r["braze"].get("ms")) for r in rows)}
             if "inductor" in compilers:
                 out[suite] |= {f"{what} inductor/braze": geomean(ratio(r["inductor"].get(key), r["braze"].get(key)) for r in rows)
-                               for what, key in (("steady", "ms"), ("cold", "cold"), ("second", "second"))}
+                               for what, key in (("steady", "ms"), ("cold", "cold"), ("second", "second"), ("memory", "memory"))}
+                out[suite] |= {f"{what} compile inductor/braze": geomean(ratio(alone(r["inductor"], what), alone(r["braze"], what)) for r in rows)
+                               for what in ("cold", "second")}
     return out
 
 

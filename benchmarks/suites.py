@@ -1,4 +1,5 @@
-"""What is timed: small functions (`micro`) and whole models (`models`), with random weights and fixed seeds.
+"""What is timed: small functions (`micro`), whole models (`models`) and their training steps (`training`), with random weights
+and fixed seeds.
 
 `build(name)` returns a `Case`: the module or function, its inputs, and how to read the tensors out of its result.
 Models come from public model code (transformers) where there is some; no weights are loaded.
@@ -21,7 +22,19 @@ class Case:
     fn: Any
     args: tuple
     read: Callable[[Any], list[torch.Tensor]]
-    grad: bool = False  # call it with gradients recorded
+    targets: list[torch.Tensor] | None = None  # training: what the outputs are multiplied with to make the loss
+
+    def step(self, fn) -> list[torch.Tensor]:
+        """One call of `fn` (the case's own function, or it compiled): its outputs, or the loss and every parameter's gradient."""
+        if self.targets is None:
+            with torch.no_grad():
+                return self.read(fn(*self.args))
+        parameters = [p for p in self.fn.parameters() if p.requires_grad]
+        for p in parameters:
+            p.grad = None
+        loss = sum((o * t).mean() for o, t in zip(self.read(fn(*self.args)), self.targets))
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in parameters if p.grad is not None)]
 
 
 def tensor(out):
@@ -30,7 +43,21 @@ def tensor(out):
 
 def build(name: str) -> Case:
     torch.manual_seed(0)
+    if name.endswith(TRAIN):
+        return training(MODELS[name.removesuffix(TRAIN)]())
     return (MICRO.get(name) or MODELS[name])()
+
+
+def training(case: Case) -> Case:
+    """The case as a training step, with dropout off so that gradients can be compared."""
+    case.fn.train()
+    for m in case.fn.modules():
+        for name, value in vars(m).items():
+            if "drop" in name and isinstance(value, float) or isinstance(m, nn.Dropout) and name == "p":
+                setattr(m, name, 0.0)
+    with torch.no_grad():
+        targets = [torch.randn_like(o) for o in case.read(case.fn(*case.args))]
+    return dataclasses.replace(case, targets=targets)
 
 
 def in_double(case: Case) -> Case:
@@ -40,7 +67,8 @@ def in_double(case: Case) -> Case:
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     fn = copy.deepcopy(case.fn).double() if isinstance(case.fn, nn.Module) else case.fn
-    return dataclasses.replace(case, fn=fn, args=tuple(double(a) for a in case.args))
+    targets = case.targets and [double(t) for t in case.targets]
+    return dataclasses.replace(case, fn=fn, args=tuple(double(a) for a in case.args), targets=targets)
 
 
 # ---- micro: bandwidth-bound functions -------------------------------------------------------------------------------
@@ -215,4 +243,5 @@ MODELS: dict[str, Callable[[], Case]] = {
     "llama": llama,
 }
 
-SUITES = {"micro": list(MICRO), "models": list(MODELS)}
+TRAIN = "_train"
+SUITES = {"micro": list(MICRO), "models": list(MODELS), "training": [name + TRAIN for name in MODELS]}

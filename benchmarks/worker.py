@@ -82,21 +82,21 @@ class Job:
 
     def first(self):
         """Seconds from compile() to the first result (importing the compiler counts), and the error against float64."""
-        torch, case = self.torch, self.case
-        with torch.no_grad():
-            t0 = time.perf_counter()
-            self.load()
-            self.fn = self.compile()
-            out = self.fn(*case.args)
-            seconds = time.perf_counter() - t0
-            self.run = torch.no_grad()(lambda: self.fn(*case.args))
-            got, want = case.read(out), case.read(case.fn(*case.args))
-            exact_case = self.suites.in_double(case)
-            exact = case.read(exact_case.fn(*exact_case.args))
-            worst = lambda a: max(((x.double() - e).abs().max() / e.abs().max().clamp_min(1e-30)).item() for x, e in zip(a, exact))
-            own, eager = worst(got), worst(want)
-            self.run()
-        return {"seconds": seconds, "error_own": own, "error_eager": eager, "memory_mib": peak()}
+        case = self.case
+        t0 = time.perf_counter()
+        self.load()
+        self.fn = self.compile()
+        got = [t.clone() for t in case.step(self.fn)]
+        seconds = time.perf_counter() - t0
+        memory = peak()  # before the references below
+        want = [t.clone() for t in case.step(case.fn)]
+        exact_case = self.suites.in_double(case)
+        exact = exact_case.step(exact_case.fn)
+        worst = lambda a: max(((x.double() - e).abs().max() / e.abs().max().clamp_min(1e-30)).item() for x, e in zip(a, exact))
+        own, eager = worst(got), worst(want)
+        self.run = lambda: case.step(self.fn)
+        self.run()
+        return {"seconds": seconds, "error_own": own, "error_eager": eager, "memory_mib": memory}
 
     def time(self, seconds):
         gc.collect()
@@ -106,12 +106,12 @@ class Job:
             t0 = time.perf_counter()
             self.run()
             best, calls = min(best, time.perf_counter() - t0), calls + 1
-        return {"ms": best * 1e3, "calls": calls, "memory_mib": peak()}
+        return {"ms": best * 1e3, "calls": calls}
 
     def explain(self):
         if self.compiler != "braze":
             return {}
-        with self.torch.no_grad():
+        with self.torch.set_grad_enabled(self.case.targets is not None):
             e = self.braze.explain(self.case.fn, *self.case.args)
         return {"graphs": e.graph_count, "breaks": e.graph_break_count}
 
