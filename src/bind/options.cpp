@@ -16,7 +16,7 @@ bool take(PyObject* v, int64_t& out) {
   out = PyLong_AsLongLong(v);
   return !PyErr_Occurred();
 }
-bool take(PyObject* v, std::string& out) {
+[[maybe_unused]] bool take(PyObject* v, std::string& out) {
   if (!PyUnicode_Check(v)) return false;
   const char* c = PyUnicode_AsUTF8(v);
   out = c ? c : "";
@@ -25,7 +25,7 @@ bool take(PyObject* v, std::string& out) {
 
 const char* type_name(const bool*) { return "a bool"; }
 const char* type_name(const int64_t*) { return "an int"; }
-const char* type_name(const std::string*) { return "a str"; }
+[[maybe_unused]] const char* type_name(const std::string*) { return "a str"; }
 
 }  // namespace
 
