@@ -1,6 +1,7 @@
 // The target interface: nests in, machine code out.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,8 @@ Loader& cpu_loader();
 using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx);
 void set_parallel_for(ParallelFor);
 
-// Whether a kernel that this thread launched reported an error (an index out of range) since the last call, with PyTorch's
-// words for it. To be asked after each launch that may fail; the results of that launch are then worthless.
-bool take_error(std::string* message);
+// What a kernel that this thread launched found wrong with the data (the first such find) since the last call; the results
+// since then are worthless, though every access stayed inside its buffer. To be asked before results leave the region.
+std::optional<loop::FaultReport> take_fault();
 
 }  // namespace braze::codegen

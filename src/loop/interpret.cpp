@@ -175,8 +175,7 @@ class Interpreter {
         break;
       case OpCode::Indirect: {
         int64_t bound = eval(op.bound), v = arg(0).i;
-        BRAZE_CHECK(v >= -bound && v < bound,
-                    "index " + std::to_string(v) + " is out of bounds for dimension of size " + std::to_string(bound));
+        if (v >= bound || v < (op.check.wrap ? -bound : 0)) throw FaultError({op.check.fault, v, bound, op.check.dim});
         env_[op.index.id] = v < 0 ? v + bound : v;
         return;
       }

@@ -10,7 +10,7 @@
 // outer point. Buffers of kind Local live for one outer point and are private to the thread.
 // After lower/, each nest has one stage (pointwise), or two (reduction and its store); schedule/ merges nests.
 //
-// Arithmetic: integers wrap; floats are IEEE without contraction unless the op says so (Fma); f16 and bf16 values are
+// Arithmetic: integers wrap, and dividing one by zero is a Fault; floats are IEEE without contraction unless the op says so (Fma); f16 and bf16 values are
 // computed in f32 and rounded where a Cast says so or when stored. Bool is 0 or 1. Comparisons yield Bool.
 #pragma once
 #include <array>
@@ -22,6 +22,7 @@
 
 #include "base/ids.h"
 #include "graph/graph.h"  // DType, Device, Arg vocabulary
+#include "loop/fault.h"
 #include "symbolic/expr.h"
 
 namespace braze::loop {
@@ -69,6 +70,14 @@ enum class OpCode : uint8_t {
 enum class ReduceKind : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin, WelfordMean, WelfordM2 };
 // Max/Min propagate NaN. ArgMax/ArgMin: operand 0 the value, result the flat index over the stage's axes (first occurrence, NaN wins).
 
+// What an Indirect asks of its value v for a dimension of size n: v < n, and v >= -n or, without `wrap`, v >= 0.
+struct IndexCheck {
+  Fault fault = Fault::Index;            // otherwise
+  bool wrap = true;                      // negative values count from the end
+  uint8_t dim = 0;                       // the dimension's number in the message
+  bool operator==(const IndexCheck&) const = default;
+};
+
 struct LoopOp {
   OpCode code{};
   DType dtype = DType::F32;              // of the result
@@ -81,7 +90,8 @@ struct LoopOp {
     int64_t integer = 0;                 // Const of int or bool dtype
   };
   ReduceKind reduce{};                   // Reduce
-  Expr bound;                            // Indirect: size of the indexed dimension (negative values wrap, others are checked)
+  Expr bound;                            // Indirect: size of the indexed dimension
+  IndexCheck check;                      // Indirect
   bool atomic_add = false;               // Store: accumulate instead of assign
 };
 

@@ -302,6 +302,15 @@ class Parser {
       expect("bound");
       op.bound = expr();
       op.index = symbol_named(name, sym::SymbolKind::Indirect, op.bound);
+      if (accept("check")) {
+        std::string_view fault = word();
+        int row = 0;
+        while (row < kFaults && loop::name(static_cast<Fault>(row)) != fault) ++row;
+        if (row == kFaults) fail("no fault " + std::string(fault));
+        op.check.fault = static_cast<Fault>(row);
+        op.check.dim = static_cast<uint8_t>(integer());
+        op.check.wrap = !accept("nonnegative");
+      }
       return op;
     }
     op.result = value_ref();

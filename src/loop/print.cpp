@@ -158,6 +158,10 @@ class Printer {
     }
     if (op.code == OpCode::Indirect) {
       out_ += "indirect " + expr(op.index) + " = " + value(op.args[0]) + " bound " + expr(op.bound);
+      if (op.check != loop::IndexCheck{}) {
+        out_ += " check " + std::string(name(op.check.fault)) + " " + std::to_string(op.check.dim);
+        if (!op.check.wrap) out_ += " nonnegative";
+      }
       return;
     }
     out_ += value(op.result) + " = " + text::lower(row.name) + " " + std::string(name(op.dtype));

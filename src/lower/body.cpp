@@ -159,17 +159,18 @@ ValId Body::bitcast(ValId v, DType dtype) {
   return this->dtype(v) == dtype ? v : op(OpCode::Bitcast, dtype, v);
 }
 
-Expr Body::indirect(ValId v, Expr bound) {
+Expr Body::indirect(ValId v, Expr bound, loop::IndexCheck check) {
   if (const Expr* e = expr_of(v); e && Indexing(arena_, symbols_).below(*e, bound)) return *e;
   auto& ops = nest_.stages.back().ops;
   for (const loop::LoopOp& o : ops)
-    if (o.code == OpCode::Indirect && o.args[0] == v && o.bound == bound) return o.index;
+    if (o.code == OpCode::Indirect && o.args[0] == v && o.bound == bound && o.check == check) return o.index;
   loop::LoopOp o;
   o.code = OpCode::Indirect;
   o.dtype = DType::I64;
   o.args[0] = v;
   o.index = symbols_.indirect(indirects_++, bound);
   o.bound = bound;
+  o.check = check;
   ops.push_back(o);
   return o.index;
 }

@@ -30,9 +30,9 @@ class Body {
   ValId index(Expr e, DType dtype);            // an integer expression as a value of any type
   ValId cast(ValId v, DType dtype);
   ValId bitcast(ValId v, DType dtype);
-  // The value as an index into a dimension of size `bound`: negative values count from the end. A value that is an index
-  // expression anyway, and inside, stands for itself.
-  Expr indirect(ValId v, Expr bound);
+  // The value as an index into a dimension of size `bound`, checked when it runs. A value that is an index expression anyway,
+  // and inside, stands for itself.
+  Expr indirect(ValId v, Expr bound, loop::IndexCheck check);
   ValId reduce(ReduceKind kind, DType dtype, ValId v);
   DType dtype(ValId v) const { return dtypes_[v.index]; }
 

@@ -7,6 +7,7 @@
 namespace braze::lower {
 
 using graph::Op;
+using loop::Fault;
 using graph::ValueId;
 
 namespace {
@@ -41,7 +42,7 @@ std::optional<Val> both(std::optional<Val> a, std::optional<Val> b) {
 Val embedding(const Point& p) {
   ValueId table = tensor(p, 0), rows = tensor(p, 1);
   ValId row = p.low.emit(p.body, rows, p.index.first(sizes(p, rows).size()));
-  Expr at[2] = {p.body.indirect(row, sizes(p, table)[0]), p.index.back()};
+  Expr at[2] = {p.body.indirect(row, sizes(p, table)[0], {Fault::Self, false}), p.index.back()};
   return p.at(table, at);
 }
 
@@ -52,7 +53,7 @@ Val index_select(const Point& p) {
   std::vector<Expr> at(p.index.begin(), p.index.end());
   bool scalar = sizes(p, rows).empty();
   ValId row = p.low.emit(p.body, rows, scalar ? std::span<const Expr>{} : std::span<const Expr>(&at[d], 1));
-  at[d] = p.body.indirect(row, sizes(p, from)[d]);
+  at[d] = p.body.indirect(row, sizes(p, from)[d], {d ? Fault::Select : Fault::Self, false});
   return p.at(from, at);
 }
 
@@ -63,7 +64,7 @@ Val gather(const Point& p) {
   std::vector<Expr> at(p.index.begin(), p.index.end());
   if (at.empty()) at.push_back(p.low.arena.constant(0));
   int d = dim_of(p, 1, at.size());
-  at[d] = p.body.indirect(row, sizes(p, from)[d]);
+  at[d] = p.body.indirect(row, sizes(p, from)[d], {Fault::Gather, false, static_cast<uint8_t>(d)});
   return p.at(from, at);
 }
 
@@ -88,10 +89,11 @@ Val index_tensor(const Point& p) {
   std::vector<Expr> block_sizes(out.begin() + static_cast<long>(start), out.begin() + static_cast<long>(start + depth));
   std::vector<Expr> at(rank);
   size_t next = 0;
+  uint8_t number = 0;  // eager counts the indexed dimensions only
   for (size_t i = 0; i < rank; ++i) {
     if (i < list.size() && list[i].valid()) {
       ValId row = p.low.emit_broadcast(p.body, list[i], where_in_block, block_sizes);
-      at[i] = p.body.indirect(row, sizes(p, from)[i]);
+      at[i] = p.body.indirect(row, sizes(p, from)[i], {Fault::Index, true, number++});
     } else {
       if (next == start) next += depth;
       at[i] = p.index[next++];

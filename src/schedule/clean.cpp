@@ -110,7 +110,10 @@ OpKey key_of(const LoopOp& op) {
   if (op.code == OpCode::Load) k.buffer = op.buffer.index;
   if (has_index(op)) k.index = op.index.id;
   if (op.code == OpCode::Const) k.bits = op.integer;
-  if (op.code == OpCode::Indirect) k.index = op.bound.id;
+  if (op.code == OpCode::Indirect) {
+    k.index = op.bound.id;
+    k.bits = static_cast<int64_t>(op.check.fault) << 16 | op.check.dim << 1 | op.check.wrap;
+  }
   if (op.code != OpCode::Reduce) k.reduce = {};
   return k;
 }

@@ -225,7 +225,9 @@ class CompiledRunnable : public Runnable {
         PyThreadState* state;
         ~Retake() { if (state) PyEval_RestoreThread(state); }
       } retake{released};
+      codegen::take_fault();  // of a call that another exception ended
       program_->run(frame, *host_, rf.pointers.data());
+      if (auto fault = codegen::take_fault()) raise(*fault);
       finish(frame, rf);
     }
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = nullptr;
@@ -235,6 +237,12 @@ class CompiledRunnable : public Runnable {
       rf.storages[i] = c10::Storage();
     }
     rf.conformed.clear();
+  }
+
+  [[noreturn]] static void raise(const loop::FaultReport& fault) {
+    if (fault.exception() == loop::FaultReport::Exception::IndexError) TORCH_CHECK_INDEX(false, fault.message());
+    TORCH_CHECK(false, fault.message());
+    std::abort();
   }
 
   void take_inputs(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n) {

@@ -13,6 +13,11 @@ using loop::OpCode;
 
 namespace {
 
+bool divides_integers(const LoopOp& op) {
+  return is_integral(op.dtype) && op.dtype != DType::Bool &&
+         (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod || op.code == OpCode::Remainder);
+}
+
 constexpr int64_t kTile = 64;  // rows and columns of a tile: its transposed reads use whole cache lines and few pages
 
 }  // namespace
@@ -579,9 +584,19 @@ void Emitter::emit_pure(const LoopOp& op) {
     std::array<Value*, 3> v{};
     for (size_t i = 0; i < 3; ++i)
       if (args[i]) v[i] = out.vec ? copy_of(*args[i], static_cast<int>(c)) : args[i]->v[0];
-    out.v.push_back(at_depth(out.depth, [&] { return emit_arith(vb_, op, types, v); }));
+    out.v.push_back(at_depth(out.depth, [&] {
+      if (divides_integers(op)) check_divisor(emit_cast(vb_, v[1], types[1], op.dtype));
+      return emit_arith(vb_, op, types, v);
+    }));
   }
   value(op.result) = std::move(out);
+}
+
+void Emitter::check_divisor(Value* divisor) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(divisor);
+  if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+  if (c && !c->isNullValue()) return;
+  report_if(B.CreateICmpEQ(divisor, vb_.integer(divisor, 0)), {loop::Fault::Division}, nullptr, nullptr);
 }
 
 void Emitter::emit_index(const LoopOp& op) {
@@ -603,7 +618,23 @@ void Emitter::emit_index(const LoopOp& op) {
   value(op.result) = std::move(out);
 }
 
-// Binds an index that was loaded: negative values count from the end, what is out of range is reported and reads element 0.
+// Reports a fault where the condition (one bit or one per lane) holds in a lane that is in use.
+void Emitter::report_if(Value* bad, loop::IndexCheck what, Value* value, Value* bound) {
+  bool vec = VectorBuilder::is_vector(bad);
+  if (vec && vector_.mask) bad = B.CreateAnd(bad, vector_.mask);
+  auto report = vb_.declare("braze_fault", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty()});
+  llvm::Instruction* resume = vb_.begin_if(vec ? B.CreateOrReduce(bad) : bad, true);
+  if (vec && value) {
+    Type* bits = B.getIntNTy(VectorBuilder::lanes(bad));
+    Value* first = B.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, B.CreateBitCast(bad, bits), B.getTrue());
+    value = B.CreateExtractElement(value, first);
+  }
+  Value* none = B.getInt64(0);
+  B.CreateCall(report, {B.getInt64(static_cast<uint64_t>(what.fault) | static_cast<uint64_t>(what.dim) << 8), value ? value : none, bound ? bound : none});
+  vb_.end_if(resume);
+}
+
+// Binds an index that was loaded. What is out of range is reported and reads element 0.
 void Emitter::emit_indirect(const LoopOp& op) {
   Lanes& x = value(op.args[0]);
   Lanes out;
@@ -611,23 +642,15 @@ void Emitter::emit_indirect(const LoopOp& op) {
   out.vec = x.vec;
   out.depth = std::max(x.depth, depth_of(op.bound));
   Value* bound = emit(op.bound);
-  auto report = vb_.declare("braze_index_error", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty()});
   for (size_t c = 0; c < x.v.size(); ++c) {
     out.v.push_back(at_depth(out.depth, [&] {
       Value* v = emit_cast(vb_, x.v[c], x.dtype, DType::I64);
       Value* limit = x.vec ? vb_.splat(bound, width_) : bound;
-      Value* wrapped = B.CreateSelect(B.CreateICmpSLT(v, vb_.integer(v, 0)), B.CreateAdd(v, limit), v);
-      Value* bad = B.CreateICmpUGE(wrapped, limit);
-      if (x.vec && vector_.mask) {
-        bad = B.CreateAnd(bad, vector_.mask);
-        wrapped = B.CreateSelect(vector_.mask, wrapped, vb_.integer(wrapped, 0));
-      }
-      Value* any = x.vec ? B.CreateOrReduce(bad) : bad;
-      llvm::Instruction* resume = vb_.begin_if(any, true);
-      Value* shown = x.vec ? B.CreateIntMaxReduce(B.CreateSelect(bad, v, vb_.integer(v, INT64_MIN)), true) : v;
-      B.CreateCall(report, {shown, bound});
-      vb_.end_if(resume);
-      return B.CreateSelect(bad, vb_.integer(wrapped, 0), wrapped);
+      Value* at = v;
+      if (op.check.wrap) at = B.CreateSelect(B.CreateICmpSLT(v, vb_.integer(v, 0)), B.CreateAdd(v, limit), v);
+      Value* bad = B.CreateICmpUGE(at, limit);  // negative ones, too
+      report_if(bad, op.check, v, bound);
+      return B.CreateSelect(bad, vb_.integer(at, 0), at);
     }));
   }
   int depth = out.depth;

@@ -81,6 +81,8 @@ class Emitter {
   void emit_pure(const LoopOp& op);
   void emit_index(const LoopOp& op);
   void emit_indirect(const LoopOp& op);
+  void check_divisor(Value* divisor);
+  void report_if(Value* bad, loop::IndexCheck what, Value* value, Value* bound);
   Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init, const std::function<Values(Value*, Values)>& body);
   int body_cost(const loop::Stage& stage) const;
   int choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const;

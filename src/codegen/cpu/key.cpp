@@ -70,6 +70,7 @@ class Printer {
       case loop::OpCode::Indirect:
         names_[op.index.id] = "i" + std::to_string(indirects_++);
         text(" "), text(names_[op.index.id]), text("<"), text(expr(op.bound));
+        number(static_cast<int>(op.check.fault)), number(op.check.dim), number(op.check.wrap);
         break;
       case loop::OpCode::Const: number(op.integer); break;  // a double by its bits
       case loop::OpCode::Reduce: number(static_cast<int>(op.reduce)); break;

@@ -24,14 +24,14 @@ namespace {
 
 using Task = void (*)(void*, int64_t, int64_t);
 
-// An error belongs to the thread that launched the kernel; the pool's threads write to that thread's slot.
-struct ErrorSlot {
+// A fault belongs to the thread that launched the kernel; the pool's threads write to that thread's slot.
+struct FaultSlot {
   std::atomic<int> state{0};  // 0 none, 1 being written, 2 there
-  int64_t value = 0, bound = 0;
+  loop::FaultReport report;
 };
-thread_local ErrorSlot own_slot;
-thread_local ErrorSlot* current_slot = nullptr;
-ErrorSlot& slot() { return current_slot ? *current_slot : own_slot; }
+thread_local FaultSlot own_slot;
+thread_local FaultSlot* current_slot = nullptr;
+FaultSlot& slot() { return current_slot ? *current_slot : own_slot; }
 
 void serial_for(int64_t begin, int64_t end, int64_t, Task fn, void* context) {
   if (begin < end) fn(context, begin, end);
@@ -41,11 +41,11 @@ std::atomic<ParallelFor> parallel_for{serial_for};
 struct Launch {
   Task fn;
   void* context;
-  ErrorSlot* slot;
+  FaultSlot* slot;
 };
 void run_launch(void* p, int64_t lo, int64_t hi) {
   auto* launch = static_cast<Launch*>(p);
-  ErrorSlot* before = current_slot;
+  FaultSlot* before = current_slot;
   current_slot = launch->slot;
   launch->fn(launch->context, lo, hi);
   current_slot = before;
@@ -57,12 +57,12 @@ void parallel_entry(int64_t begin, int64_t end, int64_t grain, Task fn, void* co
   parallel_for.load(std::memory_order_relaxed)(begin, end, grain, run_launch, &launch);
 }
 
-void index_error(int64_t value, int64_t bound) {
-  ErrorSlot& s = slot();
+// kind: the Fault, and the dimension from bit 8 on.
+void fault(int64_t kind, int64_t value, int64_t bound) {
+  FaultSlot& s = slot();
   int none = 0;
   if (!s.state.compare_exchange_strong(none, 1)) return;
-  s.value = value;
-  s.bound = bound;
+  s.report = {static_cast<loop::Fault>(kind & 255), value, bound, static_cast<uint8_t>(kind >> 8)};
   s.state.store(2, std::memory_order_release);
 }
 
@@ -120,7 +120,7 @@ void* address_of(F* f) {
 const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
   static const auto* table = new std::vector<std::pair<std::string, void*>>{
       {"braze_parallel_for", address_of(parallel_entry)},
-      {"braze_index_error", address_of(index_error)},
+      {"braze_fault", address_of(fault)},
       {"braze_scratch", address_of(scratch)},
       {"braze_ipow", address_of(ipow)},
       {"braze_atomic_add_bf16", address_of(atomic_add<bf16_to_float, float_to_bf16>)},
@@ -152,12 +152,12 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
 
 void set_parallel_for(ParallelFor f) { cpu::parallel_for.store(f ? f : cpu::serial_for); }
 
-bool take_error(std::string* message) {
-  cpu::ErrorSlot& s = cpu::own_slot;
-  if (s.state.load(std::memory_order_acquire) != 2) return false;
-  if (message) *message = "index " + std::to_string(s.value) + " is out of bounds for dimension with size " + std::to_string(s.bound);
+std::optional<loop::FaultReport> take_fault() {
+  cpu::FaultSlot& s = cpu::own_slot;
+  if (s.state.load(std::memory_order_acquire) != 2) return std::nullopt;
+  loop::FaultReport r = s.report;
   s.state.store(0);
-  return true;
+  return r;
 }
 
 }  // namespace braze::codegen

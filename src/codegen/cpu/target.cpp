@@ -22,7 +22,7 @@ namespace cpu {
 namespace {
 
 // Raise when the emitted code changes.
-constexpr int kCodeVersion = 3;
+constexpr int kCodeVersion = 4;
 
 std::string hex(uint64_t n) {
   char text[17];

@@ -142,8 +142,8 @@ inline void check(const std::string& text, std::vector<HostTensor> inputs, doubl
   std::vector<HostTensor> got = run_compiled(p, inputs);
   std::vector<HostTensor> want = loop::run(p, copy);
   expect_close(got, want, tolerance, text);
-  std::string error;
-  EXPECT_FALSE(take_error(&error)) << error;
+  auto fault = take_fault();
+  EXPECT_FALSE(fault) << fault->message();
 }
 
 inline HostTensor filled(DType dtype, std::vector<int64_t> sizes, int seed) {
