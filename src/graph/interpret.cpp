@@ -240,7 +240,7 @@ void Interpreter::view(const Node& n) {
         return i;
       });
     }
-    case Op::split_Tensor: case Op::split_with_sizes: {
+    case Op::split_Tensor: case Op::split_with_sizes: case Op::unsafe_split_Tensor: case Op::unsafe_split_with_sizes: {
       size_t d = dim(n, 2, rank);
       int64_t start = 0;
       for (size_t k = 0; k < n.outputs.size(); ++k) {

@@ -360,8 +360,8 @@ Types view_types(const Call& c) {
     }
     case Op::slice_Tensor: return slice(c, *x);
     case Op::select_int: return select(c, *x);
-    case Op::split_Tensor: return split(c, *x);
-    case Op::split_with_sizes: {
+    case Op::split_Tensor: case Op::unsafe_split_Tensor: return split(c, *x);
+    case Op::split_with_sizes: case Op::unsafe_split_with_sizes: {
       auto d = c.dim(2, rank);
       if (!d || !list || rank == 0) return std::nullopt;
       return pieces(c, *x, *d, list->v);

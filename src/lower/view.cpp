@@ -145,7 +145,9 @@ ViewMap view_map(Lowering& low, const graph::Node& node, uint32_t output) {
       return m;
     }
     case Op::split_Tensor:
-    case Op::split_with_sizes: {
+    case Op::split_with_sizes:
+    case Op::unsafe_split_Tensor:
+    case Op::unsafe_split_with_sizes: {
       int d = dim_arg(2);
       Expr start = zero;
       for (uint32_t k = 0; k < output; ++k) start = a.add(start, low.source.type(node.outputs[k]).sizes[d]);
