@@ -12,11 +12,14 @@ namespace braze::codegen {
 
 // A CPU kernel's C signature: void f(void* const* pointers, const int64_t* sizes). Pointers and sizes in the order given here.
 // The kernel parallelises itself through the runtime's parallel_for.
+// A GPU kernel takes the pointers and the sizes as parameters of their own, then a pointer to a 32-bit word of host memory,
+// which it sets to 1 where an index was out of range. Pointers are aligned to 16 bytes.
 struct CompiledKernel {
   std::string symbol;
   std::vector<loop::BufferId> buffers;  // pointer arguments
   std::vector<sym::Expr> sizes;         // int64 arguments (size symbols' values)
   uint32_t blob = 0;
+  uint32_t threads = 0;                 // GPU: per block; 0: a CPU kernel
 };
 
 struct Compiled {
@@ -24,7 +27,8 @@ struct Compiled {
   std::vector<uint32_t> kernel_of;      // for each requested nest, in order: which kernel; equal nests share one (their buffers differ)
   std::vector<std::vector<loop::BufferId>> buffers_of;  // per requested nest: its pointer arguments
   std::vector<std::vector<sym::Expr>> sizes_of;         // per requested nest: its size arguments
-  std::vector<std::string> blobs;       // relocatable objects
+  std::vector<sym::Expr> blocks_of;     // per requested nest: GPU: how many blocks
+  std::vector<std::string> blobs;       // relocatable objects (CPU), cubin or PTX (GPU)
 };
 
 class Target {
@@ -40,6 +44,12 @@ class Target {
 
 // The host's CPU through LLVM. Thread-safe; lives as long as the process.
 Target& cpu_target();
+
+// An NVIDIA GPU of compute capability `sm` (90 for 9.0) through LLVM and nvJitLink. As above. Throws Unsupported.
+Target& nvptx_target(int sm);
+
+// The device that a nest runs on: where it stores.
+Device device_of(const loop::Program& program, const loop::Nest& nest);
 
 // Links a relocatable object into the process; symbol addresses stay valid for ever. Throws InternalError.
 class Loader {

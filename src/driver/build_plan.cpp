@@ -18,10 +18,11 @@ class Builder {
     plan_.inputs = inputs;
     plan_.size_symbols = program_.size_symbols;
     plan_.arena_bytes = memory_.arena_bytes;
+    choose_arena_device();
     if (depends_on_data(memory_.arena_bytes)) shrink_arena();
     buffers();
     for (auto& k : compiled_.kernels)
-      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size())});
+      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads});
     plan_.blobs = std::move(compiled_.blobs);
     for (size_t i = 0; i < program_.items.size(); ++i) {
       for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});
@@ -50,6 +51,20 @@ class Builder {
 
   bool in_arena(const Placement& p) const {
     return p.kind == Placement::Kind::Arena && !depends_on_data(p.bytes) && !depends_on_data(p.offset);
+  }
+  bool in_arena(loop::BufferId id) const { return in_arena(memory_.buffers[id]) && on_arena_device(program_.buffers[id].device); }
+  bool on_arena_device(Device d) const {
+    return d.type == plan_.arena_device.type && (d.type == DeviceType::CPU || d.index == plan_.arena_device.index);
+  }
+
+  // One device has an arena: a GPU if there is one. Buffers of others are allocated one by one.
+  void choose_arena_device() {
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      loop::BufferId id(i);
+      if (memory_.buffers[id].kind != Placement::Kind::Arena) continue;
+      Device d = program_.buffers[id].device;
+      if (d.type == DeviceType::CUDA && plan_.arena_device.type != DeviceType::CUDA) plan_.arena_device = d;
+    }
   }
 
   // The bytes up to the end of what stays in the arena.
@@ -87,7 +102,7 @@ class Builder {
           b.bytes = dense_bytes(from);
           break;
         case Placement::Kind::Arena:
-          if (in_arena(at)) {
+          if (in_arena(id)) {
             b.where = plan::Where::Arena;
             b.offset = at.offset;
             break;
@@ -145,6 +160,9 @@ class Builder {
     l.kernel = compiled_.kernel_of.at(next_nest_);
     for (loop::BufferId b : compiled_.buffers_of.at(next_nest_)) l.buffers.push_back(number(b));
     l.sizes = compiled_.sizes_of.at(next_nest_);
+    l.blocks = arena_.constant(0);
+    if (next_nest_ < compiled_.blocks_of.size()) l.blocks = compiled_.blocks_of[next_nest_];
+    plan_.kernels.at(l.kernel).device = codegen::device_of(program_, nest);
     ++next_nest_;
     plan_.steps.emplace_back(std::move(l));
   }

@@ -5,6 +5,7 @@
 
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
+#include "driver/compile_nests.h"
 #include "lower/lower.h"
 #include "passes/optimize.h"
 #include "schedule/memory.h"
@@ -47,7 +48,7 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
   loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options)); });
   if (dumps) dumps->scheduled = loop::print(program);
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
-  codegen::Compiled code = stage("codegen", [&] { return codegen::cpu_target().compile(program, nests_of(program), options); });
+  codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options); });
   if (dumps) dumps->kernels = sources(program, options);
   made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), captured.inputs.size())); });
 
@@ -65,7 +66,7 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
-  for (const loop::Nest* n : nests_of(program)) text += codegen::cpu_target().source(program, *n, options) + "\n";
+  for (const loop::Nest* n : nests_of(program)) text += target_for_text(codegen::device_of(program, *n)).source(program, *n, options) + "\n";
   return text;
 }
 

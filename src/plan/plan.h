@@ -39,6 +39,7 @@ struct Launch {
   uint32_t kernel = 0;              // into Plan::kernels
   std::vector<uint32_t> buffers;    // pointer arguments in the kernel's order
   std::vector<Expr> sizes;          // int64 arguments after them
+  Expr blocks;                      // GPU: how many blocks; none: nothing to do
 };
 
 struct Extern {
@@ -61,6 +62,8 @@ struct Kernel {
   std::string symbol;               // unique in `blob`
   uint32_t blob = 0;                // into Plan::blobs
   uint32_t pointers = 0, sizes = 0; // number of arguments
+  Device device;                    // for a GPU: any of its index's architecture
+  uint32_t threads = 0;             // GPU: per block
 };
 
 struct Plan {
@@ -70,6 +73,7 @@ struct Plan {
   std::vector<Kernel> kernels;
   std::vector<std::string> blobs;   // relocatable objects (CPU), PTX or cubin
   Expr arena_bytes;
+  Device arena_device;                      // where the arena's buffers live
   std::vector<loop::Output> outputs;        // BufferIds index Plan::buffers
   std::vector<loop::Writeback> writebacks;
   std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;

@@ -40,6 +40,8 @@ class Verifier {
     if (b.where == Where::Input) rule(b.index < plan_.inputs, "an input buffer names an input");
     if (b.where == Where::Adopted) state_[i] = State::Empty;
     if (b.where != Where::Arena) return;
+    rule(b.device.type == plan_.arena_device.type && (b.device.type == DeviceType::CPU || b.device == plan_.arena_device),
+         "an arena buffer is on the arena's device");
     auto offset = plan_.arena->as_const(b.offset), bytes = plan_.arena->as_const(b.bytes), total = plan_.arena->as_const(plan_.arena_bytes);
     if (offset) rule(*offset >= 0 && *offset % 64 == 0, "an arena offset is a multiple of 64");
     if (offset && bytes && total) rule(*offset + *bytes <= *total, "an arena buffer lies inside the arena");

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/arena.h"
+#include "runtime/cuda/driver.h"
 
 namespace braze::runtime {
 
@@ -38,7 +39,19 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   std::vector<bool> allocated_by_step(n);
   for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
     if (auto* l = std::get_if<plan::Launch>(&plan_->steps[i])) {
+      const plan::Kernel& k = plan_->kernels[l->kernel];
       steps_.push_back({StepKind::Launch, i, kernels[l->kernel], pointer_args_, static_cast<uint32_t>(size_args_.size())});
+      if (k.threads) {
+        Step& step = steps_.back();
+        step.kind = StepKind::GpuLaunch;
+        step.threads = k.threads;
+        step.blocks = slot(l->blocks);
+        step.device = std::max<int>(0, k.device.index);
+        step.parameters = parameters_;
+        parameters_ += l->buffers.size() + l->sizes.size() + 1;
+        on_gpu_ = true;
+        gpu_ = k.device;
+      }
       for (uint32_t b : l->buffers) uses[b].push_back(pointer_args_++);
       for (sym::Expr e : l->sizes) size_args_.push_back(slot(e));
     } else if (std::holds_alternative<plan::Extern>(plan_->steps[i])) {
@@ -65,6 +78,7 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   }
   use_starts_.push_back(uses_.size());
   arena_bytes_ = slot(plan_->arena_bytes);
+  if (on_gpu_) gpu_error_ = cuda::error_word();
 }
 
 Program::~Program() { delete spare_.load(); }
@@ -88,7 +102,10 @@ void Program::collect_all() {
     collect(b.strides);
   }
   for (auto& s : plan_->steps) {
-    if (auto* l = std::get_if<plan::Launch>(&s)) collect(l->sizes);
+    if (auto* l = std::get_if<plan::Launch>(&s)) {
+      collect(l->sizes);
+      collect(l->blocks);
+    }
     auto* e = std::get_if<plan::Extern>(&s);
     if (!e) continue;
     for (auto& v : e->call.views) collect(v);
@@ -129,7 +146,7 @@ void Program::evaluate(Frame& f) const {
   for (size_t i = 0; i < size_args_.size(); ++i) f.size_args_[i] = f.values_[size_args_[i]];
   f.work_ = 0;
   for (const Step& s : steps_) {
-    if (s.kind == StepKind::Launch)
+    if (s.kind == StepKind::Launch || s.kind == StepKind::GpuLaunch)
       for (uint32_t b : std::get<plan::Launch>(plan_->steps[s.index]).buffers) f.work_ += f.bytes(b);
     if (s.kind == StepKind::Call) {
       f.work_ = -1;
@@ -150,11 +167,16 @@ void Program::prepare(Frame& f, const int64_t* symbols) const {
 
 void Program::run(Frame& f, Host& host, void* const* inputs) const {
   std::optional<ArenaLease> arena;
-  if (f.values_[arena_bytes_] > 0) {
-    arena.emplace(f.values_[arena_bytes_]);
-    if (arena->base() != f.arena_base_) {
-      for (uint32_t b : arena_buffers_) f.set_pointer(b, arena->base() + f.values_[arena_offsets_[b]]);
-      f.arena_base_ = arena->base();
+  if (on_gpu_ && cuda::take_error())
+    throw IndexOutOfRange("index out of range in a GPU kernel that was launched before (its results are not valid)");
+  void* stream = on_gpu_ ? host.stream(gpu_) : nullptr;
+  if (int64_t bytes = f.values_[arena_bytes_]; bytes > 0) {
+    std::byte* base;
+    if (plan_->arena_device.type == DeviceType::CPU) base = arena.emplace(bytes).base();
+    else base = static_cast<std::byte*>(host.allocate_arena(f, plan_->arena_device, bytes));
+    if (base != f.arena_base_) {
+      for (uint32_t b : arena_buffers_) f.set_pointer(b, base + f.values_[arena_offsets_[b]]);
+      f.arena_base_ = base;
       ++f.generation_;
     }
   }
@@ -169,6 +191,10 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
     switch (s.kind) {
       case StepKind::Launch:
         s.kernel(pointers + s.pointers, sizes + s.sizes);
+        break;
+      case StepKind::GpuLaunch:
+        if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
+          cuda::launch(reinterpret_cast<void*>(s.kernel), static_cast<uint32_t>(blocks), s.threads, stream, f.parameters_.data() + s.parameters, s.device);
         break;
       case StepKind::Call:
         host.call(f, s.index);
@@ -195,6 +221,14 @@ Frame::Frame(const Program& p)
       symbol_values_(p.symbols_.size(), 1),  // a symbol that is not bound yet must not divide by zero
       size_args_(p.size_args_.size()) {
   values_.insert(values_.end(), p.constants_.begin(), p.constants_.end());
+  error_ = p.gpu_error_;
+  for (const Program::Step& s : p.steps_) {
+    if (s.kind != Program::StepKind::GpuLaunch) continue;
+    const auto& l = std::get<plan::Launch>(p.plan_->steps[s.index]);
+    for (size_t i = 0; i < l.buffers.size(); ++i) parameters_.push_back(&pointer_args_[s.pointers + i]);
+    for (size_t i = 0; i < l.sizes.size(); ++i) parameters_.push_back(&size_args_[s.sizes + i]);
+    parameters_.push_back(&error_);
+  }
 }
 
 void Frame::bind(uint32_t symbol, int64_t value) {

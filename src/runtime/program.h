@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <unordered_map>
 #include <vector>
 
@@ -16,6 +17,12 @@ using KernelFn = void (*)(void* const* pointers, const int64_t* sizes);
 using Slot = uint32_t;  // of an expression's value, see Program::slot
 
 class Frame;
+
+// A kernel that was launched before read or wrote past the end of a tensor.
+class IndexOutOfRange : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // What a Host keeps per Frame (wrappers of arena memory and the like).
 struct HostState {
@@ -34,11 +41,16 @@ class Host {
   virtual void call(Frame& frame, uint32_t step) = 0;
   // An Adopted buffer is dead.
   virtual void release(Frame& frame, uint32_t buffer) = 0;
+  // For programs on a GPU: the stream that their kernels go to, and memory for the arena, 64-byte aligned, until the call
+  // ends (what was enqueued by then may still use it).
+  virtual void* stream(Device) { return nullptr; }
+  virtual void* allocate_arena(Frame&, Device, size_t) { return nullptr; }
 };
 
 class Program {
  public:
-  // `kernels[i]` is the address of plan.kernels[i]. Unbacked symbols that the plan mentions become bindable.
+  // `kernels[i]` is the address of plan.kernels[i]; of a GPU kernel, its handle (see runtime/cuda). Unbacked symbols that the
+  // plan mentions become bindable.
   Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> kernels);
   ~Program();
 
@@ -63,12 +75,15 @@ class Program {
 
  private:
   friend class Frame;
-  enum class StepKind : uint8_t { Launch, Call, Allocate, Release };
+  enum class StepKind : uint8_t { Launch, GpuLaunch, Call, Allocate, Release };
   struct Step {
     StepKind kind;
     uint32_t index;         // Launch, Call: step of the plan; Allocate, Release: buffer
     KernelFn kernel;
     uint32_t pointers, sizes;  // where the launch's arguments start
+    uint32_t parameters = 0, threads = 0;  // GpuLaunch
+    Slot blocks = 0;
+    int device = 0;
   };
 
   void evaluate(Frame& frame) const;
@@ -87,7 +102,10 @@ class Program {
   std::vector<Slot> size_args_;                      // slots of all launches' size arguments, in order
   std::vector<Slot> arena_offsets_, bytes_;          // per buffer
   Slot arena_bytes_ = 0;
-  uint32_t pointer_args_ = 0;
+  uint32_t pointer_args_ = 0, parameters_ = 0;
+  bool on_gpu_ = false;
+  Device gpu_;
+  void* gpu_error_ = nullptr;                        // see codegen::CompiledKernel
   std::vector<uint32_t> use_starts_, uses_;          // per buffer: positions among all launches' pointer arguments
   std::vector<uint32_t> input_buffers_, output_buffers_, arena_buffers_;
   mutable std::atomic<Frame*> spare_{nullptr};
@@ -123,6 +141,8 @@ class Frame {
   std::vector<int64_t> values_;       // dynamic slots, then constants
   std::vector<int64_t> symbol_values_;
   std::vector<int64_t> size_args_;
+  std::vector<void*> parameters_;     // of all GPU launches: addresses of their arguments
+  void* error_ = nullptr;
   std::byte* arena_base_ = nullptr;
   uint64_t generation_ = 1;
   int64_t work_ = 0;

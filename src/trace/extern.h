@@ -22,6 +22,7 @@ struct ViewSpec {
   uint32_t buffer = UINT32_MAX;
   plan::Where where = plan::Where::Arena;
   c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::Device device{c10::kCPU};
   bool whole = false;   // the tensor that was handed in, or that the adopted call returned, as it is
   uint32_t input = 0;   // of an Input buffer
   std::vector<runtime::Slot> sizes, strides;
@@ -63,6 +64,7 @@ struct TorchFrame : runtime::HostState {
   std::vector<const at::Tensor*> inputs;  // this call's, one per graph input
   std::vector<at::Tensor> adopted;        // per buffer: results of allocating calls
   std::vector<c10::Storage> storages;     // per buffer: this call's Output buffers
+  c10::DataPtr arena;                     // on a GPU: this call's
   std::vector<CallFrame> calls;           // per step of the plan
 };
 
@@ -78,7 +80,7 @@ std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, co
 std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
 
 // A tensor over `data`, which it does not own.
-at::Tensor wrap_memory(void* data, const Geometry& geometry, c10::ScalarType dtype);
+at::Tensor wrap_memory(void* data, const Geometry& geometry, c10::ScalarType dtype, c10::Device device);
 at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype);
 
 // Dispatch keys that a compiled region is below: autograd, autocast, function transforms, Python modes.

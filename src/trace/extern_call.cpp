@@ -121,6 +121,24 @@ class Builder {
   Argument result_;
 };
 
+bool is_read(const plan::Plan& plan, loop::BufferId buffer) {
+  auto in = [&](const loop::View& v) { return v.buffer == buffer; };
+  for (const plan::Step& s : plan.steps) {
+    if (auto* l = std::get_if<plan::Launch>(&s))
+      if (std::find(l->buffers.begin(), l->buffers.end(), buffer.index) != l->buffers.end()) return true;
+    if (auto* e = std::get_if<plan::Extern>(&s))
+      if (std::any_of(e->call.views.begin(), e->call.views.end(), in)) return true;
+  }
+  return std::any_of(plan.outputs.begin(), plan.outputs.end(), [&](const loop::Output& o) { return o.kind == loop::Output::Kind::View && in(o.view); }) ||
+         std::any_of(plan.writebacks.begin(), plan.writebacks.end(), [&](const loop::Writeback& w) { return in(w.from); });
+}
+
+bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
+  std::vector<sym::Expr> symbols;
+  for (sym::Expr e : v.sizes) arena.collect_symbols(e, symbols);
+  return std::any_of(symbols.begin(), symbols.end(), [&](sym::Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Unbacked; });
+}
+
 class BoxedCall : public ExternCall {
  public:
   BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) : name_(step.call.name) {
@@ -154,7 +172,9 @@ class BoxedCall : public ExternCall {
     }
     for (const loop::View& v : call.views) views_.emplace_back(program, v);
     for (const loop::View& v : call.outputs) {
-      Output out{ViewSpec(program, v), {}, false};
+      // What nobody reads is dropped as it comes: attention's statistics, say, whose kind depends on the kernel chosen.
+      bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) && !defines_symbols(*program.plan().arena, v);
+      Output out{dropped ? ViewSpec() : ViewSpec(program, v), {}, false};
       for (size_t d = 0; out.spec.valid() && d < v.sizes.size(); ++d) {
         const sym::ExprArena& arena = *program.plan().arena;
         std::vector<sym::Expr> symbols;
@@ -261,7 +281,7 @@ class BoxedCall : public ExternCall {
 
   void adopt(const Output& out, at::Tensor result, runtime::Frame& frame, TorchFrame& call) const {
     const ViewSpec& spec = out.spec;
-    BRAZE_CHECK(result.scalar_type() == spec.dtype && result.device().is_cpu() && result.dim() == static_cast<int64_t>(spec.sizes.size()),
+    BRAZE_CHECK(result.scalar_type() == spec.dtype && result.device().type() == spec.device.type() && result.dim() == static_cast<int64_t>(spec.sizes.size()),
                 name_ + " returned a tensor of another kind than was recorded");
     bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 || result.is_conj() || result.is_neg();
     bool fits = true;
@@ -285,7 +305,9 @@ class BoxedCall : public ExternCall {
       }
       fits |= result.numel() == 0;
     }
-    if (shared || !fits) {
+    // Kernels on a GPU read vectors.
+    bool aligned = result.device().is_cpu() || reinterpret_cast<uintptr_t>(result.const_data_ptr()) % 16 == 0;
+    if (shared || !fits || !aligned) {
       at::Tensor own = at::empty_strided(result.sizes(), strides, result.options());
       own.copy_(result);
       result = std::move(own);

@@ -1,12 +1,15 @@
 // A compiled graph on real tensors: the runtime's host, inputs and outputs as Python objects.
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
 #include "codegen/codegen.h"
 #include "driver/driver.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "trace/extern.h"
 #include "trace/trace.h"
@@ -28,9 +31,12 @@ class TorchHost : public runtime::Host {
 
   void* allocate(runtime::Frame& frame, uint32_t buffer) override {
     size_t bytes = frame.bytes(buffer);
-    c10::Allocator* allocator = c10::GetCPUAllocator();
+    c10::Device device = torch_device(frame.program().plan().buffers[buffer].device);
+    c10::Allocator* allocator = device.is_cpu() ? c10::GetCPUAllocator() : c10::GetAllocator(device.type());
     c10::DataPtr memory;
-    if (bytes < runtime::kPooledBytes) {
+    if (!device.is_cpu()) {
+      memory = allocator->allocate(bytes);
+    } else if (bytes < runtime::kPooledBytes) {
       memory = allocator->allocate(bytes);
     } else {
       void* block = runtime::pool_allocate(bytes);
@@ -49,6 +55,16 @@ class TorchHost : public runtime::Host {
   void release(runtime::Frame& frame, uint32_t buffer) override {
     state(frame).adopted[buffer] = at::Tensor();
     state(frame).storages[buffer] = c10::Storage();
+  }
+
+  void* stream(Device device) override {
+    c10::impl::VirtualGuardImpl guard(torch_device(device).type());
+    return guard.getStreamNativeHandle(guard.getStream(torch_device(device)));
+  }
+  void* allocate_arena(runtime::Frame& frame, Device device, size_t bytes) override {
+    TorchFrame& tf = state(frame);
+    tf.arena = c10::GetAllocator(torch_device(device).type())->allocate(bytes);
+    return tf.arena.get();
   }
 
   static TorchFrame& state(runtime::Frame& frame) { return static_cast<TorchFrame&>(*frame.host_state); }
@@ -118,7 +134,11 @@ class CompiledRunnable : public Runnable {
     if (!frame->host_state) frame->host_state = new_state();
     RunFrame& rf = static_cast<RunFrame&>(*frame->host_state);
     // A frame whose call failed midway is dropped with all it holds.
-    run_in(*frame, rf, inputs, n, outputs, m);
+    try {
+      run_in(*frame, rf, inputs, n, outputs, m);
+    } catch (const runtime::IndexOutOfRange& e) {
+      TORCH_CHECK_INDEX(false, e.what());
+    }
     program_->give_back(std::move(frame));
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -139,6 +159,11 @@ class CompiledRunnable : public Runnable {
       for (size_t k = 0; k < kernels.size(); ++k)
         if (plan.kernels[k].blob == blob) symbols.push_back(plan.kernels[k].symbol), which.push_back(k);
       if (symbols.empty()) continue;
+      if (const plan::Kernel& first = plan.kernels[which[0]]; first.threads) {
+        for (size_t k : which)
+          kernels[k] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], plan.kernels[k].symbol, std::max<int>(0, first.device.index)));
+        continue;
+      }
       std::vector<void*> addresses = codegen::cpu_loader().load(plan.blobs[blob], symbols);
       for (size_t i = 0; i < which.size(); ++i) kernels[which[i]] = reinterpret_cast<runtime::KernelFn>(addresses[i]);
     }
@@ -160,6 +185,33 @@ class CompiledRunnable : public Runnable {
       checks_.push_back({buffer.index, whole(b)});
     }
     for (const auto& s : plan.size_symbols) symbol_origins_.push_back(s.second);
+    prepare_gpu();
+  }
+
+  // Kernels on a GPU read vectors of 16 bytes, and no memory of the host but for numbers, which are copied there.
+  void prepare_gpu() {
+    const plan::Plan& plan = program_->plan();
+    std::vector<char> on_gpu(inputs_), on_cpu(inputs_);
+    for (const plan::Step& s : plan.steps) {
+      auto* l = std::get_if<plan::Launch>(&s);
+      if (!l) continue;
+      const plan::Kernel& k = plan.kernels[l->kernel];
+      if (k.threads) gpu_ = torch_device(k.device);
+      for (uint32_t b : l->buffers) {
+        const plan::Buffer& buffer = plan.buffers[b];
+        if (buffer.where == plan::Where::Input) (k.threads ? on_gpu : on_cpu)[buffer.index] = 1;
+        bool foreign = buffer.device.type != k.device.type || (k.threads && buffer.device.index != k.device.index);
+        if (foreign && !(k.threads && buffer.where == plan::Where::Input && buffer.device.type == DeviceType::CPU))
+          throw Unsupported(Reason::UnsupportedTensor, "a kernel on one device that reads memory of another");
+        if (foreign && std::find(uploads_.begin(), uploads_.end(), buffer.index) == uploads_.end()) uploads_.push_back(buffer.index);
+      }
+    }
+    for (uint32_t i : uploads_)
+      if (on_cpu[i]) throw Unsupported(Reason::UnsupportedTensor, "a CPU tensor that kernels on two devices read");
+    for (uint32_t i = 0; i < inputs_; ++i)
+      if (on_gpu[i]) aligned_.push_back(i);
+    for (const plan::Buffer& b : plan.buffers)
+      if (!gpu_ && b.device.type == DeviceType::CUDA) gpu_ = torch_device(b.device);
   }
 
   // The sizes and strides of a whole buffer.
@@ -215,9 +267,10 @@ class CompiledRunnable : public Runnable {
 
   void run_in(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) {
     BRAZE_CHECK(m == outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
-    take_inputs(frame, rf, inputs, n);
+    c10::OptionalDeviceGuard device(gpu_);
     // Below autograd and what is above it, as the recorded calls were.
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
+    take_inputs(frame, rf, inputs, n);
     int64_t work = frame.work();
     {
       PyThreadState* released = work < 0 || work > kGilBytes ? PyEval_SaveThread() : nullptr;
@@ -237,6 +290,7 @@ class CompiledRunnable : public Runnable {
       rf.storages[i] = c10::Storage();
     }
     rf.conformed.clear();
+    rf.arena.clear();
   }
 
   [[noreturn]] static void raise(const loop::FaultReport& fault) {
@@ -264,8 +318,20 @@ class CompiledRunnable : public Runnable {
     }
     program_->prepare(frame, rf.symbols.data());
     rf.given = rf.inputs;
+    if (!uploads_.empty() || !aligned_.empty()) rf.conformed.reserve(2 * inputs_);  // addresses must stay
     for (const InputCheck& c : checks_) conform(c, frame, rf);
+    for (uint32_t i : uploads_) replace(rf, i, rf.inputs[i]->to(*gpu_));
+    for (uint32_t i : aligned_)
+      if (reinterpret_cast<uintptr_t>(rf.inputs[i]->const_data_ptr()) % 16) {
+        at::Tensor copy = at::empty_strided(rf.inputs[i]->sizes(), rf.inputs[i]->strides(), rf.inputs[i]->options());
+        replace(rf, i, copy.copy_(*rf.inputs[i]));
+      }
     for (size_t i = 0; i < inputs_; ++i) rf.pointers[i] = const_cast<void*>(rf.inputs[i]->const_data_ptr());
+  }
+
+  void replace(RunFrame& rf, uint32_t input, at::Tensor by) {
+    rf.conformed.push_back(std::move(by));
+    rf.inputs[input] = &rf.conformed.back();
   }
 
   // Tangents and saved values come from outside the guards: their strides may differ from the recorded ones.
@@ -287,9 +353,8 @@ class CompiledRunnable : public Runnable {
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
     at::Tensor copy = at::empty_strided(sizes, g.strides, t.options());
     copy.copy_(t);
-    if (rf.conformed.empty()) rf.conformed.reserve(inputs_);  // addresses must stay
-    rf.conformed.push_back(std::move(copy));
-    rf.inputs[c.input] = &rf.conformed.back();
+    if (rf.conformed.empty()) rf.conformed.reserve(2 * inputs_);  // addresses must stay
+    replace(rf, c.input, std::move(copy));
   }
 
   // Output tensors, then writebacks. An output on an input's memory is an alias: it shows what a writeback puts there.
@@ -364,6 +429,8 @@ class CompiledRunnable : public Runnable {
   size_t inputs_ = 0;
   std::vector<std::pair<uint32_t, PyObject*>> constant_inputs_;  // borrowed from constants_
   std::vector<InputCheck> checks_;
+  std::optional<c10::Device> gpu_;
+  std::vector<uint32_t> uploads_, aligned_;  // inputs: on the CPU for kernels on the GPU; read by those
   std::vector<std::pair<uint32_t, int32_t>> symbol_origins_;
   std::vector<OutputSpec> outputs_;
   std::vector<WritebackSpec> writebacks_;

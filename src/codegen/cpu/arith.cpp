@@ -52,7 +52,7 @@ Value* needs_floor(VectorBuilder& b, Value* r, Value* d) {
 }
 
 Value* float_floordiv(VectorBuilder& b, Value* x, Value* y) {
-  Value* mod = b.B.CreateFRem(x, y);
+  Value* mod = b.frem(x, y);
   Value* zero = b.num(x, 0.0);
   Value* div = b.B.CreateFDiv(b.B.CreateFSub(x, mod), y);
   Value* opposite = b.B.CreateXor(b.B.CreateFCmpOLT(y, zero), b.B.CreateFCmpOLT(mod, zero));
@@ -67,7 +67,7 @@ Value* float_floordiv(VectorBuilder& b, Value* x, Value* y) {
 }
 
 Value* float_remainder(VectorBuilder& b, Value* x, Value* y) {
-  Value* mod = b.B.CreateFRem(x, y);
+  Value* mod = b.frem(x, y);
   Value* zero = b.num(x, 0.0);
   Value* opposite = b.B.CreateXor(b.B.CreateFCmpOLT(y, zero), b.B.CreateFCmpOLT(mod, zero));
   Value* fix = b.B.CreateAnd(b.B.CreateFCmpUNE(mod, zero), opposite);
@@ -177,7 +177,7 @@ Value* float_arith(VectorBuilder& b, OpCode code, Value* x, Value* y) {
     case OpCode::Mul: return b.B.CreateFMul(x, y);
     case OpCode::Div: return b.B.CreateFDiv(x, y);
     case OpCode::FloorDiv: return float_floordiv(b, x, y);
-    case OpCode::Mod: return b.B.CreateFRem(x, y);
+    case OpCode::Mod: return b.frem(x, y);
     case OpCode::Remainder: return float_remainder(b, x, y);
     case OpCode::Max: return emit_max(b, x, y, true, false);
     case OpCode::Min: return emit_max(b, x, y, true, true);

@@ -1,8 +1,7 @@
 // Reductions: accumulators carried through the loops as SSA values, several per reduction to hide latency.
-#include <cmath>
-#include <limits>
 
 #include "base/check.h"
+#include "codegen/cpu/combine.h"
 #include "codegen/cpu/emitter.h"
 
 namespace braze::codegen::cpu {
@@ -26,28 +25,7 @@ Type* Emitter::accumulator_type(const Accumulator& a, int part) {
 }
 
 Value* Emitter::reduce_identity(const Accumulator& a, int part, Type* type) {
-  Type* e = type->getScalarType();
-  auto extreme = [&](bool lowest) -> Value* {
-    if (e->isFloatingPointTy()) return vb_.num(type, lowest ? -INFINITY : INFINITY);
-    unsigned w = e->getIntegerBitWidth();
-    bool sign = a.operand != DType::U8 && a.operand != DType::Bool;
-    llvm::APInt v = sign ? (lowest ? llvm::APInt::getSignedMinValue(w) : llvm::APInt::getSignedMaxValue(w))
-                         : (lowest ? llvm::APInt::getMinValue(w) : llvm::APInt::getMaxValue(w));
-    return llvm::ConstantInt::get(type, v);
-  };
-  switch (a.op->reduce) {
-    case ReduceKind::Sum: return llvm::Constant::getNullValue(type);
-    case ReduceKind::Prod: return e->isFloatingPointTy() ? vb_.num(type, 1.0) : vb_.integer(type, 1);
-    case ReduceKind::Any: return vb_.integer(type, 0);
-    case ReduceKind::All: return vb_.integer(type, 1);
-    case ReduceKind::Max: return extreme(true);
-    case ReduceKind::Min: return extreme(false);
-    case ReduceKind::ArgMax: return part ? vb_.integer(type, std::numeric_limits<int64_t>::max()) : extreme(true);
-    case ReduceKind::ArgMin: return part ? vb_.integer(type, std::numeric_limits<int64_t>::max()) : extreme(false);
-    case ReduceKind::WelfordMean:
-    case ReduceKind::WelfordM2: return llvm::Constant::getNullValue(type);
-  }
-  BRAZE_CHECK(false, "no such reduction");
+  return cpu::reduce_identity(vb_, a.op->reduce, a.operand, part, type);
 }
 
 Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
@@ -87,48 +65,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
 }
 
 void Emitter::combine(const Accumulator& a, Value** into, Value* const* from) {
-  bool sign = a.operand != DType::U8 && a.operand != DType::Bool;
-  Value *x = into[0], *y = from[0];
-  bool fp = x->getType()->isFPOrFPVectorTy();
-  bool boolean = x->getType()->isIntOrIntVectorTy(1);
-  switch (a.op->reduce) {
-    case ReduceKind::Sum: into[0] = fp ? B.CreateFAdd(x, y) : boolean ? B.CreateOr(x, y) : B.CreateAdd(x, y); return;
-    case ReduceKind::Prod: into[0] = fp ? B.CreateFMul(x, y) : boolean ? B.CreateAnd(x, y) : B.CreateMul(x, y); return;
-    case ReduceKind::Any: into[0] = B.CreateOr(x, y); return;
-    case ReduceKind::All: into[0] = B.CreateAnd(x, y); return;
-    case ReduceKind::Max: into[0] = emit_max(vb_, y, x, sign, false); return;
-    case ReduceKind::Min: into[0] = emit_max(vb_, y, x, sign, true); return;
-    case ReduceKind::ArgMax:
-    case ReduceKind::ArgMin: {
-      bool max = a.op->reduce == ReduceKind::ArgMax;
-      Value *better, *equal;
-      if (fp) {
-        Value *nx = vb_.is_nan(x), *ny = vb_.is_nan(y);
-        better = max ? B.CreateFCmpOGT(y, x) : B.CreateFCmpOLT(y, x);
-        better = B.CreateOr(better, B.CreateAnd(ny, B.CreateNot(nx)));
-        equal = B.CreateOr(B.CreateFCmpOEQ(x, y), B.CreateAnd(nx, ny));
-      } else {
-        better = max ? (sign ? B.CreateICmpSGT(y, x) : B.CreateICmpUGT(y, x)) : (sign ? B.CreateICmpSLT(y, x) : B.CreateICmpULT(y, x));
-        equal = B.CreateICmpEQ(x, y);
-      }
-      better = B.CreateOr(better, B.CreateAnd(equal, B.CreateICmpSLT(from[1], into[1])));
-      into[0] = B.CreateSelect(better, y, x);
-      into[1] = B.CreateSelect(better, from[1], into[1]);
-      return;
-    }
-    case ReduceKind::WelfordMean:
-    case ReduceKind::WelfordM2: {  // parts: mean, sum of squared deviations, count
-      Value* n = B.CreateFAdd(into[2], from[2]);
-      Value* delta = B.CreateFSub(y, x);
-      Value* some = B.CreateFCmpOGT(n, vb_.num(n, 0.0));
-      Value* share = B.CreateFDiv(from[2], B.CreateSelect(some, n, vb_.num(n, 1.0)));
-      into[0] = vb_.fma(delta, share, x);
-      Value* cross = B.CreateFMul(B.CreateFMul(delta, delta), B.CreateFMul(into[2], share));
-      into[1] = B.CreateFAdd(B.CreateFAdd(into[1], from[1]), cross);
-      into[2] = n;
-      return;
-    }
-  }
+  reduce_combine(vb_, a.op->reduce, a.operand, into, from);
 }
 
 Value* Emitter::flat_index(int copy) {

@@ -14,6 +14,7 @@ using llvm::Value;
 class VectorBuilder {
  public:
   VectorBuilder(llvm::Module& m, const Isa& i) : module(m), isa(i), B(m.getContext()) {}
+  virtual ~VectorBuilder() = default;
   llvm::Module& module;
   const Isa& isa;
   llvm::IRBuilder<> B;
@@ -59,8 +60,10 @@ class VectorBuilder {
   Value* is_nan(Value* x) { return B.CreateFCmpUNO(x, x); }
   Value* bits(Value* x);       // a float as integer of the same width
   Value* unbits(Value* x);     // and back
-  // Calls the C function `name` for every lane; all operands of one shape.
-  Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands);
+  // The C library's fmod.
+  virtual Value* frem(Value* x, Value* y) { return B.CreateFRem(x, y); }
+  // Calls the C function `name` for every lane; all operands of one shape. A target without a C library overrides it.
+  virtual Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands);
   llvm::FunctionCallee declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters);
   // Starts a block that runs only where the scalar `condition` holds, and leaves the builder in it; `end` continues after it.
   llvm::Instruction* begin_if(Value* condition, bool unlikely);

@@ -1,0 +1,82 @@
+#include "codegen/cpu/combine.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace braze::codegen::cpu {
+
+using loop::ReduceKind;
+
+Value* reduce_identity(VectorBuilder& b, ReduceKind kind, DType operand, int part, Type* type) {
+  Type* e = type->getScalarType();
+  auto extreme = [&](bool lowest) -> Value* {
+    if (e->isFloatingPointTy()) return b.num(type, lowest ? -INFINITY : INFINITY);
+    unsigned w = e->getIntegerBitWidth();
+    bool sign = operand != DType::U8 && operand != DType::Bool;
+    llvm::APInt v = sign ? (lowest ? llvm::APInt::getSignedMinValue(w) : llvm::APInt::getSignedMaxValue(w))
+                         : (lowest ? llvm::APInt::getMinValue(w) : llvm::APInt::getMaxValue(w));
+    return llvm::ConstantInt::get(type, v);
+  };
+  switch (kind) {
+    case ReduceKind::Sum: return llvm::Constant::getNullValue(type);
+    case ReduceKind::Prod: return e->isFloatingPointTy() ? b.num(type, 1.0) : b.integer(type, 1);
+    case ReduceKind::Any: return b.integer(type, 0);
+    case ReduceKind::All: return b.integer(type, 1);
+    case ReduceKind::Max: return extreme(true);
+    case ReduceKind::Min: return extreme(false);
+    case ReduceKind::ArgMax: return part ? b.integer(type, std::numeric_limits<int64_t>::max()) : extreme(true);
+    case ReduceKind::ArgMin: return part ? b.integer(type, std::numeric_limits<int64_t>::max()) : extreme(false);
+    case ReduceKind::WelfordMean:
+    case ReduceKind::WelfordM2: return llvm::Constant::getNullValue(type);
+  }
+  BRAZE_CHECK(false, "no such reduction");
+}
+
+void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** into, Value* const* from) {
+  bool sign = operand != DType::U8 && operand != DType::Bool;
+  Value *x = into[0], *y = from[0];
+  bool fp = x->getType()->isFPOrFPVectorTy();
+  bool boolean = x->getType()->isIntOrIntVectorTy(1);
+  switch (kind) {
+    case ReduceKind::Sum: into[0] = fp ? b.B.CreateFAdd(x, y) : boolean ? b.B.CreateOr(x, y) : b.B.CreateAdd(x, y); return;
+    case ReduceKind::Prod: into[0] = fp ? b.B.CreateFMul(x, y) : boolean ? b.B.CreateAnd(x, y) : b.B.CreateMul(x, y); return;
+    case ReduceKind::Any: into[0] = b.B.CreateOr(x, y); return;
+    case ReduceKind::All: into[0] = b.B.CreateAnd(x, y); return;
+    case ReduceKind::Max: into[0] = emit_max(b, y, x, sign, false); return;
+    case ReduceKind::Min: into[0] = emit_max(b, y, x, sign, true); return;
+    case ReduceKind::ArgMax:
+    case ReduceKind::ArgMin: {
+      bool max = kind == ReduceKind::ArgMax;
+      Value *better, *equal;
+      if (fp) {
+        Value *nx = b.is_nan(x), *ny = b.is_nan(y);
+        better = max ? b.B.CreateFCmpOGT(y, x) : b.B.CreateFCmpOLT(y, x);
+        better = b.B.CreateOr(better, b.B.CreateAnd(ny, b.B.CreateNot(nx)));
+        equal = b.B.CreateOr(b.B.CreateFCmpOEQ(x, y), b.B.CreateAnd(nx, ny));
+      } else {
+        better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x)) : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
+        equal = b.B.CreateICmpEQ(x, y);
+      }
+      better = b.B.CreateOr(better, b.B.CreateAnd(equal, b.B.CreateICmpSLT(from[1], into[1])));
+      into[0] = b.B.CreateSelect(better, y, x);
+      into[1] = b.B.CreateSelect(better, from[1], into[1]);
+      return;
+    }
+    case ReduceKind::WelfordMean:
+    case ReduceKind::WelfordM2: {  // parts: mean, sum of squared deviations, count
+      Value* n = b.B.CreateFAdd(into[2], from[2]);
+      Value* delta = b.B.CreateFSub(y, x);
+      Value* some = b.B.CreateFCmpOGT(n, b.num(n, 0.0));
+      Value* share = b.B.CreateFDiv(from[2], b.B.CreateSelect(some, n, b.num(n, 1.0)));
+      into[0] = b.fma(delta, share, x);
+      Value* cross = b.B.CreateFMul(b.B.CreateFMul(delta, delta), b.B.CreateFMul(into[2], share));
+      into[1] = b.B.CreateFAdd(b.B.CreateFAdd(into[1], from[1]), cross);
+      into[2] = n;
+      return;
+    }
+  }
+}
+
+}  // namespace braze::codegen::cpu

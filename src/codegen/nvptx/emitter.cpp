@@ -1,0 +1,508 @@
+#include "codegen/nvptx/emitter.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/cpu/math.h"
+
+namespace braze::codegen::nvptx {
+
+using loop::Axis;
+using loop::OpCode;
+using loop::Stage;
+
+namespace {
+
+bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Axis& x, const Axis& y) { return x.var == y.var && x.extent == y.extent; });
+}
+
+}  // namespace
+
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, llvm::Module& module)
+    : program_(program), nest_(nest), signature_(signature), shape_(shape), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {}
+
+void Emitter::run(const std::string& symbol) {
+  begin(symbol);
+  switch (shape_.way) {
+    case Shape::Way::Points: run_points(); break;
+    case Shape::Way::Tiles: run_tiles(); break;
+    case Shape::Way::Rows: run_rows(); break;
+    case Shape::Way::Columns: run_columns(); break;
+  }
+  B.CreateRetVoid();
+}
+
+void Emitter::begin(const std::string& symbol) {
+  llvm::SmallVector<Type*, 8> types;
+  Type* pointer = llvm::PointerType::get(vb_.context(), 1);
+  for (size_t i = 0; i < signature_.buffers.size(); ++i) types.push_back(pointer);
+  for (size_t i = 0; i < signature_.sizes.size(); ++i) types.push_back(vb_.i64());
+  types.push_back(pointer);
+  function_ = llvm::Function::Create(llvm::FunctionType::get(B.getVoidTy(), types, false), llvm::Function::ExternalLinkage, symbol, vb_.module);
+  function_->setDoesNotThrow();
+  function_->addFnAttr("denormal-fp-math", "ieee,ieee");
+  auto* notes = vb_.module.getOrInsertNamedMetadata("nvvm.annotations");
+  auto note = [&](const char* what, int n) {
+    llvm::Metadata* parts[] = {llvm::ValueAsMetadata::get(function_), llvm::MDString::get(vb_.context(), what),
+                               llvm::ConstantAsMetadata::get(B.getInt32(static_cast<uint32_t>(n)))};
+    notes->addOperand(llvm::MDNode::get(vb_.context(), parts));
+  };
+  note("kernel", 1);
+  note("maxntidx", shape_.threads);
+  unsigned arg = 0;
+  for (BufferId b : signature_.buffers) bases_[b.index] = function_->getArg(arg++);
+  for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(arg++);
+  error_ = function_->getArg(arg);
+  B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", function_));
+  thread_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  block_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+  mates_ = B.getInt32(0xffffffffu);
+}
+
+Value* Emitter::intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return B.CreateIntrinsic(id, {}, args); }
+
+void Emitter::barrier() {
+  if (workers_ <= 1) return;
+  if (shape_.way == Shape::Way::Rows && shape_.group <= 32) intrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {mates_});
+  else intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  written_.clear();
+}
+
+Value* Emitter::worker_is_first() { return workers_ > 1 ? B.CreateICmpEQ(rank_, B.getInt32(0)) : nullptr; }
+
+void Emitter::if_then(Value* condition, const std::function<void()>& body) {
+  if (!condition) {
+    body();
+    return;
+  }
+  auto* then = llvm::BasicBlock::Create(vb_.context(), "", function_);
+  auto* after = llvm::BasicBlock::Create(vb_.context(), "", function_);
+  B.CreateCondBr(condition, then, after);
+  B.SetInsertPoint(then);
+  scopes_.emplace_back();
+  body();
+  scopes_.pop_back();
+  B.CreateBr(after);
+  B.SetInsertPoint(after);
+}
+
+Emitter::Values Emitter::loop(Value* begin, Value* end, Value* step, Values init, const std::function<Values(Value*, Values)>& body) {
+  auto block = [&] { return llvm::BasicBlock::Create(vb_.context(), "", function_); };
+  llvm::BasicBlock *before = B.GetInsertBlock(), *head = block(), *inside = block(), *exit = block();
+  B.CreateBr(head);
+  B.SetInsertPoint(head);
+  llvm::PHINode* iv = B.CreatePHI(begin->getType(), 2);
+  iv->addIncoming(begin, before);
+  llvm::SmallVector<llvm::PHINode*, 8> phis;
+  Values current;
+  for (Value* v : init) {
+    phis.push_back(B.CreatePHI(v->getType(), 2));
+    phis.back()->addIncoming(v, before);
+    current.push_back(phis.back());
+  }
+  B.CreateCondBr(B.CreateICmpSLT(iv, end), inside, exit);
+  B.SetInsertPoint(inside);
+  scopes_.emplace_back();
+  Values next = body(iv, current);
+  scopes_.pop_back();
+  iv->addIncoming(B.CreateAdd(iv, step, "", false, true), B.GetInsertBlock());
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], B.GetInsertBlock());
+  B.CreateBr(head);
+  B.SetInsertPoint(exit);
+  return current;
+}
+
+namespace {
+
+Expr product_of(sym::ExprArena& arena, const std::vector<Axis>& axes) {
+  Expr v = arena.constant(1);
+  for (const Axis& a : axes) v = arena.mul(v, a.extent);
+  return v;
+}
+
+}  // namespace
+
+// Axes' variables from the number of a point, counted with the last axis fastest.
+void Emitter::bind_points(Expr point, const std::vector<Axis>& axes) {
+  Expr inner = arena_.constant(1);
+  size_t first = 0;
+  while (first < axes.size() && arena_.is_const(axes[first].extent, 1)) ++first;
+  for (size_t i = axes.size(); i-- > 0;) {
+    Expr digit = arena_.floordiv(point, inner);
+    if (arena_.is_const(axes[i].extent, 1)) digit = arena_.constant(0);
+    else if (i != first) digit = arena_.mod(digit, axes[i].extent);
+    Lanes v;
+    v.v.push_back(emit(digit, 0));
+    bind(axes[i].var, std::move(v), true);
+    inner = arena_.mul(inner, axes[i].extent);
+  }
+}
+
+void Emitter::run_points() {
+  int lanes = shape_.vector;
+  std::vector<Axis> axes = nest_.outer;
+  Axis last{};
+  if (lanes > 1) {
+    last = axes.back();
+    axes.back() = {fresh("v", last.extent), arena_.floordiv(last.extent, arena_.constant(lanes))};
+  }
+  Expr units = product_of(arena_, axes);
+  Expr unit = fresh("u", units);
+  bool wide = arena_.range(units).hi > INT32_MAX - shape_.threads;
+  Value* first = wide ? B.CreateMul(B.CreateZExt(block_, vb_.i64()), B.getInt64(static_cast<uint64_t>(shape_.threads)))
+                      : B.CreateMul(block_, B.getInt32(static_cast<uint32_t>(shape_.threads)), "", true, true);
+  Value* number = B.CreateAdd(first, wide ? B.CreateZExt(thread_, vb_.i64()) : thread_, "", true, true);
+  auto known = arena_.as_const(units);
+  Value* exists = known && *known % shape_.threads == 0 ? nullptr : B.CreateICmpSLT(number, emit(units, 0, wide));
+  if_then(exists, [&] {
+    Lanes at;
+    at.v.push_back(number);
+    bind(unit, at, true);
+    bind_points(unit, axes);
+    if (lanes > 1) {
+      Value* start = emit(arena_.mul(axes.back().var, arena_.constant(lanes)), 0, !fits_i32(last.extent));
+      Lanes v;
+      for (int l = 0; l < lanes; ++l) v.v.push_back(l ? B.CreateAdd(start, vb_.integer(start, l), "", true, true) : start);
+      bind(last.var, std::move(v), false);
+      flight_ = {last.var, lanes, 1, {}};
+    }
+    outer_flight_ = flight_;
+    run_stages();
+  });
+}
+
+void Emitter::run_tiles() {
+  size_t n = nest_.outer.size();
+  const Axis &row = nest_.outer[n - 2], &column = nest_.outer[n - 1];
+  Expr side = arena_.constant(kTile);
+  std::vector<Axis> axes(nest_.outer.begin(), nest_.outer.end() - 2);
+  axes.push_back({fresh("row", row.extent), arena_.ceildiv(row.extent, side)});
+  axes.push_back({fresh("column", column.extent), arena_.ceildiv(column.extent, side)});
+  Expr unit = fresh("u", product_of(arena_, axes));
+  Lanes at;
+  at.v.push_back(block_);
+  bind(unit, at, true);
+  bind_points(unit, axes);
+  constexpr int kCopies = kTile / kTileRows;
+  tile_x_ = B.CreateAnd(thread_, B.getInt32(kTile - 1));
+  tile_y_ = B.CreateLShr(thread_, B.getInt32(5));
+  workers_ = shape_.threads;
+  // `along` moves with the thread's x, `down` with its y and the copies; those beyond the end are put at 0 and are not active.
+  auto place = [&](const Axis& along, Expr along_tile, const Axis& down, Expr down_tile) {
+    bool wide = !fits_i32(along.extent) || !fits_i32(down.extent);
+    auto widen = [&](Value* v) { return wide ? B.CreateZExt(v, vb_.i64()) : v; };
+    auto start = [&](Expr tile) { return emit(arena_.mul(tile, side), 0, wide); };
+    auto exact = [&](const Axis& a) { return arena_.known_multiple(a.extent, kTile); };
+    Flight f;
+    f.copies = kCopies;
+    Value* x = B.CreateAdd(start(along_tile), widen(tile_x_));
+    Value* x_in = exact(along) ? nullptr : B.CreateICmpSLT(x, emit(along.extent, 0, wide));
+    if (x_in) x = B.CreateSelect(x_in, x, vb_.integer(x, 0));
+    Lanes xs, ys;
+    xs.v.push_back(x);
+    Value* y0 = B.CreateAdd(start(down_tile), widen(tile_y_));
+    for (int c = 0; c < kCopies; ++c) {
+      Value* y = B.CreateAdd(y0, vb_.integer(y0, c * kTileRows));
+      Value* in = x_in;
+      if (!exact(down)) {
+        Value* y_in = B.CreateICmpSLT(y, emit(down.extent, 0, wide));
+        y = B.CreateSelect(y_in, y, vb_.integer(y, 0));
+        in = in ? B.CreateAnd(in, y_in) : y_in;
+      }
+      ys.v.push_back(y);
+      f.active.push_back(in);
+    }
+    bind(along.var, xs, true);
+    bind(down.var, ys, true);
+    flight_ = f;
+  };
+  size_t m = axes.size();
+  place(row, axes[m - 2].var, column, axes[m - 1].var);
+  load_tiles();
+  place(column, axes[m - 1].var, row, axes[m - 2].var);
+  workers_ = 1;
+  outer_flight_ = flight_;
+  run_stages();
+}
+
+void Emitter::run_rows() {
+  int each = shape_.threads / shape_.group;
+  workers_ = shape_.group;
+  Expr points = product_of(arena_, nest_.outer);
+  Expr point = fresh("u", points);
+  bool wide = arena_.range(points).hi > INT32_MAX - shape_.threads;
+  Value* number = wide ? B.CreateZExt(block_, vb_.i64()) : block_;
+  rank_ = thread_;
+  Value* exists = nullptr;
+  if (each > 1) {
+    Value* own = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+    rank_ = B.CreateAnd(thread_, B.getInt32(static_cast<uint32_t>(shape_.group - 1)));
+    number = B.CreateAdd(B.CreateMul(number, vb_.integer(number, each), "", true, true), wide ? B.CreateZExt(own, vb_.i64()) : own, "", true, true);
+    auto known = arena_.as_const(points);
+    if (!known || *known % each) {
+      exists = B.CreateICmpSLT(number, emit(points, 0, wide));
+      if (shape_.group < 32) mates_ = intrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {B.getInt32(0xffffffffu), exists});
+    }
+  }
+  if_then(exists, [&] {
+    Lanes at;
+    at.v.push_back(number);
+    bind(point, at, true);
+    bind_points(point, nest_.outer);
+    place_locals();
+    run_stages();
+  });
+}
+
+void Emitter::run_columns() {
+  const Axis& last = nest_.outer.back();
+  int lanes = shape_.vector;
+  workers_ = shape_.threads / shape_.group;
+  int64_t width = static_cast<int64_t>(shape_.group) * lanes;
+  std::vector<Axis> axes(nest_.outer.begin(), nest_.outer.end() - 1);
+  axes.push_back({fresh("v", last.extent), arena_.ceildiv(last.extent, arena_.constant(width))});
+  Expr unit = fresh("u", product_of(arena_, axes));
+  Lanes at;
+  at.v.push_back(block_);
+  bind(unit, at, true);
+  bind_points(unit, axes);
+  Value* x = B.CreateURem(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+  rank_ = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+  bool wide = !fits_i32(last.extent);
+  Value* start = emit(arena_.mul(axes.back().var, arena_.constant(width)), 0, wide);
+  Value* offset = B.CreateMul(x, B.getInt32(static_cast<uint32_t>(lanes)));
+  start = B.CreateAdd(start, wide ? B.CreateZExt(offset, vb_.i64()) : offset);
+  flight_ = {last.var, lanes, 1, {}};
+  if (!arena_.known_multiple(last.extent, width)) {
+    Value* exists = B.CreateICmpSLT(start, emit(last.extent, 0, wide));
+    start = B.CreateSelect(exists, start, vb_.integer(start, 0));
+    flight_.active.push_back(exists);
+  }
+  Lanes v;
+  for (int l = 0; l < lanes; ++l) v.v.push_back(l ? B.CreateAdd(start, vb_.integer(start, l)) : start);
+  bind(last.var, std::move(v), false);
+  outer_flight_ = flight_;
+  run_stages();
+}
+
+void Emitter::run_stages() {
+  for (const Stage& s : nest_.stages) run_stage(s);
+}
+
+// Threads that share the outer point wait for each other where this stage reads what an earlier one wrote.
+void Emitter::meet(const Stage& stage) {
+  if (workers_ <= 1) return;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != OpCode::Load || std::find(written_.begin(), written_.end(), op.buffer) == written_.end()) continue;
+    barrier();
+    return;
+  }
+}
+
+void Emitter::run_stage(const Stage& stage) {
+  stage_ = &stage;
+  if (stage.axes.empty()) {
+    meet(stage);
+    straight_ = false;
+    flight_ = outer_flight_;
+    run_ops(stage, nullptr);
+    return;
+  }
+  run_axes(stage);
+}
+
+bool Emitter::stage_is_straight(const Stage& stage) const {
+  if (shape_.way != Shape::Way::Rows || stage.axes.empty()) return false;
+  auto total = arena_.as_const(product_of(arena_, stage.axes));
+  int64_t step = static_cast<int64_t>(shape_.group) * stage_lanes(stage);
+  return total && (*total + step - 1) / step <= shape_.most_copies * (shape_.vector / stage_lanes(stage));
+}
+
+int Emitter::stage_lanes(const Stage& stage) const { return arena_.known_multiple(stage.axes.back().extent, shape_.vector) ? shape_.vector : 1; }
+
+void Emitter::run_axes(const Stage& stage) {
+  Expr total = product_of(arena_, stage.axes);
+  auto known = arena_.as_const(total);
+  bool rows = shape_.way == Shape::Way::Rows;
+  int lanes = rows ? stage_lanes(stage) : 1;
+  int64_t step = static_cast<int64_t>(workers_) * lanes;
+  bool wide = arena_.range(total).hi > INT32_MAX - step * 32;
+  auto integer = [&](int64_t n) { return wide ? B.getInt64(static_cast<uint64_t>(n)) : B.getInt32(static_cast<uint32_t>(n)); };
+  Value* rank = rank_ ? rank_ : B.getInt32(0);
+  Value* first = B.CreateMul(rank, B.getInt32(static_cast<uint32_t>(lanes)), "", true, true);
+  if (wide) first = B.CreateZExt(first, vb_.i64());
+  bool straight = stage_is_straight(stage);
+  bool again = straight && known_for_ && same_axes(known_for_->axes, stage.axes);
+  if (!again) known_.clear();
+  known_for_ = straight ? &stage : nullptr;
+  straight_ = straight;
+  meet(stage);
+
+  // Groups of lanes from `base` on; the first `certain` of them exist.
+  auto place = [&](Value* base, int copies, int64_t certain) {
+    Flight f = rows ? Flight{stage.axes.back().var, lanes, copies, {}} : outer_flight_;
+    Values at;
+    for (int c = 0; c < copies; ++c) {
+      Value* p = c ? B.CreateAdd(base, integer(c * step), "", true, true) : base;
+      Value* in = nullptr;
+      if (c >= certain) {
+        in = B.CreateICmpSLT(p, emit(total, 0, wide));
+        p = B.CreateSelect(in, p, integer(0));
+      }
+      at.push_back(p);
+      if (rows) f.active.push_back(in);
+    }
+    flight_ = f;
+    stage_positions_ = at;
+    bind_positions(stage.axes, at, lanes);
+  };
+  if (straight) {
+    int copies = static_cast<int>((*known + step - 1) / step);
+    if (copies > 0) {
+      if (again) flight_ = stage_flight_;
+      else place(first, copies, *known / step);
+      stage_flight_ = flight_;
+      Values carried = begin_reductions(stage);
+      run_ops(stage, &carried);
+      finish_reductions(std::move(carried));
+      return;
+    }
+  }
+  known_for_ = nullptr;
+  straight_ = false;
+  int copies = rows ? shape_.copies : 1;
+  bool whole = known && *known % (step * copies) == 0;
+  flight_ = rows ? Flight{stage.axes.back().var, lanes, copies, {}} : outer_flight_;
+  Values carried = begin_reductions(stage);
+  carried = loop(first, emit(total, 0, wide), integer(step * copies), std::move(carried), [&](Value* base, Values current) {
+    place(base, copies, whole ? copies : 1);
+    run_ops(stage, &current);
+    return current;
+  });
+  finish_reductions(std::move(carried));
+}
+
+// The stage's variables at each position (one per copy; the lanes follow it along the last axis).
+void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positions, int lanes) {
+  auto spread = [&](auto at_copy, bool along) {
+    Lanes out;
+    for (size_t c = 0; c < positions.size(); ++c) {
+      Value* v = at_copy(static_cast<int>(c));
+      for (int l = 0; l < lanes; ++l) out.v.push_back(l && along ? B.CreateAdd(v, vb_.integer(v, l), "", true, true) : v);
+    }
+    return out;
+  };
+  if (axes.size() == 1) {
+    bind(axes[0].var, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, true), lanes == 1);
+    return;
+  }
+  Expr position = fresh("p", product_of(arena_, axes));
+  bind(position, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, false), true);
+  Expr inner = arena_.constant(1);
+  for (size_t i = axes.size(); i-- > 0;) {
+    Expr digit = arena_.floordiv(position, inner);
+    if (i) digit = arena_.mod(digit, axes[i].extent);
+    bool last = i + 1 == axes.size();
+    bind(axes[i].var, spread([&](int c) { return emit(digit, c * lanes); }, last), !last || lanes == 1);
+    inner = arena_.mul(inner, axes[i].extent);
+  }
+}
+
+void Emitter::run_ops(const Stage& stage, Values* carried) {
+  size_t reductions = 0;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != OpCode::Reduce) {
+      emit_op(op);
+    } else if (carried) {
+      update_reduction(accumulators_[reductions++], values_[op.args[0].index], *carried);
+    } else {
+      // Over no axis: the value itself.
+      Lanes x = values_[op.args[0].index];
+      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
+      bool zero = index || op.reduce == loop::ReduceKind::WelfordM2;
+      for (Value*& v : x.v) {
+        v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
+        if (zero) v = llvm::Constant::getNullValue(v->getType());
+      }
+      x.dtype = op.dtype;
+      values_[op.result.index] = std::move(x);
+    }
+  }
+}
+
+void Emitter::emit_op(const LoopOp& op) {
+  switch (op.code) {
+    case OpCode::Load: emit_load(op); return;
+    case OpCode::Store: emit_store(op); return;
+    case OpCode::Indirect: emit_indirect(op); return;
+    case OpCode::Index: {
+      Lanes out;
+      out.dtype = op.dtype;
+      int n = varies(op.index) ? flight_.elements() : 1;
+      bool wide = !fits_i32(op.index);
+      for (int e = 0; e < n; ++e) out.v.push_back(cpu::emit_cast(vb_, emit(op.index, e, wide), wide ? DType::I64 : DType::I32, op.dtype));
+      values_[op.result.index] = std::move(out);
+      return;
+    }
+    case OpCode::Const: {
+      Lanes out;
+      out.dtype = op.dtype;
+      Type* t = cpu::compute_type(vb_, op.dtype);
+      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number) : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
+      values_[op.result.index] = std::move(out);
+      return;
+    }
+    default: emit_pure(op); return;
+  }
+}
+
+void Emitter::emit_pure(const LoopOp& op) {
+  Lanes out;
+  out.dtype = op.dtype;
+  std::array<DType, 3> types{};
+  std::array<const Lanes*, 3> args{};
+  size_t n = 1;
+  for (size_t i = 0; i < 3 && op.args[i].valid(); ++i) {
+    args[i] = &values_[op.args[i].index];
+    types[i] = args[i]->dtype;
+    n = std::max(n, args[i]->v.size());
+  }
+  bool math = cpu::is_math(op.code) && is_floating(op.dtype);
+  for (size_t e = 0; e < n; ++e) {
+    std::array<Value*, 3> v{};
+    for (size_t i = 0; i < 3; ++i)
+      if (args[i]) v[i] = args[i]->at(static_cast<int>(e));
+    if (math) {
+      Value* x = cpu::emit_cast(vb_, v[0], types[0], op.dtype);
+      Value* y = v[1] ? cpu::emit_cast(vb_, v[1], types[1], op.dtype) : nullptr;
+      out.v.push_back(emit_math(vb_, op.code, x, y));
+    } else {
+      out.v.push_back(cpu::emit_arith(vb_, op, types, v));
+    }
+  }
+  values_[op.result.index] = std::move(out);
+}
+
+// Binds an index that was loaded: negative values count from the end, what is out of range is reported and reads element 0.
+void Emitter::emit_indirect(const LoopOp& op) {
+  const Lanes& x = values_[op.args[0].index];
+  Lanes out;
+  out.dtype = DType::I64;
+  for (size_t e = 0; e < x.v.size(); ++e) {
+    Value* bound = emit(op.bound, static_cast<int>(e), true);
+    Value* v = cpu::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
+    Value* wrapped = B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v);
+    Value* bad = B.CreateICmpUGE(wrapped, bound);
+    Value* report = bad;
+    if (!x.uniform())
+      if (Value* active = flight_.active_at(static_cast<int>(e) / flight_.lanes)) report = B.CreateAnd(bad, active);
+    if_then(report, [&] { B.CreateStore(B.getInt32(1), error_, /*isVolatile=*/true); });
+    out.v.push_back(B.CreateSelect(bad, B.getInt64(0), wrapped));
+  }
+  bool same = true;  // in the lanes of each copy
+  for (size_t e = 0; e < x.v.size(); ++e) same = same && x.v[e] == x.v[e / static_cast<size_t>(flight_.lanes) * static_cast<size_t>(flight_.lanes)];
+  bind(op.index, std::move(out), same);
+}
+
+}  // namespace braze::codegen::nvptx

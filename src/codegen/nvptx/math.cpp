@@ -1,0 +1,83 @@
+#include "codegen/nvptx/math.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "codegen/cpu/math.h"
+#include "codegen/nvptx/math64.h"
+
+namespace braze::codegen::nvptx {
+namespace {
+
+using loop::OpCode;
+
+// The hardware's reciprocal, within 1 ulp, for denominators of our own (not for a division of the user's).
+Value* reciprocal(DeviceBuilder& b, Value* x) {
+  auto* type = llvm::FunctionType::get(b.f32(), {b.f32()}, false);
+  return b.B.CreateCall(llvm::InlineAsm::get(type, "rcp.approx.f32 $0, $1;", "=f,f", false), {x});
+}
+
+// 2^(x log2(e)) by the hardware's power of two; what the product's rounding lost is put back by one more multiplication.
+Value* exp(DeviceBuilder& b, Value* x) {
+  Value* product = b.B.CreateFMul(x, b.num(x, 1.44269502162933349609375));
+  Value* lost = b.fma(x, b.num(x, 1.44269502162933349609375), b.B.CreateFNeg(product));
+  lost = b.fma(x, b.num(x, 1.925963033500011079e-08), lost);
+  Value* power = b.B.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_f, {}, {product});
+  Value* r = b.fma(power, b.B.CreateFMul(lost, b.num(x, 0.693147182464599609375)), power);
+  r = b.B.CreateSelect(b.B.CreateFCmpOGT(x, b.num(x, 88.72283935546875)), b.num(x, INFINITY), r);
+  return b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, -104.0)), b.num(x, 0.0), r);
+}
+
+Value* sigmoid(DeviceBuilder& b, Value* x) { return reciprocal(b, b.B.CreateFAdd(exp(b, b.B.CreateFNeg(x)), b.num(x, 1.0))); }
+
+Value* tanh(DeviceBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* p = b.horner(s, {1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1});
+  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
+  Value* q = reciprocal(b, b.B.CreateFAdd(exp(b, b.B.CreateFAdd(t, t)), b.num(x, 1.0)));
+  Value* large = b.fma(b.num(x, -2.0), q, b.num(x, 1.0));
+  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.599609375)), large, small), x);
+}
+
+Value* erf(DeviceBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
+  r = b.fma(r, s, b.fma(b.num(x, -3.88396438e-3), t, b.num(x, 2.42546219e-2)));
+  for (double c : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) r = b.fma(r, t, b.num(x, c));
+  r = b.fma(r, t, b.B.CreateFNeg(t));
+  Value* large = b.copysign(b.B.CreateFSub(b.num(x, 1.0), exp(b, r)), x);
+  Value* p = b.horner(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  return b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.927734375)), large, b.fma(p, x, x));
+}
+
+}  // namespace
+
+Value* DeviceBuilder::frem(Value* x, Value* y) {
+  if (x->getType()->isDoubleTy()) return math64::fmod(*this, x, y);
+  return B.CreateFPTrunc(math64::fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());
+}
+
+Value* DeviceBuilder::call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) {
+  llvm::SmallVector<Value*, 3> v(operands.begin(), operands.end());
+  if (name == "braze_ipow") return math64::integer_power(*this, v[0], v[1]);
+  bool single = element->isFloatTy();
+  if (single)
+    for (Value*& x : v) x = B.CreateFPExt(x, f64());
+  Value* r = math64::call(*this, single ? name.substr(0, name.size() - 1) : name, v);
+  return single ? B.CreateFPTrunc(r, f32()) : r;
+}
+
+Value* emit_math(DeviceBuilder& b, OpCode code, Value* x, Value* y) {
+  if (x->getType()->isFloatTy()) switch (code) {
+      case OpCode::Exp: return exp(b, x);
+      case OpCode::Sigmoid: return sigmoid(b, x);
+      case OpCode::Tanh: return tanh(b, x);
+      case OpCode::Erf: return erf(b, x);
+      default: break;
+    }
+  return cpu::emit_math(b, code, x, y);
+}
+
+}  // namespace braze::codegen::nvptx

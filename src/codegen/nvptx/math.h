@@ -1,0 +1,24 @@
+// Elementary functions on the GPU, without libdevice. f32: polynomials and the hardware's exponential, within 2 ulp; rare
+// ones in double. f64: within a few ulp. NaN, infinities, signed zeros and denormals as in IEEE.
+#pragma once
+#include "codegen/cpu/vector_builder.h"
+#include "loop/loop.h"
+
+namespace braze::codegen::nvptx {
+
+using llvm::Type;
+using llvm::Value;
+
+// Emits the functions of the C library that the shared emitters ask for. Scalars only.
+class DeviceBuilder final : public cpu::VectorBuilder {
+ public:
+  using VectorBuilder::VectorBuilder;
+  Value* frem(Value* x, Value* y) override;
+  // Throws Unsupported for a function that is not there.
+  Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) override;
+};
+
+// One transcendental row of loop/opcodes.def on a scalar f32 or f64.
+Value* emit_math(DeviceBuilder& b, loop::OpCode code, Value* x, Value* y);
+
+}  // namespace braze::codegen::nvptx

@@ -1,0 +1,315 @@
+// Loads and stores: vectors of up to 16 bytes, single elements, tiles through shared memory, and the nest's private buffers.
+#include "base/check.h"
+#include "codegen/nvptx/emitter.h"
+
+namespace braze::codegen::nvptx {
+
+using loop::BufferKind;
+using loop::OpCode;
+
+namespace {
+
+constexpr uint64_t kSharedBytes = 48 << 10;
+
+}  // namespace
+
+bool Emitter::stores_to(BufferId buffer) const {
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Store && op.buffer == buffer) return true;
+  return false;
+}
+
+Value* Emitter::shared_array(Type* element, uint64_t n) {
+  auto* type = llvm::ArrayType::get(element, n);
+  uint64_t bytes = n * (element->getScalarSizeInBits() + 7) / 8;
+  shared_bytes_ += (bytes + 15) / 16 * 16;
+  if (shared_bytes_ > kSharedBytes)
+    throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than 48 KiB of shared memory (nest " + nest_.name + ")");
+  auto* g = new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type), "shared", nullptr,
+                                     llvm::GlobalValue::NotThreadLocal, 3);
+  g->setAlignment(llvm::Align(16));
+  return g;
+}
+
+// Private rows: where every access is at one index of straight-line stages over the same axes they stay in registers.
+void Emitter::place_locals() {
+  struct Use {
+    bool registers = true;
+    const loop::Stage* stage = nullptr;
+    Expr index;
+  };
+  std::map<uint32_t, Use> uses;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if ((op.code != OpCode::Store && op.code != OpCode::Load) || program_.buffers[op.buffer].kind != BufferKind::Local) continue;
+      auto [it, fresh] = uses.try_emplace(op.buffer.index);
+      Use& u = it->second;
+      if (fresh) u.stage = &s, u.index = op.index;
+      u.registers = u.registers && stage_is_straight(s) && op.index == u.index && s.axes.size() == u.stage->axes.size() && !op.atomic_add;
+      for (size_t i = 0; u.registers && i < s.axes.size(); ++i) u.registers = s.axes[i].var == u.stage->axes[i].var;
+    }
+  // A stage over other axes in between makes the bindings anew.
+  const loop::Stage* before = nullptr;
+  bool one_shape = true;
+  for (const loop::Stage& s : nest_.stages) {
+    if (s.axes.empty()) continue;
+    if (before) {
+      one_shape = one_shape && s.axes.size() == before->axes.size();
+      for (size_t i = 0; one_shape && i < s.axes.size(); ++i) one_shape = s.axes[i].var == before->axes[i].var;
+    }
+    before = &s;
+  }
+  for (auto& [id, use] : uses) {
+    if (use.registers && one_shape) {
+      locals_[id] = nullptr;
+      continue;
+    }
+    const loop::Buffer& b = program_.buffers[BufferId(static_cast<size_t>(id))];
+    Expr elements = arena_.constant(1);
+    for (size_t d = 0; d < b.sizes.size(); ++d) elements = arena_.add(elements, arena_.mul(arena_.sub(b.sizes[d], arena_.constant(1)), b.strides[d]));
+    auto n = arena_.as_const(elements);
+    if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
+    int each = shape_.threads / shape_.group;
+    Type* type = cpu::storage_type(vb_, b.dtype);
+    Value* base = shared_array(type, static_cast<uint64_t>(*n) * static_cast<uint64_t>(each));
+    if (each > 1) {
+      Value* own = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+      base = B.CreateInBoundsGEP(type, base, B.CreateMul(own, B.getInt32(static_cast<uint32_t>(*n))));
+    }
+    locals_[id] = base;
+  }
+}
+
+Value* Emitter::address(BufferId buffer, Expr index, int element) {
+  Value* base = nullptr;
+  if (auto it = bases_.find(buffer.index); it != bases_.end()) base = it->second;
+  else if (auto jt = locals_.find(buffer.index); jt != locals_.end()) base = jt->second;
+  BRAZE_CHECK(base, "buffer " + program_.buffers[buffer].name + " has no address in the kernel");
+  return B.CreateInBoundsGEP(cpu::storage_type(vb_, program_.buffers[buffer].dtype), base, emit(index, element));
+}
+
+Value* Emitter::load_one(BufferId buffer, Expr index, int element) {
+  DType dtype = program_.buffers[buffer].dtype;
+  llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(dtype))));
+  return cpu::from_storage(vb_, dtype, B.CreateAlignedLoad(cpu::storage_type(vb_, dtype), address(buffer, index, element), align));
+}
+
+// `lanes` neighbouring elements, aligned to their size: as 32-bit or wider words.
+Emitter::Values Emitter::load_vector(BufferId buffer, Value* p, int lanes) {
+  DType dtype = program_.buffers[buffer].dtype;
+  unsigned size = static_cast<unsigned>(size_of(dtype)), bytes = size * static_cast<unsigned>(lanes);
+  Type* element = cpu::storage_type(vb_, dtype);
+  llvm::Align align(bytes);
+  Values out;
+  auto lane = [&](Value* stored) { out.push_back(cpu::from_storage(vb_, dtype, stored)); };
+  if (size >= 4) {
+    Value* v = B.CreateAlignedLoad(llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes)), p, align);
+    for (int l = 0; l < lanes; ++l) lane(B.CreateExtractElement(v, static_cast<uint64_t>(l)));
+    return out;
+  }
+  Type* word = bytes >= 4 ? vb_.i32() : vb_.i16();
+  unsigned word_bytes = bytes >= 4 ? 4 : 2, words = bytes / word_bytes, per_word = word_bytes / size;
+  Value* v = B.CreateAlignedLoad(words > 1 ? static_cast<Type*>(llvm::FixedVectorType::get(word, words)) : word, p, align);
+  for (unsigned w = 0; w < words; ++w) {
+    Value* x = words > 1 ? B.CreateExtractElement(v, static_cast<uint64_t>(w)) : v;
+    for (unsigned k = 0; k < per_word; ++k) {
+      Value* bits = B.CreateTrunc(k ? B.CreateLShr(x, vb_.integer(x, k * size * 8)) : x, B.getIntNTy(size * 8));
+      lane(element->isHalfTy() ? B.CreateBitCast(bits, element) : bits);
+    }
+  }
+  return out;
+}
+
+void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> stored) {
+  unsigned size = static_cast<unsigned>(size_of(program_.buffers[buffer].dtype)), lanes = static_cast<unsigned>(stored.size()), bytes = size * lanes;
+  llvm::Align align(bytes);
+  auto join = [&](llvm::ArrayRef<Value*> parts) -> Value* {
+    if (parts.size() == 1) return parts[0];
+    Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(parts[0]->getType(), static_cast<unsigned>(parts.size())));
+    for (size_t i = 0; i < parts.size(); ++i) v = B.CreateInsertElement(v, parts[i], static_cast<uint64_t>(i));
+    return v;
+  };
+  if (size >= 4) {
+    B.CreateAlignedStore(join(stored), p, align);
+    return;
+  }
+  Type* word = bytes >= 4 ? vb_.i32() : vb_.i16();
+  unsigned per_word = (bytes >= 4 ? 4 : 2) / size;
+  Values words;
+  for (unsigned first = 0; first < lanes; first += per_word) {
+    Value* x = nullptr;
+    for (unsigned k = 0; k < per_word; ++k) {
+      Value* bits = B.CreateBitCast(stored[first + k], B.getIntNTy(size * 8));
+      bits = B.CreateZExt(bits, word);
+      if (k) bits = B.CreateShl(bits, vb_.integer(bits, k * size * 8));
+      x = x ? B.CreateOr(x, bits) : bits;
+    }
+    words.push_back(x);
+  }
+  B.CreateAlignedStore(join(words), p, align);
+}
+
+Emitter::Lanes Emitter::load(BufferId buffer, Expr index) {
+  Lanes out;
+  out.dtype = program_.buffers[buffer].dtype;
+  if (!varies(index)) {
+    out.v.push_back(load_one(buffer, index, 0));
+    return out;
+  }
+  auto step = lane_step(index);
+  int lanes = flight_.lanes;
+  bool vector = lanes > 1 && step == 1 && lanes * size_of(out.dtype) <= 16 && aligned(index, lanes);
+  for (int c = 0; c < flight_.copies; ++c) {
+    int first = c * lanes;
+    if (vector) {
+      out.v.append(load_vector(buffer, address(buffer, index, first), lanes));
+    } else if (step == 0) {
+      out.v.append(static_cast<size_t>(lanes), load_one(buffer, index, first));
+    } else {
+      for (int l = 0; l < lanes; ++l) out.v.push_back(load_one(buffer, index, first + l));
+    }
+  }
+  return out;
+}
+
+void Emitter::emit_load(const LoopOp& op) {
+  auto key = std::make_pair(op.buffer.index, op.index.id);
+  Lanes out;
+  if (auto t = tiles_.find(key); t != tiles_.end()) {
+    out = t->second;
+  } else if (auto k = known_.find(key); straight_ && k != known_.end()) {
+    out = k->second;
+  } else {
+    out = load(op.buffer, op.index);
+    if (straight_ && varies(op.index)) known_[key] = out;
+  }
+  for (Value*& v : out.v) v = cpu::emit_cast(vb_, v, out.dtype, op.dtype);
+  out.dtype = op.dtype;
+  values_[op.result.index] = std::move(out);
+}
+
+void Emitter::emit_store(const LoopOp& op) {
+  const loop::Buffer& buffer = program_.buffers[op.buffer];
+  Lanes x = values_[op.args[0].index];
+  for (Value*& v : x.v) v = cpu::emit_cast(vb_, v, x.dtype, buffer.dtype);
+  x.dtype = buffer.dtype;
+  // What is known of this buffer from before no longer holds, but for the value just stored.
+  std::erase_if(known_, [&](auto& kv) { return kv.first.first == op.buffer.index; });
+  if (straight_ && !op.atomic_add) {
+    Lanes rounded = x;
+    for (Value*& v : rounded.v) v = cpu::from_storage(vb_, buffer.dtype, cpu::to_storage(vb_, buffer.dtype, v));
+    known_[{op.buffer.index, op.index.id}] = std::move(rounded);
+  }
+  if (auto it = locals_.find(op.buffer.index); it != locals_.end() && !it->second) return;
+  written_.push_back(op.buffer);
+  llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(buffer.dtype))));
+  auto store_one = [&](int element) {
+    Value* p = address(op.buffer, op.index, element);
+    if (op.atomic_add) store_atomic(op.buffer, p, x.at(element));
+    else B.CreateAlignedStore(cpu::to_storage(vb_, buffer.dtype, x.at(element)), p, align);
+  };
+  Value* leader = stage_->axes.empty() ? worker_is_first() : nullptr;
+  auto both = [&](Value* a, Value* b) { return a && b ? B.CreateAnd(a, b) : a ? a : b; };
+  // Elements that share an address are one store, unless each is added.
+  if (!varies(op.index) && !(op.atomic_add && flight_.elements() > 1)) {
+    Value* active = nullptr;
+    for (int c = 0; c < flight_.copies; ++c) {
+      Value* a = flight_.active_at(c);
+      if (!a) {
+        active = nullptr;
+        break;
+      }
+      active = active ? B.CreateOr(active, a) : a;
+    }
+    if_then(both(leader, active), [&] { store_one(0); });
+    return;
+  }
+  int lanes = flight_.lanes;
+  bool vector = !op.atomic_add && lanes > 1 && lane_step(op.index) == 1 && lanes * size_of(buffer.dtype) <= 16 && aligned(op.index, lanes);
+  for (int c = 0; c < flight_.copies; ++c)
+    if_then(both(leader, flight_.active_at(c)), [&] {
+      if (vector) {
+        Values stored;
+        for (int l = 0; l < lanes; ++l) stored.push_back(cpu::to_storage(vb_, buffer.dtype, x.at(c * lanes + l)));
+        store_vector(op.buffer, address(op.buffer, op.index, c * lanes), stored);
+      } else {
+        for (int l = 0; l < lanes; ++l) store_one(c * lanes + l);
+      }
+    });
+}
+
+void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
+  DType dtype = program_.buffers[buffer].dtype;
+  llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(dtype))));
+  if (dtype == DType::BF16 || dtype == DType::F16) {
+    // Compare and swap: the sum is rounded to 16 bits each time, as the unit of memory is.
+    Type* bits = vb_.i16();
+    Value* before = B.CreateAlignedLoad(bits, p, align);
+    auto* from = B.GetInsertBlock();
+    auto* again = llvm::BasicBlock::Create(vb_.context(), "", function_);
+    auto* after = llvm::BasicBlock::Create(vb_.context(), "", function_);
+    B.CreateBr(again);
+    B.SetInsertPoint(again);
+    auto* seen = B.CreatePHI(bits, 2);
+    seen->addIncoming(before, from);
+    Value* old = cpu::from_storage(vb_, dtype, dtype == DType::F16 ? B.CreateBitCast(seen, B.getHalfTy()) : static_cast<Value*>(seen));
+    Value* sum = B.CreateBitCast(cpu::to_storage(vb_, dtype, B.CreateFAdd(old, value)), bits);
+    Value* swap = B.CreateAtomicCmpXchg(p, seen, sum, align, llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);
+    seen->addIncoming(B.CreateExtractValue(swap, 0), B.GetInsertBlock());
+    B.CreateCondBr(B.CreateExtractValue(swap, 1), after, again);
+    B.SetInsertPoint(after);
+    return;
+  }
+  auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+  B.CreateAtomicRMW(kind, p, cpu::to_storage(vb_, dtype, value), align, llvm::AtomicOrdering::Monotonic);
+}
+
+// Reads along the rows' axis: a square is loaded as it lies in memory, put into shared memory, and read the other way. The
+// rows of the square are one element longer than its columns, so that a warp's reads fall into different banks.
+void Emitter::load_tiles() {
+  const loop::Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
+  struct Tile {
+    const LoopOp* op;
+    Value* square;
+  };
+  std::vector<Tile> tiles;
+  std::vector<Expr> symbols;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code != OpCode::Load || stores_to(op.buffer)) continue;
+      auto along = arena_.affine_in(op.index, row.var);
+      auto across = arena_.affine_in(op.index, column.var);
+      if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) || arena_.is_const(across->coefficient, 0)) continue;
+      symbols.clear();
+      arena_.collect_symbols(op.index, symbols);
+      bool indirect = false;
+      for (Expr e : symbols) indirect = indirect || arena_.symbol_kind(e) == sym::SymbolKind::Indirect;
+      if (indirect || tiles_.contains({op.buffer.index, op.index.id})) continue;
+      Type* type = cpu::compute_type(vb_, program_.buffers[op.buffer].dtype);
+      if (type->isIntegerTy(1)) continue;
+      Value* square = shared_array(type, kTile * (kTile + 1));
+      Lanes x = load(op.buffer, op.index);
+      tiles_[{op.buffer.index, op.index.id}] = x;
+      tiles.push_back({&op, square});
+    }
+  auto at = [&](Type* type, Value* square, Value* line, Value* place) {
+    return B.CreateInBoundsGEP(type, square, B.CreateAdd(B.CreateMul(line, B.getInt32(kTile + 1)), place));
+  };
+  auto down = [&](int c) { return B.CreateAdd(tile_y_, B.getInt32(static_cast<uint32_t>(c * kTileRows))); };
+  for (Tile& t : tiles) {
+    Lanes& x = tiles_[{t.op->buffer.index, t.op->index.id}];
+    for (int c = 0; c < flight_.copies; ++c) B.CreateStore(x.at(c), at(x.at(c)->getType(), t.square, down(c), tile_x_));
+  }
+  if (!tiles.empty()) intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  for (Tile& t : tiles) {
+    Lanes& x = tiles_[{t.op->buffer.index, t.op->index.id}];
+    Type* type = x.v[0]->getType();
+    Lanes turned;
+    turned.dtype = x.dtype;
+    for (int c = 0; c < flight_.copies; ++c) turned.v.push_back(B.CreateLoad(type, at(type, t.square, tile_x_, down(c))));
+    x = std::move(turned);
+  }
+}
+
+}  // namespace braze::codegen::nvptx

@@ -1,0 +1,236 @@
+// Reductions: each thread combines its own elements, then the threads that share the outer point combine theirs: by
+// shuffles within a warp, through shared memory between warps and between rows of threads.
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "codegen/cpu/combine.h"
+#include "codegen/nvptx/emitter.h"
+
+namespace braze::codegen::nvptx {
+
+using loop::ReduceKind;
+
+namespace {
+
+bool is_arg(ReduceKind k) { return k == ReduceKind::ArgMax || k == ReduceKind::ArgMin; }
+bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == ReduceKind::WelfordM2; }
+
+}  // namespace
+
+Type* Emitter::part_type(const Accumulator& a, int part) {
+  if (is_arg(a.op->reduce)) return part == 1 ? vb_.i64() : cpu::compute_type(vb_, a.operand);
+  return cpu::compute_type(vb_, a.op->dtype);
+}
+
+Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
+  accumulators_.clear();
+  Values carried;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != loop::OpCode::Reduce) continue;
+    Accumulator a;
+    a.op = &op;
+    for (const loop::Stage& s : nest_.stages)
+      for (const LoopOp& def : s.ops)
+        if (def.result == op.args[0]) a.operand = def.dtype;
+    a.parts = is_welford(op.reduce) ? 3 : is_arg(op.reduce) ? 2 : 1;
+    a.first = carried.size();
+    if (is_welford(op.reduce))
+      for (const Accumulator& other : accumulators_)
+        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
+    if (!a.shared)
+      for (int l = 0; l < outer_lanes(); ++l)
+        for (int p = 0; p < a.parts; ++p) carried.push_back(cpu::reduce_identity(vb_, op.reduce, a.operand, p, part_type(a, p)));
+    accumulators_.push_back(a);
+  }
+  return carried;
+}
+
+void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) {
+  if (a.shared) return;
+  bool columns = shape_.way == Shape::Way::Columns;
+  if (is_welford(a.op->reduce) && !columns) {
+    update_welford(a, x, carried);
+    return;
+  }
+  ReduceKind kind = a.op->reduce;
+  int elements = flight_.elements();
+  auto parts_of = [&](int e) {
+    Values v;
+    Value* value = x.at(e);
+    v.push_back(is_arg(kind) ? value : cpu::emit_cast(vb_, value, x.dtype, a.op->dtype));
+    if (is_arg(kind)) {
+      Value* at = stage_positions_[columns ? 0 : static_cast<size_t>(e / flight_.lanes)];
+      at = B.CreateSExt(at, vb_.i64());
+      if (!columns && e % flight_.lanes) at = B.CreateAdd(at, B.getInt64(static_cast<uint64_t>(e % flight_.lanes)));
+      v.push_back(at);
+    }
+    if (is_welford(kind)) v.append({vb_.num(v[0], 0.0), vb_.num(v[0], 1.0)});
+    return v;
+  };
+  if (columns) {  // every element is an outer point of its own
+    for (int e = 0; e < elements; ++e) {
+      Values v = parts_of(e);
+      cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first + static_cast<size_t>(e * a.parts), v.data());
+    }
+    return;
+  }
+  std::vector<Values> all;
+  for (int e = 0; e < elements; ++e) {
+    Values v = parts_of(e);
+    if (Value* active = flight_.active_at(e / flight_.lanes))
+      for (int p = 0; p < a.parts; ++p) v[static_cast<size_t>(p)] = B.CreateSelect(active, v[static_cast<size_t>(p)], cpu::reduce_identity(vb_, kind, a.operand, p, part_type(a, p)));
+    all.push_back(std::move(v));
+  }
+  // As a tree: short chains, and rounding errors that grow with the logarithm. The earlier element first, for ties.
+  for (size_t n = 1; n < all.size(); n *= 2)
+    for (size_t i = 0; i + n < all.size(); i += 2 * n) cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data());
+  cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
+}
+
+// The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn.
+void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
+  int elements = flight_.elements();
+  Values v;
+  Type* type = part_type(a, 0);
+  Value *zero = vb_.num(type, 0.0), *count = nullptr;
+  int certain = 0;
+  for (int c = 0; c < flight_.copies; ++c) {
+    if (Value* active = flight_.active_at(c)) {
+      Value* n = B.CreateSelect(active, vb_.num(type, flight_.lanes), zero);
+      count = count ? B.CreateFAdd(count, n) : n;
+    } else {
+      certain += flight_.lanes;
+    }
+  }
+  Value* n = vb_.num(type, certain);
+  if (count) n = certain ? B.CreateFAdd(count, n) : count;
+  auto tree = [&](Values terms) {
+    for (size_t step = 1; step < terms.size(); step *= 2)
+      for (size_t i = 0; i + step < terms.size(); i += 2 * step) terms[i] = B.CreateFAdd(terms[i], terms[i + step]);
+    return terms[0];
+  };
+  Values kept;
+  for (int e = 0; e < elements; ++e) {
+    v.push_back(cpu::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype));
+    Value* active = flight_.active_at(e / flight_.lanes);
+    kept.push_back(active ? B.CreateSelect(active, v.back(), zero) : v.back());
+  }
+  Value* divisor = certain ? n : B.CreateSelect(B.CreateFCmpOGT(n, zero), n, vb_.num(type, 1.0));
+  Value* mean = B.CreateFMul(tree(kept), B.CreateFDiv(vb_.num(type, 1.0), divisor));
+  Values squares;
+  for (int e = 0; e < elements; ++e) {
+    Value* d = B.CreateFSub(v[static_cast<size_t>(e)], mean);
+    d = B.CreateFMul(d, d);
+    Value* active = flight_.active_at(e / flight_.lanes);
+    squares.push_back(active ? B.CreateSelect(active, d, zero) : d);
+  }
+  Value* own[] = {mean, tree(squares), n};
+  cpu::reduce_combine(vb_, a.op->reduce, a.operand, carried.data() + a.first, own);
+}
+
+Value* Emitter::shuffle(Value* v, int offset) {
+  Type* type = v->getType();
+  unsigned bits = type->getScalarSizeInBits();
+  auto move = [&](Value* word) {
+    return intrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {mates_, word, B.getInt32(static_cast<uint32_t>(offset)), B.getInt32(31)});
+  };
+  if (bits == 64) {
+    Value* whole = B.CreateBitCast(v, vb_.i64());
+    Value* low = B.CreateZExt(move(B.CreateTrunc(whole, vb_.i32())), vb_.i64());
+    Value* high = B.CreateZExt(move(B.CreateTrunc(B.CreateLShr(whole, B.getInt64(32)), vb_.i32())), vb_.i64());
+    return B.CreateBitCast(B.CreateOr(low, B.CreateShl(high, B.getInt64(32))), type);
+  }
+  if (bits == 32) return B.CreateBitCast(move(B.CreateBitCast(v, vb_.i32())), type);
+  return B.CreateTrunc(move(B.CreateZExt(v, vb_.i32())), type);
+}
+
+void Emitter::combine_group(Values& carried) {
+  int group = shape_.group, in_warp = std::min(group, 32);
+  auto rounds = [&](int width) {
+    for (Accumulator& a : accumulators_) {
+      if (a.shared) continue;
+      for (int offset = width / 2; offset > 0; offset /= 2) {
+        Values other;
+        for (int p = 0; p < a.parts; ++p) other.push_back(shuffle(carried[a.first + static_cast<size_t>(p)], offset));
+        cpu::reduce_combine(vb_, a.op->reduce, a.operand, carried.data() + a.first, other.data());
+      }
+    }
+  };
+  rounds(in_warp);
+  int warps = group / 32;
+  if (warps <= 1) return;
+  Value* lane = B.CreateAnd(thread_, B.getInt32(31));
+  std::vector<Value*> arrays;
+  auto memory_type = [&](Type* t) { return t->isIntegerTy(1) ? vb_.i8() : t; };
+  for (Value* v : carried) arrays.push_back(shared_array(memory_type(v->getType()), static_cast<uint64_t>(warps)));
+  if_then(B.CreateICmpEQ(lane, B.getInt32(0)), [&] {
+    Value* warp = B.CreateLShr(thread_, B.getInt32(5));
+    for (size_t i = 0; i < carried.size(); ++i) {
+      Type* t = memory_type(carried[i]->getType());
+      B.CreateStore(B.CreateZExtOrBitCast(carried[i], t), B.CreateInBoundsGEP(t, arrays[i], warp));
+    }
+  });
+  intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  written_.clear();
+  Value* from = B.CreateAnd(lane, B.getInt32(static_cast<uint32_t>(warps - 1)));
+  for (size_t i = 0; i < carried.size(); ++i) {
+    Type *t = carried[i]->getType(), *m = memory_type(t);
+    Value* v = B.CreateLoad(m, B.CreateInBoundsGEP(m, arrays[i], from));
+    carried[i] = t == m ? v : B.CreateTrunc(v, t);
+  }
+  rounds(warps);
+}
+
+void Emitter::combine_columns(Values& carried) {
+  if (workers_ <= 1) return;
+  Value* x = B.CreateURem(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+  auto memory_type = [&](Type* t) { return t->isIntegerTy(1) ? vb_.i8() : t; };
+  std::vector<Value*> arrays;
+  Value* slot = B.CreateAdd(B.CreateMul(rank_, B.getInt32(static_cast<uint32_t>(shape_.group))), x);
+  for (Value* v : carried) {
+    Type* m = memory_type(v->getType());
+    arrays.push_back(shared_array(m, static_cast<uint64_t>(shape_.threads)));
+    B.CreateStore(B.CreateZExtOrBitCast(v, m), B.CreateInBoundsGEP(m, arrays.back(), slot));
+  }
+  intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  written_.clear();
+  // All rows of threads in order, by every one of them: each then has the result.
+  auto read = [&](size_t i, Value* row) -> Value* {
+    Type *t = carried[i]->getType(), *m = memory_type(t);
+    Value* v = B.CreateLoad(m, B.CreateInBoundsGEP(m, arrays[i], B.CreateAdd(B.CreateMul(row, B.getInt32(static_cast<uint32_t>(shape_.group))), x)));
+    return t == m ? v : B.CreateTrunc(v, t);
+  };
+  Values sums;
+  for (size_t i = 0; i < carried.size(); ++i) sums.push_back(read(i, B.getInt32(0)));
+  carried = loop(B.getInt32(1), B.getInt32(static_cast<uint32_t>(workers_)), B.getInt32(1), sums, [&](Value* row, Values current) {
+    for (Accumulator& a : accumulators_) {
+      if (a.shared) continue;
+      for (int l = 0; l < outer_lanes(); ++l) {
+        size_t first = a.first + static_cast<size_t>(l * a.parts);
+        Values other;
+        for (int p = 0; p < a.parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
+        cpu::reduce_combine(vb_, a.op->reduce, a.operand, current.data() + first, other.data());
+      }
+    }
+    return current;
+  });
+}
+
+void Emitter::finish_reductions(Values carried) {
+  if (accumulators_.empty()) return;
+  if (shape_.way == Shape::Way::Columns) combine_columns(carried);
+  else combine_group(carried);
+  for (const Accumulator& a : accumulators_) {
+    int part = a.op->reduce == ReduceKind::WelfordM2 || is_arg(a.op->reduce) ? 1 : 0;
+    Lanes out;
+    out.dtype = a.op->dtype;
+    for (int l = 0; l < outer_lanes(); ++l) {
+      Value* v = carried[a.first + static_cast<size_t>(l * a.parts + part)];
+      out.v.push_back(is_arg(a.op->reduce) ? cpu::emit_cast(vb_, v, DType::I64, a.op->dtype) : v);
+    }
+    values_[a.op->result.index] = std::move(out);
+  }
+}
+
+}  // namespace braze::codegen::nvptx

@@ -1,0 +1,159 @@
+#include "codegen/nvptx/shape.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace braze::codegen::nvptx {
+namespace {
+
+using loop::Axis;
+using loop::LoopOp;
+using loop::Nest;
+using loop::OpCode;
+using loop::Program;
+using loop::Stage;
+using sym::Expr;
+
+// What fills a large GPU: multiprocessors times threads that hide memory latency on one of them.
+constexpr int64_t kProcessors = 132, kThreads = 1024;
+constexpr int64_t kUnknown = 1 << 20;  // elements of an axis whose size is a symbol
+
+class Chooser {
+ public:
+  Chooser(const Program& p, const Nest& n) : p_(p), n_(n), arena_(*p.arena) {}
+
+  Shape run() {
+    bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
+    if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2) tiles();
+    else if (pointwise) points();
+    else if (n_.mapping.vector == loop::Mapping::Vector::Outer && !n_.outer.empty()) columns();
+    else rows();
+    return s_;
+  }
+
+ private:
+  int64_t size(Expr e) const {
+    if (auto c = arena_.as_const(e)) return *c;
+    sym::Range r = arena_.range(e);
+    return std::clamp<int64_t>(kUnknown, r.lo, std::max(r.lo, r.hi));
+  }
+  int64_t volume(const std::vector<Axis>& axes) const {
+    double v = 1;
+    for (const Axis& a : axes) v *= static_cast<double>(size(a.extent));
+    return static_cast<int64_t>(std::min(v, 1e15));
+  }
+  Expr product(const std::vector<Axis>& axes) {
+    Expr v = arena_.constant(1);
+    for (const Axis& a : axes) v = arena_.mul(v, a.extent);
+    return v;
+  }
+
+  // Elements per 16-byte access where the stage runs along `axis`; 1 where its accesses mostly do not.
+  int vector_of(const Stage& s, const Axis& axis) {
+    int unit = 0, other = 0, widest = 1;
+    for (const LoopOp& op : s.ops) {
+      if ((op.code != OpCode::Load && op.code != OpCode::Store) || !arena_.contains(op.index, axis.var)) continue;
+      auto f = arena_.affine_in(op.index, axis.var);
+      bool along = !f || arena_.is_const(f->coefficient, 1);  // a division or remainder is often one along a piece
+      ++(along ? unit : other);
+      if (along) widest = std::max(widest, size_of(p_.buffers[op.buffer].dtype));
+    }
+    if (unit == 0) return 0;
+    if (other >= unit) return 1;
+    int v = std::clamp(16 / widest, 1, 8);
+    while (v > 1 && !arena_.known_multiple(axis.extent, v)) v /= 2;
+    return v;
+  }
+
+  void points() {
+    s_.way = Shape::Way::Points;
+    s_.threads = 256;
+    int64_t all = volume(n_.outer);
+    if (!n_.outer.empty()) {
+      int v = 16;
+      for (const Stage& s : n_.stages)
+        if (int own = vector_of(s, n_.outer.back())) v = std::min(v, own);
+      s_.vector = v == 16 ? 1 : v;
+      while (s_.vector > 1 && all / s_.vector < kProcessors * kThreads) s_.vector /= 2;
+    }
+    if (all / s_.vector < kProcessors * 256) s_.threads = 128;
+    Expr units = product(n_.outer);
+    if (s_.vector > 1) {
+      std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
+      units = arena_.mul(product(leading), arena_.floordiv(n_.outer.back().extent, arena_.constant(s_.vector)));
+    }
+    s_.blocks = arena_.ceildiv(units, arena_.constant(s_.threads));
+  }
+
+  void tiles() {
+    s_.way = Shape::Way::Tiles;
+    s_.threads = kTile * kTileRows;
+    size_t n = n_.outer.size();
+    std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 2);
+    Expr side = arena_.constant(kTile);
+    s_.blocks = arena_.mul(product(leading), arena_.mul(arena_.ceildiv(n_.outer[n - 2].extent, side), arena_.ceildiv(n_.outer[n - 1].extent, side)));
+  }
+
+  void rows() {
+    s_.way = Shape::Way::Rows;
+    int64_t longest = 1, points = volume(n_.outer);
+    int v = 16;
+    for (const Stage& s : n_.stages) {
+      if (s.axes.empty()) continue;
+      longest = std::max(longest, volume(s.axes));
+      if (int own = vector_of(s, s.axes.back())) v = std::min(v, own);
+    }
+    s_.vector = v == 16 ? 1 : v;
+    while (s_.vector > 1 && longest / s_.vector < 32) s_.vector /= 2;
+    int64_t vectors = (longest + s_.vector - 1) / s_.vector;
+    s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));
+    s_.most_copies = std::min(s_.most_copies, 16);
+    // As few threads per row as keep the row in their registers, so that several rows are in flight on a multiprocessor.
+    int64_t per_thread = vectors <= 256 ? 4 : 8;
+    int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
+    if (vectors > 32 && group < 32) group = 32;
+    group = std::clamp<int64_t>(group, 1, 1024);
+    if (vectors > 1024 * s_.most_copies) group = 512;  // looped: several blocks per multiprocessor
+    while (group < 1024 && points * group < kProcessors * kThreads && vectors >= 2 * group) group *= 2;
+    s_.group = static_cast<int>(group);
+    // Groups of several warps are blocks of their own: they meet at the block's barrier.
+    s_.threads = s_.group > 32 ? s_.group : points * group < kProcessors * 128 ? 32 : 128;
+    s_.copies = 4;
+    s_.blocks = arena_.ceildiv(product(n_.outer), arena_.constant(s_.threads / s_.group));
+  }
+
+  void columns() {
+    s_.way = Shape::Way::Columns;
+    const Axis& last = n_.outer.back();
+    int64_t columns = size(last.extent), length = 1, all = volume(n_.outer);
+    int v = 16;
+    for (const Stage& s : n_.stages) {
+      if (!s.axes.empty()) length = std::max(length, volume(s.axes));
+      if (int own = vector_of(s, last)) v = std::min(v, own);
+    }
+    s_.vector = v == 16 ? 1 : v;
+    auto across = [&] {
+      int64_t need = (columns + s_.vector - 1) / s_.vector;
+      return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(need, 1)))), 4, 32);
+    };
+    while (s_.vector > 1 && all / (across() * s_.vector) < 2 * kProcessors) s_.vector /= 2;
+    s_.group = static_cast<int>(across());
+    int64_t workers = std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length / 4, 1)))), 1, 512 / s_.group);
+    while (s_.vector > 1 && workers * s_.group > 256) workers /= 2;
+    s_.threads = static_cast<int>(workers) * s_.group;
+    if (s_.threads < 32) s_.threads = 32, s_.group = std::max(s_.group, static_cast<int>(32 / workers));
+    std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
+    s_.blocks = arena_.mul(product(leading), arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
+  }
+
+  const Program& p_;
+  const Nest& n_;
+  sym::ExprArena& arena_;
+  Shape s_;
+};
+
+}  // namespace
+
+Shape choose_shape(const Program& program, const Nest& nest) { return Chooser(program, nest).run(); }
+
+}  // namespace braze::codegen::nvptx

@@ -1,0 +1,28 @@
+// How a nest is spread over a GPU: which points a thread computes, and how many threads and blocks there are.
+#pragma once
+#include "loop/loop.h"
+
+namespace braze::codegen::nvptx {
+
+struct Shape {
+  enum class Way : uint8_t {
+    Points,   // no stage has axes: a thread computes `vector` neighbouring points of the last outer axis
+    Tiles,    // the same in squares of the last two outer axes, for reads that run along the other one
+    Rows,     // a group of threads shares one outer point and splits the axes of its stages
+    Columns,  // neighbouring threads have neighbouring points of the last outer axis; rows of threads split the stages
+  };
+  Way way = Way::Points;
+  int threads = 256;        // per block
+  int vector = 1;           // neighbouring elements that a thread loads at once
+  int group = 1;            // Rows: threads per outer point. Columns: threads along the last outer axis
+  int copies = 1;           // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`
+  int most_copies = 8;      // Rows: a stage of at most this many vectors per thread is straight-line code
+  sym::Expr blocks;
+};
+
+// Squares of Way::Tiles: kTile x kTile points by kTile x kTileRows threads.
+inline constexpr int kTile = 32, kTileRows = 8;
+
+Shape choose_shape(const loop::Program& program, const loop::Nest& nest);
+
+}  // namespace braze::codegen::nvptx

@@ -1,0 +1,160 @@
+// NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per kernel.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "codegen/codegen.h"
+#include "codegen/cpu/cache.h"
+#include "codegen/llvm_headers.h"
+#include "codegen/nvptx/assembler.h"
+#include "codegen/nvptx/emitter.h"
+#include "codegen/nvptx/machine.h"
+#include "codegen/workers.h"
+
+namespace braze::codegen {
+namespace nvptx {
+namespace {
+
+// Raise when the emitted code changes.
+constexpr int kCodeVersion = 1;
+
+std::string hex(uint64_t n) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
+  return text;
+}
+
+struct Unit {
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+};
+
+class NvptxTarget final : public Target {
+ public:
+  explicit NvptxTarget(int sm) : sm_(sm), architecture_(architecture(sm)) {
+    isa_.cpu = architecture_;
+  }
+  std::string_view name() const override { return "nvptx"; }
+  std::string fingerprint() const override {
+    return "nvptx " + std::to_string(kCodeVersion) + " llvm " LLVM_VERSION_STRING " " + architecture_ + " " + assembler_name();
+  }
+
+  Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
+    Compiled out;
+    std::string print = fingerprint() + "\n";
+    std::unordered_map<std::string, uint32_t> by_key;
+    struct Wanted {
+      std::string key;
+      cpu::Signature signature;
+      const Nest* nest;
+      Shape shape;
+    };
+    std::vector<Wanted> kernels;
+    for (const Nest* nest : nests) {
+      cpu::Signature s = cpu::signature_of(program, *nest);
+      Shape shape = choose_shape(program, *nest);
+      // Proofs of alignment do not show in the signature's text, but follow from it; the shape does not always.
+      std::string key = s.key + "\nshape " + std::to_string(static_cast<int>(shape.way));
+      for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies}) key += " " + std::to_string(n);
+      auto [it, fresh] = by_key.try_emplace(key, static_cast<uint32_t>(out.kernels.size()));
+      out.kernel_of.push_back(it->second);
+      out.buffers_of.push_back(s.buffers);
+      out.sizes_of.push_back(s.sizes);
+      out.blocks_of.push_back(shape.blocks);
+      if (!fresh) continue;
+      Hasher low, high;
+      low.add(print), low.add(key);
+      high.add(1), high.add(print), high.add(key);
+      CompiledKernel k;
+      k.symbol = "braze_" + hex(low.value()) + hex(high.value());
+      k.buffers = s.buffers;
+      k.sizes = s.sizes;
+      k.blob = it->second;
+      k.threads = static_cast<uint32_t>(shape.threads);
+      out.kernels.push_back(std::move(k));
+      kernels.push_back({std::move(key), std::move(s), nest, shape});
+    }
+    out.blobs.resize(out.kernels.size());
+    std::optional<cpu::DiskCache> cache;
+    if (options.disk_cache) cache.emplace();
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      auto found = cache ? cache->find(out.kernels[i].symbol, print + kernels[i].key) : std::nullopt;
+      if (found) out.blobs[i] = std::move(*found);
+      else missing.push_back(i);
+    }
+    if (missing.empty()) return out;
+    size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    {
+      Workers workers(std::min({missing.size() - 1, cores - 1, size_t{15}}));
+      for (size_t i : missing) {
+        auto unit = std::make_shared<Unit>(emit(program, *kernels[i].nest, kernels[i].signature, kernels[i].shape, out.kernels[i].symbol));
+        workers.push([this, unit, blob = &out.blobs[i]] {
+          MachineLoan machine(sm_);
+          *blob = assemble(emit_ptx(*unit->module, *machine), architecture_);
+        });
+      }
+      workers.finish();
+    }
+    if (cache)
+      for (size_t i : missing) cache->keep(out.kernels[i].symbol, print + kernels[i].key, out.blobs[i]);
+    return out;
+  }
+
+  std::string source(const Program& program, const Nest& nest, const Options&) override {
+    cpu::Signature s = cpu::signature_of(program, nest);
+    Shape shape = choose_shape(program, nest);
+    Unit u = emit(program, nest, s, shape, "kernel");
+    MachineLoan machine(sm_);
+    static constexpr const char* kWays[] = {"points", "tiles", "rows", "columns"};
+    return "// nest " + nest.name + ": " + kWays[static_cast<int>(shape.way)] + ", " + std::to_string(shape.threads) + " threads, vectors of " +
+           std::to_string(shape.vector) + ", groups of " + std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks) + "\n" +
+           emit_ptx(*u.module, *machine);
+  }
+
+ private:
+  Unit emit(const Program& program, const Nest& nest, const cpu::Signature& signature, const Shape& shape, const std::string& symbol) const {
+    Unit u;
+    u.context = std::make_unique<llvm::LLVMContext>();
+    u.context->setDiscardValueNames(true);
+    u.module = std::make_unique<llvm::Module>(symbol, *u.context);
+    {
+      MachineLoan machine(sm_);
+      prepare(*u.module, *machine);
+    }
+    Emitter(program, nest, signature, shape, isa_, *u.module).run(symbol);
+    static const bool verify = std::getenv("BRAZE_STRICT") != nullptr || std::getenv("BRAZE_VERIFY") != nullptr;
+    if (verify) {
+      std::string text;
+      llvm::raw_string_ostream stream(text);
+      if (llvm::verifyModule(*u.module, &stream)) {
+        u.module->print(stream, nullptr);
+        throw InternalError("invalid LLVM IR for nest " + nest.name + ": " + text);
+      }
+    }
+    return u;
+  }
+
+  int sm_;
+  std::string architecture_;
+  cpu::Isa isa_;
+};
+
+}  // namespace
+}  // namespace nvptx
+
+Target& nvptx_target(int sm) {
+  static std::mutex mutex;
+  static auto* targets = new std::map<int, std::unique_ptr<nvptx::NvptxTarget>>;
+  std::lock_guard lock(mutex);
+  auto& t = (*targets)[sm];
+  if (!t) t = std::make_unique<nvptx::NvptxTarget>(sm);
+  return *t;
+}
+
+}  // namespace braze::codegen

@@ -1,0 +1,170 @@
+#include "runtime/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/check.h"
+
+namespace braze::runtime::cuda {
+namespace {
+
+using Result = int;  // CUresult; 0 is success
+using Context = void*;
+constexpr Result kInvalidContext = 201, kOutOfMemory = 2;
+constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr unsigned kPortable = 1, kDeviceMap = 2;  // CU_MEMHOSTALLOC_*
+
+[[noreturn]] void unavailable(const std::string& why) { throw Unsupported(Reason::UnsupportedTensor, why); }
+
+struct Api {
+  Result (*init)(unsigned);
+  Result (*device_get)(int*, int);
+  Result (*device_attribute)(int*, int, int);
+  Result (*retain)(Context*, int);
+  Result (*set_current)(Context);
+  Result (*get_current)(Context*);
+  Result (*load_data)(void**, const void*);
+  Result (*get_function)(void**, void*, const char*);
+  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  Result (*host_alloc)(void**, size_t, unsigned);
+  Result (*error_string)(Result, const char**);
+  std::string missing;  // why there is no driver
+
+  Api() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      missing = "NVIDIA's driver library libcuda.so.1 cannot be loaded: " + std::string(dlerror());
+      return;
+    }
+    auto find = [&](auto& function, const char* name) {
+      void* p = dlsym(library, name);
+      if (!p && missing.empty()) missing = "libcuda.so.1 has no function " + std::string(name) + ": the driver is too old";
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(p);
+    };
+    find(init, "cuInit");
+    find(device_get, "cuDeviceGet");
+    find(device_attribute, "cuDeviceGetAttribute");
+    find(retain, "cuDevicePrimaryCtxRetain");
+    find(set_current, "cuCtxSetCurrent");
+    find(get_current, "cuCtxGetCurrent");
+    find(load_data, "cuModuleLoadData");
+    find(get_function, "cuModuleGetFunction");
+    find(launch, "cuLaunchKernel");
+    find(host_alloc, "cuMemHostAlloc");
+    find(error_string, "cuGetErrorString");
+    if (missing.empty())
+      if (Result r = init(0)) missing = "NVIDIA's driver does not start: " + words(r);
+  }
+  std::string words(Result r) const {
+    const char* text = nullptr;
+    if (error_string && error_string(r, &text) == 0 && text) return text;
+    return "error " + std::to_string(r);
+  }
+};
+
+const Api& api() {
+  static const Api* a = new Api;
+  if (!a->missing.empty()) unavailable(a->missing);
+  return *a;
+}
+
+void check(Result r, const std::string& doing) {
+  if (r) unavailable(doing + ": " + api().words(r) + (r == kOutOfMemory ? " (GPU memory)" : ""));
+}
+
+int handle(int device) {
+  int d = 0;
+  check(api().device_get(&d, device), "GPU " + std::to_string(device));
+  return d;
+}
+
+// Makes the device's primary context the thread's own while it lives.
+class Use {
+ public:
+  explicit Use(int device) {
+    static std::mutex mutex;
+    static std::map<int, Context> contexts;
+    Context context = nullptr;
+    {
+      std::lock_guard lock(mutex);
+      auto [it, fresh] = contexts.try_emplace(device);
+      if (fresh) check(api().retain(&it->second, handle(device)), "the context of GPU " + std::to_string(device));
+      context = it->second;
+    }
+    check(api().get_current(&before_), "the current GPU context");
+    if (before_ == context) return;
+    check(api().set_current(context), "GPU " + std::to_string(device));
+    changed_ = true;
+  }
+  ~Use() {
+    if (changed_) api().set_current(before_);
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  Context before_ = nullptr;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+int compute_capability(int device) {
+  int d = handle(device), major = 0, minor = 0;
+  check(api().device_attribute(&major, kMajor, d), "the architecture of the GPU");
+  check(api().device_attribute(&minor, kMinor, d), "the architecture of the GPU");
+  return major * 10 + minor;
+}
+
+void* load(const std::string& image, const std::string& symbol, int device) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, void*> known;  // a symbol is named by its content
+  std::lock_guard lock(mutex);
+  auto key = std::make_pair(device, symbol);
+  if (auto it = known.find(key); it != known.end()) return it->second;
+  Use use(device);
+  void *module = nullptr, *function = nullptr;
+  check(api().load_data(&module, image.c_str()), "loading a kernel onto GPU " + std::to_string(device));
+  check(api().get_function(&function, module, symbol.c_str()), "finding kernel " + symbol);
+  known[key] = function;
+  return function;
+}
+
+void launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** parameters, int device) {
+  const Api& a = api();
+  Result r = a.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  if (r == kInvalidContext) {
+    Use use(device);
+    r = a.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  }
+  if (r) check(r, "launching a kernel");
+}
+
+namespace {
+
+volatile uint32_t* word() {
+  static volatile uint32_t* w = [] {
+    void* p = nullptr;
+    check(api().host_alloc(&p, sizeof(uint32_t), kPortable | kDeviceMap), "a word of pinned memory");
+    *static_cast<volatile uint32_t*>(p) = 0;
+    return static_cast<volatile uint32_t*>(p);
+  }();
+  return w;
+}
+
+}  // namespace
+
+void* error_word() { return const_cast<uint32_t*>(word()); }
+
+bool take_error() {
+  volatile uint32_t* w = word();
+  if (!*w) return false;
+  *w = 0;
+  return true;
+}
+
+}  // namespace braze::runtime::cuda

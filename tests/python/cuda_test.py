@@ -1,0 +1,228 @@
+"""Kernels and models on an NVIDIA GPU, against eager. Skipped where there is none."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import braze
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
+
+
+def rand(*shape, dtype=torch.float32, seed=0):
+    g = torch.Generator("cpu").manual_seed(seed + len(shape))
+    if dtype.is_floating_point:
+        return torch.randn(*shape, generator=g, dtype=torch.float64).to(dtype).cuda()
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=g).bool().cuda()
+    return torch.randint(-50, 50, shape, generator=g).to(dtype).cuda()
+
+
+def error(got, reference):
+    """Largest error, relative to the larger of 1 and the reference's largest value."""
+    got, reference = got.double(), reference.double()
+    both_nan = got.isnan() & reference.isnan()
+    same = (got == reference) | both_nan
+    d = torch.where(same, torch.zeros_like(got), (got - reference).abs())
+    scale = reference[reference.isfinite()].abs().max().clamp(min=1) if reference.numel() else 1
+    return float((d / scale).max()) if d.numel() else 0.0
+
+
+def check(fn, *args, kernels=None, externs=None):
+    """fn compiled as one graph gives eager's results, within twice eager's own error against float64."""
+    explained = braze.explain(fn, *args)
+    assert explained.graph_break_count == 0, explained.breaks
+    if kernels is not None:
+        assert explained.kernel_count == kernels, str(explained)
+    got = braze.compile(fn)(*args)
+    eager = fn(*args)
+    exact = fn(*[a.double() if torch.is_tensor(a) and a.dtype.is_floating_point else a for a in args])
+    one = lambda r: r if isinstance(r, (tuple, list)) else (r,)
+    for g, e, x in zip(one(got), one(eager), one(exact), strict=True):
+        assert g.shape == e.shape and g.dtype == e.dtype and g.device == e.device
+        assert g.stride() == e.stride()
+        if not e.dtype.is_floating_point:
+            assert torch.equal(g, e)
+            continue
+        assert torch.equal(g.isnan(), e.isnan())
+        allowed = 2 * error(e, x) + 8 * torch.finfo(e.dtype).eps * (0.25 if e.dtype == torch.float64 else 1)
+        assert error(g, x) <= allowed, f"error {error(g, x)}, eager's {error(e, x)}"
+
+
+POINTWISE = {
+    "chain": lambda x, y: F.gelu(x * 2 + y, approximate="tanh") * torch.sigmoid(y),
+    "exact_gelu": lambda x, y: F.gelu(x) + F.silu(y),
+    "trigonometry": lambda x, y: torch.sin(x) * torch.cos(y) + torch.tan(x * 0.3),
+    "inverse": lambda x, y: torch.atan(x) + torch.asin(torch.tanh(y)) + torch.acos(torch.tanh(x)) + torch.atan2(x, y),
+    "hyperbolic": lambda x, y: torch.sinh(x) + torch.cosh(y) + torch.asinh(x) + torch.acosh(y.abs() + 1) + torch.atanh(torch.tanh(x)),
+    "logarithms": lambda x, y: torch.log(x.abs()) + torch.log1p(y.abs()) + torch.log2(y.abs() + 1) + torch.log10(x.abs() + 1) + torch.expm1(x * 0.1),
+    "errors": lambda x, y: torch.erf(x) + torch.erfc(y),
+    "powers": lambda x, y: torch.pow(x.abs(), y) + x**3 + torch.rsqrt(x.abs() + 1) + torch.exp2(y),
+    "division": lambda x, y: torch.fmod(x * 7, y) + torch.remainder(x * 7, y) + torch.floor_divide(x * 7, y),
+    "choice": lambda x, y: torch.where(x > y, x, -y).clamp(-1, 1) + torch.maximum(x, y) + x.sign(),
+}
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_pointwise(name, dtype):
+    check(POINTWISE[name], rand(64, 1000, dtype=dtype), rand(64, 1000, dtype=dtype, seed=1), kernels=1)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (1024,), (1000003,), (3, 5, 7), (129, 65), (2, 3, 4, 4096), (0, 4), (2048, 2048)])
+def test_shapes(shape):
+    check(lambda x, y: torch.tanh(x + y) * 2, rand(*shape), rand(*shape, seed=1), kernels=1)
+
+
+def test_special_values():
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([0.0, -0.0, inf, -inf, nan, 1e-40, -1e-40, 88.7, 88.8, -87.4, -103.9, -104.1, 1e30, -1e30, 3e38, 1.0, -1.0, 1e9, 1e20], device="cuda")
+    check(lambda x: (torch.exp(x), torch.sigmoid(x), torch.tanh(x), torch.erf(x), torch.log(x), torch.sin(x), torch.cos(x), torch.atan(x),
+                     torch.relu(x), torch.sqrt(x), torch.expm1(x), torch.log1p(x)), x)
+
+
+def test_integers():
+    x, y = rand(1000, dtype=torch.int64), rand(1000, dtype=torch.int64, seed=3)
+    check(lambda x, y: (x * y + 3, x // 7, x % 7, x & y, x << 2, (x > y), x.to(torch.int8) + 1, x.bool() | y.bool(), x.abs() ** 2), x, y)
+
+
+def test_broadcast_and_strides():
+    x, b, c = rand(64, 128, 96), rand(96), rand(64, 1, 96)
+    check(lambda x, b, c: (x * b + c).relu(), x, b, c, kernels=1)
+    check(lambda x, b: x[:, 1:, ::2] * b[::2], x, b, kernels=1)
+    check(lambda x: x[:, 3:] + 1, x.reshape(64 * 128, 96), kernels=1)
+    check(lambda x: x + 1, torch.randn(1025, device="cuda")[1:], kernels=1)
+
+
+@pytest.mark.parametrize("shape", [(2048, 2048), (100, 37), (3, 65, 33), (8, 64, 1000)])
+def test_transposed(shape):
+    check(lambda x, y: x + y.transpose(-1, -2).contiguous(), rand(*shape), rand(*shape[:-2], shape[-1], shape[-2], seed=2))
+    check(lambda x: x.transpose(-1, -2).contiguous(), rand(*shape))
+    check(lambda x: x.transpose(-1, -2).contiguous(), rand(*shape, dtype=torch.bfloat16))
+
+
+ROWS = [(4096, 1024), (16, 64), (33, 7), (1000, 49), (5, 1000), (64, 4096), (3, 50257), (2, 300001), (1, 1), (17, 1)]
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_rows(shape, dtype):
+    x = rand(*shape, dtype=dtype)
+    check(lambda x: torch.softmax(x, -1), x)
+    check(lambda x: torch.log_softmax(x.float(), -1), x)
+    check(lambda x: x.sum(-1), x)
+    check(lambda x: (x.amax(-1), x.amin(-1), x.mean(-1)), x)
+    check(lambda x: x.argmax(-1), x)
+    check(lambda x: (x > 0).any(-1), x)
+    check(lambda x: (x > -9).all(-1), x)
+
+
+@pytest.mark.parametrize("width", [7, 64, 768, 1000, 4096, 40000])
+def test_norms(width):
+    x, w, b = rand(64, width), rand(width), rand(width, seed=4)
+    check(lambda x, w, b: F.layer_norm(x, (width,), w, b), x, w, b)
+    check(lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w, x, w)
+    check(lambda x: (x.var(-1), x.std(-1)), x)
+
+
+@pytest.mark.parametrize("shape", [(4096, 1024), (1000, 7), (64, 40), (3, 33), (100000, 3), (8, 512, 96)], ids=str)
+def test_columns(shape):
+    x = rand(*shape)
+    check(lambda x: x.sum(0), x)
+    check(lambda x: x.sum(-2), x)
+    check(lambda x: (x.amax(0), x.argmin(-2)), x)
+    check(lambda x: torch.softmax(x, 0), x)
+    check(lambda x: x.var(0), x)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 1 << 20, 3 << 22, 1000003])
+def test_whole(n):
+    x = rand(n).abs()  # no cancellation
+    check(lambda x: x.sum(), x)
+    check(lambda x: (x.max(), x.argmax(), (x * x).mean()), x)
+
+
+def test_batch_norm_axes():
+    x = rand(16, 32, 14, 14)
+    check(lambda x: x.mean((0, 2, 3)), x)
+    check(lambda x: x.var((0, 2, 3), unbiased=False), x)
+    check(lambda x: F.group_norm(x, 8), x)
+
+
+def test_gather():
+    w = rand(1000, 64)
+    i = torch.randint(0, 1000, (8, 33), device="cuda")
+    check(lambda w, i: F.embedding(i, w) * 2, w, i)
+    check(lambda w, i: w[i[0]], w, i)
+    check(lambda w, i: torch.gather(w, 1, i[:, :5] % 64), w[:8].contiguous(), i)
+
+
+def test_index_out_of_range_is_reported():
+    w, i = rand(10, 4), torch.tensor([3, 11], device="cuda")
+    f = braze.compile(lambda w, i: w[i] + 1)
+    f(w, i)
+    torch.cuda.synchronize()
+    with pytest.raises(IndexError, match="out of range"):
+        f(w, torch.tensor([3, 1], device="cuda"))
+    assert torch.equal(f(w, torch.tensor([3, 1], device="cuda")), w[[3, 1]] + 1)  # the device goes on
+
+
+def test_cpu_number():
+    check(lambda x, s: x * s, rand(100), torch.tensor(2.5))
+
+
+def test_matmul_and_attention():
+    x, w, b = rand(64, 256), rand(512, 256), rand(512)
+    check(lambda x, w, b: F.gelu(F.linear(x, w, b)), x, w, b, kernels=1)
+    q, k, v = (rand(2, 4, 64, 32, seed=s) for s in range(3))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v)
+    check(lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v, q, k, v)
+
+
+def test_convolution():
+    torch.backends.cudnn.allow_tf32 = False
+    check(lambda x, w: F.relu(F.conv2d(x, w, padding=1)), rand(2, 8, 16, 16), rand(8, 8, 3, 3))
+
+
+def test_streams():
+    x = rand(1 << 20)
+    f = braze.compile(lambda x: torch.sin(x) + 1)
+    s = torch.cuda.Stream()
+    s.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(s):
+        y = f(x)
+    torch.cuda.current_stream().wait_stream(s)
+    torch.testing.assert_close(y, torch.sin(x) + 1)
+
+
+def test_memory_does_not_grow():
+    x = rand(1 << 20)
+    f = braze.compile(lambda x: torch.softmax(x.view(1024, 1024), -1).sum(0))
+    f(x)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(10):
+        f(x)
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_out_of_memory_leaves_the_device_usable():
+    free, _ = torch.cuda.mem_get_info()
+    f = braze.compile(lambda x: (x[:, None] + x[None, :]).relu())
+    n = int((free / 4) ** 0.5 * 2)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        f(torch.ones(n, device="cuda"))
+    torch.testing.assert_close(f(torch.ones(4, device="cuda")), torch.full((4, 4), 2.0, device="cuda"))
+
+
+def test_capture_in_a_cuda_graph():
+    x = rand(4096, 256)
+    f = braze.compile(lambda x: torch.softmax(x, -1) * 2)
+    f(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(x)
+    x.copy_(rand(4096, 256, seed=9))
+    graph.replay()
+    torch.testing.assert_close(y, torch.softmax(x, -1) * 2)
