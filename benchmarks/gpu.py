@@ -1,4 +1,4 @@
-"""Braze on an NVIDIA GPU beside eager and torch.compile: `python -m benchmarks.gpu [kernels] [models]`.
+"""Braze on an NVIDIA GPU beside eager and torch.compile: `python -m benchmarks.gpu [kernels] [replays] [models]`.
 
 Times are the median of interleaved runs by CUDA events, with the caches of the GPU as the runs leave them."""
 
@@ -108,6 +108,33 @@ def mlp():
     return torch.nn.Sequential(*layers, *layers), (torch.randn(512, 1024),), lambda o: o
 
 
+def small_mlp():
+    layers = [torch.nn.Linear(512, 512), torch.nn.GELU()]
+    return torch.nn.Sequential(*layers, *layers, *layers), (torch.randn(4, 512),), lambda o: o
+
+
+def small_bert():
+    m, _, read = bert()
+    return m, (torch.randint(0, 30000, (1, 64)),), read
+
+
+def replays():
+    """mode="reduce-overhead" at small batches."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for name, make in (("mlp", small_mlp), ("bert", small_bert)):
+        torch.manual_seed(0)
+        m, args, read = make()
+        m, args = m.cuda().eval(), [a.cuda() for a in args]
+        with torch.no_grad():
+            ours, theirs, plain = braze.compile(m, mode="reduce-overhead"), torch.compile(m, mode="reduce-overhead"), braze.compile(m)
+            for _ in range(5):
+                got, other = read(ours(*args)), read(theirs(*args))
+            torch.testing.assert_close(got, read(m(*args)), rtol=1e-2, atol=1e-2)
+            e, t, p, o = times([lambda: m(*args), lambda: theirs(*args), lambda: plain(*args), lambda: ours(*args)], runs=40, inner=3)
+        print(f"reduce-overhead {name:6s} eager {e:.3f}  compile {t:.3f} ({e / t:.2f}x)  braze default {p:.3f} ({e / p:.2f}x)  braze {o:.3f} ms ({e / o:.2f}x)", flush=True)
+        torch._dynamo.reset()
+
+
 MODELS = {"mlp": mlp, "bert": bert, "gpt2": gpt2, "resnet50": resnet50}
 
 
@@ -146,4 +173,6 @@ if __name__ == "__main__":
     what = sys.argv[1:] or ["kernels", *MODELS]
     if "kernels" in what:
         kernels()
+    if "replays" in what:
+        replays()
     models([w for w in what if w in MODELS])

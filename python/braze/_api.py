@@ -26,7 +26,7 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     dynamic: None or False; sizes are compiled as they come, a new size compiles again.
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
-    mode: as in torch.compile. On the CPU all modes compile alike.
+    mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
     options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones.
     """
     if fullgraph not in (True, False):
@@ -35,6 +35,8 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
         raise ValueError(f"dynamic={dynamic!r}: accepted are None and False (sizes are compiled as they come)")
     if mode is not None and mode not in MODES:
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
+    if mode in ("reduce-overhead", "max-autotune"):
+        options = {"cuda_graphs": True, **(options or {})}
     settings = (_backend(backend), bool(fullgraph), options)
     _C.compile(_nothing, None, False, *settings)  # checks the options now
     if f is None:

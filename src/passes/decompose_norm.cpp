@@ -69,14 +69,18 @@ void batch_norm_inference(Builder& b, ValueId mean, ValueId var, double eps) {
   ValueId weight = b.compute(b.optional_tensor(1)), bias = b.compute(b.optional_tensor(2));
   size_t rank = b.rank(x);
   mean = b.compute(mean);
-  ValueId scale = rstd_of(b, b.compute(var), eps);
+  ValueId rstd = rstd_of(b, b.compute(var), eps), scale = rstd;
   if (weight.valid()) scale = b.mul(scale, weight);
   ValueId shift = b.mul(mean, scale);
   shift = bias.valid() ? b.sub(bias, shift) : b.unary(Op::neg, shift);
   b.set(0, b.add(b.mul(x, b.per_channel(scale, rank)), b.per_channel(shift, rank)));
-  for (size_t i : {1, 2}) {  // PyTorch gives empty statistics here
+  for (size_t i : {1, 2}) {  // PyTorch gives empty statistics here, but its decomposition (for some GPU kernels) does not
     if (i >= b.node.outputs.size() || !b.wants(i)) continue;
-    if (b.result(i).dim() != 1 || !b.arena().is_const(b.result(i).sizes[0], 0)) throw NoRule{};
+    if (b.result(i).dim() != 1) throw NoRule{};
+    if (!b.arena().is_const(b.result(i).sizes[0], 0)) {
+      b.set(i, i == 1 ? mean : rstd);
+      continue;
+    }
     b.set(i, b.full({b.k(0)}, 0.0, b.result(i).dtype, b.result(i).device));
   }
 }
@@ -144,6 +148,7 @@ DecomposeRule norm_rule(Op op) {
     case Op::_fused_rms_norm: return rms_norm;
     case Op::native_group_norm: return group_norm;
     case Op::native_batch_norm:
+    case Op::cudnn_batch_norm:  // in inference another name for it; its reserve is used in training alone
     case Op::_native_batch_norm_legit: return native_batch_norm;
     case Op::_native_batch_norm_legit_no_stats: return batch_norm_no_stats;
     case Op::_native_batch_norm_legit_no_training: return batch_norm_no_training;

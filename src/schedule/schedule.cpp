@@ -1,8 +1,11 @@
 #include "schedule/schedule.h"
 
+#include <algorithm>
+
 #include "loop/analysis.h"
 #include "schedule/clean.h"
 #include "schedule/group.h"
+#include "schedule/index.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
 #include "schedule/share_rows.h"
@@ -36,6 +39,24 @@ std::vector<uint32_t> only_users(const Program& p) {
   return user;
 }
 
+// Scratch rows of a GPU kernel live in its registers, where all stages have the same axes, or in the little memory of a block.
+bool fits_a_block(const Program& p, const Nest& n) {
+  constexpr int64_t kRegisters = 32768, kShared = 2048;  // elements
+  bool gpu = false, same = true;
+  int64_t longest = 0;
+  const loop::Stage* before = nullptr;
+  for (const loop::Stage& s : n.stages) {
+    for (const loop::LoopOp& op : s.ops)
+      gpu = gpu || (op.code == loop::OpCode::Store && p.buffers[op.buffer].device.type == DeviceType::CUDA);
+    if (s.axes.empty()) continue;
+    auto size = p.arena->as_const(volume(*p.arena, s.axes));
+    longest = std::max(longest, size.value_or(INT64_MAX));
+    same = same && (!before || same_axes(before->axes, s.axes));
+    before = &s;
+  }
+  return !gpu || longest <= (same ? kRegisters : kShared);
+}
+
 template <class F>
 void for_each_nest(Program& p, F&& f) {
   for (uint32_t i = 0; i < p.items.size(); ++i)
@@ -64,7 +85,7 @@ Program schedule(const Program& lowered, const Options& options) {
     normalise(arena, n);
     choose_mapping(p, n);
     // A scratch row belongs to one outer point: not where several run as one vector.
-    bool rows = n.mapping.vector != loop::Mapping::Vector::Outer;
+    bool rows = n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(p, n);
     if (rows) make_local(p, n, mine);
     make_rows(arena, n);
     hoist(arena, n);

@@ -23,6 +23,8 @@ using loop::ValId;
 constexpr int64_t kWorth = 1 << 16;   // elements
 constexpr int64_t kFewRows = 16;      // results that are too few to be the parallel points
 constexpr int64_t kFewColumns = 256;  // the same where the results are the vector
+constexpr int64_t kBlocks = 528, kBlockColumns = 128;              // GPU: blocks that fill it; columns of a block
+constexpr int64_t kLeastBlockPiece = 4096, kLeastBlockRows = 32;   // GPU: elements of a row, or rows, that are worth a block
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 
 bool combines_with_itself(const LoopOp& op) {
@@ -40,11 +42,11 @@ bool combines_with_itself(const LoopOp& op) {
   }
 }
 
-// The divisor of n nearest above kPieces that leaves pieces of `least`; 0: none.
-int64_t pieces_of(int64_t n, int64_t least) {
-  for (int64_t p = kPieces; p <= std::min(kMostPieces, n / least); ++p)
+// The divisor of n nearest above `wanted` that leaves pieces of `least`; 0: none.
+int64_t pieces_of(int64_t n, int64_t least, int64_t wanted, int64_t fewest) {
+  for (int64_t p = wanted; p <= std::min(kMostPieces, n / least); ++p)
     if (n % p == 0) return p;
-  for (int64_t p = kPieces - 1; p >= 8; --p)
+  for (int64_t p = wanted - 1; p >= fewest; --p)
     if (n % p == 0 && n / p >= least) return p;
   return 0;
 }
@@ -76,10 +78,19 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
        first = arena.as_const(body.axes[0].extent);
   if (!points || !each || !first || *points <= 0 || *points * *each < kWorth) return false;
   bool columns = by_columns(arena, n);
-  if (*points >= (columns ? kFewColumns : kFewRows)) return false;
-  int64_t rest = *each / *first;
-  int64_t pieces =
-      pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))));
+  int64_t rest = *each / *first, pieces;
+  bool gpu = false;
+  for (const LoopOp& op : body.ops) gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
+  if (gpu) {
+    // Blocks: a row is one, kBlockColumns columns are.
+    int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;
+    if (10 * blocks > kBlocks) return false;  // one pass with fewer blocks is better than a second over the data
+    pieces = pieces_of(*first, std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / std::max<int64_t>(1, rest)),
+                       std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks)), 2);
+  } else {
+    if (*points >= (columns ? kFewColumns : kFewRows)) return false;
+    pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))), kPieces, 8);
+  }
   if (!pieces) return false;
 
   Axis piece{canonical_var(arena, 'p', 0, arena.constant(pieces)), arena.constant(pieces)};

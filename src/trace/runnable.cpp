@@ -11,6 +11,7 @@
 #include "driver/driver.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
+#include "trace/cuda_graph.h"
 #include "trace/extern.h"
 #include "trace/trace.h"
 
@@ -144,6 +145,22 @@ class CompiledRunnable : public Runnable {
     END_HANDLE_TH_ERRORS_RET(false)
   }
 
+  // What recording the program as a CUDA Graph has to know.
+  ReplayFacts replay_facts() const {
+    ReplayFacts f;
+    f.inputs = input_kinds_;
+    const plan::Plan& plan = program_->plan();
+    if (!gpu_) f.why_not = "nothing of the region runs on a GPU";
+    for (const plan::Buffer& b : plan.buffers)
+      if (b.device.type != DeviceType::CUDA) f.why_not = "the region reads or writes memory of the CPU";
+    for (const plan::Step& s : plan.steps)
+      if (std::holds_alternative<plan::Allocate>(s)) f.why_not = "a size in the region depends on data";
+    for (const loop::Output& o : plan.outputs)
+      if (o.kind == loop::Output::Kind::Input) f.why_not = "the region returns one of its inputs";
+    for (const loop::Writeback& w : plan.writebacks) f.written.push_back(w.input);
+    return f;
+  }
+
   Report report() const override {
     Report r = report_;
     r.plan = program_->plan().describe();
@@ -179,6 +196,7 @@ class CompiledRunnable : public Runnable {
       constant_inputs_.push_back({i, constant < constants_.size() ? constants_[constant++] : nullptr});
     }
     inputs_ = graph.inputs.size();
+    for (const auto& in : graph.inputs) input_kinds_.push_back(in.kind);
     for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers[b];
       if (buffer.where != plan::Where::Input || graph.inputs[buffer.index].kind != graph::InputKind::Argument) continue;
@@ -427,6 +445,7 @@ class CompiledRunnable : public Runnable {
   std::unique_ptr<TorchHost> host_;
   Report report_;
   size_t inputs_ = 0;
+  std::vector<graph::InputKind> input_kinds_;
   std::vector<std::pair<uint32_t, PyObject*>> constant_inputs_;  // borrowed from constants_
   std::vector<InputCheck> checks_;
   std::optional<c10::Device> gpu_;
@@ -439,7 +458,10 @@ class CompiledRunnable : public Runnable {
 }  // namespace
 
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
-  return std::make_unique<CompiledRunnable>(std::move(captured), options, texts);
+  auto compiled = std::make_unique<CompiledRunnable>(std::move(captured), options, texts);
+  if (!options.cuda_graphs) return compiled;
+  ReplayFacts facts = compiled->replay_facts();
+  return make_replaying(std::move(compiled), std::move(facts));
 }
 
 }  // namespace braze::trace

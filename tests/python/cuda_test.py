@@ -32,6 +32,7 @@ def check(fn, *args, kernels=None, externs=None):
     """fn compiled as one graph gives eager's results, within twice eager's own error against float64."""
     explained = braze.explain(fn, *args)
     assert explained.graph_break_count == 0, explained.breaks
+    assert explained.kernel_count + explained.extern_count > 0, str(explained)
     if kernels is not None:
         assert explained.kernel_count == kernels, str(explained)
     got = braze.compile(fn)(*args)
@@ -226,3 +227,30 @@ def test_capture_in_a_cuda_graph():
     x.copy_(rand(4096, 256, seed=9))
     graph.replay()
     torch.testing.assert_close(y, torch.softmax(x, -1) * 2)
+
+
+def test_reduce_overhead_replays():
+    torch.manual_seed(0)
+    m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64)).cuda().eval()
+    f = braze.compile(m, mode="reduce-overhead")
+    kept = []
+    with torch.no_grad():
+        for i in range(6):
+            x = rand(8, 64, seed=i)
+            kept.append((f(x), m(x)))
+        for got, want in kept:  # results of earlier calls are not overwritten
+            torch.testing.assert_close(got, want)
+        for n in (4, 8, 4, 8, 4, 4):
+            x = rand(n, 64, seed=n)
+            torch.testing.assert_close(f(x), m(x))
+        m[0].weight.data = torch.zeros_like(m[0].weight)  # moved
+        x = rand(8, 64)
+        torch.testing.assert_close(f(x), m(x))
+
+
+def test_reduce_overhead_with_a_changed_argument():
+    f = braze.compile(lambda x, y: x.add_(y).sum(), mode="reduce-overhead")
+    x, y = torch.zeros(10, device="cuda"), torch.ones(10, device="cuda")
+    for i in range(1, 7):
+        assert float(f(x, y)) == 10 * i
+    assert torch.equal(x, torch.full((10,), 6.0, device="cuda"))

@@ -13,15 +13,6 @@ using loop::OpCode;
 
 bool is_signed(DType t) { return t != DType::U8 && t != DType::Bool; }
 
-// Round to nearest even on the upper half; NaN stays NaN. (The instruction for it flushes denormals.)
-Value* round_bf16(VectorBuilder& b, Value* f) {
-  Value* i = b.bits(f);
-  Value* odd = b.B.CreateAnd(b.B.CreateLShr(i, b.integer(i, 16)), b.integer(i, 1));
-  Value* r = b.B.CreateLShr(b.B.CreateAdd(i, b.B.CreateAdd(odd, b.integer(i, 0x7fff))), b.integer(i, 16));
-  r = b.B.CreateSelect(b.is_nan(f), b.integer(i, 0x7fc0), r);
-  return b.B.CreateTrunc(r, VectorBuilder::like(f, b.i16()));
-}
-
 Value* widen_bf16(VectorBuilder& b, Value* s) {
   Value* w = b.B.CreateZExt(s, VectorBuilder::like(s, b.i32()));
   return b.unbits(b.B.CreateShl(w, b.integer(w, 16)));
@@ -236,7 +227,7 @@ Value* to_storage(VectorBuilder& b, DType dtype, Value* value) {
   switch (dtype) {
     case DType::Bool: return b.B.CreateZExt(value, VectorBuilder::like(value, b.i8()));
     case DType::F16: return b.B.CreateFPTrunc(value, VectorBuilder::like(value, b.B.getHalfTy()));
-    case DType::BF16: return round_bf16(b, value);
+    case DType::BF16: return b.to_bf16(value);
     default: return value;
   }
 }
@@ -271,6 +262,7 @@ Value* emit_max(VectorBuilder& b, Value* a, Value* c, bool sign, bool minimum) {
     Value* less = sign ? b.B.CreateICmpSLT(a, c) : b.B.CreateICmpULT(a, c);
     return minimum ? b.B.CreateSelect(less, a, c) : b.B.CreateSelect(less, c, a);
   }
+  if (Value* r = b.native_max(a, c, minimum)) return r;
   if (llvm::isa<llvm::Constant>(c) && !llvm::isa<llvm::Constant>(a)) std::swap(a, c);
   // The second operand where either is NaN.
   Value* r = minimum ? b.at_most(a, c) : b.at_least(a, c);

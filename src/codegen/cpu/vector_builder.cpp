@@ -26,6 +26,15 @@ Value* VectorBuilder::unbits(Value* x) {
   return B.CreateBitCast(x, like(x, width == 64 ? f64() : width == 32 ? f32() : B.getHalfTy()));
 }
 
+// Round to nearest even on the upper half. (The instruction for it flushes denormals.)
+Value* VectorBuilder::to_bf16(Value* x) {
+  Value* i = bits(x);
+  Value* odd = B.CreateAnd(B.CreateLShr(i, integer(i, 16)), integer(i, 1));
+  Value* r = B.CreateLShr(B.CreateAdd(i, B.CreateAdd(odd, integer(i, 0x7fff))), integer(i, 16));
+  r = B.CreateSelect(is_nan(x), integer(i, 0x7fc0), r);
+  return B.CreateTrunc(r, like(x, i16()));
+}
+
 llvm::FunctionCallee VectorBuilder::declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters) {
   auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
   auto* f = llvm::cast<llvm::Function>(callee.getCallee());

@@ -60,6 +60,10 @@ class VectorBuilder {
   Value* is_nan(Value* x) { return B.CreateFCmpUNO(x, x); }
   Value* bits(Value* x);       // a float as integer of the same width
   Value* unbits(Value* x);     // and back
+  // f32 rounded to bf16, as i16; NaN stays NaN.
+  virtual Value* to_bf16(Value* x);
+  // The larger or smaller of two floats, NaN if either is, in one instruction; nullptr: there is none.
+  virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }
   // The C library's fmod.
   virtual Value* frem(Value* x, Value* y) { return B.CreateFRem(x, y); }
   // Calls the C function `name` for every lane; all operands of one shape. A target without a C library overrides it.

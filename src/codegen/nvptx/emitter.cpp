@@ -1,6 +1,7 @@
 #include "codegen/nvptx/emitter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "codegen/cpu/math.h"
@@ -468,6 +469,10 @@ void Emitter::emit_pure(const LoopOp& op) {
     types[i] = args[i]->dtype;
     n = std::max(n, args[i]->v.size());
   }
+  if (op.code == OpCode::Div && n > 1 && args[1]->uniform() && cpu::compute_type(vb_, op.dtype)->isFloatTy()) {
+    divide_all(op, *args[0], *args[1]);
+    return;
+  }
   bool math = cpu::is_math(op.code) && is_floating(op.dtype);
   for (size_t e = 0; e < n; ++e) {
     std::array<Value*, 3> v{};
@@ -484,7 +489,28 @@ void Emitter::emit_pure(const LoopOp& op) {
   values_[op.result.index] = std::move(out);
 }
 
-// Binds an index that was loaded: negative values count from the end, what is out of range is reported and reads element 0.
+// Many quotients by one divisor: its reciprocal once, then per quotient one step of Newton's method on the remainder, which
+// rounds as division does but where the quotient is denormal.
+void Emitter::divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor) {
+  Lanes out;
+  out.dtype = op.dtype;
+  Value* d = cpu::emit_cast(vb_, divisor.v[0], divisor.dtype, op.dtype);
+  // A tiny divisor is scaled up with the dividends: its reciprocal may be out of range.
+  Value* tiny = B.CreateFCmpOLT(vb_.fabs(d), vb_.num(d, 0x1p-100));
+  Value* factor = B.CreateSelect(tiny, vb_.num(d, 0x1p64), vb_.num(d, 1.0));
+  d = B.CreateFMul(d, factor);
+  Value* r = B.CreateFDiv(vb_.num(d, 1.0), d);
+  for (Value* dividend : dividends.v) {
+    Value* x = B.CreateFMul(cpu::emit_cast(vb_, dividend, dividends.dtype, op.dtype), factor);
+    Value* q = B.CreateFMul(x, r);
+    Value* better = vb_.fma(vb_.fma(B.CreateFNeg(q), d, x), r, q);
+    Value* finite = B.CreateFCmpOLT(vb_.fabs(better), vb_.num(d, std::numeric_limits<double>::infinity()));
+    out.v.push_back(B.CreateSelect(finite, better, q));
+  }
+  values_[op.result.index] = std::move(out);
+}
+
+// Binds an index that was loaded; what is out of range is reported and reads element 0.
 void Emitter::emit_indirect(const LoopOp& op) {
   const Lanes& x = values_[op.args[0].index];
   Lanes out;
@@ -492,13 +518,13 @@ void Emitter::emit_indirect(const LoopOp& op) {
   for (size_t e = 0; e < x.v.size(); ++e) {
     Value* bound = emit(op.bound, static_cast<int>(e), true);
     Value* v = cpu::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
-    Value* wrapped = B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v);
-    Value* bad = B.CreateICmpUGE(wrapped, bound);
+    Value* at = op.check.wrap ? B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v) : v;
+    Value* bad = B.CreateICmpUGE(at, bound);  // negative ones, too
     Value* report = bad;
     if (!x.uniform())
       if (Value* active = flight_.active_at(static_cast<int>(e) / flight_.lanes)) report = B.CreateAnd(bad, active);
     if_then(report, [&] { B.CreateStore(B.getInt32(1), error_, /*isVolatile=*/true); });
-    out.v.push_back(B.CreateSelect(bad, B.getInt64(0), wrapped));
+    out.v.push_back(B.CreateSelect(bad, B.getInt64(0), at));
   }
   bool same = true;  // in the lanes of each copy
   for (size_t e = 0; e < x.v.size(); ++e) same = same && x.v[e] == x.v[e / static_cast<size_t>(flight_.lanes) * static_cast<size_t>(flight_.lanes)];

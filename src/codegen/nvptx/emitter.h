@@ -78,6 +78,7 @@ class Emitter {
   void run_ops(const loop::Stage& stage, Values* carried);
   void emit_op(const LoopOp& op);
   void emit_pure(const LoopOp& op);
+  void divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor);
   void emit_indirect(const LoopOp& op);
   void bind_points(Expr point, const std::vector<loop::Axis>& axes);
   void bind_positions(const std::vector<loop::Axis>& axes, const Values& positions, int lanes);

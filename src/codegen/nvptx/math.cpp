@@ -54,6 +54,22 @@ Value* erf(DeviceBuilder& b, Value* x) {
 
 }  // namespace
 
+namespace {
+
+bool since_sm80(const cpu::Isa& isa) { return isa.cpu >= "sm_80"; }  // names of two digits
+
+}  // namespace
+
+Value* DeviceBuilder::to_bf16(Value* x) {
+  if (!since_sm80(isa)) return VectorBuilder::to_bf16(x);
+  return B.CreateBitCast(B.CreateFPTrunc(x, B.getBFloatTy()), i16());
+}
+
+Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
+  if (!since_sm80(isa) || !x->getType()->isFloatTy()) return nullptr;
+  return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);
+}
+
 Value* DeviceBuilder::frem(Value* x, Value* y) {
   if (x->getType()->isDoubleTy()) return math64::fmod(*this, x, y);
   return B.CreateFPTrunc(math64::fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());

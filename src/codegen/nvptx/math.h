@@ -13,6 +13,8 @@ using llvm::Value;
 class DeviceBuilder final : public cpu::VectorBuilder {
  public:
   using VectorBuilder::VectorBuilder;
+  Value* to_bf16(Value* x) override;
+  Value* native_max(Value* x, Value* y, bool minimum) override;
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
   Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) override;
