@@ -1,5 +1,9 @@
 """Kernels and models on an NVIDIA GPU, against eager. Skipped where there is none."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -254,3 +258,37 @@ def test_reduce_overhead_with_a_changed_argument():
     for i in range(1, 7):
         assert float(f(x, y)) == 10 * i
     assert torch.equal(x, torch.full((10,), 6.0, device="cuda"))
+
+
+def test_autocast():
+    m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128)).cuda()
+    x = rand(8, 64)
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        got, want = braze.compile(m)(x), m(x)
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got.float(), want.float(), rtol=2e-2, atol=2e-2)
+
+
+def test_training_step():
+    torch.manual_seed(0)
+    m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)).cuda()
+    x, y = rand(32, 64), torch.randint(0, 10, (32,), device="cuda")
+    F.cross_entropy(m(x), y).backward()
+    want = [p.grad.clone() for p in m.parameters()]
+    m.zero_grad()
+    F.cross_entropy(braze.compile(m)(x), y).backward()
+    for p, w in zip(m.parameters(), want):
+        torch.testing.assert_close(p.grad, w, rtol=1e-4, atol=1e-5)
+
+
+def test_copies_between_devices():
+    x = torch.randn(100)
+    check(lambda x: x.cuda() * 2 + 1, x)
+    got = braze.compile(lambda x: (x * 2).cpu() + 1)(x.cuda())
+    torch.testing.assert_close(got, x * 2 + 1)
+
+
+def test_without_an_assembler_the_driver_takes_the_text():
+    code = "import torch, braze; x = torch.randn(1000, device='cuda'); torch.testing.assert_close(braze.compile(lambda x: x.exp() + 1)(x), x.exp() + 1)"
+    env = {**os.environ, "BRAZE_NVJITLINK": "no-such-library.so", "BRAZE_CACHE_DIR": ""}
+    assert subprocess.run([sys.executable, "-c", code], env=env).returncode == 0

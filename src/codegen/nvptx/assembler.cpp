@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "base/check.h"
 
 namespace braze::codegen::nvptx {
@@ -19,8 +21,9 @@ struct Library {
   std::string name = "driver";
 
   Library() {
+    const char* forced = std::getenv("BRAZE_NVJITLINK");
     for (const char* major : {"13", "12"}) {
-      std::string file = std::string("libnvJitLink.so.") + major;
+      std::string file = forced ? forced : std::string("libnvJitLink.so.") + major;
       void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (!library) continue;
       bool all = true;

@@ -1,4 +1,5 @@
-// PTX to machine code through NVIDIA's nvJitLink, which comes with PyTorch; found by dlopen.
+// PTX to machine code through NVIDIA's nvJitLink, which comes with PyTorch; found by dlopen. The environment variable
+// BRAZE_NVJITLINK names another library; where it cannot be loaded the driver assembles.
 #pragma once
 #include <string>
 

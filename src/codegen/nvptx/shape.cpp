@@ -109,7 +109,7 @@ class Chooser {
     s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));
     s_.most_copies = std::min(s_.most_copies, 16);
     // As few threads per row as keep the row in their registers, so that several rows are in flight on a multiprocessor.
-    int64_t per_thread = vectors <= 256 ? 4 : 8;
+    int64_t per_thread = vectors <= 256 || vectors > 2048 ? 4 : 8;
     int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
     if (vectors > 32 && group < 32) group = 32;
     group = std::clamp<int64_t>(group, 1, 1024);
