@@ -29,6 +29,18 @@ std::string call_name(const graph::Node& node) {
   }
 }
 
+// A GPU's products of half types write rows of other than a multiple of 16 bytes with kernels that are several times slower:
+// large ones get longer rows, and their readers see a window.
+std::optional<TensorType> padded_rows(Lowering& low, graph::ValueId v) {
+  constexpr int64_t kElements = 8, kWorth = 1 << 20;
+  TensorType t = low.source.type(v);
+  if (t.device.type != DeviceType::CUDA || size_of(t.dtype) != 2 || t.dim() != 2) return std::nullopt;
+  auto rows = low.arena.as_const(t.sizes[0]), columns = low.arena.as_const(t.sizes[1]);
+  if (!rows || !columns || *columns % kElements == 0 || *rows * *columns < kWorth) return std::nullopt;
+  t.strides = {low.arena.constant((*columns + kElements - 1) / kElements * kElements), low.arena.constant(1)};
+  return t;
+}
+
 }  // namespace
 
 void lower_extern(Lowering& low, graph::NodeId n) {
@@ -60,7 +72,16 @@ void lower_extern(Lowering& low, graph::NodeId n) {
         },
         arg));
   }
-  for (graph::ValueId v : node.outputs) call.outputs.push_back(v.valid() ? low.allocate(v, !call.preallocated) : loop::View{});
+  for (graph::ValueId v : node.outputs) {
+    if (!v.valid()) {
+      call.outputs.push_back({});
+    } else if (auto padded = call.preallocated ? padded_rows(low, v) : std::nullopt) {
+      call.outputs.push_back(low.fresh_buffer(*padded, true));
+      low.set_view(v, call.outputs.back());
+    } else {
+      call.outputs.push_back(low.allocate(v, !call.preallocated));
+    }
+  }
   low.program.items.emplace_back(std::move(call));
 }
 

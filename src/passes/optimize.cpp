@@ -5,6 +5,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/simplify_views.h"
+#include "passes/unfuse_bias.h"
 
 namespace braze::passes {
 
@@ -13,6 +14,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options&) {
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);
+  g = unfuse_bias(g);
   return dce(g);
 }
 

@@ -184,6 +184,14 @@ def test_matmul_and_attention():
     check(lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v, q, k, v)
 
 
+def test_product_with_odd_rows():
+    x, w = rand(1024, 64, dtype=torch.bfloat16), rand(1031, 64, dtype=torch.bfloat16)
+    got, want = braze.compile(lambda x, w: (x @ w.t(), torch.relu(x @ w.t())))(x, w), (x @ w.t(), torch.relu(x @ w.t()))
+    for g, e in zip(got, want):
+        assert g.stride() == e.stride()
+        torch.testing.assert_close(g, e, rtol=2e-2, atol=1e-1)
+
+
 def test_convolution():
     torch.backends.cudnn.allow_tf32 = False
     check(lambda x, w: F.relu(F.conv2d(x, w, padding=1)), rand(2, 8, 16, 16), rand(8, 8, 3, 3))
