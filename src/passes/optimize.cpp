@@ -1,5 +1,6 @@
 #include "passes/optimize.h"
 
+#include "passes/channels_last.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
@@ -15,6 +16,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options&) {
   g = simplify_views(g);
   g = cse(g);
   g = unfuse_bias(g);
+  g = channels_last(g);
   return dce(g);
 }
 

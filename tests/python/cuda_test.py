@@ -197,6 +197,20 @@ def test_convolution():
     check(lambda x, w: F.relu(F.conv2d(x, w, padding=1)), rand(2, 8, 16, 16), rand(8, 8, 3, 3))
 
 
+def test_convolutions_in_channels_last():
+    torch.backends.cudnn.allow_tf32 = False
+    w1, w2, w3 = rand(16, 8, 3, 3), rand(16, 16, 1, 1, seed=3), rand(16, 16, 3, 3, seed=5)
+
+    def f(x, w1, w2, w3):
+        y = F.relu(F.conv2d(x, w1, padding=1))
+        z = F.conv2d(y, w2) + y
+        p = F.max_pool2d(torch.tanh(z), 2)
+        q = F.conv2d(p, w3, stride=2) * 2
+        return q, q.flatten(1).sum(1), p.mean((2, 3)), z.transpose(1, 2) + 1, z.view(2, 4, -1).softmax(-1)
+
+    check(f, rand(2, 8, 20, 24), w1, w2, w3)
+
+
 def test_streams():
     x = rand(1 << 20)
     f = braze.compile(lambda x: torch.sin(x) + 1)

@@ -1,0 +1,147 @@
+#include "passes/channels_last.h"
+
+#include <unordered_map>
+
+#include "passes/builder.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::MemoryFormatArg;
+using graph::OpClass;
+
+constexpr int8_t kContiguous = 0, kChannelsLast = 2;  // PyTorch's numbers
+
+bool fits(const Graph& g, const Node& n) {
+  if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || n.args.size() < 9) return false;
+  const TensorType& y = g.type(n.outputs[0]);
+  auto* transposed = std::get_if<bool>(&n.args[6]);
+  auto* groups = std::get_if<Expr>(&n.args[8]);
+  return y.device.type == DeviceType::CUDA && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups && g.arena().is_const(*groups, 1);
+}
+
+class Pass {
+ public:
+  explicit Pass(const Graph& g) : g_(g), r_(g), escapes_(escaping(g)) {}
+
+  Graph run() {
+    for (const Node& n : g_.nodes()) {
+      OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
+      bool follows = c == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
+      if (fits(g_, n)) convolution(n);
+      else if (follows && reads_changed(n)) follow(n);
+      else if (c == OpClass::Reduction && n.outputs.size() == 1) r_.copy(n);
+      else keep(n);
+    }
+    return r_.finish();  // what leaves the graph was not changed
+  }
+
+ private:
+  bool changed(ValueId old) const { return old.valid() && changed_.contains(old.index); }
+  bool reads_changed(const Node& n) const {
+    bool any = false;
+    Graph::for_each_operand(n, [&](ValueId v) { any = any || changed(v); });
+    return any;
+  }
+
+  ValueId copy_as(const Node& at, ValueId v, int8_t format) {
+    return Builder(r_.out(), at, {}, g_).call(Op::clone, {v, MemoryFormatArg{format}});
+  }
+
+  // The operand in channels-last; a copy where it is in another layout, once per value.
+  ValueId in_channels_last(const Node& at, ValueId old) {
+    ValueId v = r_.map(old);
+    const TensorType& t = r_.out().type(v);
+    std::vector<Expr> wanted = graph::format_strides(g_.arena(), t.sizes, kChannelsLast);
+    bool there = true;
+    for (size_t d = 0; d < wanted.size(); ++d) there = there && (t.strides[d] == wanted[d] || g_.arena().is_const(t.sizes[d], 1));
+    if (there) return v;
+    auto [it, fresh] = copies_.try_emplace(old.index);
+    if (fresh) it->second = copy_as(at, v, kChannelsLast);
+    return it->second;
+  }
+
+  void settle(const Node& n, ValueId old, ValueId now) {
+    TensorType& t = r_.out().value(now).type;
+    t.strides = graph::format_strides(g_.arena(), t.sizes, kChannelsLast);
+    if (escapes_[old.index]) {
+      r_.replace(old, copy_as(n, now, kContiguous));
+      return;
+    }
+    r_.replace(old, now);
+    changed_[old.index] = true;
+  }
+
+  void convolution(const Node& n) {
+    std::vector<Arg> args = r_.map_args(n);
+    args[0] = in_channels_last(n, std::get<ValueId>(n.args[0]));
+    args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
+    graph::NodeId id = r_.copy(n, std::move(args));
+    settle(n, n.outputs[0], r_.out().node(id).outputs[0]);
+  }
+
+  // Results of the changed operands' size take their layout.
+  void follow(const Node& n) {
+    const TensorType* shape = nullptr;
+    Graph::for_each_operand(n, [&](ValueId v) {
+      if (changed(v)) shape = &g_.type(v);
+    });
+    bool pool = n.op == Op::max_pool2d_with_indices;
+    bool all = true;
+    for (ValueId v : n.outputs) {
+      if (!v.valid()) continue;
+      const TensorType& t = g_.type(v);
+      bool same = t.dim() == 4 && (pool || t.sizes == shape->sizes) && !escapes_[v.index] && is_contiguous(g_.arena(), t);
+      all = all && same;
+    }
+    if (!all) {
+      // Operands of any layout: the result keeps its own.
+      if (pool) keep(n);
+      else r_.copy(n);
+      return;
+    }
+    std::vector<ValueId> old = n.outputs;
+    graph::NodeId id = r_.copy(n);
+    std::vector<ValueId> now = r_.out().node(id).outputs;
+    for (size_t i = 0; i < old.size(); ++i)
+      if (old[i].valid()) settle(n, old[i], now[i]);
+  }
+
+  // An operator that may depend on its operands' layout.
+  void keep(const Node& n) {
+    Graph::for_each_operand(n, [&](ValueId v) { restore(v, n); });
+    r_.copy(n);
+    // Later kernels go on with the changed one.
+    for (auto& [old, now] : restored_here_) r_.replace(ValueId(static_cast<size_t>(old)), now);
+    restored_here_.clear();
+  }
+  void restore(ValueId old, const Node& at) {
+    if (!changed(old)) return;
+    ValueId now = r_.map(old);
+    auto [it, fresh] = contiguous_.try_emplace(old.index);
+    if (now == it->second && !fresh) return;  // twice an operand
+    if (fresh) it->second = copy_as(at, now, kContiguous);
+    restored_here_.emplace_back(old.index, now);
+    r_.replace(old, it->second);
+  }
+
+  const Graph& g_;
+  Rewriter r_;
+  std::vector<bool> escapes_;
+  std::unordered_map<uint32_t, bool> changed_;
+  std::unordered_map<uint32_t, ValueId> copies_, contiguous_;  // by old value
+  std::vector<std::pair<uint32_t, ValueId>> restored_here_;
+};
+
+}  // namespace
+
+Graph channels_last(const Graph& g) {
+  bool any = false;
+  for (const Node& n : g.nodes()) {
+    any = any || fits(g, n);
+    if (n.op == Op::convolution_backward) return Graph(g);  // reads what the forward part left in its recorded layout
+  }
+  return any ? Pass(g).run() : Graph(g);
+}
+
+}  // namespace braze::passes
