@@ -112,8 +112,8 @@ PyObject* compile_graph_module(PyObject* gm, PyObject* example_inputs, const Opt
     }
     compiled->num_outputs = outputs.size();
     trace::Captured captured = tracer->finish(outputs, inputs);
-    if (captured.needs_grad) return as_is("an output requires grad: gradients are not compiled");
-    for (size_t i = 0; i < inputs.size(); ++i) {
+    if (captured.needs_grad) tracer->differentiate(captured);
+    for (size_t i = 0; i < inputs.size(); ++i) {  // without what differentiating added
       if (captured.graph.inputs[i].kind == graph::InputKind::Constant) continue;
       compiled->inputs.push_back(argument_of.at(inputs[i]));
     }

@@ -248,14 +248,14 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   std::string dump;
   std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
-    if (seg.captured.needs_grad) {
-      why = "an output requires grad: gradients are not compiled";
-    } else {
+    {
       try {
+        if (seg.captured.needs_grad) seg.tracer->differentiate(seg.captured);
         bool texts = logs_texts();
         if (texts) dump = graph::print(graph);
         kept.emplace(graph);
         entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
+        if (events) entry.runnable->prepare_backward();
         event.graph_status = "compiled";
         event.report = entry.runnable->report();
         if (texts) {

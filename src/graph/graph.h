@@ -77,7 +77,8 @@ struct Value {
   std::string name;   // for print; unique
 };
 
-enum class InputKind : uint8_t { Argument, Parameter, Buffer, Constant };
+// Tangent: the gradient of an output, Saved: a value that a forward graph kept; both are inputs of backward graphs alone.
+enum class InputKind : uint8_t { Argument, Parameter, Buffer, Constant, Tangent, Saved };
 struct Input {
   ValueId value;
   InputKind kind = InputKind::Argument;

@@ -15,6 +15,7 @@
 #include "trace/fake_tensor.h"
 #include "trace/fx.h"
 #include "trace/graph_break.h"
+#include "trace/joint.h"
 #include "trace/recorder.h"
 #include "trace/trace.h"
 
@@ -185,6 +186,7 @@ class TracerImpl final : public Tracer {
   }
 
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
+  void differentiate(Captured& captured) override;
 
   PyObject* graph_module() override {
     std::vector<std::pair<PyObject*, std::string>> inputs;
@@ -379,6 +381,78 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   }
   recorder_->close();
   return Captured{std::move(graph), std::move(constants), needs_grad, recorder_->sizes()->guards()};
+}
+
+void TracerImpl::differentiate(Captured& captured) {
+  BRAZE_CHECK(captured.needs_grad && !captured.gradients, "differentiate() without need");
+  recorder_->reopen();
+  struct Close {
+    Recorder& recorder;
+    ~Close() { recorder.close(); }
+  } close{*recorder_};
+  graph::Graph& graph = recorder_->graph();
+  graph = std::move(captured.graph);
+  struct HandBack {
+    graph::Graph &from, &to;
+    ~HandBack() { to = std::move(from); }
+  } hand_back{graph, captured.graph};
+
+  Gradients out;
+  out.outputs = graph.outputs.size();
+  auto root_of = [&](graph::ValueId v) {
+    while (graph.value(v).node.valid()) {
+      const graph::Node& n = graph.node(graph.value(v).node);
+      if (graph::op_class(n.op) != graph::OpClass::View || !std::holds_alternative<graph::ValueId>(n.args[0])) break;
+      v = std::get<graph::ValueId>(n.args[0]);
+    }
+    return v;
+  };
+  std::vector<at::Tensor> roots;
+  std::unordered_map<const c10::StorageImpl*, const c10::TensorImpl*> storages;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i] == Py_None) continue;
+    const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+    bool differentiable = t.requires_grad();
+    // Eager's views know their bases, so that writing to one changes the history of the other.
+    if (functional::isFunctionalTensor(t)) {
+      auto [it, fresh] = storages.emplace(t.storage().unsafeGetStorageImpl(), t.unsafeGetTensorImpl());
+      bool input = !graph.value(root_of(graph.outputs[i])).node.valid();
+      if (differentiable && (input || (!fresh && it->second != t.unsafeGetTensorImpl())))
+        throw Unsupported(Reason::UnsupportedMutation, input ? "an output with a gradient is a view of an input" : "outputs with gradients share memory");
+      if (!fresh && it->second == t.unsafeGetTensorImpl()) continue;
+    }
+    if (!differentiable) continue;
+    roots.push_back(t);
+    out.tangent_of.push_back(static_cast<uint32_t>(i));
+  }
+  std::vector<at::Tensor> leaves;
+  std::unordered_map<uint32_t, uint32_t> input_of;
+  for (size_t i = 0; i < recorder_->input_slots.size(); ++i) input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
+  for (const Lifted& l : lifted_) {
+    const at::Tensor& fake = THPVariable_Unpack(l.fake);
+    auto it = input_of.find(l.slot);
+    if (!fake.requires_grad() || it == input_of.end()) continue;
+    leaves.push_back(fake);
+    out.inputs.push_back(it->second);
+  }
+  size_t inputs = recorder_->input_slots.size(), guards = recorder_->sizes()->guards().size();
+  struct Shorten {  // what a backward that could not be traced has added is no input of the forward
+    std::vector<uint32_t>& slots;
+    size_t size;
+    ~Shorten() {
+      if (size) slots.resize(size);
+    }
+  } on_failure{recorder_->input_slots, inputs};
+  JointTrace joint = trace_backward(*recorder_, roots, leaves);
+  for (size_t i = inputs; i < recorder_->input_slots.size(); ++i) {
+    const auto& slot = recorder_->slots[recorder_->input_slots[i]];
+    if (slot.kind != graph::InputKind::Constant) throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
+    captured.constants.push_back(THPVariable_Wrap(slot.real));
+  }
+  if (recorder_->sizes()->guards().size() != guards) throw Unsupported(Reason::TraceFailed, "the backward depends on sizes in another way than the forward");
+  graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
+  captured.gradients = std::move(out);
+  on_failure.size = 0;
 }
 
 }  // namespace

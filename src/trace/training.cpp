@@ -1,0 +1,264 @@
+// Compiled forward and backward behind one torch::autograd::Node.
+#include <c10/core/GradMode.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "autodiff/specialise.h"
+#include "base/check.h"
+#include "trace/extern.h"
+#include "trace/runnable.h"
+
+namespace braze::trace {
+namespace {
+
+using autodiff::Source;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// The backward for one set of outputs that have gradients.
+struct Backward {
+  struct Input {
+    Source::Kind kind;
+    uint32_t index;  // Input and Saved: among the node's saved values; else as in Source
+  };
+  std::unique_ptr<CompiledGraph> graph;
+  std::vector<Input> inputs;
+};
+
+// All that does not change from call to call; nodes that are still to be differentiated share it.
+class Compiled {
+ public:
+  Compiled(Captured captured, const Options& options, bool texts) : options_(options), gradients(std::move(*captured.gradients)) {
+    driver::Dumps dumps;
+    driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs}, options, texts ? &dumps : nullptr);
+    parts = std::move(made.parts);
+    constants_ = std::make_shared<Constants>(std::move(captured.constants));
+    report = {made.forward.nests, made.forward.kernels, made.forward.externs, made.forward.from_disk_cache, std::move(made.forward.timings), {},
+              std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
+    report.training = true;
+    report.saved_bytes = parts.saved_bytes;
+    report.partition = parts.report();
+    forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh);
+    for (const Source& s : parts.sources)
+      if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
+  }
+
+  // Compiled when it is asked for. Thread-safe; needs no GIL.
+  const Backward& backward(const std::vector<bool>& given) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& known = backwards_[given];
+    if (known) return *known;
+    autodiff::Backward part = autodiff::specialise(parts.backward, given);
+    driver::Artefact made = driver::compile(part.graph, options_);
+    report.backward_kernels += made.kernels;
+    report.backward_externs += made.externs;
+    report.kernels += made.kernels;
+    report.externs += made.externs;
+    report.nests += made.nests;
+    for (auto& [stage, seconds] : made.timings.stages) report.timings.stages.emplace_back("backward " + stage, seconds);
+    auto fresh = std::make_unique<Backward>();
+    fresh->graph = std::make_unique<CompiledGraph>(part.graph, made, constants_, Aliases::Shared);
+    std::vector<uint32_t> slot(parts.sources.size());
+    uint32_t next = 0;
+    for (size_t i = 0; i < slot.size(); ++i) {
+      const Source& s = parts.sources[i];
+      slot[i] = s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved ? next++ : s.index;
+    }
+    for (uint32_t i : part.inputs) fresh->inputs.push_back({parts.sources[i].kind, slot[i]});
+    known = std::move(fresh);
+    return *known;
+  }
+
+  Report current_report() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Report r = report;
+    r.plan = forward->plan().describe();
+    for (auto& [given, b] : backwards_) r.plan += "backward " + b->graph->plan().describe();
+    return r;
+  }
+
+ private:
+  Options options_;
+  std::shared_ptr<const Constants> constants_;
+  std::mutex mutex_;
+  std::map<std::vector<bool>, std::unique_ptr<Backward>> backwards_;
+
+ public:
+  Gradients gradients;
+  autodiff::Partition parts;
+  std::unique_ptr<CompiledGraph> forward;
+  std::vector<Source> saved;  // what a node holds, in order
+  Report report;
+};
+
+// Memory that the program's backward reads: it must be as it was.
+struct Watched {
+  c10::VariableVersion version;
+  uint32_t expected;
+  std::string what;
+};
+
+class CompiledFunctionBackward : public Node {
+ public:
+  CompiledFunctionBackward(std::shared_ptr<Compiled> compiled, torch::autograd::edge_list&& edges)
+      : Node(std::move(edges)), compiled_(std::move(compiled)) {}
+
+  std::string name() const override { return "CompiledFunctionBackward"; }
+  void will_release_variables() override { releasing_ = true; }
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    releasing_ = false;
+    for (size_t i = 0; i < used_.size(); ++i)
+      if (used_[i]) drop(i);
+  }
+
+  variable_list apply(variable_list&& tangents) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (c10::GradMode::is_enabled())
+      throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, which is not compiled; "
+                               "call it under braze.disable() to take second derivatives");
+    std::vector<bool> given;
+    for (const at::Tensor& t : tangents) given.push_back(t.defined());
+    const Backward& backward = compiled_->backward(given);
+    for (const Backward::Input& in : backward.inputs)
+      if ((in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) && dropped_[in.index])
+        throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    for (const Watched& w : watched)
+      if (w.version.current_version() != w.expected)
+        throw std::runtime_error("one of the variables needed for gradient computation has been modified by an inplace operation: [" + w.what +
+                                 "] is at version " + std::to_string(w.version.current_version()) + "; expected version " + std::to_string(w.expected) + " instead.");
+    std::vector<at::Tensor> owned(backward.inputs.size());
+    CompiledGraph::Call call;
+    call.inputs.resize(owned.size(), nullptr);
+    for (size_t i = 0; i < owned.size(); ++i) {
+      const Backward::Input& in = backward.inputs[i];
+      if (in.kind == Source::Kind::Constant) continue;
+      if (in.kind == Source::Kind::Tangent) {
+        owned[i] = tangents[in.index].defined() ? std::move(tangents[in.index]) : input_metadata(in.index).zeros_like();
+      } else {
+        owned[i] = saved[in.index].unpack();
+        if (releasing_) drop(in.index);
+        used_[in.index] = true;
+      }
+      call.inputs[i] = &owned[i];
+    }
+    call.owned = owned.data();
+    if (!releasing_) call.owned = nullptr;
+    compiled_->backward(given).graph->run(call);
+    const Gradients& g = compiled_->gradients;
+    variable_list out(g.inputs.size());
+    for (size_t k = 0; k < out.size(); ++k) out[k] = std::move(call.results[k]);
+    return out;
+  }
+
+  void prepare(size_t count) {
+    used_.assign(count, false);
+    dropped_.assign(count, false);
+  }
+  std::vector<SavedVariable> saved;
+  std::vector<Watched> watched;
+
+ private:
+  void drop(size_t i) {
+    saved[i].reset_data();
+    dropped_[i] = true;
+  }
+
+  std::shared_ptr<Compiled> compiled_;
+  std::vector<bool> used_, dropped_;
+  bool releasing_ = false;
+};
+
+std::string describe(const at::Tensor& t) {
+  std::string out = t.toString() + " [";
+  for (int64_t d = 0; d < t.dim(); ++d) out += (d ? ", " : "") + std::to_string(t.size(d));
+  return out + "]";
+}
+
+// The same memory and version counter, without history.
+at::Tensor without_history(const at::Tensor& t) {
+  return at::Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
+}
+
+class TrainingRunnable : public Runnable {
+ public:
+  TrainingRunnable(Captured captured, const Options& options, bool texts)
+      : compiled_(std::make_shared<Compiled>(std::move(captured), options, texts)), given_(inputs_without_constants(compiled_->parts.forward)) {}
+
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+    HANDLE_TH_ERRORS
+    const Gradients& g = compiled_->gradients;
+    BRAZE_CHECK(m == g.outputs, "the graph has " + std::to_string(g.outputs) + " outputs, asked for " + std::to_string(m));
+    CompiledGraph::Call call;
+    call.holds_gil = true;
+    unpack_inputs(given_, inputs, n, call, compiled_->forward->inputs());
+    compiled_->forward->run(call);
+    {
+      c10::AutoGradMode grad(true);
+      attach(call);
+    }
+    wrap_outputs(call, outputs, m);
+    return true;
+    END_HANDLE_TH_ERRORS_RET(false)
+  }
+
+  void prepare_backward() override { compiled_->backward(std::vector<bool>(compiled_->gradients.tangent_of.size(), true)); }
+  Report report() const override { return compiled_->current_report(); }
+
+ private:
+  void attach(CompiledGraph::Call& call) const {
+    const Gradients& g = compiled_->gradients;
+    torch::autograd::edge_list edges;
+    edges.reserve(g.inputs.size());
+    for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
+    auto node = make_node(compiled_, std::move(edges));
+
+    node->prepare(compiled_->saved.size());
+    node->saved.reserve(compiled_->saved.size());
+    for (const Source& s : compiled_->saved) {
+      if (s.kind == Source::Kind::Input) {
+        node->saved.emplace_back(*call.inputs[s.index], false);
+      } else {
+        // What the user gets will have this node as history: kept as it is, it would hold itself.
+        const at::Tensor& t = call.results[s.index];
+        node->saved.emplace_back(s.index < g.outputs ? without_history(t) : t, false);
+      }
+    }
+    auto watch = [&](const at::Tensor& t) {
+      if (t.is_inference()) return;
+      const c10::VariableVersion& version = t.unsafeGetTensorImpl()->version_counter();
+      node->watched.push_back({version, version.current_version(), describe(t)});
+    };
+    for (uint32_t i : compiled_->parts.read_inputs) watch(*call.inputs[i]);
+    for (uint32_t i : compiled_->parts.read_outputs) watch(call.results[i]);
+    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
+  }
+
+  // PyTorch holds nodes by one kind of pointer or another, according to its version.
+  static auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_list&& edges) {
+    using Pointer = decltype(torch::autograd::Edge::function);
+    if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>)
+      return std::make_shared<CompiledFunctionBackward>(compiled, std::move(edges));
+    else
+      return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
+  }
+
+  std::shared_ptr<Compiled> compiled_;
+  std::vector<uint32_t> given_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runnable> make_training_runnable(Captured captured, const Options& options, bool texts) {
+  return std::make_unique<TrainingRunnable>(std::move(captured), options, texts);
+}
+
+}  // namespace braze::trace
