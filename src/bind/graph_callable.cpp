@@ -117,7 +117,9 @@ PyObject* compile_graph_module(PyObject* gm, PyObject* example_inputs, const Opt
       if (captured.graph.inputs[i].kind == graph::InputKind::Constant) continue;
       compiled->inputs.push_back(argument_of.at(inputs[i]));
     }
+    bool needs_grad = captured.needs_grad;
     compiled->runnable = trace::make_runnable(std::move(captured), options, false);
+    if (needs_grad) compiled->runnable->keep_uncompiled(std::move(tracer));
     Ref capsule = Ref::steal(PyCapsule_New(compiled.release(), kCapsule, [](PyObject* c) {
       delete static_cast<Compiled*>(PyCapsule_GetPointer(c, kCapsule));
     }));

@@ -256,6 +256,7 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
         kept.emplace(graph);
         entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
         if (events) entry.runnable->prepare_backward();
+        if (seg.captured.needs_grad) entry.runnable->keep_uncompiled(std::move(seg.tracer));
         event.graph_status = "compiled";
         event.report = entry.runnable->report();
         if (texts) {

@@ -47,38 +47,6 @@ struct RunFrame : TorchFrame {
   std::vector<WrappedView> writebacks;
 };
 
-struct InputCheck {
-  uint32_t input;
-  ViewSpec spec;  // sizes and strides of the plan's buffer
-};
-
-struct OutputSpec {
-  loop::Output::Kind kind = loop::Output::Kind::None;
-  ViewSpec view;
-  uint32_t input = 0;
-  int32_t same_as = -1;    // an earlier output that is the same value: the same object
-  int32_t base = -1;       // an earlier output on the same storage: they share a version counter
-};
-
-struct WritebackSpec {
-  uint32_t input = 0;
-  ViewSpec from;
-  bool snapshot = false;   // reads an input: copied before the first writeback
-};
-
-// The state that a runnable adds to a frame.
-struct RunFrame : TorchFrame {
-  std::vector<const at::Tensor*> given;  // the caller's tensors; `inputs` holds copies of those with other strides
-  std::vector<void*> pointers;
-  std::vector<int64_t> symbols;
-  std::vector<at::Tensor> conformed;  // copies of inputs with other strides
-  at::Tensor* owned = nullptr;        // of the call: inputs that it may drop
-  std::vector<Geometry> outputs;
-  std::vector<uint64_t> output_generations;
-  std::vector<at::Tensor> results;
-  std::vector<WrappedView> writebacks;
-};
-
 class TorchHost : public runtime::Host {
  public:
   TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants) {

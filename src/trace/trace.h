@@ -19,9 +19,16 @@ namespace braze::trace {
 
 // What differentiate() added to a captured graph.
 struct Gradients {
+  // An output on the memory of an input or of another output: with gradients, a view made of that one when it is handed out.
+  struct View {
+    uint32_t output, base;  // base: an input or an output
+    bool of_input, differentiable;
+  };
+  size_t results = 0;                // outputs that finish() was asked for; bases that only views need come after them
   size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]` (invalid: none)
   std::vector<uint32_t> tangent_of;  // per input of kind Tangent, in order: the output whose gradient it is
   std::vector<uint32_t> inputs;      // every input that requires grad
+  std::vector<View> views;
 };
 
 struct Captured {
@@ -78,6 +85,8 @@ class Tracer {
   // which makes it a joint graph: inputs of kind Tangent and constants are appended, and gradients as outputs.
   // Throws Unsupported.
   virtual void differentiate(Captured& captured) = 0;
+  // Forgets the real tensors; after this only graph_module() may be called.
+  virtual void forget_inputs() = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
 };
@@ -107,6 +116,8 @@ class Runnable {
   virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) = 0;
   // Compiles the backward now, for all outputs; it is otherwise compiled when it first runs, for those that have gradients.
   virtual void prepare_backward() {}
+  // What runs the region uncompiled where its derivatives are to be differentiated again.
+  virtual void keep_uncompiled(std::unique_ptr<Tracer> tracer) {}
   virtual Report report() const = 0;
 };
 // Through driver::compile. Throws Unsupported or InternalError.

@@ -1,6 +1,8 @@
 // Compiled forward and backward behind one torch::autograd::Node.
+#include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -18,6 +20,7 @@
 namespace braze::trace {
 namespace {
 
+namespace py = pybind11;
 using autodiff::Source;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
@@ -32,6 +35,12 @@ struct Backward {
   std::unique_ptr<CompiledGraph> graph;
   std::vector<Input> inputs;
 };
+
+[[noreturn]] void throw_python_error() {
+  python_error e;
+  e.persist();
+  throw e;
+}
 
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
@@ -77,6 +86,66 @@ class Compiled {
     return *known;
   }
 
+  void keep_uncompiled(std::unique_ptr<Tracer> tracer) {
+    tracer->forget_inputs();
+    tracer_ = std::move(tracer);
+  }
+
+  // Gradients of the inputs that require grad, with histories: by PyTorch, through the torch-level graph. `region`: the
+  // inputs without constants.
+  variable_list uncompiled_gradients(const variable_list& region, const variable_list& tangents) {
+    if (parts.random) throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
+    if (!parts.forward.writebacks.empty())
+      throw std::runtime_error("braze: a compiled region that writes to its inputs is differentiated with create_graph=True: it cannot be run again");
+    variable_list outputs;
+    {
+      pybind11::gil_scoped_acquire gil;
+      if (!module_) {
+        module_ = tracer_ ? tracer_->graph_module() : nullptr;
+        if (!module_) {
+          if (PyErr_Occurred()) throw_python_error();
+          throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, for which it is not prepared");
+        }
+        tracer_.reset();
+      }
+      py::tuple args(parts.forward.inputs.size());
+      size_t given = 0, constant = 0;
+      for (size_t i = 0; i < args.size(); ++i)
+        args[i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
+            parts.forward.inputs[i].kind == graph::InputKind::Constant ? constants_->tensors()[constant++] : region[given++]));
+      py::object result = py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
+      if (!result) throw_python_error();
+      py::sequence sequence = result;
+      for (size_t i = 0; i < sequence.size(); ++i) {
+        py::object item = sequence[i];
+        outputs.push_back(THPVariable_Check(item.ptr()) ? THPVariable_Unpack(item.ptr()) : at::Tensor());
+      }
+    }
+    torch::autograd::edge_list starts, ends;
+    variable_list from;
+    for (size_t t = 0; t < tangents.size(); ++t) {
+      if (!tangents[t].defined()) continue;
+      if (gradients.tangent_of[t] >= outputs.size())
+        throw std::runtime_error("braze: a compiled region whose outputs share memory is differentiated with create_graph=True");
+      starts.push_back(torch::autograd::impl::gradient_edge(outputs[gradients.tangent_of[t]]));
+      from.push_back(tangents[t]);
+    }
+    size_t next = 0;
+    std::vector<size_t> number(parts.forward.inputs.size());
+    for (size_t i = 0; i < number.size(); ++i)
+      if (parts.forward.inputs[i].kind != graph::InputKind::Constant) number[i] = next++;
+    for (uint32_t i : gradients.inputs) ends.push_back(torch::autograd::impl::gradient_edge(region[number[i]]));
+    if (starts.empty()) return variable_list(ends.size());
+    return torch::autograd::Engine::get_default_engine().execute(starts, from, /*keep_graph=*/true, /*create_graph=*/true,
+                                                                 /*accumulate_grad=*/false, ends);
+  }
+
+  ~Compiled() {
+    if (!module_ || !Py_IsInitialized()) return;
+    pybind11::gil_scoped_acquire gil;
+    Py_CLEAR(module_);
+  }
+
   Report current_report() {
     std::lock_guard<std::mutex> lock(mutex_);
     Report r = report;
@@ -88,6 +157,8 @@ class Compiled {
  private:
   Options options_;
   std::shared_ptr<const Constants> constants_;
+  std::unique_ptr<Tracer> tracer_;
+  PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for
   std::mutex mutex_;
   std::map<std::vector<bool>, std::unique_ptr<Backward>> backwards_;
 
@@ -122,9 +193,7 @@ class CompiledFunctionBackward : public Node {
 
   variable_list apply(variable_list&& tangents) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (c10::GradMode::is_enabled())
-      throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, which is not compiled; "
-                               "call it under braze.disable() to take second derivatives");
+    if (c10::GradMode::is_enabled()) return apply_uncompiled(std::move(tangents));
     std::vector<bool> given;
     for (const at::Tensor& t : tangents) given.push_back(t.defined());
     const Backward& backward = compiled_->backward(given);
@@ -159,12 +228,24 @@ class CompiledFunctionBackward : public Node {
     return out;
   }
 
+  // The region again, eagerly, so that what it gives has a history of its own.
+  variable_list apply_uncompiled(variable_list&& tangents) {
+    variable_list inputs;
+    for (auto& weak : region_inputs) {
+      auto impl = weak.lock();
+      if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, but its inputs are gone: keep them alive");
+      inputs.emplace_back(std::move(impl));
+    }
+    return compiled_->uncompiled_gradients(inputs, tangents);
+  }
+
   void prepare(size_t count) {
     used_.assign(count, false);
     dropped_.assign(count, false);
   }
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
 
  private:
   void drop(size_t i) {
@@ -188,6 +269,15 @@ at::Tensor without_history(const at::Tensor& t) {
   return at::Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
 }
 
+// PyTorch holds nodes by one kind of pointer or another, according to its version.
+auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_list&& edges) {
+  using Pointer = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>)
+    return std::make_shared<CompiledFunctionBackward>(compiled, std::move(edges));
+  else
+    return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
+}
+
 class TrainingRunnable : public Runnable {
  public:
   TrainingRunnable(Captured captured, const Options& options, bool texts)
@@ -196,7 +286,7 @@ class TrainingRunnable : public Runnable {
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
     HANDLE_TH_ERRORS
     const Gradients& g = compiled_->gradients;
-    BRAZE_CHECK(m == g.outputs, "the graph has " + std::to_string(g.outputs) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m == g.results, "the graph has " + std::to_string(g.results) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
     unpack_inputs(given_, inputs, n, call, compiled_->forward->inputs());
@@ -211,6 +301,7 @@ class TrainingRunnable : public Runnable {
   }
 
   void prepare_backward() override { compiled_->backward(std::vector<bool>(compiled_->gradients.tangent_of.size(), true)); }
+  void keep_uncompiled(std::unique_ptr<Tracer> tracer) override { compiled_->keep_uncompiled(std::move(tracer)); }
   Report report() const override { return compiled_->current_report(); }
 
  private:
@@ -221,6 +312,8 @@ class TrainingRunnable : public Runnable {
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
     auto node = make_node(compiled_, std::move(edges));
 
+    node->region_inputs.reserve(given_.size());
+    for (uint32_t i : given_) node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
     node->prepare(compiled_->saved.size());
     node->saved.reserve(compiled_->saved.size());
     for (const Source& s : compiled_->saved) {
@@ -240,15 +333,16 @@ class TrainingRunnable : public Runnable {
     for (uint32_t i : compiled_->parts.read_inputs) watch(*call.inputs[i]);
     for (uint32_t i : compiled_->parts.read_outputs) watch(call.results[i]);
     for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
-  }
-
-  // PyTorch holds nodes by one kind of pointer or another, according to its version.
-  static auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_list&& edges) {
-    using Pointer = decltype(torch::autograd::Edge::function);
-    if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>)
-      return std::make_shared<CompiledFunctionBackward>(compiled, std::move(edges));
-    else
-      return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
+    for (const Gradients::View& v : g.views) {
+      const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
+      at::Tensor& result = call.results[v.output];
+      BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
+      c10::AutoGradMode mode(v.differentiable);
+      at::Tensor view = base.sizes() == result.sizes() && base.strides() == result.strides() && base.storage_offset() == result.storage_offset()
+                            ? at::alias(base)
+                            : base.as_strided(result.sizes(), result.strides(), result.storage_offset());
+      result = v.differentiable ? std::move(view) : view.detach();
+    }
   }
 
   std::shared_ptr<Compiled> compiled_;
