@@ -7,11 +7,9 @@ namespace braze::autodiff {
 
 using graph::ValueId;
 
-std::vector<std::vector<uint32_t>> tangents_of(const graph::Graph& g) {
+std::vector<std::vector<uint32_t>> tangents_of(const graph::Graph& g, const std::vector<uint32_t>& tangents) {
   std::vector<std::vector<uint32_t>> out(g.values().size());
-  uint32_t tangent = 0;
-  for (const graph::Input& in : g.inputs)
-    if (in.kind == graph::InputKind::Tangent) out[in.value.index] = {tangent++};
+  for (uint32_t t = 0; t < tangents.size(); ++t) out[g.inputs[tangents[t]].value.index] = {t};
   for (const graph::Node& n : g.nodes()) {
     std::vector<uint32_t> all;
     graph::Graph::for_each_operand(n, [&](ValueId v) {

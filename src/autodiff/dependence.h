@@ -7,7 +7,7 @@
 
 namespace braze::autodiff {
 
-// Per value: positions among the inputs of kind Tangent, ascending; empty for values of the forward computation.
-std::vector<std::vector<uint32_t>> tangents_of(const graph::Graph& g);
+// `tangents`: numbers of inputs. Per value: positions in it, ascending; empty for values of the forward computation.
+std::vector<std::vector<uint32_t>> tangents_of(const graph::Graph& g, const std::vector<uint32_t>& tangents);
 
 }  // namespace braze::autodiff

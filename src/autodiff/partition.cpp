@@ -23,7 +23,10 @@ namespace {
 
 class Partitioner {
  public:
-  Partitioner(const Joint& joint, const Options& options) : g_(joint.graph), outputs_(joint.outputs), options_(options) {}
+  Partitioner(const Joint& joint, double budget)
+      : g_(joint.graph), outputs_(joint.outputs), tangents_(joint.tangents), budget_(budget), is_tangent_(g_.inputs.size()) {
+    for (uint32_t t : tangents_) is_tangent_[t] = true;
+  }
 
   Partition run() {
     classify();
@@ -52,7 +55,7 @@ class Partitioner {
 
   void classify() {
     size_t count = g_.values().size();
-    tangents_of_ = tangents_of(g_);
+    tangents_of_ = tangents_of(g_, tangents_);
     root_.resize(count);
     for (size_t i = 0; i < count; ++i) root_[i] = ValueId(i);
     after_.resize(g_.nodes().size());
@@ -182,8 +185,8 @@ class Partitioner {
       if (fixed[i] && repeats_[i] != Repeat::Never) may.emplace_back(work_per_byte(g_, n), i);
     }
     kept_ = cut(fixed);
-    if (options_.memory_budget >= 1 || may.empty()) return;
-    auto limit = static_cast<int64_t>(static_cast<double>(kept_bytes(kept_)) * std::max(options_.memory_budget, 0.0));
+    if (budget_ >= 1 || may.empty()) return;
+    auto limit = static_cast<int64_t>(static_cast<double>(kept_bytes(kept_)) * std::max(budget_, 0.0));
     std::sort(may.begin(), may.end());
     size_t lo = 0, hi = may.size();  // the fewest that are to be set free
     while (lo < hi) {
@@ -199,8 +202,8 @@ class Partitioner {
 
   void make_forward(Partition& out) {
     Copier copy(g_, out.forward);
-    for (const graph::Input& in : g_.inputs)
-      if (in.kind != InputKind::Tangent) copy.input(in.value, in.kind);
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (!is_tangent_[i]) copy.input(g_.inputs[i].value, g_.inputs[i].kind);
     std::vector<bool> live(g_.values().size(), false), keep(g_.nodes().size(), false);
     for (size_t k = 0; k < outputs_; ++k)
       if (g_.outputs[k].valid()) live[g_.outputs[k].index] = true;
@@ -230,12 +233,9 @@ class Partitioner {
 
   // The number that an input has in the forward graph.
   uint32_t forward_input(ValueId v) const {
-    uint32_t n = 0;
-    for (const graph::Input& in : g_.inputs) {
-      if (in.value == v) return n;
-      n += in.kind != InputKind::Tangent;
-    }
-    throw InternalError("a kept input that the joint graph lacks");
+    uint32_t at = g_.value(v).index, n = 0;
+    for (uint32_t i = 0; i < at; ++i) n += !is_tangent_[i];
+    return n;
   }
 
   void make_backward(Partition& out) {
@@ -249,20 +249,19 @@ class Partitioner {
     auto keep = [&](ValueId v) {
       if (!producer(v)) {
         if (g_.inputs[g_.value(v).index].kind == InputKind::Constant) return;
-        input(v, InputKind::Saved, {Source::Kind::Input, forward_input(v)});
+        input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
         return;
       }
       auto at = std::find(out.forward.outputs.begin(), out.forward.outputs.end(), in_forward_(v));
       BRAZE_CHECK(at != out.forward.outputs.end(), "a kept value that the forward graph does not give");
-      input(v, InputKind::Saved, {Source::Kind::Saved, static_cast<uint32_t>(at - out.forward.outputs.begin())});
+      input(v, InputKind::Argument, {Source::Kind::Saved, static_cast<uint32_t>(at - out.forward.outputs.begin())});
     };
     // Constants come in the order in which their owner has them.
-    uint32_t constant = 0, tangent = 0;
+    uint32_t constant = 0;
     for (const graph::Input& in : g_.inputs)
       if (in.kind == InputKind::Constant) input(in.value, InputKind::Constant, {Source::Kind::Constant, constant++});
     for (ValueId v : kept_) keep(v);
-    for (const graph::Input& in : g_.inputs)
-      if (in.kind == InputKind::Tangent) input(in.value, InputKind::Tangent, {Source::Kind::Tangent, tangent++});
+    for (uint32_t t = 0; t < tangents_.size(); ++t) input(g_.inputs[tangents_[t]].value, InputKind::Argument, {Source::Kind::Tangent, t});
 
     // Work that is done again comes right before its first reader, so that its result is not held for long.
     std::vector<bool> done(g_.nodes().size(), false);
@@ -324,7 +323,7 @@ class Partitioner {
         if ((found = of_input[i] == v)) out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), origin.second}});
       if (found) continue;
       out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(of_input.size()), origin.second}});
-      input(v, InputKind::Saved, {Source::Kind::Input, forward_input(v)});
+      input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
     }
   }
 
@@ -362,7 +361,9 @@ class Partitioner {
 
   const Graph& g_;
   size_t outputs_;
-  const Options& options_;
+  const std::vector<uint32_t>& tangents_;
+  double budget_;
+  std::vector<bool> is_tangent_;                    // per input
   std::vector<std::vector<uint32_t>> tangents_of_;  // per value: the tangents that it depends on, ascending
   std::vector<ValueId> root_;                       // per value: what it is a view of, in the end
   std::vector<bool> after_;                         // per node: depends on a tangent
@@ -401,6 +402,6 @@ std::string Partition::report() const {
          lines(forward, recomputed);
 }
 
-Partition partition(const Joint& joint, const Options& options) { return Partitioner(joint, options).run(); }
+Partition partition(const Joint& joint, double memory_budget) { return Partitioner(joint, memory_budget).run(); }
 
 }  // namespace braze::autodiff

@@ -6,23 +6,23 @@
 //   are never kept, their bases are. Parameters and buffers are alive anyway and cost next to nothing.
 // - Matrix products, convolutions, attention, reductions, scatters, external calls: computed once, in the forward graph.
 //   Random operators, too, always. So is what the backward graph would have to write to memory for an external call.
-// - Options::memory_budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
+// - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "graph/graph.h"
 
 namespace braze::autodiff {
 
-// Forward and backward in one graph. Inputs: the region's, and among them those of kind Tangent. Outputs: `outputs` values
-// of the forward computation, then gradients (invalid: none).
+// Forward and backward in one graph. Inputs: the region's, and among them the gradients of outputs, called tangents. Outputs:
+// `outputs` values of the forward computation, then gradients (invalid: none).
 struct Joint {
   graph::Graph graph;
   size_t outputs = 0;
+  std::vector<uint32_t> tangents;  // numbers of inputs
 };
 
 // Where an input of the backward graph comes from.
@@ -45,7 +45,7 @@ struct Kept {  // a line of the report
 struct Partition {
   Partition();
   graph::Graph forward;    // inputs: the joint's without tangents, in order; outputs: the joint's forward outputs, then saved values
-  graph::Graph backward;   // outputs: the gradients
+  graph::Graph backward;   // inputs are arguments, but for constants; outputs: the gradients
   std::vector<Source> sources;                    // per input of `backward`
   std::vector<std::vector<uint32_t>> depends_on;  // per gradient: the tangents that it is a function of
   // Forward inputs and outputs whose memory the captured backward reads: writing to them before the backward is an error of
@@ -58,6 +58,7 @@ struct Partition {
   std::string report() const;
 };
 
-Partition partition(const Joint& joint, const Options& options);
+// `memory_budget`: 1 for the default, less down to 0 (above).
+Partition partition(const Joint& joint, double memory_budget = 1);
 
 }  // namespace braze::autodiff

@@ -28,8 +28,12 @@ ValueId zeros(Graph& g, const TensorType& like) {
 
 }  // namespace
 
-Backward specialise(const Graph& backward, const std::vector<bool>& given) {
-  auto tangents = tangents_of(backward);
+Backward specialise(const Partition& parts, const std::vector<bool>& given) {
+  const Graph& backward = parts.backward;
+  std::vector<uint32_t> numbers(given.size());
+  for (uint32_t i = 0; i < parts.sources.size(); ++i)
+    if (parts.sources[i].kind == Source::Kind::Tangent) numbers[parts.sources[i].index] = i;
+  auto tangents = tangents_of(backward, numbers);
   auto zero = [&](ValueId v) {
     const auto& of = tangents[v.index];
     return !of.empty() && std::none_of(of.begin(), of.end(), [&](uint32_t t) { return given[t]; });

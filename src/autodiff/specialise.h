@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/graph.h"
+#include "autodiff/partition.h"
 
 namespace braze::autodiff {
 
@@ -14,6 +14,6 @@ struct Backward {
 
 // `given`: per tangent, whether there is one. What depends on the others alone is zero, which is left out of sums, so that
 // nothing of it is computed: its values need not be finite. Inputs that are not read any more are left out, constants not.
-Backward specialise(const graph::Graph& backward, const std::vector<bool>& given);
+Backward specialise(const Partition& parts, const std::vector<bool>& given);
 
 }  // namespace braze::autodiff

@@ -16,11 +16,6 @@ bool take(PyObject* v, int64_t& out) {
   out = PyLong_AsLongLong(v);
   return !PyErr_Occurred();
 }
-bool take(PyObject* v, double& out) {
-  if (!PyFloat_Check(v) && !PyLong_CheckExact(v)) return false;
-  out = PyFloat_AsDouble(v);
-  return !PyErr_Occurred();
-}
 [[maybe_unused]] bool take(PyObject* v, std::string& out) {
   if (!PyUnicode_Check(v)) return false;
   const char* c = PyUnicode_AsUTF8(v);
@@ -30,7 +25,6 @@ bool take(PyObject* v, double& out) {
 
 const char* type_name(const bool*) { return "a bool"; }
 const char* type_name(const int64_t*) { return "an int"; }
-const char* type_name(const double*) { return "a number"; }
 [[maybe_unused]] const char* type_name(const std::string*) { return "a str"; }
 
 }  // namespace

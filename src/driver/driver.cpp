@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "autodiff/masks.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "lower/lower.h"
@@ -26,13 +27,6 @@ bool verify_stages() {
 #endif
 }
 
-// Inputs that only this graph's call holds.
-std::vector<bool> droppable(const graph::Graph& graph) {
-  std::vector<bool> out;
-  for (const graph::Input& in : graph.inputs) out.push_back(in.kind == graph::InputKind::Saved || in.kind == graph::InputKind::Tangent);
-  return out;
-}
-
 template <class T>
 T checked(T value) {
   if (verify_stages()) verify(value);
@@ -46,7 +40,7 @@ auto staged(Timings& timings, const char* name, F&& run) {
 }
 
 // The stages after the graph passes.
-Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps) {
+Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps, bool owns_inputs) {
   Artefact made;
   made.timings = std::move(timings);
   auto stage = [&](const char* name, auto&& run) { return staged(made.timings, name, run); };
@@ -58,7 +52,7 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
   codegen::Compiled code = stage("codegen", [&] { return codegen::cpu_target().compile(program, nests_of(program), options); });
   if (dumps) dumps->kernels = sources(program, options);
-  made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph))); });
+  made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), std::vector<bool>(graph.inputs.size(), owns_inputs))); });
 
   for (const loop::Item& item : program.items) ++(std::holds_alternative<loop::Nest>(item) ? made.nests : made.externs);
   made.kernels = made.plan.kernels.size();
@@ -67,26 +61,26 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 
 }  // namespace
 
-Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps) {
+Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verify_stages()) graph::verify(captured);
   Timings timings;
   graph::Graph graph = staged(timings, "optimize", [&] { return checked(passes::optimize(captured, options)); });
-  return compile_optimized(graph, std::move(timings), options, dumps);
+  return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
 }
 
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
   if (verify_stages()) graph::verify(captured.graph);
   Timings timings;
   autodiff::Joint joint = staged(timings, "optimize", [&] {
-    return autodiff::Joint{checked(passes::optimize(captured.graph, options)), captured.outputs};
+    return autodiff::Joint{checked(autodiff::narrow_masks(passes::optimize(captured.graph, options))), captured.outputs, captured.tangents};
   });
   Training made;
-  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options); });
+  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint); });
   if (verify_stages()) {
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);
   }
-  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, dumps);
+  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, dumps, false);
   return made;
 }
 

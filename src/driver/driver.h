@@ -25,7 +25,8 @@ struct Dumps {
 };
 
 // Throws Unsupported or InternalError; never returns wrong code for what it could not take.
-Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
+// `owns_inputs`: the caller may drop inputs after their last use (plan::Release).
+Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr, bool owns_inputs = false);
 
 // A joint graph cut in two, and the forward half compiled: its outputs are the joint's, then the values that are saved. A
 // backward graph (parts.backward, or what autodiff::specialise makes of it) is compiled like any graph, when it is needed.

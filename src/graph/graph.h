@@ -77,8 +77,7 @@ struct Value {
   std::string name;   // for print; unique
 };
 
-// Tangent: the gradient of an output, Saved: a value that a forward graph kept; both are inputs of backward graphs alone.
-enum class InputKind : uint8_t { Argument, Parameter, Buffer, Constant, Tangent, Saved };
+enum class InputKind : uint8_t { Argument, Parameter, Buffer, Constant };
 struct Input {
   ValueId value;
   InputKind kind = InputKind::Argument;

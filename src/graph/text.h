@@ -7,7 +7,7 @@
 
 namespace braze::graph::text {
 
-inline constexpr std::string_view kInputKinds[] = {"argument", "parameter", "buffer", "constant", "tangent", "saved"};  // InputKind
+inline constexpr std::string_view kInputKinds[] = {"argument", "parameter", "buffer", "constant"};     // InputKind
 inline constexpr std::string_view kSymbolKinds[] = {"size", "unbacked", "loop", "indirect"};           // sym::SymbolKind
 inline constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "meta", "other"};                   // DeviceType
 

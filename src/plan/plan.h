@@ -51,7 +51,7 @@ struct Allocate {
   uint32_t buffer;
 };
 
-struct Release {                    // an Adopted buffer, one with an Allocate step, or an input that the call may drop, is dead
+struct Release {                    // an Adopted buffer, or one with an Allocate step, is dead
   uint32_t buffer;
 };
 

@@ -32,7 +32,7 @@ class Host {
   // Carries out the Extern step with this index into Plan::steps; for an allocating call, tells the frame the results'
   // addresses (set_pointer), and the sizes it found out (bind).
   virtual void call(Frame& frame, uint32_t step) = 0;
-  // This buffer is dead (plan::Release).
+  // An Adopted buffer is dead.
   virtual void release(Frame& frame, uint32_t buffer) = 0;
 };
 

@@ -161,9 +161,7 @@ class CompiledGraph::Impl {
     for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers[b];
       if (buffer.where != plan::Where::Input) continue;
-      graph::InputKind kind = graph.inputs[buffer.index].kind;
-      using graph::InputKind;
-      if (kind == InputKind::Argument || kind == InputKind::Tangent || kind == InputKind::Saved) checks_.push_back({buffer.index, whole(b)});
+      if (graph.inputs[buffer.index].kind == graph::InputKind::Argument) checks_.push_back({buffer.index, whole(b)});
     }
     for (const auto& s : plan.size_symbols) symbol_origins_.push_back(s.second);
   }

@@ -43,9 +43,9 @@ class CompiledGraph {
 
   struct Call {
     // One per graph input; those of constants are filled in when they are nullptr. Dtypes and sizes are those of the graph.
-    // Inputs of kind Argument, Tangent and Saved with other strides than recorded are copied.
+    // Inputs of kind Argument with other strides than recorded are copied.
     c10::SmallVector<const at::Tensor*, 16> inputs;
-    // Not nullptr: one per graph input, where `inputs` point; those of kind Saved are dropped after their last use.
+    // Not nullptr: one per graph input, where `inputs` point: they are dropped after their last use, if the graph was compiled so.
     at::Tensor* owned = nullptr;
     bool holds_gil = false;  // given up while the kernels run, if that pays
     // After the call: one per graph output; undefined for None.

@@ -50,6 +50,14 @@ TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
 
 }  // namespace
 
+Differentiable& differentiable(Tracer& tracer) {
+  auto* found = dynamic_cast<Differentiable*>(&tracer);
+  BRAZE_CHECK(found, "a tracer that does not differentiate");
+  return *found;
+}
+
+Gradients differentiate(Tracer& tracer, Captured& captured) { return differentiable(tracer).differentiate(captured); }
+
 JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves) {
   JointTrace out;
   graph::Graph& graph = recorder.graph();
@@ -58,8 +66,8 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
   for (const at::Tensor& root : roots) {
     FakeTensor* fake = unwrap_fake(root);
     BRAZE_CHECK(fake, "a root of the backward is no fake");
-    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))), graph::InputKind::Tangent);
-    out.tangents.push_back(tangent);
+    out.tangents.push_back(static_cast<uint32_t>(graph.inputs.size()));
+    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))), graph::InputKind::Argument);
     starts.push_back(torch::autograd::impl::gradient_edge(root));
     tangents.push_back(functional::to_functional_tensor(
         make_fake(recorder.shared_from_this(), tangent, FakeTensor::kNoSlot, graph.type(tangent))));

@@ -74,7 +74,6 @@ class InferenceRunnable : public Runnable {
 }  // namespace
 
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
-  if (captured.gradients) return make_training_runnable(std::move(captured), options, texts);
   return std::make_unique<InferenceRunnable>(std::move(captured), options, texts);
 }
 

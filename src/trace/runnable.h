@@ -5,9 +5,6 @@
 
 namespace braze::trace {
 
-// Of a joint graph: forward and backward behind one node of PyTorch's autograd graph.
-std::unique_ptr<Runnable> make_training_runnable(Captured captured, const Options& options, bool texts);
-
 // Numbers of the inputs that callers hand in.
 std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
 // `objects`: the inputs named by `given`, or all inputs.

@@ -6,7 +6,6 @@
 #include <Python.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,26 +16,11 @@
 
 namespace braze::trace {
 
-// What differentiate() added to a captured graph.
-struct Gradients {
-  // An output on the memory of an input or of another output: with gradients, a view made of that one when it is handed out.
-  struct View {
-    uint32_t output, base;  // base: an input or an output
-    bool of_input, differentiable;
-  };
-  size_t results = 0;                // outputs that finish() was asked for; bases that only views need come after them
-  size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]` (invalid: none)
-  std::vector<uint32_t> tangent_of;  // per input of kind Tangent, in order: the output whose gradient it is
-  std::vector<uint32_t> inputs;      // every input that requires grad
-  std::vector<View> views;
-};
-
 struct Captured {
   graph::Graph graph;                        // ATen level, functional
   std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
   bool needs_grad = false;                   // an output requires grad: the graph alone would lose its history
   std::vector<sym::Expr> size_guards;        // conditions over graph.size_symbols that tracing relied on
-  std::optional<Gradients> gradients;        // the graph is a joint one
 };
 
 // A dimension of an input whose size is to be a symbol, with the range that the graph is to admit.
@@ -81,12 +65,6 @@ class Tracer {
   // of views of that input, so that it shows what writebacks bring; an output may be an input, or the same value twice.
   // Throws Unsupported for mutations that the graph cannot express.
   virtual Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) = 0;
-  // After finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the same recorder,
-  // which makes it a joint graph: inputs of kind Tangent and constants are appended, and gradients as outputs.
-  // Throws Unsupported.
-  virtual void differentiate(Captured& captured) = 0;
-  // Forgets the real tensors; after this only graph_module() may be called.
-  virtual void forget_inputs() = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
 };
@@ -98,10 +76,6 @@ struct Report {
   Timings timings;
   std::string plan;                               // listing of the steps
   std::string graph, lowered, scheduled, source;  // only if texts were asked for
-  bool training = false;                          // forward and backward: the figures above are of both
-  size_t backward_kernels = 0, backward_externs = 0;
-  int64_t saved_bytes = 0;
-  std::string partition;                          // what is saved for the backward, and what is recomputed
 };
 
 // A compiled graph that runs on real tensors. Calls may overlap.
@@ -114,10 +88,6 @@ class Runnable {
   // those of the graph; inputs of kind Argument with other strides than recorded are copied.
   // Returns false with a Python exception set.
   virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) = 0;
-  // Compiles the backward now, for all outputs; it is otherwise compiled when it first runs, for those that have gradients.
-  virtual void prepare_backward() {}
-  // What runs the region uncompiled where its derivatives are to be differentiated again.
-  virtual void keep_uncompiled(std::unique_ptr<Tracer> tracer) {}
   virtual Report report() const = 0;
 };
 // Through driver::compile. Throws Unsupported or InternalError.

@@ -100,7 +100,7 @@ Ambient current_ambient() {
           static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
 }
 
-class TracerImpl final : public Tracer {
+class TracerImpl final : public Tracer, public Differentiable {
  public:
   TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) {}
 
@@ -186,7 +186,7 @@ class TracerImpl final : public Tracer {
   }
 
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
-  void differentiate(Captured& captured) override;
+  Gradients differentiate(Captured& captured) override;
   void forget_inputs() override {
     for (Lifted& l : lifted_) Py_CLEAR(l.real);
     for (auto& slot : recorder_->slots)
@@ -418,6 +418,11 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
   std::vector<at::Tensor> roots;
   for (auto& [root, group] : groups) {
     if (!group.differentiable) continue;
+    for (uint32_t i : group.members) {
+      const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+      if (t.requires_grad() && t.is_leaf() && !by_fake_.count(outputs_[i]))
+        throw Unsupported(Reason::UnsupportedTensor, "an output is a leaf that was made inside and requires grad");
+    }
     auto tensor = [&](uint32_t i) -> const at::Tensor& { return THPVariable_Unpack(outputs_[i]); };
     auto same_dtype = [&](uint32_t i) {
       if (graph.type(graph.outputs[i]).dtype != graph.type(root).dtype)
@@ -462,8 +467,8 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
   return roots;
 }
 
-void TracerImpl::differentiate(Captured& captured) {
-  BRAZE_CHECK(captured.needs_grad && !captured.gradients, "differentiate() without need");
+Gradients TracerImpl::differentiate(Captured& captured) {
+  BRAZE_CHECK(captured.needs_grad, "differentiate() without need");
   recorder_->reopen();
   struct Close {
     Recorder& recorder;
@@ -480,6 +485,9 @@ void TracerImpl::differentiate(Captured& captured) {
   out.results = graph.outputs.size();
   std::vector<at::Tensor> roots = differentiable_outputs(graph, out);
   out.outputs = graph.outputs.size();
+  for (uint32_t slot : recorder_->input_slots)
+    if (recorder_->slots[slot].kind == graph::InputKind::Constant && recorder_->slots[slot].real.requires_grad())
+      throw Unsupported(Reason::UnsupportedTensor, "a tensor that requires grad is met in the middle of a call");
   std::vector<at::Tensor> leaves;
   std::unordered_map<uint32_t, uint32_t> input_of;
   for (size_t i = 0; i < recorder_->input_slots.size(); ++i) input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
@@ -508,8 +516,9 @@ void TracerImpl::differentiate(Captured& captured) {
   }
   if (recorder_->sizes()->guards().size() != guards) throw Unsupported(Reason::TraceFailed, "the backward depends on sizes in another way than the forward");
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
-  captured.gradients = std::move(out);
+  out.tangents = std::move(joint.tangents);
   on_failure.size = 0;
+  return out;
 }
 
 }  // namespace

@@ -15,7 +15,9 @@
 #include "autodiff/specialise.h"
 #include "base/check.h"
 #include "trace/extern.h"
+#include "trace/joint.h"
 #include "trace/runnable.h"
+#include "trace/training.h"
 
 namespace braze::trace {
 namespace {
@@ -45,16 +47,15 @@ struct Backward {
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
-  Compiled(Captured captured, const Options& options, bool texts) : options_(options), gradients(std::move(*captured.gradients)) {
+  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), gradients(std::move(added)) {
     driver::Dumps dumps;
-    driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs}, options, texts ? &dumps : nullptr);
+    driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
     constants_ = std::make_shared<Constants>(std::move(captured.constants));
     report = {made.forward.nests, made.forward.kernels, made.forward.externs, made.forward.from_disk_cache, std::move(made.forward.timings), {},
               std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
-    report.training = true;
-    report.saved_bytes = parts.saved_bytes;
-    report.partition = parts.report();
+    training.saved_bytes = parts.saved_bytes;
+    training.partition = parts.report();
     forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
@@ -65,10 +66,10 @@ class Compiled {
     std::lock_guard<std::mutex> lock(mutex_);
     auto& known = backwards_[given];
     if (known) return *known;
-    autodiff::Backward part = autodiff::specialise(parts.backward, given);
-    driver::Artefact made = driver::compile(part.graph, options_);
-    report.backward_kernels += made.kernels;
-    report.backward_externs += made.externs;
+    autodiff::Backward part = autodiff::specialise(parts, given);
+    driver::Artefact made = driver::compile(part.graph, options_, nullptr, /*owns_inputs=*/true);
+    training.backward_kernels += made.kernels;
+    training.backward_externs += made.externs;
     report.kernels += made.kernels;
     report.externs += made.externs;
     report.nests += made.nests;
@@ -87,7 +88,7 @@ class Compiled {
   }
 
   void keep_uncompiled(std::unique_ptr<Tracer> tracer) {
-    tracer->forget_inputs();
+    differentiable(*tracer).forget_inputs();
     tracer_ = std::move(tracer);
   }
 
@@ -146,6 +147,11 @@ class Compiled {
     Py_CLEAR(module_);
   }
 
+  TrainingReport current_training() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return training;
+  }
+
   Report current_report() {
     std::lock_guard<std::mutex> lock(mutex_);
     Report r = report;
@@ -168,6 +174,7 @@ class Compiled {
   std::unique_ptr<CompiledGraph> forward;
   std::vector<Source> saved;  // what a node holds, in order
   Report report;
+  TrainingReport training;
 };
 
 // Memory that the program's backward reads: it must be as it was.
@@ -278,10 +285,10 @@ auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_
     return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
 }
 
-class TrainingRunnable : public Runnable {
+class NodeRunnable : public TrainingRunnable {
  public:
-  TrainingRunnable(Captured captured, const Options& options, bool texts)
-      : compiled_(std::make_shared<Compiled>(std::move(captured), options, texts)), given_(inputs_without_constants(compiled_->parts.forward)) {}
+  NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts)
+      : compiled_(std::make_shared<Compiled>(std::move(captured), std::move(gradients), options, texts)), given_(inputs_without_constants(compiled_->parts.forward)) {}
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
     HANDLE_TH_ERRORS
@@ -302,6 +309,7 @@ class TrainingRunnable : public Runnable {
 
   void prepare_backward() override { compiled_->backward(std::vector<bool>(compiled_->gradients.tangent_of.size(), true)); }
   void keep_uncompiled(std::unique_ptr<Tracer> tracer) override { compiled_->keep_uncompiled(std::move(tracer)); }
+  TrainingReport training_report() const override { return compiled_->current_training(); }
   Report report() const override { return compiled_->current_report(); }
 
  private:
@@ -351,8 +359,8 @@ class TrainingRunnable : public Runnable {
 
 }  // namespace
 
-std::unique_ptr<Runnable> make_training_runnable(Captured captured, const Options& options, bool texts) {
-  return std::make_unique<TrainingRunnable>(std::move(captured), options, texts);
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, Gradients gradients, const Options& options, bool texts) {
+  return std::make_unique<NodeRunnable>(std::move(captured), std::move(gradients), options, texts);
 }
 
 }  // namespace braze::trace

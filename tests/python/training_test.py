@@ -384,3 +384,71 @@ def test_training_for_some_steps_follows_eager():
     torch.testing.assert_close(curves[1], curves[0], rtol=1e-3, atol=1e-4)
     assert curves[1][-1] < 0.7 * curves[1][0]
     model.load_state_dict(other.state_dict())
+
+
+def test_second_derivatives_run_uncompiled():
+    def fn(x, w):
+        return (x @ w).sin().pow(2).sum(1)
+
+    compiled, x, w = braze.compile(fn), torch.randn(5, 4), leaf(4, 3)
+    results = []
+    for f in (fn, compiled):
+        (g,) = torch.autograd.grad(f(x, w).sum(), w, create_graph=True)
+        (gg,) = torch.autograd.grad(g.pow(2).sum(), w)
+        results.append((g.detach(), gg))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (x.view(-1), x * 2),
+    lambda x: (x.t(), x[1:], x),
+    lambda x: (lambda y: (y, y.t()))(x.sin()),
+    lambda x: (lambda y: (y[0], y.view(-1), y.detach()))(x.exp()),
+    lambda x: x.chunk(2),
+    lambda x: (x * 3).split(2),
+])
+def test_outputs_that_share_memory(fn):
+    check(fn, leaf(4, 6))
+
+
+def test_writing_to_one_of_two_views_changes_the_history_of_the_other():
+    def fn(x):
+        y = x.sin()
+        return y, y.view(-1)
+
+    results = []
+    for f in (fn, braze.compile(fn)):
+        x = torch.arange(6.0).view(2, 3).requires_grad_()
+        y, flat = f(x)
+        y.mul_(2)
+        flat.sum().backward()
+        results.append(x.grad)
+    assert torch.equal(*results)
+
+
+def test_two_losses_of_one_region_are_differentiated_one_after_the_other():
+    a, b = leaf(3), leaf(3)
+    first, second = braze.compile(lambda a, b: (a.exp().sum(), b.sin().sum()))(a, b)
+    first.backward()
+    assert b.grad is None
+    second.backward()
+    torch.testing.assert_close((a.grad, b.grad), (a.detach().exp(), b.detach().cos()))
+
+
+def test_a_backward_in_another_thread():
+    import threading
+
+    w = leaf(4, 4)
+    out = braze.compile(lambda w: (w @ w).tanh().sum())(w)
+    t = threading.Thread(target=out.backward)
+    t.start()
+    t.join()
+    assert w.grad is not None
+
+
+def test_torch_compile_with_our_backend_trains():
+    model = Mlp()
+    other = copy.deepcopy(model)
+    x = torch.randn(3, 16)
+    got, want = step(torch.compile(other, backend="braze"), (x,), list(other.parameters())), step(model, (x,), list(model.parameters()))
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)

@@ -17,7 +17,7 @@ constexpr const char* kMlp = R"(graph {
   %0: f32[64,32] = input argument
   %1: f32[32,128] = input parameter
   %2: f32[128,16] = input parameter
-  %3: f32[64,16] = input tangent
+  %3: f32[64,16] = input argument "tangent"
   %4: f32[64,128] = aten::mm(%0, %1)
   %5: f32[64,128] = aten::gelu(%4, "none")
   %6: f32[64,16] = aten::mm(%5, %2)
@@ -32,10 +32,11 @@ constexpr const char* kMlp = R"(graph {
 })";
 
 Partition parted(const char* text, size_t outputs, double budget = 1) {
-  Options options;
-  options.memory_budget = budget;
   graph::Graph g = graph::parse(text);
-  Partition p = partition({std::move(g), outputs}, options);
+  std::vector<uint32_t> tangents;
+  for (uint32_t i = 0; i < g.inputs.size(); ++i)
+    if (g.value(g.inputs[i].value).name == "tangent") tangents.push_back(i);
+  Partition p = partition({std::move(g), outputs, tangents}, budget);
   graph::verify(p.forward);
   graph::verify(p.backward);
   return p;
@@ -77,7 +78,7 @@ TEST(Partition, PointwiseChainsAreKeptAtTheirNarrowestPlace) {
   // exp of a sum of a tensor and a row: kept is one value, not each intermediate.
   Partition p = parted(R"(graph {
   %0: f32[64,64] = input argument
-  %1: f32[64,64] = input tangent
+  %1: f32[64,64] = input argument "tangent"
   %2: f32[64,64] = aten::sin(%0)
   %3: f32[64,64] = aten::exp(%2)
   %4: f32[64,64] = aten::tanh(%3)
@@ -94,7 +95,7 @@ TEST(Partition, PointwiseChainsAreKeptAtTheirNarrowestPlace) {
 TEST(Partition, RandomValuesAreKeptUnderAnyBudget) {
   const char* text = R"(graph {
   %0: f32[64,64] = input argument
-  %1: f32[64,64] = input tangent
+  %1: f32[64,64] = input argument "tangent"
   %2: f32[64,64] = aten::bernoulli.p(%0, 0.5, none)
   %3: f32[64,64] = aten::mul.Tensor(%0, %2)
   %4: f32[64,64] = aten::mul.Tensor(%1, %2)
@@ -113,7 +114,7 @@ TEST(Partition, AnOutputIsKeptOnlyWhereTheBackwardReadsItItself) {
   Partition p = parted(R"(graph {
   %0: f32[8,8] = input argument
   %1: f32[8,8] = input parameter
-  %2: f32[8,8] = input tangent
+  %2: f32[8,8] = input argument "tangent"
   %3: f32[8,8] = aten::mm(%0, %1)
   %4: f32[8,8] = aten::add.Scalar(%3, 1, 1)
   %5: f32[8,8] = aten::sin(%4)
@@ -130,7 +131,7 @@ TEST(Partition, AnOutputIsKeptOnlyWhereTheBackwardReadsItItself) {
 TEST(Partition, AnInputThatIsOverwrittenIsNotKept) {
   Partition p = parted(R"(graph {
   %0: f32[8] = input argument
-  %1: f32[8] = input tangent
+  %1: f32[8] = input argument "tangent"
   %2: f32[8] = aten::add.Scalar(%0, 1, 1)
   %3: f32[8] = aten::sin(%2)
   %4: f32[8] = aten::cos(%2)
@@ -143,7 +144,7 @@ TEST(Partition, AnInputThatIsOverwrittenIsNotKept) {
   EXPECT_EQ(names(p.saved), (Names{"aten::add.Scalar"}));
   const char* reads = R"(graph {
   %0: f32[8] = input argument
-  %1: f32[8] = input tangent
+  %1: f32[8] = input argument "tangent"
   %2: f32[8] = aten::sin(%0)
   %3: f32[8] = aten::mul.Tensor(%1, %0)
   return %2, %3
@@ -156,8 +157,8 @@ TEST(Specialise, LeavesOutWhatDependsOnAbsentTangents) {
   Partition p = parted(R"(graph {
   %0: f32[8] = input argument
   %1: f32[8] = input argument
-  %2: f32[8] = input tangent
-  %3: f32[8] = input tangent
+  %2: f32[8] = input argument "tangent"
+  %3: f32[8] = input argument "tangent"
   %4: f32[8] = aten::mul.Tensor(%0, %1)
   %5: f32[8] = aten::sqrt(%0)
   %6: f32[8] = aten::mul.Tensor(%2, %1)
@@ -168,11 +169,11 @@ TEST(Specialise, LeavesOutWhatDependsOnAbsentTangents) {
 })",
                        2);
   EXPECT_EQ(p.depends_on, (std::vector<std::vector<uint32_t>>{{0, 1}, {0}}));
-  Backward first = specialise(p.backward, {true, false});
+  Backward first = specialise(p, {true, false});
   graph::verify(first.graph);
   EXPECT_EQ(count(first.graph, graph::Op::div_Tensor), 0u);
   EXPECT_TRUE(first.graph.outputs[1].valid());
-  Backward second = specialise(p.backward, {false, true});
+  Backward second = specialise(p, {false, true});
   graph::verify(second.graph);
   EXPECT_EQ(count(second.graph, graph::Op::mul_Tensor), 0u);
   EXPECT_FALSE(second.graph.outputs[1].valid());
