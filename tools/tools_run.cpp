@@ -196,7 +196,7 @@ bool run_and_compare(State state, const Options& options, const RunOptions& run,
   const loop::Program &reference = *state.reference, &program = *state.program;
   codegen::Compiled code = codegen::cpu_target().compile(program, driver::nests_of(program), options);
   auto plan = std::make_shared<const plan::Plan>(
-      driver::build_plan(program, schedule::plan_memory(program), std::move(code), input_count(program)));
+      driver::build_plan(program, schedule::plan_memory(program), std::move(code), std::vector<bool>(input_count(program))));
   plan::verify(*plan);
   runtime::Program compiled(plan, load(*plan));
 

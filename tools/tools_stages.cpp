@@ -107,7 +107,7 @@ void apply(State& s, const std::string& stage, const Options& options) {
   } else {
     loop::Program& p = need_program(s, stage);
     codegen::Compiled code = codegen::cpu_target().compile(p, driver::nests_of(p), options);
-    plan::Plan plan = driver::build_plan(p, schedule::plan_memory(p), std::move(code), input_count(p));
+    plan::Plan plan = driver::build_plan(p, schedule::plan_memory(p), std::move(code), std::vector<bool>(input_count(p)));
     plan::verify(plan);
     s.text = plan.describe();
   }

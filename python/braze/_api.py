@@ -184,7 +184,8 @@ class Break:
 
 class Explanation:
     """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
-    `kernel_count`, `extern_count`, `graphs` (one text each), `output`."""
+    `kernel_count`, `extern_count`, `graphs` (one text each), `output`. Of graphs with a backward, which the counts include:
+    `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
     def __init__(self, output, events):
         self.output = output
@@ -196,6 +197,11 @@ class Explanation:
         self.extern_count = sum(e["externs"] for e in graphs)
         self.guards = list(dict.fromkeys(g for e in events for g in e["guards"]))
         self.graphs = [f"{e['calls']} calls, {e['kernels']} kernels, {e['externs']} extern calls, runs {e['status']}" for e in graphs]
+        self.training_graph_count = sum(e["training"] for e in graphs)
+        self.backward_kernel_count = sum(e["backward_kernels"] for e in graphs)
+        self.backward_extern_count = sum(e["backward_externs"] for e in graphs)
+        self.saved_bytes = sum(e["saved_bytes"] for e in graphs)
+        self.partitions = [e["partition"] for e in graphs]
         self.plans = [e["plan"] for e in graphs]
         self.times = {}
         for e in events:

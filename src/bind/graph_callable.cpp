@@ -7,6 +7,7 @@
 #include "capture/log.h"
 #include "capture/ref.h"
 #include "trace/trace.h"
+#include "trace/training.h"
 
 namespace braze::bind {
 
@@ -112,12 +113,18 @@ PyObject* compile_graph_module(PyObject* gm, PyObject* example_inputs, const Opt
     }
     compiled->num_outputs = outputs.size();
     trace::Captured captured = tracer->finish(outputs, inputs);
-    if (captured.needs_grad) return as_is("an output requires grad: gradients are not compiled");
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (captured.graph.inputs[i].kind == graph::InputKind::Constant) continue;
       compiled->inputs.push_back(argument_of.at(inputs[i]));
     }
-    compiled->runnable = trace::make_runnable(std::move(captured), options, false);
+    if (captured.needs_grad) {
+      trace::Gradients gradients = trace::differentiate(*tracer, captured);
+      auto runnable = trace::make_training_runnable(std::move(captured), std::move(gradients), options);
+      runnable->keep_uncompiled(std::move(tracer));
+      compiled->runnable = std::move(runnable);
+    } else {
+      compiled->runnable = trace::make_runnable(std::move(captured), options, false);
+    }
     Ref capsule = Ref::steal(PyCapsule_New(compiled.release(), kCapsule, [](PyObject* c) {
       delete static_cast<Compiled*>(PyCapsule_GetPointer(c, kCapsule));
     }));

@@ -43,6 +43,12 @@ PyObject* describe_event(const capture::Event& e) {
   put(d, "externs", PyLong_FromSize_t(e.report.externs));
   put(d, "nests", PyLong_FromSize_t(e.report.nests));
   put(d, "from_disk_cache", PyBool_FromLong(e.report.from_disk_cache));
+  trace::TrainingReport training = e.training.value_or(trace::TrainingReport{});
+  put(d, "training", PyBool_FromLong(e.training.has_value()));
+  put(d, "backward_kernels", PyLong_FromSize_t(training.backward_kernels));
+  put(d, "backward_externs", PyLong_FromSize_t(training.backward_externs));
+  put(d, "saved_bytes", PyLong_FromLongLong(training.saved_bytes));
+  put(d, "partition", PyUnicode_FromString(training.partition.c_str()));
   put(d, "plan", PyUnicode_FromString(e.report.plan.c_str()));
   Ref guards = Ref::steal(PyList_New(0));
   for (const std::string& g : e.guards) PyList_Append(guards.get(), Ref::steal(PyUnicode_FromString(g.c_str())).get());

@@ -7,6 +7,7 @@
 
 #include "capture/capture.h"
 #include "capture/cpython/frame.h"
+#include "trace/training.h"
 
 namespace braze::capture {
 
@@ -42,6 +43,7 @@ struct Event {
   std::vector<std::string> guards;
   std::string graph_status;        // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
   trace::Report report;
+  std::optional<trace::TrainingReport> training;  // of a graph with a backward
   double capture_seconds = 0, compile_seconds = 0;
 };
 

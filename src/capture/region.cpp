@@ -248,30 +248,38 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   std::string dump;
   std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
-    if (seg.captured.needs_grad) {
-      why = "an output requires grad: gradients are not compiled";
-    } else {
-      try {
-        bool texts = logs_texts();
-        if (texts) dump = graph::print(graph);
-        kept.emplace(graph);
-        entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
-        event.graph_status = "compiled";
-        event.report = entry.runnable->report();
-        if (texts) {
-          log(Topic::Graph, "captured\n" + dump + "optimised\n" + event.report.graph);
-          log(Topic::Loops, event.report.scheduled);
-          log(Topic::Kernels, event.report.plan + event.report.source);
+    try {
+      bool texts = logs_texts(), training = seg.captured.needs_grad;
+      std::optional<trace::Gradients> gradients;
+      if (training) gradients = trace::differentiate(*seg.tracer, seg.captured);
+      if (texts) dump = graph::print(graph);
+      kept.emplace(graph);
+      if (training) {
+        auto runnable = trace::make_training_runnable(std::move(seg.captured), std::move(*gradients), options_.options, texts);
+        if (events) {
+          runnable->prepare_backward();
+          event.training = runnable->training_report();
         }
-        return;
-      } catch (const Unsupported& e) {
-        why = std::string(summary(e.reason())) + ": " + e.detail();
-      } catch (const std::exception& e) {
-        std::string text = kept ? graph::print(*kept) : std::string();
-        if (strict()) throw InternalError(std::string(e.what()) + "\n" + text);
-        why = std::string("internal failure: ") + e.what();
-        report_failure(e.what(), where, text);
+        runnable->keep_uncompiled(std::move(seg.tracer));
+        entry.runnable = std::move(runnable);
+      } else {
+        entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
       }
+      event.graph_status = "compiled";
+      event.report = entry.runnable->report();
+      if (texts) {
+        log(Topic::Graph, "captured\n" + dump + "optimised\n" + event.report.graph);
+        log(Topic::Loops, event.report.scheduled);
+        log(Topic::Kernels, event.report.plan + event.report.source);
+      }
+      return;
+    } catch (const Unsupported& e) {
+      why = std::string(summary(e.reason())) + ": " + e.detail();
+    } catch (const std::exception& e) {
+      std::string text = kept ? graph::print(*kept) : std::string();
+      if (strict()) throw InternalError(std::string(e.what()) + "\n" + text);
+      why = std::string("internal failure: ") + e.what();
+      report_failure(e.what(), where, text);
     }
   }
   Ref gm = Ref::steal(seg.tracer->graph_module());

@@ -10,10 +10,14 @@ using sym::Expr;
 
 class Builder {
  public:
-  Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled)
-      : program_(program), memory_(memory), compiled_(std::move(compiled)), arena_(*program.arena) {}
+  Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable)
+      : program_(program), memory_(memory), compiled_(std::move(compiled)), arena_(*program.arena), droppable_(std::move(droppable)) {
+    for (const loop::Output& o : program_.outputs)
+      if (o.kind == loop::Output::Kind::Input) droppable_[o.input] = false;
+  }
 
-  plan::Plan run(uint32_t inputs) {
+  plan::Plan run() {
+    uint32_t inputs = droppable_.size();
     plan_.arena = program_.arena;
     plan_.inputs = inputs;
     plan_.size_symbols = program_.size_symbols;
@@ -100,6 +104,8 @@ class Builder {
           b.where = plan::Where::Input;
           b.index = from.input;
           b.bytes = dense_bytes(from);
+          if (droppable_[b.index] && at.last >= 0 && static_cast<size_t>(at.last) < program_.items.size())
+            release_after_[at.last].push_back(number);
           break;
         case Placement::Kind::Arena:
           if (in_arena(id)) {
@@ -171,6 +177,7 @@ class Builder {
   const schedule::MemoryPlan& memory_;
   codegen::Compiled compiled_;
   sym::ExprArena& arena_;
+  std::vector<bool> droppable_;   // per input: dead after its last use
   plan::Plan plan_;
   std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
   std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
@@ -179,8 +186,8 @@ class Builder {
 
 }  // namespace
 
-plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, uint32_t inputs) {
-  return Builder(program, memory, std::move(compiled)).run(inputs);
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable) {
+  return Builder(program, memory, std::move(compiled), std::move(droppable)).run();
 }
 
 }  // namespace braze::driver

@@ -7,7 +7,8 @@
 namespace braze::driver {
 
 // `compiled` holds the program's nests in the order of its items. Memory whose size depends on data (unbacked symbols) is taken
-// out of the arena and allocated where it is first written. `inputs`: how many the graph has.
-plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, uint32_t inputs);
+// out of the arena and allocated where it is first written. `droppable`: per graph input, whether a call may drop it after its last
+// use.
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable);
 
 }  // namespace braze::driver

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "autodiff/masks.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
@@ -27,21 +28,30 @@ bool verify_stages() {
 #endif
 }
 
-}  // namespace
+template <class T>
+T checked(T value) {
+  if (verify_stages()) verify(value);
+  return value;
+}
 
-Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps) {
+template <class F>
+auto staged(Timings& timings, const char* name, F&& run) {
+  StageTimer timer(timings, name);
+  return run();
+}
+
+// Inputs that a call may drop: constants are those of all calls.
+std::vector<bool> droppable(const graph::Graph& graph, bool owned) {
+  std::vector<bool> out;
+  for (const graph::Input& in : graph.inputs) out.push_back(owned && in.kind != graph::InputKind::Constant);
+  return out;
+}
+
+// The stages after the graph passes.
+Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps, bool owns_inputs) {
   Artefact made;
-  auto stage = [&](const char* name, auto&& run) {
-    StageTimer timer(made.timings, name);
-    return run();
-  };
-  auto checked = [](auto value) {
-    if (verify_stages()) verify(value);
-    return value;
-  };
-  if (verify_stages()) graph::verify(captured);
-
-  graph::Graph graph = stage("optimize", [&] { return checked(passes::optimize(captured, options)); });
+  made.timings = std::move(timings);
+  auto stage = [&](const char* name, auto&& run) { return staged(made.timings, name, run); };
   if (dumps) dumps->graph = graph::print(graph);
   loop::Program lowered = stage("lower", [&] { return checked(lower::lower(graph, options)); });
   if (dumps) dumps->lowered = loop::print(lowered);
@@ -50,10 +60,35 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
   codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options); });
   if (dumps) dumps->kernels = sources(program, options);
-  made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), captured.inputs.size())); });
+  made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs))); });
 
   for (const loop::Item& item : program.items) ++(std::holds_alternative<loop::Nest>(item) ? made.nests : made.externs);
   made.kernels = made.plan.kernels.size();
+  return made;
+}
+
+}  // namespace
+
+Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
+  if (verify_stages()) graph::verify(captured);
+  Timings timings;
+  graph::Graph graph = staged(timings, "optimize", [&] { return checked(passes::optimize(captured, options)); });
+  return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
+}
+
+Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
+  if (verify_stages()) graph::verify(captured.graph);
+  Timings timings;
+  autodiff::Joint joint = staged(timings, "optimize", [&] {
+    return autodiff::Joint{checked(autodiff::narrow_masks(passes::optimize(captured.graph, options))), captured.outputs, captured.tangents};
+  });
+  Training made;
+  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint); });
+  if (verify_stages()) {
+    graph::verify(made.parts.forward);
+    graph::verify(made.parts.backward);
+  }
+  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, dumps, false);
   return made;
 }
 

@@ -39,6 +39,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void set_location(const graph::Location* location);
   // Calls on fakes of a closed recorder end in a graph break: they outlived their capture.
   void close() { closed_ = true; }
+  void reopen() { closed_ = false; }
 
   struct Slot {
     at::Tensor real;

@@ -15,6 +15,7 @@
 #include "trace/fake_tensor.h"
 #include "trace/fx.h"
 #include "trace/graph_break.h"
+#include "trace/joint.h"
 #include "trace/recorder.h"
 #include "trace/trace.h"
 
@@ -99,7 +100,7 @@ Ambient current_ambient() {
           static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
 }
 
-class TracerImpl final : public Tracer {
+class TracerImpl final : public Tracer, public Differentiable {
  public:
   TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) {}
 
@@ -107,7 +108,7 @@ class TracerImpl final : public Tracer {
     recorder_->close();
     for (Lifted& l : lifted_) {
       Py_DECREF(l.fake);
-      Py_DECREF(l.real);
+      Py_XDECREF(l.real);
     }
     for (PyObject* o : outputs_) Py_DECREF(o);
   }
@@ -185,6 +186,13 @@ class TracerImpl final : public Tracer {
   }
 
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
+  Gradients differentiate(Captured& captured) override;
+  void forget_inputs() override {
+    for (Lifted& l : lifted_) Py_CLEAR(l.real);
+    for (auto& slot : recorder_->slots)
+      if (slot.kind != graph::InputKind::Constant) slot.real = at::Tensor();
+    by_real_.clear();
+  }
 
   PyObject* graph_module() override {
     std::vector<std::pair<PyObject*, std::string>> inputs;
@@ -222,6 +230,7 @@ class TracerImpl final : public Tracer {
   TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic);
   void write_back_mutations(graph::Graph& graph);
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
+  std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, Gradients& out);
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<Lifted> lifted_;
@@ -379,6 +388,137 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   }
   recorder_->close();
   return Captured{std::move(graph), std::move(constants), needs_grad, recorder_->sizes()->guards()};
+}
+
+// What the backward starts from. Outputs on the memory of inputs or of each other become views in Gradients::views: as in
+// eager they know their bases, so that writing to one changes the history of the others.
+std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, Gradients& out) {
+  auto root_of = [&](graph::ValueId v) {
+    while (graph.value(v).node.valid()) {
+      const graph::Node& n = graph.node(graph.value(v).node);
+      auto* operand = n.args.empty() ? nullptr : std::get_if<graph::ValueId>(&n.args[0]);
+      if (graph::op_class(n.op) != graph::OpClass::View || !operand) break;
+      v = *operand;
+    }
+    return v;
+  };
+  struct Group {  // outputs on one memory
+    std::vector<uint32_t> members;
+    bool differentiable = false;
+  };
+  std::vector<std::pair<graph::ValueId, Group>> groups;
+  for (uint32_t i = 0; i < out.results; ++i) {
+    if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
+    graph::ValueId root = root_of(graph.outputs[i]);
+    auto it = std::find_if(groups.begin(), groups.end(), [&](auto& g) { return g.first == root; });
+    if (it == groups.end()) it = groups.insert(it, {root, {}});
+    it->second.members.push_back(i);
+    it->second.differentiable |= THPVariable_Unpack(outputs_[i]).requires_grad();
+  }
+  std::vector<at::Tensor> roots;
+  for (auto& [root, group] : groups) {
+    if (!group.differentiable) continue;
+    for (uint32_t i : group.members) {
+      const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+      if (t.requires_grad() && t.is_leaf() && !by_fake_.count(outputs_[i]))
+        throw Unsupported(Reason::UnsupportedTensor, "an output is a leaf that was made inside and requires grad");
+    }
+    auto tensor = [&](uint32_t i) -> const at::Tensor& { return THPVariable_Unpack(outputs_[i]); };
+    auto same_dtype = [&](uint32_t i) {
+      if (graph.type(graph.outputs[i]).dtype != graph.type(root).dtype)
+        throw Unsupported(Reason::UnsupportedMutation, "outputs with gradients are views of one tensor as different dtypes");
+    };
+    if (!graph.value(root).node.valid()) {
+      for (uint32_t i : group.members) {
+        same_dtype(i);
+        out.views.push_back({i, graph.value(root).index, true, tensor(i).requires_grad()});
+      }
+      continue;
+    }
+    uint32_t first = group.members[0];
+    bool one = std::all_of(group.members.begin(), group.members.end(), [&](uint32_t i) { return outputs_[i] == outputs_[first]; });
+    if (one) {
+      roots.push_back(tensor(first));
+      out.tangent_of.push_back(first);
+      continue;
+    }
+    at::Tensor base;
+    for (uint32_t i : group.members) {
+      same_dtype(i);
+      const at::Tensor& t = tensor(i);
+      if (!t.requires_grad()) continue;
+      at::Tensor b = t.is_view() ? at::Tensor(t._base()) : t;
+      if (base.defined() && b.unsafeGetTensorImpl() != base.unsafeGetTensorImpl())
+        throw Unsupported(Reason::UnsupportedMutation, "outputs with gradients share memory but not their history");
+      base = std::move(b);
+    }
+    if (functional::isFunctionalTensor(base)) functional::sync(base);
+    FakeTensor* fake = unwrap_fake(base);
+    if (!fake || !base.requires_grad() || root_of(recorder_->value_of(*fake)) != root || recorder_->value_of(*fake) != root)
+      throw Unsupported(Reason::UnsupportedMutation, "outputs with gradients share memory in a way that views do not express");
+    auto number = static_cast<uint32_t>(graph.outputs.size());
+    graph.outputs.push_back(root);
+    roots.push_back(base);
+    out.tangent_of.push_back(number);
+    for (uint32_t i : group.members) {
+      out.views.push_back({i, number, false, tensor(i).requires_grad()});
+    }
+  }
+  return roots;
+}
+
+Gradients TracerImpl::differentiate(Captured& captured) {
+  BRAZE_CHECK(captured.needs_grad, "differentiate() without need");
+  recorder_->reopen();
+  struct Close {
+    Recorder& recorder;
+    ~Close() { recorder.close(); }
+  } close{*recorder_};
+  graph::Graph& graph = recorder_->graph();
+  graph = std::move(captured.graph);
+  struct HandBack {
+    graph::Graph &from, &to;
+    ~HandBack() { to = std::move(from); }
+  } hand_back{graph, captured.graph};
+
+  Gradients out;
+  out.results = graph.outputs.size();
+  std::vector<at::Tensor> roots = differentiable_outputs(graph, out);
+  out.outputs = graph.outputs.size();
+  for (uint32_t slot : recorder_->input_slots)
+    if (recorder_->slots[slot].kind == graph::InputKind::Constant && recorder_->slots[slot].real.requires_grad())
+      throw Unsupported(Reason::UnsupportedTensor, "a tensor that requires grad is met in the middle of a call");
+  std::vector<at::Tensor> leaves;
+  std::unordered_map<uint32_t, uint32_t> input_of;
+  for (size_t i = 0; i < recorder_->input_slots.size(); ++i) input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
+  for (const Lifted& l : lifted_) {
+    const at::Tensor& fake = THPVariable_Unpack(l.fake);
+    auto it = input_of.find(l.slot);
+    if (!fake.requires_grad() || it == input_of.end()) continue;
+    leaves.push_back(fake);
+    out.inputs.push_back(it->second);
+  }
+  size_t inputs = recorder_->input_slots.size(), guards = recorder_->sizes()->guards().size();
+  struct Shorten {  // what a backward that could not be traced has added is no input of the forward
+    std::vector<uint32_t>& slots;
+    size_t size;
+    ~Shorten() {
+      if (size) slots.resize(size);
+    }
+  } on_failure{recorder_->input_slots, inputs};
+  JointTrace joint;
+  joint.gradients.resize(leaves.size());
+  if (!roots.empty()) joint = trace_backward(*recorder_, roots, leaves);
+  for (size_t i = inputs; i < recorder_->input_slots.size(); ++i) {
+    const auto& slot = recorder_->slots[recorder_->input_slots[i]];
+    if (slot.kind != graph::InputKind::Constant) throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
+    captured.constants.push_back(THPVariable_Wrap(slot.real));
+  }
+  if (recorder_->sizes()->guards().size() != guards) throw Unsupported(Reason::TraceFailed, "the backward depends on sizes in another way than the forward");
+  graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
+  out.tangents = std::move(joint.tangents);
+  on_failure.size = 0;
+  return out;
 }
 
 }  // namespace

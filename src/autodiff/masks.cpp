@@ -1,0 +1,40 @@
+#include "autodiff/masks.h"
+
+#include <algorithm>
+
+#include "passes/rewrite.h"
+
+namespace braze::autodiff {
+
+using graph::Graph;
+using graph::NoneArg;
+using graph::Op;
+using graph::ValueId;
+
+namespace {
+
+bool draws_mask(const graph::Node& n) { return n.op == Op::bernoulli || n.op == Op::bernoulli_p || n.op == Op::bernoulli_Tensor; }
+
+ValueId cast(Graph& g, ValueId v, DType dtype) {
+  TensorType type = g.type(v);
+  type.dtype = dtype;
+  graph::NodeId n = g.add_node(Op::_to_copy, {v, dtype, NoneArg{}, NoneArg{}, NoneArg{}, false, NoneArg{}}, {std::move(type)});
+  return g.node(n).outputs[0];
+}
+
+}  // namespace
+
+Graph narrow_masks(const Graph& joint) {
+  if (std::none_of(joint.nodes().begin(), joint.nodes().end(), draws_mask)) return joint;
+  passes::Rewriter r(joint);
+  for (const graph::Node& n : joint.nodes()) {
+    graph::NodeId made = r.copy(n);
+    ValueId mask = n.outputs[0];
+    if (!draws_mask(n) || !is_floating(joint.type(mask).dtype)) continue;
+    ValueId narrow = cast(r.out(), r.out().node(made).outputs[0], DType::Bool);
+    r.replace(mask, cast(r.out(), narrow, joint.type(mask).dtype));
+  }
+  return r.finish();
+}
+
+}  // namespace braze::autodiff

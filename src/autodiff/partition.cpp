@@ -1,0 +1,407 @@
+#include "autodiff/partition.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "autodiff/copier.h"
+#include "autodiff/cost.h"
+#include "autodiff/dependence.h"
+#include "autodiff/max_flow.h"
+#include "base/check.h"
+
+namespace braze::autodiff {
+
+using graph::Graph;
+using graph::InputKind;
+using graph::Node;
+using graph::NodeId;
+using graph::OpClass;
+using graph::ValueId;
+
+namespace {
+
+class Partitioner {
+ public:
+  Partitioner(const Joint& joint, double budget)
+      : g_(joint.graph), outputs_(joint.outputs), tangents_(joint.tangents), budget_(budget), is_tangent_(g_.inputs.size()) {
+    for (uint32_t t : tangents_) is_tangent_[t] = true;
+  }
+
+  Partition run() {
+    classify();
+    weigh();
+    choose();
+    Partition out;
+    out.forward = Graph(g_.shared_arena());
+    out.backward = Graph(g_.shared_arena());
+    make_forward(out);
+    make_backward(out);
+    find_reads(out);
+    describe(out);
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kInfinite = FlowNetwork::kInfinite;
+  static constexpr int64_t kAliveAnyway = 1;  // the cost of a parameter
+
+  bool is_view(const Node& n) const { return graph::op_class(n.op) == OpClass::View && !n.args.empty() && std::holds_alternative<ValueId>(n.args[0]); }
+  bool primal(ValueId v) const { return tangents_of_[v.index].empty(); }
+  const Node* producer(ValueId v) const {
+    NodeId n = g_.value(v).node;
+    return n.valid() ? &g_.node(n) : nullptr;
+  }
+
+  void classify() {
+    size_t count = g_.values().size();
+    tangents_of_ = tangents_of(g_, tangents_);
+    root_.resize(count);
+    for (size_t i = 0; i < count; ++i) root_[i] = ValueId(i);
+    after_.resize(g_.nodes().size());
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.node(NodeId(i));
+      Graph::for_each_operand(n, [&](ValueId v) { after_[i] = after_[i] || !primal(v); });
+      if (is_view(n))
+        for (ValueId v : n.outputs)
+          if (v.valid()) root_[v.index] = root_[std::get<ValueId>(n.args[0]).index];
+    }
+    // What the backward half reads of the forward half.
+    read_.assign(count, false);
+    for (size_t i = 0; i < g_.nodes().size(); ++i)
+      if (after_[i])
+        Graph::for_each_operand(g_.node(NodeId(i)), [&](ValueId v) {
+          if (primal(v)) read_[v.index] = true;
+        });
+    for (size_t k = outputs_; k < g_.outputs.size(); ++k)
+      if (ValueId v = g_.outputs[k]; v.valid() && primal(v)) read_[v.index] = true;
+    // What it needs of it, directly or to do work again.
+    needed_ = read_;
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      if (after_[i]) continue;
+      const Node& n = g_.node(NodeId(i));
+      bool any = std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && needed_[v.index]; });
+      if (any) Graph::for_each_operand(n, [&](ValueId v) { needed_[v.index] = true; });
+    }
+  }
+
+  // Costs of keeping values, and which may not be computed again.
+  void weigh() {
+    size_t count = g_.values().size();
+    std::vector<bool> in_memory(count, false), read_root(count, false), visible(count, false);
+    dear_read_.assign(count, false);
+    for (size_t k = 0; k < outputs_; ++k)
+      if (g_.outputs[k].valid()) in_memory[root_[g_.outputs[k].index].index] = visible[root_[g_.outputs[k].index].index] = true;
+    for (size_t i = 0; i < count; ++i)
+      if (read_[i]) read_root[root_[i].index] = true;
+    repeats_.resize(g_.nodes().size());
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.node(NodeId(i));
+      repeats_[i] = repeat(g_, n);
+      bool dear = repeats_[i] >= Repeat::Dear;
+      if (!dear) continue;
+      bool reduces = graph::op_class(n.op) == OpClass::Reduction;  // reads through its operand's formula
+      for (ValueId v : n.outputs)
+        if (v.valid()) in_memory[v.index] = true;
+      if (!reduces)
+        Graph::for_each_operand(n, [&](ValueId v) {
+          ValueId root = root_[v.index];
+          if (!primal(root)) return;
+          if (after_[i]) dear_read_[root.index] = true;
+          else in_memory[root.index] = true;
+        });
+    }
+    std::vector<bool> written(count, false);
+    for (const graph::Writeback& w : g_.writebacks) written[w.input.index] = in_memory[root_[w.value.index].index] = true;
+
+    cost_.assign(count, kInfinite);
+    for (size_t i = 0; i < count; ++i) {
+      ValueId v(i);
+      if (!primal(v) || !needed_[i]) continue;
+      if (root_[i] != v) continue;  // views: their bases
+      const Node* n = producer(v);
+      if (!n) {
+        if (written[i]) {
+          if (read_root[i]) throw Unsupported(Reason::UnsupportedMutation, "an input is overwritten that the backward needs");
+          continue;
+        }
+        InputKind kind = g_.inputs[g_.value(v).index].kind;
+        cost_[i] = kind == InputKind::Argument ? std::max<int64_t>(bytes_of(g_, v), kAliveAnyway) : kAliveAnyway;
+        continue;
+      }
+      // The user may write to what leaves the graph: kept only where the program's own backward reads it as well.
+      if (visible[i] && !read_root[i]) continue;
+      cost_[i] = std::max<int64_t>(bytes_of(g_, v), 1) * (in_memory[i] ? 1 : 2);
+    }
+  }
+
+  // The values to keep when these nodes may not be repeated.
+  std::vector<ValueId> cut(const std::vector<bool>& fixed) const {
+    size_t count = g_.values().size();
+    std::vector<uint32_t> number(count, UINT32_MAX);
+    std::vector<ValueId> values;
+    for (size_t i = 0; i < count; ++i)
+      if (needed_[i] && primal(ValueId(i))) {
+        number[i] = values.size();
+        values.push_back(ValueId(i));
+      }
+    auto in = [&](ValueId v) { return 2 + 2 * number[v.index]; };
+    auto out = [&](ValueId v) { return 3 + 2 * number[v.index]; };
+    FlowNetwork flow(static_cast<uint32_t>(2 + 2 * values.size()));
+    constexpr uint32_t kSource = 0, kSink = 1;
+    for (ValueId v : values) {
+      flow.add_edge(in(v), out(v), cost_[v.index]);
+      if (read_[v.index]) flow.add_edge(out(v), kSink, kInfinite);
+      NodeId n = g_.value(v).node;
+      if (!n.valid() || fixed[n.index]) {
+        flow.add_edge(kSource, in(v), kInfinite);
+        if (!n.valid()) continue;
+      }
+      Graph::for_each_operand(g_.node(n), [&](ValueId u) { flow.add_edge(out(u), in(v), kInfinite); });
+    }
+    if (flow.run(kSource, kSink) >= kInfinite) throw Unsupported(Reason::UnsupportedMutation, "the backward needs an input that is overwritten");
+    std::vector<bool> source_side = flow.source_side_of_last_cut();
+    std::vector<ValueId> kept;
+    for (ValueId v : values)
+      if (source_side[in(v)] && !source_side[out(v)]) kept.push_back(v);
+    return kept;
+  }
+
+  int64_t kept_bytes(const std::vector<ValueId>& kept) const {
+    int64_t sum = 0;
+    for (ValueId v : kept)
+      if (cost_[v.index] != kAliveAnyway || producer(v)) sum += bytes_of(g_, v);
+    return sum;
+  }
+
+  void choose() {
+    std::vector<bool> fixed(g_.nodes().size(), false);
+    std::vector<std::pair<int64_t, size_t>> may;  // nodes that a smaller budget sets free
+    for (size_t i = 0; i < fixed.size(); ++i) {
+      if (after_[i]) continue;
+      const Node& n = g_.node(NodeId(i));
+      bool for_call = repeats_[i] == Repeat::Fused && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && dear_read_[v.index]; });
+      fixed[i] = repeats_[i] >= Repeat::Dear || for_call;
+      if (fixed[i] && repeats_[i] != Repeat::Never) may.emplace_back(work_per_byte(g_, n), i);
+    }
+    kept_ = cut(fixed);
+    if (budget_ >= 1 || may.empty()) return;
+    auto limit = static_cast<int64_t>(static_cast<double>(kept_bytes(kept_)) * std::max(budget_, 0.0));
+    std::sort(may.begin(), may.end());
+    size_t lo = 0, hi = may.size();  // the fewest that are to be set free
+    while (lo < hi) {
+      size_t mid = (lo + hi) / 2;
+      std::vector<bool> less = fixed;
+      for (size_t k = 0; k < mid; ++k) less[may[k].second] = false;
+      if (kept_bytes(cut(less)) <= limit) hi = mid;
+      else lo = mid + 1;
+    }
+    for (size_t k = 0; k < lo; ++k) fixed[may[k].second] = false;
+    kept_ = cut(fixed);
+  }
+
+  void make_forward(Partition& out) {
+    Copier copy(g_, out.forward);
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (!is_tangent_[i]) copy.input(g_.inputs[i].value, g_.inputs[i].kind);
+    std::vector<bool> live(g_.values().size(), false), keep(g_.nodes().size(), false);
+    for (size_t k = 0; k < outputs_; ++k)
+      if (g_.outputs[k].valid()) live[g_.outputs[k].index] = true;
+    for (const graph::Writeback& w : g_.writebacks) live[w.value.index] = true;
+    for (ValueId v : kept_) live[v.index] = true;
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      if (after_[i]) continue;
+      const Node& n = g_.node(NodeId(i));
+      keep[i] = graph::op_traits(n.op) & graph::kEffect;
+      for (ValueId v : n.outputs) keep[i] = keep[i] || (v.valid() && live[v.index]);
+      if (!keep[i]) continue;
+      Graph::for_each_operand(n, [&](ValueId v) { live[v.index] = true; });
+      out.random = out.random || (graph::op_traits(n.op) & graph::kNondeterministic);
+    }
+    for (size_t i = 0; i < keep.size(); ++i)
+      if (keep[i]) copy.node(g_.node(NodeId(i)));
+    for (size_t k = 0; k < outputs_; ++k) out.forward.outputs.push_back(copy.map(g_.outputs[k]));
+    for (const graph::Writeback& w : g_.writebacks) out.forward.writebacks.push_back({copy.map(w.input), copy.map(w.value)});
+    out.forward.size_symbols = g_.size_symbols;
+    for (ValueId v : kept_) {
+      if (!producer(v)) continue;
+      ValueId f = copy.map(v);
+      if (std::find(out.forward.outputs.begin(), out.forward.outputs.end(), f) == out.forward.outputs.end()) out.forward.outputs.push_back(f);
+    }
+    in_forward_ = [copy](ValueId v) { return copy.map(v); };
+  }
+
+  // The number that an input has in the forward graph.
+  uint32_t forward_input(ValueId v) const {
+    uint32_t at = g_.value(v).index, n = 0;
+    for (uint32_t i = 0; i < at; ++i) n += !is_tangent_[i];
+    return n;
+  }
+
+  void make_backward(Partition& out) {
+    Copier copy(g_, out.backward);
+    std::vector<ValueId> of_input;  // joint value of each input of the backward graph
+    auto input = [&](ValueId v, InputKind kind, Source source) {
+      copy.input(v, kind);
+      out.sources.push_back(source);
+      of_input.push_back(v);
+    };
+    auto keep = [&](ValueId v) {
+      if (!producer(v)) {
+        if (g_.inputs[g_.value(v).index].kind == InputKind::Constant) return;
+        input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
+        return;
+      }
+      auto at = std::find(out.forward.outputs.begin(), out.forward.outputs.end(), in_forward_(v));
+      BRAZE_CHECK(at != out.forward.outputs.end(), "a kept value that the forward graph does not give");
+      input(v, InputKind::Argument, {Source::Kind::Saved, static_cast<uint32_t>(at - out.forward.outputs.begin())});
+    };
+    // Constants come in the order in which their owner has them.
+    uint32_t constant = 0;
+    for (const graph::Input& in : g_.inputs)
+      if (in.kind == InputKind::Constant) input(in.value, InputKind::Constant, {Source::Kind::Constant, constant++});
+    for (ValueId v : kept_) keep(v);
+    for (uint32_t t = 0; t < tangents_.size(); ++t) input(g_.inputs[tangents_[t]].value, InputKind::Argument, {Source::Kind::Tangent, t});
+
+    // Work that is done again comes right before its first reader, so that its result is not held for long.
+    std::vector<bool> done(g_.nodes().size(), false);
+    std::vector<size_t> stack;
+    auto emit = [&](size_t root) {
+      stack.push_back(root);
+      while (!stack.empty()) {
+        size_t i = stack.back();
+        const Node& n = g_.node(NodeId(i));
+        size_t before = stack.size();
+        if (!done[i])
+          Graph::for_each_operand(n, [&](ValueId v) {
+            if (copy.has(v)) return;
+            NodeId p = g_.value(v).node;
+            BRAZE_CHECK(p.valid(), "the backward reads an input that is not kept");
+            if (!done[p.index]) stack.push_back(p.index);
+          });
+        if (stack.size() != before) continue;
+        stack.pop_back();
+        if (done[i]) continue;
+        done[i] = true;
+        copy.node(n);
+        if (!after_[i]) {
+          BRAZE_CHECK(repeats_[i] != Repeat::Never, "a random operator would run twice");
+          again_.push_back(NodeId(i));
+        }
+      }
+    };
+    std::vector<bool> live(g_.nodes().size(), false);
+    std::vector<bool> wanted(g_.values().size(), false);
+    for (size_t k = outputs_; k < g_.outputs.size(); ++k)
+      if (g_.outputs[k].valid()) wanted[g_.outputs[k].index] = true;
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node& n = g_.node(NodeId(i));
+      if (!after_[i]) continue;
+      live[i] = graph::op_traits(n.op) & graph::kEffect;
+      for (ValueId v : n.outputs) live[i] = live[i] || (v.valid() && wanted[v.index]);
+      if (live[i]) Graph::for_each_operand(n, [&](ValueId v) { wanted[v.index] = true; });
+    }
+    for (size_t i = 0; i < live.size(); ++i)
+      if (live[i]) emit(i);
+    for (size_t k = outputs_; k < g_.outputs.size(); ++k) {
+      ValueId v = g_.outputs[k];
+      if (v.valid() && !copy.has(v)) emit(g_.value(v).node.index);
+      out.backward.outputs.push_back(copy.map(v));
+      out.depends_on.push_back(v.valid() ? tangents_of_[v.index] : std::vector<uint32_t>());
+    }
+    // Every symbol is the size of some input.
+    for (const auto& [symbol, origin] : g_.size_symbols) {
+      bool found = false;
+      for (size_t i = 0; i < of_input.size() && !found; ++i) {
+        const auto& sizes = g_.type(of_input[i]).sizes;
+        for (size_t d = 0; d < sizes.size() && !found; ++d)
+          if ((found = sizes[d] == symbol)) out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), static_cast<int32_t>(d)}});
+      }
+      if (found) continue;
+      ValueId v = g_.inputs[origin.first].value;
+      for (size_t i = 0; i < of_input.size() && !found; ++i)
+        if ((found = of_input[i] == v)) out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), origin.second}});
+      if (found) continue;
+      out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(of_input.size()), origin.second}});
+      input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
+    }
+  }
+
+  void find_reads(Partition& out) const {
+    std::vector<bool> read_root(g_.values().size(), false);
+    for (size_t i = 0; i < read_.size(); ++i)
+      if (read_[i]) read_root[root_[i].index] = true;
+    for (const graph::Input& in : g_.inputs)
+      if (in.kind != InputKind::Constant && read_root[in.value.index]) out.read_inputs.push_back(forward_input(in.value));
+    for (size_t k = 0; k < outputs_; ++k) {
+      ValueId v = g_.outputs[k];
+      if (v.valid() && producer(root_[v.index]) && read_root[root_[v.index].index]) out.read_outputs.push_back(static_cast<uint32_t>(k));
+    }
+  }
+
+  std::string name_of(ValueId v) const {
+    const Node* n = producer(v);
+    if (n) return n->op == graph::Op::Extern ? n->extern_name : std::string(graph::op_name(n->op));
+    const graph::Input& in = g_.inputs[g_.value(v).index];
+    return in.kind == InputKind::Parameter ? "parameter" : in.kind == InputKind::Buffer ? "buffer" : "input";
+  }
+
+  void describe(Partition& out) const {
+    for (ValueId v : kept_) out.saved.push_back({name_of(v), bytes_of(g_, v), producer(v) ? producer(v)->loc : graph::LocId()});
+    out.saved_bytes = kept_bytes(kept_);
+    for (NodeId i : again_) {
+      const Node& n = g_.node(i);
+      if (repeats_[i.index] == Repeat::Free) continue;
+      int64_t bytes = 0;
+      for (ValueId v : n.outputs)
+        if (v.valid()) bytes += bytes_of(g_, v);
+      out.recomputed.push_back({n.op == graph::Op::Extern ? n.extern_name : std::string(graph::op_name(n.op)), bytes, n.loc});
+    }
+  }
+
+  const Graph& g_;
+  size_t outputs_;
+  const std::vector<uint32_t>& tangents_;
+  double budget_;
+  std::vector<bool> is_tangent_;                    // per input
+  std::vector<std::vector<uint32_t>> tangents_of_;  // per value: the tangents that it depends on, ascending
+  std::vector<ValueId> root_;                       // per value: what it is a view of, in the end
+  std::vector<bool> after_;                         // per node: depends on a tangent
+  std::vector<bool> read_, needed_, dear_read_;     // per value
+  std::vector<Repeat> repeats_;                     // per node
+  std::vector<int64_t> cost_;                       // per value, of keeping it
+  std::vector<ValueId> kept_;
+  std::vector<NodeId> again_;
+  std::function<ValueId(ValueId)> in_forward_;
+};
+
+std::string lines(const Graph& g, const std::vector<Kept>& items) {
+  std::string out;
+  for (const Kept& k : items) {
+    char bytes[32];
+    std::snprintf(bytes, sizeof bytes, "%14lld  ", static_cast<long long>(k.bytes));
+    out += bytes + k.what;
+    if (k.loc.valid()) {
+      const graph::Location& l = g.locations()[k.loc];
+      out += "  " + l.file + ":" + std::to_string(l.line);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+Partition::Partition() : forward(std::make_shared<sym::ExprArena>()), backward(std::make_shared<sym::ExprArena>()) {}
+
+std::string Partition::report() const {
+  int64_t again = 0;
+  for (const Kept& k : recomputed) again += k.bytes;
+  return "saved for the backward: " + std::to_string(saved.size()) + " values, " + std::to_string(saved_bytes) + " bytes without parameters\n" +
+         lines(forward, saved) + "recomputed in the backward: " + std::to_string(recomputed.size()) + " operators, " + std::to_string(again) + " bytes\n" +
+         lines(forward, recomputed);
+}
+
+Partition partition(const Joint& joint, double memory_budget) { return Partitioner(joint, memory_budget).run(); }
+
+}  // namespace braze::autodiff

@@ -1,0 +1,64 @@
+// A joint graph cut in a forward and a backward graph (the min-cut partition of AOTAutograd, after Zhang et al.'s
+// formulation of rematerialisation as a minimum cut): what is kept between them is the cheapest set of values from which the
+// backward graph can be computed without doing dear work twice.
+//
+// - A value costs its bytes; twice as much when the forward graph would not write it to memory for another reason. Views
+//   are never kept, their bases are. Parameters and buffers are alive anyway and cost next to nothing.
+// - Matrix products, convolutions, attention, reductions, scatters, external calls: computed once, in the forward graph.
+//   Random operators, too, always. So is what the backward graph would have to write to memory for an external call.
+// - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
+//   cheapest per byte first, until what is kept fits; random operators are never run again.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace braze::autodiff {
+
+// Forward and backward in one graph. Inputs: the region's, and among them the gradients of outputs, called tangents. Outputs:
+// `outputs` values of the forward computation, then gradients (invalid: none).
+struct Joint {
+  graph::Graph graph;
+  size_t outputs = 0;
+  std::vector<uint32_t> tangents;  // numbers of inputs
+};
+
+// Where an input of the backward graph comes from.
+struct Source {
+  enum class Kind : uint8_t {
+    Input,     // input `index` of the forward graph (not a constant)
+    Constant,  // constant `index` of the joint graph
+    Saved,     // output `index` of the forward graph
+    Tangent,   // tangent `index`
+  } kind;
+  uint32_t index;
+};
+
+struct Kept {  // a line of the report
+  std::string what;  // operator or input
+  int64_t bytes = 0;
+  graph::LocId loc;
+};
+
+struct Partition {
+  Partition();
+  graph::Graph forward;    // inputs: the joint's without tangents, in order; outputs: the joint's forward outputs, then saved values
+  graph::Graph backward;   // inputs are arguments, but for constants; outputs: the gradients
+  std::vector<Source> sources;                    // per input of `backward`
+  std::vector<std::vector<uint32_t>> depends_on;  // per gradient: the tangents that it is a function of
+  // Forward inputs and outputs whose memory the captured backward reads: writing to them before the backward is an error of
+  // the program, whether or not the partition kept them.
+  std::vector<uint32_t> read_inputs, read_outputs;
+
+  std::vector<Kept> saved, recomputed;
+  int64_t saved_bytes = 0;  // without parameters and buffers
+  bool random = false;      // the forward graph draws random numbers
+  std::string report() const;
+};
+
+// `memory_budget`: 1 for the default, less down to 0 (above).
+Partition partition(const Joint& joint, double memory_budget = 1);
+
+}  // namespace braze::autodiff

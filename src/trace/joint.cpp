@@ -1,0 +1,111 @@
+#include "trace/joint.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "graph/shape.h"
+#include "trace/graph_break.h"
+#include "trace/trace.h"
+
+namespace braze::trace {
+namespace {
+
+namespace functional = at::functionalization::impl;
+using graph::ValueId;
+
+// A gradient has its output's sizes; it is asked for in the output's layout where that is dense.
+TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
+  TensorType type = output;
+  if (!graph::is_non_overlapping_and_dense(arena, type)) type.strides = contiguous_strides(arena, type.sizes);
+  type.offset = arena.constant(0);
+  return type;
+}
+
+[[noreturn]] void refuse(python_error& e) {
+  // The engine's Python half has set the exception already; other ways leave that to us.
+  if (!PyErr_Occurred()) e.restore();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Reason reason = Reason::TraceFailed;
+  std::string detail = "the backward raised an exception";
+  if (!is_graph_break_exception(value, &reason, &detail)) {
+    PyObject* text = value ? PyObject_Str(value) : nullptr;
+    if (const char* s = text ? PyUnicode_AsUTF8(text) : nullptr) detail += std::string(": ") + s;
+    Py_XDECREF(text);
+    PyErr_Clear();
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  throw Unsupported(reason, "in the backward: " + detail);
+}
+
+}  // namespace
+
+Differentiable& differentiable(Tracer& tracer) {
+  auto* found = dynamic_cast<Differentiable*>(&tracer);
+  BRAZE_CHECK(found, "a tracer that does not differentiate");
+  return *found;
+}
+
+Gradients differentiate(Tracer& tracer, Captured& captured) { return differentiable(tracer).differentiate(captured); }
+
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves) {
+  JointTrace out;
+  graph::Graph& graph = recorder.graph();
+  torch::autograd::edge_list starts, ends;
+  torch::autograd::variable_list tangents;
+  for (const at::Tensor& root : roots) {
+    FakeTensor* fake = unwrap_fake(root);
+    BRAZE_CHECK(fake, "a root of the backward is no fake");
+    out.tangents.push_back(static_cast<uint32_t>(graph.inputs.size()));
+    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))), graph::InputKind::Argument);
+    starts.push_back(torch::autograd::impl::gradient_edge(root));
+    tangents.push_back(functional::to_functional_tensor(
+        make_fake(recorder.shared_from_this(), tangent, FakeTensor::kNoSlot, graph.type(tangent))));
+  }
+  for (const at::Tensor& leaf : leaves) ends.push_back(torch::autograd::impl::gradient_edge(leaf));
+
+  RecordingScope scope(&recorder);
+  // The program's own backward runs outside of its autocast regions.
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  torch::autograd::variable_list gradients;
+  try {
+    pybind11::gil_scoped_release no_gil;
+    gradients = torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false, /*create_graph=*/false,
+                                                                      /*accumulate_grad=*/false, ends);
+  } catch (python_error& e) {
+    if (!recorder.failure.empty()) {
+      PyErr_Clear();
+      throw InternalError(std::exchange(recorder.failure, {}));
+    }
+    refuse(e);
+  } catch (const c10::Error& e) {
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what_without_backtrace());
+  } catch (const std::runtime_error& e) {
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
+  }
+  c10::AutoGradMode no_grad(false);
+  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+                                           c10::DispatchKeySet(c10::DispatchKey::Functionalize));
+  for (const at::Tensor& g : gradients) {
+    if (!g.defined()) {
+      out.gradients.emplace_back();
+      continue;
+    }
+    if (functional::isFunctionalTensor(g)) functional::sync(g);
+    FakeTensor* fake = unwrap_fake(g);
+    out.gradients.push_back(fake ? recorder.value_of(*fake) : recorder.constant(g));
+  }
+  return out;
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,32 @@
+// Backward by PyTorch's own autograd engine, run on fake tensors while a recorder notes the operators.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "trace/recorder.h"
+#include "trace/training.h"
+
+namespace braze::trace {
+
+struct JointTrace {
+  std::vector<uint32_t> tangents;         // per root: an input of the graph
+  std::vector<graph::ValueId> gradients;  // per leaf; invalid where none reaches it
+};
+
+// `roots`: functional fakes with history; `leaves`: functional fakes that require grad. Needs the GIL, which it gives up
+// meanwhile. Throws Unsupported for what eager would raise in its backward, too.
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves);
+
+// The tracer's side of differentiate() and TrainingRunnable::keep_uncompiled().
+class Differentiable {
+ public:
+  virtual ~Differentiable() = default;
+  virtual Gradients differentiate(Captured& captured) = 0;
+  // Forgets the real tensors; after this only Tracer::graph_module() may be called.
+  virtual void forget_inputs() = 0;
+};
+Differentiable& differentiable(Tracer& tracer);
+
+}  // namespace braze::trace

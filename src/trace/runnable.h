@@ -1,0 +1,15 @@
+// What the kinds of Runnable share.
+#pragma once
+#include "trace/compiled_graph.h"
+#include "trace/trace.h"
+
+namespace braze::trace {
+
+// Numbers of the inputs that callers hand in.
+std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
+// `objects`: the inputs named by `given`, or all inputs.
+void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call, size_t inputs);
+// New references to the first m results; throws python_error.
+void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m);
+
+}  // namespace braze::trace
