@@ -73,7 +73,7 @@ void lower_extern(Lowering& low, graph::NodeId n) {
         arg));
   }
   for (graph::ValueId v : node.outputs) {
-    if (!v.valid()) {
+    if (!v.valid() || (!call.preallocated && low.unused(v))) {
       call.outputs.push_back({});
     } else if (auto padded = call.preallocated ? padded_rows(low, v) : std::nullopt) {
       call.outputs.push_back(low.fresh_buffer(*padded, true));
