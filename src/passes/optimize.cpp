@@ -5,6 +5,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/simplify_views.h"
+#include "passes/split_bias.h"
 
 namespace braze::passes {
 
@@ -12,6 +13,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options&) {
   graph::Graph g = decompose(captured);
   g = fold(g);
   g = simplify_views(g);
+  g = split_bias(g);
   g = cse(g);
   return dce(g);
 }
