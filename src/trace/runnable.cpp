@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
+#include "graph/given_symbol.h"
 #include "codegen/codegen.h"
 #include "driver/driver.h"
 #include "runtime/pool.h"
@@ -112,13 +113,13 @@ class CompiledRunnable : public Runnable {
     PyGILState_Release(gil);
   }
 
-  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
     std::unique_ptr<runtime::Frame> frame = program_->acquire();
     if (!frame->host_state) frame->host_state = new_state();
     RunFrame& rf = static_cast<RunFrame&>(*frame->host_state);
     // A frame whose call failed midway is dropped with all it holds.
-    run_in(*frame, rf, inputs, n, outputs, m);
+    run_in(*frame, rf, inputs, n, outputs, m, symbols);
     program_->give_back(std::move(frame));
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -213,9 +214,9 @@ class CompiledRunnable : public Runnable {
     return rf;
   }
 
-  void run_in(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) {
+  void run_in(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) {
     BRAZE_CHECK(m == outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
-    take_inputs(frame, rf, inputs, n);
+    take_inputs(frame, rf, inputs, n, symbols);
     // Below autograd and what is above it, as the recorded calls were.
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
     int64_t work = frame.work();
@@ -245,7 +246,7 @@ class CompiledRunnable : public Runnable {
     std::abort();
   }
 
-  void take_inputs(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n) {
+  void take_inputs(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, const int64_t* symbols) {
     if (n == inputs_) {
       for (size_t i = 0; i < n; ++i) rf.inputs[i] = &THPVariable_Unpack(inputs[i]);
     } else {
@@ -257,7 +258,9 @@ class CompiledRunnable : public Runnable {
         rf.inputs[i] = &THPVariable_Unpack(object);
       }
     }
-    for (size_t i = 0; i < symbol_origins_.size(); ++i) {
+    if (symbols) std::copy(symbols, symbols + symbol_origins_.size(), rf.symbols.begin());
+    for (size_t i = 0; !symbols && i < symbol_origins_.size(); ++i) {
+      BRAZE_CHECK(symbol_origins_[i].first != graph::kGivenSymbol, "a size symbol's value is to be given");
       const at::Tensor& t = *rf.inputs[symbol_origins_[i].first];
       int32_t d = symbol_origins_[i].second;
       rf.symbols[i] = d >= 0 ? t.size(d) : t.stride(~d);
