@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "codegen/codegen.h"
+#include "graph/given_symbol.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "trace/extern.h"
@@ -165,6 +166,8 @@ class CompiledGraph::Impl {
       if (std::holds_alternative<plan::Allocate>(s)) f.why_not = "a size in the region depends on data";
     for (const loop::Output& o : plan.outputs)
       if (o.kind == loop::Output::Kind::Input) f.why_not = "the region returns one of its inputs";
+    for (const auto& origin : symbol_origins_)
+      if (origin.first == graph::kGivenSymbol) f.why_not = "a size in the region is a number of the caller's";
     for (const loop::Writeback& w : plan.writebacks) f.written.push_back(w.input);
     return f;
   }
@@ -327,7 +330,9 @@ class CompiledGraph::Impl {
     rf.owned = call.owned;
     for (const auto& [input, tensor] : constant_inputs_)
       if (!rf.inputs[input]) rf.inputs[input] = tensor;
-    for (size_t i = 0; i < symbol_origins_.size(); ++i) {
+    if (call.symbols) std::copy(call.symbols, call.symbols + symbol_origins_.size(), rf.symbols.begin());
+    for (size_t i = 0; !call.symbols && i < symbol_origins_.size(); ++i) {
+      BRAZE_CHECK(symbol_origins_[i].first != graph::kGivenSymbol, "a size symbol's value is to be given");
       const at::Tensor& t = *rf.inputs[symbol_origins_[i].first];
       int32_t d = symbol_origins_[i].second;
       rf.symbols[i] = d >= 0 ? t.size(d) : t.stride(~d);

@@ -48,6 +48,8 @@ class CompiledGraph {
     c10::SmallVector<const at::Tensor*, 16> inputs;
     // Not nullptr: one per graph input, where `inputs` point: they are dropped after their last use, if the graph was compiled so.
     at::Tensor* owned = nullptr;
+    // The values of the graph's size symbols, in order; nullptr: read from the inputs.
+    const int64_t* symbols = nullptr;
     bool holds_gil = false;  // given up while the kernels run, if that pays
     // After the call: one per graph output; undefined for None.
     c10::SmallVector<at::Tensor, 8> results;

@@ -56,7 +56,10 @@ Differentiable& differentiable(Tracer& tracer) {
   return *found;
 }
 
-Gradients differentiate(Tracer& tracer, Captured& captured) { return differentiable(tracer).differentiate(captured); }
+Gradients differentiate(Tracer& tracer, Captured& captured) {
+  if (!captured.size_symbols.empty()) throw Unsupported(Reason::OpenSizes, "a size or an integer is a symbol");
+  return differentiable(tracer).differentiate(captured);
+}
 
 JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves) {
   JointTrace out;

@@ -47,11 +47,12 @@ class InferenceRunnable : public Runnable {
     compiled_ = std::make_unique<CompiledGraph>(captured.graph, made, std::make_shared<Constants>(std::move(captured.constants)), Aliases::Fresh);
   }
 
-  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
     BRAZE_CHECK(m == compiled_->outputs(), "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
+    call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->inputs());
     compiled_->run(call);
     wrap_outputs(call, outputs, m);

@@ -290,12 +290,13 @@ class NodeRunnable : public TrainingRunnable {
   NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts)
       : compiled_(std::make_shared<Compiled>(std::move(captured), std::move(gradients), options, texts)), given_(inputs_without_constants(compiled_->parts.forward)) {}
 
-  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
     const Gradients& g = compiled_->gradients;
     BRAZE_CHECK(m == g.results, "the graph has " + std::to_string(g.results) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
+    call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->forward->inputs());
     compiled_->forward->run(call);
     {
