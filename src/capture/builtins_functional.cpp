@@ -63,7 +63,7 @@ Variable* do_signature(Translator& tr, Args& a) {
 
 void register_functional_builtins() {
   for (const char* n : {"chain", "repeat", "count", "cycle", "islice", "product", "accumulate", "zip_longest", "pairwise", "starmap", "takewhile", "dropwhile",
-                        "filterfalse", "compress", "combinations", "permutations", "groupby", "tee"})
+                        "filterfalse", "compress", "combinations", "combinations_with_replacement", "permutations", "groupby", "tee"})
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);

@@ -83,6 +83,16 @@ class Stepper {
         put(nullptr);
         return push(v.release());
       }
+      case Opcode::LoadSuperAttr:
+      case Opcode::LoadSuperMethod: {
+        Ref self = pop(), cls = pop(), super = pop();
+        PyObject* args[] = {cls.get(), self.get()};
+        Ref object = Ref::steal(PyObject_Vectorcall(super.get(), args, 2, nullptr));
+        Ref v = Ref::steal(object ? PyObject_GetAttr(object.get(), code_.name(in_.arg)) : nullptr);
+        if (!v) return raised();
+        if (in_.op == Opcode::LoadSuperMethod) put(nullptr);
+        return push(v.release());
+      }
       case Opcode::StoreAttr: {
         Ref o = pop(), v = pop();
         return done(PyObject_SetAttr(o.get(), code_.name(in_.arg), v.get()));

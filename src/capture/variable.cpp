@@ -82,6 +82,7 @@ Reg Codegen::reg(Variable* v) {
   if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
   if (v->source.valid()) return v->reg = recipe.load(v->source);
   if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
+  if (stack_is_low()) throw CannotRebuild{v, "a value that is nested too deeply"};
   v->emitting = true;
   Reg r = v->build(*this);
   v->emitting = false;
