@@ -82,8 +82,15 @@ void Translator::before_with(Frame& f) {
     return bind_descriptor(d, at, manager, manager->type(), intern(name));
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__");
-  Variable* result = call(enter, Args{}, true);
+  // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
   f.push(exit);
+  Variable* result;
+  try {
+    result = call(enter, Args{}, true);
+  } catch (const Unsupported&) {
+    f.top() = manager;
+    throw;
+  }
   f.push(result);
 }
 

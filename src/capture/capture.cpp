@@ -244,6 +244,15 @@ void Translator::finish_graph(Codegen& cg) {
     for (Variable* m : modified_) replaced |= m->source.valid() && m->source == sources()[t->source].base;
     if (!replaced) guard_identity(t->source, t->real.get());
   }
+  // What was changed is no other container that was looked at by another path.
+  size_t checked = 0;
+  for (Variable* m : modified_) {
+    if (!m->source.valid() || m->is(Kind::Cell)) continue;
+    for (auto& [object, v] : by_object_) {
+      if (!v || v == m || v->kind != m->kind || !v->source.valid() || v->type() != m->type() || (anchored(v->source) && anchored(m->source))) continue;
+      if (++checked < 2000) guards().distinct(m->source, v->source, {});
+    }
+  }
   bool writes = !graph.writebacks.empty();
   std::vector<bool> fixed;
   for (auto& [s, t] : tensors) fixed.push_back(anchored(s));

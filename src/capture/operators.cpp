@@ -183,9 +183,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
         return a;
       }
     }
-    if ((a->is(Kind::Set) && a->type() == &PySet_Type && base == NB_OR) || (a->is(Kind::Dict) && base == NB_OR)) {
+    if ((a->is(Kind::Set) && a->type() == &PySet_Type && (base == NB_OR || base == NB_AND || base == NB_SUBTRACT || base == NB_XOR)) ||
+        (a->is(Kind::Dict) && base == NB_OR)) {
       Args args{{b}, {}};
-      return a->call_method(*this, "__ior__", args);
+      if (Variable* r = a->call_method(*this, row.inplace, args); r && !not_implemented(r)) return r;
     }
   }
   if (user_class(a) || user_class(b)) {
@@ -221,7 +222,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
           left = s;
         }
         Args args{{right}, {}};
-        return left->call_method(*this, name, args);
+        if (Variable* r = left->call_method(*this, name, args); r && !not_implemented(r)) return r;
       }
   }
   if (a->is(Kind::Dict) && b->is(Kind::Dict) && base == NB_OR) {

@@ -678,7 +678,16 @@ Variable* Translator::call_pure(PyObject* fn, const Args& args) {
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  return query_torch(fn, args);
+  RealArgs real = convert(*this, args);
+  Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
+  if (!result) raise_current();
+  // What can change, or is used up, would be shared by all calls of the compiled code.
+  PyObject* o = result.get();
+  bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, known().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
+                    PyDict_CheckExact(o) || PyAnySet_CheckExact(o) || PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
+  if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
+    unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
+  return from_python(std::move(result));
 }
 
 Variable* Translator::polyfill(const char* name) {

@@ -46,7 +46,10 @@ bool Variable::contains(Translator& tr, Variable* item) {
   return false;
 }
 Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not iterable"); }
-Variable* Variable::next(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator"); }
+Variable* Variable::next(Translator& tr) {
+  if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented) tr.unsupported("the next item of " + describe());
+  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator");
+}
 int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + type()->tp_name + "' has no len()"); }
 bool Variable::truth(Translator& tr) { return has_len(tr) ? len(tr) != 0 : true; }
 

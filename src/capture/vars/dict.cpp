@@ -135,9 +135,9 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
     entries_.erase(entries_.begin() + i);  // a tombstone: the key comes back at the end
     reindex();
   }
+  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size()));
+  if (PyDict_SetItem(index_.get(), k.get(), n.get()) < 0) tr.raise_current();
   entries_.push_back({k, key, value});
-  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
-  PyDict_SetItem(index_.get(), k.get(), n.get());
 }
 
 void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key), value); }
@@ -230,6 +230,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "__ne__" && c == 1) return tr.compare(Py_NE, this, args[0]);
   if ((n == "__or__" || n == "__ior__") && c == 1) {
     DictVariable* into = this;
+    if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented);
     if (n == "__or__") {
       Args none;
       into = call_method(tr, "copy", none)->as<DictVariable>();

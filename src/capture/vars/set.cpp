@@ -66,12 +66,21 @@ Ref SetVariable::operand(Translator& tr, Variable* v) {
     return s->keys_;
   }
   bool dict = v->is(Kind::Dict);
-  Ref out = Ref::steal(dict ? PyDict_New() : PyList_New(0));
+  if (dict) {
+    Ref keys = Ref::steal(PyDict_New());
+    for (const auto& e : v->as<DictVariable>()->entries(tr)) {
+      of_.try_emplace(e.hash_key.get(), e.key);
+      tr.keep(e.hash_key);
+      if (PyDict_SetItem(keys.get(), e.hash_key.get(), Py_None) < 0) tr.raise_current();
+    }
+    return keys;
+  }
+  Ref out = Ref::steal(PyList_New(0));
   for (Variable* e : v->items(tr)) {
     Ref k = tr.force(e)->hash_key(tr);
     of_.try_emplace(k.get(), e);
     tr.keep(k);
-    if ((dict ? PyDict_SetItem(out.get(), k.get(), Py_None) : PyList_Append(out.get(), k.get())) < 0) tr.raise_current();
+    if (PyList_Append(out.get(), k.get()) < 0) tr.raise_current();
   }
   return out;
 }
