@@ -106,6 +106,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       for (Variable*& a : args.pos) a = force(a);
       if (Variable* v = handler(*this, args)) return v;
     }
+    if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
     if (is_disabled(real)) unsupported(Reason::DisabledFunction, fn->describe());
     if (!fn->code_guarded) {
       fn->code_guarded = true;

@@ -28,6 +28,8 @@ struct FrameView {
   int start = 0;                   // instruction index
   Dynamic dynamic = Dynamic::Never;
   SeenSizes* seen = nullptr;       // of this place; with Dynamic::Never it may be missing
+  bool fixed_sizes = false;        // no size is to stay open, whatever `dynamic` says
+  bool torch_level = false;        // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 
 struct BreakInfo {
@@ -56,6 +58,8 @@ struct Segment {
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
+  bool inference = false;          // the outputs were computed under torch.inference_mode()
+  std::string why_no_gradients;    // not empty: history that our own backward cannot give
   double trace_seconds = 0;
 };
 

@@ -1,5 +1,6 @@
 // The hot path of a compiled entry: inputs, graph, recipe.
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "capture/entry.h"
@@ -75,6 +76,8 @@ bool execute(Entry& e, PyObject** regs) {
   std::copy_n(e.guards->size_values(), num_sizes, integers);
   const int64_t* symbols = integers + e.num_integers;
   if (e.has_graph) {
+    std::optional<trace::InferenceScope> inference;
+    if (e.inference) inference.emplace();
     bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs, symbols)
                          : call_backend(e, values.get(), symbols, outputs.get());
     if (!ok) return false;

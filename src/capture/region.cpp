@@ -159,7 +159,9 @@ std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
   return capture_entry(here, view);
 }
 
-std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view) {
+std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given) {
+  FrameView view = given;
+  view.torch_level |= static_cast<bool>(options_.backend);
   auto entry = std::make_shared<Entry>();
   Event event;
   UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
@@ -169,7 +171,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     Segment seg = [&] {
       CapturingScope scope;
       FrameView asked = view;
-      asked.dynamic = options_.dynamic;
+      if (!view.fixed_sizes) asked.dynamic = options_.dynamic;
       asked.seen = &here.seen;
       return capture(asked, options_.options);
     }();
@@ -194,6 +196,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     entry->globals = view.globals;
     entry->sources = seg.sources;
     entry->stop = seg.stop;
+    entry->inference = seg.inference;
     entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
                                           static_cast<size_t>(view.bytecode->num_locals_plus), seg.sizes);
     if (logs(Topic::Guards) || events) {
@@ -211,7 +214,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     if (seg.num_calls || seg.num_outputs) {
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      compile_graph(*entry, seg, at, event);
+      if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(here, view);
       event.compile_seconds = seconds_since(t1);
       if (PyErr_Occurred()) {
         if (events) events->push_back(std::move(event));
@@ -242,7 +245,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
 }
 
 // Leaves a Python exception only if the user's backend raised, or in strict mode.
-void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event) {
+bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event, FrameView& again) {
   entry.has_graph = true;
   std::string why;
   graph::Graph& graph = seg.captured.graph;
@@ -260,6 +263,7 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
     try {
       bool texts = logs_texts(), training = seg.captured.needs_grad;
       std::optional<trace::Gradients> gradients;
+      if (training && !seg.why_no_gradients.empty()) throw Unsupported(Reason::UnsupportedFeature, seg.why_no_gradients);
       if (training) gradients = trace::differentiate(*seg.tracer, seg.captured);
       if (texts) dump = graph::print(graph);
       kept.emplace(graph);
@@ -281,8 +285,12 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
         log(Topic::Loops, event.report.scheduled);
         log(Topic::Kernels, event.report.plan + event.report.source);
       }
-      return;
+      return true;
     } catch (const Unsupported& e) {
+      if (e.reason() == Reason::OpenSizes && !again.fixed_sizes) {
+        again.fixed_sizes = true;
+        return false;
+      }
       why = std::string(summary(e.reason())) + ": " + e.detail();
     } catch (const std::exception& e) {
       std::string text = kept ? graph::print(*kept) : std::string();
@@ -290,6 +298,10 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
       why = std::string("internal failure: ") + e.what();
       report_failure(e.what(), where, text);
     }
+  }
+  if (!seg.tracer->has_torch_level()) {
+    again.torch_level = true;
+    return false;
   }
   Ref gm = Ref::steal(seg.tracer->graph_module());
   if (!gm) throw InternalError("no GraphModule: " + take_exception());
@@ -305,11 +317,12 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
       entry.callable = Ref();
       PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
     }
-    return;
+    return true;
   }
   event.graph_status = "eagerly: " + why;
   log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
   entry.callable = Ref::steal(PyObject_GetAttrString(gm.get(), "forward"));
+  return true;
 }
 
 }  // namespace braze::capture

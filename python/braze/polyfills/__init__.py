@@ -24,4 +24,6 @@ from ._itertools import (  # noqa: F401
     tee,
     zip_longest,
 )
+from ._copy import deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
+from ._torch import InferenceMode, NoEffect, call_without_grad, one_hot, set_inference  # noqa: F401
