@@ -9,6 +9,7 @@
 #include "bind/trace_hooks.h"
 #include "capture/log.h"
 #include "capture/markers.h"
+#include "codegen/warm_up.h"
 #include "trace/trace.h"
 
 namespace braze::bind {
@@ -30,6 +31,7 @@ PyObject* compile(PyObject*, PyObject* args) {
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
+  if (backend == Py_None) codegen::warm_up();
   capture::RegionOptions region{*o, fullgraph != 0, backend == Py_None ? Ref() : Ref::borrow(backend)};
   return new_callable(std::make_shared<capture::Region>(std::move(region)), function, bound == Py_None ? nullptr : bound,
                       replaces_first != 0);
