@@ -51,7 +51,8 @@ function(braze_extension name)
   # torch_python before the rest: `import torch` loads its libraries locally, so they must be in DT_NEEDED.
   target_link_options(braze${name} PRIVATE -Wl,--no-as-needed -Wl,--gc-sections
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--exclude-libs,ALL)
-  target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10)
+  # What LLVM's package says it may need comes after these, and is only loaded if it is used.
+  target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10 -Wl,--as-needed)
   set_property(TARGET braze${name} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   install(TARGETS braze${name} DESTINATION braze COMPONENT extension)
 endfunction()

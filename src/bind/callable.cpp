@@ -50,13 +50,14 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(c->function);
   Py_VISIT(c->bound);
   Py_VISIT(c->dict);
-  return 0;
+  return c->region ? c->region->traverse(visit, arg) : 0;
 }
 
 int clear(PyObject* self) {
   auto* c = reinterpret_cast<Compiled*>(self);
   Py_CLEAR(c->bound);
   Py_CLEAR(c->dict);
+  if (c->region) c->region->clear();
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "bind/trace_hooks.h"
 #include "capture/log.h"
 #include "capture/markers.h"
+#include "codegen/warm_up.h"
 #include "trace/trace.h"
 
 namespace braze::bind {
@@ -30,6 +31,7 @@ PyObject* compile(PyObject*, PyObject* args) {
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
+  if (backend == Py_None) codegen::warm_up();
   capture::RegionOptions region{*o, fullgraph != 0,
                                 dynamic == Py_None   ? capture::Dynamic::Auto
                                 : dynamic == Py_True ? capture::Dynamic::Always

@@ -4,6 +4,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/once_loaded.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -155,6 +156,7 @@ Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on 
 }  // namespace
 
 TorchRule torch_rule(PyObject* o) {
+  register_loaded();
   PyTypeObject* t = Py_TYPE(o);
   if (t != &PyFunction_Type && !PyCFunction_Check(o) && t != &PyMethodDescr_Type && t != &PyWrapperDescr_Type &&
       reinterpret_cast<PyObject*>(t) != known().op_overload && reinterpret_cast<PyObject*>(t) != known().op_packet)
@@ -210,7 +212,9 @@ void register_torch_builtins() {
       {"torch._C", "_are_functorch_transforms_active"}, {"torch", "is_anomaly_check_nan_enabled"}, {"torch", "get_num_threads"}, {"torch", "get_num_interop_threads"},
       {"torch._C", "_get_cudnn_allow_tf32"}, {"torch._C", "_get_cublas_allow_tf32"}, {"torch", "get_float32_matmul_precision"}};
   for (auto& [m, n] : constant)
-    if (PyObject* o = import(m, n)) queries().insert(o);
+    once_loaded(m, [m = m, n = n] {
+      if (PyObject* o = import(m, n)) queries().insert(o);
+    });
   for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
 }
 

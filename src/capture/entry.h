@@ -37,6 +37,8 @@ struct Entry {
   Entry() = default;
   Entry(const Entry&) = delete;
   ~Entry();
+  // For the garbage collector: every reference held here, but those to tensors that the graph keeps as constants.
+  int traverse(visitproc visit, void* arg) const;
 };
 
 // For explain: what happened, in order.
@@ -86,6 +88,7 @@ class Region {
   std::vector<Event>* events = nullptr;  // explain's
   void clear();
   static void clear_all();
+  int traverse(visitproc visit, void* arg) const;  // for the garbage collector of the one callable that owns this
   const RegionOptions& options() const { return options_; }
 
  private:

@@ -65,6 +65,10 @@ class Program final : public GuardProgram {
     for (size_t i = arguments_; i < late_.size(); ++i) {
       const Late& l = late_[i];
       PyObject* v = vals_[l.reg];
+      if (l.tensor) [[likely]] {
+        if (!v || !trace::matches(*l.tensor, v)) return fail(l.guard, v);
+        continue;
+      }
       if (!holds(*l.guard, v, l.other == kNone ? nullptr : vals_[l.other])) return fail(l.guard, v);
     }
     if (!places_.empty() && !sizes_hold()) return false;
@@ -74,6 +78,11 @@ class Program final : public GuardProgram {
 
   PyObject* const* values() const override { return values_.data(); }
   const int64_t* size_values() const override { return size_values_.data(); }
+  int traverse(visitproc visit, void* arg) const {
+    for (const Guard& g : guards_) Py_VISIT(g.object.get());
+    for (const Ref& r : pins_) Py_VISIT(r.get());
+    return 0;
+  }
   size_t num_watched() const override { return words_.size() + short_words_.size(); }
   size_t num_steps() const override { return moving_.size() + late_.size(); }
 
@@ -93,6 +102,7 @@ class Program final : public GuardProgram {
   struct Late {
     const Guard* guard;
     uint32_t reg, other;
+    const trace::TensorSpec* tensor;  // of a Tensor guard
   };
   // What to look up again when a tag moved.
   struct KeyRead {
@@ -171,7 +181,7 @@ class Program final : public GuardProgram {
     for (const Guard& g : guards_) {
       if (!is_late(g.kind) && !is_pair(g.kind)) continue;
       bool both_anchored = anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
-      Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone};
+      Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone, g.kind == GuardKind::Tensor ? g.tensor.get() : nullptr};
       (both_anchored && !is_late(g.kind) ? anchored_pairs_ : late_).push_back(l);
     }
     // Cheap comparisons of identities before tensors, tensors that are arguments before parameters.
@@ -385,7 +395,7 @@ class Program final : public GuardProgram {
   void extra_late(const Guard& g, uint32_t reg) {
     for (const Late& l : late_)
       if (l.guard == &g) return;
-    late_.push_back({&g, reg, kNone});
+    late_.push_back({&g, reg, kNone, nullptr});
   }
 
   void watch_step(const Source& s, PyObject* base, PyObject* v) {
@@ -475,6 +485,10 @@ class Program final : public GuardProgram {
 };
 
 }  // namespace
+
+int traverse(const GuardProgram& program, visitproc visit, void* arg) {
+  return static_cast<const Program&>(program).traverse(visit, arg);  // there is no other kind
+}
 
 std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                     const std::vector<SourceId>& wanted, uint64_t global_state,

@@ -5,6 +5,7 @@
 
 #include "capture/bind_args.h"
 #include "capture/entry.h"
+#include "capture/guards_eval.h"
 #include "capture/log.h"
 #include "capture/markers.h"
 
@@ -69,6 +70,23 @@ std::string explain_break(const BreakInfo& b) {
 
 Entry::~Entry() {
   for (PyObject* c : constants) Py_XDECREF(c);
+}
+
+int Entry::traverse(visitproc visit, void* arg) const {
+  for (PyObject* c : constants) Py_VISIT(c);
+  Py_VISIT(callable.get());
+  for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.get());
+  for (const Step& s : recipe.steps()) Py_VISIT(s.object.get());
+  return guards ? capture::traverse(*guards, visit, arg) : 0;
+}
+
+int Region::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(options_.backend.get());
+  for (const auto& [code, places] : places_)
+    for (const auto& [start, place] : places)
+      for (const std::shared_ptr<Entry>& e : place->entries)
+        if (int r = e->traverse(visit, arg)) return r;
+  return 0;
 }
 
 Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }

@@ -96,7 +96,8 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<S
   return spec;
 }
 
-bool matches(const TensorSpec& spec, PyObject* tensor) {
+// Once per parameter and call: the accessors are to be inlined.
+__attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) {
   if (Py_TYPE(tensor) != spec.type) return false;
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
