@@ -100,8 +100,8 @@ class Region {
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
   std::shared_ptr<Entry> find(Place& place, const FrameView& view);
   std::shared_ptr<Entry> capture_entry(Place& place, const FrameView& view);
-  // False: the graph is needed at the level of torch's functions, and this capture does not have it.
-  bool compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event);
+  // False: to be captured again, as `again` says now.
+  bool compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event, FrameView& again);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                        const FrameImage* images, size_t num_images, Registers* regs);
   PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, Registers* regs);

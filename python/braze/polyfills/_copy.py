@@ -1,0 +1,69 @@
+"""The module copy."""
+
+from copy import deepcopy as _deepcopy
+
+_copied = "braze copies"  # key in the memo: objects are told apart by identity, without the numbers that id() gives
+_itself = (type(None), int, float, bool, complex, bytes, str, range, type, type(Ellipsis), type(NotImplemented), property)
+_functions = (type(_deepcopy), type(len))
+
+
+def deepcopy(x, memo=None, _nil=None):
+    cls = type(x)
+    if cls in _itself or cls in _functions or issubclass(cls, type):
+        return x
+    if memo is None:
+        memo = {}
+    seen = memo.setdefault(_copied, [])
+    for before, copy in seen:
+        if before is x:
+            return copy
+    if cls is list:
+        y = []
+        seen.append((x, y))
+        for v in x:
+            y.append(deepcopy(v, memo))
+        return y
+    if cls is tuple:
+        y = tuple([deepcopy(v, memo) for v in x])
+        for v, w in zip(x, y):
+            if v is not w:
+                seen.append((x, y))
+                return y
+        return x
+    if cls is dict:
+        y = {}
+        seen.append((x, y))
+        for k, v in x.items():
+            y[deepcopy(k, memo)] = deepcopy(v, memo)
+        return y
+    if hasattr(cls, "__deepcopy__"):
+        y = x.__deepcopy__(memo)
+        if y is not x:
+            seen.append((x, y))
+        return y
+    plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
+    plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
+    if not plain or not hasattr(x, "__dict__"):
+        return _copy_as_c_does(x, memo)
+    y = object.__new__(cls)
+    seen.append((x, y))
+    own = getattr(cls, "__getstate__", None)
+    state = x.__dict__ if own is None or own is getattr(object, "__getstate__", None) else x.__getstate__()
+    if state:
+        state = deepcopy(state, memo)
+        if hasattr(y, "__setstate__"):
+            y.__setstate__(state)
+        else:
+            for k, v in state.items():
+                y.__dict__[k] = v
+    return y
+
+
+def _copy_as_c_does(x, memo):
+    # What the C parts of copying ask for only a real object has: capture ends here, and the rest of the copy runs uncompiled.
+    for before, copy in memo.get(_copied, ()):
+        memo[id(before)] = copy
+    return _deepcopy(x, memo)
+
+
+_copy_as_c_does._braze_disable = True

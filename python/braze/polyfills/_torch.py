@@ -1,0 +1,50 @@
+"""Contexts and functions of torch."""
+
+import torch
+
+
+class InferenceMode:
+    """In place of the guard of torch.inference_mode."""
+
+    def __init__(self, mode=True):
+        self.mode = mode
+
+    def __enter__(self):
+        self.grad = torch.is_grad_enabled()
+        self.before = set_inference(self.mode)
+        torch._C._set_grad_enabled(not self.mode)
+
+    def __exit__(self, *exc):
+        torch._C._set_grad_enabled(self.grad)
+        set_inference(self.before)
+
+
+def set_inference(mode):
+    return mode
+
+
+class NoEffect:
+    """In place of contexts that only matter to who watches the program run."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def __call__(self, fn):
+        return fn
+
+
+def call_without_grad(fn, *args, **kwargs):
+    with torch.no_grad():
+        return fn(*args, **kwargs)
+
+
+def one_hot(tensor, num_classes=-1):
+    if num_classes < 0:
+        return torch.ops.aten.one_hot(tensor, num_classes)
+    return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
