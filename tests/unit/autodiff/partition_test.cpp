@@ -141,7 +141,8 @@ TEST(Partition, AnInputThatIsOverwrittenIsNotKept) {
   writeback %0 %6
 })",
                        1);
-  EXPECT_EQ(names(p.saved), (Names{"aten::add.Scalar"}));
+  ASSERT_EQ(p.saved.size(), 1u);
+  EXPECT_NE(p.saved[0].what, "input");
   const char* reads = R"(graph {
   %0: f32[8] = input argument
   %1: f32[8] = input argument "tangent"
