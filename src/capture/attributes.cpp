@@ -67,7 +67,9 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   }
   if (d == &PyClassMethod_Type) {
     Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
-    Variable* cls = global_object(reinterpret_cast<PyObject*>(type));
+    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get())) unsupported("a class method of a descriptor");
+    PyObject* through = self->as_constant();
+    Variable* cls = through && PyType_Check(through) ? self : global_object(reinterpret_cast<PyObject*>(type));
     Variable* f;
     if (at.valid()) {
       guards().type_is(at, d, line());

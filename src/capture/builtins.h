@@ -18,6 +18,10 @@ void register_builtin(const char* module, const char* qualname, BuiltinHandler h
 const char* find_polyfill(PyObject* callable);
 void register_polyfill(const char* module, const char* qualname, const char* name);
 
+// Functions of C whose handlers know no keyword arguments.
+bool takes_no_keywords(PyObject* callable);
+void register_no_keywords(const char* module, const char* qualname);
+
 // C functions without effects whose result depends on nothing but their (constant) arguments.
 bool is_pure(PyObject* callable);
 void register_pure(const char* module, const char* qualname);

@@ -41,6 +41,8 @@ Variable* do_default_dict(Translator& tr, Args& a) {
   auto* d = tr.make<DictVariable>(known().default_dict);
   Args rest{{}, a.kw};
   if (a.size() > 0) {
+    PyObject* c = a[0]->as_constant();
+    if (c && c != Py_None && !PyCallable_Check(c)) return nullptr;
     d->default_factory = a[0];
     rest.pos.assign(a.pos.begin() + 1, a.pos.end());
   } else {
@@ -58,11 +60,16 @@ Variable* do_dict_fromkeys(Translator& tr, Args& a) {
 }
 
 Variable* do_deque(Translator& tr, Args& a) {
+  if (a.size() > 2) return nullptr;
   Variable* maxlen = a.size() > 1 ? a[1] : a.take_kw("maxlen");
   auto* l = tr.make<ListVariable>(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{}, known().deque);
   if (maxlen && !is_none(tr.force(maxlen))) {
     Ref n = tr.to_python(maxlen);
-    l->maxlen = PyLong_AsLongLong(n.get());
+    l->maxlen = PyLong_Check(n.get()) ? PyLong_AsLongLong(n.get()) : -1;
+    if (l->maxlen < 0) {
+      PyErr_Clear();
+      return nullptr;
+    }
     while (l->len(tr) > l->maxlen) l->elements.erase(l->elements.begin());
   }
   return l;

@@ -15,6 +15,10 @@ namespace {
 PyObject* attribute_name(Translator& tr, Variable* v) {
   PyObject* s = constant_of(tr.force(v));
   if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, "attribute name must be string");
+  if (!PyUnicode_AsUTF8(s)) {
+    PyErr_Clear();
+    tr.unsupported("an attribute name with surrogates");
+  }
   Py_INCREF(s);
   PyUnicode_InternInPlace(&s);
   return tr.keep(Ref::steal(s));
@@ -115,6 +119,9 @@ Variable* do_super(Translator& tr, Args& a) {
   self = tr.force(self);
   PyObject* c = cls->as_constant();
   if (!c || !PyType_Check(c)) return nullptr;
+  PyObject* s = self->as_constant();
+  bool through_class = s && PyType_Check(s) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(s), reinterpret_cast<PyTypeObject*>(c));
+  if (!through_class && !PyType_IsSubtype(self->type(), reinterpret_cast<PyTypeObject*>(c))) return nullptr;
   return tr.make<SuperVariable>(reinterpret_cast<PyTypeObject*>(c), self);
 }
 
@@ -137,6 +144,9 @@ Variable* do_object_new(Translator& tr, Args& a) {
   auto* cls = reinterpret_cast<PyTypeObject*>(c);
   if (cls->tp_new != PyBaseObject_Type.tp_new && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   if (PyType_IsSubtype(cls, known().tensor) || PyType_IsSubtype(cls, known().module)) return nullptr;
+  if ((a.size() > 1 || !a.kw.empty()) && (_PyType_Lookup(cls, tr.intern("__new__")) != known().object_new || _PyType_Lookup(cls, tr.intern("__init__")) == known().object_init))
+    return nullptr;  // an error
+  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) return nullptr;
   return tr.make<ObjectVariable>(cls);
 }
 
@@ -156,7 +166,11 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     if (a[0]->is(Kind::Tensor)) tr.unsupported(Reason::ScalarFromTensor, std::string(type->tp_name) + "() of a tensor");
     if (a[0]->is(Kind::Object)) {
       const char* m = type == &PyLong_Type ? "__int__" : type == &PyFloat_Type ? "__float__" : "__complex__";
-      if (Variable* f = tr.special_method(a[0], m)) return tr.call(f, {a[0]});
+      if (Variable* f = tr.special_method(a[0], m)) {
+        Variable* v = tr.force(tr.call(f, {a[0]}));
+        if (v->type() != type) tr.unsupported(std::string(m) + " that does not return a number of its kind");
+        return v;
+      }
     }
     // A symbolic int stays one.
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
@@ -185,7 +199,13 @@ Variable* do_repr(Translator& tr, Args& a) {
 Variable* do_format(Translator& tr, Args& a) {
   if (a.size() < 1) return nullptr;
   std::string spec;
-  if (a.size() == 2) spec = PyUnicode_AsUTF8(tr.to_python(a[1]).get());
+  if (a.size() == 2) {
+    PyObject* s = constant_of(a[1]);
+    const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8(s) : nullptr;
+    PyErr_Clear();
+    if (!text) return nullptr;
+    spec = text;
+  }
   return tr.format(a[0], spec, 0);
 }
 
@@ -225,6 +245,7 @@ Variable* do_round(Translator& tr, Args& a) {
 Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
   Variable *key = a.take_kw("key"), *fallback = a.take_kw("default");
   if (key && is_none(tr.force(key))) key = nullptr;
+  if (!a.kw.empty() || a.size() == 0 || (a.size() > 1 && fallback)) return nullptr;
   std::vector<Variable*> items = a.size() == 1 ? tr.unpack(a[0]) : a.pos;
   if (items.empty()) {
     if (fallback) return fallback;
@@ -254,6 +275,7 @@ Variable* do_sum(Translator& tr, Args& a) {
   if (a.size() < 1) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
   Variable* total = start ? start : tr.integer(0);
+  if (PyObject* c = constant_of(tr.force(total)); c && (PyUnicode_Check(c) || PyBytes_Check(c))) return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
   return total;
 }
@@ -277,6 +299,7 @@ Variable* do_all(Translator& tr, Args& a) {
 // ---- iteration ----
 
 Variable* do_iter(Translator& tr, Args& a) {
+  if (a.size() == 2 && !tr.truth(tr.call(tr.global_object(PyDict_GetItemString(PyEval_GetBuiltins(), "callable")), {a[0]}))) return nullptr;
   if (a.size() == 2) return tr.make<CallIterator>(a[0], a[1]);
   return a.size() == 1 ? tr.iter(a[0]) : nullptr;
 }
@@ -329,9 +352,16 @@ Variable* do_reversed(Translator& tr, Args& a) {
   if (a[0]->is(Kind::Object)) {
     int64_t n = tr.len(a[0]);
     for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i)));
-  } else {
+  } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {
+    return tr.make<ReversedIterator>(static_cast<SequenceVariable*>(a[0]));
+  } else if (a[0]->is(Kind::Dict) || a[0]->is(Kind::DictView)) {
+    Args none;
+    return a[0]->call_method(tr, "__reversed__", none);
+  } else if (a[0]->is(Kind::Constant) && PySequence_Check(constant_of(a[0]))) {
     all = tr.unpack(a[0]);
     std::reverse(all.begin(), all.end());
+  } else {
+    return nullptr;
   }
   return tr.tuple(all)->iter(tr);
 }
@@ -339,6 +369,7 @@ Variable* do_reversed(Translator& tr, Args& a) {
 Variable* do_sorted(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   Variable *key = a.take_kw("key"), *reverse = a.take_kw("reverse");
+  if (!a.kw.empty()) return nullptr;
   return tr.list(sort_variables(tr, tr.unpack(a[0]), key, reverse && tr.truth(reverse)));
 }
 
@@ -433,6 +464,10 @@ void register_core_builtins() {
       {"contains", do_op_contains}, {"is_", do_op_is}, {"is_not", do_op_is_not}};
   for (const Row& r : operators) register_builtin("operator", r.name, r.handler);
 
+  for (const char* n : {"len", "isinstance", "issubclass", "type", "callable", "getattr", "hasattr", "setattr", "delattr", "vars", "super", "id", "bool", "repr", "format",
+                        "hash", "abs", "divmod", "any", "all", "iter", "next", "map", "filter", "reversed", "slice", "globals", "list", "tuple", "set", "frozenset"})
+    register_no_keywords("builtins", n);
+  for (const Row& r : operators) register_no_keywords("operator", r.name);
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
   Ref math = Ref::steal(PyImport_ImportModule("math"));

@@ -59,11 +59,31 @@ Variable* do_signature(Translator& tr, Args& a) {
   return tr.global_object(s.get());
 }
 
+// Functions of re: the cache of patterns behind them does not show.
+template <int i>
+Variable* do_re(Translator& tr, Args& a) {
+  static const char* names[] = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "escape"};
+  static PyObject* function = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("re"));
+    return PyObject_GetAttrString(m.get(), names[i]);
+  }();
+  return tr.call_pure(function, a);
+}
+
 }  // namespace
 
 void register_functional_builtins() {
+  register_builtin("re", "compile", do_re<0>);
+  register_builtin("re", "match", do_re<1>);
+  register_builtin("re", "fullmatch", do_re<2>);
+  register_builtin("re", "search", do_re<3>);
+  register_builtin("re", "sub", do_re<4>);
+  register_builtin("re", "subn", do_re<5>);
+  register_builtin("re", "split", do_re<6>);
+  register_builtin("re", "findall", do_re<7>);
+  register_builtin("re", "escape", do_re<8>);
   for (const char* n : {"chain", "repeat", "count", "cycle", "islice", "product", "accumulate", "zip_longest", "pairwise", "starmap", "takewhile", "dropwhile",
-                        "filterfalse", "compress", "combinations", "permutations", "groupby", "tee"})
+                        "filterfalse", "compress", "combinations", "combinations_with_replacement", "permutations", "groupby", "tee"})
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);

@@ -82,8 +82,16 @@ void Translator::before_with(Frame& f) {
     return bind_descriptor(d, at, manager, manager->type(), intern(name));
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__");
+  // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
   f.push(exit);
-  f.push(call(enter, Args{}, true));
+  Variable* result;
+  try {
+    result = call(enter, Args{}, true);
+  } catch (const Unsupported&) {
+    f.top() = manager;
+    throw;
+  }
+  f.push(result);
 }
 
 // ---- inlining ----
@@ -132,7 +140,7 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
   int given = static_cast<int>(args.pos.size());
   for (int i = 0; i < std::min(given, positional); ++i) f.locals[static_cast<size_t>(i)] = args.pos[static_cast<size_t>(i)];
   if (star) f.locals[static_cast<size_t>(named)] = tuple(given > positional ? std::vector<Variable*>(args.pos.begin() + positional, args.pos.end()) : std::vector<Variable*>{});
-  else if (given > positional) raise(PyExc_TypeError, what + " takes " + std::to_string(positional) + " positional arguments but " + std::to_string(given) + " were given");
+  else if (given > positional) unsupported(Reason::RaisedException, what + " takes " + std::to_string(positional) + " positional arguments but " + std::to_string(given) + " were given");
   DictVariable* more = nullptr;
   if (star_star) f.locals[static_cast<size_t>(named + star)] = more = dict();
   for (auto& [name, value] : args.kw) {
@@ -142,12 +150,12 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     for (int i = co->co_posonlyargcount; i < named && at < 0; ++i)
       if (PyUnicode_Compare(f.code->local_name(i), name) == 0) at = i;
     if (at >= 0) {
-      if (f.locals[static_cast<size_t>(at)]) raise(PyExc_TypeError, what + " got multiple values for argument '" + PyUnicode_AsUTF8(name) + "'");
+      if (f.locals[static_cast<size_t>(at)]) unsupported(Reason::RaisedException, what + " got multiple values for argument '" + PyUnicode_AsUTF8(name) + "'");
       f.locals[static_cast<size_t>(at)] = value;
     } else if (more) {
       more->set(*this, name, value);
     } else {
-      raise(PyExc_TypeError, what + " got an unexpected keyword argument '" + PyUnicode_AsUTF8(name) + "'");
+      unsupported(Reason::RaisedException, what + " got an unexpected keyword argument '" + PyUnicode_AsUTF8(name) + "'");
     }
   }
   Variable *defaults = fn->defaults, *kwdefaults = fn->kwdefaults;
@@ -160,7 +168,7 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     if (slot) continue;
     Variable* d = defaults ? force(defaults) : nullptr;
     int n = d && d->is(Kind::Tuple) ? static_cast<int>(d->as<TupleVariable>()->elements.size()) : 0;
-    if (i < positional - n) raise(PyExc_TypeError, what + " missing required positional argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+    if (i < positional - n) unsupported(Reason::RaisedException, what + " missing required positional argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
     slot = d->as<TupleVariable>()->elements[static_cast<size_t>(i - (positional - n))];
   }
   for (int i = positional; i < named; ++i) {
@@ -168,7 +176,7 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     if (slot) continue;
     Variable* d = kwdefaults ? force(kwdefaults) : nullptr;
     if (d && d->is(Kind::Dict)) slot = d->as<DictVariable>()->get(*this, f.code->local_name(i));
-    if (!slot) raise(PyExc_TypeError, what + " missing required keyword-only argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+    if (!slot) unsupported(Reason::RaisedException, what + " missing required keyword-only argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
   }
   // Free variables are the last slots.
   int frees = f.code->num_frees, first = f.code->num_locals_plus - frees;
@@ -204,6 +212,7 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   SourceId new_at, init_at;
   PyObject* make_new = lookup_on_type(cls, intern("__new__"), &new_at);
   Variable* made;
+  if (lookup_on_type(cls, intern("__del__"), nullptr)) unsupported(std::string("an object of class ") + cls->tp_name + ", which has a finalizer, is made");
   if (make_new == known().object_new || !make_new) {
     made = make<ObjectVariable>(cls, PyType_IsSubtype(cls, known().module) ? Kind::Module : Kind::Object);
   } else if (PyCFunction_Check(make_new)) {
@@ -217,14 +226,15 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   if (!PyType_IsSubtype(made->type(), cls)) return made;
   PyObject* init = lookup_on_type(made->type(), intern("__init__"), &init_at);
   if (!init || init == known().object_init) {
-    if (make_new == known().object_new && (args.size() || !args.kw.empty())) raise(PyExc_TypeError, std::string(cls->tp_name) + "() takes no arguments");
+    if (make_new == known().object_new && (args.size() || !args.kw.empty())) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes no arguments");
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
     if ((!made->is(Kind::Object) && !made->is(Kind::Module)) || cls == known().simple_namespace) return made;
     call_builtin_method(*this, made, reinterpret_cast<PyDescrObject*>(init)->d_type, intern("__init__"), args);
   } else {
-    call(bind_descriptor(init, init_at, made, made->type(), intern("__init__")), args);
+    Variable* r = force(call(bind_descriptor(init, init_at, made, made->type(), intern("__init__")), args));
+    if (!is_none(r)) raise(PyExc_TypeError, std::string("__init__() should return None, not '") + r->type()->tp_name + "'");
   }
   return made;
 }
@@ -247,6 +257,12 @@ void Translator::check_rebuild(PyTypeObject* cls) const {
 Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
   const Known& k = known();
   if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
+    // Some keep more than their arguments; Python code may take keywords in __init__.
+    if (!is_plain_exception(cls)) unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
+    if (!args.kw.empty()) {
+      PyObject* init = _PyType_Lookup(cls, intern("__init__"));
+      if (init && !PyFunction_Check(init)) unsupported(std::string("an exception of class ") + cls->tp_name + " is made with keywords");
+    }
     auto* e = make<ObjectVariable>(cls);
     e->base = tuple(args.pos);
     return e;
@@ -257,6 +273,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     if (is_structseq(cls)) unsupported("a struct sequence is made");
     return make<TupleVariable>(std::move(items), cls);
   }
+  if (!cls->tp_new) unsupported(std::string("an object of class ") + cls->tp_name + " is made");
   auto* o = make<ObjectVariable>(cls);
   if (cls == k.simple_namespace && args.size() == 0) {
     for (auto& [name, v] : args.kw) o->instance_set(*this, name, v);
@@ -275,11 +292,21 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     o->base = make<SetVariable>();
     return o;
   }
-  if (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) || PyType_IsSubtype(cls, &PyUnicode_Type)) {
+  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) || PyType_IsSubtype(cls, &PyUnicode_Type))) {
     Args copy = args;
     return call_pure(reinterpret_cast<PyObject*>(cls), copy);
   }
   unsupported(Reason::UnknownFunction, std::string("an object of class ") + cls->tp_name + " is made");
+}
+
+bool is_plain_exception(PyTypeObject* cls) {
+  while ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && cls->tp_base) cls = cls->tp_base;
+  if (cls->tp_basicsize == sizeof(PyBaseExceptionObject)) return true;
+  PyObject* plain[] = {PyExc_StopIteration, PyExc_AttributeError, PyExc_NameError, PyExc_UnboundLocalError, PyExc_ImportError, PyExc_ModuleNotFoundError,
+                       PyExc_SystemExit};
+  for (PyObject* p : plain)
+    if (reinterpret_cast<PyObject*>(cls) == p) return true;
+  return false;
 }
 
 }  // namespace braze::capture

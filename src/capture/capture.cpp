@@ -125,7 +125,7 @@ void Translator::stop_here(const Stop& stop) {
   if (dirty_) throw Restart{frame_->ordinal, stop};
   if (handled) {
     // An exception is being handled: the interpreter is to raise it itself, so that it handles it, too.
-    auto it = origins_.find(handled);
+    auto it = origins_.find(force(handled));
     if (it != origins_.end() && it->second > 0 && it->second < frame_->ordinal) throw Restart{it->second, stop};
   }
   BreakInfo info{stop.reason, stop.detail, line(), {}};
@@ -148,6 +148,7 @@ void Translator::finish(Variable* result) {
   Codegen cg(*this, segment_.recipe);
   try {
     segment_.recipe.result = cg.reg(result);
+    if (handled) segment_.recipe.handled = cg.reg(handled);
     emit_effects(cg);
     finish_graph(cg);
   } catch (const CannotRebuild& e) {
@@ -173,8 +174,14 @@ void Translator::emit_frames(Codegen& cg) {
       std::vector<bool> caught = live_locals(*f->code, f->ip);
       for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
     }
-    for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] ? cg.reg(f->locals[i]) : kNoReg);
+    // What was there before may be kept alive by this frame alone: it stays.
+    auto stays = [&](Variable* v) {
+      if (!v || !v->source.valid()) return false;
+      return v->is(Kind::Lazy) ? !PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), known().tensor) : !v->is(Kind::Tensor);
+    };
+    for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
     for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
+    if (f == frame_ && handled) image.handled = cg.reg(handled);
     if (f->kw_names) image.kw_names = cg.constant(f->kw_names);
     segment_.recipe.frames.push_back(std::move(image));
   }
@@ -193,7 +200,7 @@ void Translator::emit_effects(Codegen& cg) {
     switch (v->kind) {
       case Kind::Dict: v->as<DictVariable>()->emit_changes(cg, self); break;
       case Kind::List: assign(StepKind::ListAssign, v->as<ListVariable>()->elements); break;
-      case Kind::Set: assign(StepKind::SetAssign, v->as<SetVariable>()->elements); break;
+      case Kind::Set: assign(StepKind::SetAssign, v->as<SetVariable>()->elements()); break;
       case Kind::Cell: cg.recipe.effect(StepKind::CellSet, {self, cg.reg(v->as<CellVariable>()->contents)}); break;
       case Kind::Object:
       case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;
@@ -236,6 +243,15 @@ void Translator::finish_graph(Codegen& cg) {
     bool replaced = false;
     for (Variable* m : modified_) replaced |= m->source.valid() && m->source == sources()[t->source].base;
     if (!replaced) guard_identity(t->source, t->real.get());
+  }
+  // What was changed is no other container that was looked at by another path.
+  size_t checked = 0;
+  for (Variable* m : modified_) {
+    if (!m->source.valid() || m->is(Kind::Cell)) continue;
+    for (auto& [object, v] : by_object_) {
+      if (!v || v == m || v->kind != m->kind || !v->source.valid() || v->type() != m->type() || (anchored(v->source) && anchored(m->source))) continue;
+      if (++checked < 2000) guards().distinct(m->source, v->source, {});
+    }
   }
   bool writes = !graph.writebacks.empty();
   std::vector<bool> fixed;

@@ -56,6 +56,9 @@ class Registers {
     if (p_ != inline_) delete[] p_;
   }
   Registers(const Registers&) = delete;
+  void clear() {
+    for (size_t i = 0; i < n_; ++i) Py_CLEAR(p_[i]);
+  }
   PyObject** get() { return p_; }
 
  private:
@@ -73,7 +76,7 @@ class Region {
   // The function called with these arguments (vectorcall convention).
   PyObject* call(PyFunctionObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames);
   // A real frame of a function of this region. images: as it must be at the start (from a recipe), else from the beginning.
-  PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, PyObject** regs);
+  PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs);
 
   std::vector<Event>* events = nullptr;  // explain's
   void clear();
@@ -90,8 +93,8 @@ class Region {
   std::shared_ptr<Entry> capture_entry(Place& place, const FrameView& view);
   void compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
-                       const FrameImage* images, size_t num_images, PyObject** regs);
-  PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, PyObject** regs);
+                       const FrameImage* images, size_t num_images, Registers* regs);
+  PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, Registers* regs);
   std::shared_ptr<Place> place(PyCodeObject* code, int start);
   void refuse(const BreakInfo& stop);  // fullgraph: sets the exception
 

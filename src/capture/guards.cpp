@@ -54,8 +54,8 @@ void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
 void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }
 void GuardSet::distinct(SourceId a, SourceId b, UserLine line) { add({GuardKind::Distinct, a, b, 0, {}, nullptr, line}); }
 void GuardSet::set_members(SourceId s, PyObject* set, UserLine line) {
-  Ref copy = Ref::steal(PyFrozenSet_New(set));
-  add({GuardKind::SetMembers, s, {}, 0, copy, nullptr, line});
+  Ref members = Ref::steal(PySequence_Tuple(set));
+  add({GuardKind::SetMembers, s, {}, 0, members, nullptr, line});
 }
 void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {
   add({GuardKind::RangeIs, s, {}, 0, Ref::borrow(range), nullptr, line});
@@ -107,7 +107,10 @@ bool equal_constants(PyObject* a, PyObject* b) {
     auto* y = reinterpret_cast<PySliceObject*>(b);
     return equal_constants(x->start, y->start) && equal_constants(x->stop, y->stop) && equal_constants(x->step, y->step);
   }
-  if (PyFrozenSet_CheckExact(a)) return same_members(a, b);
+  if (PyFrozenSet_CheckExact(a)) {
+    Ref members = Ref::steal(PySequence_Tuple(b));
+    return same_members(a, members.get());
+  }
   // torch.device: compared by value, in C.
   static PyTypeObject* device = nullptr;
   if (!device && std::strcmp(Py_TYPE(a)->tp_name, "torch.device") == 0) device = Py_TYPE(a);
@@ -120,16 +123,15 @@ bool equal_constants(PyObject* a, PyObject* b) {
 }
 
 bool same_members(PyObject* set, PyObject* expected) {
-  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
-  Ref it = Ref::steal(PyObject_GetIter(expected));
-  bool same = true;
-  while (same) {
-    Ref k = Ref::steal(PyIter_Next(it.get()));
-    if (!k) break;
-    same = PySet_Contains(set, k.get()) == 1;
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
+  PyObject* key;
+  Py_ssize_t pos = 0;
+  Py_hash_t hash;
+  for (Py_ssize_t i = 0; _PySet_NextEntry(set, &pos, &key, &hash); ++i) {
+    PyObject* want = PyTuple_GET_ITEM(expected, i);
+    if (key != want && !equal_constants(key, want)) return false;
   }
-  PyErr_Clear();
-  return same;
+  return true;
 }
 
 bool holds(const Guard& g, PyObject* v, PyObject* other) {

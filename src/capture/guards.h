@@ -28,7 +28,7 @@ enum class GuardKind : uint8_t {
   DictKeys,      // keys are those of the tuple `object`, in that order (equal as in Equal, else identical)
   SameObject,    // value is the value of `other`
   Distinct,      // value is not the value of `other`
-  SetMembers,    // set or frozenset: equal to the frozenset `object` of plain constants
+  SetMembers,    // set or frozenset: its members, in the order of iteration, are those of the tuple `object` (as in DictKeys)
   RangeIs,       // a range object with the same start, stop, step as `object`
   NotOverlapping, // two tensors (`other`) have different storages
 };

@@ -84,6 +84,13 @@ Known load() {
 
 }  // namespace
 
+namespace {
+PyTypeObject* type_of(const char* module, const char* name) {
+  Ref m = Ref::steal(PyImport_ImportModule(module));
+  return reinterpret_cast<PyTypeObject*>(m ? PyObject_GetAttrString(m.get(), name) : nullptr);
+}
+}  // namespace
+
 const Known& known() {
   static const Known k = load();
   return k;
@@ -94,7 +101,7 @@ bool is_constant_type(PyTypeObject* t) {
     const Known& k = known();
     return std::unordered_set<PyTypeObject*>{Py_TYPE(Py_None), &PyBool_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
             &PyBytes_Type, Py_TYPE(Py_Ellipsis), Py_TYPE(Py_NotImplemented), &PyRange_Type, k.dtype, k.device, k.layout,
-            k.memory_format, k.qscheme, k.finfo, k.iinfo};
+            k.memory_format, k.qscheme, k.finfo, k.iinfo, type_of("re", "Pattern"), type_of("re", "Match")};
   }();
   return types.count(t) != 0;
 }

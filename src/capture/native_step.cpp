@@ -83,6 +83,16 @@ class Stepper {
         put(nullptr);
         return push(v.release());
       }
+      case Opcode::LoadSuperAttr:
+      case Opcode::LoadSuperMethod: {
+        Ref self = pop(), cls = pop(), super = pop();
+        PyObject* args[] = {cls.get(), self.get()};
+        Ref object = Ref::steal(PyObject_Vectorcall(super.get(), args, 2, nullptr));
+        Ref v = Ref::steal(object ? PyObject_GetAttr(object.get(), code_.name(in_.arg)) : nullptr);
+        if (!v) return raised();
+        if (in_.op == Opcode::LoadSuperMethod) put(nullptr);
+        return push(v.release());
+      }
       case Opcode::StoreAttr: {
         Ref o = pop(), v = pop();
         return done(PyObject_SetAttr(o.get(), code_.name(in_.arg), v.get()));
@@ -116,6 +126,7 @@ class Stepper {
         pop();
         return {StepResult::Next, in_.target};
       }
+      case Opcode::RaiseVarargs: return in_.arg ? raise() : StepResult{StepResult::NotTaken};
       case Opcode::UnpackSequence: return unpack();
       case Opcode::FormatValue: return format();
       case Opcode::BeforeWith: return before_with();
@@ -187,6 +198,34 @@ class Stepper {
       kwargs = d;
     }
     return push(PyObject_Call(callable.get(), args.get(), kwargs.get()));
+  }
+
+  // An instance of what is raised: a class is called.
+  static Ref instance(PyObject* o, const char* otherwise) {
+    if (PyExceptionInstance_Check(o)) return Ref::borrow(o);
+    if (!PyExceptionClass_Check(o)) {
+      PyErr_SetString(PyExc_TypeError, otherwise);
+      return Ref();
+    }
+    Ref made = Ref::steal(PyObject_CallNoArgs(o));
+    if (made && !PyExceptionInstance_Check(made.get())) {
+      PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", o, Py_TYPE(made.get()));
+      return Ref();
+    }
+    return made;
+  }
+
+  StepResult raise() {
+    Ref cause = in_.arg == 2 ? pop() : Ref(), e = pop();
+    Ref value = instance(e.get(), "exceptions must derive from BaseException");
+    if (!value) return raised();
+    if (cause) {
+      Ref from = cause.get() == Py_None ? Ref() : instance(cause.get(), "exception causes must derive from BaseException");
+      if (!from && PyErr_Occurred()) return raised();
+      PyException_SetCause(value.get(), from.release());
+    }
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value.get())), value.get());
+    return raised();
   }
 
   StepResult unpack() {

@@ -59,7 +59,14 @@ bool is_plain(Variable* v) { return v->is(Kind::Constant) || v->is(Kind::Sym); }
 
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
 
-bool user_class(Variable* v) { return v->is(Kind::Object) || v->is(Kind::Module) || (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)); }
+// Numbers and strings of a class of the user's, which may define operators of its own.
+bool user_number(Variable* v) {
+  return v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(v->type(), known().enum_) &&
+         (PyType_IsSubtype(v->type(), &PyLong_Type) || PyType_IsSubtype(v->type(), &PyFloat_Type) || PyType_IsSubtype(v->type(), &PyUnicode_Type) ||
+          PyType_IsSubtype(v->type(), &PyBytes_Type) || PyType_IsSubtype(v->type(), &PyComplex_Type));
+}
+
+bool user_class(Variable* v) { return user_number(v) || v->is(Kind::Object) || v->is(Kind::Module) || (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)); }
 
 bool not_implemented(Variable* v) { return constant_of(v) == Py_NotImplemented; }
 
@@ -96,10 +103,12 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
     if (count > 0 && e.size() * static_cast<size_t>(count) > 1000000) tr.unsupported("a sequence of more than a million items");
     for (int64_t i = 0; i < count; ++i) out.insert(out.end(), e.begin(), e.end());
     if (s->is(Kind::List)) return tr.list(std::move(out));
+    if (count == 1 && s->type() == &PyTuple_Type) return s;
     return tr.make<TupleVariable>(std::move(out), s->type() == known().size ? known().size : &PyTuple_Type);
   };
   auto is_int = [](Variable* v) { return is_plain(v) && PyLong_Check(plain(v)); };
   bool sa = a->is(Kind::Tuple) || a->is(Kind::List), sb = b->is(Kind::Tuple) || b->is(Kind::List);
+  if (a->type() == known().deque || b->type() == known().deque) tr.unsupported("an operator on a deque");
   if (op == NB_ADD && sa && a->kind == b->kind) {
     auto out = static_cast<SequenceVariable*>(a)->elements;
     const auto& more = static_cast<SequenceVariable*>(b)->elements;
@@ -146,7 +155,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   bool inplace = op >= NB_INPLACE_ADD;
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
-  if (is_plain(a) && is_plain(b)) {
+  if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
     Ref r = Ref::steal(row.function(plain(a), plain(b)));
     if (!r) raise_current();
     return from_python(std::move(r));
@@ -174,14 +183,16 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
         return a;
       }
     }
-    if ((a->is(Kind::Set) && a->type() == &PySet_Type && base == NB_OR) || (a->is(Kind::Dict) && base == NB_OR)) {
+    if ((a->is(Kind::Set) && a->type() == &PySet_Type && (base == NB_OR || base == NB_AND || base == NB_SUBTRACT || base == NB_XOR)) ||
+        (a->is(Kind::Dict) && base == NB_OR)) {
       Args args{{b}, {}};
-      return a->call_method(*this, "__ior__", args);
+      if (Variable* r = a->call_method(*this, row.inplace, args); r && !not_implemented(r)) return r;
     }
   }
   if (user_class(a) || user_class(b)) {
     // The right operand goes first when its class is a subclass of the left's that overrides.
-    bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
+    bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
+                       lookup_on_type(a->type(), intern(row.reflected), nullptr) != lookup_on_type(b->type(), intern(row.reflected), nullptr);
     Variable* r = nullptr;
     if (right_first) r = try_special(*this, b, row.reflected, a, resumable);
     if (!r && user_class(a)) r = try_special(*this, a, row.method, b, resumable);
@@ -197,16 +208,25 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     for (auto& [code, name] : ops)
       if (code == base && (b->is(Kind::Set) || b->is(Kind::DictView))) {
         Variable* left = a;
-        if (a->is(Kind::DictView)) {
+        auto is_view = [](Variable* v) { return v->is(Kind::DictView); };
+        if ((is_view(a) && a->as<DictViewVariable>()->what == DictViewVariable::What::Values) || (is_view(b) && b->as<DictViewVariable>()->what == DictViewVariable::What::Values)) break;
+        Variable* right = b;
+        if (is_view(b)) {
+          auto* s = make<SetVariable>();
+          for (Variable* v : b->items(*this)) s->add(*this, v);
+          right = s;
+        }
+        if (is_view(a) || is_view(b)) {
           auto* s = make<SetVariable>();
           for (Variable* v : a->items(*this)) s->add(*this, v);
           left = s;
         }
-        Args args{{b}, {}};
-        return left->call_method(*this, name, args);
+        Args args{{right}, {}};
+        if (Variable* r = left->call_method(*this, name, args); r && !not_implemented(r)) return r;
       }
   }
   if (a->is(Kind::Dict) && b->is(Kind::Dict) && base == NB_OR) {
+    if (a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) unsupported("| of dicts of two classes");
     Args args{{b}, {}};
     return a->call_method(*this, "__or__", args);
   }
@@ -235,9 +255,10 @@ const char* Translator::intern_text(const std::string& s) { return PyUnicode_AsU
 bool Translator::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a, b)); }
 
 Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) {
+  check_stack();
   a = force(a);
   b = force(b);
-  if (is_plain(a) && is_plain(b)) {
+  if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();
     return from_python(std::move(r));
@@ -257,7 +278,12 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (!r && user_class(a)) r = try_special(*this, a, kCompare[op], b, resumable);
     if (!r && !right_first && user_class(b)) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
     if (r) return r;
-    if (content(a) == a && content(b) == b) {
+    if (is_plain(a) && is_plain(b)) {
+      Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
+      if (!c) raise_current();
+      return from_python(std::move(c));
+    }
+    if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
       if (op == Py_EQ || op == Py_NE) return boolean((op == Py_EQ) == identical(a, b));
       raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
     }
@@ -266,11 +292,13 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   }
   bool eq = op == Py_EQ || op == Py_NE;
   auto sequence = [](Variable* v) { return v->is(Kind::Tuple) || v->is(Kind::List); };
-  if (sequence(a) && a->kind == b->kind) {
+  auto is_deque = [](Variable* v) { return v->type() == known().deque; };
+  if (sequence(a) && a->kind == b->kind && is_deque(a) == is_deque(b)) {
+    // The items of lists may change while they are compared.
     const auto &x = static_cast<SequenceVariable*>(a)->elements, &y = static_cast<SequenceVariable*>(b)->elements;
     if (eq && x.size() != y.size()) return boolean(op == Py_NE);
     for (size_t i = 0; i < x.size() && i < y.size(); ++i)
-      if (!identical(x[i], y[i]) && !equal(x[i], y[i])) return eq ? boolean(op == Py_NE) : compare(op, x[i], y[i]);
+      if (Variable *p = x[i], *q = y[i]; !identical(p, q) && !equal(p, q)) return eq ? boolean(op == Py_NE) : compare(op, p, q);
     if (eq) return boolean(op == Py_EQ);
     Ref n = Ref::steal(PyLong_FromSize_t(x.size())), m = Ref::steal(PyLong_FromSize_t(y.size()));
     return boolean(PyObject_RichCompareBool(n.get(), m.get(), op) == 1);
@@ -286,7 +314,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     }
     return boolean(same == (op == Py_EQ));
   }
-  auto setlike = [](Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) && v->as<DictViewVariable>()->what == DictViewVariable::What::Keys); };
+  auto setlike = [](Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) && v->as<DictViewVariable>()->what != DictViewVariable::What::Values); };
   if (setlike(a) && setlike(b)) {
     auto subset = [&](Variable* p, Variable* q) {
       for (Variable* v : p->items(*this))
@@ -304,7 +332,16 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (!r) raise_current();
     return from_python(std::move(r));
   }
-  if (eq) return boolean((op == Py_EQ) == identical(a, b));
+  if (a->is(Kind::BoundMethod) && b->is(Kind::BoundMethod) && eq) {
+    auto *x = a->as<BoundMethodVariable>(), *y = b->as<BoundMethodVariable>();
+    return boolean((identical(x->self, y->self) && equal(x->function, y->function)) == (op == Py_EQ));
+  }
+  // Objects of C classes may compare in ways that are not known here.
+  auto by_identity = [&](Variable* v) {
+    PyTypeObject* t = v->type();
+    return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type || t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
+  };
+  if (eq && by_identity(a) && by_identity(b)) return boolean((op == Py_EQ) == identical(a, b));
   unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + a->describe() + " and " + b->describe());
 }
 
@@ -317,7 +354,7 @@ Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
   if (v->is(Kind::Tensor)) return call_torch(operator_function(name), Args{{v}, {}});
-  if (is_plain(v)) {
+  if (is_plain(v) && !user_number(v)) {
     Ref r = Ref::steal(op == Opcode::UnaryNegative ? PyNumber_Negative(plain(v)) : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v)) : PyNumber_Invert(plain(v)));
     if (!r) raise_current();
     return from_python(std::move(r));

@@ -55,6 +55,7 @@ struct FrameImage {
                              // result is to be pushed, and the frame goes on after it
   std::vector<Reg> locals;   // localsplus (cells as cell objects); kNoReg: unbound
   std::vector<Reg> stack;    // bottom first; kNoReg: NULL
+  Reg handled = kNoReg;      // innermost: the exception being handled there (None: none); kNoReg: as it was at the start
   Reg kw_names = kNoReg;     // innermost, when a KwNames came before the Call: the tuple
 };
 
@@ -67,6 +68,7 @@ class Recipe {
   void effect(StepKind kind, std::vector<Reg> args, PyObject* object = nullptr); // a step without
 
   Reg result = kNoReg;              // whole capture: the value to return
+  Reg handled = kNoReg;             // whole capture: as in FrameImage
   std::vector<FrameImage> frames;   // break: outermost first
 
   const std::vector<Step>& steps() const { return steps_; }

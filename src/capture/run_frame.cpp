@@ -18,7 +18,7 @@ struct Awaited {
   PyCodeObject* code;
   const FrameImage* images;
   size_t num_images;
-  PyObject** regs;
+  Registers* regs;
   bool taken = false;
 };
 thread_local Awaited* t_awaited = nullptr;
@@ -81,10 +81,47 @@ void fill(cpython::Frame* frame, const Bytecode& code, const FrameImage& image, 
   for (PyObject* o : old) Py_XDECREF(o);  // last: it may run code
 }
 
+void set_handled(PyThreadState* ts, PyObject* exception) {
+  PyObject* before = ts->exc_info->exc_value;
+  ts->exc_info->exc_value = Py_NewRef(exception);
+  Py_XDECREF(before);
+}
+
+// Delivers the exception that is set to the frame's own handler, as the interpreter would. -1: there is none, or a tracer
+// wants to see it; else the instruction to go on at.
+int land(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction) {
+  int index = code.instructions[instruction].handler;
+  if (index < 0 || ts->c_tracefunc || ts->c_profilefunc) return -1;
+  const Handler& h = code.handlers[index];
+  cpython::set_position(frame, code.instructions[instruction].offset);
+  cpython::link(ts, frame);
+  PyFrameObject* object = PyThreadState_GetFrame(ts);
+  if (object) PyTraceBack_Here(object);
+  Py_XDECREF(object);
+  cpython::unlink(ts, frame);
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace) PyException_SetTraceback(value, trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  PyObject** base = cpython::slots(frame) + code.num_locals_plus;
+  while (cpython::depth(frame) > h.depth) {
+    int d = cpython::depth(frame) - 1;
+    cpython::set_depth(frame, d);
+    Py_XDECREF(base[d]);
+  }
+  int d = cpython::depth(frame);
+  if (h.push_lasti) base[d++] = PyLong_FromLong(code.instructions[instruction].offset / 2);
+  base[d++] = value;
+  cpython::set_depth(frame, d);
+  return h.target;
+}
+
 }  // namespace
 
 PyObject* Region::call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
-                             const FrameImage* images, size_t num_images, PyObject** regs) {
+                             const FrameImage* images, size_t num_images, Registers* regs) {
   Awaited awaited{this, reinterpret_cast<PyCodeObject*>(function->func_code), images, num_images, regs};
   Awaited* before = t_awaited;
   t_awaited = &awaited;
@@ -96,11 +133,12 @@ PyObject* Region::call_frame(PyFunctionObject* function, PyObject* const* args, 
 }
 
 // Enters an inlined function for real. Its arguments do not matter: the hook fills the frame.
-PyObject* Region::call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, PyObject** regs) {
-  auto* function = reinterpret_cast<PyFunctionObject*>(regs[images[0].function]);
-  BRAZE_CHECK(PyFunction_Check(regs[images[0].function]), "a frame image without a function");
+PyObject* Region::call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, Registers* regs) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(regs->get()[images[0].function]);
+  BRAZE_CHECK(PyFunction_Check(function), "a frame image without a function");
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   size_t npos = static_cast<size_t>(code->co_argcount), nkw = static_cast<size_t>(code->co_kwonlyargcount);
+  Ref hold = Ref::borrow(reinterpret_cast<PyObject*>(function));  // the registers are emptied meanwhile
   std::vector<PyObject*> args(npos + nkw + 1, Py_None);
   Ref names;
   if (nkw) {
@@ -110,14 +148,14 @@ PyObject* Region::call_image(PyThreadState* ts, const FrameImage* images, size_t
   return call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
 }
 
-PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, PyObject** regs) {
+PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs) {
   const Bytecode& code = decode(cpython::code(frame));
   PyCodeObject* co = cpython::code(frame);
   int ip = 0, idle = 0;
   std::vector<Ref> cells;
   // Carries the frame from an image to the next instruction. True: go on at ip; false: *result is the frame's.
-  auto advance = [&](const FrameImage* at, size_t n, PyObject** r, PyObject** result) {
-    fill(frame, code, at[0], r);
+  auto advance = [&](const FrameImage* at, size_t n, Registers* r, PyObject** result) {
+    fill(frame, code, at[0], r->get());
     int instruction = at[0].instruction;
     if (n > 1) {
       cpython::set_position(frame, code.instructions[instruction].offset);
@@ -125,6 +163,8 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       PyObject* v = call_image(ts, at + 1, n - 1, r);
       cpython::unlink(ts, frame);
       if (!v) {
+        ip = land(ts, frame, code, instruction);
+        if (ip >= 0) return true;
         *result = cpython::go_on(ts, frame, true);
         return false;
       }
@@ -134,11 +174,17 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       ip = instruction + 1;
       return true;
     }
-    PyObject* kw = at[0].kw_names == kNoReg ? nullptr : r[at[0].kw_names];
-    StepResult s = native_step(ts, frame, code, instruction, kw);
+    Ref kw = Ref::borrow(at[0].kw_names == kNoReg ? nullptr : r->get()[at[0].kw_names]);
+    if (at[0].handled != kNoReg) set_handled(ts, r->get()[at[0].handled]);
+    r->clear();  // what the frame no longer holds is to die now, not after the call
+    StepResult s = native_step(ts, frame, code, instruction, kw.get());
     if (s.kind == StepResult::Next) {
       ip = s.next;
       return true;
+    }
+    if (s.kind == StepResult::Raised) {
+      ip = land(ts, frame, code, instruction);
+      if (ip >= 0) return true;
     }
     if (s.kind == StepResult::NotTaken) cpython::set_next(frame, entry_offset(code, instruction));
     *result = cpython::go_on(ts, frame, s.kind == StepResult::Raised);
@@ -183,10 +229,11 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
     bool ok = execute(*entry, r.get());
     cpython::unlink(ts, frame);
     if (!ok) return cpython::go_on(ts, frame, true);
+    if (!entry->stop && entry->recipe.handled != kNoReg) set_handled(ts, r.get()[entry->recipe.handled]);
     if (!entry->stop) return leave(ts, frame, code, Py_NewRef(r.get()[entry->recipe.result]));
     const std::vector<FrameImage>& f = entry->recipe.frames;
     BRAZE_CHECK(!f.empty(), "a break without frames");
-    if (!advance(f.data(), f.size(), r.get(), &result)) return result;
+    if (!advance(f.data(), f.size(), &r, &result)) return result;
   }
 }
 

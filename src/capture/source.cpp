@@ -135,6 +135,7 @@ std::string Sources::print(SourceId id) const {
       }
       return base() + "[" + key() + "]";
     }
+    case SourceKind::Handled: return "sys.exception()";
     case SourceKind::DictKeyAt: return "list(" + base() + ")[" + std::to_string(s.index) + "]";
     case SourceKind::ListItem:
     case SourceKind::TupleItem: return base() + "[" + std::to_string(s.index) + "]";
@@ -160,10 +161,16 @@ std::string Sources::print(SourceId id) const {
   return "?";
 }
 
+PyObject* handled_exception() {
+  PyObject* e = PyThreadState_Get()->exc_info->exc_value;
+  return e ? e : Py_None;
+}
+
 PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t num_locals_plus) {
   switch (s.kind) {
     case SourceKind::Local: return slots[s.index];
     case SourceKind::Stack: return slots[num_locals_plus + s.index];
+    case SourceKind::Handled: return handled_exception();
     case SourceKind::Const: return s.key.get();
     default: break;
   }

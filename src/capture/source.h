@@ -14,6 +14,7 @@ namespace braze::capture {
 enum class SourceKind : uint8_t {
   Local,         // index: slot of localsplus (for a cell or free variable: the cell object itself)
   Stack,         // index: value stack of the frame where the segment starts, 0 = bottom
+  Handled,       // the exception that the thread handles (sys.exc_info), None when it handles none
   Const,         // key: an object that is held alive for good (globals dicts, modules, types, code of guarded functions)
   CellContents,  // of a cell object
   DictItem,      // key: any key whose hash and equality run no Python code. On subclasses of dict: the raw item
@@ -38,7 +39,7 @@ using SourceId = Id<SourceTag>;
 
 struct Source {
   SourceKind kind;
-  SourceId base;       // invalid for Local, Stack, Const
+  SourceId base;       // invalid for Local, Stack, Handled, Const
   int64_t index = 0;
   Ref key;
 };
@@ -50,6 +51,7 @@ class Sources {
   explicit Sources(PyCodeObject* code) : code_(code) {}
 
   SourceId local(int slot) { return add(SourceKind::Local, {}, slot, nullptr); }
+  SourceId handled() { return add(SourceKind::Handled, {}, 0, nullptr); }
   SourceId stack(int depth) { return add(SourceKind::Stack, {}, depth, nullptr); }
   // `label`: how it prints, e.g. "G" for the frame's globals; by default the object's name.
   SourceId constant(PyObject* object, const std::string& label = {});
@@ -82,5 +84,8 @@ class Sources {
 // The value at one step from its base (borrowed), or nullptr if there is none there (no exception is set).
 // `slots`: localsplus, then the value stack. Runs no Python code.
 PyObject* step(const Source& source, PyObject* base, PyObject* const* slots, size_t num_locals_plus);
+
+// What SourceKind::Handled leads to, borrowed.
+PyObject* handled_exception();
 
 }  // namespace braze::capture

@@ -15,6 +15,7 @@ Variable* Translator::run_frame(Frame* frame) {
     Variable* e = f.pending;
     f.pending = nullptr;
     f.ip -= 1;  // at the yield
+    chain_context(force(e), f.handled);
     PyRaise raised{e, origins_.try_emplace(e, ordinal_).first->second};
     if (!handle(f, raised)) throw raised;
   }
@@ -23,6 +24,7 @@ Variable* Translator::run_frame(Frame* frame) {
     f.ordinal = ++ordinal_;
     int sp = f.sp;
     PyObject* kw = f.kw_names;
+    size_t known = guards().size();
     dirty_ = false;
     try {
       if (!stops_.empty())
@@ -33,6 +35,7 @@ Variable* Translator::run_frame(Frame* frame) {
       f.sp = sp;
       f.kw_names = kw;
       frame_ = frame;
+      guards().truncate(known);  // to stop here is right whatever the instruction saw
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {
       frame_ = frame;
@@ -52,12 +55,16 @@ Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
     ~Scope() {
       tr.frame_ = before;
       f->handled = tr.handled;
+      f->around = nullptr;
       tr.handled = handled;
       tr.dirty_ = true;
     }
   } scope{*this, f, frame_, handled};
   frame_ = f;
-  if (f->is_generator) handled = f->handled;
+  if (f->is_generator) {
+    f->around = being_handled();
+    handled = f->handled;
+  }
   return run_frame(f);
 }
 
@@ -67,7 +74,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
   if (ins.handler < 0) return false;
   const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
   f.sp = h.depth;
-  if (h.push_lasti) f.push(integer(f.ip));
+  if (h.push_lasti) f.push(integer(ins.offset / 2));
   f.push(raised.exception);
   f.ip = h.target;
   return true;
@@ -240,14 +247,15 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     }
     case PushExcInfo: {
       Variable* e = f.pop();
-      f.push(handled ? handled : none());
+      f.push(handled ? handled : handled_at_start());
       f.push(e);
       handled = e;
       return true;
     }
     case PopExcept: {
       Variable* before = f.pop();
-      handled = is_none(force(before)) ? nullptr : before;
+      bool as_at_start = before == handled_before_ || (before == none() && handled_at_start() == none());
+      handled = as_at_start ? nullptr : before;
       return true;
     }
     case CheckExcMatch: {
@@ -272,8 +280,18 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     case StopIterationError: {
       // In place of an exception that leaves a generator.
       Variable* e = f.pop();
-      if (is_instance(e, PyExc_StopIteration)) raise(PyExc_RuntimeError, "generator raised StopIteration");
+      if (is_instance(e, PyExc_StopIteration)) raise_stop_iteration_error(e);
       f.push(e);
+      return true;
+    }
+    case CleanupThrow: {
+      // [receiver, value sent, exception]: the exception that a receiver ended with.
+      Variable* e = force(f.pop());
+      if (!is_instance(e, PyExc_StopIteration)) throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
+      f.pop();
+      f.pop();
+      f.push(none());
+      f.push(getattr(e, "value"));
       return true;
     }
     case LoadAssertionError: f.push(global_object(PyExc_AssertionError)); return true;
@@ -293,29 +311,58 @@ int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {
   } else if (is_none(force(value))) {
     yielded = this->next(receiver);
   } else {
-    yielded = call_method(receiver, "send", {value});
+    try {
+      yielded = call_method(receiver, "send", {value});
+    } catch (PyRaise& e) {
+      if (!is_instance(e.exception, PyExc_StopIteration)) throw;
+      result = getattr(e.exception, "value");
+    }
   }
   if (yielded) {
     f.push(yielded);
     return next;
   }
+  finish_send(f, ins, result);
+  return f.ip;
+}
+
+void Translator::finish_send(Frame& f, const Instruction& send, Variable* result) {
 #if PY_VERSION_HEX < 0x030C0000
   f.pop();  // later versions leave the receiver to EndSend
 #endif
   f.push(result);
-  return ins.target;
+  f.ip = send.target;
+}
+
+void Translator::raise_stop_iteration_error(Variable* e) {
+  auto* replaced = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(PyExc_RuntimeError));
+  replaced->base = tuple({string("generator raised StopIteration")});
+  replaced->set_field(*this, intern("__cause__"), e);
+  replaced->set_field(*this, intern("__context__"), e);
+  replaced->set_field(*this, intern("__suppress_context__"), boolean(true));
+  throw PyRaise{replaced, ordinal_};
 }
 
 void Translator::raise_instruction(Frame& f, int n) {
   if (n == 0) {
-    if (!handled) raise(PyExc_RuntimeError, "No active exception to reraise");
-    throw PyRaise{handled, origins_.try_emplace(handled, ordinal_).first->second};
+    Variable* current = being_handled();
+    if (!current && !handled) current = force(handled_at_start());
+    if (current && is_none(current)) current = nullptr;
+    if (!current) raise(PyExc_RuntimeError, "No active exception to reraise");
+    throw PyRaise{current, origins_.try_emplace(current, ordinal_).first->second};
   }
-  Variable* cause = n == 2 ? f.pop() : nullptr;
+  Variable* cause = n == 2 ? force(f.pop()) : nullptr;
   Variable* e = force(f.pop());
   if (PyObject* cls = e->as_constant(); cls && PyExceptionClass_Check(cls)) e = force(call(e, std::vector<Variable*>{}));
   if (!PyType_IsSubtype(e->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) raise(PyExc_TypeError, "exceptions must derive from BaseException");
-  if (cause && e->is(Kind::Object) && !e->source.valid()) e->as<ObjectVariable>()->slots.push_back({intern("__cause__"), cause});
+  auto is_exception = [](Variable* v) { return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); };
+  if (cause && e->is(Kind::Object)) {
+    if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls)) cause = force(call(cause, std::vector<Variable*>{}));
+    if (!is_none(cause) && !is_exception(cause)) raise(PyExc_TypeError, "exception causes must derive from BaseException");
+    e->as<ObjectVariable>()->set_field(*this, intern("__cause__"), cause);
+    e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true));
+  }
+  chain_context(e, being_handled());
   throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
 }
 

@@ -204,8 +204,12 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       std::string spec;
       if (ins.arg & 4) {
         Ref s = to_python(f.pop());
-        if (!PyUnicode_Check(s.get())) unsupported("a format that is no string");
-        spec = PyUnicode_AsUTF8(s.get());
+        const char* text = PyUnicode_Check(s.get()) ? PyUnicode_AsUTF8(s.get()) : nullptr;
+        if (!text) {
+          PyErr_Clear();
+          unsupported("a format that is no string of characters");
+        }
+        spec = text;
       }
       Variable* v = f.pop();
       f.push(format(v, spec, ins.arg & 3));

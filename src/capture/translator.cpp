@@ -1,6 +1,10 @@
 // Making variables, Python's protocols on them, calls into CPython and PyTorch.
 #include "capture/translator.h"
 
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "capture/builtins.h"
@@ -27,6 +31,7 @@ PyObject* real_of(Variable* v) {
     case Kind::Tensor: return v->as<TensorVariable>()->real.get();
     case Kind::Dict: return v->as<DictVariable>()->real.get();
     case Kind::Cell: return v->as<CellVariable>()->real.get();
+    case Kind::Tuple: return v->as<TupleVariable>()->real.get();
     default: return nullptr;
   }
 }
@@ -167,6 +172,22 @@ Variable* Translator::force_lazy(Variable* v) {
   return lazy->forced;
 }
 
+// The content of a set that was there before, guarded.
+Variable* Translator::known_set(PyObject* o, SourceId s) {
+  guards().set_members(s, o, line());
+  std::unordered_map<PyObject*, Variable*> of;
+  PyObject* key;
+  Py_ssize_t pos = 0;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(o, &pos, &key, &hash)) {
+    if (!is_constant_type(Py_TYPE(key)) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
+      unsupported("a set of objects");
+    of.emplace(key, from_python(Ref::borrow(key)));
+    keep(Ref::borrow(key));
+  }
+  return make<SetVariable>(PyFrozenSet_Check(o) ? &PyFrozenSet_Type : &PySet_Type, Ref::steal(PySet_New(o)), std::move(of));
+}
+
 Variable* Translator::classify(PyObject* o, SourceId s) {
   const Known& k = known();
   PyTypeObject* t = Py_TYPE(o);
@@ -252,7 +273,9 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     guards().length(s, PyTuple_GET_SIZE(o), line());
     std::vector<Variable*> items;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items.push_back(wrap(PyTuple_GET_ITEM(o, i), sources().tuple_item(s, i)));
-    return sourced(make<TupleVariable>(std::move(items), t));
+    auto* made_tuple = make<TupleVariable>(std::move(items), t);
+    made_tuple->real = Ref::borrow(o);
+    return sourced(made_tuple);
   } else if (t == &PyList_Type) {
     guards().type_is(s, t, line());
     guards().length(s, PyList_GET_SIZE(o), line());
@@ -270,15 +293,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     made = d;
   } else if (PyAnySet_CheckExact(o)) {
     guards().type_is(s, t, line());
-    Ref frozen = Ref::steal(PyFrozenSet_New(o));
-    guards().set_members(s, frozen.get(), line());
-    auto* set = make<SetVariable>(t);
-    Ref it = Ref::steal(PyObject_GetIter(o));
-    while (Ref e = Ref::steal(PyIter_Next(it.get()))) {
-      if (!is_constant_type(Py_TYPE(e.get())) && !PyType_Check(e.get()) && !PyTuple_Check(e.get())) unsupported("a set of objects");
-      set->add(*this, from_python(e));
-    }
-    made = sourced(set);
+    made = sourced(known_set(o, s));
   } else if (PyObject_TypeCheck(o, k.module)) {
     guard_identity(s, o);
     guards().type_is(s, t, line());  // __class__ can be set
@@ -301,10 +316,11 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
       std::vector<Variable*> items;
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items.push_back(wrap(PyTuple_GET_ITEM(o, i), sources().tuple_item(s, i)));
       obj->base = sourced(make<TupleVariable>(std::move(items)));
+    } else if (PyAnySet_Check(o)) {
+      obj->base = sourced(known_set(o, s));
     } else if (PyExceptionInstance_Check(o)) {
-      guard_identity(s, o);
-      Ref args = Ref::steal(PyObject_GetAttrString(o, "args"));
-      obj->base = from_python(args);
+      PyObject* args = reinterpret_cast<PyBaseExceptionObject*>(o)->args;
+      obj->base = force(wrap(args, sources().add(SourceKind::Slot, s, offsetof(PyBaseExceptionObject, args), intern("args"))));
     }
     made = obj;
   }
@@ -345,11 +361,13 @@ Variable* Translator::call(Variable* callee, Args args, bool resumable) {
     depth_ = 0;
     unsupported("recursion deeper than 900 calls");
   }
+  check_stack();
   struct Leave {
     int& d;
     ~Leave() { --d; }
   } leave{depth_};
-  for (;;) {
+  for (int i = 0;; ++i) {
+    if (i > 900) unsupported("a call of a call of a call...");
     callee = force(callee);
     switch (callee->kind) {
       case Kind::Function: return inline_function(callee->as<FunctionVariable>(), args, resumable);
@@ -429,6 +447,13 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   }
   if (!PyType_Check(cls)) raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
+  if (PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr); of != _PyType_Lookup(&PyBaseObject_Type, intern("__class__"))) {
+    if (!v->is(Kind::Object)) unsupported("isinstance() of an object that says itself what its class is");
+    PyObject* said = force(getattr(v, "__class__"))->as_constant();
+    if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
+  }
+  if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && v->type()->tp_getattro != PyObject_GenericGetAttr && !PyModule_Check(v->as_constant()))
+    unsupported("isinstance() of " + v->describe());
   if (Py_TYPE(cls) == &PyType_Type) return false;
   // The class decides. Tensors and constants are asked as they are; for the rest an ABC looks at the class only.
   if (v->is(Kind::Tensor)) {
@@ -478,11 +503,17 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
         return constant(s);
       }
     } else {
+      SourceId format_at;
+      PyObject* own = conversion ? nullptr : lookup_on_type(v->type(), intern("__format__"), &format_at);
+      if (own && PyFunction_Check(own))
+        return force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec)}));
+      if (!conversion && !spec.empty()) unsupported("the text of " + v->describe());
       for (const char* m : {conversion == 2 ? "__repr__" : "__str__", "__repr__"}) {
         SourceId at;
         PyObject* f = lookup_on_type(v->type(), intern(m), &at);
         if (f && (PyFunction_Check(f) || v->as<ObjectVariable>()->is_exception())) {
           Variable* s = force(call(bind_descriptor(f, at, v, v->type(), intern(m)), std::vector<Variable*>{}));
+          if (s->type() != &PyUnicode_Type) unsupported(std::string(m) + " that does not return a str");
           return format(s, spec, 0);
         }
       }
@@ -495,19 +526,22 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
 
 bool Translator::is_python_constant(Variable* v) {
   v = force(v);
+  check_stack();
   if (v->is(Kind::Constant) || v->is(Kind::Sym)) return true;
+  if (v->is(Kind::List) && v->type() != &PyList_Type) return false;
   if (v->is(Kind::Tuple) || v->is(Kind::List)) {
     for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
       if (!is_python_constant(e)) return false;
     return true;
   }
   if (v->is(Kind::Dict)) {
+    if (v->type() != &PyDict_Type) return false;
     for (const auto& e : v->as<DictVariable>()->entries(*this))
       if (!is_python_constant(e.key) || !is_python_constant(e.value)) return false;
     return true;
   }
   if (v->is(Kind::Set)) {
-    for (Variable* e : v->as<SetVariable>()->elements)
+    for (Variable* e : v->as<SetVariable>()->elements())
       if (!is_python_constant(e)) return false;
     return true;
   }
@@ -525,6 +559,7 @@ bool Translator::is_python_constant(Variable* v) {
 
 Ref Translator::to_python(Variable* v) {
   v = force(v);
+  check_stack();
   switch (v->kind) {
     case Kind::Constant: return v->as<ConstantVariable>()->value;
     case Kind::Sym: return v->as<SymVariable>()->value;
@@ -559,7 +594,7 @@ Ref Translator::to_python(Variable* v) {
     }
     case Kind::Set: {
       Ref out = Ref::steal(v->type() == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));
-      for (Variable* e : v->as<SetVariable>()->elements) PySet_Add(out.get(), to_python(e).get());
+      for (Variable* e : v->as<SetVariable>()->elements()) PySet_Add(out.get(), to_python(e).get());
       return out;
     }
     case Kind::Slice: {
@@ -643,7 +678,16 @@ Variable* Translator::call_pure(PyObject* fn, const Args& args) {
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  return query_torch(fn, args);
+  RealArgs real = convert(*this, args);
+  Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
+  if (!result) raise_current();
+  // What can change, or is used up, would be shared by all calls of the compiled code.
+  PyObject* o = result.get();
+  bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, known().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
+                    PyDict_CheckExact(o) || PyAnySet_CheckExact(o) || PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
+  if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
+    unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
+  return from_python(std::move(result));
 }
 
 Variable* Translator::polyfill(const char* name) {
@@ -661,17 +705,75 @@ Variable* Translator::polyfill(const char* name) {
 void Translator::raise(Variable* exception) {
   exception = force(exception);
   if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = force(call(exception, std::vector<Variable*>{}));
+  chain_context(exception, being_handled());
   throw PyRaise{exception, ordinal_};
 }
 
 void Translator::raise(PyObject* type, const std::string& message) {
   auto* e = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
   e->base = tuple({string(message)});
+  e->raised_here = true;
+  chain_context(e, being_handled());
   throw PyRaise{e, ordinal_};
+}
+
+Variable* Translator::being_handled() {
+  auto some = [&](Variable* v) { return v && !is_none(force(v)) ? force(v) : nullptr; };
+  Variable* v = some(handled);
+  for (Frame* f = frame_; !v && f; f = f->parent)
+    if (f->is_generator) v = some(f->around);
+  return v;
+}
+
+Variable* Translator::handled_at_start() {
+  for (Frame* f = frame_; f; f = f->parent)
+    if (f->is_generator) return none();
+  if (!handled_before_) handled_before_ = wrap(handled_exception(), sources().handled());
+  return handled_before_;
+}
+
+void Translator::chain_context(Variable* exception, Variable* context) {
+  if (!context || !exception->is(Kind::Object)) return;
+  context = force(context);
+  if (context == exception || !context->is(Kind::Object)) return;
+  auto* name = intern("__context__");
+  // No cycles: where the chain leads back to the exception it is cut.
+  Variable* at = context;
+  for (int i = 0; i < 1000; ++i) {
+    Variable* next = force(at->as<ObjectVariable>()->generic_getattr(*this, name));
+    if (next == exception) {
+      at->as<ObjectVariable>()->set_field(*this, name, none());
+      break;
+    }
+    if (!next->is(Kind::Object)) break;
+    at = next;
+  }
+  exception->as<ObjectVariable>()->set_field(*this, name, context);
+}
+
+void Translator::raise_natively(Variable* exception, const char* why) {
+  auto it = origins_.find(exception);
+  if (it == origins_.end() || it->second == 0) unsupported(why);
+  throw Restart{it->second, {Reason::RaisedException, why}};
+}
+
+bool stack_is_low() {
+  thread_local char* limit = [] {
+    pthread_attr_t attr;
+    void* low = nullptr;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attr) != 0) return static_cast<char*>(nullptr);
+    pthread_attr_getstack(&attr, &low, &size);
+    pthread_attr_destroy(&attr);
+    return static_cast<char*>(low) + std::min<size_t>(size / 4, 1 << 20);
+  }();
+  char here;
+  return &here < limit;
 }
 
 void Translator::raise_current() {
   PyObject *type, *value, *trace;
+  rethrow_from_key();
   PyErr_Fetch(&type, &value, &trace);
   if (!type) throw InternalError("a failed call left no exception");
   PyErr_NormalizeException(&type, &value, &trace);
@@ -679,7 +781,13 @@ void Translator::raise_current() {
   Reason reason;
   std::string detail;
   if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
-  throw PyRaise{from_python(v), ordinal_};
+  Variable* e = from_python(v);
+  if (e->is(Kind::Object)) {
+    e->as<ObjectVariable>()->raised_here = true;
+    e->as<ObjectVariable>()->like = v;
+    chain_context(e, being_handled());
+  }
+  throw PyRaise{e, ordinal_};
 }
 
 void Translator::unsupported(Reason r, const std::string& detail) { throw Unsupported(r, detail); }

@@ -40,6 +40,7 @@ struct Frame {
   bool is_generator = false;
   Variable* pending = nullptr;      // an exception to be raised when the generator resumes
   Variable* handled = nullptr;      // what the generator was handling when it yielded
+  Variable* around = nullptr;       // what the caller of a generator handles while it runs
   Frame* parent = nullptr;
 
   void push(Variable* v) { stack[sp++] = v; }
@@ -65,6 +66,11 @@ struct TypeInfo {
   PyObject* getattribute = nullptr; // else: the class's own (borrowed)
   PyObject* getattr = nullptr;      // __getattr__, if any (borrowed)
 };
+
+// Exceptions whose state is their arguments (and what an empty call of their class leaves in the other fields).
+bool is_plain_exception(PyTypeObject* cls);
+// Whether so little of the C stack is left that nothing may recurse further.
+bool stack_is_low();
 
 class Translator {
  public:
@@ -161,6 +167,15 @@ class Translator {
   [[noreturn]] void raise(PyObject* type, const std::string& message);
   [[noreturn]] void raise(Variable* exception);
   [[noreturn]] void raise_current();          // the Python exception that is set, after a call into CPython failed
+  // What sys.exc_info() gives: of this frame, or of a caller of the generator that runs. nullptr: nothing.
+  Variable* being_handled();
+  // Sets __context__ of an exception that is raised, as the interpreter does.
+  void chain_context(Variable* exception, Variable* context);
+  bool was_raised(const Variable* exception) const { auto it = origins_.find(exception); return it != origins_.end() && it->second > 0; }
+  // The traceback, or something else that only a real raise gives, is wanted: the instruction that raised it is to be carried out natively.
+  [[noreturn]] void raise_natively(Variable* exception, const char* why);
+  // Ends the segment when the C stack is about to end (a recursion over values that are deeply nested).
+  void check_stack() { if (stack_is_low()) unsupported("values that are nested too deeply"); }
   // A copy of the exception set, for "no attribute": clears it.
   [[noreturn]] void unsupported(Reason r, const std::string& detail);
   [[noreturn]] void unsupported(const std::string& detail) { unsupported(Reason::UnsupportedFeature, detail); }
@@ -180,10 +195,15 @@ class Translator {
   Frame* frame() { return frame_; }
   Frame* new_frame();
   Variable* run_frame(Frame* f);              // to its return or next yield; nullptr never
+  uint64_t ordinal() const { return ordinal_; }
+  // What a StopIteration that leaves a generator becomes.
+  [[noreturn]] void raise_stop_iteration_error(Variable* exception);
+  // The receiver of a Send returned: its value is pushed, and the frame goes on after the loop of the `yield from`.
+  void finish_send(Frame& f, const Instruction& send, Variable* result);
   bool yielded() const { return yielded_; }   // how the last run_frame ended
   Variable* run_in(Frame* f, Frame* caller, bool resumable);
   UserLine line() const;
-  Variable* handled = nullptr;                // the exception being handled (sys.exc_info)
+  Variable* handled = nullptr;                // the exception being handled (None: none); nullptr: as it was at the start
 
   Sources& sources() { return *segment_.sources; }
   GuardSet& guards() { return segment_.guards; }
@@ -199,6 +219,7 @@ class Translator {
   friend class Codegen;
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
+  Variable* known_set(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
   bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
   bool step_flow(Frame& f, const Instruction& ins, int& next);
@@ -223,6 +244,7 @@ class Translator {
   void call_ex_instruction(Frame& f, bool keywords);
   void before_with(Frame& f);
   void match_class(Frame& f, int n);
+  Variable* handled_at_start();                             // None within a generator
   int send_instruction(Frame& f, const Instruction& ins, int next);
   struct Finished {};                                     // thrown by stop_here when the segment is complete
 
@@ -252,6 +274,7 @@ class Translator {
   uint64_t ordinal_ = 0;
   bool dirty_ = false;
   bool yielded_ = false;
+  Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy
   int depth_ = 0;
   bool entered_ = false;
 };

@@ -46,7 +46,10 @@ bool Variable::contains(Translator& tr, Variable* item) {
   return false;
 }
 Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not iterable"); }
-Variable* Variable::next(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator"); }
+Variable* Variable::next(Translator& tr) {
+  if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented) tr.unsupported("the next item of " + describe());
+  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator");
+}
 int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + type()->tp_name + "' has no len()"); }
 bool Variable::truth(Translator& tr) { return has_len(tr) ? len(tr) != 0 : true; }
 
@@ -82,6 +85,7 @@ Reg Codegen::reg(Variable* v) {
   if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
   if (v->source.valid()) return v->reg = recipe.load(v->source);
   if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
+  if (stack_is_low()) throw CannotRebuild{v, "a value that is nested too deeply"};
   v->emitting = true;
   Reg r = v->build(*this);
   v->emitting = false;

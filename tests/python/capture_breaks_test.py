@@ -8,8 +8,12 @@ import copy
 import inspect
 import textwrap
 
-import language_test
+import language_calls_test
+import language_containers_test
+import language_objects_test
+import language_tensors_test
 import pytest
+from cases import P
 from harness import outcome, same
 
 import braze
@@ -99,10 +103,11 @@ def compare(fn, broken, args, kw):
 def arguments(case):
     fn, args, kw = case
     kw = {k: v for k, v in kw.items() if k not in ("graphs", "calls", "tol")}
-    return fn, [a.make() if isinstance(a, language_test.P) else a for a in args], kw
+    return fn, [a.make() if isinstance(a, P) else a for a in args], kw
 
 
-CASES = [c for c in language_test.CASES if c.values[0].__closure__ is None]
+LANGUAGE = [language_calls_test, language_containers_test, language_objects_test, language_tensors_test]
+CASES = [c for module in LANGUAGE for c in module.case if c.values[0].__closure__ is None]
 
 
 @pytest.mark.parametrize("case", [pytest.param(c.values) for c in CASES], ids=[c.id for c in CASES])

@@ -1,4 +1,4 @@
-// CPython's frames, for code that fills one in and lets the interpreter go on with it. One frame_<version>.cpp per version
+// CPython's frames, for code that fills one in and lets the interpreter go on with it. One frame_<versions>.cpp per layout
 // implements this.
 #pragma once
 #include <Python.h>

@@ -4,6 +4,7 @@
 #include "capture/vars/dict.h"
 #include "capture/vars/function.h"
 #include "capture/vars/iterator.h"
+#include "capture/vars/key.h"
 #include "capture/vars/object.h"
 #include "capture/vars/sequence.h"
 #include "capture/vars/set.h"

@@ -135,9 +135,9 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
     entries_.erase(entries_.begin() + i);  // a tombstone: the key comes back at the end
     reindex();
   }
+  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size()));
+  if (PyDict_SetItem(index_.get(), k.get(), n.get()) < 0) tr.raise_current();
   entries_.push_back({k, key, value});
-  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
-  PyDict_SetItem(index_.get(), k.get(), n.get());
 }
 
 void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key), value); }
@@ -193,7 +193,7 @@ void DictVariable::delitem(Translator& tr, Variable* key) {
   if (!remove(tr, key)) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {key}));
 }
 
-Variable* DictVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+Variable* DictVariable::iter(Translator& tr) { return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, false); }
 
 int64_t DictVariable::len(Translator& tr) {
   if (!loaded_ && entries_.empty()) {
@@ -230,6 +230,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "__ne__" && c == 1) return tr.compare(Py_NE, this, args[0]);
   if ((n == "__or__" || n == "__ior__") && c == 1) {
     DictVariable* into = this;
+    if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented);
     if (n == "__or__") {
       Args none;
       into = call_method(tr, "copy", none)->as<DictVariable>();
@@ -307,11 +308,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     reindex();
     return tr.none();
   }
-  if (n == "__reversed__" && c == 0) {
-    auto keys = items(tr);
-    std::reverse(keys.begin(), keys.end());
-    return tr.list(keys)->iter(tr);
-  }
+  if (n == "__reversed__" && c == 0) return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, true);
   return nullptr;
 }
 
@@ -350,9 +347,7 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
 // ---- views ----
 
 PyTypeObject* DictViewVariable::type() const {
-  if (dict->is_ordered_dict()) {
-    // The views of OrderedDict are subclasses; only their names differ.
-  }
+  if (dict->is_ordered_dict()) return what == What::Keys ? &PyODictKeys_Type : what == What::Values ? &PyODictValues_Type : &PyODictItems_Type;
   return what == What::Keys ? &PyDictKeys_Type : what == What::Values ? &PyDictValues_Type : &PyDictItems_Type;
 }
 
@@ -366,20 +361,33 @@ std::vector<Variable*> DictViewVariable::items(Translator& tr) {
 
 bool DictViewVariable::contains(Translator& tr, Variable* item) {
   if (what == What::Keys) return dict->contains(tr, item);
+  if (what == What::Items) {
+    item = tr.force(item);
+    if (!item->is(Kind::Tuple) || item->len(tr) != 2) return false;
+    const auto& pair = item->as<TupleVariable>()->elements;
+    Variable* v = dict->get(tr, pair[0]);
+    return v && (tr.identical(v, pair[1]) || tr.equal(v, pair[1]));
+  }
   return Variable::contains(tr, item);
 }
 
-Variable* DictViewVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+Variable* DictViewVariable::iter(Translator& tr) { return tr.make<DictIterator>(tr, dict, static_cast<DictIterator::What>(what), false); }
+
+Variable* DictViewVariable::getattr(Translator& tr, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "mapping") == 0) tr.unsupported("the mapping behind a view");
+  return Variable::getattr(tr, name);
+}
 
 Variable* DictViewVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
   if (n == "__len__") return tr.integer(len(tr));
   if (n == "__iter__") return iter(tr);
   if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
-  if (n == "__reversed__") {
-    auto all = items(tr);
-    std::reverse(all.begin(), all.end());
-    return tr.list(all)->iter(tr);
+  if (n == "__reversed__") return tr.make<DictIterator>(tr, dict, static_cast<DictIterator::What>(what), true);
+  if (n == "isdisjoint" && args.size() == 1 && what != What::Values) {
+    for (Variable* v : tr.unpack(args[0]))
+      if (contains(tr, v)) return tr.boolean(false);
+    return tr.boolean(true);
   }
   return nullptr;
 }

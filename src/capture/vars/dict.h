@@ -33,6 +33,7 @@ class DictVariable final : public Variable {
 
   Variable* get(Translator&, Variable* key);               // nullptr: not there
   Variable* get(Translator& tr, PyObject* key);
+  bool wrote(Translator& tr, PyObject* key) { return find(tr, key) >= 0; }  // of one that was there before: the key was written or deleted here, or all is known
   void set(Translator&, Variable* key, Variable* value);
   void set(Translator& tr, PyObject* key, Variable* value);
   bool remove(Translator&, Variable* key);
@@ -73,6 +74,7 @@ class DictViewVariable final : public Variable {
   enum class What : uint8_t { Keys, Values, Items };
   DictViewVariable(DictVariable* d, What w) : Variable(Kind::DictView), dict(d), what(w) {}
   PyTypeObject* type() const override;
+  Variable* getattr(Translator&, PyObject* name) override;
   Variable* call_method(Translator&, const char* name, Args&) override;
   bool contains(Translator&, Variable* item) override;
   Variable* iter(Translator&) override;

@@ -72,7 +72,10 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     }
     auto derived = [&](const char* attr, SourceKind kind, PyObject* value) -> Variable* {
       if (!named(name, attr)) return nullptr;
-      return tr.wrap(value ? value : Py_None, tr.sources().derived(kind, source));
+      SourceId at = tr.sources().derived(kind, source);
+      if (value) return tr.wrap(value, at);
+      tr.guards().absent(at, tr.line());
+      return tr.none();
     };
     if (Variable* v = derived("__defaults__", SourceKind::FuncDefaults, PyFunction_GET_DEFAULTS(real.get()))) return v;
     if (Variable* v = derived("__kwdefaults__", SourceKind::FuncKwDefaults, PyFunction_GET_KW_DEFAULTS(real.get()))) return v;
@@ -112,16 +115,10 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__defaults__")) return defaults ? defaults : tr.none();
   if (named(name, "__kwdefaults__")) return kwdefaults ? kwdefaults : tr.none();
   if (named(name, "__closure__")) return closure ? closure : tr.none();
-  if (named(name, "__annotations__")) {
-    Variable* d = tr.dict();
-    return d;
-  }
+  if (named(name, "__annotations__")) return annotations ? annotations : annotations = tr.dict();
   if (named(name, "__type_params__")) return tr.tuple({});
-  if (named(name, "__dict__")) {
-    auto* d = tr.dict();
-    for (auto& [k, v] : attributes) d->set(tr, k, v);
-    return d;
-  }
+  if (named(name, "__dict__")) return own_dict(tr);
+  if (Variable* v = dict_ ? dict_->get(tr, name) : nullptr) return v;
   if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name)) return new_builtin(tr, descr, name);
   return nullptr;
 }
@@ -142,12 +139,27 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
     kwdefaults = value;
     return;
   }
+  if (named(name, "__annotations__")) {
+    annotations = value;
+    return;
+  }
+  bool field = false;
+  for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__"}) field = field || named(name, n);
+  if (!field) {
+    if (_PyType_Lookup(&PyFunction_Type, name)) return Variable::setattr(tr, name, value);
+    return own_dict(tr)->set(tr, name, value);
+  }
   for (auto& [k, v] : attributes)
     if (PyUnicode_Compare(k, name) == 0) {
       v = value;
       return;
     }
   attributes.emplace_back(name, value);
+}
+
+DictVariable* FunctionVariable::own_dict(Translator& tr) {
+  if (!dict_) dict_ = tr.dict();
+  return dict_;
 }
 
 Ref FunctionVariable::hash_key(Translator& tr) {
@@ -166,7 +178,15 @@ Reg FunctionVariable::build(Codegen& cg) {
     else rest.emplace_back(k, v);
   Reg f = cg.recipe.make(StepKind::Function, {cg.constant(code.get()), cg.constant(globals), name, cg.reg(defaults), cg.reg(kwdefaults),
                                               cg.reg(closure), cg.reg(annotations)});
+  reg = f;  // an attribute may refer to the function
+  emitting = false;
   for (auto& [k, v] : rest) cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(v)}, k);
+  if (dict_)
+    for (const auto& e : dict_->entries(cg.tr)) {
+      PyObject* key = constant_of(e.key);
+      if (!key || !PyUnicode_Check(key)) throw CannotRebuild{this, "a function's dict with keys that are no strings"};
+      cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(e.value)}, key);
+    }
   return f;
 }
 
@@ -223,7 +243,15 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base &&
       !self->as<ObjectVariable>()->is_exception())
     target = self->as<ObjectVariable>()->base;
-  if (Variable* v = target->call_method(tr, n, args)) return v;
+  // The content of an object of another C class is not known.
+  bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type && !target->as<ObjectVariable>()->base && owner != braze::capture::known().simple_namespace;
+  if (unknown) tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
+  bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
+                   target->is(Kind::Iterator) || target->is(Kind::Generator);
+  if (Variable* v = target->call_method(tr, n, args)) {
+    if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
+    return v;
+  }
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }
 
@@ -268,94 +296,6 @@ Reg PartialVariable::build(Codegen& cg) {
     PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Ref::borrow(kw[i].first).release());
   }
   return cg.recipe.make(StepKind::Call, regs, kw.empty() ? nullptr : names.get());
-}
-
-// ---- generators ----
-
-Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
-
-Variable* GeneratorVariable::send(Translator& tr, Variable* value) {
-  tr.mutate();
-  if (running) tr.raise(PyExc_ValueError, "generator already executing");
-  if (finished) {
-    result = tr.none();
-    return nullptr;
-  }
-  if (!started && !is_none(tr.force(value))) tr.raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
-  started = true;
-  frame->push(value);
-  running = true;
-  Variable* v;
-  try {
-    v = tr.run_in(frame, tr.frame(), false);
-  } catch (PyRaise&) {
-    running = false;
-    finished = true;
-    throw;
-  }
-  running = false;
-  if (tr.yielded()) return v;
-  finished = true;
-  result = v;
-  return nullptr;
-}
-
-Variable* GeneratorVariable::throw_(Translator& tr, Variable* exception) {
-  tr.mutate();
-  if (!started || finished) {
-    finished = true;
-    tr.raise(exception);
-  }
-  frame->pending = exception;
-  running = true;
-  Variable* v;
-  try {
-    v = tr.run_in(frame, tr.frame(), false);
-  } catch (PyRaise&) {
-    running = false;
-    finished = true;
-    throw;
-  }
-  running = false;
-  if (tr.yielded()) return v;
-  finished = true;
-  result = v;
-  return nullptr;
-}
-
-Variable* GeneratorVariable::next(Translator& tr) { return send(tr, tr.none()); }
-
-Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args& args) {
-  std::string_view n = name;
-  auto stop = [&](Variable* v) -> Variable* {
-    if (v) return v;
-    std::vector<Variable*> exc_args;
-    if (!is_none(tr.force(result))) exc_args.push_back(result);
-    tr.raise(tr.call(tr.global_object(PyExc_StopIteration), exc_args));
-  };
-  if (n == "__iter__" && args.size() == 0) return this;
-  if (n == "__next__" && args.size() == 0) return stop(next(tr));
-  if (n == "send" && args.size() == 1) return stop(send(tr, args[0]));
-  if (n == "throw" && args.size() >= 1) {
-    Variable* e = tr.force(args.size() > 1 && !is_none(tr.force(args[1])) ? args[1] : args[0]);
-    if (e->as_constant() && PyType_Check(e->as_constant())) e = tr.call(e, std::vector<Variable*>{});
-    return stop(throw_(tr, e));
-  }
-  if (n == "close" && args.size() == 0) {
-    if (!started || finished) {
-      finished = true;
-      return tr.none();
-    }
-    try {
-      throw_(tr, tr.call(tr.global_object(PyExc_GeneratorExit), std::vector<Variable*>{}));
-    } catch (PyRaise& e) {
-      if (tr.is_instance(e.exception, PyExc_GeneratorExit) || tr.is_instance(e.exception, PyExc_StopIteration)) return tr.none();
-      throw;
-    }
-    if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
-    return tr.none();
-  }
-  return nullptr;
 }
 
 }  // namespace braze::capture

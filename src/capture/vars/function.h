@@ -5,6 +5,7 @@
 namespace braze::capture {
 
 struct Frame;
+class DictVariable;
 
 class CellVariable final : public Variable {
  public:
@@ -47,7 +48,11 @@ class FunctionVariable final : public Variable {
   Variable* kwdefaults = nullptr;       // dict
   Variable* closure = nullptr;          // tuple of cells
   Variable* annotations = nullptr;
-  std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here, and __name__ and the like
+  std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here: __name__ and the like
+
+ private:
+  DictVariable* own_dict(Translator&);  // of one made here
+  DictVariable* dict_ = nullptr;
 };
 
 class BoundMethodVariable final : public Variable {
@@ -104,9 +109,13 @@ class GeneratorVariable final : public Variable {
   // Resumes; nullptr when it returned (the value is in `result`).
   Variable* send(Translator&, Variable* value);
   Variable* throw_(Translator&, Variable* exception);
+  void close(Translator&);
   Frame* frame;
   Variable* result = nullptr;
   bool started = false, finished = false, running = false;
+
+ private:
+  Variable* resume(Translator&);
 };
 
 }  // namespace braze::capture

@@ -1,5 +1,7 @@
 #include "capture/vars/iterator.h"
 
+#include <algorithm>
+
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -37,7 +39,12 @@ Variable* IteratorVariable::call_method(Translator& tr, const char* name, Args& 
   return nullptr;
 }
 
-PyTypeObject* SequenceIterator::type() const { return sequence->is(Kind::Tuple) ? &PyTupleIter_Type : &PyListIter_Type; }
+PyTypeObject* SequenceIterator::type() const {
+  if (PyObject* o = constant_of(sequence))
+    if (Ref it = Ref::steal(PyObject_GetIter(o))) return Py_TYPE(it.get());
+  PyErr_Clear();
+  return sequence->is(Kind::Tuple) ? &PyTupleIter_Type : &PyListIter_Type;
+}
 
 Variable* SequenceIterator::next(Translator& tr) {
   tr.mutate();
@@ -59,10 +66,119 @@ Reg SequenceIterator::build(Codegen& cg) {
     }
     return it;
   }
+  if (PyObject* o = constant_of(sequence); o && !done && PyUnicode_Check(o)) {
+    Reg it = iter_of(cg, cg.constant(o));
+    static PyObject* set_state = PyObject_GetAttrString(of(*type()), "__setstate__");
+    if (index) builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
+    return it;
+  }
   const auto& from = sequence->is(Kind::Tuple) ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;
   std::vector<Variable*> rest;
   if (!done) rest.assign(from.begin() + static_cast<long>(index), from.end());
   return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs(rest)));
+}
+
+// An iterator that has given n items already.
+static Reg advanced(Codegen& cg, Reg it, size_t n) {
+  if (!n) return it;
+  static PyObject* next = PyDict_GetItemString(PyEval_GetBuiltins(), "next");
+  static PyObject* skip = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("itertools"));
+    return PyObject_GetAttrString(m.get(), "islice");
+  }();
+  Reg last = builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
+  builtin_call(cg, next, {last});
+  return it;
+}
+
+DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
+    : dict(dict), what(what), reversed(reversed), keys(dict->items(tr)), size(static_cast<int64_t>(keys.size())) {
+  if (reversed) std::reverse(keys.begin(), keys.end());
+}
+
+PyTypeObject* DictIterator::type() const {
+  if (dict->is_ordered_dict()) return &PyODictIter_Type;
+  if (reversed) return what == What::Keys ? &PyDictRevIterKey_Type : what == What::Values ? &PyDictRevIterValue_Type : &PyDictRevIterItem_Type;
+  return what == What::Keys ? &PyDictIterKey_Type : what == What::Values ? &PyDictIterValue_Type : &PyDictIterItem_Type;
+}
+
+Variable* DictIterator::next(Translator& tr) {
+  tr.mutate();
+  if (done) return nullptr;
+  if (dict->len(tr) != size) {
+    size = -1;  // for good
+    tr.raise(PyExc_RuntimeError, dict->is_ordered_dict() ? "OrderedDict mutated during iteration" : "dictionary changed size during iteration");
+  }
+  if (index == keys.size()) {
+    done = true;
+    return nullptr;
+  }
+  Variable* key = keys[index++];
+  Variable* value = dict->get(tr, key);
+  if (!value) tr.unsupported("a dict whose keys are exchanged while it is iterated over");
+  return what == What::Keys ? key : what == What::Values ? value : tr.tuple({key, value});
+}
+
+Reg DictIterator::build(Codegen& cg) {
+  if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
+  static const char* names[] = {"keys", "values", "items"};
+  Ref method = Ref::steal(PyObject_GetAttrString(of(*dict->type()), names[static_cast<int>(what)]));
+  static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
+  Reg view = what == What::Keys && !dict->is_ordered_dict() ? cg.reg(dict) : builtin_call(cg, method.get(), {cg.reg(dict)});
+  return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), index);
+}
+
+Variable* SetIterator::next(Translator& tr) {
+  tr.mutate();
+  if (done) return nullptr;
+  if (set->len(tr) != static_cast<int64_t>(elements.size())) {
+    index = 0;
+    elements.assign(static_cast<size_t>(set->len(tr)) + 1, nullptr);  // never equal again
+    tr.raise(PyExc_RuntimeError, "Set changed size during iteration");
+  }
+  if (index == elements.size()) {
+    done = true;
+    return nullptr;
+  }
+  return elements[index++];
+}
+
+Reg SetIterator::build(Codegen& cg) {
+  if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (!set->source.valid() && index) {
+    // The set that is made anew may have another order.
+    return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
+  }
+  if (set->elements() != elements) throw CannotRebuild{this, "an iterator over a set that was changed"};
+  return advanced(cg, iter_of(cg, cg.reg(set)), index);
+}
+
+ReversedIterator::ReversedIterator(SequenceVariable* s) : sequence(s), index(static_cast<int64_t>(s->elements.size()) - 1) {}
+
+PyTypeObject* ReversedIterator::type() const { return sequence->type() == &PyList_Type ? &PyListRevIter_Type : &PyReversed_Type; }
+
+Variable* ReversedIterator::next(Translator& tr) {
+  tr.mutate();
+  if (index < 0 || index >= static_cast<int64_t>(sequence->elements.size())) {
+    index = -1;
+    return nullptr;
+  }
+  return sequence->elements[static_cast<size_t>(index--)];
+}
+
+Reg ReversedIterator::build(Codegen& cg) {
+  static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
+  Reg it = builtin_call(cg, reverse, {cg.reg(sequence)});
+  if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
+  Ref set_state = Ref::steal(PyObject_GetAttrString(of(*type()), "__setstate__"));
+  builtin_call(cg, set_state.get(), {it, integer(cg, index)});
+  return it;
+}
+
+Variable* WrappedIterator::next(Translator& tr) {
+  tr.mutate();
+  return tr.next(inner);
 }
 
 Variable* RangeIterator::next(Translator& tr) {

@@ -4,6 +4,10 @@
 
 namespace braze::capture {
 
+class DictVariable;
+class SequenceVariable;
+class SetVariable;
+
 class IteratorVariable : public Variable {
  public:
   IteratorVariable() : Variable(Kind::Iterator) {}
@@ -23,6 +27,57 @@ class SequenceIterator final : public IteratorVariable {
   std::vector<Variable*> snapshot;
   size_t index = 0;
   bool done = false;
+};
+
+// Over a dict or a view of it: notices that the dict grew or shrank meanwhile.
+class DictIterator final : public IteratorVariable {
+ public:
+  enum class What : uint8_t { Keys, Values, Items };
+  DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed);
+  PyTypeObject* type() const override;
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  DictVariable* dict;
+  What what;
+  bool reversed;
+  std::vector<Variable*> keys;   // as they were at first
+  int64_t size;
+  size_t index = 0;
+  bool done = false;
+};
+
+// Over a set: likewise.
+class SetIterator final : public IteratorVariable {
+ public:
+  SetIterator(SetVariable* set, std::vector<Variable*> elements) : set(set), elements(std::move(elements)) {}
+  PyTypeObject* type() const override { return &PySetIter_Type; }
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  SetVariable* set;
+  std::vector<Variable*> elements;
+  size_t index = 0;
+  bool done = false;
+};
+
+// reversed() of a list (live) or of another sequence whose items are fixed.
+class ReversedIterator final : public IteratorVariable {
+ public:
+  explicit ReversedIterator(SequenceVariable* s);
+  PyTypeObject* type() const override;
+  Variable* next(Translator&) override;
+  Reg build(Codegen&) override;
+  SequenceVariable* sequence;
+  int64_t index;                 // of the next item; -1: done
+};
+
+// An iterator of a class of the standard library that is evaluated as a generator.
+class WrappedIterator final : public IteratorVariable {
+ public:
+  WrappedIterator(PyTypeObject* cls, Variable* inner) : cls(cls), inner(inner) {}
+  PyTypeObject* type() const override { return cls; }
+  Variable* next(Translator&) override;
+  PyTypeObject* cls;
+  Variable* inner;
 };
 
 // Over a range: no variable per item in advance.

@@ -2,6 +2,9 @@
 
 #include <structmember.h>
 
+#include <cstddef>
+#include <cstring>
+
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -57,9 +60,14 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
   for (const Slot& s : slots)
     if (PyUnicode_Compare(s.name, name) == 0) return s.value;
   PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
-  if (is_exception() && named(name, "value")) {  // of StopIteration
+  if (is_exception() && !real) {
     auto* args = base ? base->as<TupleVariable>() : nullptr;
-    return args && !args->elements.empty() ? args->elements[0] : tr.none();
+    size_t n = args ? args->elements.size() : 0;
+    if (named(name, "value")) return n ? args->elements[0] : tr.none();  // of StopIteration
+    if (raised_here) tr.raise_natively(this, "a field of an exception");
+    if (named(name, "code")) return n == 1 ? args->elements[0] : n ? static_cast<Variable*>(args) : tr.none();  // of SystemExit
+    if (named(name, "msg")) return n == 1 ? args->elements[0] : tr.none();                                       // of ImportError
+    return tr.none();
   }
   if (!real) return nullptr;
   if (m->type != T_OBJECT_EX && m->type != T_OBJECT) tr.unsupported("member '" + text(name) + "' of " + describe());
@@ -78,7 +86,7 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(cls));
   SourceId at;
   PyObject* descr = tr.lookup_on_type(cls, name, &at);
-  if (descr && Py_TYPE(descr)->tp_descr_set) {
+  if (descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get) {
     if (Py_TYPE(descr) == &PyMemberDescr_Type) {
       if (at.valid()) tr.guard_identity(at, descr);
       return read_slot(tr, descr, name);
@@ -90,8 +98,23 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
         for (const Slot& s : slots)
           if (PyUnicode_Compare(s.name, name) == 0) return s.value;
         if (named(name, "args") && base) return base;
-        if (named(name, "__traceback__") || named(name, "__cause__") || named(name, "__context__")) return tr.none();
-        if (named(name, "__suppress_context__")) return tr.boolean(false);
+        if (named(name, "__suppress_context__")) {
+          if (real) tr.unsupported("a field of an exception");
+          return tr.boolean(false);
+        }
+        for (auto [field, offset] : {std::pair{"__traceback__", offsetof(PyBaseExceptionObject, traceback)}, {"__cause__", offsetof(PyBaseExceptionObject, cause)},
+                                     {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
+          if (!named(name, field)) continue;
+          if (!real) {
+            if (named(name, "__traceback__") && tr.was_raised(this)) tr.raise_natively(this, "the traceback of an exception");
+            return tr.none();
+          }
+          PyObject* v = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
+          SourceId where = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
+          if (v) return tr.wrap(v, where);
+          tr.guards().absent(where, tr.line());
+          return tr.none();
+        }
       }
     }
     return tr.bind_descriptor(descr, at, this, cls, name);
@@ -129,6 +152,18 @@ Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
   return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name)});
 }
 
+void ObjectVariable::set_field(Translator& tr, PyObject* name, Variable* value) {
+  tr.mutate();
+  tr.modified(this);
+  tr.keep(Ref::borrow(name));
+  for (Slot& s : slots)
+    if (PyUnicode_Compare(s.name, name) == 0) {
+      s.value = value;
+      return;
+    }
+  slots.push_back({name, value});
+}
+
 void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* value) {
   tr.keep(Ref::borrow(name));
   SourceId at;
@@ -145,15 +180,26 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       tr.call(tr.global_object(setter.get()), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
       return;
     }
-    if (d == &PyMemberDescr_Type || (d == &PyGetSetDescr_Type && is_exception())) {
-      tr.mutate();
-      tr.modified(this);
-      for (Slot& s : slots)
-        if (PyUnicode_Compare(s.name, name) == 0) {
-          s.value = value;
-          return;
-        }
-      slots.push_back({name, value});
+    if (d == &PyMemberDescr_Type) {
+      PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
+      if (m->flags & READONLY || (m->type != T_OBJECT_EX && m->type != T_OBJECT)) tr.unsupported("member '" + text(name) + "' of " + describe() + " is set");
+      if (!value && !read_slot(tr, descr, name)) tr.raise(PyExc_AttributeError, text(name));
+      set_field(tr, name, value);
+      return;
+    }
+    if (d == &PyGetSetDescr_Type && is_exception()) {
+      // What the setters accept.
+      Variable* v = value ? tr.force(value) : nullptr;
+      bool exception = v && (is_none(v) || PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)));
+      if (named(name, "args") && v && v->is(Kind::Tuple) && !real) {
+        tr.mutate();
+        base = v;
+        return;
+      }
+      if (!exception || named(name, "__traceback__") || !(named(name, "__cause__") || named(name, "__context__")))
+        tr.unsupported("attribute '" + text(name) + "' of " + describe() + " is set");
+      set_field(tr, name, value);
+      if (named(name, "__cause__")) set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true));
       return;
     }
     if (Variable* set = tr.special_method(tr.global_object(descr), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
@@ -214,6 +260,8 @@ void ObjectVariable::delitem(Translator& tr, Variable* key) {
 }
 
 bool ObjectVariable::contains(Translator& tr, Variable* item) {
+  if (tr.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
+    tr.raise(PyExc_TypeError, std::string("'") + cls->tp_name + "' object is not a container");
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
@@ -222,8 +270,14 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
 }
 
 Variable* ObjectVariable::iter(Translator& tr) {
-  if (Variable* v = special(tr, "__iter__", {})) return tr.force(v);
   SourceId at;
+  if (tr.lookup_on_type(cls, tr.intern("__iter__"), &at) == Py_None) return Variable::iter(tr);
+  if (Variable* v = special(tr, "__iter__", {})) {
+    v = tr.force(v);
+    if (!v->type()->tp_iternext || (v->is(Kind::Object) && !tr.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
+      tr.raise(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + v->type()->tp_name + "'");
+    return v;
+  }
   if (tr.lookup_on_type(cls, tr.intern("__getitem__"), &at)) return tr.make<CallIterator>(this, nullptr);
   return Variable::iter(tr);
 }
@@ -251,12 +305,20 @@ int64_t ObjectVariable::len(Translator& tr) {
   if (!v) return Variable::len(tr);
   v = tr.force(v);
   PyObject* n = constant_of(v);
-  if (!n || !PyLong_Check(n)) tr.unsupported("__len__ that does not return an int");
-  return PyLong_AsLongLong(n);
+  int64_t length = n && PyLong_Check(n) ? PyLong_AsLongLong(n) : -1;
+  if (length < 0) {
+    PyErr_Clear();
+    tr.unsupported("__len__ that does not return a size");
+  }
+  return length;
 }
 
 bool ObjectVariable::truth(Translator& tr) {
-  if (Variable* v = special(tr, "__bool__", {})) return tr.truth(v);
+  if (Variable* v = special(tr, "__bool__", {})) {
+    v = tr.force(v);
+    if (v->type() != &PyBool_Type) tr.unsupported("__bool__ that does not return a bool");
+    return tr.truth(v);
+  }
   return has_len(tr) ? len(tr) != 0 : true;
 }
 
@@ -272,11 +334,20 @@ Ref ObjectVariable::hash_key(Translator& tr) {
       tr.guard_identity(source, real.get());
       return real;
     }
-    if (!identity_) identity_ = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+    if (!identity_) identity_ = make_key(tr, this, _Py_HashPointer(this));
     return identity_;
   }
-  if (base && is_c_method(hash)) return base->hash_key(tr);
-  tr.unsupported("the hash of " + describe());
+  if (base && is_c_method(hash)) {
+    Ref key = base->hash_key(tr);
+    PyObject* eq = tr.lookup_on_type(cls, tr.intern("__eq__"), nullptr);
+    return eq && is_c_method(eq) ? key : make_key(tr, this, PyObject_Hash(key.get()));
+  }
+  if (!PyFunction_Check(hash)) tr.unsupported("the hash of " + describe());
+  Variable* h = tr.force(special(tr, "__hash__", {}));
+  PyObject* number = constant_of(h);
+  if (!number || !PyLong_Check(number)) tr.raise(PyExc_TypeError, "__hash__ method should return an integer");
+  Ref exact = Ref::steal(PyNumber_Long(number));
+  return make_key(tr, this, PyObject_Hash(exact.get()));
 }
 
 // Methods of object itself (and what falls through from C bases).
@@ -310,7 +381,15 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   if (n == "__init_subclass__" || n == "__subclasshook__") return tr.none();
   if (n == "__str__" && args.size() == 0) {
+    if (is_exception() && (like || real) && !is_plain_exception(cls)) {
+      if (real) tr.unsupported("the text of " + describe());
+      Ref s = Ref::steal(PyObject_Str(like.get()));
+      if (!s) tr.raise_current();
+      return tr.constant(s);
+    }
     if (is_exception() && base) {
+      bool key_error = PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_KeyError)) && base->as<TupleVariable>()->elements.size() == 1;
+      if (key_error) return tr.format(base->as<TupleVariable>()->elements[0], "", 2);
       const auto& a = base->as<TupleVariable>()->elements;
       if (a.empty()) return tr.string("");
       if (a.size() == 1) return tr.format(a[0], "", 1);
@@ -318,8 +397,26 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     }
     return special(tr, "__repr__", {});
   }
-  if (n == "with_traceback" && is_exception()) return this;
-  if (n == "add_note" && is_exception()) return tr.none();
+  if (n == "__repr__" && args.size() == 0 && is_exception() && base) {
+    const char* dot = strrchr(cls->tp_name, '.');
+    std::string out = dot ? dot + 1 : cls->tp_name;
+    const auto& a = base->as<TupleVariable>()->elements;
+    Variable* inner = tr.force(tr.format(a.size() == 1 ? a[0] : base, "", 2));
+    std::string of = PyUnicode_AsUTF8(constant_of(inner));
+    return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of));
+  }
+  if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !tr.was_raised(this) && !real) return this;
+  if (n == "add_note" && args.size() == 1 && is_exception()) {
+    Variable* note = tr.force(args[0]);
+    if (!PyType_IsSubtype(note->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + note->type()->tp_name + "'");
+    Variable* notes = instance_get(tr, tr.intern("__notes__"));
+    if (!notes) instance_set(tr, tr.intern("__notes__"), notes = tr.list({}));
+    notes = tr.force(notes);
+    if (!notes->is(Kind::List)) tr.unsupported("__notes__ that is no list");
+    Args one{{note}, {}};
+    notes->call_method(tr, "append", one);
+    return tr.none();
+  }
   return nullptr;
 }
 
@@ -327,6 +424,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
 
 Reg ObjectVariable::build(Codegen& cg) {
   cg.tr.check_rebuild(cls);
+  // Raised for real, it has a traceback, and what the interpreter notes in its fields.
+  if (is_exception() && cg.tr.was_raised(this)) cg.tr.raise_natively(this, "an exception outlives the compiled code");
   auto* type_object = reinterpret_cast<PyObject*>(cls);
   Reg r;
   if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
@@ -390,10 +489,15 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j));
     PyObject* d = PyDict_GetItemWithError(type_dict(t), name);
     if (!d) continue;
-    // Looked up from the class after `after`, which sees the same as long as no class between gains the name.
-    auto* from = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i + 1));
+    // In the classes' own dicts: none of those between has the name.
     SourceId at;
-    if (tr.lookup_on_type(from, name, &at) != d) tr.lookup_on_type(t, name, &at);
+    for (Py_ssize_t k = i + 1; k <= j; ++k) {
+      auto* between = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, k));
+      if (!(between->tp_flags & Py_TPFLAGS_HEAPTYPE) || (between->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) continue;
+      SourceId own = tr.sources().dict_item(tr.sources().constant(type_dict(between)), name);
+      if (k < j) tr.guards().absent(own, tr.line());
+      else tr.guards().exists(at = own, tr.line());
+    }
     if (self_object && PyType_Check(self_object)) {
       // Through a class: functions stay unbound, class methods bind to it.
       if (Py_TYPE(d) == &PyFunction_Type) return at.valid() ? tr.wrap(d, at) : tr.global_object(d);

@@ -72,6 +72,10 @@ class ObjectVariable : public Variable {
     Variable* value;       // nullptr: deleted
   };
   std::vector<Slot> slots; // written here, of member descriptors of the class
+  // Of exceptions: one of the C fields (__context__, __cause__...).
+  void set_field(Translator&, PyObject* name, Variable* value);
+  bool raised_here = false;  // an exception that an instruction raised by itself
+  Ref like;                  // the real exception that it was made from
 
  private:
   // Calls a special method found on the class; nullptr when there is none.

@@ -29,14 +29,16 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyObject* dict = PyModule_GetDict(self->object.get());
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
-  if (PyDict_Contains(dict, name) == 1 || (d->get(tr, name) && true)) return d->get(tr, name);
+  bool computed = Py_TYPE(self->object.get()) != &PyModule_Type || PyDict_GetItemString(dict, "__getattr__");
+  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name) || !computed) return d->get(tr, name);
   // A lazy module makes its attributes when they are asked for.
   Ref made = Ref::steal(PyObject_GetAttr(self->object.get(), name));
   if (!made) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();
-    return nullptr;
+    return d->get(tr, name);
   }
+  if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
   return tr.global_object(made.get());
 }
 
@@ -87,6 +89,20 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   return tr.global_object(v.get());
 }
 
+// A special method that the metaclass of a class defines in Python, called; nullptr when there is none.
+Variable* metaclass_method(Translator& tr, RealVariable* self, const char* name, std::vector<Variable*> args) {
+  SourceId at;
+  PyTypeObject* meta = self->type();
+  PyObject* f = tr.lookup_on_type(meta, tr.intern(name), &at);
+  if (!f || !PyFunction_Check(f)) return nullptr;
+  return tr.call(tr.bind_descriptor(f, at, self, meta, tr.intern(name)), std::move(args));
+}
+
+bool metaclass_has(Translator& tr, RealVariable* self, const char* name) {
+  PyObject* f = tr.lookup_on_type(self->type(), tr.intern(name), nullptr);
+  return f && PyFunction_Check(f);
+}
+
 }  // namespace
 
 std::string RealVariable::describe() const {
@@ -111,7 +127,15 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type ||
                t == &PyClassMethodDescr_Type || t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) || t == &PyStaticMethod_Type ||
                t == &PyClassMethod_Type || t == known().lru_cache || type == known().op_overload || type == known().op_packet;
-  if (d && !fixed && Py_TYPE(d)->tp_descr_get) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
+  if (!fixed) {
+    bool generic = t->tp_getattro == PyObject_GenericGetAttr;
+    if (!generic || (d && Py_TYPE(d)->tp_descr_get)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
+    Ref own = Ref::steal(t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) ? PyObject_GenericGetDict(o, nullptr) : nullptr);
+    PyErr_Clear();
+    if (own)
+      if (Variable* v = tr.force(tr.wrap(own.get(), tr.sources().instance_dict(source)))->as<DictVariable>()->get(tr, name)) return v;
+    return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d)) : nullptr;
+  }
   Ref v = Ref::steal(PyObject_GetAttr(o, name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -122,7 +146,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  if (PyModule_Check(object.get()) && value) {
+  if (PyModule_Check(object.get()) && value && Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
     PyObject* dict = PyModule_GetDict(object.get());
     tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->set(tr, name, value);
     return;
@@ -134,9 +158,15 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
-  if (BuiltinHandler handler = find_builtin(o))
+  if (BuiltinHandler handler = find_builtin(o)) {
+    if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
     if (Variable* v = handler(tr, args)) return v;
-  if (const char* name = find_polyfill(o)) return tr.call(tr.polyfill(name), args);
+  }
+  if (const char* name = find_polyfill(o)) {
+    Variable* v = tr.force(tr.call(tr.polyfill(name), args));
+    if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v);
+    return v;
+  }
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
@@ -167,6 +197,9 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
 
 Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   PyObject* o = object.get();
+  bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_));
+  if (PyType_Check(o) && !is_enum)
+    if (Variable* v = metaclass_method(tr, this, "__getitem__", {key})) return v;
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
     if (tr.is_python_constant(key) || key->as_constant()) {
@@ -179,7 +212,11 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   return Variable::getitem(tr, key);
 }
 
-bool RealVariable::contains(Translator& tr, Variable* item) { return Variable::contains(tr, item); }
+bool RealVariable::contains(Translator& tr, Variable* item) {
+  if (PyType_Check(object.get()))
+    if (Variable* v = metaclass_method(tr, this, "__contains__", {item})) return tr.truth(v);
+  return Variable::contains(tr, item);
+}
 
 std::vector<Variable*> RealVariable::items(Translator& tr) {
   PyObject* o = object.get();
@@ -193,16 +230,32 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
   tr.unsupported("iteration over " + describe());
 }
 
-Variable* RealVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
+Variable* RealVariable::iter(Translator& tr) {
+  if (PyType_Check(object.get()) && !has_len(tr))
+    if (Variable* v = metaclass_method(tr, this, "__iter__", {})) return tr.force(v);
+  return tr.make<SequenceIterator>(this, items(tr));
+}
 
 bool RealVariable::has_len(Translator&) {
   return PyType_Check(object.get()) && PyType_IsSubtype(Py_TYPE(object.get()), Py_TYPE(known().enum_));
 }
 
-int64_t RealVariable::len(Translator& tr) { return static_cast<int64_t>(items(tr).size()); }
+int64_t RealVariable::len(Translator& tr) {
+  if (PyType_Check(object.get()) && !has_len(tr))
+    if (Variable* v = metaclass_method(tr, this, "__len__", {})) {
+      PyObject* n = constant_of(tr.force(v));
+      if (!n || !PyLong_Check(n)) tr.unsupported("__len__ that does not return an int");
+      return PyLong_AsLongLong(n);
+    }
+  return static_cast<int64_t>(items(tr).size());
+}
 
 bool RealVariable::truth(Translator& tr) {
   PyTypeObject* t = type();
+  if (PyType_Check(object.get()) && t != &PyType_Type && !has_len(tr)) {
+    if (Variable* v = metaclass_method(tr, this, "__bool__", {})) return tr.truth(v);
+    if (metaclass_has(tr, this, "__len__")) return len(tr) != 0;
+  }
   if (!PyType_Check(object.get()) && ((t->tp_as_number && t->tp_as_number->nb_bool) || (t->tp_as_sequence && t->tp_as_sequence->sq_length) ||
       (t->tp_as_mapping && t->tp_as_mapping->mp_length)))
     tr.unsupported("the truth value of " + describe());

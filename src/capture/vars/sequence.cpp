@@ -70,6 +70,7 @@ Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) { return Var
 Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
+    if (type() == known().deque) tr.unsupported("a slice of a deque");
     std::vector<Variable*> out;
     out.reserve(static_cast<size_t>(span.count));
     for (Py_ssize_t i = 0; i < span.count; ++i) out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
@@ -81,8 +82,8 @@ Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
 }
 
 bool SequenceVariable::contains(Translator& tr, Variable* item) {
-  for (Variable* v : elements)
-    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+  for (size_t i = 0; i < elements.size(); ++i)  // a comparison may change the list
+    if (tr.identical(elements[i], item) || tr.equal(elements[i], item)) return true;
   return false;
 }
 
@@ -92,15 +93,23 @@ Variable* SequenceVariable::iter(Translator& tr) {
 
 Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
-  if (n == "index" && args.size() >= 1) {
-    for (size_t i = 0; i < elements.size(); ++i)
-      if (tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) return tr.integer(static_cast<int64_t>(i));
+  auto is_item = [&](size_t i) { return tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0]); };
+  if (n == "index" && args.size() >= 1 && args.size() <= 3) {
+    auto bound = [&](size_t k, int64_t otherwise) {
+      if (args.size() <= k) return otherwise;
+      int64_t i = index_of(tr, args[k], "slice"), size = static_cast<int64_t>(elements.size());
+      return i < 0 ? std::max<int64_t>(0, i + size) : i;
+    };
+    size_t from = static_cast<size_t>(bound(1, 0)), to = static_cast<size_t>(bound(2, INT64_MAX));
+    for (size_t i = from; i < elements.size() && i < to; ++i)
+      if (is_item(i)) return tr.integer(static_cast<int64_t>(i));
     if (is(Kind::Tuple)) tr.raise(PyExc_ValueError, "tuple.index(x): x not in tuple");
-    tr.raise(PyExc_ValueError, tr.force(args[0])->describe() + " is not in list");
+    if (type() != &PyList_Type) tr.unsupported("an item that is not in a deque");
+    tr.raise(PyExc_ValueError, std::string(PyUnicode_AsUTF8(constant_of(tr.force(tr.format(args[0], "", 2))))) + " is not in list");
   }
   if (n == "count" && args.size() == 1) {
     int64_t c = 0;
-    for (Variable* v : elements) c += tr.identical(v, args[0]) || tr.equal(v, args[0]);
+    for (size_t i = 0; i < elements.size(); ++i) c += is_item(i);
     return tr.integer(c);
   }
   if (n == "__len__" && args.size() == 0) return tr.integer(len(tr));
@@ -111,11 +120,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   if (n == "__mul__" && args.size() == 1) return tr.binary_op(5, this, args[0]);
   if (n == "__eq__" && args.size() == 1) return tr.compare(Py_EQ, this, args[0]);
   if (n == "__ne__" && args.size() == 1) return tr.compare(Py_NE, this, args[0]);
-  if (n == "__reversed__" && args.size() == 0) {
-    auto copy = elements;
-    std::reverse(copy.begin(), copy.end());
-    return tr.list(copy)->iter(tr);
-  }
+  if (n == "__reversed__" && args.size() == 0 && type() == &PyList_Type) return tr.make<ReversedIterator>(this);
   return nullptr;
 }
 
@@ -239,6 +244,7 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
     return n == "extend" ? tr.none() : this;
   }
   if (n == "insert" && args.size() == 2) {
+    if (maxlen >= 0) return nullptr;
     int64_t i = index_of(tr, args[0], "list"), size = len(tr);
     if (i < 0) i = std::max<int64_t>(0, i + size);
     change(tr);
@@ -255,7 +261,7 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
   }
   if (n == "remove" && args.size() == 1) {
     for (size_t i = 0; i < elements.size(); ++i)
-      if (tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) {
+      if ((tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) && i < elements.size()) {
         change(tr);
         elements.erase(elements.begin() + static_cast<long>(i));
         return tr.none();
@@ -275,9 +281,21 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "sort" && args.size() == 0) {
     Variable* key = args.take_kw("key");
     Variable* reverse = args.take_kw("reverse");
-    auto sorted = sort_variables(tr, elements, key, reverse && tr.truth(reverse));
+    bool down = reverse && tr.truth(reverse);
+    if (!args.kw.empty()) return nullptr;
     change(tr);
+    // Empty while it is sorted, as in CPython.
+    std::vector<Variable*> all = std::move(elements), sorted;
+    elements.clear();
+    try {
+      sorted = sort_variables(tr, all, key, down);
+    } catch (PyRaise&) {
+      elements = std::move(all);
+      throw;
+    }
+    bool modified = !elements.empty();
     elements = std::move(sorted);
+    if (modified) tr.raise(PyExc_ValueError, "list modified during sort");
     return tr.none();
   }
   if ((n == "copy" || n == "__copy__") && args.size() == 0) {

@@ -32,6 +32,7 @@ class TupleVariable final : public SequenceVariable {
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
   PyTypeObject* cls;
+  Ref real;  // of one that was there before
 };
 
 class ListVariable final : public SequenceVariable {

@@ -5,44 +5,51 @@
 
 namespace braze::capture {
 
+SetVariable::SetVariable(PyTypeObject* t) : Variable(Kind::Set), cls(t), keys_(Ref::steal(PySet_New(nullptr))) {}
+
+SetVariable::SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known)
+    : Variable(Kind::Set), cls(t), keys_(std::move(keys)), of_(std::move(known)) {}
+
+std::vector<Variable*> SetVariable::elements() const {
+  std::vector<Variable*> out;
+  PyObject* key;
+  Py_ssize_t pos = 0;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(keys_.get(), &pos, &key, &hash)) out.push_back(of_.at(key));
+  return out;
+}
+
 bool SetVariable::add(Translator& tr, Variable* v) {
   Ref k = tr.force(v)->hash_key(tr);
-  int there = PyDict_Contains(index_.get(), k.get());
-  if (there < 0) tr.raise_current();
-  if (there) return false;
-  PyDict_SetItem(index_.get(), k.get(), Py_True);
-  keys_.push_back(k);
-  elements.push_back(v);
-  return true;
+  Py_ssize_t before = PySet_GET_SIZE(keys_.get());
+  of_.try_emplace(k.get(), v);
+  tr.keep(k);  // the address stands for the key
+  if (PySet_Add(keys_.get(), k.get()) < 0) tr.raise_current();
+  return PySet_GET_SIZE(keys_.get()) != before;
 }
 
 bool SetVariable::remove(Translator& tr, Variable* v) {
   Ref k = tr.force(v)->hash_key(tr);
-  if (PyDict_Contains(index_.get(), k.get()) != 1) return false;
-  PyDict_DelItem(index_.get(), k.get());
-  for (size_t i = 0; i < keys_.size(); ++i)
-    if (PyObject_RichCompareBool(keys_[i].get(), k.get(), Py_EQ) == 1) {
-      keys_.erase(keys_.begin() + static_cast<long>(i));
-      elements.erase(elements.begin() + static_cast<long>(i));
-      break;
-    }
-  return true;
+  int r = PySet_Discard(keys_.get(), k.get());
+  if (r < 0) tr.raise_current();
+  return r == 1;
 }
 
 bool SetVariable::contains(Translator& tr, Variable* item) {
-  Ref k = tr.force(item)->hash_key(tr);
-  int there = PyDict_Contains(index_.get(), k.get());
+  item = tr.force(item);
+  Ref k;
+  if (item->is(Kind::Set) && item->as<SetVariable>()->cls == &PySet_Type) k = Ref::steal(PyFrozenSet_New(item->as<SetVariable>()->keys_.get()));
+  else k = item->hash_key(tr);
+  int there = PySet_Contains(keys_.get(), k.get());
   if (there < 0) tr.raise_current();
   return there == 1;
 }
 
-Variable* SetVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, elements); }
+Variable* SetVariable::iter(Translator& tr) { return tr.make<SetIterator>(this, elements()); }
 
 Ref SetVariable::hash_key(Translator& tr) {
-  if (cls != &PyFrozenSet_Type) return Variable::hash_key(tr);
-  Ref s = Ref::steal(PyFrozenSet_New(nullptr));
-  for (Variable* v : elements) PySet_Add(s.get(), tr.force(v)->hash_key(tr).get());
-  return s;
+  if (cls == &PySet_Type) return Variable::hash_key(tr);
+  return Ref::steal(PyFrozenSet_New(keys_.get()));
 }
 
 void SetVariable::change(Translator& tr) {
@@ -50,95 +57,123 @@ void SetVariable::change(Translator& tr) {
   tr.modified(this);
 }
 
+Ref SetVariable::operand(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && v->as<ObjectVariable>()->base->is(Kind::Set)) v = v->as<ObjectVariable>()->base;
+  if (v->is(Kind::Set)) {
+    auto* s = v->as<SetVariable>();
+    for (auto& [k, e] : s->of_) of_.try_emplace(k, e);
+    return s->keys_;
+  }
+  bool dict = v->is(Kind::Dict);
+  if (dict) {
+    Ref keys = Ref::steal(PyDict_New());
+    for (const auto& e : v->as<DictVariable>()->entries(tr)) {
+      of_.try_emplace(e.hash_key.get(), e.key);
+      tr.keep(e.hash_key);
+      if (PyDict_SetItem(keys.get(), e.hash_key.get(), Py_None) < 0) tr.raise_current();
+    }
+    return keys;
+  }
+  Ref out = Ref::steal(PyList_New(0));
+  for (Variable* e : v->items(tr)) {
+    Ref k = tr.force(e)->hash_key(tr);
+    of_.try_emplace(k.get(), e);
+    tr.keep(k);
+    if (PyList_Append(out.get(), k.get()) < 0) tr.raise_current();
+  }
+  return out;
+}
+
+Variable* SetVariable::made(Translator& tr, PyTypeObject* t, Ref keys) {
+  if (!keys) tr.raise_current();
+  // A frozenset of keys would be shared, not copied.
+  if (PyFrozenSet_CheckExact(keys.get())) keys = Ref::steal(PySet_New(keys.get()));
+  return tr.make<SetVariable>(t, std::move(keys), of_);
+}
+
+void SetVariable::become(Translator& tr, Ref keys) {
+  if (!keys) tr.raise_current();
+  change(tr);
+  keys_ = std::move(keys);
+}
+
 Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
   size_t c = args.size();
-  auto copy = [&] {
-    auto* s = tr.make<SetVariable>(cls);
-    for (Variable* v : elements) s->add(tr, v);
-    return s;
-  };
-  auto as_set = [&](Variable* v) {
-    auto* s = tr.make<SetVariable>();
-    for (Variable* e : tr.unpack(v)) s->add(tr, e);
-    return s;
-  };
+  bool mutable_set = cls == &PySet_Type;
   if (n == "__len__" && c == 0) return tr.integer(len(tr));
   if (n == "__iter__" && c == 0) return iter(tr);
   if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
-  if (n == "copy" && c == 0) return copy();
-  if (n == "union" || n == "__or__") {
-    auto* s = copy();
-    for (Variable* a : args.pos)
-      for (Variable* v : tr.unpack(a)) s->add(tr, v);
-    return s;
-  }
-  if (n == "intersection" || n == "__and__") {
-    auto* s = tr.make<SetVariable>(cls);
-    std::vector<SetVariable*> others;
-    for (Variable* a : args.pos) others.push_back(as_set(a));
-    for (Variable* v : elements) {
-      bool in = true;
-      for (SetVariable* o : others) in = in && o->contains(tr, v);
-      if (in) s->add(tr, v);
+  if (n == "copy" && c == 0) return mutable_set ? made(tr, cls, Ref::steal(PySet_New(keys_.get()))) : this;
+  auto setlike = [&](Variable* v) {
+    v = tr.force(v);
+    return v->is(Kind::Set) || (v->is(Kind::Object) && v->as<ObjectVariable>()->base && v->as<ObjectVariable>()->base->is(Kind::Set));
+  };
+  auto on_keys = [&](const char* method) {
+    Ref name_object = Ref::steal(PyUnicode_FromString(method));
+    std::vector<Ref> owned;
+    std::vector<PyObject*> raw{keys_.get()};
+    for (Variable* a : args.pos) {
+      owned.push_back(operand(tr, a));
+      raw.push_back(owned.back().get());
     }
-    return s;
-  }
-  if (n == "difference" || n == "__sub__") {
-    auto* s = copy();
-    for (Variable* a : args.pos)
-      for (Variable* v : tr.unpack(a)) s->remove(tr, v);
-    return s;
-  }
-  if ((n == "symmetric_difference" || n == "__xor__") && c == 1) {
-    auto* other = as_set(args[0]);
-    auto* s = tr.make<SetVariable>(cls);
-    for (Variable* v : elements)
-      if (!other->contains(tr, v)) s->add(tr, v);
-    for (Variable* v : other->elements)
-      if (!contains(tr, v)) s->add(tr, v);
-    return s;
-  }
-  if ((n == "issubset" || n == "__le__") && c == 1) {
-    auto* other = as_set(args[0]);
-    for (Variable* v : elements)
-      if (!other->contains(tr, v)) return tr.boolean(false);
-    return tr.boolean(true);
-  }
-  if ((n == "issuperset" || n == "__ge__") && c == 1) {
-    for (Variable* v : tr.unpack(args[0]))
-      if (!contains(tr, v)) return tr.boolean(false);
-    return tr.boolean(true);
-  }
-  if (n == "isdisjoint" && c == 1) {
-    for (Variable* v : tr.unpack(args[0]))
-      if (contains(tr, v)) return tr.boolean(false);
-    return tr.boolean(true);
-  }
-  if (n == "__eq__" && c == 1) return tr.compare(Py_EQ, this, args[0]);
-  if (cls == &PyFrozenSet_Type) return nullptr;
+    return Ref::steal(PyObject_VectorcallMethod(name_object.get(), raw.data(), raw.size(), nullptr));
+  };
+  // Operators take sets only.
+  static const std::pair<const char*, const char*> operators[] = {{"__or__", "union"}, {"__and__", "intersection"}, {"__sub__", "difference"}, {"__xor__", "symmetric_difference"},
+      {"__ior__", "update"}, {"__iand__", "intersection_update"}, {"__isub__", "difference_update"}, {"__ixor__", "symmetric_difference_update"}};
+  bool inplace_operator = false;
+  for (auto& [op, method] : operators)
+    if (n == op && c == 1) {
+      if (!setlike(args[0])) return tr.constant(Py_NotImplemented);
+      inplace_operator = n[2] == 'i' ;
+      if (inplace_operator && !mutable_set) return nullptr;
+      n = method;
+    }
+  for (const char* method : {"union", "intersection", "difference"})
+    if (n == method) return made(tr, cls, on_keys(method));
+  if (n == "symmetric_difference" && c == 1) return made(tr, cls, on_keys("symmetric_difference"));
+  for (const char* method : {"issubset", "issuperset", "isdisjoint"})
+    if (n == method && c == 1) {
+      Ref r = on_keys(method);
+      if (!r) tr.raise_current();
+      return tr.boolean(r.get() == Py_True);
+    }
+  if (c == 1)
+    for (auto [method, op] : {std::pair{"__le__", Py_LE}, {"__ge__", Py_GE}, {"__lt__", Py_LT}, {"__gt__", Py_GT}, {"__eq__", Py_EQ}, {"__ne__", Py_NE}})
+      if (n == method) return setlike(args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented);
+  if (!mutable_set) return nullptr;
   if (n == "add" && c == 1) return change(tr), add(tr, args[0]), tr.none();
   if (n == "discard" && c == 1) return change(tr), remove(tr, args[0]), tr.none();
   if (n == "remove" && c == 1) {
-    if (!contains(tr, args[0])) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
-    return change(tr), remove(tr, args[0]), tr.none();
-  }
-  if (n == "clear" && c == 0) {
     change(tr);
-    while (!elements.empty()) remove(tr, elements.back());
+    if (!remove(tr, args[0])) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
     return tr.none();
   }
-  if (n == "update" || n == "__ior__") {
+  if (n == "pop" && c == 0) {
     change(tr);
-    for (Variable* a : args.pos)
-      for (Variable* v : tr.unpack(a)) add(tr, v);
-    return n == "update" ? tr.none() : this;
+    if (!truth(tr)) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {tr.string("pop from an empty set")}));
+    Ref k = Ref::steal(PySet_Pop(keys_.get()));
+    if (!k) tr.raise_current();
+    return of_.at(k.get());
   }
-  return nullptr;  // pop: which element goes depends on hashes
+  if (n == "clear" && c == 0) return become(tr, Ref::steal(PySet_New(nullptr))), tr.none();
+  for (const char* method : {"update", "intersection_update", "difference_update", "symmetric_difference_update"})
+    if (n == method && (c == 1 || n != "symmetric_difference_update")) {
+      change(tr);
+      if (!on_keys(method)) tr.raise_current();
+      return inplace_operator ? static_cast<Variable*>(this) : tr.none();
+    }
+  if (n == "__init__" && c <= 1) {
+    Ref keys = Ref::steal(c ? PySet_New(operand(tr, args[0]).get()) : PySet_New(nullptr));
+    return become(tr, std::move(keys)), tr.none();
+  }
+  return nullptr;
 }
 
 Reg SetVariable::build(Codegen& cg) {
-  return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, cg.regs(elements));
+  return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, cg.regs(elements()));
 }
 
 }  // namespace braze::capture

@@ -1,32 +1,42 @@
-// set and frozenset, with insertion order for determinism.
+// set and frozenset. The keys are kept in a real set that goes through the same operations as the program's, so that the
+// order of iteration is CPython's own.
 #pragma once
+#include <unordered_map>
+
 #include "capture/variable.h"
 
 namespace braze::capture {
 
 class SetVariable final : public Variable {
  public:
-  explicit SetVariable(PyTypeObject* t = &PySet_Type) : Variable(Kind::Set), cls(t), index_(Ref::steal(PyDict_New())) {}
+  explicit SetVariable(PyTypeObject* t = &PySet_Type);
+  // A pre-existing set, or the result of an operation on keys: `keys` is taken over, `known` names the variables of its keys.
+  SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known);
   PyTypeObject* type() const override { return cls; }
   Variable* call_method(Translator&, const char* name, Args&) override;
   bool contains(Translator&, Variable* item) override;
   Variable* iter(Translator&) override;
   bool has_len(Translator&) override { return true; }
-  int64_t len(Translator&) override { return static_cast<int64_t>(elements.size()); }
-  bool truth(Translator&) override { return !elements.empty(); }
-  std::vector<Variable*> items(Translator&) override { return elements; }
+  int64_t len(Translator&) override { return PySet_GET_SIZE(keys_.get()); }
+  bool truth(Translator&) override { return PySet_GET_SIZE(keys_.get()) != 0; }
+  std::vector<Variable*> items(Translator&) override { return elements(); }
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
 
-  bool add(Translator&, Variable* v);     // without noting a change: for building
+  std::vector<Variable*> elements() const;  // in the order of iteration
+  bool add(Translator&, Variable* v);       // without noting a change: for building. False: was there
   bool remove(Translator&, Variable* v);
   void change(Translator&);
   PyTypeObject* cls;
-  std::vector<Variable*> elements;
 
  private:
-  Ref index_;                             // hash key -> True
-  std::vector<Ref> keys_;
+  // The hash keys of something iterable, as the class that CPython's algorithm tells apart: set, dict or list.
+  Ref operand(Translator&, Variable* v);
+  Variable* made(Translator&, PyTypeObject* t, Ref keys);
+  void become(Translator&, Ref keys);
+
+  Ref keys_;                                      // a real set
+  std::unordered_map<PyObject*, Variable*> of_;   // by address of the key, of all keys ever met
 };
 
 }  // namespace braze::capture

@@ -1,6 +1,7 @@
+// CPython 3.11 and 3.12, whose frames differ in a name.
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
@@ -10,7 +11,11 @@
 namespace braze::capture::cpython {
 
 PyCodeObject* code(Frame* f) { return f->f_code; }
+#if PY_VERSION_HEX < 0x030C0000
+PyObject* function(Frame* f) { return reinterpret_cast<PyObject*>(f->f_func); }
+#else
 PyObject* function(Frame* f) { return f->f_funcobj; }
+#endif
 PyObject* globals(Frame* f) { return f->f_globals; }
 PyObject* builtins(Frame* f) { return f->f_builtins; }
 PyObject** slots(Frame* f) { return f->localsplus; }

@@ -1,0 +1,72 @@
+#include "capture/vars/key.h"
+
+#include <exception>
+
+#include "capture/translator.h"
+
+namespace braze::capture {
+namespace {
+
+struct KeyObject {
+  PyObject_HEAD
+  Translator* tr;
+  Variable* variable;
+  Py_hash_t hash;
+};
+
+thread_local std::exception_ptr t_thrown;
+
+Py_hash_t key_hash(PyObject* o) { return reinterpret_cast<KeyObject*>(o)->hash; }
+PyObject* key_compare(PyObject* a, PyObject* b, int op);
+void key_free(PyObject* o) { PyObject_Free(o); }
+
+PyTypeObject* key_type() {
+  static PyTypeObject type = [] {
+    PyTypeObject t{};
+    t.ob_base.ob_base.ob_refcnt = 1;
+    t.tp_name = "braze.key";
+    t.tp_basicsize = sizeof(KeyObject);
+    t.tp_flags = Py_TPFLAGS_DEFAULT;
+    t.tp_hash = key_hash;
+    t.tp_richcompare = key_compare;
+    t.tp_dealloc = key_free;
+    return t;
+  }();
+  static const int ready = PyType_Ready(&type);
+  (void)ready;
+  return &type;
+}
+
+PyObject* key_compare(PyObject* a, PyObject* b, int op) {
+  if (op != Py_EQ && op != Py_NE) Py_RETURN_NOTIMPLEMENTED;
+  auto* own = reinterpret_cast<KeyObject*>(Py_TYPE(a) == key_type() ? a : b);
+  Translator& tr = *own->tr;
+  try {
+    auto of = [&](PyObject* o) { return Py_TYPE(o) == key_type() ? reinterpret_cast<KeyObject*>(o)->variable : tr.from_python(Ref::borrow(o)); };
+    Variable *x = of(a), *y = of(b);
+    bool same = x == y || tr.equal(x, y);
+    return Py_NewRef(same == (op == Py_EQ) ? Py_True : Py_False);
+  } catch (...) {
+    t_thrown = std::current_exception();
+    PyErr_SetString(PyExc_RuntimeError, "a comparison of keys ended the capture");
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+Ref make_key(Translator& tr, Variable* v, Py_hash_t hash) {
+  auto* k = PyObject_New(KeyObject, key_type());
+  k->tr = &tr;
+  k->variable = v;
+  k->hash = hash == -1 ? -2 : hash;
+  return Ref::steal(reinterpret_cast<PyObject*>(k));
+}
+
+void rethrow_from_key() {
+  if (!t_thrown) return;
+  PyErr_Clear();
+  std::rethrow_exception(std::exchange(t_thrown, nullptr));
+}
+
+}  // namespace braze::capture

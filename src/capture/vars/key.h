@@ -1,0 +1,14 @@
+// Stand-ins, in the index of a dict or set, for values whose class says itself what their hash and equality are.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+// A real object with this hash, whose comparison evaluates `==` on the variables. The same variable is equal to itself
+// without a comparison, as in CPython.
+Ref make_key(Translator& tr, Variable* v, Py_hash_t hash);
+
+// A comparison that failed left its C++ exception behind and a Python exception in its place: throws the former, if any.
+void rethrow_from_key();
+
+}  // namespace braze::capture

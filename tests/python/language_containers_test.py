@@ -1,0 +1,277 @@
+"""Containers, iteration, strings and numbers inside compiled functions: same results as the interpreter, in one graph unless a case says otherwise."""
+
+import collections
+import functools
+import itertools
+import math
+import operator
+import typing
+
+import pytest
+import torch
+from cases import Cases, P, run, X, x, y
+
+case = Cases()
+
+
+@pytest.mark.parametrize("fn, args, kw", case)
+def test_language(fn, args, kw):
+    run(fn, args, kw)
+
+
+# ---- containers ----
+
+
+@case(x, y)
+def lists(a, b):
+    v = [a]
+    v.append(b)
+    v.extend([a * 2, b * 2])
+    v.insert(0, a + b)
+    v.reverse()
+    last = v.pop()
+    v[0] = v[0] + 1
+    del v[1]
+    return v, last, len(v), v[::2], v + [last], v * 2
+
+
+@case(x)
+def list_methods(a):
+    v = [3, 1, 2]
+    v.sort()
+    w = sorted([5, 4], reverse=True)
+    return a * v[0], v, w, v.index(2), v.count(1), 3 in v, v == [1, 2, 3]
+
+
+@case(x, y)
+def dicts(a, b):
+    d = {"a": a, "b": b}
+    d["c"] = d["a"] + d["b"]
+    d.update(e=a * 2, **{"f": b * 2})
+    got = d.get("zzz", a)
+    popped = d.pop("e")
+    d.setdefault("g", popped)
+    return d, got, list(d), [k for k, _ in d.items()], "a" in d, len(d), {**d, "h": a}
+
+
+@case(x)
+def dict_order_and_delete(a):
+    d = dict(one=1, two=2)
+    del d["one"]
+    d["one"] = 3
+    out = a
+    for k, v in d.items():
+        out = out * v + len(k)
+    return out
+
+
+@case(x)
+def sets(a):
+    s = {1, 2, 3} & {2, 3, 4}
+    s.add(7)
+    return a * len(s), sorted(s | {9}), 2 in s, frozenset([1]) <= s
+
+
+@case(x, y)
+def tuples(a, b):
+    t = (a, b) + (a,)
+    p, *rest = t
+    return p + rest[-1], t[1:], t.index(a) if False else 0, len(t)
+
+
+@case(x)
+def unpacking(a):
+    (p, q), [r, *s] = (a, 2), [3, 4, 5]
+    return p * q + r + sum(s)
+
+
+@case(x)
+def comprehensions(a):
+    v = [a * i for i in range(3) if i != 1]
+    d = {i: r for i, r in enumerate(v)}
+    s = {i % 2 for i in range(4)}
+    return v, d, sorted(s), sum(t.sum() for t in v)
+
+
+@case(x)
+def nested_comprehension(a):
+    return [[a[i, j] for j in range(2)] for i in range(2)]
+
+
+@case(x)
+def named_tuple(a):
+    Pair = collections.namedtuple("Pair", "left right")
+    p = Pair(a, 2)
+    return p.left * p.right + p[1], p._replace(right=3).right
+
+
+class Point(typing.NamedTuple):
+    x: torch.Tensor
+    y: int = 2
+
+
+@case(x)
+def typed_named_tuple(a):
+    p = Point(a)
+    return Point(p.x * p.y, y=5)
+
+
+@case(x)
+def ordered_dict(a):
+    d = collections.OrderedDict()
+    d["b"] = a
+    d["a"] = a + 1
+    d.move_to_end("b")
+    return d
+
+
+@case(x)
+def default_dict(a):
+    d = collections.defaultdict(list)
+    d["k"].append(a)
+    d["k"].append(a + 1)
+    return d["k"], len(d)
+
+
+@case(x, graphs=0)
+def deques(a):
+    d = collections.deque([1, 2], maxlen=3)
+    d.append(a)
+    d.appendleft(5)
+    return d.pop() if False else list(d)[1:]
+
+
+@case(x, [1, 2, 3], {"k": 2.0})
+def containers_in(a, v, d):
+    return a * v[1] + d["k"] + len(v)
+
+
+@case([P(X).make(), P(X).make()])
+def list_of_tensors(v):
+    return torch.cat(v) + torch.stack(v).sum()
+
+
+@case({"a": X(), "b": {"c": X()}})
+def nested_dict_of_tensors(d):
+    return {"sum": d["a"] + d["b"]["c"], "same": d["b"]}
+
+
+@case(x, [])
+def argument_list_mutated(a, out):
+    out.append(a + 1)
+    out.append(3)
+    return a
+
+
+@case(x, {"n": 1})
+def argument_dict_mutated(a, d):
+    d["n"] += 1
+    d["t"] = a * 2
+    return a * d["n"]
+
+
+# ---- iteration ----
+
+
+@case(x, y)
+def zips(a, b):
+    return [p * q for p, q in zip([a, b], (b, a), strict=True)], dict(zip("ab", [1, 2]))
+
+
+@case(x)
+def enumerates(a):
+    out = a
+    for i, (k, v) in enumerate({"p": 1, "q": 2}.items(), start=1):
+        out = out * i + v
+    return out
+
+
+@case(x)
+def maps(a):
+    return list(map(lambda t, n: t * n, [a, a], [1, 2])), list(filter(None, [0, 1, 2])), list(reversed([1, 2]))
+
+
+@case(x)
+def itertools_(a):
+    pairs = list(itertools.product([1, 2], [3]))
+    chained = list(itertools.chain([1], (2, 3), itertools.repeat(4, 2)))
+    grouped = list(itertools.islice(itertools.count(5, 2), 3))
+    acc = list(itertools.accumulate([1, 2, 3]))
+    return a * len(pairs) + sum(chained) + sum(grouped) + sum(acc), list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3]))
+
+
+@case(x)
+def generators(a):
+    def gen(n):
+        for i in range(n):
+            got = yield a * i
+            assert got is None
+
+    g = gen(3)
+    first = next(g)
+    return first, list(g)
+
+
+@case(x)
+def generator_expression(a):
+    return max(i * 2 for i in range(4)), torch.stack(tuple(a + i for i in range(2)))
+
+
+@case(x)
+def yield_from(a):
+    def inner():
+        yield a
+        yield a + 1
+        return 5
+
+    def outer():
+        r = yield from inner()
+        yield a * r
+
+    return list(outer())
+
+
+@case(x)
+def iterators(a):
+    it = iter([1, 2, 3])
+    next(it)
+    return a * sum(it), next(it, "end")
+
+
+@case(x)
+def functools_reduce(a):
+    return functools.reduce(operator.add, [a, a * 2, a * 3]), functools.reduce(lambda p, q: p + q, [1, 2, 3])
+
+
+@case(x, graphs=0)
+def any_all(a):
+    return a if any(n > 2 for n in a.shape) and all([1, True]) else -a
+
+
+# ---- strings and numbers ----
+
+
+@case(x)
+def f_strings(a):
+    return a + 1, f"{a.shape[0]}x{a.shape[1]:>4}|{3.14159:.2f}|{'s'!r}|{a.dtype}"
+
+
+@case(x)
+def strings(a):
+    parts = "a,b,c".split(",")
+    return a * len(parts), "-".join(parts), "abc".upper().startswith("AB"), "x%d" % 3, "{:03d}".format(7), "ab"[::-1]
+
+
+@case(x)
+def numbers(a):
+    return a * math.sqrt(16) + 7 // 2 + 7 % 4 + 2**5 + (-7) // 2, divmod(7, 3), round(2.567, 1), abs(-3), int("5"), float("1.5"), 5 / 2
+
+
+@case(x, graphs=0)
+def bools(a):
+    return a, not a.shape, 1 and 2, 0 or "b", bool([]), True + True, None is None, a is a
+
+
+@case(x)
+def int_methods(a):
+    return a * (6).bit_length(), 3 & 6, 3 | 6, 3 ^ 6, ~3, 1 << 4, min(3, 1, 2), max([4, 9]), pow(2, 5, 7)

@@ -1,0 +1,87 @@
+"""Random programs, compiled against plain: results, changed arguments, what was logged, exceptions with their chain and lines."""
+
+import copy
+import linecache
+import os
+import random
+import types
+
+import pytest
+import torch
+
+import braze
+from harness import same
+from random_programs import program
+
+FIRST = int(os.environ.get("BRAZE_RANDOM_FIRST", "0"))
+COUNT = int(os.environ.get("BRAZE_RANDOM_COUNT", "120"))
+
+
+@braze.disable
+def probe(log, value):
+    log.append(("probe", str(value)))
+
+
+def load(seed):
+    text, name = program(seed), f"<random {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    module = types.ModuleType("random_program")
+    module.probe = probe
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module.f, text, name
+
+
+def chain(e, name):
+    """Class, arguments and lines in the program of an exception and of those that it came from."""
+    seen = []
+    while e is not None and len(seen) < 8:
+        lines, tb = [], e.__traceback__
+        while tb:
+            if tb.tb_frame.f_code.co_filename == name:
+                lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+            tb = tb.tb_next
+        seen.append((type(e).__name__, str(e), lines, e.__suppress_context__, e.__cause__ is not None))
+        e = e.__cause__ or e.__context__
+    return seen
+
+
+def outcome(f, arguments, name):
+    try:
+        return "returned", f(*arguments)
+    except Exception as e:
+        return "raised", chain(e, name)
+
+
+def inputs(seed):
+    r = random.Random(seed)
+    torch.manual_seed(seed)
+    return [torch.randn(2, 3), r.randint(-1, 3), [r.randint(-2, 4) for _ in range(r.randint(0, 4))], {"a": r.randint(0, 3), 1: 2}, []]
+
+
+def check(seed, backend):
+    f, text, name = load(seed)
+    compiled = braze.compile(f, backend=backend)
+    for call in (seed, seed, seed + 1):
+        arguments = inputs(call)
+        mine = copy.deepcopy(arguments)
+        want, got = outcome(f, arguments, name), outcome(compiled, mine, name)
+        try:
+            assert want[0] == got[0], f"{got}, expected {want}"
+            same(want[1], got[1], "result")
+            same(arguments, mine, "arguments")
+        except AssertionError as e:
+            raise AssertionError(f"seed {seed}, call {call}: {e}\n{text[text.index('def f('):]}") from None
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT, 20))
+def test_random_programs(seed):
+    for s in range(seed, seed + 20):
+        check(s, "eager")
+        braze.reset()
+
+
+@pytest.mark.parametrize("seed", range(0, 30, 10))
+def test_random_programs_with_kernels(seed):
+    for s in range(seed, seed + 10):
+        check(s, "braze")
+        braze.reset()
