@@ -58,3 +58,8 @@ EXCEPTIONS = {
     "test_tuple.TupleTest.test_track_literals": "slow: the capture unrolls long loops or deep recursion",
     "test_tuple.TupleTest.test_track_subtypes": "slow: the capture unrolls long loops or deep recursion",
 }
+
+# Whole families, as patterns of fnmatch.
+PATTERNS = {
+    "test_set.Test*Mutating_*": "gap: an __eq__ that changes its container at random can end in an internal failure (an error in strict mode, else uncompiled)",
+}
