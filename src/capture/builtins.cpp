@@ -121,6 +121,19 @@ void register_no_keywords(const char* module, const char* qualname) {
   if (PyObject* o = find(module, qualname)) keywordless().insert(o);
 }
 
+namespace {
+std::unordered_set<PyObject*>& keywordless() {
+  static std::unordered_set<PyObject*> p;
+  return p;
+}
+}  // namespace
+
+bool takes_no_keywords(PyObject* callable) { return keywordless().count(callable) != 0; }
+
+void register_no_keywords(const char* module, const char* qualname) {
+  if (PyObject* o = find(module, qualname)) keywordless().insert(o);
+}
+
 bool is_pure(PyObject* callable) { return pure().count(callable) != 0; }
 
 void register_pure(const char* module, const char* qualname) {

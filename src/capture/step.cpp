@@ -24,6 +24,7 @@ Variable* Translator::run_frame(Frame* frame) {
     f.ordinal = ++ordinal_;
     int sp = f.sp;
     PyObject* kw = f.kw_names;
+    size_t known = guards().size();
     dirty_ = false;
     try {
       if (!stops_.empty())
@@ -34,6 +35,7 @@ Variable* Translator::run_frame(Frame* frame) {
       f.sp = sp;
       f.kw_names = kw;
       frame_ = frame;
+      guards().truncate(known);  // to stop here is right whatever the instruction saw
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {
       frame_ = frame;
