@@ -1,6 +1,7 @@
 #include "trace/cuda_graph.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -134,13 +135,26 @@ class Replaying final : public Runnable {
     return out.substr(0, out.find('\n'));
   }
 
+  // A recording that broke off leaves the GPU's generator of random numbers as if it still went on: a copy of its state does not.
+  static void heal_generator() {
+    Object cuda(PyImport_ImportModule("torch.cuda"));
+    Object device(cuda ? PyObject_CallMethod(cuda.get(), "current_device", nullptr) : nullptr);
+    Object all(device ? PyObject_GetAttrString(cuda.get(), "default_generators") : nullptr);
+    Object generator(all ? PyObject_GetItem(all.get(), device.get()) : nullptr);
+    Object state(generator ? PyObject_CallMethod(generator.get(), "clone_state", nullptr) : nullptr);
+    Object done(state ? PyObject_CallMethod(generator.get(), "graphsafe_set_state", "O", state.get()) : nullptr);
+    PyErr_Clear();
+  }
+
   // False: the region is not to be recorded.
   bool record(Recording& r, PyObject* const* inputs, size_t n, size_t m) {
     if (++r.recordings > kMostRecordings) {
       give_up("its parameters move from call to call");
       return false;
     }
-    r.graph = Object();
+    Object before = std::move(r.graph);  // the pool lives as long as a graph in it does
+    c10::impl::VirtualGuardImpl device(c10::kCUDA);
+    c10::Stream stream = device.getStream(device.getDevice());
     r.outputs.clear();
     r.inputs.clear();
     r.addresses.assign(n, nullptr);
@@ -166,6 +180,8 @@ class Replaying final : public Runnable {
     Object entered(context ? PyObject_CallMethod(context.get(), "__enter__", nullptr) : nullptr);
     if (!entered) {
       give_up("recording did not start: " + python_error_text());
+      heal_generator();
+      device.exchangeStream(stream);
       return false;
     }
     std::vector<PyObject*> results(m);
@@ -180,10 +196,13 @@ class Replaying final : public Runnable {
       std::string end = python_error_text();
       if (why.empty()) why = end;
     }
+    bool broken = !why.empty();
     if (why.empty() && shares_memory(r)) why = "two results share memory";
     if (!why.empty()) {
       r.outputs.clear();
       give_up(why);
+      if (broken) heal_generator();
+      device.exchangeStream(stream);
       return false;
     }
     if (!pool_) pool_ = Object(PyObject_CallMethod(graph.get(), "pool", nullptr));

@@ -79,6 +79,10 @@ std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, co
 // nullptr where there is no direct way: matrix products on dense CPU tensors.
 std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
 
+// Whether a tensor has the dtype, device type and number of dimensions of the view.
+inline bool is_of_kind(const at::Tensor& t, const ViewSpec& spec) {
+  return t.scalar_type() == spec.dtype && t.device().type() == spec.device.type() && t.dim() == static_cast<int64_t>(spec.sizes.size());
+}
 // A tensor over `data`, which it does not own.
 at::Tensor wrap_memory(void* data, const Geometry& geometry, c10::ScalarType dtype, c10::Device device);
 at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype);

@@ -133,6 +133,25 @@ bool is_read(const plan::Plan& plan, loop::BufferId buffer) {
          std::any_of(plan.writebacks.begin(), plan.writebacks.end(), [&](const loop::Writeback& w) { return in(w.from); });
 }
 
+// Whether the tensor itself is all that others take: then it may be of another kind than was recorded. (Attention's random
+// state is on the CPU or on the GPU, depending on what else goes on.)
+bool is_handed_on(const runtime::Program& program, loop::BufferId buffer) {
+  const plan::Plan& plan = program.plan();
+  auto whole = [&](const loop::View& v) { return v.buffer != buffer || ViewSpec(program, v).whole; };
+  for (const plan::Step& s : plan.steps) {
+    if (auto* l = std::get_if<plan::Launch>(&s))
+      if (std::find(l->buffers.begin(), l->buffers.end(), buffer.index) != l->buffers.end()) return false;
+    if (auto* e = std::get_if<plan::Extern>(&s))
+      if (!std::all_of(e->call.views.begin(), e->call.views.end(), whole)) return false;
+  }
+  size_t results = 0;
+  for (const loop::Output& o : plan.outputs) {
+    if (o.kind != loop::Output::Kind::View || o.view.buffer != buffer) continue;
+    if (!whole(o.view) || ++results > 1) return false;
+  }
+  return std::none_of(plan.writebacks.begin(), plan.writebacks.end(), [&](const loop::Writeback& w) { return w.from.buffer == buffer; });
+}
+
 bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
   std::vector<sym::Expr> symbols;
   for (sym::Expr e : v.sizes) arena.collect_symbols(e, symbols);
@@ -175,6 +194,7 @@ class BoxedCall : public ExternCall {
       // What nobody reads is dropped as it comes: attention's statistics, say, whose kind depends on the kernel chosen.
       bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) && !defines_symbols(*program.plan().arena, v);
       Output out{dropped ? ViewSpec() : ViewSpec(program, v), {}, false};
+      out.handed_on = !call.preallocated && out.spec.valid() && is_handed_on(program, v.buffer) && !defines_symbols(*program.plan().arena, v);
       for (size_t d = 0; out.spec.valid() && d < v.sizes.size(); ++d) {
         const sym::ExprArena& arena = *program.plan().arena;
         std::vector<sym::Expr> symbols;
@@ -224,6 +244,7 @@ class BoxedCall : public ExternCall {
     ViewSpec spec;
     std::vector<int64_t> binds;     // per dimension: the symbol that its size defines, or -1
     bool depends_on_data = false;
+    bool handed_on = false;         // whatever it is
   };
 
   static bool is_out_variant(const c10::FunctionSchema& schema, size_t outputs) {
@@ -281,8 +302,11 @@ class BoxedCall : public ExternCall {
 
   void adopt(const Output& out, at::Tensor result, runtime::Frame& frame, TorchFrame& call) const {
     const ViewSpec& spec = out.spec;
-    BRAZE_CHECK(result.scalar_type() == spec.dtype && result.device().type() == spec.device.type() && result.dim() == static_cast<int64_t>(spec.sizes.size()),
-                name_ + " returned a tensor of another kind than was recorded");
+    if (!is_of_kind(result, spec)) {
+      BRAZE_CHECK(out.handed_on, name_ + " returned a tensor of another kind than was recorded");
+      call.adopted[spec.buffer] = std::move(result);
+      return;
+    }
     bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 || result.is_conj() || result.is_neg();
     bool fits = true;
     c10::SmallVector<int64_t, 5> strides;
