@@ -421,6 +421,7 @@ class CompiledGraph::Impl {
     }
     const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.inputs[spec.input] : rf.adopted[spec.buffer];
     BRAZE_CHECK(spec.where != plan::Where::Arena && owner.defined(), "an output on memory that is gone");
+    if (spec.whole && !is_of_kind(owner, spec)) return owner;
     if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 && owner.sizes() == c10::IntArrayRef(g.sizes) &&
         owner.strides() == c10::IntArrayRef(g.strides) && owner.scalar_type() == spec.dtype)
       return owner;

@@ -635,7 +635,7 @@ Gradients TracerImpl::differentiate(Captured& captured) {
     leaves.push_back(fake);
     out.inputs.push_back(it->second);
   }
-  size_t inputs = recorder_->input_slots.size(), guards = recorder_->sizes()->guards().size();
+  size_t inputs = recorder_->input_slots.size();
   struct Shorten {  // what a backward that could not be traced has added is no input of the forward
     std::vector<uint32_t>& slots;
     size_t size;
@@ -651,7 +651,6 @@ Gradients TracerImpl::differentiate(Captured& captured) {
     if (slot.kind != graph::InputKind::Constant) throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
     captured.constants.push_back(THPVariable_Wrap(slot.real));
   }
-  if (recorder_->sizes()->guards().size() != guards) throw Unsupported(Reason::TraceFailed, "the backward depends on sizes in another way than the forward");
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
   on_failure.size = 0;

@@ -1,6 +1,7 @@
 // Tensors: a fake that the tracer knows, made at the first use of one that was there before.
 #pragma once
 #include "capture/variable.h"
+#include "trace/trace.h"
 
 namespace braze::capture {
 
