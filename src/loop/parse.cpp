@@ -299,9 +299,6 @@ class Parser {
       std::string name(word());
       expect("=");
       op.args[0] = value_ref();
-      expect("bound");
-      op.bound = expr();
-      op.index = symbol_named(name, sym::SymbolKind::Indirect, op.bound);
       if (accept("check")) {
         std::string_view fault = word();
         int row = 0;
@@ -311,6 +308,9 @@ class Parser {
         op.check.dim = static_cast<uint8_t>(integer());
         op.check.wrap = !accept("nonnegative");
       }
+      expect("bound");
+      op.bound = expr();
+      op.index = symbol_named(name, sym::SymbolKind::Indirect, op.bound);
       return op;
     }
     op.result = value_ref();

@@ -157,11 +157,12 @@ class Printer {
       return;
     }
     if (op.code == OpCode::Indirect) {
-      out_ += "indirect " + expr(op.index) + " = " + value(op.args[0]) + " bound " + expr(op.bound);
+      out_ += "indirect " + expr(op.index) + " = " + value(op.args[0]);
       if (op.check != loop::IndexCheck{}) {
         out_ += " check " + std::string(name(op.check.fault)) + " " + std::to_string(op.check.dim);
         if (!op.check.wrap) out_ += " nonnegative";
       }
+      out_ += " bound " + expr(op.bound);
       return;
     }
     out_ += value(op.result) + " = " + text::lower(row.name) + " " + std::string(name(op.dtype));

@@ -16,7 +16,7 @@ int64_t along(const Builder& b, ValueId x) {
 
 ValueId softmax_of(Builder& b, ValueId x, int64_t d) {
   ValueId e = b.unary(Op::exp, b.sub(x, b.amax(x, {d}, true)));
-  return b.div(e, b.sum(e, {d}, true));
+  return b.mul(e, b.unary(Op::reciprocal, b.sum(e, {d}, true)));  // one division per row
 }
 
 void softmax(Builder& b) {

@@ -34,17 +34,19 @@ Graph unfuse_bias(const Graph& g) {
   }
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
-    bool takes = n.op == Op::addmm && n.outputs.size() == 1 && n.outputs[0].valid() && in_kernels[n.outputs[0].index] && is_one(g, n, 3) && is_one(g, n, 4);
+    bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() && in_kernels[n.outputs[0].index] &&
+                 is_one(g, n, 3) && is_one(g, n, 4);
     if (takes) {
       const TensorType& t = g.type(n.outputs[0]);
       auto* bias = std::get_if<ValueId>(&n.args[0]);
-      // Half types would be rounded twice.
-      takes = t.device.type == DeviceType::CUDA && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias && g.type(*bias).dim() == 1;
+      // Half types would be rounded twice. A GPU's product adds a whole matrix at no cost.
+      bool device = t.device.type == DeviceType::CPU || (t.device.type == DeviceType::CUDA && n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
+      takes = device && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
     }
     if (takes) {
       Builder b(r.out(), n, r.map_args(n), g);
       try {
-        b.set(0, b.add(b.call(Op::mm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
+        b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
         for (const auto& [old, now] : b.results) r.replace(old, now);
         continue;
       } catch (NoRule) {

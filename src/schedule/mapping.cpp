@@ -82,6 +82,21 @@ bool tile(sym::ExprArena& arena, Nest& n) {
   return true;
 }
 
+// Stores whose points may meet in one element, and so must come one after the other.
+bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
+  if (s.axes.empty()) return false;
+  std::vector<Expr> symbols;
+  for (const LoopOp& op : s.ops) {
+    if (op.code != OpCode::Store) continue;
+    if (op.atomic_add) return true;
+    symbols.clear();
+    arena.collect_symbols(op.index, symbols);
+    for (Expr e : symbols)
+      if (arena.symbol_kind(e) == sym::SymbolKind::Indirect) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void choose_mapping(const loop::Program& p, Nest& n) {
@@ -104,7 +119,8 @@ void choose_mapping(const loop::Program& p, Nest& n) {
     }
     bool outer_ok =
         !n.outer.empty() && outer.other == 0 && outer.unit > 0 && estimate(arena, n.outer.back().extent) >= 8;
-    bool inner_ok = inner.unit > 0 && longest >= 4;
+    bool ordered = std::any_of(n.stages.begin(), n.stages.end(), [&](const Stage& s) { return is_ordered(arena, s); });
+    bool inner_ok = inner.unit > 0 && longest >= 4 && !ordered;
     if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0))
       m.vector = Mapping::Vector::Inner;
     else if (outer_ok)

@@ -18,8 +18,6 @@ bool divides_integers(const LoopOp& op) {
          (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod || op.code == OpCode::Remainder);
 }
 
-constexpr int64_t kTile = 64;  // rows and columns of a tile: its transposed reads use whole cache lines and few pages
-
 }  // namespace
 
 Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module)
@@ -107,9 +105,10 @@ void Emitter::choose_shape() {
         while (copies_ > 1 && *extent % (static_cast<int64_t>(copies_) * width_)) copies_ /= 2;
     }
   }
+  bool loops = std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
   auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
-  constexpr int64_t kBlock = 2048;
+  const int64_t kBlock = loops ? 256 : 2048;
   block_ = accumulators ? group : up(kBlock);
   if (tiled_) {
     block_ = kTile;
@@ -126,9 +125,13 @@ void Emitter::choose_shape() {
   if (extent && *extent <= block_) block_length_ = *extent;
   else if (extent && *extent % block_ == 0) block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
+  if (tiled_)
+    for (stripe_ = kStripe; stripe_ > 1 && !arena_.known_multiple(blocks_, stripe_);) stripe_ /= 2;
 }
 
-// How far the digit of each outer axis counts: points, or blocks of them.
+// How far the digit of each outer axis counts: points, or blocks of them. Tiles are walked in stripes of stripe_ columns of
+// tiles, from the top to the bottom: what is read along the rows' axis returns to a page soon, while the machine still
+// knows where it is. The last digits are then: stripe, row of tiles, column within the stripe.
 std::vector<Expr> Emitter::digit_extents() {
   std::vector<Expr> out;
   size_t n = nest_.outer.size();
@@ -137,6 +140,12 @@ std::vector<Expr> Emitter::digit_extents() {
     if (outer_vector_ && i + 1 == n) e = blocks_;
     if (tiled_ && i + 2 == n) e = arena_.ceildiv(e, arena_.constant(kTile));
     out.push_back(e);
+  }
+  if (stripe_ > 1) {
+    Expr width = arena_.constant(stripe_);
+    std::swap(out[n - 2], out[n - 1]);
+    out[n - 2] = arena_.floordiv(out[n - 2], width);
+    out.push_back(width);
   }
   return out;
 }
@@ -172,6 +181,7 @@ void Emitter::run(const std::string& symbol) {
   scopes_.emplace_back();
   allocate_locals();
   run_units(body->getArg(1), body->getArg(2));
+  if (streams_) B.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   B.CreateRetVoid();
   emit_entry(symbol, body);
 }
@@ -302,7 +312,13 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
     run_stages();
     return;
   }
-  Value* begin = B.CreateMul(digits[n - 1], B.getInt64(static_cast<uint64_t>(block_)), "", true, true);
+  Value* row_of_tiles = tiled_ ? digits[stripe_ > 1 ? n - 1 : n - 2] : nullptr;
+  Value* block = digits[n - 1];
+  if (stripe_ > 1) {
+    block = B.CreateMul(digits[n - 2], B.getInt64(static_cast<uint64_t>(stripe_)), "", true, true);
+    block = B.CreateAdd(block, digits[n], "", true, true);
+  }
+  Value* begin = B.CreateMul(block, B.getInt64(static_cast<uint64_t>(block_)), "", true, true);
   Value* end;
   if (block_length_) {
     end = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(*block_length_)), "", true, true);
@@ -313,17 +329,16 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   }
   vector_.var = nest_.outer[n - 1].var;
   if (tiled_) {
-    Value* rows = B.CreateMul(digits[n - 2], B.getInt64(kTile), "", true, true);
-    run_columns(begin, end, block_length_, [&] { run_tile(rows, end); });
+    run_tile(B.CreateMul(row_of_tiles, B.getInt64(kTile), "", true, true), begin, end);
   } else {
     run_columns(begin, end, block_length_, [&] { run_stages(); });
   }
   vector_ = {};
 }
 
-// One vector of columns of a tile: squares of width x width points. What is read along the rows' axis is first transposed
-// into a scratch square, whose rows are then read as vectors.
-void Emitter::run_tile(Value* rows, Value* columns_end) {
+// A tile of kTile rows and columns: what is read along the rows' axis is first transposed into a scratch tile, square by
+// square of width x width points; then the rows are run from end to end. So memory is touched in runs of several lines.
+void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
   const loop::Axis& row = nest_.outer[nest_.outer.size() - 2];
   int level = top();
   Value* extent = emit(row.extent);
@@ -336,62 +351,79 @@ void Emitter::run_tile(Value* rows, Value* columns_end) {
       if (op.code != OpCode::Load || stores_to(op.buffer) || program_.buffers[op.buffer].kind == loop::BufferKind::Local) continue;
       if (!varies(op.index) || lane_step(op.index) == 1) continue;
       auto down = arena_.affine_in(op.index, row.var), along = arena_.affine_in(op.index, *vector_.var);
-      if (down && arena_.is_const(down->coefficient, 1) && along && !arena_.contains(along->coefficient, row.var)) across.push_back(&op);
+      bool known = std::any_of(across.begin(), across.end(), [&](const LoopOp* o) { return o->buffer == op.buffer && o->index == op.index; });
+      if (!known && down && arena_.is_const(down->coefficient, 1) && along && !arena_.contains(along->coefficient, row.var)) across.push_back(&op);
     }
-  loop(rows, rows_end, width_, true, {}, [&](Value* first, Values) {
-    bind(row.var, first, top());
-    Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(width_)), "", true, true);
-    last = B.CreateSelect(B.CreateICmpSLT(last, rows_end), last, rows_end);
-    Value* columns = B.getInt64(static_cast<uint64_t>(width_));
-    if (vector_.mask) {
-      Value* left = B.CreateSub(columns_end, vector_.iv);
-      columns = B.CreateSelect(B.CreateICmpSLT(left, columns), left, columns);
-    }
-    for (const LoopOp* op : across) {
-      DType dtype = program_.buffers[op->buffer].dtype;
-      Value*& square = squares_[{op->buffer.index, op->index.id}];
-      if (!square) {
-        llvm::IRBuilderBase::InsertPointGuard guard(B);
-        B.SetInsertPoint(entry_, entry_->begin());
-        auto* a = B.CreateAlloca(llvm::ArrayType::get(storage_type(vb_, dtype), static_cast<uint64_t>(width_) * width_));
-        a->setAlignment(llvm::Align(64));
-        square = a;
+  Value* tile_step = B.getInt64(kTile);
+  auto place = [&](Value* r, Value* column) {  // in a scratch tile
+    return B.CreateAdd(B.CreateMul(B.CreateSub(r, rows), tile_step), B.CreateSub(column, begin), "", true, true);
+  };
+  if (!across.empty())
+    run_columns(begin, end, block_length_, [&] {
+      Value* columns = B.getInt64(static_cast<uint64_t>(width_));
+      if (vector_.mask) {
+        Value* left = B.CreateSub(end, vector_.iv);
+        columns = B.CreateSelect(B.CreateICmpSLT(left, columns), left, columns);
       }
-      auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(),
-                                   {B.getPtrTy(), B.getInt64Ty(), B.getPtrTy(), B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty()});
-      Expr stride = arena_.affine_in(op->index, *vector_.var)->coefficient;
-      B.CreateCall(transpose, {address(op->buffer, op->index), emit(stride), square, B.CreateSub(last, first), columns,
-                               B.getInt64(static_cast<uint64_t>(width_))});
-      tiles_[{op->buffer.index, op->index.id}] = square;
-    }
-    // Several rows at a time, so that their loads come before their stores: rows of large tensors often lie at equal
-    // distances from page starts, where a load must wait for an earlier store that looks like the same address.
-    auto run_rows = [&](Value* from, Value* to, int rows_at_once, bool nonempty) {
-      vector_.rows = row.var;
-      vector_.copies = rows_at_once;
-      loop(from, to, rows_at_once, nonempty, {}, [&](Value* i, Values) {
-        bind(row.var, i, top());
-        tile_row_ = B.CreateMul(B.CreateSub(i, first), B.getInt64(static_cast<uint64_t>(width_)));
-        run_stages();
+      loop(rows, rows_end, width_, true, {}, [&](Value* first, Values) {
+        bind(row.var, first, top());
+        Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(width_)), "", true, true);
+        last = B.CreateSelect(B.CreateICmpSLT(last, rows_end), last, rows_end);
+        for (const LoopOp* op : across) transpose_square(*op, place(first, vector_.iv), B.CreateSub(last, first), columns);
         return Values();
       });
-      vector_.rows.reset();
-      vector_.copies = 1;
-    };
-    int cost = 0;
-    for (const loop::Stage& s : nest_.stages) cost += body_cost(s);
-    int together = std::min(width_, cost <= 12 ? 4 : cost <= 24 ? 2 : 1);
-    if (arena_.known_multiple(row.extent, together)) {
-      run_rows(first, last, together, true);
-    } else {
-      Value* whole = B.CreateAnd(B.CreateSub(last, first), B.getInt64(static_cast<uint64_t>(-together)));
-      whole = B.CreateAdd(first, whole);
-      run_rows(first, whole, together, false);
-      run_rows(whole, last, 1, false);
-    }
-    tiles_.clear();
-    return Values();
-  });
+    });
+  // Several rows at a time, so that their loads come before their stores: rows of large tensors often lie at equal
+  // distances from page starts, where a load must wait for an earlier store that looks like the same address.
+  auto run_rows = [&](Value* from, Value* to, int rows_at_once, bool nonempty) {
+    loop(from, to, rows_at_once, nonempty, {}, [&](Value* i, Values) {
+      bind(row.var, i, top());
+      run_columns(begin, end, block_length_, [&] {
+        tile_row_ = place(i, vector_.iv);
+        vector_.rows = row.var;
+        vector_.copies = rows_at_once;
+        run_stages();
+        vector_.rows.reset();
+        vector_.copies = 1;
+      });
+      return Values();
+    });
+  };
+  for (const LoopOp* op : across) {
+    auto key = std::make_pair(op->buffer.index, op->index.id);
+    tiles_[key] = squares_[key];
+  }
+  int cost = 0;
+  for (const loop::Stage& s : nest_.stages) cost += body_cost(s);
+  int together = cost <= 12 ? 4 : cost <= 24 ? 2 : 1;
+  if (arena_.known_multiple(row.extent, together)) {
+    run_rows(rows, rows_end, together, true);
+  } else {
+    Value* whole = B.CreateAnd(B.CreateSub(rows_end, rows), B.getInt64(static_cast<uint64_t>(-together)));
+    whole = B.CreateAdd(rows, whole);
+    run_rows(rows, whole, together, false);
+    run_rows(whole, rows_end, 1, false);
+  }
+  tiles_.clear();
+}
+
+// Transposes what `op` reads at the current position into its scratch tile at `place`.
+void Emitter::transpose_square(const LoopOp& op, Value* place, Value* rows, Value* columns) {
+  DType dtype = program_.buffers[op.buffer].dtype;
+  Type* element = storage_type(vb_, dtype);
+  Value*& tile = squares_[{op.buffer.index, op.index.id}];
+  if (!tile) {
+    llvm::IRBuilderBase::InsertPointGuard guard(B);
+    B.SetInsertPoint(entry_, entry_->begin());
+    auto* a = B.CreateAlloca(llvm::ArrayType::get(element, static_cast<uint64_t>(kTile * kTile)));
+    a->setAlignment(llvm::Align(64));
+    tile = a;
+  }
+  Type* i64 = B.getInt64Ty();
+  auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(), {B.getPtrTy(), i64, B.getPtrTy(), i64, i64, i64, i64});
+  Expr stride = arena_.affine_in(op.index, *vector_.var)->coefficient;
+  B.CreateCall(transpose, {address(op.buffer, op.index), emit(stride), B.CreateInBoundsGEP(element, tile, place), B.getInt64(kTile), rows, columns,
+                           B.getInt64(static_cast<uint64_t>(width_))});
 }
 
 // Groups of whole vectors, then what is left, vector by vector under a mask.

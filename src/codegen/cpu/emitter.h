@@ -41,6 +41,8 @@ class Emitter {
   void run(const std::string& symbol);
 
  private:
+  static constexpr int64_t kStripe = 4;
+  static constexpr int64_t kTile = 64;  // rows and columns: transposed reads use runs of cache lines and few pages
   using Values = llvm::SmallVector<Value*, 8>;
   struct Scope {
     llvm::Instruction* enter = nullptr;  // the branch into this loop: invariants go before it
@@ -70,7 +72,8 @@ class Emitter {
   void emit_entry(const std::string& symbol, llvm::Function* body);
   void run_units(Value* lo, Value* hi);
   void run_unit(llvm::ArrayRef<Value*> digits);
-  void run_tile(Value* rows, Value* columns_end);
+  void run_tile(Value* rows, Value* begin, Value* end);
+  void transpose_square(const LoopOp& op, Value* place, Value* rows, Value* columns);
   void run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point);
   void run_stages();
   void run_stage(const loop::Stage& stage);
@@ -89,6 +92,7 @@ class Emitter {
   std::vector<Expr> digit_extents();
   Expr units();
   bool stores_to(BufferId buffer) const;
+  bool loads_from(BufferId buffer) const;
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -130,7 +134,10 @@ class Emitter {
   void emit_store(const LoopOp& op);
   Value* load_lanes(BufferId buffer, Expr index, int copy);
   void store_lanes(BufferId buffer, Expr index, int copy, Value* value);
-  void store_atomic(BufferId buffer, Expr index, int copy, Value* value);
+  void add_to(BufferId buffer, Expr index, Value* value);
+  void add_lanes(BufferId buffer, Expr index, int copy, Value* value);
+  Value* sum_of(Value* a, Value* b);
+  bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);
   Expr local_index(Expr index);
@@ -157,7 +164,8 @@ class Emitter {
   std::optional<int64_t> block_length_;      // Outer: known and equal for all blocks
   bool outer_vector_ = false;
   Expr blocks_;                              // Outer: blocks per row
-  bool tiled_ = false;                       // the last two outer axes in squares
+  bool tiled_ = false;                       // the last two outer axes in tiles
+  int64_t stripe_ = 1;                       // columns of tiles that are walked together
 
   std::vector<Scope> scopes_;
   std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;
@@ -166,11 +174,12 @@ class Emitter {
   std::vector<Lanes> values_;
   std::vector<Accumulator> accumulators_;
   std::unordered_map<uint32_t, Value*> bases_;    // buffer -> pointer in the body
-  std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;  // transposed accesses: (buffer, index) -> scratch
+  std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;  // transposed accesses: (buffer, index) -> scratch tile
   std::map<std::pair<uint32_t, uint32_t>, Value*> squares_;  // their memory
-  Value* tile_row_ = nullptr;                     // which row of the scratch
+  Value* tile_row_ = nullptr;                     // where in the scratch tile the vector at hand starts
   Value* sizes_ = nullptr;
   const loop::Stage* stage_ = nullptr;
+  bool streams_ = false;                     // stores past the caches were emitted: a fence must follow
 };
 
 }  // namespace braze::codegen::cpu

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "codegen/cpu/library.h"
+#include "codegen/cpu/pieces.h"
 
 namespace braze::codegen::cpu {
 namespace {
@@ -137,12 +139,31 @@ Value* log1p(VectorBuilder& b, Value* x) {
   return b.B.CreateSelect(b.B.CreateFCmpOEQ(u, one), x, r);
 }
 
+// 1/d for d in [1, 2], with an error below 0.6 units in the last place.
+Value* reciprocal(VectorBuilder& b, Value* d) {
+  unsigned lanes = VectorBuilder::lanes(d);
+  Value* one = b.num(d, 1.0);
+  if (!b.isa.avx512 || lanes < 4 || lanes > 16) return b.B.CreateFDiv(one, d);
+  ID id = lanes == 16 ? llvm::Intrinsic::x86_avx512_rcp14_ps_512
+          : lanes == 8 ? llvm::Intrinsic::x86_avx512_rcp14_ps_256
+                       : llvm::Intrinsic::x86_avx512_rcp14_ps_128;
+  Value* all = lanes == 16 ? b.B.getInt16(0xffff) : b.B.getInt8(0xff);
+  Value* r = b.B.CreateIntrinsic(id, {}, {d, llvm::Constant::getNullValue(d->getType()), all});
+  return b.fma(r, b.fma(b.B.CreateFNeg(d), r, one), r);  // one step of Newton's from 14 bits
+}
+
+// Through exp(-|x|), so that the divisor lies in [1, 2].
 Value* sigmoid(VectorBuilder& b, Value* x) {
-  Value* e = exp(b, b.B.CreateFNeg(x));
-  return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+  Value* one = b.num(x, 1.0);
+  Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
+  auto [n, r] = reduce_ln2(b, t);
+  Value* e = scale(b, b.B.CreateFAdd(exp_tail(b, r), one), n);
+  Value* q = reciprocal(b, b.B.CreateFAdd(e, one));
+  return b.B.CreateFMul(q, b.B.CreateSelect(b.B.CreateFCmpOGE(x, b.num(x, 0.0)), one, e));
 }
 
 Value* tanh(VectorBuilder& b, Value* x) {
+  if (has_pieces(b, x)) return tanh_pieces(b, x);
   Value* t = b.fabs(x);
   Value* s = b.B.CreateFMul(x, x);
   Value* p = b.horner(s, {1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1});
@@ -155,6 +176,7 @@ Value* tanh(VectorBuilder& b, Value* x) {
 }
 
 Value* erf(VectorBuilder& b, Value* x) {
+  if (has_pieces(b, x)) return erf_pieces(b, x);
   Value* t = b.fabs(x);
   Value* s = b.B.CreateFMul(x, x);
   Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
@@ -204,37 +226,90 @@ Value* sin_cos(VectorBuilder& b, Value* x, bool cosine) {
   return merged;
 }
 
+constexpr double kPi = 3.14159265358979323846;
+
+// z + z^3 P(z^2); coefficients by minimax fits of the relative error.
+Value* odd_polynomial(VectorBuilder& b, Value* z, Value* s, std::initializer_list<double> p) {
+  return b.fma(b.B.CreateFMul(b.horner(s, p), s), z, z);
+}
+
+Value* atan(VectorBuilder& b, Value* x) {
+  Value *t = b.fabs(x), *one = b.num(x, 1.0);
+  Value* big = b.B.CreateFCmpOGT(t, one);
+  Value* z = b.B.CreateFDiv(b.B.CreateSelect(big, one, t), b.B.CreateSelect(big, t, one));
+  Value* r = odd_polynomial(b, z, b.B.CreateFMul(z, z),
+                            {-2.42356351e-3, 1.36559233e-2, -3.61159071e-2, 6.27121404e-2, -8.66695568e-2, 1.10363966e-1, -1.42789081e-1,
+                             1.99997559e-1, -3.33333313e-1});
+  return b.copysign(b.B.CreateSelect(big, b.B.CreateFSub(b.num(x, kPi / 2), r), r), x);
+}
+
+// asin(|x|) for |x| <= 1/2, else asin(sqrt((1 - |x|) / 2)) = acos(|x|) / 2.
+struct HalfAngle {
+  Value *big, *r;
+};
+HalfAngle half_angle(VectorBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* big = b.B.CreateFCmpOGT(t, b.num(x, 0.5));
+  Value* s = b.B.CreateSelect(big, b.fma(t, b.num(x, -0.5), b.num(x, 0.5)), b.B.CreateFMul(t, t));
+  Value* z = b.B.CreateSelect(big, b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, s), t);
+  return {big, odd_polynomial(b, z, s, {3.81963551e-2, 2.64993384e-2, 4.50099073e-2, 7.49881342e-2, 1.66666731e-1})};
+}
+
+Value* asin(VectorBuilder& b, Value* x) {
+  HalfAngle h = half_angle(b, x);
+  return b.copysign(b.B.CreateSelect(h.big, b.fma(h.r, b.num(x, -2.0), b.num(x, kPi / 2)), h.r), x);
+}
+
+Value* acos(VectorBuilder& b, Value* x) {
+  HalfAngle h = half_angle(b, x);
+  Value* twice = b.B.CreateFAdd(h.r, h.r);
+  Value* far = b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, 0.0)), b.B.CreateFSub(b.num(x, kPi), twice), twice);
+  return b.B.CreateSelect(h.big, far, b.B.CreateFSub(b.num(x, kPi / 2), b.copysign(h.r, x)));
+}
+
+// asinh and acosh, whose squares the library lets overflow: from here on they are log(2 |x|).
+Value* area_function(VectorBuilder& b, const char* name, Value* x) {
+  bool wide = x->getType()->getScalarType()->isDoubleTy();
+  Value* t = b.fabs(x);
+  Value* big = b.B.CreateFCmpOGT(t, b.num(x, wide ? 1e100 : 1e15));
+  Value* plain = call_library(b, name, {b.B.CreateSelect(big, b.num(x, 1.0), x)});
+  Value* large = b.B.CreateFAdd(wide ? call_library(b, "log", {t}) : log(b, t), b.num(x, 0.6931471805599453));
+  bool even = name[1] == 'c';
+  large = even ? b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, 0.0)), b.num(x, NAN), large) : b.copysign(large, x);
+  return b.B.CreateSelect(big, large, plain);
+}
+
 struct Row {
   OpCode code;
-  Value* (*f32)(VectorBuilder&, Value*);  // nullptr: libm
-  const char *libm32, *libm64;
-  int cost;
+  Value* (*f32)(VectorBuilder&, Value*);  // nullptr: of the library
+  const char* name;                       // in C
+  int cost;                               // of the f32 form
 };
 const Row kRows[] = {
-    {OpCode::Exp, exp, "expf", "exp", 14},
-    {OpCode::Exp2, exp2, "exp2f", "exp2", 14},
-    {OpCode::Expm1, expm1, "expm1f", "expm1", 18},
-    {OpCode::Log, log, "logf", "log", 28},
-    {OpCode::Log2, log2, "log2f", "log2", 30},
-    {OpCode::Log10, log10, "log10f", "log10", 32},
-    {OpCode::Log1p, log1p, "log1pf", "log1p", 38},
-    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sinf", "sin", 40},
-    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cosf", "cos", 40},
-    {OpCode::Tan, nullptr, "tanf", "tan", 100},
-    {OpCode::Asin, nullptr, "asinf", "asin", 100},
-    {OpCode::Acos, nullptr, "acosf", "acos", 100},
-    {OpCode::Atan, nullptr, "atanf", "atan", 100},
-    {OpCode::Sinh, nullptr, "sinhf", "sinh", 100},
-    {OpCode::Cosh, nullptr, "coshf", "cosh", 100},
-    {OpCode::Tanh, tanh, "tanhf", "tanh", 24},
-    {OpCode::Asinh, nullptr, "asinhf", "asinh", 100},
-    {OpCode::Acosh, nullptr, "acoshf", "acosh", 100},
-    {OpCode::Atanh, nullptr, "atanhf", "atanh", 100},
-    {OpCode::Erf, erf, "erff", "erf", 30},
-    {OpCode::Erfc, nullptr, "erfcf", "erfc", 100},
-    {OpCode::Sigmoid, sigmoid, nullptr, nullptr, 18},
-    {OpCode::Pow, nullptr, "powf", "pow", 100},
-    {OpCode::Atan2, nullptr, "atan2f", "atan2", 100},
+    {OpCode::Exp, exp, "exp", 14},
+    {OpCode::Exp2, exp2, "exp2", 14},
+    {OpCode::Expm1, expm1, "expm1", 18},
+    {OpCode::Log, log, "log", 28},
+    {OpCode::Log2, log2, "log2", 30},
+    {OpCode::Log10, log10, "log10", 32},
+    {OpCode::Log1p, log1p, "log1p", 38},
+    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sin", 40},
+    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cos", 40},
+    {OpCode::Tan, nullptr, "tan", 60},
+    {OpCode::Asin, asin, "asin", 26},
+    {OpCode::Acos, acos, "acos", 28},
+    {OpCode::Atan, atan, "atan", 28},
+    {OpCode::Sinh, nullptr, "sinh", 60},
+    {OpCode::Cosh, nullptr, "cosh", 60},
+    {OpCode::Tanh, tanh, "tanh", 20},
+    {OpCode::Asinh, nullptr, "asinh", 80},
+    {OpCode::Acosh, nullptr, "acosh", 80},
+    {OpCode::Atanh, nullptr, "atanh", 80},
+    {OpCode::Erf, erf, "erf", 18},
+    {OpCode::Erfc, nullptr, "erfc", 80},
+    {OpCode::Sigmoid, sigmoid, nullptr, 20},
+    {OpCode::Pow, nullptr, "pow", 80},
+    {OpCode::Atan2, nullptr, "atan2", 80},
 };
 const Row* find(OpCode code) {
   for (const Row& row : kRows)
@@ -242,7 +317,7 @@ const Row* find(OpCode code) {
   return nullptr;
 }
 
-// Powers that are exact products or a square root, as the C library would round them (or better).
+// Powers that eager, too, computes as products and square roots.
 Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
   auto* c = llvm::dyn_cast<llvm::Constant>(y);
   if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
@@ -251,6 +326,8 @@ Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
   if (f->isExactlyValue(1.0)) return x;
   if (f->isExactlyValue(2.0)) return b.B.CreateFMul(x, x);
   if (f->isExactlyValue(3.0)) return b.B.CreateFMul(b.B.CreateFMul(x, x), x);
+  if (f->isExactlyValue(0.5)) return b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+  if (f->isExactlyValue(-0.5)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
   if (f->isExactlyValue(-1.0)) return b.B.CreateFDiv(b.num(x, 1.0), x);
   if (f->isExactlyValue(-2.0)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFMul(x, x));
   return nullptr;
@@ -276,8 +353,8 @@ Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
     Value* e = emit_math(b, OpCode::Exp, b.B.CreateFNeg(x), nullptr);
     return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
   }
-  const char* name = element->isFloatTy() ? row->libm32 : row->libm64;
-  return y ? b.call_per_lane(name, element, {x, y}) : b.call_per_lane(name, element, {x});
+  if (code == OpCode::Asinh || code == OpCode::Acosh) return area_function(b, row->name, x);
+  return y ? call_library(b, row->name, {x, y}) : call_library(b, row->name, {x});
 }
 
 }  // namespace braze::codegen::cpu

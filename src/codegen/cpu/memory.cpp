@@ -7,6 +7,13 @@ namespace braze::codegen::cpu {
 using loop::BufferKind;
 using sym::Kind;
 
+namespace {
+
+// Bytes that one nest writes to a buffer, from which on the caches do not hold them until they are read.
+constexpr int64_t kStreamed = 12 << 20;
+
+}  // namespace
+
 // A pointer to buffer[index] at lane 0, with the part that outer loops know added there.
 Value* Emitter::address(BufferId buffer, Expr index) {
   int depth = depth_of(index);
@@ -52,6 +59,13 @@ bool Emitter::stores_to(BufferId buffer) const {
   return false;
 }
 
+bool Emitter::loads_from(BufferId buffer) const {
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops)
+      if ((op.code == loop::OpCode::Load || op.atomic_add) && op.buffer == buffer) return true;
+  return false;
+}
+
 void Emitter::emit_load(const LoopOp& op) {
   const loop::Buffer& buffer = program_.buffers[op.buffer];
   Lanes out;
@@ -86,7 +100,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateAlignedLoad(type, local_address(buffer, index, copy), align);
   if (auto it = tiles_.find({buffer.index, index.id}); it != tiles_.end()) {
     Value* p = B.CreateInBoundsGEP(element, it->second, tile_row_);
-    if (copy) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * width_);
+    if (copy) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * kTile);
     return B.CreateAlignedLoad(type, p, align);
   }
   auto step = lane_step(index);
@@ -148,17 +162,31 @@ void Emitter::emit_store(const LoopOp& op) {
   if (!each) {
     Value* v = x.vec ? B.CreateExtractElement(x.v[0], uint64_t(0)) : x.v[0];
     if (op.atomic_add)
-      store_atomic(op.buffer, index, 0, emit_cast(vb_, v, x.dtype, buffer.dtype));
+      add_to(op.buffer, index, emit_cast(vb_, v, x.dtype, buffer.dtype));
     else
       B.CreateAlignedStore(stored(v), address(op.buffer, index), align);
     return;
   }
   for (int c = 0; c < vector_.copies; ++c) {
     if (op.atomic_add)
-      store_atomic(op.buffer, index, c, emit_cast(vb_, copy_of(x, c), x.dtype, buffer.dtype));
+      add_lanes(op.buffer, index, c, emit_cast(vb_, copy_of(x, c), x.dtype, buffer.dtype));
     else
       store_lanes(op.buffer, index, c, stored(copy_of(x, c)));
   }
+}
+
+// Whole vectors to a buffer that no cache will hold until it is read: past the caches, which saves reading the lines first.
+bool Emitter::streams(BufferId buffer, Expr index) {
+  const loop::Buffer& b = program_.buffers[buffer];
+  if (b.kind == BufferKind::Local || static_cast<int64_t>(width_) * size_of(b.dtype) * 8 != vb_.isa.bits) return false;
+  int64_t bytes = size_of(b.dtype);
+  for (const std::vector<loop::Axis>* axes : {&nest_.outer, &stage_->axes})
+    for (const loop::Axis& a : *axes) {
+      auto n = arena_.as_const(a.extent);
+      if (!n) return false;
+      bytes *= *n;
+    }
+  return bytes >= kStreamed && aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
 }
 
 void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
@@ -175,10 +203,15 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     auto distance = arena_.as_const(arena_.sub(moved, index));
     Value* p = distance ? address(buffer, index) : address(buffer, moved);
     if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
-    if (vector_.mask)
+    if (vector_.mask) {
       B.CreateMaskedStore(v, p, align, vector_.mask);
-    else
+    } else if (streams(buffer, moved)) {
+      auto* store = B.CreateAlignedStore(v, p, llvm::Align(vb_.isa.bits / 8));
+      store->setMetadata("nontemporal", llvm::MDNode::get(vb_.context(), llvm::ConstantAsMetadata::get(B.getInt32(1))));
+      streams_ = true;
+    } else {
       B.CreateAlignedStore(v, p, align);
+    }
     return;
   }
   Value* lanes = lane_values(index, copy);
@@ -197,30 +230,35 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
   }
 }
 
-void Emitter::store_atomic(BufferId buffer, Expr index, int copy, Value* v) {
+// Additions to memory need no atomic operations: outer points never add to the same element, and what a task adds it adds
+// in order.
+void Emitter::add_to(BufferId buffer, Expr index, Value* v) {
   DType dtype = program_.buffers[buffer].dtype;
-  Type* element = storage_type(vb_, dtype);
   llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
-  bool each = VectorBuilder::is_vector(v);
-  Value* lanes = each && varies(index) ? lane_values(index, copy) : nullptr;
-  Value* base = lanes ? bases_.at(buffer.index) : address(buffer, index);
-  for (int l = 0; l < (each ? width_ : 1); ++l) {
-    Value* p = lanes ? B.CreateGEP(element, base, B.CreateExtractElement(lanes, l)) : base;
-    Value* x = each ? B.CreateExtractElement(v, l) : v;
-    llvm::Instruction* resume = nullptr;
-    bool masked = each && vector_.mask;
-    if (masked) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
-    if (dtype == DType::F16 || dtype == DType::BF16) {
-      B.CreateCall(vb_.declare(dtype == DType::F16 ? "braze_atomic_add_f16" : "braze_atomic_add_bf16", B.getVoidTy(), {B.getPtrTy(), B.getFloatTy()}),
-                   {p, x});
-    } else {
-      auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or
-                  : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd
-                                       : llvm::AtomicRMWInst::Add;
-      B.CreateAtomicRMW(kind, p, to_storage(vb_, dtype, x), align, llvm::AtomicOrdering::Monotonic);
-    }
-    if (masked) vb_.end_if(resume);
+  Value* p = address(buffer, index);
+  Value* old = from_storage(vb_, dtype, B.CreateAlignedLoad(storage_type(vb_, dtype), p, align));
+  B.CreateAlignedStore(to_storage(vb_, dtype, sum_of(old, v)), p, align);
+}
+
+void Emitter::add_lanes(BufferId buffer, Expr index, int copy, Value* v) {
+  DType dtype = program_.buffers[buffer].dtype;
+  if (varies(index)) {
+    BRAZE_CHECK(outer_vector_, "lanes that may add to one element");
+    Value* old = from_storage(vb_, dtype, load_lanes(buffer, index, copy));
+    store_lanes(buffer, index, copy, to_storage(vb_, dtype, sum_of(old, v)));
+    return;
   }
+  for (int l = 0; l < width_; ++l) {  // all to one element
+    llvm::Instruction* resume = nullptr;
+    if (vector_.mask) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
+    add_to(buffer, index, B.CreateExtractElement(v, l));
+    if (vector_.mask) vb_.end_if(resume);
+  }
+}
+
+Value* Emitter::sum_of(Value* a, Value* b) {
+  Type* t = a->getType();
+  return t->isFPOrFPVectorTy() ? B.CreateFAdd(a, b) : t->isIntOrIntVectorTy(1) ? B.CreateOr(a, b) : B.CreateAdd(a, b);
 }
 
 // Small private buffers live on the stack of the task, others in a scratch block of the thread.

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "codegen/codegen.h"
+#include "codegen/cpu/library.h"
 #include "codegen/cpu/transpose.h"
 
 // Of the compiler's support library: half precision where the CPU has no instruction for it.
@@ -91,22 +92,6 @@ int64_t ipow(int64_t base, int64_t exponent) {
   return static_cast<int64_t>(result);
 }
 
-float bf16_to_float(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
-uint16_t float_to_bf16(float f) {
-  if (std::isnan(f)) return 0x7fc0;
-  auto i = std::bit_cast<uint32_t>(f);
-  return static_cast<uint16_t>((i + 0x7fff + ((i >> 16) & 1)) >> 16);
-}
-float f16_to_float(uint16_t h) { return static_cast<float>(std::bit_cast<_Float16>(h)); }
-uint16_t float_to_f16(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
-
-template <float (*Widen)(uint16_t), uint16_t (*Narrow)(float)>
-void atomic_add(uint16_t* p, float x) {
-  uint16_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(p, &old, Narrow(Widen(old) + x), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-}
-
 template <class F>
 void* address_of(F* f) {
   return reinterpret_cast<void*>(f);
@@ -118,33 +103,36 @@ void* address_of(F* f) {
 }  // namespace
 
 const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
-  static const auto* table = new std::vector<std::pair<std::string, void*>>{
-      {"braze_parallel_for", address_of(parallel_entry)},
-      {"braze_fault", address_of(fault)},
-      {"braze_scratch", address_of(scratch)},
-      {"braze_ipow", address_of(ipow)},
-      {"braze_atomic_add_bf16", address_of(atomic_add<bf16_to_float, float_to_bf16>)},
-      {"braze_atomic_add_f16", address_of(atomic_add<f16_to_float, float_to_f16>)},
-      {"braze_transpose1", address_of(transpose1)},
-      {"braze_transpose2", address_of(transpose2)},
-      {"braze_transpose4", address_of(transpose4)},
-      {"braze_transpose8", address_of(transpose8)},
-      {"memset", address_of<void*(void*, int, size_t)>(std::memset)},
-      {"memcpy", address_of<void*(void*, const void*, size_t)>(std::memcpy)},
-      {"memmove", address_of<void*(void*, const void*, size_t)>(std::memmove)},
-      {"__extendhfsf2", address_of(__extendhfsf2)},
-      {"__truncsfhf2", address_of(__truncsfhf2)},
-      {"__truncdfhf2", address_of(__truncdfhf2)},
-      {"fma", address_of<double(double, double, double)>(std::fma)},
-      {"fmaf", address_of<float(float, float, float)>(fmaf)},
-      BRAZE_LIBM1(exp), BRAZE_LIBM1(exp2), BRAZE_LIBM1(expm1), BRAZE_LIBM1(log), BRAZE_LIBM1(log2), BRAZE_LIBM1(log10),
-      BRAZE_LIBM1(log1p), BRAZE_LIBM1(sin), BRAZE_LIBM1(cos), BRAZE_LIBM1(tan), BRAZE_LIBM1(asin), BRAZE_LIBM1(acos),
-      BRAZE_LIBM1(atan), BRAZE_LIBM1(sinh), BRAZE_LIBM1(cosh), BRAZE_LIBM1(tanh), BRAZE_LIBM1(asinh), BRAZE_LIBM1(acosh),
-      BRAZE_LIBM1(atanh), BRAZE_LIBM1(erf), BRAZE_LIBM1(erfc), BRAZE_LIBM1(floor), BRAZE_LIBM1(ceil), BRAZE_LIBM1(trunc),
-      BRAZE_LIBM2(pow), BRAZE_LIBM2(atan2), BRAZE_LIBM2(fmod),
-      {"roundeven", address_of<double(double)>(std::nearbyint)},
-      {"roundevenf", address_of<float(float)>(nearbyintf)},
-  };
+  static const auto* table = [] {
+    auto* all = new std::vector<std::pair<std::string, void*>>{
+        {"braze_parallel_for", address_of(parallel_entry)},
+        {"braze_fault", address_of(fault)},
+        {"braze_scratch", address_of(scratch)},
+        {"braze_ipow", address_of(ipow)},
+        {"braze_transpose1", address_of(transpose1)},
+        {"braze_transpose2", address_of(transpose2)},
+        {"braze_transpose4", address_of(transpose4)},
+        {"braze_transpose8", address_of(transpose8)},
+        {"memset", address_of<void*(void*, int, size_t)>(std::memset)},
+        {"memcpy", address_of<void*(void*, const void*, size_t)>(std::memcpy)},
+        {"memmove", address_of<void*(void*, const void*, size_t)>(std::memmove)},
+        {"__extendhfsf2", address_of(__extendhfsf2)},
+        {"__truncsfhf2", address_of(__truncsfhf2)},
+        {"__truncdfhf2", address_of(__truncdfhf2)},
+        {"fma", address_of<double(double, double, double)>(std::fma)},
+        {"fmaf", address_of<float(float, float, float)>(fmaf)},
+        BRAZE_LIBM1(exp), BRAZE_LIBM1(exp2), BRAZE_LIBM1(expm1), BRAZE_LIBM1(log), BRAZE_LIBM1(log2), BRAZE_LIBM1(log10),
+        BRAZE_LIBM1(log1p), BRAZE_LIBM1(sin), BRAZE_LIBM1(cos), BRAZE_LIBM1(tan), BRAZE_LIBM1(asin), BRAZE_LIBM1(acos),
+        BRAZE_LIBM1(atan), BRAZE_LIBM1(sinh), BRAZE_LIBM1(cosh), BRAZE_LIBM1(tanh), BRAZE_LIBM1(asinh), BRAZE_LIBM1(acosh),
+        BRAZE_LIBM1(atanh), BRAZE_LIBM1(erf), BRAZE_LIBM1(erfc), BRAZE_LIBM1(floor), BRAZE_LIBM1(ceil), BRAZE_LIBM1(trunc),
+        BRAZE_LIBM2(pow), BRAZE_LIBM2(atan2), BRAZE_LIBM2(fmod),
+        {"roundeven", address_of<double(double)>(std::nearbyint)},
+        {"roundevenf", address_of<float(float)>(nearbyintf)},
+    };
+    const auto& vectors = library_symbols();
+    all->insert(all->end(), vectors.begin(), vectors.end());
+    return all;
+  }();
   return *table;
 }
 

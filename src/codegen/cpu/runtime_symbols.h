@@ -1,4 +1,4 @@
-// What generated code may call: the parallel loop, error reports, scratch memory and the C library.
+// What generated code may call: the parallel loop, error reports, scratch memory, the C library and vector functions.
 #pragma once
 #include <string>
 #include <utility>

@@ -14,6 +14,7 @@
 #include "codegen/codegen.h"
 #include "codegen/cpu/cache.h"
 #include "codegen/cpu/emitter.h"
+#include "codegen/cpu/library.h"
 #include "codegen/cpu/machine.h"
 #include "codegen/llvm_headers.h"
 
@@ -22,7 +23,7 @@ namespace cpu {
 namespace {
 
 // Raise when the emitted code changes.
-constexpr int kCodeVersion = 4;
+constexpr int kCodeVersion = 6;
 
 std::string hex(uint64_t n) {
   char text[17];
@@ -59,7 +60,8 @@ class CpuTarget final : public Target {
   std::string_view name() const override { return "cpu"; }
   std::string fingerprint() const override {
     const Isa& isa = host();
-    return "cpu " + std::to_string(kCodeVersion) + " llvm " LLVM_VERSION_STRING " " + isa.cpu + " " + isa.features;
+    return "cpu " + std::to_string(kCodeVersion) + " llvm " LLVM_VERSION_STRING " " + isa.cpu + " " + isa.features + " sleef " +
+           std::to_string(library_symbols().size());
   }
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override;
   std::string source(const Program& program, const Nest& nest, const Options&) override {

@@ -9,9 +9,9 @@ namespace braze::codegen::cpu {
 namespace {
 
 template <class T>
-void plain(const T* from, int64_t stride, T* into, int64_t rows, int64_t columns, int64_t width) {
+void plain(const T* from, int64_t stride, T* into, int64_t step, int64_t rows, int64_t columns) {
   for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < rows; ++i) into[i * width + j] = from[j * stride + i];
+    for (int64_t i = 0; i < rows; ++i) into[i * step + j] = from[j * stride + i];
 }
 
 // Four rows of four: the building block within 128-bit parts.
@@ -24,7 +24,7 @@ __attribute__((target("avx512f"))) inline void square4(__m512i& a, __m512i& b, _
   d = _mm512_unpackhi_epi64(ab1, cd1);
 }
 
-__attribute__((target("avx512f"))) void square16(const uint32_t* from, int64_t stride, uint32_t* into) {
+__attribute__((target("avx512f"))) void square16(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step) {
   __m512i r[16];
   for (int j = 0; j < 16; ++j) r[j] = _mm512_loadu_si512(from + j * stride);
   for (int g = 0; g < 16; g += 4) square4(r[g], r[g + 1], r[g + 2], r[g + 3]);
@@ -32,14 +32,14 @@ __attribute__((target("avx512f"))) void square16(const uint32_t* from, int64_t s
   for (int q = 0; q < 4; ++q) {
     __m512i x = _mm512_shuffle_i32x4(r[q], r[4 + q], 0x88), y = _mm512_shuffle_i32x4(r[8 + q], r[12 + q], 0x88);
     __m512i z = _mm512_shuffle_i32x4(r[q], r[4 + q], 0xdd), w = _mm512_shuffle_i32x4(r[8 + q], r[12 + q], 0xdd);
-    _mm512_store_si512(into + 16 * q, _mm512_shuffle_i32x4(x, y, 0x88));
-    _mm512_store_si512(into + 16 * (8 + q), _mm512_shuffle_i32x4(x, y, 0xdd));
-    _mm512_store_si512(into + 16 * (4 + q), _mm512_shuffle_i32x4(z, w, 0x88));
-    _mm512_store_si512(into + 16 * (12 + q), _mm512_shuffle_i32x4(z, w, 0xdd));
+    _mm512_store_si512(into + step * q, _mm512_shuffle_i32x4(x, y, 0x88));
+    _mm512_store_si512(into + step * (8 + q), _mm512_shuffle_i32x4(x, y, 0xdd));
+    _mm512_store_si512(into + step * (4 + q), _mm512_shuffle_i32x4(z, w, 0x88));
+    _mm512_store_si512(into + step * (12 + q), _mm512_shuffle_i32x4(z, w, 0xdd));
   }
 }
 
-__attribute__((target("avx2"))) void square8(const uint32_t* from, int64_t stride, uint32_t* into) {
+__attribute__((target("avx2"))) void square8(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step) {
   __m256i r[8];
   for (int j = 0; j < 8; ++j) r[j] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j * stride));
   for (int g = 0; g < 8; g += 4) {
@@ -51,34 +51,33 @@ __attribute__((target("avx2"))) void square8(const uint32_t* from, int64_t strid
     r[g + 3] = _mm256_unpackhi_epi64(ab1, cd1);
   }
   for (int q = 0; q < 4; ++q) {
-    auto* row = reinterpret_cast<__m256i*>(into);
-    _mm256_store_si256(row + q, _mm256_permute2x128_si256(r[q], r[4 + q], 0x20));
-    _mm256_store_si256(row + 4 + q, _mm256_permute2x128_si256(r[q], r[4 + q], 0x31));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * q), _mm256_permute2x128_si256(r[q], r[4 + q], 0x20));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * (4 + q)), _mm256_permute2x128_si256(r[q], r[4 + q], 0x31));
   }
 }
 
 }  // namespace
 
-void transpose1(const uint8_t* from, int64_t stride, uint8_t* into, int64_t rows, int64_t columns, int64_t width) {
-  plain(from, stride, into, rows, columns, width);
+void transpose1(const uint8_t* from, int64_t stride, uint8_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+  plain(from, stride, into, step, rows, columns);
 }
 
-void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t rows, int64_t columns, int64_t width) {
-  plain(from, stride, into, rows, columns, width);
+void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+  plain(from, stride, into, step, rows, columns);
 }
 
-void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t rows, int64_t columns, int64_t width) {
+void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step, int64_t rows, int64_t columns, int64_t width) {
   // A width of 16 or 8 lanes says which vectors the machine has.
   if (rows == width && columns == width) {
-    if (width == 16) return square16(from, stride, into);
+    if (width == 16) return square16(from, stride, into, step);
     static const bool avx2 = __builtin_cpu_supports("avx2");
-    if (width == 8 && avx2) return square8(from, stride, into);
+    if (width == 8 && avx2) return square8(from, stride, into, step);
   }
-  plain(from, stride, into, rows, columns, width);
+  plain(from, stride, into, step, rows, columns);
 }
 
-void transpose8(const uint64_t* from, int64_t stride, uint64_t* into, int64_t rows, int64_t columns, int64_t width) {
-  plain(from, stride, into, rows, columns, width);
+void transpose8(const uint64_t* from, int64_t stride, uint64_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+  plain(from, stride, into, step, rows, columns);
 }
 
 }  // namespace braze::codegen::cpu

@@ -1,5 +1,6 @@
 #include "codegen/cpu/vector_builder.h"
 
+#include "codegen/cpu/library.h"
 
 namespace braze::codegen::cpu {
 
@@ -35,6 +36,8 @@ Value* VectorBuilder::to_bf16(Value* x) {
   return B.CreateTrunc(r, like(x, i16()));
 }
 
+Value* VectorBuilder::frem(Value* x, Value* y) { return call_library(*this, "fmod", {x, y}); }
+
 llvm::FunctionCallee VectorBuilder::declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters) {
   auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
   auto* f = llvm::cast<llvm::Function>(callee.getCallee());
@@ -42,14 +45,14 @@ llvm::FunctionCallee VectorBuilder::declare(const std::string& name, Type* resul
   return callee;
 }
 
-Value* VectorBuilder::call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) {
+Value* VectorBuilder::call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) {
   llvm::SmallVector<Type*, 3> types;
   for (Value* v : operands) types.push_back(v->getType()->getScalarType());
   auto callee = declare(name, element, types);
   auto* f = llvm::cast<llvm::Function>(callee.getCallee());
   f->setMemoryEffects(llvm::MemoryEffects::none());
   f->setWillReturn();
-  unsigned n = lanes(*operands.begin());
+  unsigned n = lanes(operands[0]);
   if (n == 1) {
     llvm::SmallVector<Value*, 3> args(operands.begin(), operands.end());
     return B.CreateCall(callee, args);

@@ -65,9 +65,9 @@ class VectorBuilder {
   // The larger or smaller of two floats, NaN if either is, in one instruction; nullptr: there is none.
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }
   // The C library's fmod.
-  virtual Value* frem(Value* x, Value* y) { return B.CreateFRem(x, y); }
+  virtual Value* frem(Value* x, Value* y);
   // Calls the C function `name` for every lane; all operands of one shape. A target without a C library overrides it.
-  virtual Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands);
+  virtual Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands);
   llvm::FunctionCallee declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters);
   // Starts a block that runs only where the scalar `condition` holds, and leaves the builder in it; `end` continues after it.
   llvm::Instruction* begin_if(Value* condition, bool unlikely);

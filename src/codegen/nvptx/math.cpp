@@ -75,7 +75,7 @@ Value* DeviceBuilder::frem(Value* x, Value* y) {
   return B.CreateFPTrunc(math64::fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());
 }
 
-Value* DeviceBuilder::call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) {
+Value* DeviceBuilder::call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) {
   llvm::SmallVector<Value*, 3> v(operands.begin(), operands.end());
   if (name == "braze_ipow") return math64::integer_power(*this, v[0], v[1]);
   bool single = element->isFloatTy();

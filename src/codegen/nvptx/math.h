@@ -17,7 +17,7 @@ class DeviceBuilder final : public cpu::VectorBuilder {
   Value* native_max(Value* x, Value* y, bool minimum) override;
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
-  Value* call_per_lane(const std::string& name, Type* element, std::initializer_list<Value*> operands) override;
+  Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) override;
 };
 
 // One transcendental row of loop/opcodes.def on a scalar f32 or f64.

@@ -1,0 +1,76 @@
+"""Elementary functions of compiled kernels: errors in units in the last place against a wider type, beside eager's own."""
+
+import math
+
+import pytest
+import torch
+
+import braze
+
+# Functions and where their arguments lie.
+RANGES = {
+    "exp": (-103, 88.7), "exp2": (-149, 127.9), "expm1": (-30, 88.7), "log": (1e-38, 3e38), "log2": (1e-38, 3e38), "log10": (1e-38, 3e38),
+    "log1p": (-0.99999, 1e30), "sin": (-2e4, 2e4), "cos": (-2e4, 2e4), "tan": (-2e4, 2e4), "asin": (-1, 1), "acos": (-1, 1), "atan": (-1e9, 1e9),
+    "sinh": (-88, 88), "cosh": (-88, 88), "tanh": (-12, 12), "asinh": (-1e30, 1e30), "acosh": (1, 1e30), "atanh": (-0.99999, 0.99999),
+    "erf": (-6, 6), "erfc": (-9, 9), "sigmoid": (-100, 88), "rsqrt": (1e-30, 1e30),
+}
+SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -0.5, 1e-40, -1e-40, 1e30, -1e30, 100.0, -100.0, 2.0, -2.0]
+
+
+def function(name):
+    return getattr(torch, name, None) or getattr(torch.special, name)
+
+
+def arguments(lo, hi, n, dtype):
+    """Evenly spaced ones, and ones of every magnitude."""
+    top = max(abs(lo), abs(hi))
+    magnitudes = torch.exp(torch.linspace(math.log(1e-30), math.log(top), n, dtype=torch.float64))
+    x = torch.cat([torch.linspace(lo, hi, n, dtype=torch.float64), magnitudes, -magnitudes])
+    return x[(x >= lo) & (x <= hi)].to(dtype)
+
+
+def ulps(got, want, bits):
+    """|got - want| in units of the last of `bits` bits of `want`, which is in double."""
+    unit = torch.exp2(torch.frexp(want.abs().clamp_min(2.0**-126))[1].double() - bits)
+    return ((got.double() - want).abs() / unit)[torch.isfinite(want) & (want.abs() < 3.4e38)].max().item()
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_error_in_single_precision(name):
+    f = function(name)
+    x = arguments(*RANGES[name], 50_003, torch.float32)  # an odd number: the remainder runs under a mask
+    want = f(x.double())
+    own, eager = ulps(braze.compile(f, fullgraph=True)(x), want, 24), ulps(f(x), want, 24)
+    assert own <= eager + 2, f"{own:.2f} units, eager {eager:.2f}"
+
+
+@pytest.mark.parametrize("name", [n for n in RANGES if n != "rsqrt"])
+def test_double_precision(name):
+    f = function(name)
+    x = arguments(*RANGES[name], 5_003, torch.float64)
+    torch.testing.assert_close(braze.compile(f, fullgraph=True)(x), f(x), rtol=1e-15, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", RANGES)
+def test_special_values(name, dtype):
+    f = function(name)
+    compiled = braze.compile(f, fullgraph=True)
+    # In whole vectors, in a remainder, and alone.
+    for x in (torch.tensor(SPECIAL * 16, dtype=dtype), torch.tensor(SPECIAL, dtype=dtype), torch.tensor(SPECIAL, dtype=dtype).view(-1, 1)[3]):
+        got, want = compiled(x), f(x)
+        torch.testing.assert_close(got, want, rtol=5e-7 if dtype == torch.float32 else 1e-15, atol=1e-43, equal_nan=True)
+        number = ~want.isnan()
+        assert torch.equal(got.signbit()[number], want.signbit()[number]), "signs"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("n", [3, 8, 24, 47, 256])
+def test_powers_and_remainders(n, dtype):
+    torch.manual_seed(0)
+    a, b = torch.randn(n, dtype=dtype) * 5, torch.randn(n, dtype=dtype)
+    tol = dict(rtol=5e-7 if dtype == torch.float32 else 1e-14, atol=0, equal_nan=True)
+    for f in (lambda a, b: a.abs() ** b, lambda a, b: a**4, lambda a, b: a.abs() ** 0.5, torch.atan2):
+        torch.testing.assert_close(braze.compile(f, fullgraph=True)(a, b), f(a, b), **tol)
+    for f in (torch.fmod, torch.remainder, torch.floor_divide):
+        torch.testing.assert_close(braze.compile(f, fullgraph=True)(a, b), f(a, b), rtol=1e-6, atol=1e-6)
