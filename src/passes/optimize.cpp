@@ -6,7 +6,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/simplify_views.h"
-#include "passes/split_bias.h"
+#include "passes/unfuse_bias.h"
 
 namespace braze::passes {
 
@@ -14,8 +14,8 @@ graph::Graph optimize(const graph::Graph& captured, const Options&) {
   graph::Graph g = decompose(captured);
   g = fold(g);
   g = simplify_views(g);
-  g = split_bias(g);
   g = cse(g);
+  g = unfuse_bias(g);
   g = channels_last(g);
   return dce(g);
 }

@@ -1,4 +1,4 @@
-#include "passes/split_bias.h"
+#include "passes/unfuse_bias.h"
 
 #include <gtest/gtest.h>
 
@@ -17,35 +17,35 @@ size_t count(const graph::Graph& g, graph::Op op) {
 }
 
 graph::Graph split(const std::string& text) {
-  graph::Graph g = split_bias(graph::parse(text));
+  graph::Graph g = unfuse_bias(graph::parse(text));
   graph::verify(g);
   return g;
 }
 
-TEST(SplitBias, WhereKernelsReadTheResult) {
+TEST(UnfuseBias, WhereKernelsReadTheResult) {
   graph::Graph g = split(linear("  %4: f32[8,4] = aten::relu(%3)\n", "%4"));
   EXPECT_EQ(count(g, graph::Op::mm), 1u);
   EXPECT_EQ(count(g, graph::Op::addmm), 0u);
   EXPECT_EQ(count(g, graph::Op::add_Tensor), 1u);
 }
 
-TEST(SplitBias, ThroughViews) {
+TEST(UnfuseBias, ThroughViews) {
   graph::Graph g = split(linear("  %4: f32[2,4,4] = aten::view(%3, [2, 4, 4])\n  %5: f32[2,4,4] = aten::relu(%4)\n", "%5"));
   EXPECT_EQ(count(g, graph::Op::mm), 1u);
 }
 
-TEST(SplitBias, NotWhereTheResultLeaves) {
+TEST(UnfuseBias, NotWhereTheResultLeaves) {
   EXPECT_EQ(count(split(linear("", "%3")), graph::Op::addmm), 1u);
   EXPECT_EQ(count(split(linear("  %4: f32[8,4] = aten::relu(%3)\n", "%4, %3")), graph::Op::addmm), 1u);
   EXPECT_EQ(count(split(linear("  %4: f32[4,8]{1,4} = aten::t(%3)\n", "%4")), graph::Op::addmm), 1u);
 }
 
-TEST(SplitBias, NotWhereACallReadsTheResult) {
+TEST(UnfuseBias, NotWhereACallReadsTheResult) {
   EXPECT_EQ(count(split(linear("  %4: f32[4,8]{1,4} = aten::t(%3)\n  %5: f32[8,8] = aten::mm(%3, %4)\n  %6: f32[8,8] = aten::relu(%5)\n", "%6")),
                   graph::Op::addmm), 1u);
 }
 
-TEST(SplitBias, NotScaledOnes) {
+TEST(UnfuseBias, NotScaledOnes) {
   EXPECT_EQ(count(split(linear("  %4: f32[8,4] = aten::relu(%3)\n", "%4", "2")), graph::Op::addmm), 1u);
 }
 

@@ -1,0 +1,60 @@
+#include "passes/unfuse_bias.h"
+
+#include "passes/builder.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::OpClass;
+
+bool is_one(const Graph& g, const Node& n, size_t i) {
+  if (i >= n.args.size()) return true;
+  if (auto* d = std::get_if<double>(&n.args[i])) return *d == 1.0;
+  if (auto* e = std::get_if<Expr>(&n.args[i])) return g.arena().is_const(*e, 1);
+  return false;
+}
+
+}  // namespace
+
+Graph unfuse_bias(const Graph& g) {
+  // Whether all that reads a value, also through views, is computed in kernels.
+  std::vector<char> in_kernels(g.values().size(), 1);
+  for (ValueId v : g.outputs)
+    if (v.valid()) in_kernels[v.index] = 0;
+  for (const graph::Writeback& w : g.writebacks) in_kernels[w.value.index] = 0;
+  for (size_t i = g.nodes().size(); i-- > 0;) {
+    const Node& n = g.node(graph::NodeId(i));
+    OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
+    bool kernel = c == OpClass::Pointwise || c == OpClass::Reduction;
+    if (c == OpClass::View) {
+      kernel = true;
+      for (ValueId v : n.outputs) kernel = kernel && v.valid() && in_kernels[v.index];
+    }
+    if (!kernel) Graph::for_each_operand(n, [&](ValueId v) { if (v.valid()) in_kernels[v.index] = 0; });
+  }
+  Rewriter r(g);
+  for (const Node& n : g.nodes()) {
+    bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() && in_kernels[n.outputs[0].index] &&
+                 is_one(g, n, 3) && is_one(g, n, 4);
+    if (takes) {
+      const TensorType& t = g.type(n.outputs[0]);
+      auto* bias = std::get_if<ValueId>(&n.args[0]);
+      // Half types would be rounded twice. A GPU's product adds a whole matrix at no cost.
+      bool device = t.device.type == DeviceType::CPU || (t.device.type == DeviceType::CUDA && n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
+      takes = device && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
+    }
+    if (takes) {
+      Builder b(r.out(), n, r.map_args(n), g);
+      try {
+        b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
+        for (const auto& [old, now] : b.results) r.replace(old, now);
+        continue;
+      } catch (NoRule) {
+      }
+    }
+    r.copy(n);
+  }
+  return r.finish();
+}
+
+}  // namespace braze::passes
