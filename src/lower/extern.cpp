@@ -60,7 +60,7 @@ void lower_extern(Lowering& low, graph::NodeId n) {
         },
         arg));
   }
-  for (graph::ValueId v : node.outputs) call.outputs.push_back(v.valid() ? low.allocate(v, !call.preallocated) : loop::View{});
+  for (graph::ValueId v : node.outputs) call.outputs.push_back(v.valid() && (call.preallocated || !low.unused(v)) ? low.allocate(v, !call.preallocated) : loop::View{});
   low.program.items.emplace_back(std::move(call));
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "lower/rules.h"
+#include "lower/scatter.h"
 
 namespace braze::lower {
 
@@ -66,6 +67,15 @@ Val gather(const Point& p) {
   int d = dim_of(p, 1, at.size());
   at[d] = p.body.indirect(row, sizes(p, from)[d], {Fault::Gather, false, static_cast<uint8_t>(d)});
   return p.at(from, at);
+}
+
+// Of the flattened tensor.
+Val take(const Point& p) {
+  ValueId from = tensor(p, 0), places = tensor(p, 1);
+  sym::ExprArena& a = p.low.arena;
+  Expr whole[1] = {a.product(sizes(p, from))};
+  Expr flat[1] = {p.body.indirect(p.low.emit(p.body, places, p.index), whole[0])};
+  return p.at(from, p.low.indexing.reshape(flat, whole, sizes(p, from)));
 }
 
 // Advanced indexing: the broadcast index tensors' dimensions stand where the first index stood, or in front when the
@@ -262,7 +272,8 @@ ElementRule index_rule(Op op) {
     case Op::select_scatter: return select_scatter;
     case Op::slice_backward: return slice_backward;
     case Op::select_backward: return select_backward;
-    default: return nullptr;
+    case Op::take: return take;
+    default: return window_rule(op);
   }
 }
 
@@ -283,6 +294,8 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
         }
       return any;
     }
+    case Op::gather:  // of no elements at all, ranks may differ
+      return g.type(std::get<graph::ValueId>(node.args[0])).dim() == g.type(std::get<graph::ValueId>(node.args[2])).dim();
     case Op::roll: {
       for (Expr s : g.type(node.outputs[0]).sizes)
         if (a.is_const(s, 0)) return false;
@@ -297,7 +310,7 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
     case Op::slice_backward: return sign_known(3);
     case Op::select_scatter:
     case Op::select_backward: return sign_known(3);
-    default: return true;
+    default: return window_rule(node.op) ? takes_window(g, node) : true;
   }
 }
 

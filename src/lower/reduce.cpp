@@ -120,8 +120,13 @@ Val variance(Reducer& r, const std::vector<Val>& v) {
   double correction = number_or(r.low.source, r.node.args[2], 1);
   return v[0] / (correction == 0 ? n : max(n - correction, 0.0));
 }
-std::vector<Val> var(Reducer& r, const std::vector<Val>& v) { return {variance(r, v), v[1]}; }
-std::vector<Val> std_dev(Reducer& r, const std::vector<Val>& v) { return {sqrt(variance(r, v)), v[1]}; }
+Val welford_mean(Reducer& r, Val mean) {  // NaN of no elements
+  if (r.low.arena.range(r.count).lo > 0) return mean;
+  Val n{&r.body, r.body.index(r.count, mean.dtype())};
+  return where(n == 0.0, std::numeric_limits<double>::quiet_NaN(), mean);
+}
+std::vector<Val> var(Reducer& r, const std::vector<Val>& v) { return {variance(r, v), welford_mean(r, v[1])}; }
+std::vector<Val> std_dev(Reducer& r, const std::vector<Val>& v) { return {sqrt(variance(r, v)), welford_mean(r, v[1])}; }
 
 double order_of(Reducer& r) { return number_or(r.low.source, r.node.args[1], 2); }
 std::vector<Val> norm_terms(Reducer& r) {

@@ -1,7 +1,8 @@
-// Operators that write parts of one buffer by several nests: cat, stack, scatters.
+// Operators that write parts of one buffer by several nests: cat and stack; the others are in scatter.cpp and window_backward.cpp.
 #include <algorithm>
 
 #include "lower/rules.h"
+#include "lower/scatter.h"
 
 namespace braze::lower {
 
@@ -36,12 +37,13 @@ void cat(Lowering& low, const graph::Node& node) {
   int d = dim_of(low, node.args[1], rank);
   View whole = low.allocate(out);
   Expr start = low.arena.constant(0);
+  bool nothing = low.indexing.is_zero(whole.sizes[d]);  // still, one nest writes the buffer
   for (ValueId v : std::get<graph::TensorList>(node.args[0])) {
     if (is_skipped(low, v, rank)) continue;
     View slice = whole;
     slice.sizes = low.source.type(v).sizes;
     slice.offset = low.arena.add(whole.offset, low.arena.mul(start, whole.strides[d]));
-    if (!low.indexing.is_zero(slice.sizes[d])) copy_into(low, node, v, slice);
+    if (nothing || !low.indexing.is_zero(slice.sizes[d])) copy_into(low, node, v, slice);
     start = low.arena.add(start, slice.sizes[d]);
   }
 }
@@ -66,7 +68,7 @@ bool takes_writes(const graph::Graph& g, const graph::Node& node) {
   switch (node.op) {
     case Op::cat:
     case Op::stack: return true;
-    default: return false;
+    default: return takes_scatter(g, node) || takes_window_backward(g, node);
   }
 }
 
@@ -75,7 +77,7 @@ bool lower_writes(Lowering& low, graph::NodeId n) {
   switch (node.op) {
     case Op::cat: cat(low, node); return true;
     case Op::stack: stack(low, node); return true;
-    default: return false;
+    default: return lower_scatter(low, node) || lower_window_backward(low, node);
   }
 }
 

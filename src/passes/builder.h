@@ -79,5 +79,7 @@ DecomposeRule norm_rule(Op);
 DecomposeRule norm_backward_rule(Op);
 DecomposeRule loss_rule(Op);
 DecomposeRule misc_rule(Op);
+// Operators without a row, by name; false: not one of them.
+bool decompose_foreach(Builder&);
 
 }  // namespace braze::passes

@@ -16,13 +16,21 @@ DecomposeRule rule_of(Op op) {
 Graph decompose(const Graph& g) {
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
-    if (DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op)) {
+    DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op);
+    bool foreach = n.op == Op::Extern && n.extern_name.starts_with("aten::_foreach_");
+    if (rule || foreach) {
       // Nodes that a rule wrote before it gave up are without users; dce drops them.
       Builder b(r.out(), n, r.map_args(n), g);
       try {
-        rule(b);
-        for (const auto& [old, now] : b.results) r.replace(old, now);
-        continue;
+        bool done = true;
+        if (rule)
+          rule(b);
+        else
+          done = decompose_foreach(b);
+        if (done) {
+          for (const auto& [old, now] : b.results) r.replace(old, now);
+          continue;
+        }
       } catch (NoRule) {
       }
     }

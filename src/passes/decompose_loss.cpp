@@ -41,15 +41,62 @@ void binary_cross_entropy(Builder& b) {
   reduced(b, loss, b.integer(3));
 }
 
+// (input, target, weight, pos_weight, reduction), in logits.
+void binary_cross_entropy_with_logits(Builder& b) {
+  ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1)), w = b.compute(b.optional_tensor(2)), p = b.compute(b.optional_tensor(3));
+  ValueId log_sigmoid = b.calls(Op::log_sigmoid_forward, {x})[0];
+  if (p.valid()) log_sigmoid = b.mul(b.add(b.mul(b.sub(p, b.k(1)), t), b.k(1)), log_sigmoid);
+  ValueId loss = b.sub(b.mul(b.call(Op::rsub_Scalar, {t, b.k(1), b.k(1)}), x), log_sigmoid);
+  if (w.valid()) loss = b.mul(loss, w);
+  reduced(b, loss, b.integer(4));
+}
+
+void soft_margin(Builder& b) {
+  ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1));
+  reduced(b, b.unary(Op::log1p, b.unary(Op::exp, b.mul(b.unary(Op::neg, x), t))), b.integer(2));
+}
+
+// 1, or 1 / numel where the loss is a mean.
+double share(Builder& b, ValueId x, int64_t reduction) {
+  if (reduction != 1) return 1;
+  auto n = b.arena().as_const(b.arena().product(b.type(x).sizes));
+  if (!n || *n == 0) throw NoRule{};
+  return 1.0 / static_cast<double>(*n);
+}
+
 void mse_backward(Builder& b) {
   ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), y = b.compute(b.tensor(2));
-  double factor = 2;
-  if (b.integer(3) == 1) {
-    auto n = b.arena().as_const(b.arena().product(b.type(x).sizes));
-    if (!n || *n == 0) throw NoRule{};
-    factor /= static_cast<double>(*n);
-  }
-  b.set(0, b.mul(b.mul(b.sub(x, y), factor), g));
+  b.set(0, b.mul(b.mul(b.sub(x, y), 2 * share(b, x, b.integer(3))), g));
+}
+
+// +-slope beyond the limit, linear between.
+void clipped_gradient(Builder& b, double slope, double inner) {
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), y = b.compute(b.tensor(2));
+  double limit = b.number(4), norm = share(b, b.tensor(1), b.integer(3));
+  ValueId d = b.sub(x, y), below = b.call(Op::le_Scalar, {d, -limit}), above = b.call(Op::ge_Scalar, {d, limit});
+  ValueId far = b.mul(g, norm * slope);
+  b.set(0, b.where(below, b.unary(Op::neg, far), b.where(above, far, b.mul(b.mul(d, norm * inner), g))));
+}
+void smooth_l1_backward(Builder& b) {
+  if (b.number(4) <= 0) throw NoRule{};
+  clipped_gradient(b, 1, 1 / b.number(4));
+}
+void huber_backward(Builder& b) { clipped_gradient(b, b.number(4), 1); }
+
+void binary_cross_entropy_backward(Builder& b) {
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), t = b.compute(b.tensor(2)), w = b.compute(b.optional_tensor(3));
+  ValueId width = b.call(Op::clamp_min, {b.mul(b.call(Op::rsub_Scalar, {x, b.k(1), b.k(1)}), x), 1e-12});
+  ValueId r = b.div(b.mul(g, b.sub(x, t)), width);
+  if (w.valid()) r = b.mul(r, w);
+  double norm = share(b, b.tensor(1), b.integer(4));
+  b.set(0, norm == 1 ? r : b.mul(r, norm));
+}
+
+void soft_margin_backward(Builder& b) {
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), t = b.compute(b.tensor(2));
+  ValueId z = b.unary(Op::exp, b.mul(b.unary(Op::neg, t), x));
+  ValueId slope = b.div(b.mul(b.mul(t, -share(b, b.tensor(1), b.integer(3))), z), b.add(z, b.k(1)));
+  b.set(0, b.mul(slope, g));
 }
 
 struct Targets {
@@ -66,16 +113,25 @@ Targets targets_of(Builder& b, ValueId target, ValueId weight, const Arg& ignore
   return t;
 }
 
+// Classes in dimension 1 of [N, C, ...]; the target lacks it.
 void nll_forward(Builder& b) {
   ValueId x = b.compute(b.tensor(0)), target = b.tensor(1);
   int64_t reduction = b.integer(3);
-  if (b.rank(x) != 2 || b.rank(target) != 1 || reduction == 0) throw NoRule{};
+  if (b.rank(x) < 2 || b.rank(target) + 1 != b.rank(x)) throw NoRule{};
   Targets t = targets_of(b, target, b.optional_tensor(2), b.args.at(4));
   ValueId picked = b.call(Op::gather, {x, b.k(1), b.unsqueeze(t.safe, 1), false});
   picked = b.unary(Op::neg, b.call(Op::squeeze_dim, {picked, b.k(1)}));
   if (t.weight.valid()) picked = b.mul(picked, t.weight);
-  ValueId loss = b.sum(b.where(t.counted, picked, 0.0), {0}, false);
-  ValueId total = b.sum(t.weight.valid() ? t.weight : b.cast(t.counted, b.type(x).dtype), {0}, false);
+  picked = b.where(t.counted, picked, 0.0);
+  if (reduction == 0) {
+    b.set(0, picked);
+    b.set(1, b.full({}, 0.0, b.type(x).dtype, b.type(x).device));
+    return;
+  }
+  std::vector<int64_t> all;
+  for (size_t d = 0; d < b.rank(target); ++d) all.push_back(static_cast<int64_t>(d));
+  ValueId loss = b.sum(picked, all, false);
+  ValueId total = b.sum(t.weight.valid() ? t.weight : b.cast(t.counted, b.type(x).dtype), all, false);
   b.set(0, reduction == 1 ? b.div(loss, total) : loss);
   b.set(1, total);
 }
@@ -83,12 +139,13 @@ void nll_forward(Builder& b) {
 void nll_backward(Builder& b) {
   ValueId g = b.compute(b.tensor(0)), x = b.tensor(1), target = b.tensor(2), total = b.compute(b.tensor(6));
   int64_t reduction = b.integer(4);
-  if (b.rank(x) != 2 || b.rank(target) != 1 || b.type(target).dtype != DType::I64) throw NoRule{};
+  if (b.rank(x) < 2 || b.rank(target) + 1 != b.rank(x) || b.type(target).dtype != DType::I64) throw NoRule{};
   Targets t = targets_of(b, target, b.optional_tensor(3), b.args.at(5));
   ValueId each = b.unary(Op::neg, reduction == 1 ? b.div(g, total) : g);
   if (t.weight.valid()) each = b.mul(each, t.weight);
-  if (b.rank(each) == 1) each = b.unsqueeze(each, 1);
+  if (b.rank(each) == b.rank(target)) each = b.unsqueeze(each, 1);
   ValueId classes = b.call(Op::arange_start_step, {b.k(0), b.type(x).sizes[1], b.k(1), DType::I64, NoneArg{}, b.type(x).device, NoneArg{}});
+  classes = b.per_channel(classes, b.rank(x));
   ValueId hit = b.call(Op::logical_and, {b.call(Op::eq_Tensor, {classes, b.unsqueeze(t.safe, 1)}), b.unsqueeze(t.counted, 1)});
   b.set(0, b.where(hit, each, 0.0));
 }
@@ -102,8 +159,16 @@ DecomposeRule loss_rule(Op op) {
     case Op::smooth_l1_loss: return smooth_l1;
     case Op::huber_loss: return huber;
     case Op::binary_cross_entropy: return binary_cross_entropy;
-    case Op::nll_loss_forward: return nll_forward;
-    case Op::nll_loss_backward: return nll_backward;
+    case Op::binary_cross_entropy_with_logits: return binary_cross_entropy_with_logits;
+    case Op::binary_cross_entropy_backward: return binary_cross_entropy_backward;
+    case Op::smooth_l1_loss_backward: return smooth_l1_backward;
+    case Op::huber_loss_backward: return huber_backward;
+    case Op::soft_margin_loss: return soft_margin;
+    case Op::soft_margin_loss_backward: return soft_margin_backward;
+    case Op::nll_loss_forward:
+    case Op::nll_loss2d_forward: return nll_forward;
+    case Op::nll_loss_backward:
+    case Op::nll_loss2d_backward: return nll_backward;
     default: return nullptr;
   }
 }

@@ -41,12 +41,47 @@ void batch_norm_backward(Builder& b) {
   if (b.wants(2)) b.set(2, b.sum(g, dims, false));
 }
 
+// (grad, input, mean, rstd, weight, N, C, HxW, groups, mask)
+void group_norm_backward(Builder& b) {
+  ValueId grad = b.tensor(0), input = b.tensor(1), weight = b.compute(b.optional_tensor(4));
+  Expr n = std::get<Expr>(b.args.at(5)), channels = std::get<Expr>(b.args.at(6)), area = std::get<Expr>(b.args.at(7));
+  int64_t groups = b.integer(8);
+  for (ValueId v : {grad, input})
+    if (groups < 1 || !graph::infer(Op::view, {v, IntList{{n, channels, area}}}, {[&](ValueId u) { return graph::Operand{&b.type(u), false}; }, b.arena()}))
+      throw NoRule{};
+  auto per_channel = [&](ValueId v) { return b.view(v, {n, channels, area}); };
+  auto per_group = [&](ValueId v) { return b.view(v, {n, b.k(groups), b.arena().mul(b.arena().floordiv(channels, b.k(groups)), area)}); };
+  auto statistic = [&](size_t i) { return b.view(b.compute(b.tensor(i)), {n, b.k(groups), b.k(1)}); };
+  ValueId g = per_channel(b.compute(grad)), rstd = statistic(3);
+  ValueId xhat = b.mul(b.sub(per_group(b.compute(input)), statistic(2)), rstd);
+  if (b.wants(0)) {
+    ValueId gw = per_group(weight.valid() ? b.mul(g, b.per_channel(weight, 3)) : g);
+    b.set(0, b.view(through_normalisation(b, gw, xhat, rstd, {2}), b.result(0).sizes));
+  }
+  if (b.wants(1)) b.set(1, b.sum(b.mul(g, per_channel(xhat)), {0, 2}, false));
+  if (b.wants(2)) b.set(2, b.sum(g, {0, 2}, false));
+}
+
+// (grad, input, normalized_shape, rstd, weight, mask)
+void rms_norm_backward(Builder& b) {
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), rstd = b.compute(b.tensor(3)), weight = b.compute(b.optional_tensor(4));
+  size_t lead = b.rank(x) - b.ints(2).size();
+  if (lead == b.rank(x)) throw NoRule{};
+  std::vector<int64_t> outer, inner;
+  for (size_t d = 0; d < b.rank(x); ++d) (d < lead ? outer : inner).push_back(static_cast<int64_t>(d));
+  ValueId xhat = b.mul(x, rstd), gw = weight.valid() ? b.mul(g, weight) : g;
+  if (b.wants(0)) b.set(0, b.mul(b.sub(gw, b.mul(xhat, b.mean(b.mul(gw, xhat), inner, true))), rstd));
+  if (b.wants(1)) b.set(1, outer.empty() ? b.mul(g, xhat) : b.sum(b.mul(g, xhat), outer, false));
+}
+
 }  // namespace
 
 DecomposeRule norm_backward_rule(Op op) {
   switch (op) {
     case Op::native_layer_norm_backward: return layer_norm_backward;
     case Op::native_batch_norm_backward: return batch_norm_backward;
+    case Op::native_group_norm_backward: return group_norm_backward;
+    case Op::_fused_rms_norm_backward: return rms_norm_backward;
     default: return nullptr;
   }
 }

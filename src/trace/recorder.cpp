@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/shape.h"
+#include "trace/batch_norm.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
 
@@ -376,6 +377,7 @@ void install_recorder() {
     auto fresh = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
     fresh->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
     library = std::move(fresh);
+    install_batch_norm();
   } catch (const c10::Error& e) {
     throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
                              c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() +

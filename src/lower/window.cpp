@@ -1,0 +1,275 @@
+// Pools, pads and resampling: one element of each, the window's elements written out.
+#include "lower/window.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "lower/scatter.h"
+
+namespace braze::lower {
+
+using graph::Op;
+using graph::ValueId;
+
+namespace {
+constexpr int64_t kMaxTaps = 16;  // of a window: each is a load in the loop's body
+
+ValueId tensor(const graph::Node& node, size_t i) { return std::get<ValueId>(node.args.at(i)); }
+const std::vector<Expr>& sizes(const Lowering& low, ValueId v) { return low.source.type(v).sizes; }
+
+bool inside_for_sure(const Point& p, Expr e, Expr size) { return p.low.indexing.below(e, size); }
+Expr clamped(sym::ExprArena& a, Expr e, Expr size) { return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0)); }
+
+// The elements of the window at p, each with its place in the plane and whether it lies inside (absent: it does).
+struct Element {
+  Val value, place;
+  std::optional<Val> inside;
+};
+template <class F>
+void each_tap(const Point& p, ValueId from, const std::vector<WindowDim>& w, F&& f) {
+  sym::ExprArena& a = p.low.arena;
+  size_t n = p.index.size();
+  std::vector<Expr> at(p.index.begin(), p.index.end());
+  for (int64_t y = 0; y < w[0].kernel; ++y)
+    for (int64_t x = 0; x < w[1].kernel; ++x) {
+      std::optional<Val> inside;
+      Expr e[2] = {w[0].at(a, p.index[n - 2], y), w[1].at(a, p.index[n - 1], x)};
+      Val place = p.wrap(p.body.index(a.add(a.mul(e[0], w[1].size), e[1]), DType::I64));
+      for (size_t k = 0; k < 2; ++k) {
+        at[n - 2 + k] = e[k];
+        if (inside_for_sure(p, e[k], w[k].size)) continue;
+        Val i = p.wrap(p.body.index(e[k], DType::I64));
+        Val here = (i >= 0.0) & (i < p.wrap(p.body.index(w[k].size, DType::I64)));
+        inside = inside ? *inside & here : here;
+        at[n - 2 + k] = clamped(a, e[k], w[k].size);
+      }
+      f(Element{p.at(from, at), place, inside});
+    }
+}
+
+Val max_pool(const Point& p) {
+  ValueId from = tensor(p.node, 0);
+  auto w = window_of(p.low.arena, p.node, 1, true, sizes(p.low, from));
+  Val best, place;
+  bool first = true;
+  each_tap(p, from, *w, [&](const Element& e) {
+    if (first) {
+      best = e.value.same(-std::numeric_limits<double>::infinity());
+      place = e.place;
+    }
+    // A place outside is never the answer: the first one inside is, where nothing is greater than -inf.
+    Val takes = (e.value > best) | isnan(e.value);
+    if (e.inside) takes = takes & *e.inside;
+    if (first && !e.inside) takes = truth(p.wrap(p.body.constant(int64_t{1}, DType::Bool)));
+    if (!first || e.inside) {
+      best = where(takes, e.value, best);
+      place = where(takes, e.place, place);
+    } else {
+      best = e.value;
+    }
+    first = false;
+  });
+  return p.output() == 0 ? best : place;
+}
+
+Val avg_pool(const Point& p) {
+  ValueId from = tensor(p.node, 0);
+  auto w = window_of(p.low.arena, p.node, 1, false, sizes(p.low, from));
+  std::optional<Val> sum;
+  each_tap(p, from, *w, [&](const Element& e) {
+    Val x = e.inside ? where(*e.inside, e.value, 0.0) : e.value;
+    sum = sum ? *sum + x : x;
+  });
+  size_t n = p.index.size();
+  sym::ExprArena& a = p.low.arena;
+  Expr count = p.none(6) ? a.mul(counted(a, (*w)[0], p.index[n - 2], std::get<bool>(p.arg(5))), counted(a, (*w)[1], p.index[n - 1], std::get<bool>(p.arg(5))))
+                         : std::get<Expr>(p.arg(6));
+  return *sum / p.wrap(p.body.index(count, sum->dtype()));
+}
+
+Val pad(const Point& p, bool reflect) {
+  ValueId from = tensor(p.node, 0);
+  const auto& own = sizes(p.low, from);
+  const auto& by = std::get<graph::IntList>(p.arg(1)).v;
+  std::vector<Expr> at(p.index.begin(), p.index.end());
+  for (size_t k = 0; 2 * k < by.size(); ++k) {
+    size_t d = at.size() - 1 - k;
+    at[d] = padded_place(p.low.arena, at[d], by[2 * k], own[d], reflect);
+  }
+  return p.at(from, at);
+}
+Val reflection_pad(const Point& p) { return pad(p, true); }
+Val replication_pad(const Point& p) { return pad(p, false); }
+
+Val interpolate(const Point& p, ValueId from, std::vector<Expr>& at, const std::vector<std::vector<Tap>>& by, size_t k) {
+  if (k == by.size()) return p.at(from, at);
+  std::optional<Val> sum;
+  for (const Tap& t : by[k]) {
+    at[at.size() - by.size() + k] = t.place;
+    Val x = interpolate(p, from, at, by, k + 1);
+    if (t.weight) x = x * *t.weight;
+    sum = sum ? *sum + x : x;
+  }
+  return *sum;
+}
+
+Val upsample(const Point& p) {
+  ValueId from = tensor(p.node, 0);
+  auto how = resample_of(p.low.arena, p.node, sizes(p.low, from), p.type().sizes);
+  std::vector<Expr> at(p.index.begin(), p.index.end());
+  std::vector<std::vector<Tap>> by;
+  for (size_t k = 0; k < how->size(); ++k) by.push_back(taps(p.low, p.body, (*how)[k], at[at.size() - how->size() + k], p.dtype()));
+  return interpolate(p, from, at, by, 0);
+}
+
+}  // namespace
+
+ElementRule window_rule(Op op) {
+  switch (op) {
+    case Op::max_pool2d_with_indices: return max_pool;
+    case Op::avg_pool2d: return avg_pool;
+    case Op::reflection_pad1d:
+    case Op::reflection_pad2d:
+    case Op::reflection_pad3d: return reflection_pad;
+    case Op::replication_pad1d:
+    case Op::replication_pad2d:
+    case Op::replication_pad3d: return replication_pad;
+    case Op::upsample_nearest1d:
+    case Op::upsample_nearest2d:
+    case Op::upsample_nearest3d:
+    case Op::_upsample_nearest_exact1d:
+    case Op::_upsample_nearest_exact2d:
+    case Op::_upsample_nearest_exact3d:
+    case Op::upsample_linear1d:
+    case Op::upsample_bilinear2d: return upsample;
+    default: return nullptr;
+  }
+}
+
+bool takes_window(const graph::Graph& g, const graph::Node& node) {
+  const TensorType &from = g.type(tensor(node, 0)), &to = g.type(node.outputs[0]);
+  for (Expr s : from.sizes)
+    if (g.arena().is_const(s, 0)) return false;
+  switch (node.op) {
+    case Op::max_pool2d_with_indices:
+    case Op::avg_pool2d: {
+      bool max = node.op == Op::max_pool2d_with_indices;
+      auto w = is_floating(from.dtype) ? window_of(g.arena(), node, 1, max, from.sizes) : std::nullopt;
+      return w && (*w)[0].kernel * (*w)[1].kernel <= kMaxTaps;
+    }
+    case Op::reflection_pad1d:
+    case Op::reflection_pad2d:
+    case Op::reflection_pad3d:
+    case Op::replication_pad1d:
+    case Op::replication_pad2d:
+    case Op::replication_pad3d: return true;
+    default: return is_floating(from.dtype) && resample_of(g.arena(), node, from.sizes, to.sizes).has_value();
+  }
+}
+
+std::optional<std::vector<int64_t>> numbers(const sym::ExprArena& arena, const graph::Arg& arg, size_t dims) {
+  auto* list = std::get_if<graph::IntList>(&arg);
+  if (!list || (list->v.size() != dims && list->v.size() != 1)) return std::nullopt;
+  std::vector<int64_t> out;
+  for (size_t d = 0; d < dims; ++d) {
+    auto c = arena.as_const(list->v[list->v.size() == 1 ? 0 : d]);
+    if (!c) return std::nullopt;
+    out.push_back(*c);
+  }
+  return out;
+}
+
+Expr WindowDim::at(sym::ExprArena& a, Expr out, int64_t tap) const {
+  return a.add(a.mul(out, a.constant(stride)), a.constant(tap * dilation - padding));
+}
+
+std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, const graph::Node& node, size_t first, bool dilated, const std::vector<Expr>& from) {
+  if (from.size() < 3) return std::nullopt;
+  auto kernel = numbers(arena, node.args[first], 2), padding = numbers(arena, node.args[first + 2], 2);
+  auto* given = std::get_if<graph::IntList>(&node.args[first + 1]);
+  auto stride = given && given->v.empty() ? kernel : numbers(arena, node.args[first + 1], 2);
+  auto dilation = dilated ? numbers(arena, node.args[first + 3], 2) : std::vector<int64_t>{1, 1};
+  if (!kernel || !padding || !stride || !dilation) return std::nullopt;
+  std::vector<WindowDim> w;
+  for (size_t k = 0; k < 2; ++k) w.push_back({(*kernel)[k], (*stride)[k], (*padding)[k], (*dilation)[k], from[from.size() - 2 + k]});
+  return w;
+}
+
+Expr counted(sym::ExprArena& a, const WindowDim& w, Expr out, bool include_padding) {
+  if (w.padding == 0 && include_padding) {
+    // Only with ceil_mode does a window reach over the end.
+    Expr start = a.mul(out, a.constant(w.stride));
+    return a.min(a.constant(w.kernel), a.sub(w.size, start));
+  }
+  Expr start = w.at(a, out, 0), end = a.min(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
+  if (include_padding) return a.sub(end, start);
+  return a.sub(a.min(end, w.size), a.max(start, a.constant(0)));
+}
+
+Expr padded_place(sym::ExprArena& a, Expr out, Expr before, Expr size, bool reflect) {
+  Expr e = a.sub(out, before), last = a.sub(size, a.constant(1));
+  if (!reflect) return a.max(a.min(e, last), a.constant(0));
+  auto magnitude = [&](Expr x) { return a.max(x, a.neg(x)); };
+  return a.sub(last, magnitude(a.sub(last, magnitude(e))));
+}
+
+// As eager: in float, or double for double tensors.
+std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType t) {
+  sym::ExprArena& a = low.arena;
+  using Kind = Resample::Kind;
+  if (r.size == r.to) return {{out, std::nullopt}};
+  int64_t from = a.as_const(r.size).value(), to = a.as_const(r.to).value();
+  auto rounded = [&](double x) { return t == DType::F64 ? x : static_cast<double>(static_cast<float>(x)); };
+  double scale;
+  if (r.kind == Kind::LinearCorners) scale = to > 1 ? rounded(rounded(static_cast<double>(from - 1)) / static_cast<double>(to - 1)) : 0;
+  else if (r.scale && *r.scale > 0) scale = rounded(1.0 / *r.scale);
+  else scale = rounded(static_cast<double>(from) / static_cast<double>(to));
+  Val i{&b, b.index(out, t)};
+  if (r.kind == Kind::Nearest || r.kind == Kind::NearestExact) {
+    double shift = r.kind == Kind::NearestExact ? 0.5 : 0.0;
+    auto place = [&](int64_t k) { return std::min(static_cast<int64_t>(std::floor(rounded(rounded(static_cast<double>(k) + shift) * scale))), from - 1); };
+    // A whole factor is a division: then neighbours are known to read the same place.
+    bool whole = to % from == 0;
+    for (int64_t k = 0; whole && k < to; ++k) whole = place(k) == k / (to / from);
+    if (whole) return {{a.floordiv(out, a.constant(to / from)), std::nullopt}};
+    Val at = floor((shift != 0 ? i + shift : i) * scale).to(DType::I64);
+    return {{b.indirect(min(at, static_cast<double>(from - 1)).id, r.size), std::nullopt}};
+  }
+  Val real = r.kind == Kind::LinearCorners ? i * scale : max((i + 0.5) * scale - 0.5, 0.0);
+  Val first = min(floor(real).to(DType::I64), static_cast<double>(from - 1));
+  Val lambda = min(max(real - first.to(t), 0.0), 1.0);
+  Val second = min(first + 1.0, static_cast<double>(from - 1));
+  return {{b.indirect(first.id, r.size), 1.0 - lambda}, {b.indirect(second.id, r.size), lambda}};
+}
+
+std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, const graph::Node& node, const std::vector<Expr>& from, const std::vector<Expr>& to) {
+  using Kind = Resample::Kind;
+  Kind kind;
+  size_t dims, scales;  // scales: the first of their arguments
+  auto corners = [&](size_t i) { return std::get<bool>(node.args[i]) ? Kind::LinearCorners : Kind::Linear; };
+  switch (node.op) {
+    case Op::upsample_nearest1d: kind = Kind::Nearest, dims = 1, scales = 2; break;
+    case Op::upsample_nearest2d: kind = Kind::Nearest, dims = 2, scales = 2; break;
+    case Op::upsample_nearest3d: kind = Kind::Nearest, dims = 3, scales = 2; break;
+    case Op::_upsample_nearest_exact1d: kind = Kind::NearestExact, dims = 1, scales = 2; break;
+    case Op::_upsample_nearest_exact2d: kind = Kind::NearestExact, dims = 2, scales = 2; break;
+    case Op::_upsample_nearest_exact3d: kind = Kind::NearestExact, dims = 3, scales = 2; break;
+    case Op::upsample_linear1d: kind = corners(2), dims = 1, scales = 3; break;
+    case Op::upsample_bilinear2d: kind = corners(2), dims = 2, scales = 3; break;
+    case Op::upsample_nearest2d_backward: kind = Kind::Nearest, dims = 2, scales = 3; break;
+    case Op::upsample_bilinear2d_backward: kind = corners(3), dims = 2, scales = 4; break;
+    default: return std::nullopt;
+  }
+  if (from.size() != dims + 2 || to.size() != dims + 2) return std::nullopt;
+  std::vector<Resample> out;
+  for (size_t k = 0; k < dims; ++k) {
+    Resample r{kind, from[2 + k], to[2 + k], std::nullopt};
+    if (!arena.as_const(r.size) || !arena.as_const(r.to)) return std::nullopt;
+    if (scales + k < node.args.size())
+      if (auto* s = std::get_if<double>(&node.args[scales + k])) r.scale = *s;
+    out.push_back(r);
+  }
+  return out;
+}
+
+}  // namespace braze::lower
