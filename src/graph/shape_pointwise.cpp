@@ -189,6 +189,7 @@ Types pointwise_types(const Call& c) {
     operands.push_back(t);
   }
   if (operands.empty()) return std::nullopt;
+  if ((c.op == Op::clamp || c.op == Op::clamp_Tensor) && c.none(1) && c.none(2)) return std::nullopt;
   DType common = promotion.result();
   if (common == DType::Opaque || is_complex(common)) return std::nullopt;
   if (rule->floats_only && !is_floating(common)) return std::nullopt;

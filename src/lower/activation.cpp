@@ -48,7 +48,7 @@ RULE(threshold) { return where(p.in(0) <= p.number(1), p.number(2), p.in(0)); }
 RULE(softshrink) {
   Val x = p.in(0);
   double l = p.number(1);
-  return where(x > l, x - l, where(x < -l, x + l, x * 0.0));  // NaN stays
+  return where(x > l, x - l, where(x < -l, x + l, where(isnan(x), x, 0.0)));
 }
 RULE(hardshrink) {
   Val x = p.in(0);

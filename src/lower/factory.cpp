@@ -25,6 +25,18 @@ Val arange(const Point& p) { return sequence(p, -1, -1); }
 Val arange_start(const Point& p) { return sequence(p, 0, -1); }
 Val arange_step(const Point& p) { return sequence(p, 0, 2); }
 
+// From both ends to the middle, as eager does.
+Val linspace(const Point& p) {
+  DType t = p.dtype();
+  auto rounded = [&](double x) { return t == DType::F32 ? static_cast<double>(static_cast<float>(x)) : x; };
+  int64_t n = p.low.arena.as_const(p.type().sizes[0]).value();
+  double start = rounded(p.number(0)), end = rounded(p.number(1));
+  if (n < 2) return p.literal(start);
+  double step = rounded(rounded(end - start) / static_cast<double>(n - 1));
+  Val i = p.wrap(p.body.index(p.index[0], t));
+  return where(i < static_cast<double>(n / 2), start + step * i, end - step * (static_cast<double>(n - 1) - i));
+}
+
 Val eye(const Point& p) {
   Val r = p.wrap(p.body.index(p.index[0], DType::I64)), c = p.wrap(p.body.index(p.index[1], DType::I64));
   return (r == c).to(p.dtype());
@@ -52,10 +64,22 @@ ElementRule factory_rule(Op op) {
     case Op::arange_start: return arange_start;
     case Op::arange_start_step: return arange_step;
     case Op::scalar_tensor: return scalar_tensor;
+    case Op::linspace: return linspace;
     case Op::eye:
     case Op::eye_m: return eye;
     default: return nullptr;
   }
+}
+
+bool takes_factory(const graph::Graph& g, const graph::Node& node) {
+  if (node.op != Op::linspace) return factory_rule(node.op) != nullptr;
+  const TensorType& t = g.type(node.outputs[0]);
+  auto constant = [&](const graph::Arg& a) {
+    auto* e = std::get_if<Expr>(&a);
+    return std::holds_alternative<double>(a) || (e && g.arena().as_const(*e));
+  };
+  // Eager rounds every step of half types, and truncates integers.
+  return (t.dtype == DType::F32 || t.dtype == DType::F64) && g.arena().as_const(t.sizes[0]) && constant(node.args[0]) && constant(node.args[1]);
 }
 
 }  // namespace braze::lower

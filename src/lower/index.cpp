@@ -74,7 +74,7 @@ Val take(const Point& p) {
   ValueId from = tensor(p, 0), places = tensor(p, 1);
   sym::ExprArena& a = p.low.arena;
   Expr whole[1] = {a.product(sizes(p, from))};
-  Expr flat[1] = {p.body.indirect(p.low.emit(p.body, places, p.index), whole[0])};
+  Expr flat[1] = {p.body.indirect(p.low.emit(p.body, places, p.index), whole[0], {Fault::Index, true, 0})};
   return p.at(from, p.low.indexing.reshape(flat, whole, sizes(p, from)));
 }
 

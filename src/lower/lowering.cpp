@@ -75,7 +75,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   if (!plain) return Way::Extern;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
-    case graph::OpClass::Factory: return factory_rule(node.op) ? Way::Element : Way::Extern;
+    case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Reduction: return takes_reduction(source, node) ? Way::Reduction : Way::Extern;
     case graph::OpClass::Index:
       if (index_rule(node.op) && takes_index(source, node)) return Way::Element;

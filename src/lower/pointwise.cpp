@@ -331,7 +331,11 @@ RULE(masked_fill_Scalar) { return where(p.boolean(1), p.in(2), p.in(0)); }
 RULES_EQUAL(masked_fill_Tensor, masked_fill_Scalar)
 RULE(lerp_Scalar) { return lerp_rule(p); }
 RULES_EQUAL(lerp_Tensor, lerp_Scalar)
-RULE(addcmul) { return p.in(0) + scaled(p, p.in(1), 3) * p.in(2); }
+RULE(addcmul) {
+  Val a = p.in(0), x = scaled(p, p.in(1), 3), y = p.in(2);
+  if (is_int(a)) return a + x * y;
+  return p.wrap(p.body.op(OpCode::Fma, a.dtype(), x.id, y.id, a.id));  // eager rounds once
+}
 RULE(addcdiv) { return p.in(0) + scaled(p, p.in(1), 3) / p.in(2); }
 NO_RULE(polar)
 NO_RULE(complex)
@@ -352,8 +356,72 @@ ElementRule pointwise_rule(Op op) {
   }
 }
 
+// Eager has no kernel for integers, or none for bool, and says so.
+bool floats_only(Op op) {
+  switch (op) {
+    case Op::frac:
+    case Op::round_decimals:
+    case Op::logaddexp:
+    case Op::logaddexp2:
+    case Op::lerp_Scalar:
+    case Op::lerp_Tensor:
+    case Op::gelu:
+    case Op::silu:
+    case Op::elu:
+    case Op::celu:
+    case Op::selu:
+    case Op::softplus:
+    case Op::mish:
+    case Op::hardswish:
+    case Op::hardsigmoid:
+    case Op::softshrink:
+    case Op::hardshrink:
+    case Op::log_sigmoid_forward:
+    case Op::_prelu_kernel:
+    case Op::gelu_backward:
+    case Op::silu_backward:
+    case Op::leaky_relu_backward:
+    case Op::elu_backward:
+    case Op::softplus_backward:
+    case Op::mish_backward:
+    case Op::hardtanh_backward:
+    case Op::hardswish_backward:
+    case Op::hardsigmoid_backward:
+    case Op::sigmoid_backward:
+    case Op::tanh_backward:
+    case Op::softshrink_backward:
+    case Op::hardshrink_backward:
+    case Op::log_sigmoid_backward:
+    case Op::logit_backward:
+    case Op::_prelu_kernel_backward: return true;
+    default: return false;
+  }
+}
+bool not_for_bool(Op op) {
+  switch (op) {
+    case Op::abs:
+    case Op::neg:
+    case Op::sub_Tensor:
+    case Op::sub_Scalar:
+    case Op::rsub_Tensor:
+    case Op::rsub_Scalar:
+    case Op::floor:
+    case Op::ceil:
+    case Op::trunc:
+    case Op::round:
+    case Op::relu:
+    case Op::addcmul:
+    case Op::threshold:
+    case Op::threshold_backward: return true;
+    default: return false;
+  }
+}
+
 bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
   if (!pointwise_rule(node.op)) return false;
+  DType made = g.type(node.outputs[0]).dtype;
+  if (floats_only(node.op) && !is_floating(made)) return false;
+  if (not_for_bool(node.op) && made == DType::Bool) return false;
   bool integral = !is_floating(g.type(node.outputs[0]).dtype);
   auto constant = [&](size_t i) -> std::optional<double> {
     if (auto* e = std::get_if<Expr>(&node.args[i]))
@@ -375,6 +443,25 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
     case Op::pow_Tensor_Tensor:
     case Op::pow_Tensor_Scalar: return !integral || (constant(1).value_or(-1) >= 0 && *constant(1) <= 64);
     case Op::pow_Scalar: return !integral;
+    // Eager raises for floats.
+    case Op::bitwise_and_Tensor:
+    case Op::bitwise_and_Scalar:
+    case Op::bitwise_or_Tensor:
+    case Op::bitwise_or_Scalar:
+    case Op::bitwise_xor_Tensor:
+    case Op::bitwise_xor_Scalar:
+    case Op::bitwise_not:
+    case Op::bitwise_left_shift_Tensor:
+    case Op::bitwise_left_shift_Tensor_Scalar:
+    case Op::bitwise_right_shift_Tensor:
+    case Op::bitwise_right_shift_Tensor_Scalar:
+    case Op::op_and_Tensor:
+    case Op::op_and_Scalar:
+    case Op::op_or_Tensor:
+    case Op::op_or_Scalar:
+    case Op::op_xor_Tensor:
+    case Op::op_lshift_Scalar:
+    case Op::op_rshift_Scalar: return integral;
     // Their numbers are part of the formula.
     case Op::nan_to_num:
     case Op::round_decimals: return true;
@@ -431,7 +518,11 @@ bool is_expensive(Op op) {
     case Op::log_sigmoid_backward:
     case Op::floor_divide:
     case Op::remainder_Tensor:
-    case Op::fmod_Tensor: return true;
+    case Op::fmod_Tensor:
+    case Op::max_pool2d_with_indices:
+    case Op::avg_pool2d:
+    case Op::upsample_linear1d:
+    case Op::upsample_bilinear2d: return true;
     default: return false;
   }
 }

@@ -42,6 +42,7 @@ bool is_expensive(graph::Op);  // costs more than a load: not recomputed in seve
 // Whether this pointwise node (by dtypes and arguments) is one that its rule takes.
 bool takes_pointwise(const graph::Graph&, const graph::Node&);
 bool takes_index(const graph::Graph&, const graph::Node&);
+bool takes_factory(const graph::Graph&, const graph::Node&);
 
 // Writes the node's results as nests; false: not this one, make it an extern call.
 bool lower_reduction(Lowering&, graph::NodeId);

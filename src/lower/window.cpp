@@ -196,14 +196,11 @@ std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, con
 }
 
 Expr counted(sym::ExprArena& a, const WindowDim& w, Expr out, bool include_padding) {
-  if (w.padding == 0 && include_padding) {
-    // Only with ceil_mode does a window reach over the end.
-    Expr start = a.mul(out, a.constant(w.stride));
-    return a.min(a.constant(w.kernel), a.sub(w.size, start));
-  }
-  Expr start = w.at(a, out, 0), end = a.min(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
+  auto least = [&](Expr x, Expr y) { return a.known(a.le(x, y)) == true ? x : a.known(a.le(y, x)) == true ? y : a.min(x, y); };
+  auto greatest = [&](Expr x, Expr y) { return a.known(a.le(x, y)) == true ? y : a.known(a.le(y, x)) == true ? x : a.max(x, y); };
+  Expr start = w.at(a, out, 0), end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
   if (include_padding) return a.sub(end, start);
-  return a.sub(a.min(end, w.size), a.max(start, a.constant(0)));
+  return a.sub(least(end, w.size), greatest(start, a.constant(0)));
 }
 
 Expr padded_place(sym::ExprArena& a, Expr out, Expr before, Expr size, bool reflect) {
@@ -233,13 +230,14 @@ std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType
     for (int64_t k = 0; whole && k < to; ++k) whole = place(k) == k / (to / from);
     if (whole) return {{a.floordiv(out, a.constant(to / from)), std::nullopt}};
     Val at = floor((shift != 0 ? i + shift : i) * scale).to(DType::I64);
-    return {{b.indirect(min(at, static_cast<double>(from - 1)).id, r.size), std::nullopt}};
+    return {{b.indirect(min(at, static_cast<double>(from - 1)).id, r.size, {loop::Fault::Index, true, 0}), std::nullopt}};
   }
   Val real = r.kind == Kind::LinearCorners ? i * scale : max((i + 0.5) * scale - 0.5, 0.0);
   Val first = min(floor(real).to(DType::I64), static_cast<double>(from - 1));
   Val lambda = min(max(real - first.to(t), 0.0), 1.0);
   Val second = min(first + 1.0, static_cast<double>(from - 1));
-  return {{b.indirect(first.id, r.size), 1.0 - lambda}, {b.indirect(second.id, r.size), lambda}};
+  loop::IndexCheck never{loop::Fault::Index, true, 0};
+  return {{b.indirect(first.id, r.size, never), 1.0 - lambda}, {b.indirect(second.id, r.size, never), lambda}};
 }
 
 std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, const graph::Node& node, const std::vector<Expr>& from, const std::vector<Expr>& to) {

@@ -27,7 +27,7 @@ void max_pool(Lowering& low, const graph::Node& node) {
   Expr plane = low.arena.mul(out[out.size() - 2], out.back());
   update(low, node, target, leading(in, 2), trailing(in, 2), true, [&](Body& b, auto i, auto r, auto put) {
     std::vector<Expr> from = join(i, r);
-    Expr at = b.indirect(low.emit(b, index, from), plane);
+    Expr at = b.indirect(low.emit(b, index, from), plane, {loop::Fault::Index, false, 0});
     Val v{&b, low.emit(b, grad, from)};
     put(join(i, std::vector<Expr>{low.arena.constant(0), at}), v);
   });

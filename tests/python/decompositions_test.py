@@ -1,0 +1,149 @@
+"""What docs/operators.md calls a kernel or decomposed: no extern call is left, and the results are eager's in float32, float64 and
+bfloat16 (half types: computed in float, rounded at the end)."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from op_samples import check
+
+aten = torch.ops.aten
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
+
+
+def rand(*sizes):
+    return lambda dtype: torch.linspace(-2, 3, max(1, torch.Size(sizes).numel())).sin().mul(2).reshape(sizes).to(dtype)
+
+
+def unit(*sizes):
+    return lambda dtype: torch.linspace(0.05, 0.95, torch.Size(sizes).numel()).reshape(sizes).to(dtype)
+
+
+def ints(high, *sizes):
+    return lambda dtype: (torch.arange(torch.Size(sizes).numel()) * 7 % high).reshape(sizes)
+
+
+MEAN, SUM, NONE = 1, 2, 0
+TRUE3 = [True, True, True]
+x4, idx = rand(2, 4, 6, 6), ints(5, 2, 3)
+
+# name: function, arguments by dtype
+CASES = {
+    "softmax_backward": (lambda g, y: aten._softmax_backward_data(g, y.softmax(-1), -1, y.dtype), rand(3, 7), rand(3, 7)),
+    "log_softmax_backward": (lambda g, y: aten._log_softmax_backward_data(g, y.log_softmax(1), 1, y.dtype), rand(3, 7, 2), rand(3, 7, 2)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (6,), w, b), rand(4, 6), rand(6), rand(6)),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), x4, rand(4), rand(4)),
+    "group_norm_backward": (
+        lambda g, x, w: aten.native_group_norm_backward(g, x, *aten.native_group_norm(x, w, None, 2, 4, 36, 2, 1e-5)[1:], w, 2, 4, 36, 2, TRUE3),
+        x4, rand(2, 4, 6, 6), rand(4)),
+    "batch_norm_eval": (lambda x, m, v: F.batch_norm(x, m, v), x4, rand(4), unit(4)),
+    "mse": (F.mse_loss, rand(5, 3), unit(5, 3)),
+    "l1": (F.l1_loss, rand(5, 3), unit(5, 3)),
+    "smooth_l1": (lambda x, y: F.smooth_l1_loss(x, y, beta=0.7), rand(5, 3), unit(5, 3)),
+    "smooth_l1_backward": (lambda g, x, y: aten.smooth_l1_loss_backward(g, x, y, MEAN, 0.7), rand(), rand(5, 3), unit(5, 3)),
+    "huber": (lambda x, y: F.huber_loss(x, y, delta=0.7), rand(5, 3), unit(5, 3)),
+    "huber_backward": (lambda g, x, y: aten.huber_loss_backward(g, x, y, NONE, 0.7), rand(5, 3), rand(5, 3), unit(5, 3)),
+    "bce": (F.binary_cross_entropy, unit(5, 3), unit(5, 3)),
+    "bce_backward": (lambda g, x, y: aten.binary_cross_entropy_backward(g, x, y, None, MEAN), rand(), unit(5, 3), unit(5, 3)),
+    "bce_logits": (lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w), rand(5, 3), unit(5, 3), unit(3)),
+    "soft_margin_backward": (lambda g, x, y: aten.soft_margin_loss_backward(g, x, y.sign(), MEAN), rand(), rand(5, 3), rand(5, 3)),
+    "kl_div": (lambda x, y: F.kl_div(x, y, reduction="batchmean"), rand(5, 3), unit(5, 3)),
+    "cross_entropy": (F.cross_entropy, rand(6, 5), ints(5, 6)),
+    "cross_entropy_none": (lambda x, t: F.cross_entropy(x, t, reduction="none", ignore_index=2), rand(6, 5), ints(5, 6)),
+    "cross_entropy_2d": (lambda x, t, w: F.cross_entropy(x, t, w), rand(2, 5, 3, 4), ints(5, 2, 3, 4), unit(5)),
+    "nll2d_backward": (lambda g, x, t, n: aten.nll_loss2d_backward(g, x, t, None, MEAN, -100, n), rand(), rand(2, 5, 3, 4), ints(5, 2, 3, 4), lambda dtype: torch.tensor(24.0, dtype=dtype)),
+    "glu_backward": (lambda g, x: aten.glu_backward(g, x, 1), rand(3, 4), rand(3, 8)),
+    "adaptive_avg_pool": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)), x4),
+    "adaptive_avg_pool_backward": (lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), rand(2, 4, 3, 2), x4),
+    "adaptive_avg_pool_backward_1": (lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), rand(2, 4, 1, 1), x4),
+    "avg_pool": (lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), rand(2, 3, 8, 7)),
+    "avg_pool_without_padding": (lambda x: F.avg_pool2d(x, 2, count_include_pad=False), x4),
+    "max_pool": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), rand(2, 3, 9, 8)),
+    "max_pool_dilated": (lambda x: F.max_pool2d(x, 2, 1, dilation=2), x4),
+    "reflection_pad": (lambda x: F.pad(x, (2, 1, 3, 0), mode="reflect"), x4),
+    "replication_pad": (lambda x: F.pad(x, (2, 1, 3, 0), mode="replicate"), x4),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2), x4),
+    "nearest_odd": (lambda x: F.interpolate(x, size=(7, 11)), x4),
+    "nearest_exact": (lambda x: F.interpolate(x, size=(7, 11), mode="nearest-exact"), x4),
+    "bilinear": (lambda x: F.interpolate(x, size=(7, 11), mode="bilinear"), x4),
+    "bilinear_corners": (lambda x: F.interpolate(x, size=(7, 11), mode="bilinear", align_corners=True), x4),
+    "linear": (lambda x: F.interpolate(x, scale_factor=2.5, mode="linear"), rand(2, 3, 8)),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), x4),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), x4),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), x4),
+    "trace": (torch.trace, rand(4, 5)),
+    "count_nonzero": (lambda x: torch.count_nonzero(x.relu(), 1), rand(4, 5)),
+    "masked_assignment": (lambda x: x.index_put((x > 0,), x.new_zeros(())), rand(4, 5)),
+    "index_put": (lambda x, i, v: x.index_put((i, i.flip(0)), v), rand(5, 5, 3), ints(5, 5), rand(5, 3)),
+    "index_put_last": (lambda x, i, v: aten.index_put(x, [None, i], v), rand(3, 5), ints(5, 5), rand(3, 5)),
+    "index_fill": (lambda x, i: x.index_fill(1, i, 2.5), rand(3, 5), ints(5, 2)),
+    "index_copy": (lambda x, i, v: x.index_copy(1, i, v), rand(3, 5), ints(5, 2), rand(3, 2)),
+    "scatter": (lambda x, i, v: x.scatter(1, i, v), rand(2, 5), idx, rand(2, 3)),
+    "scatter_value": (lambda x, i: x.scatter(0, i, 7.5), rand(5, 3), idx),
+    "take": (torch.take, rand(4, 5), ints(20, 3, 2)),
+    "linspace": (lambda x: x + torch.linspace(-1, 2, 7, dtype=x.dtype if x.dtype != torch.bfloat16 else torch.float32), rand(7)),
+}  # fmt: skip
+# Sums over places given by data; in float types of 32 bits and more, since eager's order of rounding in half types is its own.
+SUMS = {
+    "index_add": (lambda x, i, v: x.index_add(1, i, v, alpha=0.5), rand(3, 5), ints(3, 4), rand(3, 4)),
+    "index_add_rows": (lambda x, i, v: x.index_add(0, i, v), rand(5, 33), ints(3, 9), rand(9, 33)),
+    "scatter_add": (lambda x, i, v: x.scatter_add(1, i, v), rand(2, 5), ints(3, 2, 9), rand(2, 9)),
+    "scatter_add_rows": (lambda x, i, v: x.scatter_add(0, i, v), rand(5, 17), ints(3, 9, 17), rand(9, 17)),
+    "scatter_reduce": (lambda x, i, v: x.scatter_reduce(0, i, v, "sum"), rand(5), ints(3, 40), rand(40)),
+    "index_put_accumulate": (lambda x, i, v: x.index_put((i,), v, accumulate=True), rand(5, 3), ints(3, 40), rand(40, 3)),
+    "index_put_accumulate_all": (lambda x, i, v: x.index_put((i, i), v, accumulate=True), rand(5, 5), ints(3, 40), rand(40)),
+    "embedding_backward": (lambda g, i: aten.embedding_dense_backward(g, i, 9, 2, False), rand(4, 6, 20), ints(9, 4, 6)),
+    "unfold_backward": (lambda g: aten.unfold_backward(g, [3, 8], 1, 4, 2), rand(3, 3, 4)),
+    "max_pool_backward": (
+        lambda g, x: aten.max_pool2d_with_indices_backward(g, x, [3, 3], [2, 2], [1, 1], [1, 1], False, F.max_pool2d(x, 3, 2, 1, return_indices=True)[1]),
+        rand(2, 4, 3, 3), x4),
+    "avg_pool_backward": (lambda g, x: aten.avg_pool2d_backward(g, x, [3, 3], [2, 2], [1, 1], False, False, None), rand(2, 4, 3, 3), x4),
+    "reflection_pad_backward": (lambda g, x: aten.reflection_pad2d_backward(g, x, [2, 1, 3, 0]), rand(2, 4, 9, 9), x4),
+    "replication_pad_backward": (lambda g, x: aten.replication_pad1d_backward(g, x, [2, 1]), rand(2, 4, 9), rand(2, 4, 6)),
+    "nearest_backward": (lambda g: aten.upsample_nearest2d_backward(g, [7, 11], [2, 4, 6, 6]), rand(2, 4, 7, 11)),
+    "bilinear_backward": (lambda g: aten.upsample_bilinear2d_backward(g, [7, 11], [2, 4, 6, 6], False), rand(2, 4, 7, 11)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", [*CASES, *SUMS])
+def test_fused(name, dtype):
+    fn, *args = {**CASES, **SUMS}[name]
+    if name in SUMS and dtype == torch.bfloat16:
+        pytest.skip("eager's order of rounding is its own")
+    explained = check(fn, tuple(a(dtype) for a in args), {})
+    assert explained is not None, "eager raises"
+    assert explained.graph_count == 1 and explained.graph_break_count == 0, explained
+    assert explained.extern_count == 0 and explained.kernel_count > 0, explained.plans
+
+
+def test_training_batch_norm_is_one_graph():
+    def f(x, w, b, mean, var):
+        return F.batch_norm(x, mean, var, w, b, training=True, momentum=0.2)
+
+    args = tuple(a(torch.float32) for a in (x4, rand(4), rand(4), rand(4), unit(4)))
+    explained = check(f, args, {})
+    assert explained.graph_count == 1 and explained.graph_break_count == 0 and explained.extern_count == 0, explained
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "minimum", "pow"])
+def test_foreach_binary(name):
+    op = getattr(torch, f"_foreach_{name}")
+    lists = [[a(torch.float32) for a in (unit(3, 4), unit(7), unit(2, 2, 2))] for _ in range(2)]
+    for f, args in ((lambda x, y: op(x, y), lists), (lambda x: op(x, 1.5), lists[:1])):
+        explained = check(f, tuple(args), {})
+        assert explained.graph_count == 1 and explained.extern_count == 0, explained.plans
+
+
+def test_foreach_updates():
+    def f(params, grads, squares):
+        torch._foreach_mul_(squares, 0.9)
+        torch._foreach_addcmul_(squares, grads, grads, value=0.1)
+        torch._foreach_lerp_(grads, params, 0.01)
+        denominators = torch._foreach_sqrt(squares)
+        torch._foreach_add_(denominators, 1e-8)
+        torch._foreach_addcdiv_(params, grads, denominators, value=-0.01)
+
+    args = tuple([a(torch.float32) for a in (unit(3, 4), unit(7), unit(2, 2, 2))] for _ in range(3))
+    explained = check(f, args, {})
+    assert explained.graph_count == 1 and explained.extern_count == 0, explained.plans

@@ -1,0 +1,58 @@
+"""Every operator of PyTorch's own list of samples, called eagerly and compiled: results (values, dtype, sizes, strides, shared
+storage), arguments after the call, and exceptions are the same."""
+
+import os
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="PyTorch's samples of operators need it")
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+from op_samples import check  # noqa: E402
+
+# Samples per operator: of float32, and of the other dtypes. The environment asks for more: BRAZE_OPINFO_SAMPLES=20.
+SAMPLES = int(os.environ.get("BRAZE_OPINFO_SAMPLES", 0))
+FIRST, OTHERS = (SAMPLES, SAMPLES) if SAMPLES else (4, 1)
+DTYPES = (torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64)
+
+# Values that differ between two eager runs, or are not defined: everything else is compared.
+NO_VALUES = {
+    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",  # uninitialised
+    "svd_lowrank", "pca_lowrank", "linalg.svd", "svd", "linalg.eig", "linalg.eigh",  # up to signs
+}  # fmt: skip
+
+META = "PyTorch's Meta kernel promises other strides than its CPU kernel gives; the compiled result has the promised ones"
+LAZY = "eager shares storage under a lazy conjugation, which compiled code resolves; the values are equal"
+EXCEPTIONS = {
+    "fft.rfftn": META, "fft.hfft2": META, "fft.hfftn": META, "linalg.eig": META, "svd_lowrank": META, "pca_lowrank": META,
+    "fft.irfftn": META, "fft.irfft2": META, "fft.rfft2": META, "fft.ihfft2": META, "fft.ihfftn": META,
+    "conj": LAZY, "H": LAZY, "mH": LAZY, "imag": LAZY, "real": LAZY, "view_as_real": LAZY, "view_as_complex": LAZY,
+    "_batch_norm_with_update": "an internal operator whose Meta kernel gives the statistics of half types another dtype than its CPU kernel",
+    "signal.windows.nuttall": "a sum of cosines that cancel: compared with 2 times eager's error, which is less than one rounding of a term",
+    "signal.windows.blackman": "as nuttall",
+}  # fmt: skip
+
+
+def name_of(op):
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+@pytest.mark.parametrize("op", op_db, ids=name_of)
+def test_operator(op):
+    if op.name in EXCEPTIONS:
+        pytest.skip(EXCEPTIONS[op.name])
+    fn = op.op
+
+    def call(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for dtype in (torch.float32, *DTYPES):
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            for _, sample in zip(range(FIRST if dtype == torch.float32 else OTHERS), op.sample_inputs("cpu", dtype)):
+                check(call, (sample.input, *sample.args), sample.kwargs, values=op.name not in NO_VALUES)

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Writes docs/operators.md: what becomes of each operator, read from the table and the rules. `--check`: fails if it is not current."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROW = re.compile(r'^BRAZE_OP\((\w+), "aten::([\w.]+)", (\w+), ([\w| ]+)\)$', re.M)
+HEAD = """# What becomes of each operator
+
+Made by `tools/operators.py` from `src/graph/ops.def` and the rules; `tests/python/operators_doc_test.py` checks that it is current.
+
+- *kernel*: loops that fuse with their neighbours; the file holds the rule. Complex dtypes, and integer dtypes that eager refuses, stay
+  extern calls, so that results and exceptions are eager's.
+- *decomposed*: written as other operators before lowering. A form for which the rule is not exact stays an extern call.
+- *view*: index arithmetic, or a window on the operand's memory.
+- *extern*: a call of PyTorch's own kernel, in order with the rest of the plan. Operators without a row are extern, too; the lists
+  of tensors of `aten::_foreach_*` are decomposed by name (`src/passes/decompose_foreach.cpp`).
+
+An operator breaks the graph only when its result depends on data in a way that a plan cannot hold: a Python number read from a tensor
+(`item`), sizes that depend on values (`nonzero`, `unique`, indexing by a mask), tensors that are not strided, and operators for which
+PyTorch has no Meta kernel.
+
+"""
+
+
+def text(path):
+    return (ROOT / path).read_text()
+
+
+def cases(path, after=None, before=None):
+    """The operators of the case labels in a file, or in the part of it between two texts."""
+    source = text(path)
+    if after:
+        source = source[source.index(after):]
+    if before:
+        source = source[: source.index(before)]
+    return set(re.findall(r"case Op::(\w+)", source))
+
+
+def rules():
+    """name -> (what, file)"""
+    found = {}
+    for path in sorted((ROOT / "src/passes").glob("decompose_*.cpp")):
+        file = str(path.relative_to(ROOT))
+        if "DecomposeRule " not in path.read_text():
+            continue
+        for op in cases(file, after="DecomposeRule "):
+            found[op] = ("decomposed", file)
+    for file in ("src/lower/pointwise.cpp", "src/lower/activation.cpp"):
+        source = text(file)
+        refused = set(re.findall(r"^NO_RULE\((\w+)\)", source, re.M))
+        for op in re.findall(r"^(?:RULE|RULES_EQUAL|FLOAT_FUNCTION|ROUNDING)\((\w+)", source, re.M):
+            if op not in refused:
+                found.setdefault(op, ("kernel", file))
+    parts = [
+        ("src/lower/reduce.cpp", "Rule rule_of(Op op)", "}  // namespace"),
+        ("src/lower/index.cpp", "ElementRule index_rule", "bool takes_index"),
+        ("src/lower/window.cpp", "ElementRule window_rule", "bool takes_window"),
+        ("src/lower/scatter.cpp", "bool lower_scatter", None),
+        ("src/lower/window_backward.cpp", "bool lower_window_backward", None),
+        ("src/lower/write.cpp", "bool lower_writes", None),
+        ("src/lower/factory.cpp", "ElementRule factory_rule", None),
+    ]
+    for file, after, before in parts:
+        for op in cases(file, after, before):
+            what, where = found.get(op, ("", ""))
+            # A rule of each kind: decomposed where that is exact, else a kernel.
+            found[op] = ("decomposed, else kernel", f"{where}, {file}") if what == "decomposed" else ("kernel", file)
+    return found
+
+
+def page():
+    found, groups = rules(), {}
+    for name, aten, cls, _ in ROW.findall(text("src/graph/ops.def")):
+        what, where = found.get(name, ("view", "src/lower/view.cpp") if cls == "View" else ("extern", ""))
+        groups.setdefault((what, where), []).append(f"`{aten}`")
+    order = {"kernel": 0, "decomposed": 1, "decomposed, else kernel": 2, "view": 3, "extern": 4}
+    lines = [HEAD + "| | where | operators |", "| --- | --- | --- |"]
+    for (what, where), ops in sorted(groups.items(), key=lambda g: (order[g[0][0]], g[0][1])):
+        lines.append(f"| {what} | {where} | {' '.join(ops)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    target = ROOT / "docs" / "operators.md"
+    if "--check" in sys.argv:
+        sys.exit(target.read_text() != page())
+    target.write_text(page())
