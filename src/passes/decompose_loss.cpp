@@ -44,7 +44,8 @@ void binary_cross_entropy(Builder& b) {
 // (input, target, weight, pos_weight, reduction), in logits.
 void binary_cross_entropy_with_logits(Builder& b) {
   ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1)), w = b.compute(b.optional_tensor(2)), p = b.compute(b.optional_tensor(3));
-  ValueId log_sigmoid = b.calls(Op::log_sigmoid_forward, {x})[0];
+  ValueId small = b.unary(Op::log1p, b.unary(Op::exp, b.unary(Op::neg, b.unary(Op::abs, x))));
+  ValueId log_sigmoid = b.sub(b.call(Op::clamp_max, {x, 0.0}), small);
   if (p.valid()) log_sigmoid = b.mul(b.add(b.mul(b.sub(p, b.k(1)), t), b.k(1)), log_sigmoid);
   ValueId loss = b.sub(b.mul(b.call(Op::rsub_Scalar, {t, b.k(1), b.k(1)}), x), log_sigmoid);
   if (w.valid()) loss = b.mul(loss, w);
@@ -109,7 +110,7 @@ Targets targets_of(Builder& b, ValueId target, ValueId weight, const Arg& ignore
   Targets t;
   t.counted = b.call(Op::ne_Scalar, {target, ignore});
   t.safe = b.where(t.counted, target, b.k(0));
-  if (weight.valid()) t.weight = b.where(t.counted, b.call(Op::index_select, {b.compute(weight), b.k(0), t.safe}), 0.0);
+  if (weight.valid()) t.weight = b.where(t.counted, b.call(Op::index_Tensor, {b.compute(weight), TensorList{t.safe}}), 0.0);
   return t;
 }
 

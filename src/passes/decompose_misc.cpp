@@ -120,9 +120,10 @@ void trace(Builder& b) {
 void zero(Builder& b) { b.set(0, b.full(b.result(0).sizes, b.k(0), b.result(0).dtype, b.result(0).device)); }
 
 void count_nonzero(Builder& b) {
-  ValueId x = b.tensor(0);
+  ValueId x = b.tensor(0), there = b.call(Op::ne_Scalar, {x, b.k(0)});
   bool all = std::holds_alternative<NoneArg>(b.args.at(1));
-  b.set(0, b.call(Op::count_nonzero_dim_IntList, {x, all ? b.list(first(b.rank(x))) : b.list({static_cast<int64_t>(b.dim(1, b.rank(x)))})}));
+  if (b.rank(x) == 0) return b.set(0, b.cast(there, DType::I64));
+  b.set(0, b.sum(there, all ? first(b.rank(x)) : std::vector<int64_t>{static_cast<int64_t>(b.dim(1, b.rank(x)))}, false));
 }
 
 // self[mask] = values: a choice per element where the values do not depend on how many elements the mask picks.

@@ -71,7 +71,7 @@ CASES = {
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), x4),
     "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), x4),
     "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), x4),
-    "trace": (torch.trace, rand(4, 5)),
+    "trace": (torch.trace, unit(4, 5)),
     "count_nonzero": (lambda x: torch.count_nonzero(x.relu(), 1), rand(4, 5)),
     "masked_assignment": (lambda x: x.index_put((x > 0,), x.new_zeros(())), rand(4, 5)),
     "index_put": (lambda x, i, v: x.index_put((i, i.flip(0)), v), rand(5, 5, 3), ints(5, 5), rand(5, 3)),
