@@ -114,7 +114,18 @@ PyObject* compile_graph(PyObject*, PyObject* args) {
   return o ? compile_graph_module(gm, inputs, *o) : nullptr;
 }
 
-PyMethodDef functions[] = {{"compile", compile, METH_VARARGS, nullptr},
+PyObject* make_leaf(PyObject*, PyObject* tensor) {
+  trace::make_leaf(tensor);
+  return Py_NewRef(tensor);
+}
+PyObject* mark_consumed(PyObject*, PyObject* tensor) {
+  trace::mark_consumed(tensor);
+  return Py_NewRef(tensor);
+}
+
+PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
+                           {"_mark_consumed", mark_consumed, METH_O, nullptr},
+                           {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},

@@ -107,6 +107,10 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     }
     unsupported("a cached_property of " + self->describe());
   }
+  if (d == known().lru_cache) {
+    if (at.valid()) guard_identity(at, descr);
+    return make<BoundMethodVariable>(force(value()), self);
+  }
   if (d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type) {
     if (at.valid()) guard_identity(at, descr);
     unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of '" + type->tp_name + "' objects");

@@ -26,6 +26,7 @@ void register_pure(const char* module, const char* qualname);
 enum class TorchRule : uint8_t {
   None,      // no function of torch, or Python code that is to be inlined
   Call,      // on fakes, recorded
+  Host,      // Python code of torch that calls functions of the user: run for real, with callbacks (callback.h)
   Constant,  // a query of global state or type information: called directly, its result is a constant (guarded as global state)
 };
 TorchRule torch_rule(PyObject* callable);
@@ -36,5 +37,7 @@ void register_container_builtins();
 void register_functional_builtins();
 void register_class_builtins();
 void register_torch_builtins();
+void register_message_builtins();
+void register_autograd_builtins();
 
 }  // namespace braze::capture

@@ -51,9 +51,10 @@ Variable* do_default_dict(Translator& tr, Args& a) {
 }
 
 Variable* do_dict_fromkeys(Translator& tr, Args& a) {
-  if (a.size() < 1 || a.size() > 2) return nullptr;
+  // The class comes first.
+  if (a.size() < 2 || a.size() > 3 || a[0]->as_constant() != reinterpret_cast<PyObject*>(&PyDict_Type)) return nullptr;
   auto* d = tr.dict();
-  for (Variable* k : tr.unpack(a[0])) d->set(tr, k, a.size() == 2 ? a[1] : tr.none());
+  for (Variable* k : tr.unpack(a[1])) d->set(tr, k, a.size() == 3 ? a[2] : tr.none());
   return d;
 }
 

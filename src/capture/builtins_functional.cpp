@@ -67,6 +67,7 @@ void register_functional_builtins() {
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
+  register_polyfill("copy", "deepcopy", "deepcopy");
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
   register_builtin("inspect", "signature", do_signature);

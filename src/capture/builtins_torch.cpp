@@ -22,6 +22,12 @@ bool called_module(std::string_view m) {
   return modules.count(m) != 0;
 }
 
+// Modules of transforms: functions that take functions.
+bool hosted_module(std::string_view m) {
+  static const std::unordered_set<std::string_view> modules{"torch._functorch.apis", "torch._functorch.eager_transforms", "torch._functorch.vmap", "torch.autograd.functional"};
+  return modules.count(m) != 0;
+}
+
 std::unordered_set<PyObject*>& queries() {
   static std::unordered_set<PyObject*> q;
   return q;
@@ -33,7 +39,9 @@ TorchRule find_rule(PyObject* o) {
   if (t == &PyFunction_Type) {
     PyObject* globals = PyFunction_GET_GLOBALS(o);
     static PyObject* name = PyUnicode_InternFromString("__name__");
-    return called_module(text(PyDict_GetItem(globals, name))) ? TorchRule::Call : TorchRule::None;
+    std::string_view module = text(PyDict_GetItem(globals, name));
+    if (hosted_module(module)) return TorchRule::Host;
+    return called_module(module) ? TorchRule::Call : TorchRule::None;
   }
   if (PyCFunction_Check(o)) {
     // Read directly: for static methods the accessor hides the class.
@@ -43,7 +51,9 @@ TorchRule find_rule(PyObject* o) {
       if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
     }
     std::string_view m = text(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
-    if (m.substr(0, 10) == "torch._C._") return TorchRule::Call;
+    // Other modules below torch._C change or tell state.
+    static const std::unordered_set<std::string_view> operators{"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested"};
+    if (operators.count(m)) return TorchRule::Call;
     return TorchRule::None;
   }
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
@@ -121,6 +131,25 @@ Variable* torch_check(Translator& tr, Args& a) {
   return nullptr;  // the real function raises
 }
 
+Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
+
+// Compiling inside of what is compiled changes nothing.
+Variable* compiled_inside(Translator&, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Function) || a[0]->is(Kind::Module) || a[0]->is(Kind::BoundMethod)) ? a[0] : nullptr; }
+
+// Of torch.optim itself: there it keeps the step out of what torch.compile takes; the function that calls it decides elsewhere.
+Variable* optimizer_break(Translator& tr, Args&) {
+  static PyObject* name = PyUnicode_InternFromString("__name__");
+  if (tr.frame() && text(PyDict_GetItem(tr.frame()->globals, name)).substr(0, 12) == "torch.optim.") return tr.none();
+  tr.unsupported(Reason::ExplicitBreak, "");
+}
+
+Variable* anomaly_enabled(Translator& tr, Args& a) {
+  static PyObject* get = import("torch", "is_anomaly_enabled");
+  Ref on = Ref::steal(PyObject_CallNoArgs(get));
+  if (a.size() < 1 || tr.truth(a[0]) != (on.get() == Py_True)) return nullptr;
+  return tr.none();
+}
+
 Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
 
 }  // namespace
@@ -147,6 +176,16 @@ void register_torch_builtins() {
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_assert_async", assert_async);
+  register_builtin("torch.jit", "annotate", second);
+  register_builtin("torch", "compile", compiled_inside);
+  register_builtin("braze", "compile", compiled_inside);
+  register_builtin("torch._dynamo.decorators", "graph_break", optimizer_break);
+  register_builtin("torch._C", "_set_anomaly_enabled", anomaly_enabled);
+  register_builtin("torch", "set_anomaly_enabled", anomaly_enabled);
+  register_builtin("torch.compiler", "cudagraph_mark_step_begin", nothing);
+  register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
+  register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
+  register_polyfill("torch.nn.functional", "one_hot", "one_hot");
 
   for (const StateRow& row : kStates) {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
@@ -157,7 +196,7 @@ void register_torch_builtins() {
     if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
 
   // Queries: of global state that the guards cover, or of types.
-  const std::pair<const char*, const char*> constant[] = {{"torch", "is_grad_enabled"}, {"torch", "is_inference_mode_enabled"}, {"torch", "get_default_dtype"},
+  const std::pair<const char*, const char*> constant[] = {{"torch", "is_grad_enabled"}, {"torch", "get_default_dtype"},
       {"torch", "is_autocast_enabled"}, {"torch", "get_autocast_dtype"}, {"torch", "is_autocast_cpu_enabled"}, {"torch", "get_autocast_cpu_dtype"},
       {"torch", "get_autocast_gpu_dtype"}, {"torch", "is_autocast_cache_enabled"}, {"torch", "is_anomaly_enabled"}, {"torch", "are_deterministic_algorithms_enabled"},
       {"torch", "get_deterministic_debug_mode"}, {"torch", "get_default_device"}, {"torch", "is_floating_point"}, {"torch", "is_complex"}, {"torch", "is_signed"},
@@ -167,7 +206,9 @@ void register_torch_builtins() {
       {"torch.amp.autocast_mode", "is_autocast_available"}, {"torch._C", "_is_autocast_available"}, {"torch._C", "_get_privateuse1_backend_name"}, {"torch._C", "_has_torch_function"}, {"torch._C", "_has_torch_function_unary"},
       {"torch._C", "_has_torch_function_variadic"}, {"torch.overrides", "has_torch_function"}, {"torch.overrides", "has_torch_function_unary"},
       {"torch.overrides", "has_torch_function_variadic"}, {"torch.overrides", "is_tensor_like"}, {"torch.xpu", "is_available"}, {"torch", "is_vulkan_available"},
-      {"torch._C", "_len_torch_function_stack"}, {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"}};
+      {"torch._C", "_len_torch_function_stack"}, {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"},
+      {"torch._C", "_are_functorch_transforms_active"}, {"torch", "is_anomaly_check_nan_enabled"}, {"torch", "get_num_threads"}, {"torch", "get_num_interop_threads"},
+      {"torch._C", "_get_cudnn_allow_tf32"}, {"torch._C", "_get_cublas_allow_tf32"}, {"torch", "get_float32_matmul_precision"}};
   for (auto& [m, n] : constant)
     if (PyObject* o = import(m, n)) queries().insert(o);
   for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);

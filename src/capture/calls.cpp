@@ -83,7 +83,12 @@ void Translator::before_with(Frame& f) {
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__");
   f.push(exit);
-  f.push(call(enter, Args{}, true));
+  try {
+    f.push(call(enter, Args{}, true));
+  } catch (const Unsupported&) {
+    f.top() = manager;  // the instruction is carried out natively, on its own operand
+    throw;
+  }
 }
 
 // ---- inlining ----
@@ -98,6 +103,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       for (Variable*& a : args.pos) a = force(a);
       if (Variable* v = handler(*this, args)) return v;
     }
+    if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
     if (is_disabled(real)) unsupported(Reason::DisabledFunction, fn->describe());
     if (!fn->code_guarded) {
       fn->code_guarded = true;

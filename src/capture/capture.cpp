@@ -36,6 +36,8 @@ void register_all() {
     register_functional_builtins();
     register_class_builtins();
     register_torch_builtins();
+    register_message_builtins();
+    register_autograd_builtins();
     return true;
   }();
   (void)done;
@@ -46,6 +48,7 @@ void register_all() {
 Translator::Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops)
     : view_(view), options_(options), stops_(stops) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
+  alive_ = std::make_shared<Translator*>(this);
   none_ = make<ConstantVariable>(Py_None);
   true_ = make<ConstantVariable>(Py_True);
   false_ = make<ConstantVariable>(Py_False);
@@ -54,6 +57,7 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
 }
 
 Translator::~Translator() {
+  *alive_ = nullptr;
   undo_states();
   if (entered_ && segment_.tracer) segment_.tracer->leave();
 }
@@ -200,6 +204,17 @@ void Translator::emit_effects(Codegen& cg) {
       default: throw InternalError("a change of " + v->describe() + " without a recipe");
     }
   }
+  emit_gradients(cg);
+  for (const DeferredCall& c : deferred_) {
+    std::vector<Reg> regs{cg.reg(c.callee)};
+    for (Variable* a : c.args.pos) regs.push_back(cg.reg(a));
+    Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(c.args.kw.size())));
+    for (size_t i = 0; i < c.args.kw.size(); ++i) {
+      regs.push_back(cg.reg(c.args.kw[i].second));
+      PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Ref::borrow(c.args.kw[i].first).release());
+    }
+    cg.recipe.make(StepKind::Call, regs, c.args.kw.empty() ? nullptr : names.get());
+  }
   for (const State& s : states_) {
     std::vector<PyObject*> args;
     for (const Ref& a : s.get_args) args.push_back(a.get());
@@ -219,6 +234,12 @@ void Translator::finish_graph(Codegen& cg) {
   std::vector<PyObject*> inputs;
   segment_.captured = tracer().finish(cg.outputs, inputs);
   segment_.num_outputs = cg.outputs.size();
+  if (segment_.captured.needs_grad && makes_leaves) segment_.why_no_gradients = "a tensor made in the code requires grad";
+  segment_.inference = !cg.outputs.empty();
+  for (PyObject* o : cg.outputs) {
+    auto it = by_object_.find(o);
+    segment_.inference &= it != by_object_.end() && it->second->is(Kind::Tensor) && it->second->as<TensorVariable>()->inference;
+  }
   const auto& graph = segment_.captured.graph;
   std::unordered_map<PyObject*, SourceId> by_tensor;
   for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t->source);

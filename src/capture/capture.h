@@ -25,6 +25,7 @@ struct FrameView {
                                    // are not made yet (MakeCell and CopyFreeVars instructions come)
   int depth = 0;
   int start = 0;                   // instruction index
+  bool torch_level = false;        // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 
 struct BreakInfo {
@@ -46,6 +47,8 @@ struct Segment {
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
+  bool inference = false;          // the outputs were computed under torch.inference_mode()
+  std::string why_no_gradients;    // not empty: history that our own backward cannot give
   double trace_seconds = 0;
 };
 

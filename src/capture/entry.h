@@ -24,6 +24,7 @@ struct Entry {
   Recipe recipe;
   std::optional<BreakInfo> stop;
   bool has_graph = false;
+  bool inference = false;          // the graph runs in inference mode
   std::unique_ptr<trace::Runnable> runnable;
   Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
@@ -88,7 +89,8 @@ class Region {
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
   std::shared_ptr<Entry> find(Place& place, const FrameView& view);
   std::shared_ptr<Entry> capture_entry(Place& place, const FrameView& view);
-  void compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event);
+  // False: the graph is needed at the level of torch's functions, and this capture does not have it.
+  bool compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                        const FrameImage* images, size_t num_images, PyObject** regs);
   PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, PyObject** regs);

@@ -1,4 +1,6 @@
 // The hot path of a compiled entry: inputs, graph, recipe.
+#include <optional>
+
 #include "base/check.h"
 #include "capture/entry.h"
 
@@ -59,6 +61,8 @@ bool execute(Entry& e, PyObject** regs) {
   Held values(e.guards->values(), e.num_inputs + e.num_loads);
   Registers outputs(e.num_outputs);
   if (e.has_graph) {
+    std::optional<trace::InferenceScope> inference;
+    if (e.inference) inference.emplace();
     bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs)
                          : call_backend(e, values.get(), outputs.get());
     if (!ok) return false;

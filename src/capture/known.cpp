@@ -1,6 +1,7 @@
 #include "capture/known.h"
 
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "base/check.h"
@@ -79,6 +80,8 @@ Known load() {
   k.module_call_impl = raw(k.module, "_call_impl");
   k.module_globals = import("torch.nn.modules.module", "__dict__");
   k.polyfills = import("braze.polyfills", nullptr, true);
+  k.make_leaf = import("braze._C", "_make_leaf");
+  k.mark_consumed = import("braze._C", "_mark_consumed");
   return k;
 }
 
@@ -96,7 +99,11 @@ bool is_constant_type(PyTypeObject* t) {
             &PyBytes_Type, Py_TYPE(Py_Ellipsis), Py_TYPE(Py_NotImplemented), &PyRange_Type, k.dtype, k.device, k.layout,
             k.memory_format, k.qscheme, k.finfo, k.iinfo};
   }();
-  return types.count(t) != 0;
+  if (types.count(t)) return true;
+  // Numbers of NumPy; once it is imported.
+  if (std::string_view(t->tp_name).substr(0, 6) != "numpy.") return false;
+  static PyTypeObject* generic = type("numpy", "generic", true);
+  return generic && PyType_IsSubtype(t, generic);
 }
 
 bool is_structseq(PyTypeObject* t) {

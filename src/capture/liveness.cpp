@@ -53,6 +53,9 @@ std::vector<bool> live_locals(const Bytecode& code, int instruction) {
     }
   }
   std::vector<bool> out = in[static_cast<size_t>(instruction)];
+  // super() without arguments looks for the first one in the frame.
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.code->co_names) && slots; ++i)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code.code->co_names, i), "super") == 0) out[0] = true;
   for (size_t s = 0; s < slots; ++s)
     if (code.is_free(static_cast<int>(s)) || code.is_cell(static_cast<int>(s))) out[s] = true;
   return out;

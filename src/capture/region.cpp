@@ -159,7 +159,9 @@ std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
   return capture_entry(here, view);
 }
 
-std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view) {
+std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given) {
+  FrameView view = given;
+  view.torch_level |= static_cast<bool>(options_.backend);
   auto entry = std::make_shared<Entry>();
   Event event;
   UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
@@ -189,6 +191,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     entry->globals = view.globals;
     entry->sources = seg.sources;
     entry->stop = seg.stop;
+    entry->inference = seg.inference;
     entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
                                           static_cast<size_t>(view.bytecode->num_locals_plus));
     if (logs(Topic::Guards) || events) {
@@ -205,7 +208,10 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     if (seg.num_calls || seg.num_outputs) {
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      compile_graph(*entry, seg, at, event);
+      if (!compile_graph(*entry, seg, at, event)) {
+        view.torch_level = true;
+        return capture_entry(here, view);
+      }
       event.compile_seconds = seconds_since(t1);
       if (PyErr_Occurred()) {
         if (events) events->push_back(std::move(event));
@@ -233,7 +239,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
 }
 
 // Leaves a Python exception only if the user's backend raised, or in strict mode.
-void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event) {
+bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event) {
   entry.has_graph = true;
   std::string why;
   graph::Graph& graph = seg.captured.graph;
@@ -263,7 +269,7 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
           log(Topic::Loops, event.report.scheduled);
           log(Topic::Kernels, event.report.plan + event.report.source);
         }
-        return;
+        return true;
       } catch (const Unsupported& e) {
         why = std::string(summary(e.reason())) + ": " + e.detail();
       } catch (const std::exception& e) {
@@ -274,6 +280,7 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
       }
     }
   }
+  if (!seg.tracer->has_torch_level()) return false;
   Ref gm = Ref::steal(seg.tracer->graph_module());
   if (!gm) throw InternalError("no GraphModule: " + take_exception());
   if (options_.backend) {
@@ -286,11 +293,12 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
       entry.callable = Ref();
       PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
     }
-    return;
+    return true;
   }
   event.graph_status = "eagerly: " + why;
   log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
   entry.callable = Ref::steal(PyObject_GetAttrString(gm.get(), "forward"));
+  return true;
 }
 
 }  // namespace braze::capture

@@ -156,6 +156,7 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::PartialKeywords: return base() + ".keywords";
     case SourceKind::MappingOrigin: return base();
     case SourceKind::WeakTarget: return base() + "()";
+    case SourceKind::TensorAttr: return base() + "." + text(s.key.get());
   }
   return "?";
 }
@@ -210,6 +211,13 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     case SourceKind::PartialArgs: return reinterpret_cast<PartialLayout*>(base)->args;
     case SourceKind::PartialKeywords: return reinterpret_cast<PartialLayout*>(base)->kw;
     case SourceKind::MappingOrigin: return Py_TYPE(base) == &PyDictProxy_Type ? reinterpret_cast<MappingProxyLayout*>(base)->mapping : nullptr;
+    case SourceKind::TensorAttr: {
+      PyObject* descr = _PyType_Lookup(Py_TYPE(base), s.key.get());
+      PyObject* v = descr && Py_TYPE(descr) == &PyGetSetDescr_Type ? Py_TYPE(descr)->tp_descr_get(descr, base, reinterpret_cast<PyObject*>(Py_TYPE(base))) : nullptr;
+      if (!v) PyErr_Clear();
+      Py_XDECREF(v);  // the tensor keeps it
+      return v;
+    }
     case SourceKind::WeakTarget: {
       if (!PyWeakref_Check(base)) return nullptr;
       PyObject* o = PyWeakref_GET_OBJECT(base);

@@ -31,6 +31,7 @@ enum class SourceKind : uint8_t {
   PartialFunc, PartialArgs, PartialKeywords,  // of a functools.partial
   MappingOrigin, // the dict that a types.MappingProxyType wraps
   WeakTarget,    // referent of a weakref
+  TensorAttr,    // key: name of an attribute of a tensor that a getter in C reads, and that lives as long as the tensor does: its gradient, its hooks
 };
 
 struct SourceTag;

@@ -101,6 +101,8 @@ Variable* Translator::from_python(Ref object) {
         keep(object);
       } else {
         it->second = make<TensorVariable>(o);
+        it->second->as<TensorVariable>()->inference = inference;
+        keep(object);
       }
     }
     return it->second;
@@ -140,11 +142,13 @@ Variable* Translator::from_python(Ref object) {
     e->base = args ? from_python(args) : tuple({});
     return e;
   }
+  if (hosting_ && !PyType_Check(o) && !PyModule_Check(o)) return host_object(object);
   return global_object(o);
 }
 
 bool Translator::anchored(SourceId s) {
   for (SourceId at = s; at.valid(); at = sources()[at].base) {
+    if (sources()[at].kind == SourceKind::TensorAttr) return false;
     if (sources()[at].kind == SourceKind::Const) return true;
     if (identities_.count(at.index)) return true;
   }
@@ -571,7 +575,10 @@ Ref Translator::to_python(Variable* v) {
     case Kind::Iterator:
     case Kind::Generator:
     case Kind::DictView: return to_python(list(v->items(*this)));
-    default: unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
+    case Kind::Host: return v->as<HostVariable>()->object;
+    default:
+      if (hosting_) return callback(v);
+      unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
   }
 }
 
@@ -615,8 +622,7 @@ static RealArgs convert(Translator& tr, const Args& args) {
   return out;
 }
 
-Variable* Translator::call_torch(PyObject* fn, const Args& args) {
-  RealArgs real = convert(*this, args);
+graph::Location Translator::location() const {
   UserLine at = line();
   graph::Location loc;
   if (at.code) {
@@ -624,8 +630,15 @@ Variable* Translator::call_torch(PyObject* fn, const Args& args) {
     loc.function = PyUnicode_AsUTF8(at.code->co_qualname);
     loc.line = at.line;
   }
+  return loc;
+}
+
+Variable* Translator::call_torch(PyObject* fn, const Args& args) {
+  RealArgs real = convert(*this, args);
   dirty_ = true;
-  Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), loc));
+  for (auto& [name, v] : args.kw)
+    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && truth(v)) makes_leaves = true;
+  Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
   ++segment_.num_calls;
   if (!result) raise_current();
   return from_python(std::move(result));
@@ -717,6 +730,11 @@ void Translator::set_state(PyObject* get, std::vector<Ref> get_args, PyObject* s
       return;
     }
   states_.push_back({get, std::move(get_args), set, std::move(set_args), before});
+}
+
+void Translator::defer_call(Variable* callee, Args args) {
+  mutate();
+  deferred_.push_back({callee, std::move(args)});
 }
 
 UserLine Translator::line() const {

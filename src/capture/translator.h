@@ -4,6 +4,7 @@
 // met (state was already changed by the instruction, or a frame between could not be continued) restarts the capture with the
 // order to stop before an earlier instruction, named by its ordinal.
 #pragma once
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -141,6 +142,13 @@ class Translator {
   Variable* instantiate(PyTypeObject* cls, Args& args);
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
+  // Calls a real function of PyTorch that may call functions of the user (callback.h). `noted`: the function that the torch-level
+  // graph shows in its place; none: that graph cannot show it.
+  Variable* call_host(PyObject* fn, const Args& args, PyObject* noted = nullptr);
+  // What such a function gave or hands to a callback.
+  Variable* from_host(Ref object);
+  Ref callback(Variable* callee);   // a real callable that evaluates callee in this capture
+  PyObject* run_callback(Variable* callee, PyObject* args, PyObject* kwargs);
   // Calls a function of torch that only asks for metadata: on fakes, not recorded.
   Variable* query_torch(PyObject* fn, const Args& args);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
@@ -171,10 +179,23 @@ class Translator {
   // Called by mutable variables that have a source, at their first change.
   void modified(Variable* v);
   DictVariable* globals_dict(const Frame& f);
+  // A call without a result that matters here, made when the entry runs, after its graph and in order with others: logging, warnings.
+  void defer_call(Variable* callee, Args args);
 
   // Changes interpreter state for the rest of the capture (grad mode, autocast...): calls set(value) now, and when the
   // entry runs; undone when the capture ends. get() reads the present state.
   void set_state(PyObject* get, std::vector<Ref> get_args, PyObject* set, std::vector<Ref> set_args);
+
+  // ---- gradients (vars/tensor_grad.h) ----
+  const std::vector<TensorVariable*>& lifted_tensors() const { return lifted_; }
+  void stands_for(PyObject* fake, Variable* v) { by_object_.try_emplace(fake, v); }
+  void watch_gradient(TensorVariable* t) {
+    for (TensorVariable* o : gradients_)
+      if (o == t) return;
+    gradients_.push_back(t);
+  }
+  bool inference = false;                     // torch.inference_mode() was entered in the captured code
+  bool makes_leaves = false;                  // a tensor made in the capture was told to require grad
 
   // ---- frames ----
   Frame* frame() { return frame_; }
@@ -207,6 +228,9 @@ class Translator {
   void finish(Variable* result);
   void emit_frames(Codegen& cg);
   void emit_effects(Codegen& cg);
+  void emit_gradients(Codegen& cg);
+  Variable* host_object(Ref o);
+  graph::Location location() const;
   void finish_graph(Codegen& cg);
   void start_frame();
   void undo_states();
@@ -245,6 +269,13 @@ class Translator {
   std::vector<TensorVariable*> lifted_;
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };
   std::vector<State> states_;
+  struct DeferredCall { Variable* callee; Args args; };
+  std::vector<DeferredCall> deferred_;
+  std::vector<TensorVariable*> gradients_;   // tensors that were there before, whose .grad was read or written
+  std::shared_ptr<Translator*> alive_;
+  bool hosting_ = false;                     // values go to or come from a call of call_host()
+  std::exception_ptr pending_;               // what ended a callback
+  std::unordered_map<PyObject*, Variable*> hosts_;
   Variable *none_, *true_, *false_;
   std::unordered_map<int64_t, Variable*> integers_;
   Segment segment_;

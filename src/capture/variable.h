@@ -49,6 +49,7 @@ enum class Kind : uint8_t {
   Object,      // instance of a class, pre-existing or made here
   Module,      // an nn.Module
   Super,
+  Host,        // see vars/host.h
 };
 
 struct Args {

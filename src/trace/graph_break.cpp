@@ -33,6 +33,8 @@ void throw_graph_break(Reason reason, const std::string& detail) {
   throw error;
 }
 
+void signal_graph_break(Reason reason, const std::string& detail) { set_graph_break(reason, detail); }
+
 bool is_graph_break_exception(PyObject* exc, Reason* reason, std::string* detail) {
   if (!exc || !PyObject_TypeCheck(exc, reinterpret_cast<PyTypeObject*>(signal_type()))) return false;
   PyObject* args = PyObject_GetAttrString(exc, "args");

@@ -60,6 +60,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   }
   if (!recorder) recorder = current_recorder;
   if (!recorder) throw_graph_break(Reason::TraceFailed, info.name + ": the recorder was reached outside of tracing");
+  // Operators on lists of tensors are loops of the operators on tensors: those fuse.
+  if (info.name.compare(0, 14, "aten::_foreach") == 0 && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    return;
+  }
   try {
     recorder->call(op, info, stack);
   } catch (const Unsupported& e) {

@@ -60,6 +60,15 @@ class Tracer {
   // line of all ATen calls made meanwhile.
   virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
 
+  // Calls a function of PyTorch that may call back into the capture, which then calls call() in turn. The torch-level graph
+  // shows it as a call of `noted` on the same arguments; without one there is no torch-level graph any more.
+  virtual PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
+                              PyObject* noted) = 0;
+  // False: the captured program is only held at the level of ATen, and graph_module() cannot be had.
+  virtual bool has_torch_level() const = 0;
+  // This fake requires grad, but as an output it brings no history.
+  virtual void forget_history(PyObject* fake) = 0;
+
   // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant). `inputs`
   // receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input is a chain
   // of views of that input, so that it shows what writebacks bring; an output may be an input, or the same value twice.
@@ -68,6 +77,9 @@ class Tracer {
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
 };
+
+// Sets the exception with which tracing gives up (is_graph_break_exception).
+void signal_graph_break(Reason reason, const std::string& detail);
 
 // What compiling a graph made.
 struct Report {
@@ -92,6 +104,23 @@ class Runnable {
 };
 // Through driver::compile. Throws Unsupported or InternalError.
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts = false);
+
+// Makes `tensor`, an output without history, a leaf that requires grad; or one whose history was used up by a backward, so that a
+// second one raises what eager raises. In place.
+void make_leaf(PyObject* tensor);
+void mark_consumed(PyObject* tensor);
+
+// While it lives, tensors made on this thread are those of torch.inference_mode().
+class InferenceScope {
+ public:
+  InferenceScope();
+  ~InferenceScope();
+  InferenceScope(const InferenceScope&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Tensor guards.
 struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type

@@ -141,7 +141,11 @@ class TracerImpl final : public Tracer {
   }
 
   bool is_fake(PyObject* obj) const override {
-    return THPVariable_Check(obj) && THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey);
+    if (!THPVariable_Check(obj)) return false;
+    auto keys = THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set();
+    if (keys.has(kFakeKey)) return true;
+    // Inside of a transform fakes come wrapped.
+    return host_depth_ > 0 && keys.has_any(c10::DispatchKeySet({c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched}));
   }
 
   PyObject* real_of(PyObject* fake) const override {
@@ -157,16 +161,37 @@ class TracerImpl final : public Tracer {
 
   PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
                  const graph::Location& loc) override {
-    RecordingScope scope(recorder_.get());
     if (asks_for_memory(fn)) {
       set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
       return nullptr;
     }
+    return perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
+  }
+
+  PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
+                      PyObject* noted) override {
+    if (!noted && !host_depth_) torch_level_ = false;
+    struct Depth {
+      int& depth;
+      explicit Depth(int& d) : depth(d) { ++depth; }
+      ~Depth() { --depth; }
+    } inside(host_depth_);
+    return perform(fn, args, nargs, kwargs, loc, host_depth_ > 1 ? nullptr : noted);
+  }
+
+  bool has_torch_level() const override { return torch_level_; }
+  void forget_history(PyObject* fake) override { without_history_.insert(fake); }
+
+  // Calls fn under the recorder; the torch-level graph gets a call of `noted`, if any.
+  PyObject* perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc, PyObject* noted) {
+    RecordingScope scope(recorder_.get());
+    const graph::Location* around = std::exchange(location_, &loc);
     recorder_->set_location(&loc);
     Ambient ambient = current_ambient();
     size_t before = recorder_->graph().nodes().size();
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
-    recorder_->set_location(nullptr);
+    location_ = around;
+    recorder_->set_location(around);
     if (!recorder_->failure.empty()) {
       Py_XDECREF(result);
       PyErr_Clear();
@@ -177,7 +202,7 @@ class TracerImpl final : public Tracer {
       return nullptr;
     }
     bool recorded = recorder_->graph().nodes().size() != before;
-    if ((recorded || holds_fake(result)) && !calls_.add(fn, args, nargs, kwargs, result, ambient)) {
+    if (noted && (recorded || holds_fake(result)) && !calls_.add(noted, args, nargs, kwargs, result, ambient)) {
       Py_DECREF(result);
       return nullptr;
     }
@@ -232,6 +257,10 @@ class TracerImpl final : public Tracer {
   CallList calls_;
   Ambient outside_;                 // the modes at the start of the capture
   std::vector<PyObject*> outputs_;  // owned, of finish()
+  int host_depth_ = 0;
+  bool torch_level_ = true;
+  const graph::Location* location_ = nullptr;
+  std::unordered_set<PyObject*> without_history_;
 };
 
 TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic) {
@@ -305,7 +334,7 @@ graph::ValueId TracerImpl::output_value(PyObject* output, bool& needs_grad) {
   if (output == Py_None) return {};
   BRAZE_CHECK(THPVariable_Check(output), "an output that is not a tensor");
   const at::Tensor& tensor = THPVariable_Unpack(output);
-  needs_grad |= tensor.requires_grad() && !by_fake_.count(output);
+  needs_grad |= tensor.requires_grad() && !by_fake_.count(output) && !without_history_.count(output);
   if (!functional::isFunctionalTensor(tensor)) {
     if (FakeTensor* fake = unwrap_fake(tensor)) return recorder_->value_of(*fake);
     return recorder_->constant(tensor);

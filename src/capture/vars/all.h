@@ -3,6 +3,7 @@
 #include "capture/vars/constant.h"
 #include "capture/vars/dict.h"
 #include "capture/vars/function.h"
+#include "capture/vars/host.h"
 #include "capture/vars/iterator.h"
 #include "capture/vars/object.h"
 #include "capture/vars/sequence.h"

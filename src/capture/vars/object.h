@@ -17,6 +17,7 @@ class RealVariable final : public Variable {
   Variable* getitem(Translator&, Variable* key) override;
   bool contains(Translator&, Variable* item) override;
   Variable* iter(Translator&) override;
+  Variable* next(Translator&) override;
   bool has_len(Translator&) override;
   int64_t len(Translator&) override;
   bool truth(Translator&) override;

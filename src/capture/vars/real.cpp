@@ -10,6 +10,9 @@ namespace {
 
 bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
 
+// Functions of NumPy that give a number for numbers.
+bool is_numpy_ufunc(PyTypeObject* t) { return std::string_view(t->tp_name) == "numpy.ufunc"; }
+
 std::string full_name(PyObject* o) {
   std::string out;
   for (const char* attr : {"__module__", "__qualname__"}) {
@@ -140,10 +143,11 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
+    case TorchRule::Host: return tr.call_host(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);
     case TorchRule::None: break;
   }
-  if (is_pure(o)) return tr.call_pure(o, args);
+  if (is_pure(o) || is_numpy_ufunc(Py_TYPE(o))) return tr.call_pure(o, args);
   if (PyType_Check(o)) return tr.instantiate(reinterpret_cast<PyTypeObject*>(o), args);
   if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
     auto* d = reinterpret_cast<PyDescrObject*>(o);
@@ -191,6 +195,12 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
     return out;
   }
   tr.unsupported("iteration over " + describe());
+}
+
+Variable* RealVariable::next(Translator& tr) {
+  // How far it has come is no part of what guards see.
+  if (Py_TYPE(object.get())->tp_iternext) tr.unsupported("an iterator that was made before, of type " + std::string(Py_TYPE(object.get())->tp_name));
+  return Variable::next(tr);
 }
 
 Variable* RealVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }

@@ -6,6 +6,7 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_grad.h"
 
 namespace braze::capture {
 namespace {
@@ -24,6 +25,7 @@ PyObject* TensorVariable::value(Translator& tr) {
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
     tr.lifted(this);
+    tr.stands_for(f, this);
   }
   return fake.get();
 }
@@ -37,8 +39,11 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   static const std::unordered_set<std::string> tensors{"T", "mT", "H", "mH", "data", "real", "imag"};
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()));
-  if (n == "grad" || n == "_grad" || n == "grad_fn" || n == "__dict__") {
-    if (n == "grad" && !real && Py_TYPE(fake.get()) == known().tensor) tr.unsupported("the gradient of a tensor");
+  if (n == "grad" || n == "_grad") return get_gradient(tr, this);
+  if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
+    Ref made = real ? Ref() : Ref::steal(PyObject_GetAttr(value(tr), name));
+    if (made.get() == Py_None) return tr.none();
+    PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
   SourceId where;
@@ -76,6 +81,13 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
 
 void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
+  if (n == "grad") return set_gradient(tr, this, v);
+  if (n == "requires_grad" && v && !real) {
+    static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("requires_grad_"));
+    tr.makes_leaves |= tr.truth(v);
+    tr.call_torch(fn, Args{{this, v}, {}});
+    return;
+  }
   if (n == "data" || n == "grad" || n == "requires_grad" || real || !v || _PyType_Lookup(type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
@@ -97,8 +109,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
-  if (n == "register_hook" || n == "backward" || n == "requires_grad_" || n == "retain_grad" || n == "register_post_accumulate_grad_hook")
-    tr.unsupported(std::string("Tensor.") + name + "()");
+  bool hook = n == "register_hook" || n == "retain_grad";
+  if (n == "register_post_accumulate_grad_hook" || (real && (n == "requires_grad_" || hook))) tr.unsupported(std::string("Tensor.") + name + "()");
+  if (n == "is_inference" && !real) return tr.boolean(inference);
+  if (n == "requires_grad_") tr.makes_leaves = true;
   PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
   if (!descr) return nullptr;
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
@@ -112,6 +126,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+  if (n == "register_hook") return tr.call_host(descr, all);
   return tr.call_torch(descr, all);
 }
 
@@ -152,7 +167,12 @@ bool TensorVariable::truth(Translator& tr) { tr.unsupported(Reason::DataDependen
 Ref TensorVariable::hash_key(Translator& tr) { return Ref::borrow(real ? real.get() : value(tr)); }
 
 Reg TensorVariable::build(Codegen& cg) {
+  Ref wants_grad = Ref::steal(PyObject_GetAttrString(fake.get(), "requires_grad")), leaf = Ref::steal(PyObject_GetAttrString(fake.get(), "is_leaf"));
+  bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
+  if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());
+  if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().make_leaf), r});
+  else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {r, cg.reg(v)}, k);
   return r;
 }

@@ -27,6 +27,10 @@ class TensorVariable final : public Variable {
 
   Ref fake;
   Ref real;  // of a tensor that existed before
+  bool hooks_read = false, grad_known = false, grad_written = false;  // see vars/tensor_grad.h; of a tensor that existed before
+  PyObject* first_grad = nullptr;                                     // the fake of what .grad was, kept by the tracer
+  bool consumed = false;                                              // its history is gone: it was differentiated
+  bool inference = false;                                             // made under torch.inference_mode()
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on one made here
 };
 

@@ -1,0 +1,160 @@
+// Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward, checkpoints, inference mode.
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/tensor_grad.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* attribute(const char* module, const char* name) {
+  Ref m = Ref::steal(PyImport_ImportModule(module));
+  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
+  if (!o) PyErr_Clear();
+  return o;
+}
+
+// ---- autograd.Function ----
+
+// A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what they
+// compute is recorded: the forward now, the backward when the graph is differentiated.
+Ref traced_class(Translator& tr, Variable* cls) {
+  auto* type = reinterpret_cast<PyTypeObject*>(cls->as_constant());
+  static PyObject* base = attribute("torch.autograd", "Function");
+  Ref body = Ref::steal(PyDict_New());
+  for (const char* name : {"forward", "backward", "vjp", "jvp", "setup_context"}) {
+    PyObject* key = tr.intern(name);
+    if (_PyType_Lookup(type, key) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), key)) continue;
+    Ref callback = tr.callback(tr.getattr(cls, key));
+    Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
+    PyDict_SetItem(body.get(), key, method.get());
+  }
+  Ref module = Ref::steal(PyObject_GetAttrString(cls->as_constant(), "__module__"));
+  if (module) PyDict_SetItemString(body.get(), "__module__", module.get());
+  Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(Py_TYPE(type)), "s(O)O", type->tp_name, cls->as_constant(), body.get()));
+  if (!made) tr.raise_current();
+  tr.keep(made);
+  return made;
+}
+
+Variable* function_apply(Translator& tr, Args& a) {
+  if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
+  Ref cls = traced_class(tr, a[0]);
+  static PyObject* descr = [] {
+    PyObject* base = attribute("torch._C", "_FunctionBase");
+    return PyDict_GetItemString(type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
+  }();
+  Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
+  // torch.fx names functions by their module: a function of the class's own module.
+  static PyObject* node = attribute("braze.polyfills", "apply_of");
+  Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
+  if (!apply || !noted) tr.raise_current();
+  return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
+}
+
+Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr; }
+
+// ---- the engine ----
+
+bool given(Translator& tr, const Args& a, size_t position, const char* name) {
+  Variable* v = position < a.size() ? a[position] : nullptr;
+  for (auto& [key, value] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(key, name) == 0) v = value;
+  return v && !is_none(tr.force(v)) && tr.truth(v);
+}
+
+Variable* first(const Args& a, const char* name) {
+  if (a.size()) return a[0];
+  for (auto& [key, value] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(key, name) == 0) return value;
+  return nullptr;
+}
+
+// grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, ...)
+Variable* autograd_grad(Translator& tr, Args& a) {
+  static PyObject* fn = attribute("torch.autograd", "grad");
+  Variable* roots = first(a, "outputs");
+  if (!roots) return nullptr;
+  return run_engine(tr, fn, a, {roots}, false, given(tr, a, 3, "retain_graph") || given(tr, a, 4, "create_graph"));
+}
+
+// backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, ...); the same order as Tensor.backward's
+Variable* autograd_backward(Translator& tr, Args& a) {
+  static PyObject* fn = attribute("torch.autograd", "backward");
+  Variable* roots = first(a, "tensors");
+  if (!roots) return nullptr;
+  return run_engine(tr, fn, a, {roots}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+}
+
+Variable* tensor_backward(Translator& tr, Args& a) {
+  static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("backward"));
+  if (a.size() < 1) return nullptr;
+  return run_engine(tr, fn, a, {a[0]}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+}
+
+// ---- checkpoints: what is recomputed is decided for the whole graph ----
+
+bool requires_grad(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (!v->is(Kind::Tensor)) return false;
+  Ref r = Ref::steal(PyObject_GetAttrString(v->as<TensorVariable>()->value(tr), "requires_grad"));
+  return r.get() == Py_True;
+}
+
+Variable* do_checkpoint(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  Args call = a;
+  Variable* reentrant = call.take_kw("use_reentrant");
+  if (Variable* context = call.take_kw("context_fn")) {
+    static PyObject* noop = attribute("torch.utils.checkpoint", "noop_context_fn");
+    if (tr.force(context)->as_constant() != noop) return nullptr;
+  }
+  for (const char* name : {"preserve_rng_state", "determinism_check", "debug", "early_stop"}) call.take_kw(name);
+  Variable* fn = call.pos[0];
+  call.pos.erase(call.pos.begin());
+  bool detaches = !reentrant || is_none(tr.force(reentrant)) || tr.truth(reentrant);
+  if (detaches) {
+    // The older form is a Function of its arguments: without one that requires grad nothing in it does.
+    bool any = false;
+    for (Variable* v : call.pos) any |= requires_grad(tr, v);
+    if (!any) return tr.call(tr.polyfill("call_without_grad"), Args{[&] {
+      std::vector<Variable*> pos{fn};
+      pos.insert(pos.end(), call.pos.begin(), call.pos.end());
+      return pos;
+    }(), call.kw});
+  }
+  return tr.call(fn, std::move(call));
+}
+
+// ---- inference mode ----
+
+// Called by the polyfill of its guard: returns what was set before.
+Variable* set_inference(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  tr.mutate();
+  return tr.boolean(std::exchange(tr.inference, tr.truth(a[0])));
+}
+
+Variable* is_inference_mode(Translator& tr, Args&) {
+  if (tr.inference) return tr.boolean(true);
+  static PyObject* fn = attribute("torch", "is_inference_mode_enabled");
+  return tr.query_torch(fn, Args{});
+}
+
+}  // namespace
+
+void register_autograd_builtins() {
+  register_builtin("torch._C", "_FunctionBase.apply", function_apply);
+  // No transform is over while the code that it calls still runs.
+  register_builtin("torch._functorch.utils", "unwrap_dead_wrappers", as_given);
+  register_builtin("torch.autograd", "grad", autograd_grad);
+  register_builtin("torch.autograd", "backward", autograd_backward);
+  register_builtin("torch", "Tensor.backward", tensor_backward);
+  register_builtin("torch.utils.checkpoint", "checkpoint", do_checkpoint);
+  register_polyfill("torch._C", "_InferenceMode", "InferenceMode");
+  register_builtin("braze.polyfills", "set_inference", set_inference);
+  register_builtin("torch", "is_inference_mode_enabled", is_inference_mode);
+}
+
+}  // namespace braze::capture

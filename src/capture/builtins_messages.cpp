@@ -1,0 +1,87 @@
+// Logging and warnings: messages without tensors in them are given when the entry runs, and end no graph.
+#include "capture/builtins.h"
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+bool all_constants(Translator& tr, const Args& a, size_t from) {
+  for (size_t i = from; i < a.size(); ++i)
+    if (!tr.is_python_constant(a[i])) return false;
+  for (auto& [name, v] : a.kw)
+    if (!tr.is_python_constant(v)) return false;
+  return true;
+}
+
+// A method of logging.Logger. The place that a handler prints is the compiled call's.
+Variable* log_message(Translator& tr, Args& a, const char* method) {
+  if (a.size() < 1 || !a[0]->source.valid() || !all_constants(tr, a, 1)) return nullptr;
+  Variable* bound = tr.getattr(a[0], method);
+  tr.defer_call(bound, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
+  return tr.none();
+}
+
+Variable* log_debug(Translator& tr, Args& a) { return log_message(tr, a, "debug"); }
+Variable* log_info(Translator& tr, Args& a) { return log_message(tr, a, "info"); }
+Variable* log_warning(Translator& tr, Args& a) { return log_message(tr, a, "warning"); }
+Variable* log_error(Translator& tr, Args& a) { return log_message(tr, a, "error"); }
+Variable* log_critical(Translator& tr, Args& a) { return log_message(tr, a, "critical"); }
+Variable* log_log(Translator& tr, Args& a) { return log_message(tr, a, "log"); }
+
+PyObject* warn_explicit() {
+  static PyObject* f = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
+    return PyObject_GetAttrString(m.get(), "warn_explicit");
+  }();
+  return f;
+}
+
+// warnings.warn(message, category=None, stacklevel=1): for the line that it names, with the registry of that line's module,
+// so that the filters decide as in eager.
+Variable* warn(Translator& tr, Args& a) {
+  Args rest = a;
+  Variable *message = a.size() > 0 ? a[0] : rest.take_kw("message"), *category = a.size() > 1 ? a[1] : rest.take_kw("category");
+  Variable* stacklevel = a.size() > 2 ? a[2] : rest.take_kw("stacklevel");
+  if (!message || a.size() > 3 || !rest.kw.empty()) return nullptr;
+  message = tr.force(message);
+  PyObject* text = constant_of(message);
+  if (!text || !PyUnicode_Check(text)) return nullptr;
+  PyObject* cls = category && !is_none(tr.force(category)) ? tr.force(category)->as_constant() : PyExc_UserWarning;
+  if (!cls || !PyExceptionClass_Check(cls)) return nullptr;
+  int64_t level = 1;
+  if (stacklevel) {
+    PyObject* n = constant_of(tr.force(stacklevel));
+    if (!n || !PyLong_Check(n)) return nullptr;
+    level = PyLong_AsLongLong(n);
+  }
+  Frame* f = tr.frame();
+  for (; f && level > 1; --level) f = f->parent;
+  if (!f) return nullptr;  // a line outside of what is compiled
+  static PyObject* key = PyUnicode_InternFromString("__warningregistry__");
+  static PyObject* name_key = PyUnicode_InternFromString("__name__");
+  PyObject* registry = PyDict_GetItemWithError(f->globals, key);
+  if (!registry) {
+    Ref fresh = Ref::steal(PyDict_New());
+    PyDict_SetItem(f->globals, key, fresh.get());
+    registry = PyDict_GetItemWithError(f->globals, key);
+  }
+  PyObject* module = PyDict_GetItemWithError(f->globals, name_key);
+  Args call{{message, tr.global_object(cls), tr.constant(f->code->code->co_filename), tr.integer(f->line().line),
+             module ? tr.constant(module) : tr.none(), tr.make<RealVariable>(registry, tr.sources().constant(registry))}, {}};
+  tr.defer_call(tr.global_object(warn_explicit()), std::move(call));
+  return tr.none();
+}
+
+}  // namespace
+
+void register_message_builtins() {
+  const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug}, {"info", log_info}, {"warning", log_warning},
+      {"error", log_error}, {"critical", log_critical}, {"log", log_log}};
+  for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
+  register_builtin("_warnings", "warn", warn);
+  register_builtin("warnings", "warn", warn);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,133 @@
+#include "capture/callback.h"
+
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/host.h"
+
+namespace braze::capture {
+namespace {
+
+struct Callback {
+  PyObject_HEAD
+  std::shared_ptr<Translator*> owner;
+  Variable* callee;
+};
+
+void dealloc(PyObject* self) {
+  reinterpret_cast<Callback*>(self)->owner.~shared_ptr();
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  auto* c = reinterpret_cast<Callback*>(self);
+  if (Translator* tr = *c->owner) return tr->run_callback(c->callee, args, kwargs);
+  trace::signal_graph_break(Reason::TraceFailed, "a function of the user is called after its capture has ended");
+  return nullptr;
+}
+
+PyTypeObject* callback_type() {
+  static PyTypeObject* type = [] {
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_call, reinterpret_cast<void*>(call)}, {0, nullptr}};
+    static PyType_Spec spec = {"braze._C.Callback", sizeof(Callback), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  }();
+  return type;
+}
+
+}  // namespace
+
+PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee) {
+  PyTypeObject* type = callback_type();
+  auto* c = type ? reinterpret_cast<Callback*>(type->tp_alloc(type, 0)) : nullptr;
+  if (!c) return nullptr;
+  new (&c->owner) std::shared_ptr<Translator*>(std::move(owner));
+  c->callee = callee;
+  return reinterpret_cast<PyObject*>(c);
+}
+
+Ref Translator::callback(Variable* callee) {
+  Ref c = Ref::steal(new_callback(alive_, callee));
+  if (!c) raise_current();
+  keep(c);
+  return c;
+}
+
+Variable* Translator::from_host(Ref o) {
+  bool before = std::exchange(hosting_, true);
+  struct Back {
+    bool &flag, before;
+    ~Back() { flag = before; }
+  } back{hosting_, before};
+  return from_python(std::move(o));
+}
+
+Variable* Translator::host_object(Ref o) {
+  auto [it, fresh] = hosts_.try_emplace(o.get());
+  if (fresh) {
+    it->second = make<HostVariable>(o.get());
+    keep(o);
+  }
+  return it->second;
+}
+
+// What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
+PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
+  bool before = std::exchange(hosting_, false);
+  struct Back {
+    bool &flag, before;
+    ~Back() { flag = before; }
+  } back{hosting_, before};
+  try {
+    if (!pending_) {
+      Args a;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) a.pos.push_back(from_host(Ref::borrow(PyTuple_GET_ITEM(args, i))));
+      PyObject *key, *value;
+      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
+      Variable* result = call(callee, std::move(a));
+      hosting_ = true;
+      return to_python(result).release();
+    }
+  } catch (...) {
+    pending_ = std::current_exception();
+  }
+  PyErr_Clear();
+  trace::signal_graph_break(Reason::UnsupportedFeature, "a function called back by PyTorch");
+  return nullptr;
+}
+
+Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted) {
+  if (view_.torch_level && !noted) unsupported("a transform of functions in a graph for another backend");
+  mutate();
+  Ref result;
+  {
+    bool before = std::exchange(hosting_, true);
+    struct Back {
+      bool &flag, before;
+      ~Back() { flag = before; }
+    } back{hosting_, before};
+    std::vector<Ref> owned;
+    std::vector<PyObject*> pos;
+    for (Variable* v : args.pos) {
+      owned.push_back(to_python(v));
+      pos.push_back(owned.back().get());
+    }
+    Ref kw;
+    if (!args.kw.empty()) {
+      kw = Ref::steal(PyDict_New());
+      for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
+    }
+    ++segment_.num_calls;
+    result = Ref::steal(tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));
+  }
+  if (pending_) {
+    PyErr_Clear();
+    std::rethrow_exception(std::exchange(pending_, nullptr));
+  }
+  if (!result) raise_current();
+  return from_host(std::move(result));
+}
+
+}  // namespace braze::capture

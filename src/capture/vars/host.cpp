@@ -1,0 +1,52 @@
+#include "capture/vars/host.h"
+
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+std::string HostVariable::describe() const { return std::string("an object of class ") + Py_TYPE(object.get())->tp_name + " that PyTorch made for the capture"; }
+
+Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
+  for (auto& [key, value] : attributes)
+    if (PyUnicode_Compare(key, name) == 0) return value;
+  Ref v = Ref::steal(PyObject_GetAttr(object.get(), name));
+  if (!v) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    PyErr_Clear();
+    return nullptr;
+  }
+  return tr.from_host(std::move(v));
+}
+
+void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  tr.mutate();
+  for (size_t i = 0; i < attributes.size(); ++i)
+    if (PyUnicode_Compare(attributes[i].first, name) == 0) {
+      attributes.erase(attributes.begin() + static_cast<long>(i));
+      break;
+    }
+  if (!value) {
+    if (PyObject_DelAttr(object.get(), name) < 0) PyErr_Clear();
+    return;
+  }
+  value = tr.force(value);
+  // What PyTorch itself reads from the object must be real; the rest keeps what is known of it.
+  if (tr.is_python_constant(value) || value->is(Kind::Host) || value->is(Kind::Tensor)) {
+    if (PyObject_SetAttr(object.get(), name, tr.to_python(value).get()) < 0) tr.raise_current();
+    if (!value->is(Kind::List) && !value->is(Kind::Dict) && !value->is(Kind::Set)) return;
+  }
+  tr.keep(Ref::borrow(name));
+  attributes.emplace_back(name, value);
+}
+
+Variable* HostVariable::call(Translator& tr, Args& args) { return tr.call_host(object.get(), args); }
+
+Variable* HostVariable::getitem(Translator& tr, Variable* key) {
+  Ref k = tr.to_python(key);
+  Ref v = Ref::steal(PyObject_GetItem(object.get(), k.get()));
+  if (!v) tr.raise_current();
+  return tr.from_host(std::move(v));
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,99 @@
+#include "capture/vars/tensor_grad.h"
+
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+Ref real_attribute(Translator& tr, PyObject* o, const char* name) {
+  Ref v = Ref::steal(PyObject_GetAttrString(o, name));
+  if (!v) tr.raise_current();
+  return v;
+}
+
+bool is_true(Translator& tr, PyObject* o, const char* name) { return real_attribute(tr, o, name).get() == Py_True; }
+
+SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
+  return tr.sources().add(SourceKind::TensorAttr, t->source, 0, tr.intern(name));
+}
+
+// The engine would run hooks of real tensors, which the fakes do not have.
+void without_hooks(Translator& tr, TensorVariable* t) {
+  if (std::exchange(t->hooks_read, true)) return;
+  for (const char* name : {"_backward_hooks", "_post_accumulate_grad_hooks"}) {
+    Ref hooks = real_attribute(tr, t->real.get(), name);
+    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get())) tr.unsupported("a backward through a tensor with hooks");
+    if (hooks.get() == Py_None) tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
+    else tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
+  }
+}
+
+}  // namespace
+
+void read_gradient(Translator& tr, TensorVariable* t) {
+  if (!t->real || std::exchange(t->grad_known, true)) return;
+  PyObject* fake = t->value(tr);
+  tr.watch_gradient(t);
+  Ref g = real_attribute(tr, t->real.get(), "grad");
+  Variable* v = tr.force(tr.wrap(g.get(), attribute_source(tr, t, "grad")));
+  if (!v->is(Kind::Tensor)) return;
+  t->first_grad = v->as<TensorVariable>()->value(tr);
+  if (PyObject_SetAttrString(fake, "grad", t->first_grad) < 0) tr.raise_current();
+}
+
+Variable* get_gradient(Translator& tr, TensorVariable* t) {
+  read_gradient(tr, t);
+  return tr.from_python(real_attribute(tr, t->value(tr), "grad"));
+}
+
+void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
+  Ref v = value ? tr.to_python(value) : Ref::borrow(Py_None);
+  tr.mutate();
+  PyObject* fake = t->value(tr);
+  if (t->real) {
+    tr.watch_gradient(t);
+    t->grad_known = true;
+    t->grad_written = true;
+  }
+  if (PyObject_SetAttrString(fake, "grad", v.get()) < 0) tr.raise_current();
+}
+
+Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains) {
+  std::vector<TensorVariable*> leaves;
+  for (TensorVariable* t : tr.lifted_tensors())
+    if (is_true(tr, t->real.get(), "requires_grad")) leaves.push_back(t);
+  for (TensorVariable* t : leaves) {
+    without_hooks(tr, t);
+    if (!accumulates) continue;
+    if (!is_true(tr, t->real.get(), "is_leaf")) tr.unsupported("a backward through an argument that was computed outside");
+    read_gradient(tr, t);
+  }
+  std::vector<Ref> before;
+  for (TensorVariable* t : leaves) before.push_back(accumulates ? real_attribute(tr, t->value(tr), "grad") : Ref());
+  Variable* result = tr.call_host(fn, args, fn);
+  for (size_t i = 0; accumulates && i < leaves.size(); ++i)
+    if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get()) tensor_attribute(tr, leaves[i], tr.intern("grad"));
+  if (!retains)
+    for (Variable* r : roots) {
+      r = tr.force(r);
+      if (r->is(Kind::Tensor)) r->as<TensorVariable>()->consumed = true;
+      else if (r->is(Kind::Tuple) || r->is(Kind::List))
+        for (Variable* e : static_cast<SequenceVariable*>(r)->elements)
+          if (tr.force(e)->is(Kind::Tensor)) tr.force(e)->as<TensorVariable>()->consumed = true;
+    }
+  return result;
+}
+
+void Translator::emit_gradients(Codegen& cg) {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    TensorVariable* t = gradients_[i];
+    Ref now = Ref::steal(PyObject_GetAttrString(t->fake.get(), "grad"));
+    if (!now) raise_current();
+    if (!t->grad_written && (now.get() == t->first_grad || (now.get() == Py_None && !t->first_grad))) continue;
+    cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(from_python(now))}, intern("grad"));
+  }
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,17 @@
+// The gradients of tensors: what `.grad` holds, what a backward inside of the captured code accumulates.
+#pragma once
+#include "capture/vars/tensor.h"
+
+namespace braze::capture {
+
+// Makes the fake's `.grad` what the real tensor has (guarded). Does nothing for tensors made in the capture.
+void read_gradient(Translator&, TensorVariable*);
+// t.grad
+Variable* get_gradient(Translator&, TensorVariable*);
+// t.grad = value (None, a tensor, or nullptr: deleted)
+void set_gradient(Translator&, TensorVariable*, Variable* value);
+// Calls fn, which runs the autograd engine on graphs that the capture has recorded. `accumulates`: into `.grad` of leaves.
+// `roots`: what is differentiated; their graphs are gone after it, unless `retains`.
+Variable* run_engine(Translator&, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains);
+
+}  // namespace braze::capture
