@@ -46,10 +46,14 @@ Variable* function_apply(Translator& tr, Args& a) {
     return PyDict_GetItemString(type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
   }();
   Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
-  Ref noted = Ref::steal(PyObject_GetAttrString(a[0]->as_constant(), "apply"));
+  // torch.fx names functions by their module: a function of the class's own module.
+  static PyObject* node = attribute("braze.polyfills", "apply_of");
+  Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
   return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
 }
+
+Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr; }
 
 // ---- the engine ----
 
@@ -142,6 +146,8 @@ Variable* is_inference_mode(Translator& tr, Args&) {
 
 void register_autograd_builtins() {
   register_builtin("torch._C", "_FunctionBase.apply", function_apply);
+  // No transform is over while the code that it calls still runs.
+  register_builtin("torch._functorch.utils", "unwrap_dead_wrappers", as_given);
   register_builtin("torch.autograd", "grad", autograd_grad);
   register_builtin("torch.autograd", "backward", autograd_backward);
   register_builtin("torch", "Tensor.backward", tensor_backward);

@@ -62,6 +62,12 @@ class Program final : public GuardProgram {
     if (!fresh_ || !watched_hold()) {
       if (!refresh(slots)) return false;
     }
+    for (const Node& n : trailing_) {
+      PyObject* v = fetch(n, slots);
+      vals_[n.reg] = v;
+      for (uint32_t g = n.guards_begin; g < n.guards_end; ++g)
+        if (!holds(*early_[g], v, nullptr)) return fail(early_[g], v);
+    }
     for (size_t i = arguments_; i < late_.size(); ++i) {
       const Late& l = late_[i];
       PyObject* v = vals_[l.reg];
@@ -84,7 +90,7 @@ class Program final : public GuardProgram {
     return 0;
   }
   size_t num_watched() const override { return words_.size() + short_words_.size(); }
-  size_t num_steps() const override { return moving_.size() + late_.size(); }
+  size_t num_steps() const override { return moving_.size() + trailing_.size() + late_.size(); }
 
   std::string failure() override {
     if (global_changed_) return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
@@ -157,7 +163,7 @@ class Program final : public GuardProgram {
     for (const SizeGuards::Place& p : sizes_.places) need(p.source);
 
     std::vector<uint32_t> reg(all.size(), kNone);
-    std::vector<char> anchored(all.size()), fixed(all.size());
+    std::vector<char> anchored(all.size()), fixed(all.size()), trailing(all.size());
     std::vector<std::vector<const Guard*>> by_source(all.size());
     for (const Guard& g : guards_)
       if (!is_late(g.kind) && !is_pair(g.kind)) by_source[g.source.index].push_back(&g);
@@ -175,7 +181,9 @@ class Program final : public GuardProgram {
       n.guards_begin = static_cast<uint32_t>(early_.size());
       early_.insert(early_.end(), list.begin(), list.end());
       n.guards_end = static_cast<uint32_t>(early_.size());
-      (anchored[i] ? anchored_ : moving_).push_back(n);
+      // What is fetched anew from something that is watched comes after the watched.
+      trailing[i] = !anchored[i] && s.base.valid() && (anchored[s.base.index] || trailing[s.base.index]);
+      (anchored[i] ? anchored_ : trailing[i] ? trailing_ : moving_).push_back(n);
       if (identity[i] && !anchored[i]) roots_.push_back(n.reg);
     }
     for (const Guard& g : guards_) {
@@ -446,7 +454,7 @@ class Program final : public GuardProgram {
   size_t num_locals_plus_;
 
   std::vector<PyObject*> vals_;  // by register; anchored ones are those of the last refresh
-  std::vector<Node> moving_, anchored_;
+  std::vector<Node> moving_, anchored_, trailing_;
   std::vector<const Guard*> early_;
   std::vector<Late> late_, anchored_pairs_;
   std::vector<uint32_t> roots_;

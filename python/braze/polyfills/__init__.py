@@ -26,4 +26,4 @@ from ._itertools import (  # noqa: F401
 )
 from ._copy import deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
-from ._torch import InferenceMode, NoEffect, call_without_grad, one_hot, set_inference  # noqa: F401
+from ._torch import InferenceMode, NoEffect, apply_of, call_without_grad, one_hot, set_inference  # noqa: F401

@@ -8,6 +8,18 @@
 
 namespace braze::capture {
 
+namespace {
+
+// As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of objects).
+bool same_key(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  bool same = PyObject_Hash(a) == PyObject_Hash(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  PyErr_Clear();
+  return same;
+}
+
+}  // namespace
+
 DictVariable::DictVariable(PyTypeObject* t) : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())) {}
 
 DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVariable(t) {
@@ -60,7 +72,7 @@ void DictVariable::load(Translator& tr) {
     Py_ssize_t i = find(tr, w.hash_key.get());
     bool moved = false;
     for (const Change& c : changes_)
-      if (PyObject_RichCompareBool(c.hash_key.get(), w.hash_key.get(), Py_EQ) == 1) moved = c.deleted;
+      if (same_key(c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
     if (i >= 0 && (!w.value || moved)) {
       entries_.erase(entries_.begin() + i);
       reindex();
@@ -105,7 +117,7 @@ Variable* DictVariable::get(Translator& tr, Variable* key) {
 void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool deleted, bool inserted) {
   if (!source.valid()) return;
   for (Change& c : changes_)
-    if (c.hash_key.get() == hash_key || PyObject_RichCompareBool(c.hash_key.get(), hash_key, Py_EQ) == 1) {
+    if (same_key(c.hash_key.get(), hash_key)) {
       c.deleted |= deleted;
       if (inserted) c.order = next_order_++;
       return;
