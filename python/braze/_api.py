@@ -1,5 +1,6 @@
 """The public functions: arguments checked here, the work done in braze._C."""
 
+import collections
 import copy
 import functools
 import types
@@ -23,7 +24,8 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     read has changed; what can't be captured runs in Python, and capture goes on after it.
 
     fullgraph: raise `braze.Unsupported` instead of running any part in Python.
-    dynamic: None or False; sizes are compiled as they come, a new size compiles again.
+    dynamic: None: sizes and integers are compiled as they come; one that had another value before stays open, and the code
+        serves all its values. True: they stay open from the start. False: never, each new size compiles again.
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
@@ -31,13 +33,13 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
-    if dynamic not in (None, False):
-        raise ValueError(f"dynamic={dynamic!r}: accepted are None and False (sizes are compiled as they come)")
+    if dynamic not in (None, False, True):
+        raise TypeError(f"dynamic: None or a bool is expected, not {dynamic!r}")
     if mode is not None and mode not in MODES:
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
     if mode in ("reduce-overhead", "max-autotune"):
         options = {"cuda_graphs": True, **(options or {})}
-    settings = (_backend(backend), bool(fullgraph), options)
+    settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     _C.compile(_nothing, None, False, *settings)  # checks the options now
     if f is None:
         return lambda g: _compile(g, *settings)
@@ -48,8 +50,8 @@ def _nothing():
     pass
 
 
-def _compile(f, backend, fullgraph, options):
-    make = lambda function, bound=None, replaces=False: _C.compile(function, bound, replaces, backend, fullgraph, options)
+def _compile(f, backend, fullgraph, dynamic, options):
+    make = lambda function, bound=None, replaces=False: _C.compile(function, bound, replaces, backend, fullgraph, dynamic, options)
     if isinstance(f, _C.Compiled):
         f = f.__wrapped__
     if isinstance(f, torch.nn.Module):
@@ -211,6 +213,56 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def mark_dynamic(tensor, dim, *, min=None, max=None):
+    """Asks that the size of `tensor` in dimension `dim` (or several) stays open in code that is compiled for it.
+
+    min, max: the sizes for which the code is to be one; the compiled call raises ValueError with the line where the program
+    needs a narrower range, or one value. Marks of `torch._dynamo.mark_dynamic` are understood as well.
+    """
+    if isinstance(dim, (list, tuple)):
+        for d in dim:
+            mark_dynamic(tensor, d, min=min, max=max)
+        return
+    dim = _marked_dim(tensor, dim)
+    _marks(tensor, "_dynamo_dynamic_indices").add(dim)
+    _marks(tensor, "_dynamo_static_indices").discard(dim)
+    ranges = _marks(tensor, "_dynamo_dynamic_range")
+    ranges.difference_update([r for r in ranges if r.dim == dim])
+    if min is not None or max is not None:
+        if min is not None and max is not None and min > max:
+            raise ValueError(f"mark_dynamic: min={min} is greater than max={max}")
+        ranges.add(_DimRange(dim, min, max))
+
+
+def mark_static(tensor, dim=None):
+    """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
+    if dim is None:
+        dim = range(tensor.dim())
+    for d in dim if isinstance(dim, (list, tuple, range)) else (dim,):
+        d = _marked_dim(tensor, d)
+        _marks(tensor, "_dynamo_static_indices").add(d)
+        _marks(tensor, "_dynamo_dynamic_indices").discard(d)
+
+
+_DimRange = collections.namedtuple("_DimRange", "dim min max")
+
+
+def _marks(tensor, name):
+    found = tensor.__dict__.get(name)
+    if found is None:
+        found = set()
+        setattr(tensor, name, found)
+    return found
+
+
+def _marked_dim(tensor, dim):
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"a tensor is expected, not {type(tensor).__name__}")
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise IndexError(f"dimension {dim} of a tensor with {tensor.dim()} dimensions")
+    return dim % tensor.dim()
 
 
 def explain(f, *args, **kwargs):

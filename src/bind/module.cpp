@@ -22,15 +22,19 @@ void put(PyObject* dict, const char* key, PyObject* owned) {
   PyDict_SetItemString(dict, key, v.get());
 }
 
-// compile(function, bound, replaces_first, backend, fullgraph, options)
+// compile(function, bound, replaces_first, backend, fullgraph, dynamic, options)
 PyObject* compile(PyObject*, PyObject* args) {
-  PyObject *function, *bound, *backend, *options;
+  PyObject *function, *bound, *backend, *dynamic, *options;
   int replaces_first, fullgraph;
-  if (!PyArg_ParseTuple(args, "O!OpOpO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend, &fullgraph, &options))
+  if (!PyArg_ParseTuple(args, "O!OpOpOO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend, &fullgraph, &dynamic, &options))
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
-  capture::RegionOptions region{*o, fullgraph != 0, backend == Py_None ? Ref() : Ref::borrow(backend)};
+  capture::RegionOptions region{*o, fullgraph != 0,
+                                dynamic == Py_None   ? capture::Dynamic::Auto
+                                : dynamic == Py_True ? capture::Dynamic::Always
+                                                     : capture::Dynamic::Never,
+                                backend == Py_None ? Ref() : Ref::borrow(backend)};
   return new_callable(std::make_shared<capture::Region>(std::move(region)), function, bound == Py_None ? nullptr : bound,
                       replaces_first != 0);
 }

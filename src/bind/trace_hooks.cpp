@@ -113,7 +113,7 @@ py::dict finish(PyTracer& self, const std::vector<py::object>& outputs) {
   result["reals"] = reals;
   result["needs_grad"] = captured.needs_grad;
   py::list guards;
-  for (graph::Expr e : captured.size_guards) guards.append(captured.graph.arena().print(e));
+  for (const auto& g : captured.size_guards) guards.append(captured.graph.arena().print(g.condition));
   result["size_guards"] = guards;
   for (PyObject* constant : captured.constants) Py_DECREF(constant);
   return result;

@@ -24,6 +24,7 @@ PyObject* attribute_name(Translator& tr, Variable* v) {
 
 Variable* do_len(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Tensor)) return a[0]->as<TensorVariable>()->length(tr);
   return tr.integer(tr.len(a[0]));
 }
 

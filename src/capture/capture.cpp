@@ -51,6 +51,11 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
   false_ = make<ConstantVariable>(Py_False);
   segment_.tracer = trace::Tracer::create(options);
   segment_.global_state = trace::global_state_key();
+  size_lines_.push_back({});
+  tracer().set_where([this] {
+    size_lines_.push_back(line());
+    return static_cast<uint32_t>(size_lines_.size() - 1);
+  });
 }
 
 Translator::~Translator() {
@@ -215,10 +220,51 @@ void Translator::emit_effects(Codegen& cg) {
   }
 }
 
+int64_t Translator::recipe_integer(PyObject* sym) {
+  sym::Expr e;
+  if (!tracer().size_expression(sym, &e)) throw Unsupported(Reason::UnsupportedFeature, "a symbolic number of another compiler");
+  segment_.sizes.values.push_back(e);
+  return static_cast<int64_t>(segment_.num_integers++);
+}
+
+void Translator::finish_sizes() {
+  const trace::Captured& captured = segment_.captured;
+  SizeGuards& sizes = segment_.sizes;
+  sizes.arena = captured.graph.shared_arena();
+  std::unordered_map<PyObject*, TensorVariable*> by_tensor;
+  for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t);
+  for (const trace::SizeSymbol& s : captured.size_symbols) sizes.symbols.push_back({s.symbol, s.range});
+  for (const trace::SizePlace& p : captured.size_places) {
+    SourceId source = p.tensor ? by_tensor.at(p.tensor)->source : open_integers_.at(static_cast<size_t>(p.dim));
+    sizes.places.push_back({source, p.symbol, p.dim, p.tensor == nullptr});
+    if (!p.tensor || p.dim < 0) continue;
+    // What the user asked to stay open must have.
+    const trace::SizeSymbol& s = captured.size_symbols[p.symbol];
+    for (const DimMark& m : marks_of(p.tensor)) {
+      if (!m.dynamic || m.dim != p.dim) continue;
+      bool narrower = m.bounded && (s.range.lo > s.declared.lo || s.range.hi < s.declared.hi);
+      if (s.fixed_by < 0 && !narrower) continue;
+      int32_t guard = s.fixed_by;
+      for (size_t i = 0; guard < 0 && i < captured.size_guards.size(); ++i)
+        if (sizes.arena->contains(captured.size_guards[i].condition, s.symbol)) guard = static_cast<int32_t>(i);
+      UserLine at = guard >= 0 ? size_lines_[captured.size_guards[static_cast<size_t>(guard)].where] : UserLine{};
+      std::string what = s.fixed_by >= 0 ? "must be " + std::to_string(trace::read_size(p.tensor, p.dim))
+                                         : "must be from " + std::to_string(s.range.lo) + " to " + std::to_string(s.range.hi);
+      std::string text = source_text(at);
+      throw UserError{"dimension " + std::to_string(p.dim) + " of " + sources().print(source) + " was marked dynamic, but the code says that it " + what +
+                      (at.code ? "\n" + describe(at) : "") + (text.empty() ? "" : "\n    " + text) +
+                      "\n  hint: mark the range that the code takes (min=, max=), or don't mark the dimension"};
+    }
+  }
+  for (const trace::SizeGuard& g : captured.size_guards) sizes.conditions.push_back({g.condition, size_lines_[g.where]});
+  sizes.values.insert(sizes.values.end(), captured.symbol_values.begin(), captured.symbol_values.end());
+}
+
 void Translator::finish_graph(Codegen& cg) {
   std::vector<PyObject*> inputs;
   segment_.captured = tracer().finish(cg.outputs, inputs);
   segment_.num_outputs = cg.outputs.size();
+  finish_sizes();
   const auto& graph = segment_.captured.graph;
   std::unordered_map<PyObject*, SourceId> by_tensor;
   for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t->source);

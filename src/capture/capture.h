@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/timers.h"
 #include "capture/bytecode.h"
+#include "capture/dynamic.h"
 #include "capture/guards.h"
 #include "capture/recipe.h"
 #include "trace/trace.h"
@@ -25,6 +26,8 @@ struct FrameView {
                                    // are not made yet (MakeCell and CopyFreeVars instructions come)
   int depth = 0;
   int start = 0;                   // instruction index
+  Dynamic dynamic = Dynamic::Never;
+  SeenSizes* seen = nullptr;       // of this place; with Dynamic::Never it may be missing
 };
 
 struct BreakInfo {
@@ -32,6 +35,11 @@ struct BreakInfo {
   std::string detail;
   UserLine line;                   // innermost user line
   std::vector<UserLine> stack;     // of the inlined calls, outermost first
+};
+
+// What the user is to be told with an exception: the program asks for something that can't be.
+struct UserError {
+  std::string message;
 };
 
 struct Segment {
@@ -42,7 +50,9 @@ struct Segment {
   std::optional<BreakInfo> stop;           // none: captured to the return. Then recipe.result, else recipe.frames
   // The graph; without inputs and outputs when no tensor work was captured.
   std::unique_ptr<trace::Tracer> tracer;
-  trace::Captured captured{graph::Graph(std::make_shared<sym::ExprArena>()), {}, false, {}};
+  trace::Captured captured{graph::Graph(std::make_shared<sym::ExprArena>()), {}, false, {}, {}, {}, {}};
+  SizeGuards sizes;                        // values: the recipe's integers, then the graph's symbols
+  size_t num_integers = 0;
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
@@ -51,7 +61,7 @@ struct Segment {
 
 // Evaluates the code symbolically from `frame` as far as it can. Never leaves a Python exception set.
 // A capture that cannot even begin gives a Segment with stop at frame.start and frames equal to the given frame.
-// Throws InternalError when we broke an invariant.
+// Throws InternalError when we broke an invariant, UserError when the user's marks can't be kept.
 Segment capture(const FrameView& frame, const Options& options);
 
 }  // namespace braze::capture

@@ -13,6 +13,7 @@ namespace braze::capture {
 struct RegionOptions {
   Options options;
   bool fullgraph = false;
+  Dynamic dynamic = Dynamic::Auto;
   Ref backend;  // nullptr: our own compiler; else called with (GraphModule, example inputs)
 };
 
@@ -29,6 +30,7 @@ struct Entry {
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
   std::vector<int> layout;         // of the callable's inputs: index of a guard value, or ~index of a constant
   size_t num_inputs = 0, num_loads = 0, num_outputs = 0;
+  size_t num_integers = 0, num_symbols = 0;  // of the guards' size values: the recipe's, then the graph's
 
   Entry() = default;
   Entry(const Entry&) = delete;
@@ -84,6 +86,7 @@ class Region {
   struct Place {
     std::vector<std::shared_ptr<Entry>> entries;
     bool closed = false;  // no further captures here
+    SeenSizes seen;
   };
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
   std::shared_ptr<Entry> find(Place& place, const FrameView& view);

@@ -1,4 +1,6 @@
 // The hot path of a compiled entry: inputs, graph, recipe.
+#include <algorithm>
+
 #include "base/check.h"
 #include "capture/entry.h"
 
@@ -28,8 +30,8 @@ class Held {
   PyObject* inline_[kInline];
 };
 
-bool call_backend(Entry& e, PyObject* const* inputs, PyObject** outputs) {
-  size_t n = e.layout.size();
+bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObject** outputs) {
+  size_t symbols = e.num_symbols, n = symbols + e.layout.size();
   constexpr size_t kInline = 256;
   PyObject* small[kInline + 1];
   std::vector<PyObject*> large;
@@ -38,7 +40,13 @@ bool call_backend(Entry& e, PyObject* const* inputs, PyObject** outputs) {
     large.resize(n + 1);
     args = large.data() + 1;
   }
-  for (size_t i = 0; i < n; ++i) args[i] = e.layout[i] >= 0 ? inputs[e.layout[i]] : e.constants[~e.layout[i]];
+  std::vector<Ref> integers;
+  for (size_t i = 0; i < symbols; ++i) {
+    integers.push_back(Ref::steal(PyLong_FromLongLong(sizes[i])));
+    args[i] = integers[i].get();
+  }
+  for (size_t i = 0; i < e.layout.size(); ++i)
+    args[symbols + i] = e.layout[i] >= 0 ? inputs[e.layout[i]] : e.constants[~e.layout[i]];
   Ref result = Ref::steal(PyObject_Vectorcall(e.callable.get(), args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   if (!result) return false;
   PyObject* r = result.get();
@@ -58,12 +66,20 @@ bool call_backend(Entry& e, PyObject* const* inputs, PyObject** outputs) {
 bool execute(Entry& e, PyObject** regs) {
   Held values(e.guards->values(), e.num_inputs + e.num_loads);
   Registers outputs(e.num_outputs);
+  // A copy: other calls may check the same guards before this one is over.
+  constexpr size_t kInline = 16;
+  size_t num_sizes = e.num_integers + e.num_symbols;
+  int64_t small[kInline];
+  std::vector<int64_t> large(num_sizes > kInline ? num_sizes : 0);
+  int64_t* integers = num_sizes > kInline ? large.data() : small;
+  std::copy_n(e.guards->size_values(), num_sizes, integers);
+  const int64_t* symbols = integers + e.num_integers;
   if (e.has_graph) {
-    bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs)
-                         : call_backend(e, values.get(), outputs.get());
+    bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs, symbols)
+                         : call_backend(e, values.get(), symbols, outputs.get());
     if (!ok) return false;
   }
-  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), regs);
+  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs);
 }
 
 }  // namespace braze::capture

@@ -36,13 +36,19 @@ bool class_is_fixed(PyObject* o) {
 class Program final : public GuardProgram {
  public:
   Program(std::shared_ptr<const Sources> sources, const GuardSet& guards, const std::vector<SourceId>& wanted,
-          uint64_t global_state, size_t num_locals_plus)
-      : sources_(std::move(sources)), guards_(guards.items()), global_state_(global_state), num_locals_plus_(num_locals_plus) {
+          uint64_t global_state, size_t num_locals_plus, SizeGuards sizes)
+      : sources_(std::move(sources)),
+        guards_(guards.items()),
+        global_state_(global_state),
+        num_locals_plus_(num_locals_plus),
+        sizes_(std::move(sizes)) {
     build(wanted);
+    build_sizes();
   }
 
   bool check(PyObject* const* slots) override {
     failed_ = nullptr;
+    size_failure_ = SizeFailure::None;
     global_changed_ = false;
     if (trace::global_state_key() != global_state_) return fail_global();
     for (const Node& n : moving_) {
@@ -51,23 +57,29 @@ class Program final : public GuardProgram {
       for (uint32_t g = n.guards_begin; g < n.guards_end; ++g)
         if (!holds(*early_[g], v, nullptr)) return fail(early_[g], v);
     }
+    for (size_t i = 0; i < arguments_; ++i)
+      if (const Late& l = late_[i]; !holds(*l.guard, vals_[l.reg], l.other == kNone ? nullptr : vals_[l.other])) return fail(l.guard, vals_[l.reg]);
     if (!fresh_ || !watched_hold()) {
       if (!refresh(slots)) return false;
     }
-    for (const Late& l : late_) {
+    for (size_t i = arguments_; i < late_.size(); ++i) {
+      const Late& l = late_[i];
       PyObject* v = vals_[l.reg];
       if (!holds(*l.guard, v, l.other == kNone ? nullptr : vals_[l.other])) return fail(l.guard, v);
     }
+    if (!places_.empty() && !sizes_hold()) return false;
     for (auto [to, reg] : wanted_moving_) values_[to] = vals_[reg];
     return true;
   }
 
   PyObject* const* values() const override { return values_.data(); }
+  const int64_t* size_values() const override { return size_values_.data(); }
   size_t num_watched() const override { return words_.size() + short_words_.size(); }
   size_t num_steps() const override { return moving_.size() + late_.size(); }
 
   std::string failure() override {
     if (global_changed_) return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
+    if (size_failure_ != SizeFailure::None) return describe_size_failure();
     if (!failed_) return "none";
     return describe_failure(*failed_, *sources_, failed_value_);
   }
@@ -132,6 +144,7 @@ class Program final : public GuardProgram {
       if (g.kind == GuardKind::Identity) identity[g.source.index] = 1;
     }
     for (SourceId s : wanted) need(s);
+    for (const SizeGuards::Place& p : sizes_.places) need(p.source);
 
     std::vector<uint32_t> reg(all.size(), kNone);
     std::vector<char> anchored(all.size()), fixed(all.size());
@@ -169,11 +182,84 @@ class Program final : public GuardProgram {
       };
       return key(a) < key(b);
     });
+    // What looks at arguments only comes before the watched objects: another size is found at once.
+    auto moves = [&](const Late& l) { return !anchored[l.guard->source.index] && (!l.guard->other.valid() || !anchored[l.guard->other.index]); };
+    arguments_ = static_cast<size_t>(std::stable_partition(late_.begin(), late_.end(), moves) - late_.begin());
+    for (const SizeGuards::Place& p : sizes_.places) places_.push_back({reg[p.source.index], p.dim, p.symbol, p.integer});
     values_.assign(wanted.size(), nullptr);
     for (size_t i = 0; i < wanted.size(); ++i) {
       std::pair<uint32_t, uint32_t> w{static_cast<uint32_t>(i), reg[wanted[i].index]};
       (anchored[wanted[i].index] ? wanted_anchored_ : wanted_moving_).push_back(w);
     }
+  }
+
+  void build_sizes() {
+    if (sizes_.empty()) return;
+    std::vector<sym::Expr> inputs, conditions;
+    for (const auto& s : sizes_.symbols) inputs.push_back(s.symbol);
+    for (const auto& c : sizes_.conditions) conditions.push_back(c.condition);
+    conditions_ = sym::IntProgram::compile(*sizes_.arena, conditions, inputs);
+    formulas_ = sym::IntProgram::compile(*sizes_.arena, sizes_.values, inputs);
+    symbol_values_.resize(sizes_.symbols.size());
+    last_symbols_.resize(sizes_.symbols.size());
+    size_values_.resize(sizes_.values.size());
+    condition_values_.resize(sizes_.conditions.size());
+    size_t n = 0;
+    std::vector<char> seen(sizes_.symbols.size());
+    for (Place& p : places_) p.first = !std::exchange(seen[p.symbol], 1), n += p.first;
+    BRAZE_CHECK(n == seen.size(), "a size symbol without a place");
+  }
+
+  bool sizes_hold() {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const Place& p = places_[i];
+      PyObject* o = vals_[p.reg];
+      int64_t v = 0;
+      if (p.integer) {
+        int overflow = 0;
+        if (!o || !PyLong_CheckExact(o)) return fail_size(SizeFailure::Place, i, 0);
+        v = PyLong_AsLongLongAndOverflow(o, &overflow);
+        if (overflow) return fail_size(SizeFailure::Place, i, 0);
+      } else {
+        if (!o) return fail_size(SizeFailure::Place, i, 0);
+        v = trace::read_size(o, p.dim);
+      }
+      if (!p.first) {
+        if (v != symbol_values_[p.symbol]) return fail_size(SizeFailure::Place, i, v);
+        continue;
+      }
+      const sym::Range& r = sizes_.symbols[p.symbol].range;
+      if (v < r.lo || v > r.hi) return fail_size(SizeFailure::Place, i, v);
+      symbol_values_[p.symbol] = v;
+    }
+    if (known_ && symbol_values_ == last_symbols_) return true;
+    known_ = false;
+    conditions_.run(symbol_values_.data(), condition_values_.data());
+    for (size_t i = 0; i < condition_values_.size(); ++i)
+      if (!condition_values_[i]) return fail_size(SizeFailure::Condition, i, 0);
+    formulas_.run(symbol_values_.data(), size_values_.data());
+    last_symbols_ = symbol_values_;
+    known_ = true;
+    return true;
+  }
+
+  enum class SizeFailure : uint8_t { None, Place, Condition };
+  bool fail_size(SizeFailure kind, size_t which, int64_t found) {
+    size_failure_ = kind;
+    size_failure_at_ = which;
+    size_found_ = found;
+    return false;
+  }
+
+  std::string describe_size_failure() const {
+    std::vector<std::string> text = print(sizes_, *sources_);
+    size_t at = size_failure_ == SizeFailure::Place ? size_failure_at_ : sizes_.places.size() + size_failure_at_;
+    std::string out = text[at];
+    if (size_failure_ == SizeFailure::Place) return out + ": now " + std::to_string(size_found_);
+    for (size_t i = 0; i < symbol_values_.size(); ++i)
+      if (sizes_.arena->contains(sizes_.conditions[size_failure_at_].condition, sizes_.symbols[i].symbol))
+        out += ", " + sizes_.arena->print(sizes_.symbols[i].symbol) + " is now " + std::to_string(symbol_values_[i]);
+    return out;
   }
 
   // True when nothing that is watched changed. A word is only read after those on the way to it were found unchanged.
@@ -299,7 +385,7 @@ class Program final : public GuardProgram {
   void extra_late(const Guard& g, uint32_t reg) {
     for (const Late& l : late_)
       if (l.guard == &g) return;
-    late_.insert(late_.begin(), {&g, reg, kNone});
+    late_.push_back({&g, reg, kNone});
   }
 
   void watch_step(const Source& s, PyObject* base, PyObject* v) {
@@ -367,6 +453,22 @@ class Program final : public GuardProgram {
   std::unordered_map<const uint64_t*, char> seen_;
   std::unordered_map<PyObject*, uint32_t> tag_of_;
 
+  SizeGuards sizes_;
+  struct Place {
+    uint32_t reg;
+    int32_t dim;
+    uint32_t symbol;
+    bool integer, first = false;
+  };
+  size_t arguments_ = 0;  // the first so many of late_ look at nothing that is anchored
+  std::vector<Place> places_;
+  sym::IntProgram conditions_, formulas_;
+  std::vector<int64_t> symbol_values_, last_symbols_, condition_values_, size_values_;
+  bool known_ = false;    // size_values_ are those of last_symbols_
+  SizeFailure size_failure_ = SizeFailure::None;
+  size_t size_failure_at_ = 0;
+  int64_t size_found_ = 0;
+
   const Guard* failed_ = nullptr;
   PyObject* failed_value_ = nullptr;
   bool global_changed_ = false;
@@ -376,8 +478,8 @@ class Program final : public GuardProgram {
 
 std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                     const std::vector<SourceId>& wanted, uint64_t global_state,
-                                                    size_t num_locals_plus) {
-  return std::make_unique<Program>(std::move(sources), guards, wanted, global_state, num_locals_plus);
+                                                    size_t num_locals_plus, SizeGuards sizes) {
+  return std::make_unique<Program>(std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
 }
 
 }  // namespace braze::capture

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "capture/dynamic.h"
 #include "capture/guards_eval.h"
 
 namespace braze::capture {
@@ -39,10 +40,11 @@ void GuardSet::identity(SourceId s, PyObject* object, UserLine line) {
 void GuardSet::equal(SourceId s, PyObject* object, UserLine line) {
   add({GuardKind::Equal, s, {}, 0, Ref::borrow(object), nullptr, line});
 }
-void GuardSet::tensor(SourceId s, PyObject* tensor, UserLine line) {
+void GuardSet::tensor(SourceId s, PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic, UserLine line) {
   size_t before = items_.size();
   add({GuardKind::Tensor, s, {}, 0, {}, nullptr, line});
-  if (items_.size() > before) items_.back().tensor = trace::snapshot(tensor);
+  if (items_.size() > before) items_.back().symbolic = symbolic;
+  if (items_.size() > before) items_.back().tensor = trace::snapshot(tensor, symbolic);
 }
 void GuardSet::exists(SourceId s, UserLine line) { add({GuardKind::Exists, s, {}, 0, {}, nullptr, line}); }
 void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}, 0, {}, nullptr, line}); }
@@ -144,7 +146,7 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
     case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.object.get();
     case GuardKind::Identity: return v == g.object.get();
     case GuardKind::Equal: return equal_constants(v, g.object.get());
-    case GuardKind::Tensor: return trace::matches(*g.tensor, v);
+    case GuardKind::Tensor: return trace::matches(*g.tensor, v) && marks_within(v, g.symbolic);
     case GuardKind::Exists: return true;
     case GuardKind::Length:
       if (PyList_Check(v)) return PyList_GET_SIZE(v) == g.number;
@@ -204,6 +206,29 @@ std::string print(const Guard& g, const Sources& sources) {
     case GuardKind::NotOverlapping: out = s + " does not overlap " + sources.print(g.other); break;
   }
   if (g.line.code) out += "    # " + describe(g.line);
+  return out;
+}
+
+std::vector<std::string> print(const SizeGuards& g, const Sources& sources) {
+  std::vector<std::string> out;
+  std::vector<std::string> first(g.symbols.size());
+  for (const SizeGuards::Place& p : g.places) {
+    std::string text = sources.print(p.source);
+    if (!p.integer) text += (p.dim >= 0 ? ".size(" : ".stride(") + std::to_string(p.dim >= 0 ? p.dim : ~p.dim) + ")";
+    std::string& f = first[p.symbol];
+    if (f.empty()) {
+      f = text;
+      const auto& s = g.symbols[p.symbol];
+      std::string line = g.arena->print(s.symbol) + " = " + text;
+      if (s.range.lo > INT64_MIN && s.range.hi < INT64_MAX)
+        line += ", " + std::to_string(s.range.lo) + " <= " + g.arena->print(s.symbol) + " <= " + std::to_string(s.range.hi);
+      out.push_back(line);
+    } else {
+      out.push_back(text + " == " + f);
+    }
+  }
+  for (const SizeGuards::Condition& c : g.conditions)
+    out.push_back(g.arena->print(c.condition) + (c.line.code ? "    # " + describe(c.line) : ""));
   return out;
 }
 

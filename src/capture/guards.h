@@ -12,6 +12,7 @@
 
 #include "capture/bytecode.h"
 #include "capture/source.h"
+#include "symbolic/expr.h"
 #include "trace/trace.h"
 
 namespace braze::capture {
@@ -41,6 +42,7 @@ struct Guard {
   Ref object;
   std::shared_ptr<const trace::TensorSpec> tensor;
   UserLine line;
+  std::vector<trace::SymbolicDim> symbolic = {};  // Tensor: what the spec leaves open
 };
 
 // Collected while capturing. Adding the same guard twice keeps the first.
@@ -49,7 +51,8 @@ class GuardSet {
   void type_is(SourceId s, PyTypeObject* type, UserLine line);
   void identity(SourceId s, PyObject* object, UserLine line);
   void equal(SourceId s, PyObject* object, UserLine line);
-  void tensor(SourceId s, PyObject* tensor, UserLine line);  // takes a snapshot of the real tensor
+  // Takes a snapshot of the real tensor; what is symbolic is left to SizeGuards.
+  void tensor(SourceId s, PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic, UserLine line);
   void exists(SourceId s, UserLine line);
   void absent(SourceId s, UserLine line);
   void length(SourceId s, int64_t n, UserLine line);
@@ -72,6 +75,32 @@ class GuardSet {
 
 std::string print(const Guard&, const Sources&);
 
+// The sizes and integers that stay open: where a call reads them, what must hold, and what is computed from them.
+struct SizeGuards {
+  struct Symbol {
+    sym::Expr symbol;
+    sym::Range range;
+  };
+  struct Place {
+    SourceId source;
+    uint32_t symbol;     // all places of a symbol must agree
+    int32_t dim;         // of a tensor: size of dimension d (d >= 0), or stride ~d
+    bool integer;        // the source is an int
+  };
+  struct Condition {
+    sym::Expr condition;
+    UserLine line;
+  };
+  std::shared_ptr<const sym::ExprArena> arena;
+  std::vector<Symbol> symbols;
+  std::vector<Place> places;
+  std::vector<Condition> conditions;
+  std::vector<sym::Expr> values;  // what the entry needs when the guards hold
+
+  bool empty() const { return places.empty(); }
+};
+std::vector<std::string> print(const SizeGuards&, const Sources&);
+
 // The compiled form.
 class GuardProgram {
  public:
@@ -79,13 +108,15 @@ class GuardProgram {
   // (graph inputs, recipe loads); value_index(i) of them is i. `global_state`: trace::global_state_key() at capture.
   static std::unique_ptr<GuardProgram> compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                const std::vector<SourceId>& wanted, uint64_t global_state,
-                                               size_t num_locals_plus);
+                                               size_t num_locals_plus, SizeGuards sizes = {});
   virtual ~GuardProgram() = default;
 
   // slots: localsplus then stack, borrowed. True: all guards hold and values() is filled.
   virtual bool check(PyObject* const* slots) = 0;
   // Borrowed, one per `wanted`, valid until the next check and while the caller holds the slots' objects. nullptr: nothing there.
   virtual PyObject* const* values() const = 0;
+  // The values of SizeGuards::values at the last check that held.
+  virtual const int64_t* size_values() const = 0;
   // Why the last check failed.
   virtual std::string failure() = 0;
   virtual size_t num_watched() const = 0;

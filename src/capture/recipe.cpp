@@ -34,6 +34,13 @@ Reg Recipe::constant(PyObject* object) {
   return it->second;
 }
 
+Reg Recipe::integer(int64_t i, bool truth) {
+  Step s{truth ? StepKind::Truth : StepKind::Integer, next_++};
+  s.number = i;
+  steps_.push_back(std::move(s));
+  return steps_.back().dst;
+}
+
 Reg Recipe::make(StepKind kind, std::vector<Reg> args, PyObject* object) {
   Step s{kind, next_++};
   s.object = Ref::borrow(object);
@@ -166,13 +173,13 @@ int effect(const Step& s, PyObject** regs) {
   return -1;
 }
 
-constexpr const char* kStepNames[] = {"load", "graph_output", "const", "tuple", "list", "set", "frozenset", "dict", "slice",
+constexpr const char* kStepNames[] = {"load", "graph_output", "const", "integer", "truth", "tuple", "list", "set", "frozenset", "dict", "slice",
                                       "new_object", "new_cell", "function", "bound_method", "call", "set_attr", "set_attr_raw",
                                       "del_attr", "set_item", "del_item", "list_assign", "dict_assign", "set_assign", "cell_set"};
 
 }  // namespace
 
-bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, PyObject** regs) {
+bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, const int64_t* integers, PyObject** regs) {
   size_t next_load = 0;
   for (const Step& s : recipe.steps()) {
     switch (s.kind) {
@@ -184,6 +191,10 @@ bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs,
       }
       case StepKind::GraphOutput: regs[s.dst] = Py_NewRef(outputs[s.number]); break;
       case StepKind::Const: regs[s.dst] = Py_NewRef(s.object.get()); break;
+      case StepKind::Integer:
+        if (!(regs[s.dst] = PyLong_FromLongLong(integers[s.number]))) return false;
+        break;
+      case StepKind::Truth: regs[s.dst] = PyBool_FromLong(integers[s.number] != 0); break;
       default:
         if (s.dst != kNoReg) {
           if (!(regs[s.dst] = build(s, regs))) return false;
@@ -207,7 +218,7 @@ std::string Recipe::print(const Sources& sources) const {
     out += s.dst == kNoReg ? "  " : "  r" + std::to_string(s.dst) + " = ";
     out += kStepNames[static_cast<size_t>(s.kind)];
     if (s.kind == StepKind::Load) out += " " + sources.print(s.source);
-    if (s.kind == StepKind::GraphOutput) out += " " + std::to_string(s.number);
+    if (s.kind == StepKind::GraphOutput || s.kind == StepKind::Integer || s.kind == StepKind::Truth) out += " " + std::to_string(s.number);
     for (Reg r : s.args) out += r == kNoReg ? " -" : " r" + std::to_string(r);
     if (s.object) out += " " + repr(s.object.get());
     out += "\n";

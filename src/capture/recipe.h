@@ -17,6 +17,8 @@ enum class StepKind : uint8_t {
   Load,         // dst = value of source `source` as it was when guards were checked
   GraphOutput,  // dst = output number `number` of the graph
   Const,        // dst = object
+  Integer,      // dst = the entry's size value `number`, an int
+  Truth,        // the same as a bool
   Tuple, List, Set, FrozenSet,  // dst = of args
   Dict,         // dst = of args: key, value, key, value...
   Slice,        // dst = slice(a0, a1, a2)
@@ -63,6 +65,7 @@ class Recipe {
   Reg load(SourceId source);                 // the same register for the same source
   Reg graph_output(int64_t i);               // the same register for the same output
   Reg constant(PyObject* object);            // the same register for the same object
+  Reg integer(int64_t i, bool truth);
   Reg make(StepKind kind, std::vector<Reg> args, PyObject* object = nullptr);    // a step with a result
   void effect(StepKind kind, std::vector<Reg> args, PyObject* object = nullptr); // a step without
 
@@ -82,8 +85,8 @@ class Recipe {
 };
 
 // Runs the steps. loads: values for the Load steps in the order of their appearance, borrowed. outputs: the graph's,
-// borrowed. regs: num_registers() entries, zeroed, receives new references. False: an exception is set (what was
+// borrowed. integers: the entry's size values. regs: num_registers() entries, zeroed, receives new references. False: an exception is set (what was
 // made stays in regs).
-bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, PyObject** regs);
+bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, const int64_t* integers, PyObject** regs);
 
 }  // namespace braze::capture

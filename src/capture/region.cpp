@@ -168,7 +168,10 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     auto t0 = std::chrono::steady_clock::now();
     Segment seg = [&] {
       CapturingScope scope;
-      return capture(view, options_.options);
+      FrameView asked = view;
+      asked.dynamic = options_.dynamic;
+      asked.seen = &here.seen;
+      return capture(asked, options_.options);
     }();
     event.capture_seconds = seconds_since(t0);
     if (seg.stop) {
@@ -185,14 +188,17 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
     entry->num_inputs = seg.inputs.size();
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;
+    entry->num_integers = seg.num_integers;
+    entry->num_symbols = seg.captured.symbol_values.size();
     seg.sources->constant(view.globals);
     entry->globals = view.globals;
     entry->sources = seg.sources;
     entry->stop = seg.stop;
     entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
-                                          static_cast<size_t>(view.bytecode->num_locals_plus));
+                                          static_cast<size_t>(view.bytecode->num_locals_plus), seg.sizes);
     if (logs(Topic::Guards) || events) {
       for (const Guard& g : seg.guards.items()) event.guards.push_back(print(g, *seg.sources));
+      for (std::string& g : print(seg.sizes, *seg.sources)) event.guards.push_back(std::move(g));
       std::string text = describe(at) + "\n";
       for (const std::string& g : event.guards) text += "  " + g + "\n";
       log(Topic::Guards, text);
@@ -214,6 +220,9 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& view)
       // The backend may have run code that checked other guards of this program.
       if (!entry->guards->check(view.slots)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure());
     }
+  } catch (const UserError& e) {
+    PyErr_SetString(PyExc_ValueError, e.message.c_str());
+    return nullptr;
   } catch (const std::exception& e) {
     std::string what = e.what();
     if (PyErr_Occurred()) what += " (" + take_exception() + ")";
@@ -278,6 +287,8 @@ void Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   if (!gm) throw InternalError("no GraphModule: " + take_exception());
   if (options_.backend) {
     Ref inputs = Ref::steal(PyList_New(0));
+    for (size_t i = 0; i < entry.num_symbols; ++i)
+      PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(entry.guards->size_values()[entry.num_integers + i])).get());
     for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? entry.guards->values()[at] : entry.constants[~at]);
     PyObject* args[] = {nullptr, gm.get(), inputs.get()};
     entry.callable = Ref::steal(PyObject_Vectorcall(options_.backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));

@@ -106,7 +106,8 @@ Variable* Translator::from_python(Ref object) {
     return it->second;
   }
   const Known& k = known();
-  if (t == k.sym_int || t == k.sym_float || t == k.sym_bool) return make<SymVariable>(o);
+  if (t == k.sym_float) return make<SymVariable>(o)->specialise(*this);  // computed from the sizes of this call
+  if (t == k.sym_int || t == k.sym_bool) return make<SymVariable>(o);
   if (PySlice_Check(o)) {
     auto* s = reinterpret_cast<PySliceObject*>(o);
     return make<SliceVariable>(from_python(Ref::borrow(s->start)), from_python(Ref::borrow(s->stop)), from_python(Ref::borrow(s->step)));
@@ -159,9 +160,15 @@ void Translator::guard_identity(SourceId s, PyObject* o) {
 Variable* Translator::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
   if (!lazy->forced && lazy->function) {
-    force(lazy->left);
-    force(lazy->right);
-    lazy->forced = constant(lazy->object);
+    Variable *left = force(lazy->left), *right = force(lazy->right);
+    if (left->is(Kind::Sym) || right->is(Kind::Sym)) {
+      Ref a = to_python(left), b = to_python(right);
+      Ref r = Ref::steal(PyObject_CallFunctionObjArgs(lazy->function, a.get(), b.get(), nullptr));
+      if (!r) raise_current();
+      lazy->forced = from_python(std::move(r));
+    } else {
+      lazy->forced = constant(lazy->object);
+    }
   }
   if (!lazy->forced) lazy->forced = classify(lazy->object.get(), v->source);
   return lazy->forced;
@@ -175,6 +182,17 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     v->born = 0;
     return v;
   };
+  if (t == &PyLong_Type && view_.seen && sources()[s].kind != SourceKind::Const) {
+    sym::Range range;
+    int overflow = 0;
+    int64_t value = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow && view_.seen->integer(sources().print(s), value, anchored(s), view_.dynamic, &range)) {
+      guards().type_is(s, t, line());
+      Ref open = Ref::steal(tracer().lift_int(value, range));
+      open_integers_.push_back(s);
+      return sourced(make<SymVariable>(open.get()));
+    }
+  }
   if (is_constant_type(t)) {
     if (sources()[s].kind != SourceKind::Const) {
       if (t == &PyRange_Type) guards().range_is(s, o, line());
@@ -216,8 +234,13 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
       buffer = Ref::steal(PyObject_GetAttrString(buffer.get(), "Buffer"));
       unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + t->tp_name);
     }
-    guards().tensor(s, o, line());
-    made = make<TensorVariable>(o, s);
+    auto* tensor = make<TensorVariable>(o, s);
+    if (view_.seen && !anchored(s)) {
+      std::vector<DimMark> marks = marks_of(o);
+      tensor->symbolic = view_.seen->tensor(sources().print(s), o, marks, view_.dynamic);
+    }
+    guards().tensor(s, o, tensor->symbolic, line());
+    made = tensor;
   } else if (t == &PyFunction_Type) {
     auto* f = make<FunctionVariable>(o, s);
     if (anchored(s)) {
@@ -459,7 +482,7 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
 Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
   v = force(v);
   if (is_python_constant(v)) {
-    Ref o = to_python(v);
+    Ref o = to_python(specialised(v));
     if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
     else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));
     else if (conversion == 3) o = Ref::steal(PyObject_ASCII(o.get()));
@@ -643,7 +666,25 @@ Variable* Translator::call_pure(PyObject* fn, const Args& args) {
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  return query_torch(fn, args);
+  // A function that is not PyTorch's knows nothing of open sizes.
+  Args fixed = args;
+  for (Variable*& v : fixed.pos) v = specialised(v);
+  for (auto& [k, v] : fixed.kw) v = specialised(v);
+  return query_torch(fn, fixed);
+}
+
+Variable* Translator::specialised(Variable* v) {
+  v = force(v);
+  if (v->is(Kind::Sym)) return v->as<SymVariable>()->specialise(*this);
+  if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
+  std::vector<Variable*> items;
+  bool same = true;
+  for (Variable* e : static_cast<SequenceVariable*>(v)->elements) {
+    items.push_back(specialised(e));
+    same = same && items.back() == force(e);
+  }
+  if (same) return v;
+  return v->is(Kind::List) ? static_cast<Variable*>(list(std::move(items))) : make<TupleVariable>(std::move(items), v->type());
 }
 
 Variable* Translator::polyfill(const char* name) {

@@ -148,6 +148,7 @@ class Translator {
   // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
   Ref to_python(Variable* v);
   bool is_python_constant(Variable* v);       // to_python gives a value without tensors
+  Variable* specialised(Variable* v);         // open integers fixed to their values in this call, in tuples and lists too
   bool has_tensor(const Args& args);
   // A class that the captured code defines: made now, and only good as long as neither it nor an instance leaves the capture,
   // since each call of the code would make another.
@@ -194,6 +195,8 @@ class Translator {
   const char* intern_text(const std::string& s);
   PyObject* keep(Ref o) { kept_.push_back(o); return o.get(); }
   void lifted(TensorVariable* v);             // noted as a possible graph input
+  // The recipe's integer with this value; what is symbolic in it must be of this capture.
+  int64_t recipe_integer(PyObject* sym);
 
  private:
   friend class Codegen;
@@ -243,6 +246,9 @@ class Translator {
   std::unordered_map<PyObject*, Variable*> made_classes_;
   std::vector<Variable*> modified_;
   std::vector<TensorVariable*> lifted_;
+  std::vector<SourceId> open_integers_;       // in the order of lifting
+  std::vector<UserLine> size_lines_;          // of decisions on sizes
+  void finish_sizes();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };
   std::vector<State> states_;
   Variable *none_, *true_, *false_;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "graph/given_symbol.h"
 #include "graph/graph.h"
 #include "graph/text.h"
 
@@ -245,6 +246,8 @@ class Parser {
       l.function = string();
       l.text = string();
       graph_.add_location(std::move(l));
+    } else if (take_word("given")) {
+      graph_.size_symbols.push_back({expr(), {kGivenSymbol, 0}});
     } else if (peek_word("size") || peek_word("stride")) {
       bool is_size = word() == "size";
       Expr symbol = expr();

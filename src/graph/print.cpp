@@ -18,6 +18,7 @@
 #include <cmath>
 
 #include "graph/graph.h"
+#include "graph/given_symbol.h"
 #include "graph/text.h"
 
 namespace braze::graph {
@@ -94,6 +95,12 @@ class Printer {
     }
     for (const auto& [symbol, where] : g_.size_symbols) {
       auto [input, dim] = where;
+      if (input == kGivenSymbol) {
+        out_ += "  given ";
+        expr(symbol);
+        out_ += "\n";
+        continue;
+      }
       out_ += dim >= 0 ? "  size " : "  stride ";
       expr(symbol);
       out_ += " ";

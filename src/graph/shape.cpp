@@ -93,14 +93,20 @@ std::optional<bool> Call::less(Expr a, Expr b) const {
   auto x = arena().as_const(a), y = arena().as_const(b);
   if (x && y) return *x < *y;
   if (a == b) return false;
-  return arena().known(arena().lt(a, b));
+  return known(arena().lt(a, b));
 }
 
 std::optional<bool> Call::equal(Expr a, Expr b) const {
   if (a == b) return true;
   auto x = arena().as_const(a), y = arena().as_const(b);
   if (x && y) return *x == *y;
-  return arena().known(arena().eq(a, b));
+  return known(arena().eq(a, b));
+}
+
+std::optional<bool> Call::known(Expr condition) const {
+  auto proved = arena().known(condition);
+  if (proved || !context.decide) return proved;
+  return (*context.decide)(condition);
 }
 
 bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
@@ -110,7 +116,7 @@ bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
   return true;
 }
 
-std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, const Sizes& b) {
+std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, const Sizes& b, Decide decide) {
   const Sizes &longer = a.size() >= b.size() ? a : b, &shorter = a.size() >= b.size() ? b : a;
   Sizes out = longer;
   size_t shift = longer.size() - shorter.size();
@@ -123,14 +129,24 @@ std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, cons
     }
     auto cx = arena.as_const(x), cy = arena.as_const(y);
     if (cx && cy) return std::nullopt;
-    if (!arena.known_equal(x, y)) return std::nullopt;
-    if (cy) x = y;
+    if (arena.known_equal(x, y)) {
+      if (cy) x = y;
+      continue;
+    }
+    if (!decide) return std::nullopt;
+    if ((*decide)(arena.eq(x, y))) {
+      if (cy) x = y;
+    } else if ((*decide)(arena.eq(x, arena.constant(1)))) {
+      x = y;
+    } else if (!(*decide)(arena.eq(y, arena.constant(1)))) {
+      return std::nullopt;
+    }
   }
   return out;
 }
 
 std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes,
-                                               const std::vector<const Sizes*>& strides) {
+                                               const std::vector<const Sizes*>& strides, Decide decide) {
   size_t rank = sizes.size();
   bool known = true;
   auto less = [&](Expr a, Expr b) {
@@ -138,6 +154,9 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
     if (x && y) return *x < *y;
     if (a == b) return false;
     auto k = arena.known(arena.lt(a, b));
+    // Strides that may be equal only where a size is 1 are taken for different: such a dimension's place does not matter.
+    if (!k && arena.known(arena.le(a, b)) == true) k = true;
+    if (!k && decide) k = (*decide)(arena.lt(a, b));
     if (!k) known = false;
     return k.value_or(false);
   };
@@ -240,7 +259,7 @@ Sizes preserved_strides(sym::ExprArena& arena, const TensorType& t) {
 }
 
 std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const TensorType*>& operands,
-                                      bool with_scalar) {
+                                      bool with_scalar, Decide decide) {
   size_t rank = sizes.size();
   if (rank == 0) return Sizes{};
   bool same = !with_scalar, contiguous = true;
@@ -272,7 +291,7 @@ std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes,
   }
   std::vector<const Sizes*> strides;
   for (const Sizes& s : expanded) strides.push_back(&s);
-  auto perm = sorted_dims(arena, sizes, strides);
+  auto perm = sorted_dims(arena, sizes, strides, decide);
   if (!perm) return std::nullopt;
   bool inverted = true;
   for (size_t i = 0; i < rank; ++i) inverted = inverted && (*perm)[i] == rank - 1 - i;

@@ -4,6 +4,7 @@
 // infer() answers nullopt where no rule exists, where the rule would have to guess (a symbolic size of which a needed fact
 // is not provable), and where eager would raise: the caller then runs PyTorch's own Meta kernel, which guards or raises.
 #pragma once
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct ShapeContext {
   OperandLookup operand;
   sym::ExprArena& arena;
   DType default_dtype = DType::F32;  // torch.get_default_dtype()
+  // Decides what is not provable, and makes a guard of it. nullptr: what is not provable stays open.
+  const std::function<bool(sym::Expr condition)>* decide = nullptr;
 };
 
 // One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out gradients)
@@ -55,13 +58,15 @@ class Promotion {
   std::optional<DType> dim_, zero_, wrapped_;
 };
 
+using Decide = const std::function<bool(sym::Expr condition)>*;  // nullptr: only what is provable
 // Sizes of the broadcast; nullopt: they do not broadcast, or it can't be proved.
 std::optional<std::vector<sym::Expr>> broadcast_sizes(sym::ExprArena& arena, const std::vector<sym::Expr>& a,
-                                                      const std::vector<sym::Expr>& b);
+                                                      const std::vector<sym::Expr>& b, Decide decide = nullptr);
 // Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands; `with_scalar`: a
 // wrapped number takes part, which turns off the iterator's short cut for operands of equal layout.
 std::optional<std::vector<sym::Expr>> iterator_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes,
-                                                       const std::vector<const TensorType*>& operands, bool with_scalar = false);
+                                                       const std::vector<const TensorType*>& operands, bool with_scalar = false,
+                                                       Decide decide = nullptr);
 // Strides of empty_like / clone with torch.preserve_format.
 std::vector<sym::Expr> preserved_strides(sym::ExprArena& arena, const TensorType& type);
 // Strides under a c10::MemoryFormat number (0 contiguous, 2 channels last, 3 channels last 3d).

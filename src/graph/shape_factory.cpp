@@ -39,7 +39,7 @@ Types like(const Call& c, size_t options) {
   if (format && format->value != 1) {
     t.strides = format_strides(c.arena(), t.sizes, format->value);
   } else {
-    if (!is_non_overlapping_and_dense(c.arena(), *x) && !sorted_dims(c.arena(), x->sizes, {&x->strides})) return std::nullopt;
+    if (!is_non_overlapping_and_dense(c.arena(), *x) && !sorted_dims(c.arena(), x->sizes, {&x->strides}, c.context.decide)) return std::nullopt;
     t.strides = preserved_strides(c.arena(), *x);
   }
   return one(std::move(t));

@@ -21,7 +21,7 @@ Types index(const Call& c) {
     if (!(*list)[d].valid()) continue;
     const TensorType* t = c.context.operand((*list)[d]).type;
     if (!is_index(t) || t->device != x->device) return std::nullopt;
-    auto b = indexed.empty() ? std::optional(t->sizes) : broadcast_sizes(arena, common, t->sizes);
+    auto b = indexed.empty() ? std::optional(t->sizes) : broadcast_sizes(arena, common, t->sizes, c.context.decide);
     if (!b) return std::nullopt;
     common = std::move(*b);
     given[d] = t;
@@ -69,7 +69,7 @@ Types index(const Call& c) {
   }
   std::vector<const TensorType*> operands{&source};
   for (const TensorType& t : shown) operands.push_back(&t);
-  auto strides = iterator_strides(arena, source.sizes, operands);
+  auto strides = iterator_strides(arena, source.sizes, operands, false, c.context.decide);
   if (!strides) return std::nullopt;
   return one(TensorType{x->dtype, x->device, source.sizes, std::move(*strides), arena.constant(0)});
 }
@@ -214,7 +214,7 @@ Types index_types(const Call& c) {
     }
     case Op::flip: {
       TensorType t = *x;
-      if (!sorted_dims(arena, x->sizes, {&x->strides})) return std::nullopt;
+      if (!sorted_dims(arena, x->sizes, {&x->strides}, c.context.decide)) return std::nullopt;
       t.strides = preserved_strides(arena, *x);
       t.offset = arena.constant(0);
       return one(std::move(t));

@@ -11,7 +11,7 @@ Types matmul_types(const Call& c) {
   // The addend of addmm and baddbmm: broadcast to the product, of its dtype.
   auto adds = [&](const TensorType* bias, const Sizes& sizes, DType dtype) {
     if (!bias || bias->dtype != dtype) return false;
-    auto b = broadcast_sizes(c.arena(), bias->sizes, sizes);
+    auto b = broadcast_sizes(c.arena(), bias->sizes, sizes, c.context.decide);
     return b && c.same_sizes(*b, sizes);
   };
   switch (c.op) {

@@ -54,10 +54,10 @@ Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weigh
 Types reduced_loss(const Call& c, const TensorType& x, const TensorType& y, size_t reduction_at) {
   auto reduction = c.integer(reduction_at);
   if (!reduction || x.dtype != y.dtype || !is_floating(x.dtype)) return std::nullopt;
-  auto sizes = broadcast_sizes(c.arena(), x.sizes, y.sizes);
+  auto sizes = broadcast_sizes(c.arena(), x.sizes, y.sizes, c.context.decide);
   if (!sizes) return std::nullopt;
   if (*reduction) return one(c.fresh(x, x.dtype, {}));
-  auto strides = iterator_strides(c.arena(), *sizes, {&x, &y});
+  auto strides = iterator_strides(c.arena(), *sizes, {&x, &y}, false, c.context.decide);
   if (!strides) return std::nullopt;
   return one(TensorType{x.dtype, x.device, std::move(*sizes), std::move(*strides), c.arena().constant(0)});
 }
@@ -183,7 +183,7 @@ Types attention_types(const Call& c) {
       std::swap(lse.sizes[1], lse.sizes[2]);
       std::swap(lse.strides[1], lse.strides[2]);
       // The result is laid out like the query.
-      if (!c.surely_equal(q->sizes[3], v->sizes[3]) || !sorted_dims(c.arena(), q->sizes, {&q->strides})) return std::nullopt;
+      if (!c.surely_equal(q->sizes[3], v->sizes[3]) || !sorted_dims(c.arena(), q->sizes, {&q->strides}, c.context.decide)) return std::nullopt;
       TensorType out = c.fresh(*q, q->dtype, q->sizes);
       out.strides = preserved_strides(c.arena(), *q);
       return std::vector<TensorType>{std::move(out), std::move(lse)};

@@ -122,7 +122,7 @@ Types copy_types(const Call& c) {
     if (!suggested) return std::nullopt;
     t.strides = format_strides(c.arena(), t.sizes, *suggested);
   } else {
-    auto perm = sorted_dims(c.arena(), t.sizes, {&x->strides});
+    auto perm = sorted_dims(c.arena(), t.sizes, {&x->strides}, c.context.decide);
     if (!perm) return std::nullopt;
     t.strides = preserved_strides(c.arena(), *x);
   }
@@ -132,7 +132,7 @@ Types copy_types(const Call& c) {
 Types masked_fill_types(const Call& c) {
   const TensorType *x = c.tensor(0), *mask = c.tensor(1);
   if (!x || !mask || mask->dtype != DType::Bool) return std::nullopt;
-  auto sizes = broadcast_sizes(c.arena(), x->sizes, mask->sizes);
+  auto sizes = broadcast_sizes(c.arena(), x->sizes, mask->sizes, c.context.decide);
   if (!sizes) return std::nullopt;
   return one(c.fresh(*x, x->dtype, std::move(*sizes)));
 }
@@ -146,7 +146,7 @@ Types pointwise_types(const Call& c) {
     case Op::elu_backward: {  // grad_output and, last, self or result
       const TensorType *g = c.tensor(0), *x = c.tensor(5);
       if (!g || !x || g->dtype != x->dtype || !c.same_sizes(g->sizes, x->sizes)) return std::nullopt;
-      auto strides = iterator_strides(c.arena(), g->sizes, {g, x});
+      auto strides = iterator_strides(c.arena(), g->sizes, {g, x}, false, c.context.decide);
       if (!strides) return std::nullopt;
       return one(TensorType{g->dtype, g->device, g->sizes, std::move(*strides), c.arena().constant(0)});
     }
@@ -179,7 +179,7 @@ Types pointwise_types(const Call& c) {
     if (operands.empty()) {
       sizes = t->sizes;
     } else if (t->sizes != sizes) {
-      auto b = broadcast_sizes(c.arena(), sizes, t->sizes);
+      auto b = broadcast_sizes(c.arena(), sizes, t->sizes, c.context.decide);
       if (!b) return std::nullopt;
       sizes = std::move(*b);
     }
@@ -207,7 +207,7 @@ Types pointwise_types(const Call& c) {
   }
   if (c.op == Op::round && is_integral(dtype)) return std::nullopt;
   bool wraps = scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
-  auto strides = iterator_strides(c.arena(), sizes, operands, wraps);
+  auto strides = iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);
   if (!strides) return std::nullopt;
   return one(TensorType{dtype, device->device, std::move(sizes), std::move(*strides), c.arena().constant(0)});
 }

@@ -59,7 +59,8 @@ struct Call {
     t.strides = contiguous_strides(arena(), t.sizes);
     return t;
   }
-  // Decided comparisons; nullopt when not provable.
+  // Decided comparisons; nullopt when not provable and not to be decided by a guard.
+  std::optional<bool> known(Expr condition) const;
   std::optional<bool> less(Expr a, Expr b) const;
   std::optional<bool> equal(Expr a, Expr b) const;
   bool surely_equal(Expr a, Expr b) const { return equal(a, b) == true; }
@@ -77,7 +78,8 @@ Expr numel(sym::ExprArena& arena, const Sizes& sizes);
 // c10::MemoryFormat that Tensor::suggest_memory_format answers; nullopt when not provable.
 std::optional<int8_t> suggested_format(const Call& call, const TensorType& t);
 // Dimensions from the fastest to the slowest, as TensorIterator sorts them; nullopt when not provable.
-std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const Sizes*>& strides);
+std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const Sizes*>& strides,
+                                               Decide decide = nullptr);
 
 Types pointwise_types(const Call& call);
 Types reduce_types(const Call& call);

@@ -30,10 +30,12 @@ std::optional<Sizes> resolve(const Call& c, const TensorType& x, const Sizes& wa
       return out;
     }
     out[*hole] = arena.floordiv(have, rest);
-    if (!arena.known_equal(arena.mul(out[*hole], rest), have)) return std::nullopt;
+    if (!arena.known_equal(arena.mul(out[*hole], rest), have) &&
+        c.equal(arena.mod(have, rest), arena.constant(0)) != true)
+      return std::nullopt;
     return out;
   }
-  if (rest != have && !arena.known_equal(rest, have)) return std::nullopt;
+  if (rest != have && !arena.known_equal(rest, have) && !c.surely_equal(rest, have)) return std::nullopt;
   return out;
 }
 
@@ -60,19 +62,15 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
     if (!ends) continue;
     while (at >= 0) {
       Expr s = sizes[static_cast<size_t>(at)];
-      auto filled = c.equal(made, have);
       bool goes_on;
-      if (filled == true) {
+      if (made == have) {
         goes_on = arena.is_const(s, 1);
+      } else if (arena.known(arena.le(made, have)) == true) {
+        goes_on = true;  // where they are equal nevertheless, what is left has size 1, and any stride will do
       } else {
         auto below = c.less(made, have);
-        if (!below) {
-          // Not decided: sound only if a further factor is provably needed.
-          if (!arena.as_const(have) || !arena.as_const(made)) return std::nullopt;
-          goes_on = false;
-        } else {
-          goes_on = *below || arena.is_const(s, 1);
-        }
+        if (!below) return std::nullopt;
+        goes_on = *below || arena.is_const(s, 1);
       }
       if (!goes_on) break;
       out[static_cast<size_t>(at)] = arena.mul(made, chunk_base);
@@ -127,10 +125,8 @@ Types expand(const Call& c, const TensorType& x, const Sizes& wanted) {
     }
     if (w != s && !c.surely_equal(w, s)) {
       if (!arena.is_const(s, 1)) return std::nullopt;
-      if (arena.range(w).lo < 0) return std::nullopt;
-      // A symbolic target that could be 1 keeps its stride then.
-      if (c.equal(w, s) != false) return std::nullopt;
-      s = w;
+      if (arena.range(w).lo < 1 && !arena.is_const(w, 0)) return std::nullopt;
+      s = w;  // where a symbolic target is 1, its stride does not matter
       stride = arena.constant(0);
     }
     sizes[d] = s;
@@ -245,10 +241,22 @@ Types split(const Call& c, const TensorType& x) {
   if (total && part) {
     if (*part <= 0 || *total == 0) return std::nullopt;
     for (int64_t at = 0; at < *total; at += *part) lengths.push_back(arena.constant(std::min(*part, *total - at)));
-  } else {  // symbolic: an exact number of equal pieces
+  } else {
+    // Symbolic: an exact number of equal pieces, or as many as a guard on the quotient says.
     auto count = arena.as_const(arena.floordiv(x.sizes[*d], *size));
-    if (!count || !c.surely_equal(arena.mul(arena.constant(*count), *size), x.sizes[*d])) return std::nullopt;
-    lengths.assign(static_cast<size_t>(*count), *size);
+    if (count && c.surely_equal(arena.mul(arena.constant(*count), *size), x.sizes[*d])) {
+      lengths.assign(static_cast<size_t>(*count), *size);
+    } else {
+      if (!c.context.decide || arena.range(*size).lo < 1) return std::nullopt;
+      Expr whole = arena.floordiv(x.sizes[*d], *size), rest = arena.sub(x.sizes[*d], arena.mul(whole, *size));
+      int64_t n = 0;
+      while (n < 4096 && c.less(whole, arena.constant(n + 1)) != true) ++n;
+      if (n == 4096) return std::nullopt;
+      lengths.assign(static_cast<size_t>(n), *size);
+      rest = arena.sub(x.sizes[*d], arena.mul(arena.constant(n), *size));
+      if (c.less(arena.constant(0), rest) == true) lengths.push_back(rest);
+      if (lengths.empty()) return std::nullopt;
+    }
   }
   return pieces(c, x, *d, lengths);
 }

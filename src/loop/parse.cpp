@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "graph/given_symbol.h"
 #include "loop/loop.h"
 #include "loop/text.h"
 
@@ -208,6 +209,10 @@ class Parser {
     expect("]");
     Expr s = arena_.symbol(name, kind, r);
     if (accept("=")) {
+      if (accept("given")) {
+        program_.size_symbols.push_back({s, {graph::kGivenSymbol, 0}});
+        return;
+      }
       expect("input");
       auto input = static_cast<uint32_t>(integer());
       expect("dim");

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "plan/plan.h"
+#include "graph/given_symbol.h"
 
 namespace braze::plan {
 
@@ -24,6 +25,10 @@ class Writer {
     out_ += "plan: " + std::to_string(plan_.inputs) + " inputs, " + std::to_string(plan_.outputs.size()) + " outputs, " +
             std::to_string(plan_.kernels.size()) + " kernels, arena " + text(plan_.arena_bytes) + " bytes\n";
     for (auto& [symbol, origin] : plan_.size_symbols) {
+      if (origin.first == graph::kGivenSymbol) {
+        out_ += "  symbol " + text(symbol) + " is given\n";
+        continue;
+      }
       bool size = origin.second >= 0;
       out_ += "  symbol " + text(symbol) + " = " + (size ? "size" : "stride") + " of input " + std::to_string(origin.first) +
               " in dimension " + std::to_string(size ? origin.second : ~origin.second) + "\n";

@@ -65,9 +65,9 @@ class Replaying final : public Runnable {
 
   Report report() const override { return compiled_->report(); }
 
-  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     // While one thread records or replays, another one's call runs as it is.
-    if (!facts_.why_not.empty() || busy_) return compiled_->run(inputs, n, outputs, m);
+    if (!facts_.why_not.empty() || busy_) return compiled_->run(inputs, n, outputs, m, symbols);
     busy_ = true;
     struct Free {
       bool& busy;
@@ -75,9 +75,9 @@ class Replaying final : public Runnable {
     } free{busy_};
     HANDLE_TH_ERRORS
     Recording* r = find(inputs, n);
-    if (!r || r->calls++ < kWarmUps) return compiled_->run(inputs, n, outputs, m);
+    if (!r || r->calls++ < kWarmUps) return compiled_->run(inputs, n, outputs, m, symbols);
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
-    if ((!r->graph || moved(*r, inputs, n)) && !record(*r, inputs, n, m)) return compiled_->run(inputs, n, outputs, m);
+    if ((!r->graph || moved(*r, inputs, n)) && !record(*r, inputs, n, m)) return compiled_->run(inputs, n, outputs, m, symbols);
     return replay(*r, inputs, n, outputs, m);
     END_HANDLE_TH_ERRORS_RET(false)
   }

@@ -3,6 +3,8 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/DynamicTypes.h>
 
+#include "base/check.h"
+
 #include <cctype>
 #include <unordered_set>
 
@@ -56,8 +58,10 @@ std::string identifier(const std::string& name) {
 // Builds a torch.fx.Graph call by call.
 class Builder {
  public:
-  Builder()
-      : fx_(py::module_::import("torch.fx")),
+  Builder(const sym::ExprArena& arena, const CallList::Size& size)
+      : arena_(arena),
+        size_(size),
+        fx_(py::module_::import("torch.fx")),
         graph_(fx_.attr("Graph")()),
         tensor_(py::module_::import("torch").attr("Tensor")),
         getitem_(py::module_::import("operator").attr("getitem")) {}
@@ -67,6 +71,12 @@ class Builder {
     for (int n = 1; !names_.insert(unique).second; ++n) unique = base + "_" + std::to_string(n);
     py::object node = graph_.attr("placeholder")(unique);
     if (fake) nodes_[fake] = node;
+  }
+
+  void symbol(sym::Expr s) {
+    std::string unique(arena_.symbol_name(s));
+    names_.insert(unique);
+    sizes_[s.id] = graph_.attr("placeholder")(unique);
   }
 
   void change(const Ambient& from, const Ambient& to) {
@@ -137,9 +147,41 @@ class Builder {
 
   static std::string constant_name(size_t i) { return "_tensor_constant" + std::to_string(i); }
 
+  // Operators of Python on placeholders.
+  py::object number(sym::Expr e) {
+    if (auto c = arena_.as_const(e)) return py::int_(*c);
+    if (auto it = sizes_.find(e.id); it != sizes_.end()) return it->second;
+    auto ops = arena_.operands(e);
+    BRAZE_CHECK(!ops.empty(), "a size symbol that is no placeholder: " + arena_.print(e));
+    const char* name = nullptr;
+    switch (arena_.kind(e)) {
+      case sym::Kind::Add: name = "add"; break;
+      case sym::Kind::Mul: name = "mul"; break;
+      case sym::Kind::FloorDiv: name = "floordiv"; break;
+      case sym::Kind::Mod: name = "mod"; break;
+      case sym::Kind::Eq: name = "eq"; break;
+      case sym::Kind::Ne: name = "ne"; break;
+      case sym::Kind::Lt: name = "lt"; break;
+      case sym::Kind::Le: name = "le"; break;
+      case sym::Kind::And: name = "and_"; break;
+      case sym::Kind::Or: name = "or_"; break;
+      case sym::Kind::Not: name = "not_"; break;
+      default: break;
+    }
+    py::module_ torch = py::module_::import("torch");
+    py::object fn = name ? py::module_::import("operator").attr(name)
+                         : py::object(torch.attr(arena_.kind(e) == sym::Kind::Min ? "sym_min" : "sym_max"));
+    py::object result = number(ops[0]);
+    if (ops.size() == 1) result = graph_.attr("call_function")(fn, py::make_tuple(result));
+    for (size_t i = 1; i < ops.size(); ++i) result = graph_.attr("call_function")(fn, py::make_tuple(result, number(ops[i])));
+    sizes_.emplace(e.id, result);
+    return result;
+  }
+
   // Fakes become their nodes, in containers too.
   py::object map(PyObject* obj) {
     if (auto it = nodes_.find(obj); it != nodes_.end()) return it->second;
+    if (sym::Expr e; size_(obj, &e)) return number(e);
     if (PyTuple_Check(obj)) {
       auto n = static_cast<size_t>(PyTuple_GET_SIZE(obj));
       py::tuple result(n);
@@ -186,7 +228,10 @@ class Builder {
     }
   }
 
+  const sym::ExprArena& arena_;
+  const CallList::Size& size_;
   py::object fx_, graph_, tensor_, getitem_;
+  std::unordered_map<uint32_t, py::object> sizes_;  // by expression
   std::unordered_set<std::string> names_;
   std::unordered_map<PyObject*, py::object> nodes_;
   std::vector<py::object> constants_;
@@ -215,14 +260,16 @@ bool CallList::add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* 
 }
 
 PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                                 const std::vector<PyObject*>& outputs, const Ambient& outside) const {
+                                 const std::vector<PyObject*>& outputs, const Ambient& outside, const sym::ExprArena& arena,
+                                 const std::vector<sym::Expr>& symbols, const Size& size) const {
   try {
     std::vector<PyObject*> reads;
     auto any = [](PyObject*) { return true; };
     operands(any, reads);
     std::unordered_set<PyObject*> used(reads.begin(), reads.end());
     used.insert(outputs.begin(), outputs.end());
-    Builder builder;
+    Builder builder(arena, size);
+    for (sym::Expr s : symbols) builder.symbol(s);
     for (const auto& [fake, name] : inputs) builder.placeholder(fake, name);
     Ambient now = outside;
     for (const Call& call : calls_) {

@@ -242,6 +242,31 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
   throw Unsupported(Reason::UnsupportedOp, "an argument of a kind that graphs do not hold");
 }
 
+void Recorder::refresh_sizes(bool arguments) {
+  size_t now = sizes_->replacements();
+  bool types = now != refreshed_;
+  refreshed_ = now;
+  if (!now || (!types && !arguments)) return;
+  auto put = [&](std::vector<sym::Expr>& list) {
+    for (sym::Expr& e : list) e = sizes_->simplify(e);
+  };
+  auto type = [&](TensorType& t) {
+    put(t.sizes);
+    put(t.strides);
+    t.offset = sizes_->simplify(t.offset);
+  };
+  if (types) {
+    for (size_t i = 0; i < graph_.values().size(); ++i) type(graph_.value(ValueId(i)).type);
+    for (Slot& s : slots) type(s.type);
+  }
+  if (!arguments) return;
+  for (size_t n = 0; n < graph_.nodes().size(); ++n)
+    for (Arg& a : graph_.node(graph::NodeId(n)).args) {
+      if (auto* e = std::get_if<sym::Expr>(&a)) *e = sizes_->simplify(*e);
+      if (auto* l = std::get_if<graph::IntList>(&a)) put(l->v);
+    }
+}
+
 void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args) {
   switch (info.treatment) {
     case Treatment::ReadsValue:
@@ -316,10 +341,34 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
   check_treatment(info, args);
 
   if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 && !info.tensor_results.empty()) {
+    refresh_sizes();
     auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
     graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
                                 *dtype_of(c10::get_default_dtype_as_scalartype())};
-    if (auto types = graph::infer(info.op, args, context)) {
+    auto types = graph::infer(info.op, args, context);
+    if (!types && !sizes_->base().empty()) {
+      // What is not provable is decided as it is in this call, with a guard.
+      std::function<bool(sym::Expr)> decide = [&](sym::Expr condition) {
+        try {
+          return sizes_->decide(condition);
+        } catch (const sym::Undecidable& e) {
+          throw Unsupported(Reason::DataDependentBranch, "a decision on " + arena().print(e.condition) + ", a size that depends on data");
+        }
+      };
+      context.decide = &decide;
+      size_t learnt = sizes_->replacements();
+      types = graph::infer(info.op, args, context);
+      if (learnt != sizes_->replacements()) {
+        refresh_sizes(true);
+        for (Arg& a : args) {
+          if (auto* e = std::get_if<sym::Expr>(&a)) *e = sizes_->simplify(*e);
+          if (auto* l = std::get_if<graph::IntList>(&a))
+            for (sym::Expr& e : l->v) e = sizes_->simplify(e);
+        }
+        types = graph::infer(info.op, args, context);
+      }
+    }
+    if (types) {
       std::vector<int32_t> list_sizes;
       if (info.tensor_lists == 1) {
         auto in_list = static_cast<int32_t>(types->size() - (info.tensor_results.size() - 1));

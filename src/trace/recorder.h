@@ -34,6 +34,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   sym::ExprArena& arena() const { return graph_.arena(); }
   const std::shared_ptr<SizeEnv>& sizes() const { return sizes_; }
+  // Puts what was learnt of the sizes into all types, so that equal sizes are equal expressions again. Cheap when nothing
+  // new was learnt. `arguments`: into the nodes' arguments, too.
+  void refresh_sizes(bool arguments = false);
   graph::Graph& graph() { return graph_; }
   // The line that the next nodes belong to; the pointer must stay valid while it is set.
   void set_location(const graph::Location* location);
@@ -70,6 +73,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::unordered_map<const c10::TensorImpl*, uint32_t> constant_slots_;
   const graph::Location* pending_location_ = nullptr;
   graph::LocId location_, last_location_;
+  size_t refreshed_ = 0;  // replaced symbols that the types know of
   bool closed_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
+#include "graph/given_symbol.h"
 #include "codegen/codegen.h"
 #include "driver/driver.h"
 #include "runtime/cuda/driver.h"
@@ -129,14 +130,14 @@ class CompiledRunnable : public Runnable {
     PyGILState_Release(gil);
   }
 
-  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) override {
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
     std::unique_ptr<runtime::Frame> frame = program_->acquire();
     if (!frame->host_state) frame->host_state = new_state();
     RunFrame& rf = static_cast<RunFrame&>(*frame->host_state);
     // A frame whose call failed midway is dropped with all it holds.
     try {
-      run_in(*frame, rf, inputs, n, outputs, m);
+      run_in(*frame, rf, inputs, n, outputs, m, symbols);
     } catch (const runtime::IndexOutOfRange& e) {
       TORCH_CHECK_INDEX(false, e.what());
     }
@@ -151,6 +152,7 @@ class CompiledRunnable : public Runnable {
     f.inputs = input_kinds_;
     const plan::Plan& plan = program_->plan();
     if (!gpu_) f.why_not = "nothing of the region runs on a GPU";
+    if (!plan.size_symbols.empty()) f.why_not = "sizes in the region stay open";
     for (const plan::Buffer& b : plan.buffers)
       if (b.device.type != DeviceType::CUDA) f.why_not = "the region reads or writes memory of the CPU";
     for (const plan::Step& s : plan.steps)
@@ -283,12 +285,12 @@ class CompiledRunnable : public Runnable {
     return rf;
   }
 
-  void run_in(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) {
+  void run_in(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) {
     BRAZE_CHECK(m == outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
     c10::OptionalDeviceGuard device(gpu_);
     // Below autograd and what is above it, as the recorded calls were.
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
-    take_inputs(frame, rf, inputs, n);
+    take_inputs(frame, rf, inputs, n, symbols);
     int64_t work = frame.work();
     {
       PyThreadState* released = work < 0 || work > kGilBytes ? PyEval_SaveThread() : nullptr;
@@ -317,7 +319,7 @@ class CompiledRunnable : public Runnable {
     std::abort();
   }
 
-  void take_inputs(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n) {
+  void take_inputs(runtime::Frame& frame, RunFrame& rf, PyObject* const* inputs, size_t n, const int64_t* symbols) {
     if (n == inputs_) {
       for (size_t i = 0; i < n; ++i) rf.inputs[i] = &THPVariable_Unpack(inputs[i]);
     } else {
@@ -329,7 +331,9 @@ class CompiledRunnable : public Runnable {
         rf.inputs[i] = &THPVariable_Unpack(object);
       }
     }
-    for (size_t i = 0; i < symbol_origins_.size(); ++i) {
+    if (symbols) std::copy(symbols, symbols + symbol_origins_.size(), rf.symbols.begin());
+    for (size_t i = 0; !symbols && i < symbol_origins_.size(); ++i) {
+      BRAZE_CHECK(symbol_origins_[i].first != graph::kGivenSymbol, "a size symbol's value is to be given");
       const at::Tensor& t = *rf.inputs[symbol_origins_[i].first];
       int32_t d = symbol_origins_[i].second;
       rf.symbols[i] = d >= 0 ? t.size(d) : t.stride(~d);

@@ -1,48 +1,104 @@
 #include "trace/symnode.h"
 
+#include <torch/csrc/Exceptions.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
+#include "trace/graph_break.h"
 
 namespace braze::trace {
 
 using sym::Expr;
 using sym::ExprArena;
 
-Expr SizeEnv::add_symbol(const std::string& name, sym::Range range, int64_t hint) {
-  Expr symbol = arena_->symbol(name, sym::SymbolKind::Size, range);
-  hints_.emplace_back(symbol, hint);
-  return symbol;
-}
-
-int64_t SizeEnv::hint(Expr e) const {
-  return arena_->evaluate(e, [&](Expr symbol) {
-    for (const auto& [s, value] : hints_)
-      if (s == symbol) return value;
-    throw InternalError("a symbol without a hint: " + arena_->print(symbol));
-  });
-}
-
-bool SizeEnv::decide(Expr condition) {
-  if (auto known = arena_->known(condition)) return *known;
-  bool holds = hint(condition) != 0;
-  Expr fact = holds ? condition : arena_->logical_not(condition);
-  if (std::find(guards_.begin(), guards_.end(), fact) == guards_.end()) guards_.push_back(fact);
-  return holds;
-}
-
 c10::SymNode SizeNode::make(Type type, Expr e) const { return c10::make_intrusive<SizeNode>(env_, type, e); }
 
 Expr SizeNode::operand(const c10::SymNode& other) const {
-  if (auto* node = dynamic_cast<SizeNode*>(other.get())) return node->expr_;
+  if (auto* node = dynamic_cast<SizeNode*>(other.get())) return node->expr();
   if (auto value = other->constant_int()) return arena().constant(*value);
   if (auto value = other->constant_bool()) return arena().constant(*value ? 1 : 0);
   throw InternalError("a symbolic size meets a symbol of another compiler");
 }
 
-c10::SymNode SizeNode::binary(Type type, Binary op, const c10::SymNode& other) const {
-  return make(type, (arena().*op)(expr_, operand(other)));
+// A graph break where the value is not known before the run.
+bool SizeNode::decide(Expr condition) const {
+  try {
+    return env_->decide(condition);
+  } catch (const sym::Undecidable& e) {
+    throw_graph_break(Reason::DataDependentBranch, "a decision on " + arena().print(e.condition) + ", a size that depends on data");
+  }
 }
+
+int64_t SizeNode::fixed(Expr e) const {
+  if (auto value = arena().as_const(e)) return *value;
+  int64_t value = 0;
+  try {
+    value = env_->hint(e);
+  } catch (const sym::Undecidable&) {
+    throw_graph_break(Reason::ScalarFromTensor, "the value of a size that depends on data");
+  }
+  decide(arena().eq(e, arena().constant(value)));
+  return value;
+}
+
+double SizeNode::real(const c10::SymNode& other) const {
+  if (auto* node = dynamic_cast<SizeNode*>(other.get()))
+    return node->type_ == Type::Float ? node->number_ : static_cast<double>(fixed(node->expr()));
+  if (auto value = other->constant_int()) return static_cast<double>(*value);
+  throw InternalError("a symbolic size meets a symbol of another compiler");
+}
+
+c10::SymNode SizeNode::binary(Type type, Binary op, const c10::SymNode& other) const {
+  auto* node = dynamic_cast<SizeNode*>(other.get());
+  if (type_ == Type::Float || (node && node->type_ == Type::Float)) {
+    double a = type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())), b = real(other);
+    auto number = [&](double v) -> c10::SymNode { return c10::make_intrusive<SizeNode>(env_, v); };
+    auto truth = [&](bool v) { return make(Type::Bool, arena().constant(v)); };
+    if (op == &ExprArena::add) return number(a + b);
+    if (op == &ExprArena::sub) return number(a - b);
+    if (op == &ExprArena::mul) return number(a * b);
+    if (op == &ExprArena::min) return number(std::min(a, b));
+    if (op == &ExprArena::max) return number(std::max(a, b));
+    if (op == &ExprArena::eq) return truth(a == b);
+    if (op == &ExprArena::ne) return truth(a != b);
+    if (op == &ExprArena::lt) return truth(a < b);
+    if (op == &ExprArena::le) return truth(a <= b);
+    throw_graph_break(Reason::UnsupportedFeature, "an operator on symbolic floats");
+  }
+  return make(type, (arena().*op)(expr(), operand(other)));
+}
+
+c10::SymNode SizeNode::truediv(const c10::SymNode& o) {
+  double a = type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())), b = real(o);
+  if (b == 0) throw_graph_break(Reason::RaisedException, "division by zero");
+  return c10::make_intrusive<SizeNode>(env_, a / b);
+}
+c10::SymNode SizeNode::pow(const c10::SymNode& o) {
+  double a = type_ == Type::Float ? number_ : static_cast<double>(fixed(expr()));
+  return c10::make_intrusive<SizeNode>(env_, std::pow(a, real(o)));
+}
+c10::SymNode SizeNode::pow_by_natural(const c10::SymNode& o) {
+  int64_t n = fixed(operand(o));
+  if (n < 0 || n > 8) throw_graph_break(Reason::UnsupportedFeature, "a large power of a symbolic size");
+  Expr r = arena().constant(1);
+  for (int64_t i = 0; i < n; ++i) r = arena().mul(r, expr());
+  return make(Type::Int, r);
+}
+c10::SymNode SizeNode::floor() {
+  if (type_ != Type::Float) return clone();
+  return make(Type::Int, arena().constant(static_cast<int64_t>(std::floor(number_))));
+}
+c10::SymNode SizeNode::ceil() {
+  if (type_ != Type::Float) return clone();
+  return make(Type::Int, arena().constant(static_cast<int64_t>(std::ceil(number_))));
+}
+c10::SymNode SizeNode::sym_float() {
+  return c10::make_intrusive<SizeNode>(env_, type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())));
+}
+c10::SymNode SizeNode::wrap_float(double value) { return c10::make_intrusive<SizeNode>(env_, value); }
+double SizeNode::guard_float(const char*, int64_t) { return type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())); }
 
 c10::SymNode SizeNode::add(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::add, o); }
 c10::SymNode SizeNode::sub(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::sub, o); }
@@ -55,13 +111,27 @@ c10::SymNode SizeNode::eq(const c10::SymNode& o) { return binary(Type::Bool, &Ex
 c10::SymNode SizeNode::ne(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::ne, o); }
 c10::SymNode SizeNode::lt(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::lt, o); }
 c10::SymNode SizeNode::le(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::le, o); }
-c10::SymNode SizeNode::gt(const c10::SymNode& o) { return make(Type::Bool, arena().lt(operand(o), expr_)); }
-c10::SymNode SizeNode::ge(const c10::SymNode& o) { return make(Type::Bool, arena().le(operand(o), expr_)); }
+c10::SymNode SizeNode::gt(const c10::SymNode& o) {
+  auto* node = dynamic_cast<SizeNode*>(o.get());
+  if (type_ == Type::Float || (node && node->is_float())) return le(o)->sym_not();
+  return make(Type::Bool, arena().lt(operand(o), expr()));
+}
+c10::SymNode SizeNode::ge(const c10::SymNode& o) {
+  auto* node = dynamic_cast<SizeNode*>(o.get());
+  if (type_ == Type::Float || (node && node->is_float())) return lt(o)->sym_not();
+  return make(Type::Bool, arena().le(operand(o), expr()));
+}
 c10::SymNode SizeNode::sym_or(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::logical_or, o); }
 c10::SymNode SizeNode::sym_and(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::logical_and, o); }
-c10::SymNode SizeNode::sym_not() { return make(Type::Bool, arena().logical_not(expr_)); }
-c10::SymNode SizeNode::neg() { return make(Type::Int, arena().neg(expr_)); }
-c10::SymNode SizeNode::clone() { return make(type_, expr_); }
+c10::SymNode SizeNode::sym_not() { return make(Type::Bool, arena().logical_not(expr())); }
+c10::SymNode SizeNode::neg() {
+  if (type_ == Type::Float) return c10::make_intrusive<SizeNode>(env_, -number_);
+  return make(Type::Int, arena().neg(expr()));
+}
+c10::SymNode SizeNode::clone() {
+  if (type_ == Type::Float) return c10::make_intrusive<SizeNode>(env_, number_);
+  return make(type_, expr());
+}
 c10::SymNode SizeNode::wrap_int(int64_t value) { return make(Type::Int, arena().constant(value)); }
 c10::SymNode SizeNode::wrap_bool(bool value) { return make(Type::Bool, arena().constant(value ? 1 : 0)); }
 
@@ -116,19 +186,14 @@ c10::SymNode SizeNode::is_non_overlapping_and_dense(c10::ArrayRef<c10::SymNode> 
   return dense_in_order(sizes, strides, order);
 }
 
-int64_t SizeNode::guard_int(const char*, int64_t) {
-  if (auto value = constant_int()) return *value;
-  int64_t value = env_->hint(expr_);
-  env_->decide(arena().eq(expr_, arena().constant(value)));
-  return value;
-}
-bool SizeNode::guard_bool(const char*, int64_t) { return env_->decide(expr_); }
-bool SizeNode::statically_known_true(const char*, int64_t) { return arena().known(expr_).value_or(false); }
+int64_t SizeNode::guard_int(const char*, int64_t) { return fixed(expr()); }
+bool SizeNode::guard_bool(const char*, int64_t) { return decide(expr()); }
+bool SizeNode::statically_known_true(const char*, int64_t) { return arena().known(expr()).value_or(false); }
 
-std::optional<int64_t> SizeNode::constant_int() { return type_ == Type::Int ? arena().as_const(expr_) : std::nullopt; }
+std::optional<int64_t> SizeNode::constant_int() { return type_ == Type::Int ? arena().as_const(expr()) : std::nullopt; }
 std::optional<bool> SizeNode::constant_bool() {
   if (type_ != Type::Bool) return std::nullopt;
-  if (auto value = arena().as_const(expr_)) return *value != 0;
+  if (auto value = arena().as_const(expr())) return *value != 0;
   return std::nullopt;
 }
 

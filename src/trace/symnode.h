@@ -7,43 +7,41 @@
 #include <memory>
 #include <vector>
 
-#include "symbolic/expr.h"
+#include "symbolic/shape_env.h"
 
 namespace braze::trace {
 
-// The symbols of one capture, their hints (values in the call that is being captured), and the facts that tracing took
-// for granted: each is a condition that held for the hints and must hold again for the graph to be valid.
-class SizeEnv {
- public:
-  explicit SizeEnv(std::shared_ptr<sym::ExprArena> arena) : arena_(std::move(arena)) {}
-  sym::ExprArena& arena() const { return *arena_; }
+using SizeEnv = sym::ShapeEnv;
 
-  sym::Expr add_symbol(const std::string& name, sym::Range range, int64_t hint);
-  int64_t hint(sym::Expr e) const;
-  // The truth of a condition under the hints; recorded as a guard unless it is provable.
-  bool decide(sym::Expr condition);
-  const std::vector<sym::Expr>& guards() const { return guards_; }
-
- private:
-  std::shared_ptr<sym::ExprArena> arena_;
-  std::vector<std::pair<sym::Expr, int64_t>> hints_;
-  std::vector<sym::Expr> guards_;
-};
-
+// An int or bool over the symbols of a capture. Floats are computed from the hints: what they were computed from is
+// specialised to the value at hand.
 class SizeNode final : public c10::SymNodeImpl {
  public:
-  enum class Type : uint8_t { Int, Bool };
+  enum class Type : uint8_t { Int, Bool, Float };
   SizeNode(std::shared_ptr<SizeEnv> env, Type type, sym::Expr expr) : env_(std::move(env)), type_(type), expr_(expr) {}
+  SizeNode(std::shared_ptr<SizeEnv> env, double number) : env_(std::move(env)), type_(Type::Float), number_(number) {}
   sym::ExprArena& arena() const { return env_->arena(); }
-  sym::Expr expr() const { return expr_; }
+  // With what was learnt since it was made.
+  sym::Expr expr() const { return env_->simplify(expr_); }
+  double number() const { return number_; }
 
   bool is_int() override { return type_ == Type::Int; }
   bool is_bool() override { return type_ == Type::Bool; }
-  bool is_float() override { return false; }
+  bool is_float() override { return type_ == Type::Float; }
   c10::SymNode add(const c10::SymNode& other) override;
   c10::SymNode sub(const c10::SymNode& other) override;
   c10::SymNode mul(const c10::SymNode& other) override;
   c10::SymNode floordiv(const c10::SymNode& other) override;
+  c10::SymNode int_floordiv(const c10::SymNode& other) override { return floordiv(other); }
+  c10::SymNode truediv(const c10::SymNode& other) override;
+  c10::SymNode int_truediv(const c10::SymNode& other) override { return truediv(other); }
+  c10::SymNode float_truediv(const c10::SymNode& other) override { return truediv(other); }
+  c10::SymNode pow(const c10::SymNode& other) override;
+  c10::SymNode float_pow(const c10::SymNode& other) override { return pow(other); }
+  c10::SymNode pow_by_natural(const c10::SymNode& other) override;
+  c10::SymNode ceil() override;
+  c10::SymNode floor() override;
+  c10::SymNode sym_float() override;
   c10::SymNode mod(const c10::SymNode& other) override;
   c10::SymNode eq(const c10::SymNode& other) override;
   c10::SymNode ne(const c10::SymNode& other) override;
@@ -71,23 +69,32 @@ class SizeNode final : public c10::SymNodeImpl {
   c10::SymNode clone() override;
   c10::SymNode wrap_int(int64_t value) override;
   c10::SymNode wrap_bool(bool value) override;
+  c10::SymNode wrap_float(double value) override;
+  double guard_float(const char* file, int64_t line) override;
+  bool guard_size_oblivious(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool guard_or_false(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool guard_or_true(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool expect_true(const char* file, int64_t line) override { return guard_bool(file, line); }
   int64_t guard_int(const char* file, int64_t line) override;
   bool guard_bool(const char* file, int64_t line) override;
   bool statically_known_true(const char* file, int64_t line) override;
   int64_t int_() override { return guard_int("", 0); }
   bool bool_() override { return guard_bool("", 0); }
-  bool has_hint() override { return true; }
-  std::string str() override { return arena().print(expr_); }
+  bool has_hint() override { return type_ == Type::Float || env_->has_hint(expr()); }
+  std::string str() override { return type_ == Type::Float ? std::to_string(number_) : arena().print(expr()); }
   std::optional<int64_t> constant_int() override;
   std::optional<bool> constant_bool() override;
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
-  bool is_constant() override { return arena().as_const(expr_).has_value(); }
+  bool is_constant() override { return type_ == Type::Float || arena().as_const(expr()).has_value(); }
 
  private:
   using Binary = sym::Expr (sym::ExprArena::*)(sym::Expr, sym::Expr);
   c10::SymNode make(Type type, sym::Expr e) const;
   c10::SymNode binary(Type type, Binary op, const c10::SymNode& other) const;
   sym::Expr operand(const c10::SymNode& other) const;
+  double real(const c10::SymNode& other) const;
+  int64_t fixed(sym::Expr e) const;
+  bool decide(sym::Expr condition) const;
   // Whether the strides are those of a dense tensor whose dimensions, outermost first, are `order`.
   c10::SymNode dense_in_order(c10::ArrayRef<c10::SymNode> sizes, c10::ArrayRef<c10::SymNode> strides,
                               const std::vector<size_t>& order) const;
@@ -95,6 +102,7 @@ class SizeNode final : public c10::SymNodeImpl {
   std::shared_ptr<SizeEnv> env_;
   Type type_;
   sym::Expr expr_;
+  double number_ = 0;
 };
 
 // A constant becomes a plain integer.

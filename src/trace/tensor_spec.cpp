@@ -28,6 +28,13 @@ struct TensorSpec {
 
 namespace {
 
+constexpr int64_t kOpen = INT64_MIN;  // a size or stride that guards on sizes look at
+
+bool agree(c10::IntArrayRef now, c10::IntArrayRef expected) {
+  return now.size() == expected.size() &&
+         std::equal(now.begin(), now.end(), expected.begin(), [](int64_t a, int64_t b) { return a == b || b == kOpen; });
+}
+
 // History matters only where gradients flow: a leaf that requires grad cannot be written in place.
 bool is_leaf(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
@@ -40,7 +47,9 @@ std::string list(const Range& values) {
   out << "(";
   bool first = true;
   for (int64_t v : values) {
-    out << (first ? "" : ", ") << v;
+    out << (first ? "" : ", ");
+    if (v == kOpen) out << "any";
+    else out << v;
     first = false;
   }
   out << ")";
@@ -49,7 +58,22 @@ std::string list(const Range& values) {
 
 }  // namespace
 
-std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor) {
+int64_t read_size(PyObject* tensor, int32_t dim) {
+  const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  return dim >= 0 ? impl->sizes()[static_cast<size_t>(dim)] : impl->strides()[static_cast<size_t>(~dim)];
+}
+
+std::vector<int64_t> geometry(PyObject* tensor) {
+  const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  std::vector<int64_t> out;
+  if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor) || impl->has_symbolic_sizes_strides()) return out;
+  auto sizes = impl->sizes(), strides = impl->strides();
+  out.assign(sizes.begin(), sizes.end());
+  out.insert(out.end(), strides.begin(), strides.end());
+  return out;
+}
+
+std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<SymbolicDim>& symbolic) {
   BRAZE_CHECK(THPVariable_Check(tensor), "snapshot of an object that is no tensor");
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   auto spec = std::make_shared<TensorSpec>();
@@ -65,6 +89,9 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor) {
     spec->dim = sizes.size();
     spec->geometry.assign(sizes.begin(), sizes.end());
     spec->geometry.insert(spec->geometry.end(), strides.begin(), strides.end());
+    for (const SymbolicDim& s : symbolic)
+      if (s.dim >= 0 && static_cast<size_t>(s.dim) < spec->dim) spec->geometry[static_cast<size_t>(s.dim)] = kOpen;
+    if (!symbolic.empty()) std::fill(spec->geometry.begin() + static_cast<ptrdiff_t>(spec->dim), spec->geometry.end(), kOpen);
   }
   return spec;
 }
@@ -81,7 +108,9 @@ bool matches(const TensorSpec& spec, PyObject* tensor) {
   const int64_t* expected = spec.geometry.data();
   const int64_t* strides = impl->strides().data();
   for (size_t i = 0; i < spec.dim; ++i)
-    if (sizes[i] != expected[i] || strides[i] != expected[spec.dim + i]) return false;
+    if ((sizes[i] != expected[i] && expected[i] != kOpen) ||
+        (strides[i] != expected[spec.dim + i] && expected[spec.dim + i] != kOpen))
+      return false;
   return true;
 }
 
@@ -103,8 +132,8 @@ std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
                   c10::toString(impl->key_set()));
   if (impl->layout() != c10::kStrided) return {};
   c10::IntArrayRef sizes(spec.geometry.data(), spec.dim), strides(spec.geometry.data() + spec.dim, spec.dim);
-  if (impl->sizes() != sizes) return differ("size", list(sizes), list(impl->sizes()));
-  if (impl->strides() != strides) return differ("strides", list(strides), list(impl->strides()));
+  if (!agree(impl->sizes(), sizes)) return differ("size", list(sizes), list(impl->sizes()));
+  if (!agree(impl->strides(), strides)) return differ("strides", list(strides), list(impl->strides()));
   return {};
 }
 

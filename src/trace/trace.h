@@ -5,6 +5,7 @@
 #pragma once
 #include <Python.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,17 +17,44 @@
 
 namespace braze::trace {
 
+// A condition over the size symbols that tracing relied on; `where`: what Tracer::set_where's function said then.
+struct SizeGuard {
+  sym::Expr condition;
+  uint32_t where = 0;
+};
+
+// A symbol whose value a call reads.
+struct SizeSymbol {
+  sym::Expr symbol;
+  sym::Range range;            // what the graph admits
+  sym::Range declared;         // what it was lifted with
+  int32_t fixed_by = -1;       // the size guard that fixed it to one value
+};
+
+// Where the value of a symbol is read; all places of one symbol must agree.
+struct SizePlace {
+  uint32_t symbol;             // into Captured::size_symbols
+  PyObject* tensor = nullptr;  // borrowed; nullptr: the integer number `dim` that was lifted
+  int32_t dim = 0;             // size of dimension d (d >= 0), or stride ~d
+};
+
 struct Captured {
   graph::Graph graph;                        // ATen level, functional
   std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
   bool needs_grad = false;                   // an output requires grad: the graph alone would lose its history
-  std::vector<sym::Expr> size_guards;        // conditions over graph.size_symbols that tracing relied on
+  std::vector<SizeSymbol> size_symbols;
+  std::vector<SizePlace> size_places;
+  std::vector<SizeGuard> size_guards;        // over size_symbols
+  std::vector<sym::Expr> symbol_values;      // per symbol of the graph: its value, over size_symbols
 };
 
-// A dimension of an input whose size is to be a symbol, with the range that the graph is to admit.
+// A dimension of an input whose size (dim >= 0), or stride (~dim), is to be a symbol, with the range that the graph is to
+// admit. `duck`: dimensions of the same size share a symbol, if they had the same `before` as well.
 struct SymbolicDim {
   int dim;
   sym::Range range;
+  bool duck = true;
+  int64_t before = -1;
 };
 
 // Once, when the extension is imported. Throws std::runtime_error with a message for the user when this version of PyTorch
@@ -47,6 +75,12 @@ class Tracer {
   // A storage offset is not part of what is captured: the fake says 0, and code that asks for it breaks the graph.
   virtual PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
                          const std::vector<SymbolicDim>& symbolic = {}) = 0;
+  // An integer that is to stay open: a torch.SymInt. Its number is the count of those lifted before.
+  virtual PyObject* lift_int(int64_t value, sym::Range range) = 0;
+  // Called for the `where` of a guard when one is added.
+  virtual void set_where(std::function<uint32_t()> where) = 0;
+  // What a torch.SymInt or SymBool of this capture is, over the symbols of Captured::size_symbols. False: something else.
+  virtual bool size_expression(PyObject* sym, sym::Expr* out) = 0;
   virtual bool is_fake(PyObject* obj) const = 0;
   // The real tensor of a lifted fake (borrowed), or nullptr if it was computed.
   virtual PyObject* real_of(PyObject* fake) const = 0;
@@ -86,8 +120,9 @@ class Runnable {
   // outputs: new references, one per graph output (None for none); one that is an input, or a view of one, is a new tensor
   // on its memory. The caller checked by guards that dtypes and sizes are
   // those of the graph; inputs of kind Argument with other strides than recorded are copied.
+  // symbols: values of the graph's size symbols, in order; nullptr: they are read from the inputs.
   // Returns false with a Python exception set.
-  virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m) = 0;
+  virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols = nullptr) = 0;
   virtual Report report() const = 0;
 };
 // Through driver::compile. Throws Unsupported or InternalError.
@@ -95,7 +130,12 @@ std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& option
 
 // Tensor guards.
 struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type
-std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor);
+// `symbolic`: sizes in these dimensions are not compared, and if there are any no strides.
+std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<SymbolicDim>& symbolic = {});
+// The size of dimension d (dim >= 0) or the stride ~dim of a tensor that matched a spec of that rank.
+int64_t read_size(PyObject* tensor, int32_t dim);
+// Sizes, then strides of a plain strided tensor; empty for others.
+std::vector<int64_t> geometry(PyObject* tensor);
 bool matches(const TensorSpec& spec, PyObject* tensor);
 std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor);
 

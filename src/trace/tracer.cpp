@@ -3,6 +3,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 
 #include <algorithm>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/given_symbol.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/fx.h"
@@ -120,7 +123,7 @@ class TracerImpl final : public Tracer {
     }
     check_liftable(real);
     const at::Tensor& tensor = THPVariable_Unpack(real);
-    TensorType type = input_type(tensor, symbolic);
+    TensorType type = input_type(tensor, symbolic, real);
     auto slot = static_cast<uint32_t>(recorder_->slots.size());
     at::Tensor inner = recorder_->lift(tensor, kind, name, std::move(type));
     at::Tensor fake = functional::to_functional_tensor(inner);
@@ -153,6 +156,21 @@ class TracerImpl final : public Tracer {
   void leave() override {
     BRAZE_CHECK(!scopes_.empty(), "leave() without enter()");
     scopes_.pop_back();
+  }
+
+  PyObject* lift_int(int64_t value, sym::Range range) override {
+    SizeEnv& env = *recorder_->sizes();
+    sym::Expr symbol = env.add_symbol("n" + std::to_string(ints_), range, value);
+    add_place(symbol, nullptr, ints_++);
+    return pybind11::cast(sym_int(recorder_->sizes(), symbol)).release().ptr();
+  }
+
+  void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
+
+  bool size_expression(PyObject* sym, sym::Expr* out) override {
+    auto* size = size_node(sym);
+    if (size) *out = recorder_->sizes()->over_base(size->expr());
+    return size != nullptr;
   }
 
   PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
@@ -194,10 +212,28 @@ class TracerImpl final : public Tracer {
       auto it = fakes.find(slot);
       inputs.emplace_back(it == fakes.end() ? nullptr : it->second, recorder_->slots[slot].name);
     }
-    return calls_.graph_module(inputs, outputs_, outside_);
+    CallList::Size size = [&](PyObject* o, sym::Expr* out) {
+      auto* node = size_node(o);
+      if (node) *out = node->expr();
+      return node != nullptr;
+    };
+    return calls_.graph_module(inputs, outputs_, outside_, recorder_->sizes()->arena(), graph_symbols_, size);
   }
 
  private:
+  // Of a torch.SymInt or SymBool of this capture; nullptr for all else.
+  SizeNode* size_node(PyObject* obj) const {
+    pybind11::handle h(obj);
+    c10::SymNode node;
+    if (torch::is_symint(h)) {
+      if (auto size = h.cast<c10::SymInt>(); size.is_symbolic()) node = size.toSymNode();
+    } else if (torch::is_symbool(h)) {
+      node = h.cast<c10::SymBool>().toSymNodeImpl();
+    }
+    auto* size = dynamic_cast<SizeNode*>(node.get());
+    return size && &size->arena() == &recorder_->sizes()->arena() ? size : nullptr;  // the object keeps it alive
+  }
+
   struct Lifted {
     PyObject *fake, *real;  // owned
     uint32_t slot;
@@ -219,7 +255,9 @@ class TracerImpl final : public Tracer {
     return is_fake(obj);
   }
 
-  TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic);
+  TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic, PyObject* real);
+  void add_place(sym::Expr symbol, PyObject* tensor, int32_t dim);
+  void finish_sizes(Captured& captured, const std::vector<PyObject*>& inputs);
   void write_back_mutations(graph::Graph& graph);
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
 
@@ -228,24 +266,43 @@ class TracerImpl final : public Tracer {
   std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
   std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted
   std::vector<std::unique_ptr<RecordingScope>> scopes_;
-  std::unordered_map<uint32_t, std::vector<std::pair<sym::Expr, int>>> symbols_;  // slot -> its symbols and dimensions
+  std::vector<sym::Expr> symbols_;   // of sizes, integers and strides: what calls read
+  std::vector<SizePlace> places_;
+  std::vector<SizeGuard> stride_guards_;  // strides follow the sizes
+  int32_t ints_ = 0;
+  std::vector<sym::Expr> graph_symbols_;
   CallList calls_;
   Ambient outside_;                 // the modes at the start of the capture
   std::vector<PyObject*> outputs_;  // owned, of finish()
 };
 
-TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic) {
+void TracerImpl::add_place(sym::Expr symbol, PyObject* tensor, int32_t dim) {
+  auto it = std::find(symbols_.begin(), symbols_.end(), symbol);
+  auto index = static_cast<uint32_t>(it - symbols_.begin());
+  if (it == symbols_.end()) symbols_.push_back(symbol);
+  places_.push_back({index, tensor, dim});
+}
+
+TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic, PyObject* real) {
   sym::ExprArena& arena = recorder_->arena();
   TensorType type = type_of(arena, tensor);
   type.offset = arena.constant(0);
   if (symbolic.empty()) return type;
+  SizeEnv& env = *recorder_->sizes();
   auto slot = static_cast<uint32_t>(recorder_->slots.size());
+  std::string prefix = "s" + std::to_string(slot) + "_";
+  std::vector<const SymbolicDim*> stride_symbols(type.dim());
   for (const SymbolicDim& s : symbolic) {
-    BRAZE_CHECK(s.dim >= 0 && static_cast<size_t>(s.dim) < type.dim(), "a symbolic dimension that the tensor lacks");
-    sym::Expr symbol = recorder_->sizes()->add_symbol("s" + std::to_string(slot) + "_" + std::to_string(s.dim), s.range,
-                                                      tensor.size(s.dim));
-    type.sizes[static_cast<size_t>(s.dim)] = symbol;
-    symbols_[slot].emplace_back(symbol, s.dim);
+    auto d = static_cast<size_t>(s.dim >= 0 ? s.dim : ~s.dim);
+    BRAZE_CHECK(d < type.dim(), "a symbolic dimension that the tensor lacks");
+    if (s.dim < 0) {
+      stride_symbols[d] = &s;
+      continue;
+    }
+    int64_t hint = tensor.size(s.dim);
+    std::string name = prefix + std::to_string(s.dim);
+    type.sizes[d] = s.duck ? env.duck_symbol(name, s.range, hint, {hint, s.before}) : env.add_symbol(name, s.range, hint);
+    add_place(type.sizes[d], real, s.dim);
   }
   // Where the strides are those of a dense tensor in some order of its dimensions, they follow the symbols.
   std::vector<size_t> order(type.dim());
@@ -254,15 +311,65 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
     return tensor.stride(static_cast<int64_t>(a)) > tensor.stride(static_cast<int64_t>(b));
   });
   int64_t expected = 1;
+  std::vector<sym::Expr> dense(type.dim());
   sym::Expr stride = arena.constant(1);
-  for (size_t i = order.size(); i-- > 0;) {
+  bool is_dense = true;
+  for (size_t i = order.size(); i-- > 0 && is_dense;) {
     auto d = static_cast<int64_t>(order[i]);
-    if (tensor.stride(d) != expected) return type;
-    type.strides[order[i]] = stride;
+    is_dense = tensor.stride(d) == expected;
+    dense[order[i]] = stride;
     expected *= tensor.size(d);
     stride = arena.mul(stride, type.sizes[order[i]]);
   }
+  for (size_t d = 0; d < type.dim(); ++d) {
+    sym::Expr read = arena.symbol(prefix + "stride" + std::to_string(d), sym::SymbolKind::Size, {});
+    add_place(read, real, ~static_cast<int32_t>(d));
+    if (is_dense) {
+      type.strides[d] = dense[d];
+    } else if (stride_symbols[d]) {
+      int64_t hint = tensor.stride(static_cast<int64_t>(d));
+      type.strides[d] = env.add_symbol(prefix + "step" + std::to_string(d), stride_symbols[d]->range, hint);
+      add_place(type.strides[d], real, ~static_cast<int32_t>(d));
+      continue;
+    }
+    stride_guards_.push_back({arena.eq(read, type.strides[d]), 0});
+  }
   return type;
+}
+
+void TracerImpl::finish_sizes(Captured& captured, const std::vector<PyObject*>& inputs) {
+  recorder_->refresh_sizes(true);
+  SizeEnv& env = *recorder_->sizes();
+  sym::ExprArena& arena = env.arena();
+  captured.size_places = places_;
+  for (const auto& f : env.facts()) captured.size_guards.push_back({f.condition, f.where});
+  for (sym::Expr s : symbols_) {
+    bool base = std::find(env.base().begin(), env.base().end(), s) != env.base().end();
+    SizeSymbol made{s, base ? arena.range(s) : sym::Range{}, base ? env.declared(s) : sym::Range{}, -1};
+    if (const auto* fact = base ? env.specialised(s) : nullptr) made.fixed_by = static_cast<int32_t>(fact - env.facts().data());
+    captured.size_symbols.push_back(made);
+    if (!base || env.simplify(s) != s) continue;
+    // The first place that is an input of the graph says so in its text.
+    std::pair<uint32_t, int32_t> origin{graph::kGivenSymbol, 0};
+    for (const SizePlace& p : places_) {
+      if (symbols_[p.symbol] != s || !p.tensor) continue;
+      auto at = std::find(inputs.begin(), inputs.end(), p.tensor);
+      if (at == inputs.end()) continue;
+      origin = {static_cast<uint32_t>(at - inputs.begin()), p.dim};
+      break;
+    }
+    recorder_->graph().size_symbols.push_back({s, origin});
+    captured.symbol_values.push_back(s);
+  }
+  for (const auto& d : env.derived()) {
+    if (env.simplify(d.symbol) != d.symbol) continue;
+    recorder_->graph().size_symbols.push_back({d.symbol, {graph::kGivenSymbol, 0}});
+    captured.symbol_values.push_back(d.definition);
+  }
+  for (SizeGuard g : stride_guards_) {
+    g.condition = env.over_base(env.simplify(g.condition));
+    if (!arena.is_const(g.condition, 1)) captured.size_guards.push_back(g);
+  }
 }
 
 // Inputs whose data changed: their last values are written back. Fills mutated_.
@@ -373,12 +480,13 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
       constants.push_back(constant);
       inputs.push_back(constant);
     }
-    if (auto it = symbols_.find(slot); it != symbols_.end())
-      for (const auto& [symbol, dim] : it->second)
-        graph.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), dim}});
   }
+  Captured captured{graph::Graph(graph.shared_arena()), std::move(constants), needs_grad, {}, {}, {}, {}};
+  finish_sizes(captured, inputs);
+  for (const auto& s : graph.size_symbols) graph_symbols_.push_back(s.first);
+  captured.graph = std::move(graph);
   recorder_->close();
-  return Captured{std::move(graph), std::move(constants), needs_grad, recorder_->sizes()->guards()};
+  return captured;
 }
 
 }  // namespace

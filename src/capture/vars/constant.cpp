@@ -143,6 +143,16 @@ bool SymVariable::truth(Translator& tr) {
   return r == 1;
 }
 
+Variable* SymVariable::specialise(Translator& tr) {
+  PyTypeObject* t = Py_TYPE(value.get());
+  if (t == known().sym_bool) return tr.boolean(truth(tr));
+  Ref n = Ref::steal(t == known().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
+  if (!n) tr.raise_current();
+  return tr.constant(n);
+}
+
+Reg SymVariable::build(Codegen& cg) { return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type); }
+
 Ref SymVariable::hash_key(Translator& tr) {
   // A key must have one value: the size is specialised.
   Ref n = Ref::steal(Py_TYPE(value.get()) == known().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));

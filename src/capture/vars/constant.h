@@ -56,6 +56,9 @@ class SymVariable final : public Variable {
   Variable* getattr(Translator&, PyObject* name) override;
   bool truth(Translator&) override;
   Ref hash_key(Translator&) override;
+  Reg build(Codegen&) override;
+  // Fixed to its value in this call.
+  Variable* specialise(Translator&);
   Ref value;
 };
 

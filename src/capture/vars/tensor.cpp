@@ -20,7 +20,7 @@ PyObject* TensorVariable::value(Translator& tr) {
   if (!fake) {
     auto kind = graph::InputKind::Argument;
     if (tr.anchored(source)) kind = PyObject_TypeCheck(real.get(), known().parameter) ? graph::InputKind::Parameter : graph::InputKind::Buffer;
-    PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source));
+    PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
     tr.lifted(this);
@@ -90,7 +90,7 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
 
 Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
-  if (n == "__len__" && args.size() == 0) return tr.integer(len(tr));
+  if (n == "__len__" && args.size() == 0) return length(tr);
   if (n == "__iter__" && args.size() == 0) return iter(tr);
   if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
   if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr));
@@ -126,6 +126,13 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
 }
 
 bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
+
+Variable* TensorVariable::length(Translator& tr) {
+  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  if (!shape) tr.raise_current();
+  if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
+  return tr.from_python(Ref::borrow(PyTuple_GET_ITEM(shape.get(), 0)));
+}
 
 int64_t TensorVariable::len(Translator& tr) {
   Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));

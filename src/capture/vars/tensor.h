@@ -19,7 +19,8 @@ class TensorVariable final : public Variable {
   bool contains(Translator&, Variable* item) override;
   Variable* iter(Translator&) override;
   bool has_len(Translator&) override { return true; }
-  int64_t len(Translator&) override;
+  int64_t len(Translator&) override;  // specialised
+  Variable* length(Translator&);      // as it is: open where the size is
   bool truth(Translator&) override;
   Ref hash_key(Translator&) override;
   std::vector<Variable*> items(Translator&) override;
@@ -27,6 +28,7 @@ class TensorVariable final : public Variable {
 
   Ref fake;
   Ref real;  // of a tensor that existed before
+  std::vector<trace::SymbolicDim> symbolic;  // its sizes that stay open
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on one made here
 };
 

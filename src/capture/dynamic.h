@@ -1,0 +1,46 @@
+// Which sizes and integers of a capture stay open: by the user's marks, by the option `dynamic`, and by what earlier calls
+// of the same place had (static first; what has had two values gets a symbol).
+#pragma once
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace braze::capture {
+
+enum class Dynamic : uint8_t { Auto, Always, Never };
+
+// A mark that the user put on a tensor.
+struct DimMark {
+  int dim;
+  bool dynamic;            // else: static
+  bool bounded = false;    // min or max was given
+  int64_t min = 0, max = 0;
+};
+// Marks of braze.mark_dynamic and torch._dynamo.mark_dynamic, mark_static. Empty for a tensor without.
+std::vector<DimMark> marks_of(PyObject* tensor);
+// True when the tensor has no dynamic mark outside of these dimensions: compiled code that is narrower than the user asked
+// for is not to serve it.
+bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic);
+
+// What the calls of one place had, by source. Asked once or more per capture with the same answer.
+class SeenSizes {
+ public:
+  std::vector<trace::SymbolicDim> tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks, Dynamic policy);
+  // True: the integer is to stay open, in this range.
+  bool integer(const std::string& source, int64_t value, bool anchored, Dynamic policy, sym::Range* range);
+
+ private:
+  struct Seen {
+    std::vector<int64_t> now, before;
+    std::vector<char> varies;
+  };
+  Seen& note(const std::string& key, const std::vector<int64_t>& values);
+  std::unordered_map<std::string, Seen> seen_;
+};
+
+}  // namespace braze::capture

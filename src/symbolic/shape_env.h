@@ -1,0 +1,86 @@
+// What one capture assumes of the sizes that it leaves open: symbols with hints (their values in the call that is being
+// captured), and the facts that decisions were made on.
+//
+// A *base* symbol has a value that a later call can read (a size of an input, an integer argument). The facts are over
+// base symbols: a call is served by what was captured when each base symbol is inside of its range and each fact holds.
+//
+// An equality that was decided is used: the symbol that it determines is *replaced* from then on. A divisibility that was
+// decided replaces the symbol by a multiple of a *derived* symbol, whose definition is over base symbols. Unbacked symbols
+// stand for values that only the run knows; nothing can be decided about them beyond what is provable.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "symbolic/expr.h"
+
+namespace braze::sym {
+
+// A decision that needs the value of an unbacked symbol.
+struct Undecidable {
+  Expr condition;
+};
+
+class ShapeEnv {
+ public:
+  struct Fact {
+    Expr condition;
+    uint32_t where;  // what the `where` function said
+  };
+  struct Derived {
+    Expr symbol, definition;
+  };
+
+  explicit ShapeEnv(std::shared_ptr<ExprArena> arena) : arena_(std::move(arena)) {}
+  ExprArena& arena() const { return *arena_; }
+  const std::shared_ptr<ExprArena>& shared_arena() const { return arena_; }
+
+  // A base symbol. Throws InternalError if the hint is outside of the range.
+  Expr add_symbol(const std::string& name, Range range, int64_t hint);
+  // Duck shaping: places with equal keys share one symbol; the caller guards that they stay equal. The key is the history of
+  // values of a place, newest first, so that places that were once told apart are not taken for one.
+  Expr duck_symbol(const std::string& name, Range range, int64_t hint, const std::vector<int64_t>& key);
+  Expr add_unbacked(const std::string& name, Range range);
+
+  // The expression with what was learnt so far put in.
+  Expr simplify(Expr e);
+  bool has_hint(Expr e) const;
+  int64_t hint(Expr e) const;
+  // The truth of a condition under the hints, recorded as a fact unless it is provable. Throws Undecidable.
+  bool decide(Expr condition);
+  size_t replacements() const { return replaced_.size(); }  // of symbols, so far
+
+  // Named at every new fact, e.g. the user's line.
+  void set_where(std::function<uint32_t()> where) { where_ = std::move(where); }
+
+  const std::vector<Expr>& base() const { return base_; }
+  const std::vector<Derived>& derived() const { return derived_; }
+  const std::vector<Fact>& facts() const { return facts_; }
+  // The range that a base symbol was made with; arena().range() is what the facts left of it.
+  Range declared(Expr base) const;
+  // The fact that fixed a symbol to one value; nullptr: none did.
+  const Fact* specialised(Expr base);
+  // In terms of base symbols: derived ones by their definitions.
+  Expr over_base(Expr e);
+
+ private:
+  void learn(Expr fact);
+  void learn_equal(Expr a, Expr b);
+  void learn_multiple(Expr e, Expr divisor);
+  void narrow(Expr symbol, Range range);
+  void replace(Expr symbol, Expr by);
+
+  std::shared_ptr<ExprArena> arena_;
+  std::vector<Expr> base_;
+  std::vector<Range> declared_;                       // per base symbol
+  std::vector<Derived> derived_;
+  std::vector<std::pair<Expr, int64_t>> hints_;
+  std::vector<std::pair<Expr, Expr>> replaced_;       // symbol -> expression without replaced symbols
+  std::vector<Fact> facts_;
+  std::map<std::vector<int64_t>, Expr> ducks_;
+  std::function<uint32_t()> where_;
+};
+
+}  // namespace braze::sym
