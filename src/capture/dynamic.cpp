@@ -98,6 +98,8 @@ std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyO
   const Seen& seen = note(source, geometry);
   size_t rank = geometry.size() / 2;
   bool sizes_open = false;
+  // Without elements a tensor takes other ways through most operators: nothing of it stays open unless it was asked for.
+  if (std::find(geometry.begin(), geometry.begin() + static_cast<ptrdiff_t>(rank), 0) != geometry.begin() + static_cast<ptrdiff_t>(rank)) policy = Dynamic::Never;
   for (size_t d = 0; d < rank; ++d) {
     const DimMark* mark = nullptr;
     for (const DimMark& m : marks)

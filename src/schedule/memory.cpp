@@ -124,7 +124,15 @@ MemoryPlan plan_memory(const loop::Program& p) {
 
   for (int32_t i = 0; i < count; ++i) {
     loop::Effects e = loop::effects(p.items[static_cast<size_t>(i)]);
-    for (BufferId b : e.reads) plan.buffers[b].last = i;
+    for (BufferId b : e.reads) {
+      Placement& x = plan.buffers[b];
+      x.last = i;
+      // Read and never written: it has no elements.
+      if (x.first < 0 && p.buffers[b].kind == BufferKind::Temp) {
+        x.first = i;
+        x.kind = Kind::Arena;
+      }
+    }
     auto* c = std::get_if<loop::ExternCall>(&p.items[static_cast<size_t>(i)]);
     for (BufferId b : e.writes) {
       Placement& x = plan.buffers[b];
@@ -140,7 +148,15 @@ MemoryPlan plan_memory(const loop::Program& p) {
     }
   }
   for (const loop::Output& o : p.outputs)
-    if (o.kind == loop::Output::Kind::View) plan.buffers[o.view.buffer].last = count;
+    if (o.kind == loop::Output::Kind::View) {
+      Placement& x = plan.buffers[o.view.buffer];
+      x.last = count;
+      // Handed out and never written: it has no elements.
+      if (x.first < 0 && p.buffers[o.view.buffer].kind == BufferKind::Output) {
+        x.first = 0;
+        x.kind = Kind::Output;
+      }
+    }
   for (const loop::Writeback& w : p.writebacks) plan.buffers[w.from.buffer].last = count;
 
   std::vector<Block> blocks;

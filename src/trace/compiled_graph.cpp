@@ -166,8 +166,7 @@ class CompiledGraph::Impl {
       if (std::holds_alternative<plan::Allocate>(s)) f.why_not = "a size in the region depends on data";
     for (const loop::Output& o : plan.outputs)
       if (o.kind == loop::Output::Kind::Input) f.why_not = "the region returns one of its inputs";
-    for (const auto& origin : symbol_origins_)
-      if (origin.first == graph::kGivenSymbol) f.why_not = "a size in the region is a number of the caller's";
+    if (!plan.size_symbols.empty()) f.why_not = "sizes in the region stay open";
     for (const loop::Writeback& w : plan.writebacks) f.written.push_back(w.input);
     return f;
   }

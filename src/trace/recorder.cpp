@@ -2,6 +2,9 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 #include <torch/library.h>
 
 #include "base/check.h"
@@ -87,6 +90,19 @@ const OpInfo& copy_info() {
   return info;
 }
 
+// A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on the
+// tensor's Python object. nullptr: an ordinary number.
+SizeNode* wrapped_size(const at::Tensor& t) {
+  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return nullptr;
+  pybind11::gil_scoped_acquire gil;
+  auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
+  auto number = pybind11::getattr(object, "_wrapped_number", pybind11::none());
+  if (!torch::is_symint(number)) return nullptr;
+  auto size = number.cast<c10::SymInt>();
+  // The object keeps the node alive.
+  return size.is_symbolic() ? dynamic_cast<SizeNode*>(size.toSymNodeImplUnowned()) : nullptr;
+}
+
 double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_data_ptr()); }
 
 }  // namespace
@@ -153,8 +169,15 @@ graph::LocId Recorder::location() {
 Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   if (auto* fake = as_fake(tensor)) return value_of(*fake);
   // Only pointwise operators tell a number from a 0-dim tensor; an operator without a row may be one.
+  bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  SizeNode* size = wrapped ? wrapped_size(tensor) : nullptr;
   bool pointwise = info.op == graph::Op::Extern || graph::op_class(info.op) == graph::OpClass::Pointwise;
-  if (pointwise && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+  if (size && !pointwise) throw Unsupported(Reason::UnsupportedOp, "a symbolic size where a tensor is expected");
+  if (size) {
+    BRAZE_CHECK(&size->arena() == &arena(), "a symbolic size of another capture");
+    return size->expr();
+  }
+  if (pointwise && wrapped) {
     switch (tensor.scalar_type()) {
       case c10::kDouble:
         return number(tensor);

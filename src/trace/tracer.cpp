@@ -257,13 +257,10 @@ class TracerImpl final : public Tracer, public Differentiable {
   // Of a torch.SymInt or SymBool of this capture; nullptr for all else.
   SizeNode* size_node(PyObject* obj) const {
     pybind11::handle h(obj);
-    c10::SymNode node;
-    if (torch::is_symint(h)) {
-      if (auto size = h.cast<c10::SymInt>(); size.is_symbolic()) node = size.toSymNode();
-    } else if (torch::is_symbool(h)) {
-      node = h.cast<c10::SymBool>().toSymNodeImpl();
-    }
-    auto* size = dynamic_cast<SizeNode*>(node.get());
+    if (!torch::is_symint(h) && !torch::is_symbool(h)) return nullptr;
+    pybind11::object held = pybind11::getattr(h, "node");
+    if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;
+    auto* size = dynamic_cast<SizeNode*>(held.cast<c10::SymNodeImpl*>());
     return size && &size->arena() == &recorder_->sizes()->arena() ? size : nullptr;  // the object keeps it alive
   }
 
