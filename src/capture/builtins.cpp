@@ -1,9 +1,13 @@
 #include "capture/builtins.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
+#include "capture/cpython/dict.h"
+#include "capture/once_loaded.h"
 #include "capture/ref.h"
 
 namespace braze::capture {
@@ -47,9 +51,39 @@ PyObject* find(const char* module, const char* qualname) {
   return at.release();  // kept for the life of the process
 }
 
+struct Waiting {
+  const char* module;
+  std::function<void()> then;
+};
+
+std::vector<Waiting>& waiting() {
+  static auto* w = new std::vector<Waiting>;
+  return *w;
+}
+
+bool is_loaded(const char* module) { return PyDict_GetItemString(PyImport_GetModuleDict(), module) != nullptr; }
+
 }  // namespace
 
+void register_loaded() {
+  static uint64_t seen = 0;
+  uint64_t now = *cpython::dict_version(PyImport_GetModuleDict());
+  if (now == seen) [[likely]] return;
+  seen = now;
+  auto& all = waiting();
+  auto come = std::stable_partition(all.begin(), all.end(), [](const Waiting& w) { return !is_loaded(w.module); });
+  std::vector<Waiting> due(std::make_move_iterator(come), std::make_move_iterator(all.end()));
+  all.erase(come, all.end());
+  for (Waiting& w : due) w.then();
+}
+
+void once_loaded(const char* module, std::function<void()> then) {
+  if (is_loaded(module)) then();
+  else waiting().push_back({module, std::move(then)});
+}
+
 BuiltinHandler find_builtin(PyObject* callable) {
+  register_loaded();
   auto it = handlers().find(callable);
   return it == handlers().end() ? nullptr : it->second;
 }
@@ -57,16 +91,21 @@ BuiltinHandler find_builtin(PyObject* callable) {
 void register_builtin(PyObject* callable, BuiltinHandler handler) { handlers()[callable] = handler; }
 
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler) {
-  if (PyObject* o = find(module, qualname)) register_builtin(o, handler);
+  once_loaded(module, [=] {
+    if (PyObject* o = find(module, qualname)) register_builtin(o, handler);
+  });
 }
 
 const char* find_polyfill(PyObject* callable) {
+  register_loaded();
   auto it = polyfills().find(callable);
   return it == polyfills().end() ? nullptr : it->second;
 }
 
 void register_polyfill(const char* module, const char* qualname, const char* name) {
-  if (PyObject* o = find(module, qualname)) polyfills()[o] = name;
+  once_loaded(module, [=] {
+    if (PyObject* o = find(module, qualname)) polyfills()[o] = name;
+  });
 }
 
 namespace {
@@ -85,7 +124,9 @@ void register_no_keywords(const char* module, const char* qualname) {
 bool is_pure(PyObject* callable) { return pure().count(callable) != 0; }
 
 void register_pure(const char* module, const char* qualname) {
-  if (PyObject* o = find(module, qualname)) pure().insert(o);
+  once_loaded(module, [=] {
+    if (PyObject* o = find(module, qualname)) pure().insert(o);
+  });
 }
 
 }  // namespace braze::capture

@@ -4,6 +4,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/once_loaded.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -126,6 +127,7 @@ Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on 
 }  // namespace
 
 TorchRule torch_rule(PyObject* o) {
+  register_loaded();
   PyTypeObject* t = Py_TYPE(o);
   if (t != &PyFunction_Type && !PyCFunction_Check(o) && t != &PyMethodDescr_Type && t != &PyWrapperDescr_Type &&
       reinterpret_cast<PyObject*>(t) != known().op_overload && reinterpret_cast<PyObject*>(t) != known().op_packet)
@@ -169,7 +171,9 @@ void register_torch_builtins() {
       {"torch.overrides", "has_torch_function_variadic"}, {"torch.overrides", "is_tensor_like"}, {"torch.xpu", "is_available"}, {"torch", "is_vulkan_available"},
       {"torch._C", "_len_torch_function_stack"}, {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"}};
   for (auto& [m, n] : constant)
-    if (PyObject* o = import(m, n)) queries().insert(o);
+    once_loaded(m, [m = m, n = n] {
+      if (PyObject* o = import(m, n)) queries().insert(o);
+    });
   for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
 }
 

@@ -53,18 +53,15 @@ Expr ExprArena::Impl::constant(int64_t value) {
   Hasher h;
   h.add(Kind::Const);
   h.add(value);
-  auto [lo, hi] = interned.equal_range(h.value());
-  for (auto it = lo; it != hi; ++it) {
-    const Node& n = nodes[it->second];
-    if (n.kind == Kind::Const && n.value == value) return Expr{it->second};
-  }
+  uint32_t known = interned.find(h.value(), [&](uint32_t i) { return nodes[i].kind == Kind::Const && nodes[i].value == value; });
+  if (known != HashIndex::kNone) return Expr{known};
   Node n;
   n.value = value;
   n.range = {value, value};
   n.hash = h.value();
   nodes.push_back(n);
   uint32_t id = static_cast<uint32_t>(nodes.size() - 1);
-  interned.emplace(n.hash, id);
+  interned.insert(n.hash, id);
   return Expr{id};
 }
 
@@ -72,11 +69,11 @@ Expr ExprArena::Impl::intern(Kind kind, std::vector<Expr> ops) {
   Hasher h;
   h.add(kind);
   for (Expr e : ops) h.add(e.id);
-  auto [lo, hi] = interned.equal_range(h.value());
-  for (auto it = lo; it != hi; ++it) {
-    const Node& n = nodes[it->second];
-    if (n.kind == kind && n.count == ops.size() && n.count && std::ranges::equal(pool[n.first], ops)) return Expr{it->second};
-  }
+  uint32_t known = interned.find(h.value(), [&](uint32_t i) {
+    const Node& n = nodes[i];
+    return n.kind == kind && n.count == ops.size() && n.count && std::ranges::equal(pool[n.first], ops);
+  });
+  if (known != HashIndex::kNone) return Expr{known};
   Node n;
   n.kind = kind;
   n.first = static_cast<uint32_t>(pool.size());
@@ -85,7 +82,7 @@ Expr ExprArena::Impl::intern(Kind kind, std::vector<Expr> ops) {
   pool.push_back(std::move(ops));
   nodes.push_back(n);
   uint32_t id = static_cast<uint32_t>(nodes.size() - 1);
-  interned.emplace(n.hash, id);
+  interned.insert(n.hash, id);
   return Expr{id};
 }
 

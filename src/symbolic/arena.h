@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "base/check.h"
+#include "base/hash_index.h"
 #include "symbolic/expr.h"
 
 namespace braze::sym {
@@ -22,7 +23,7 @@ struct ExprArena::Impl {
   std::deque<std::vector<Expr>> pool;  // operand lists, stable spans
   std::vector<std::string> names;
   std::unordered_map<std::string, Expr> by_name;
-  std::unordered_multimap<uint64_t, uint32_t> interned;
+  HashIndex interned;
   uint32_t epoch = 1;
 
   const Node& at(Expr e) const {

@@ -28,8 +28,8 @@ class Printer {
       axes(stage.axes);
       for (const loop::LoopOp& op : stage.ops) operation(op);
     }
-    // Proofs about sizes use their ranges.
-    for (Expr s : out_.sizes) {
+    // Proofs about sizes and indices use the ranges of their symbols.
+    for (Expr s : symbols_) {
       sym::Range r = arena_.range(s);
       text("\nrange");
       number(r.lo);
@@ -44,7 +44,7 @@ class Printer {
 
   void axes(const std::vector<loop::Axis>& list) {
     for (const loop::Axis& a : list) {
-      names_[a.var.id] = "v" + std::to_string(loop_vars_++);
+      name(a.var, "v" + std::to_string(loop_vars_++));
       text(" ");
       text(names_[a.var.id]);
       text("<");
@@ -68,7 +68,7 @@ class Printer {
         break;
       case loop::OpCode::Index: text(" "), text(expr(op.index)); break;
       case loop::OpCode::Indirect:
-        names_[op.index.id] = "i" + std::to_string(indirects_++);
+        name(op.index, "i" + std::to_string(indirects_++));
         text(" "), text(names_[op.index.id]), text("<"), text(expr(op.bound));
         number(static_cast<int>(op.check.fault)), number(op.check.dim), number(op.check.wrap);
         break;
@@ -76,6 +76,12 @@ class Printer {
       case loop::OpCode::Reduce: number(static_cast<int>(op.reduce)); break;
       default: break;
     }
+  }
+
+  const std::string& name(Expr symbol, std::string text) {
+    auto [it, fresh] = names_.try_emplace(symbol.id);
+    if (fresh) symbols_.push_back(symbol);
+    return it->second = std::move(text);
   }
 
   std::string value(loop::ValId v) {
@@ -105,7 +111,7 @@ class Printer {
       auto k = arena_.symbol_kind(e);
       BRAZE_CHECK(k == sym::SymbolKind::Size || k == sym::SymbolKind::Unbacked, "loop variable that no axis binds: " + arena_.print(e));
       out_.sizes.push_back(e);
-      return names_[e.id] = "s" + std::to_string(out_.sizes.size() - 1);
+      return name(e, "s" + std::to_string(out_.sizes.size() - 1));
     }
     std::vector<std::string> parts;
     for (Expr o : arena_.operands(e)) parts.push_back(expr(o));
@@ -122,6 +128,7 @@ class Printer {
   Signature& out_;
   std::string details_;
   std::unordered_map<uint32_t, std::string> names_;
+  std::vector<Expr> symbols_;  // that have names
   std::unordered_map<uint32_t, size_t> values_, buffers_;
   int loop_vars_ = 0, indirects_ = 0;
 };

@@ -1,7 +1,10 @@
 #include "codegen/cpu/machine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
@@ -24,21 +27,35 @@ void initialise() {
   });
 }
 
-std::string host_features() {
-  std::string text;
+const llvm::Target& host_target(const std::string& triple) {
+  initialise();
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
+  return *target;
+}
+
+// Where the host differs from what LLVM knows about its model (a hypervisor may hide features). All hundred features would say
+// the same, but are parsed anew for every machine and subtarget.
+std::string host_features(const std::string& cpu) {
+  std::string triple = llvm::sys::getProcessTriple(), text;
+  std::unique_ptr<llvm::MCSubtargetInfo> model(host_target(triple).createMCSubtargetInfo(triple, cpu, ""));
+  std::unordered_map<std::string_view, bool> usual;
+  for (const llvm::SubtargetFeatureKV& f : model->getAllProcessorFeatures()) usual[f.Key] = model->getFeatureBits()[f.Value];
+  std::vector<std::string> differ;
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-    if (!text.empty()) text += ',';
-    text += (feature.second ? '+' : '-');
-    text += feature.first().str();
+    auto it = usual.find(feature.first());
+    if (it == usual.end() || it->second != feature.second) differ.push_back((feature.second ? '+' : '-') + feature.first().str());
   }
+  // Taking a feature away takes those that imply it, too: what the host has is said last.
+  std::sort(differ.begin(), differ.end(), [](const std::string& a, const std::string& b) { return std::pair(a[0] == '+', a) < std::pair(b[0] == '+', b); });
+  for (const std::string& f : differ) text += (text.empty() ? "" : ",") + f;
   return text;
 }
 
 std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const std::string& features) {
-  initialise();
-  std::string error, triple = llvm::sys::getProcessTriple();
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
+  std::string triple = llvm::sys::getProcessTriple();
+  const llvm::Target* target = &host_target(triple);
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
   BRAZE_CHECK(machine, "LLVM cannot make a machine for " + cpu);
@@ -60,7 +77,7 @@ Isa detect() {
     isa.cpu = forced;
   } else {
     isa.cpu = llvm::sys::getHostCPUName().str();
-    isa.features = host_features();
+    isa.features = host_features(isa.cpu);
   }
   auto machine = make_machine(isa.cpu, isa.features);
   const auto* info = machine->getMCSubtargetInfo();

@@ -1,4 +1,5 @@
 // The host's CPU as a target: keys, cache, emission on the calling thread, machine code on several.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/build_id.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "codegen/codegen.h"
@@ -20,9 +22,6 @@
 namespace braze::codegen {
 namespace cpu {
 namespace {
-
-// Raise when the emitted code changes.
-constexpr int kCodeVersion = 4;
 
 std::string hex(uint64_t n) {
   char text[17];
@@ -59,7 +58,7 @@ class CpuTarget final : public Target {
   std::string_view name() const override { return "cpu"; }
   std::string fingerprint() const override {
     const Isa& isa = host();
-    return "cpu " + std::to_string(kCodeVersion) + " llvm " LLVM_VERSION_STRING " " + isa.cpu + " " + isa.features;
+    return "cpu " + build_id() + " " + isa.cpu + " " + isa.features;
   }
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override;
   std::string source(const Program& program, const Nest& nest, const Options&) override {
@@ -165,7 +164,8 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
   }
   out.blobs.resize(out.kernels.size());
   std::optional<DiskCache> cache;
-  if (options.disk_cache) cache.emplace();
+  // Without a build-id objects of another build could not be told from ours.
+  if (options.disk_cache && !build_id().empty()) cache.emplace();
   std::vector<size_t> missing;
   for (size_t i = 0; i < out.kernels.size(); ++i) {
     auto found = cache ? cache->find(out.kernels[i].symbol, print + signatures[i].key) : std::nullopt;
@@ -173,6 +173,8 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
     else missing.push_back(i);
   }
   if (missing.empty()) return out;
+  // The large ones first, so that no thread is left with one at the end.
+  std::stable_sort(missing.begin(), missing.end(), [&](size_t a, size_t b) { return signatures[a].key.size() > signatures[b].key.size(); });
   Work work(out.blobs);
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
   work.start(std::min({missing.size() - 1, cores - 1, size_t{7}}));
@@ -182,9 +184,17 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
   }
   work.finish();
   if (cache) {
-    for (size_t i : missing) cache->keep(out.kernels[i].symbol, print + signatures[i].key, out.blobs[i]);
-    static std::atomic<bool> trimmed{false};
-    if (!trimmed.exchange(true)) cache->trim();
+    int64_t bytes = 0;
+    for (size_t i : missing) {
+      cache->keep(out.kernels[i].symbol, print + signatures[i].key, out.blobs[i]);
+      bytes += static_cast<int64_t>(out.blobs[i].size() + signatures[i].key.size());
+    }
+    // The folder's size is looked at when a process first writes, and after every 64 MiB.
+    static std::atomic<int64_t> left{0};
+    if ((left -= bytes) < 0) {
+      left = int64_t{64} << 20;
+      cache->trim();
+    }
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -91,6 +92,59 @@ TEST_F(Cache, OldestGoFirst) {
   EXPECT_FALSE(c.find("k1", "key"));
   EXPECT_TRUE(c.find("k5", "key"));
   EXPECT_TRUE(c.find("k4", "key"));
+}
+
+TEST_F(Cache, ForeignFilesAreNotObjects) {
+  DiskCache c(folder_);
+  auto put = [&](const std::string& bytes) { std::ofstream(folder_ + "/k.o", std::ios::binary) << bytes, chmod((folder_ + "/k.o").c_str(), 0600); };
+  for (const std::string& bytes : {std::string(), std::string("BRAZEOBJ"), std::string(4096, '\0'), std::string(4096, 'x')}) {
+    put(bytes);
+    EXPECT_FALSE(c.find("k", "key"));
+  }
+  c.keep("k", "key", "object");
+  EXPECT_EQ(c.find("k", "key"), "object");
+  fs::remove(folder_ + "/k.o");
+  fs::create_directory(folder_ + "/k.o");  // can't be replaced by a file: neither found nor kept
+  c.keep("k", "key", "object");
+  EXPECT_FALSE(c.find("k", "key"));
+}
+
+TEST_F(Cache, AnUnwritableFolderIsOnlySlow) {
+  DiskCache c(folder_);
+  fs::remove_all(folder_);
+  c.keep("k", "key", "object");
+  EXPECT_FALSE(c.find("k", "key"));
+  c.trim();
+  std::ofstream(root_ + "/file") << "x";
+  EXPECT_FALSE(DiskCache(root_ + "/file/below").usable());
+}
+
+// Readers see whole entries of whoever wrote last, never a mixture.
+TEST_F(Cache, ProcessesWriteAtOnce) {
+  auto object_of = [](int who, int round) { return std::string(static_cast<size_t>(1000 + 977 * who + round), static_cast<char>('a' + who)); };
+  std::vector<pid_t> children;
+  for (int who = 0; who < 4; ++who) {
+    pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      DiskCache c(folder_);
+      int wrong = !c.usable();
+      for (int round = 0; round < 100; ++round) {
+        c.keep("k", "key", object_of(who, round));
+        auto got = c.find("k", "key");
+        wrong += !got || got->find_first_not_of((*got)[0]) != std::string::npos;
+        if (round == 50) c.trim();
+      }
+      _exit(wrong ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1) << "a part was left over";
 }
 
 }  // namespace
