@@ -115,23 +115,15 @@ std::unordered_set<PyObject*>& keywordless() {
 }
 }  // namespace
 
-bool takes_no_keywords(PyObject* callable) { return keywordless().count(callable) != 0; }
-
-void register_no_keywords(const char* module, const char* qualname) {
-  if (PyObject* o = find(module, qualname)) keywordless().insert(o);
+bool takes_no_keywords(PyObject* callable) {
+  register_loaded();
+  return keywordless().count(callable) != 0;
 }
 
-namespace {
-std::unordered_set<PyObject*>& keywordless() {
-  static std::unordered_set<PyObject*> p;
-  return p;
-}
-}  // namespace
-
-bool takes_no_keywords(PyObject* callable) { return keywordless().count(callable) != 0; }
-
 void register_no_keywords(const char* module, const char* qualname) {
-  if (PyObject* o = find(module, qualname)) keywordless().insert(o);
+  once_loaded(module, [=] {
+    if (PyObject* o = find(module, qualname)) keywordless().insert(o);
+  });
 }
 
 bool is_pure(PyObject* callable) { return pure().count(callable) != 0; }

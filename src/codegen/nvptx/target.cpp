@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/build_id.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "codegen/codegen.h"
@@ -19,9 +20,6 @@
 namespace braze::codegen {
 namespace nvptx {
 namespace {
-
-// Raise when the emitted code changes.
-constexpr int kCodeVersion = 1;
 
 std::string hex(uint64_t n) {
   char text[17];
@@ -41,7 +39,7 @@ class NvptxTarget final : public Target {
   }
   std::string_view name() const override { return "nvptx"; }
   std::string fingerprint() const override {
-    return "nvptx " + std::to_string(kCodeVersion) + " llvm " LLVM_VERSION_STRING " " + architecture_ + " " + assembler_name();
+    return "nvptx " + build_id() + " " + architecture_ + " " + assembler_name();
   }
 
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
@@ -81,7 +79,8 @@ class NvptxTarget final : public Target {
     }
     out.blobs.resize(out.kernels.size());
     std::optional<cpu::DiskCache> cache;
-    if (options.disk_cache) cache.emplace();
+    // Without a build-id objects of another build could not be told from ours.
+    if (options.disk_cache && !build_id().empty()) cache.emplace();
     std::vector<size_t> missing;
     for (size_t i = 0; i < kernels.size(); ++i) {
       auto found = cache ? cache->find(out.kernels[i].symbol, print + kernels[i].key) : std::nullopt;
