@@ -198,7 +198,9 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
 }
 
 Variable* RealVariable::next(Translator& tr) {
-  // How far it has come is no part of what guards see.
+  // How far it has come is no part of what guards see. The capture starts again and stops before it looks at the iterator, which
+  // would be guarded to be the same object.
+  if (Py_TYPE(object.get())->tp_iternext) tr.mutate();
   if (Py_TYPE(object.get())->tp_iternext) tr.unsupported("an iterator that was made before, of type " + std::string(Py_TYPE(object.get())->tp_name));
   return Variable::next(tr);
 }
