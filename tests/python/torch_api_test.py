@@ -277,11 +277,17 @@ def square_sum(t):
 @pytest.mark.parametrize("f", [
     lambda x: torch.func.grad(square_sum)(x), lambda x: torch.func.grad_and_value(square_sum)(x), lambda x: torch.vmap(lambda r: r.sum() + r)(x),
     lambda x: torch.func.vmap(torch.dot)(x, x), lambda x: torch.vmap(torch.func.grad(square_sum))(x), lambda x: torch.func.jacrev(torch.sin)(x[0]),
-    lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)), lambda x: torch.func.vjp(torch.sin, x)[1](torch.ones_like(x)),
+    lambda x: torch.func.vjp(torch.sin, x)[1](torch.ones_like(x)),
     lambda x: torch.vmap(lambda r, c: r * c, in_dims=(0, None))(x, x[0])],
-    ids=["grad", "grad_and_value", "vmap", "vmap_builtin", "vmap_grad", "jacrev", "jvp", "vjp", "in_dims"])
+    ids=["grad", "grad_and_value", "vmap", "vmap_builtin", "vmap_grad", "jacrev", "vjp", "in_dims"])
 def test_transforms(f):
     run(f, tensor(3, 4))
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)), lambda x: torch.func.hessian(square_sum)(x)],
+                         ids=["jvp", "hessian"])
+def test_forward_mode_runs_uncompiled(f):
+    run(f, tensor(3, 4), breaks=None, compiled=False)
 
 
 def test_transforms_of_what_is_around():

@@ -13,6 +13,15 @@ bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIStr
 // Functions of NumPy that give a number for numbers.
 bool is_numpy_ufunc(PyTypeObject* t) { return std::string_view(t->tp_name) == "numpy.ufunc"; }
 
+// Transforms by dual numbers, and the functions that they return: over a reverse-mode transform of fakes PyTorch's dual levels crash.
+bool is_forward_mode(PyObject* o) {
+  if (!PyFunction_Check(o)) return false;
+  const char* c = PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(o)->func_qualname);
+  std::string_view name = c ? c : "";
+  name = name.substr(0, name.find('.'));
+  return name == "jvp" || name == "jacfwd" || name == "hessian" || name == "linearize" || name == "_jvp_with_argnums";
+}
+
 std::string full_name(PyObject* o) {
   std::string out;
   for (const char* attr : {"__module__", "__qualname__"}) {
@@ -173,7 +182,9 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
-    case TorchRule::Host: return tr.call_host(o, args);
+    case TorchRule::Host:
+      if (is_forward_mode(o)) tr.unsupported("forward-mode differentiation of a function");
+      return tr.call_host(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);
     case TorchRule::None: break;
   }
@@ -235,7 +246,9 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
 }
 
 Variable* RealVariable::next(Translator& tr) {
-  // How far it has come is no part of what guards see.
+  // How far it has come is no part of what guards see. The capture starts again and stops before it looks at the iterator, which
+  // would be guarded to be the same object.
+  if (Py_TYPE(object.get())->tp_iternext) tr.mutate();
   if (Py_TYPE(object.get())->tp_iternext) tr.unsupported("an iterator that was made before, of type " + std::string(Py_TYPE(object.get())->tp_name));
   return Variable::next(tr);
 }
