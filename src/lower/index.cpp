@@ -283,6 +283,18 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
     auto* e = std::get_if<Expr>(&node.args[i]);
     return !e || a.range(*e).lo >= 0 || a.range(*e).hi < 0;
   };
+  switch (node.op) {  // from a tensor without elements nothing can be read: eager raises, or gives an empty result
+    case Op::embedding:
+    case Op::index_select:
+    case Op::gather:
+    case Op::take:
+    case Op::index_Tensor:
+    case Op::_unsafe_index_Tensor:
+      for (Expr s : g.type(std::get<graph::ValueId>(node.args[0])).sizes)
+        if (a.is_const(s, 0)) return false;
+      break;
+    default: break;
+  }
   switch (node.op) {
     case Op::index_Tensor:
     case Op::_unsafe_index_Tensor: {

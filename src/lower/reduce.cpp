@@ -190,6 +190,19 @@ bool takes_reduction(const graph::Graph& g, const graph::Node& node) {
     return !e || g.arena().as_const(*e).has_value();
   };
   switch (node.op) {
+    // Eager raises where there is nothing to choose from.
+    case Op::amax:
+    case Op::amin:
+    case Op::aminmax:
+    case Op::max:
+    case Op::min:
+    case Op::max_dim:
+    case Op::min_dim:
+    case Op::argmax:
+    case Op::argmin:
+      for (Expr s : g.type(std::get<graph::ValueId>(node.args[0])).sizes)
+        if (g.arena().is_const(s, 0)) return false;
+      return true;
     case Op::var_correction:
     case Op::var_mean_correction:
     case Op::std_correction:

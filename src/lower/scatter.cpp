@@ -206,6 +206,8 @@ bool integers(const graph::Graph& g, ValueId v) { return g.type(v).dtype == DTyp
 bool takes_scatter(const graph::Graph& g, const graph::Node& node) {
   auto rank = [&](size_t i) { return g.type(tensor(node, i)).dim(); };
   DType out = g.type(node.outputs[0]).dtype;
+  for (Expr s : g.type(node.outputs[0]).sizes)
+    if (g.arena().is_const(s, 0)) return false;  // eager raises, or does nothing
   auto same_dtype = [&](size_t i) { return g.type(tensor(node, i)).dtype == out; };
   switch (node.op) {
     case Op::scatter_reduce_two: {

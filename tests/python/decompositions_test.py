@@ -147,3 +147,20 @@ def test_foreach_updates():
     args = tuple([a(torch.float32) for a in (unit(3, 4), unit(7), unit(2, 2, 2))] for _ in range(3))
     explained = check(f, args, {})
     assert explained.graph_count == 1 and explained.extern_count == 0, explained.plans
+
+
+EMPTY = {
+    "index": lambda x: x[torch.tensor([0, 1])],
+    "index_select": lambda x: x.index_select(0, torch.tensor([0])),
+    "gather": lambda x: x.gather(0, torch.zeros(1, 3, dtype=torch.int64)),
+    "index_put": lambda x: x.index_put((torch.tensor([0]),), torch.ones(3)),
+    "index_add": lambda x: x.index_add(0, torch.tensor([0]), torch.ones(1, 3)),
+    "amax": lambda x: x.amax(0),
+    "max": lambda x: x.max(0).values,
+    "amax_of_the_rest": lambda x: x.amax(1),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_tensors_without_elements(name):
+    check(EMPTY[name], (torch.empty(0, 3),), {})
