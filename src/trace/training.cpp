@@ -141,10 +141,16 @@ class Compiled {
                                                                  /*accumulate_grad=*/false, ends);
   }
 
+  // Nodes are deleted with and without the GIL; what is Python's needs it.
   ~Compiled() {
-    if (!module_ || !Py_IsInitialized()) return;
-    pybind11::gil_scoped_acquire gil;
+    if (!Py_IsInitialized()) {
+      (void)tracer_.release();
+      return;
+    }
+    PyGILState_STATE gil = PyGILState_Ensure();
+    tracer_.reset();
     Py_CLEAR(module_);
+    PyGILState_Release(gil);
   }
 
   TrainingReport current_training() {

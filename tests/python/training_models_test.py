@@ -98,7 +98,7 @@ def test_two_hundred_steps_of_a_small_gpt_follow_eagers_curve():
             losses.append(loss.item())
         curves.append(torch.tensor(losses))
     want, got = curves
-    assert want[-10:].mean() < 0.8 * want[:10].mean()
+    assert want[-10:].mean() < 0.85 * want[:10].mean()
     # Rounding is amplified by training: early steps agree closely, later ones as curves.
     torch.testing.assert_close(got[:20], want[:20], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(got[-50:].mean(), want[-50:].mean(), rtol=2e-2, atol=2e-2)

@@ -352,19 +352,6 @@ def test_autocast_inside_and_around():
             torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
 
 
-def test_memory_budget_saves_less_with_the_same_gradients():
-    def fn(x, w):
-        for _ in range(4):
-            x = F.gelu(x @ w)
-        return x
-
-    x, w = torch.randn(16, 16), leaf(16, 16)
-    want = step(fn, (x, w), [w])[1][0]
-    for budget in (1.0, 0.5, 0):
-        got = step(braze.compile(fn, options={"memory_budget": budget}), (x, w), [w])[1][0]
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-
-
 def test_training_for_some_steps_follows_eager():
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 1))
@@ -423,7 +410,7 @@ def test_writing_to_one_of_two_views_changes_the_history_of_the_other():
         y.mul_(2)
         flat.sum().backward()
         results.append(x.grad)
-    assert torch.equal(*results)
+    torch.testing.assert_close(*results)
 
 
 def test_two_losses_of_one_region_are_differentiated_one_after_the_other():
