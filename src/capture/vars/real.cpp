@@ -16,7 +16,9 @@ bool is_numpy_ufunc(PyTypeObject* t) { return std::string_view(t->tp_name) == "n
 // Transforms by dual numbers, and the functions that they return: over a reverse-mode transform of fakes PyTorch's dual levels crash.
 bool is_forward_mode(PyObject* o) {
   if (!PyFunction_Check(o)) return false;
-  const char* c = PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(o)->func_qualname);
+  // The code's name: functools.wraps gives the function that of the user's.
+  auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(o)->func_code);
+  const char* c = PyUnicode_AsUTF8(code->co_qualname);
   std::string_view name = c ? c : "";
   name = name.substr(0, name.find('.'));
   return name == "jvp" || name == "jacfwd" || name == "hessian" || name == "linearize" || name == "_jvp_with_argnums";
