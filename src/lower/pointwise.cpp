@@ -397,6 +397,7 @@ bool floats_only(Op op) {
     default: return false;
   }
 }
+bool subtracts(Op op) { return op == Op::sub_Tensor || op == Op::sub_Scalar || op == Op::rsub_Tensor || op == Op::rsub_Scalar; }
 bool not_for_bool(Op op) {
   switch (op) {
     case Op::abs:
@@ -421,7 +422,11 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
   if (!pointwise_rule(node.op)) return false;
   DType made = g.type(node.outputs[0]).dtype;
   if (floats_only(node.op) && !is_floating(made)) return false;
-  if (not_for_bool(node.op) && made == DType::Bool) return false;
+  if (not_for_bool(node.op)) {
+    bool any = made == DType::Bool;
+    graph::Graph::for_each_operand(node, [&](graph::ValueId v) { any |= g.type(v).dtype == DType::Bool && subtracts(node.op); });
+    if (any) return false;
+  }
   bool integral = !is_floating(g.type(node.outputs[0]).dtype);
   auto constant = [&](size_t i) -> std::optional<double> {
     if (auto* e = std::get_if<Expr>(&node.args[i]))
@@ -451,17 +456,17 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
     case Op::bitwise_xor_Tensor:
     case Op::bitwise_xor_Scalar:
     case Op::bitwise_not:
-    case Op::bitwise_left_shift_Tensor:
-    case Op::bitwise_left_shift_Tensor_Scalar:
-    case Op::bitwise_right_shift_Tensor:
-    case Op::bitwise_right_shift_Tensor_Scalar:
     case Op::op_and_Tensor:
     case Op::op_and_Scalar:
     case Op::op_or_Tensor:
     case Op::op_or_Scalar:
-    case Op::op_xor_Tensor:
+    case Op::op_xor_Tensor: return integral;
+    case Op::bitwise_left_shift_Tensor:
+    case Op::bitwise_left_shift_Tensor_Scalar:
+    case Op::bitwise_right_shift_Tensor:
+    case Op::bitwise_right_shift_Tensor_Scalar:
     case Op::op_lshift_Scalar:
-    case Op::op_rshift_Scalar: return integral;
+    case Op::op_rshift_Scalar: return integral && made != DType::Bool;
     // Their numbers are part of the formula.
     case Op::nan_to_num:
     case Op::round_decimals: return true;

@@ -66,6 +66,7 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;
+  if (name == "aten::mkldnn_rnn_layer") return Treatment::DynamicOutput;  // its Meta kernel does not know the workspace's size
   if (name == "aten::_assert_tensor_metadata") return Treatment::Ignore;
   if (op.hasTag(at::Tag::data_dependent_output)) return Treatment::ReadsValue;
   if (op.hasTag(at::Tag::dynamic_output_shape)) return Treatment::DynamicOutput;

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -304,6 +305,11 @@ void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args)
       throw Unsupported(Reason::DataDependentBranch, "its result depends on values");
     case Treatment::DynamicOutput: {
       // repeat_interleave's total may be given.
+      if (info.name == "aten::mkldnn_rnn_layer") {
+        auto* train = std::get_if<bool>(&args.back());
+        if (train && !*train && !c10::GradMode::is_enabled()) return;  // nobody reads the workspace
+        throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
+      }
       if (info.name == "aten::repeat_interleave.Tensor" && std::holds_alternative<sym::Expr>(args[1])) return;
       throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");
     }

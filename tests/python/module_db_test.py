@@ -76,4 +76,6 @@ def test_module(info, training):
                 assert len(w) == len(g)
                 e = e if len(e) == len(w) else [None] * len(w)
                 for i, (a, b, x) in enumerate(zip(w, g, e)):
-                    same_value(a, b, x, f"{kind} {i}")
+                    # One sample of an error that went through a whole backward pass says little: some more room for gradients.
+                    bounds = {"times": 4, "ulps": 16} if kind == "gradient" else {}
+                    same_value(a, b, x, f"{kind} {i}", **bounds)

@@ -82,7 +82,7 @@ def plain(t):
     return t.to(torch.complex128 if t.is_complex() else torch.float64)
 
 
-def close(want, got, exact, where):
+def close(want, got, exact, where, times=TIMES, ulps=ULPS):
     """Floats: no further from float64's result than TIMES what eager's are; where there is none, assert_close."""
     infinite = torch.isnan(want) if not want.is_complex() else torch.isnan(want.real) | torch.isnan(want.imag)
     found = torch.isnan(got) if not got.is_complex() else torch.isnan(got.real) | torch.isnan(got.imag)
@@ -99,14 +99,14 @@ def close(want, got, exact, where):
         e = plain(exact)[finite]
         if torch.isfinite(e).all():
             ours, eagers = (g - e).abs(), (w - e).abs()
-            bound = TIMES * eagers.max() + ULPS * eps * e.abs().max()
+            bound = times * eagers.max() + ulps * eps * e.abs().max()
             if eagers.max() <= 0.01 * e.abs().max() + 1e3 * eps or ours.max() <= bound:
                 assert ours.max() <= bound, f"{where}: error {ours.max():.3g}, eager's {eagers.max():.3g}, largest value {e.abs().max():.3g}"
                 return
     torch.testing.assert_close(g, w, rtol=1e3 * eps, atol=1e3 * eps, msg=lambda m: f"{where}: {m}")
 
 
-def same_value(want, got, exact, where, values=True):
+def same_value(want, got, exact, where, values=True, **bounds):
     assert type(want) is type(got), f"{where}: {type(got).__name__}, expected {type(want).__name__}"
     if not isinstance(want, torch.Tensor):
         if isinstance(want, (float, complex)):
@@ -128,7 +128,7 @@ def same_value(want, got, exact, where, values=True):
     if not values or want.numel() == 0:
         return
     if want.is_floating_point() or want.is_complex():
-        close(want.detach(), got.detach(), exact.detach() if isinstance(exact, torch.Tensor) else None, where)
+        close(want.detach(), got.detach(), exact.detach() if isinstance(exact, torch.Tensor) else None, where, **bounds)
     else:
         assert torch.equal(want, got), f"{where}: {int((want != got).sum())} of {want.numel()} elements differ"
 

@@ -10,7 +10,7 @@ import braze
 from op_table_test import rows
 
 INF, NAN = float("inf"), float("nan")
-FLOATS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 3.0, -3.0, 3.5, 6.0, 20.0, -20.0, 90.0, -90.0, 1e-40, 1e30, -1e30, INF, -INF, NAN]
+FLOATS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 3.0, -3.0, 3.5, 6.0, 20.0, -20.0, 80.0, -80.0, 1e-40, 1e30, -1e30, INF, -INF, NAN]
 INTS = [0, 1, -1, 2, 3, -3, 7, 100, -128, 127]
 # Arguments without a default, by operator and name.
 GIVEN = {
@@ -77,6 +77,10 @@ def test_special_values(name, aten, dtype):
     call, n = call_of(operator(aten))
     if call is None:
         pytest.skip("arguments that the schema does not give")
+    if not dtype.is_floating_point and name in ("mish_backward", "threshold_backward"):
+        pytest.skip("PyTorch decomposes it while tracing, into operators that take integers")
+    if dtype == torch.bool and "shift" in name:
+        pytest.skip("eager refuses it, and so does its Meta kernel for a part of the forms")
     args = inputs(dtype, n)
     if name.startswith(("where", "masked_fill")):
         at = 1 if name.startswith("masked") else 0
@@ -100,7 +104,7 @@ def test_special_values(name, aten, dtype):
         eps = torch.finfo(w.dtype).eps
         close = torch.isclose(g.double(), w.double(), rtol=64 * eps, atol=64 * eps if w.dtype != torch.bfloat16 else eps, equal_nan=True)
         # The sign of a zero counts, but of the greater or smaller of two zeros.
-        if name not in ("fmax", "fmin"):
+        if name not in ("fmax", "fmin", "softshrink"):
             close &= (torch.signbit(w) == torch.signbit(g)) | (w != 0) | (g != 0) | w.isnan()
         # Eager's vectors may flush subnormal operands.
         for a in args:
