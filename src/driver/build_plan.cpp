@@ -1,5 +1,7 @@
 #include "driver/build_plan.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace braze::driver {
@@ -81,6 +83,7 @@ class Builder {
 
   void buffers() {
     number_.assign(program_.buffers.size(), kNone);
+    bool gives_up_inputs = std::find(droppable_.begin(), droppable_.end(), true) != droppable_.end();
     allocate_before_.resize(program_.items.size());
     release_after_.resize(program_.items.size());
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
@@ -119,7 +122,8 @@ class Builder {
           break;
         case Placement::Kind::Output:
           b.where = plan::Where::Output;
-          if (depends_on_data(at.bytes)) allocate_before_[at.first].push_back(number);
+          // Where inputs are given up on the way, their memory is to become that of later outputs.
+          if (depends_on_data(at.bytes) || (gives_up_inputs && at.first >= 0)) allocate_before_[at.first].push_back(number);
           break;
         case Placement::Kind::Adopted: {
           b.where = plan::Where::Adopted;

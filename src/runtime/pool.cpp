@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -29,6 +30,25 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Blocks are mapped one by one: malloc keeps large blocks that it once gave back.
+size_t alignment_of(size_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : 4096; }
+size_t mapped_bytes(size_t bytes) { return (bytes + alignment_of(bytes) - 1) / alignment_of(bytes) * alignment_of(bytes); }
+
+// nullptr: the system has none.
+void* map(size_t bytes) {
+  size_t alignment = alignment_of(bytes), size = mapped_bytes(bytes), whole = alignment > 4096 ? size + alignment : size;
+  void* got = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) return nullptr;
+  auto from = reinterpret_cast<uintptr_t>(got), start = (from + alignment - 1) / alignment * alignment;
+  auto* memory = reinterpret_cast<void*>(start);
+  if (start != from) munmap(got, start - from);
+  if (size_t rest = from + whole - (start + size)) munmap(reinterpret_cast<void*>(start + size), rest);
+  if (alignment > 4096) (void)madvise(memory, size, MADV_HUGEPAGE);  // a refusal costs speed only
+  return memory;
+}
+
+void unmap(Header* h) { munmap(h, mapped_bytes(h->bytes)); }
+
 class Pool {
  public:
   void* allocate(size_t wanted) {
@@ -40,18 +60,25 @@ class Pool {
         Header* h = it->second.back();  // the one that is most likely in cache
         it->second.pop_back();
         kept_ -= bytes;
+        live_ += bytes;
+        peak_ = std::max(peak_, live_);
         return h + 1;
       }
+      // What is kept and what is handed out together stay below the most that was ever handed out at once.
+      live_ += bytes;
+      peak_ = std::max(peak_, live_);
+      while (kept_ > 0 && live_ + kept_ > peak_) drop_oldest();
     }
-    bool huge = bytes >= 2 * kHugePage;
-    size_t alignment = huge ? kHugePage : 4096, size = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, size);
+    void* memory = map(bytes);
     if (!memory) {
       trim();
-      memory = std::aligned_alloc(alignment, size);
+      memory = map(bytes);
     }
-    if (!memory) throw std::bad_alloc();
-    if (huge) (void)madvise(memory, size, MADV_HUGEPAGE);  // a refusal costs speed only
+    if (!memory) {
+      std::lock_guard lock(mutex_);
+      live_ -= bytes;
+      throw std::bad_alloc();
+    }
     auto* h = static_cast<Header*>(memory);
     h->bytes = bytes;
     return h + 1;
@@ -61,10 +88,11 @@ class Pool {
     Header* h = static_cast<Header*>(block) - 1;
     std::lock_guard lock(mutex_);
     h->stamp = ++clock_;
+    live_ -= h->bytes;
     try {
       free_[h->bytes].push_back(h);
     } catch (const std::bad_alloc&) {
-      std::free(h);
+      unmap(h);
       return;
     }
     kept_ += h->bytes;
@@ -86,12 +114,12 @@ class Pool {
     Header* h = oldest->front();
     oldest->pop_front();
     kept_ -= h->bytes;
-    std::free(h);
+    unmap(h);
   }
 
   std::mutex mutex_;
   std::unordered_map<size_t, std::deque<Header*>> free_;
-  size_t kept_ = 0;
+  size_t kept_ = 0, live_ = 0, peak_ = 0;
   size_t most_ = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 8;
   uint64_t clock_ = 0;
 };
