@@ -201,7 +201,8 @@ class Program final : public GuardProgram {
       return key(a) < key(b);
     });
     // What looks at arguments only comes before the watched objects: another size is found at once.
-    auto moves = [&](const Late& l) { return !anchored[l.guard->source.index] && (!l.guard->other.valid() || !anchored[l.guard->other.index]); };
+    auto is_argument = [&](SourceId s) { return !anchored[s.index] && !trailing[s.index]; };
+    auto moves = [&](const Late& l) { return is_argument(l.guard->source) && (!l.guard->other.valid() || is_argument(l.guard->other)); };
     arguments_ = static_cast<size_t>(std::stable_partition(late_.begin(), late_.end(), moves) - late_.begin());
     for (const SizeGuards::Place& p : sizes_.places) places_.push_back({reg[p.source.index], p.dim, p.symbol, p.integer});
     values_.assign(wanted.size(), nullptr);

@@ -123,8 +123,11 @@ TEST(Partition, AnOutputIsKeptOnlyWhereTheBackwardReadsItItself) {
   return %3, %5, %7
 })",
                        2);
-  for (const Source& s : p.sources)
-    if (s.kind == Source::Kind::Saved) EXPECT_NE(s.index, 0u);
+  for (const Source& s : p.sources) {
+    if (s.kind == Source::Kind::Saved) {
+      EXPECT_NE(s.index, 0u);
+    }
+  }
   EXPECT_TRUE(p.read_outputs.empty());
 }
 

@@ -1,3 +1,5 @@
+#include <cstddef>
+
 #include "base/hash_index.h"
 
 #include <gtest/gtest.h>
