@@ -32,7 +32,7 @@ const Function kFunctions[] = {
     {"exp", std::exp, -110, 88.7, 1.1},       {"exp2", std::exp2, -152, 127.9, 1.5},    {"expm1", std::expm1, -110, 88.7, 2.0},
     {"log", std::log, 0, 3.4e38, 1.5},        {"log2", std::log2, 0, 3.4e38, 2.0},      {"log10", std::log10, 0, 3.4e38, 2.0},
     {"log1p", std::log1p, -1, 3.4e38, 2.0},   {"sin", std::sin, -3.4e38, 3.4e38, 2.0},  {"cos", std::cos, -3.4e38, 3.4e38, 2.0},
-    {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0}, {"erf", std::erf, -3.4e38, 3.4e38, 1.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
+    {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0}, {"erf", std::erf, -3.4e38, 3.4e38, 2.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
     {"tan", std::tan, -1e6, 1e6, 2.0},        {"erfc", std::erfc, -10, 10, 4.0},
 };
 
