@@ -1,6 +1,7 @@
 // Binary operators, comparisons, unary operators.
 #include <opcode.h>
 
+#include "capture/closed_sizes.h"
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -56,6 +57,8 @@ PyObject* operator_function(const char* name) {
 bool for_torch(Variable* v) { return v->is(Kind::Tensor); }
 
 bool is_plain(Variable* v) { return v->is(Kind::Constant) || v->is(Kind::Sym); }
+
+bool is_number(Variable* v) { return v->is(Kind::Sym) || PyLong_Check(v->as<ConstantVariable>()->value.get()) || PyFloat_Check(v->as<ConstantVariable>()->value.get()); }
 
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
 
@@ -156,6 +159,11 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    bool divides = base == NB_FLOOR_DIVIDE || base == NB_REMAINDER || base == NB_TRUE_DIVIDE;
+    if (divides && (a->is(Kind::Sym) || b->is(Kind::Sym)) && is_number(b) && !truth(b)) {  // Python says what that raises
+      a = specialised(a);
+      b = specialised(b);
+    }
     Ref r = Ref::steal(row.function(plain(a), plain(b)));
     if (!r) raise_current();
     return from_python(std::move(r));
@@ -236,12 +244,14 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     return global_object(r.get());
   }
   if (base == NB_REMAINDER && a->is(Kind::Constant) && PyUnicode_Check(plain(a)) && is_python_constant(b)) {
+    ClosedSizes closed;
     Ref args = to_python(b);
     Ref r = Ref::steal(PyNumber_Remainder(plain(a), args.get()));
     if (!r) raise_current();
     return from_python(std::move(r));
   }
   if (is_python_constant(a) && is_python_constant(b)) {
+    ClosedSizes closed;
     Ref ra = to_python(a), rb = to_python(b);
     Ref r = Ref::steal(row.function(ra.get(), rb.get()));
     if (!r) raise_current();

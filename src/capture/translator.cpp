@@ -1,4 +1,5 @@
 // Making variables, Python's protocols on them, calls into CPython and PyTorch.
+#include "capture/closed_sizes.h"
 #include "capture/translator.h"
 
 #include <pthread.h>
@@ -511,7 +512,8 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
 Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
   v = force(v);
   if (is_python_constant(v)) {
-    Ref o = to_python(specialised(v));
+    ClosedSizes closed;
+    Ref o = to_python(v);
     if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
     else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));
     else if (conversion == 3) o = Ref::steal(PyObject_ASCII(o.get()));
@@ -589,7 +591,9 @@ Ref Translator::to_python(Variable* v) {
   check_stack();
   switch (v->kind) {
     case Kind::Constant: return v->as<ConstantVariable>()->value;
-    case Kind::Sym: return v->as<SymVariable>()->value;
+    case Kind::Sym:
+      if (ClosedSizes::on()) return to_python(v->as<SymVariable>()->specialise(*this));
+      return v->as<SymVariable>()->value;
     case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(*this));
     case Kind::Tuple: {
       auto* t = v->as<TupleVariable>();
@@ -714,11 +718,10 @@ Variable* Translator::call_pure(PyObject* fn, const Args& args) {
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  // A function that is not PyTorch's knows nothing of open sizes.
-  Args fixed = args;
-  for (Variable*& v : fixed.pos) v = specialised(v);
-  for (auto& [k, v] : fixed.kw) v = specialised(v);
-  RealArgs real = convert(*this, fixed);
+  RealArgs real = [&] {
+    ClosedSizes closed;  // a function that is not PyTorch's knows nothing of open sizes
+    return convert(*this, args);
+  }();
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();
   // What can change, or is used up, would be shared by all calls of the compiled code.
