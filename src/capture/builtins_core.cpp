@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/closed_sizes.h"
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/sorting.h"
@@ -214,6 +215,7 @@ Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   if (!tr.is_python_constant(a[0])) return nullptr;
+  ClosedSizes closed;
   Ref k = tr.to_python(a[0]);
   Py_hash_t h = PyObject_Hash(k.get());
   if (h == -1) tr.raise_current();

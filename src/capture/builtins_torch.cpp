@@ -185,6 +185,8 @@ void register_torch_builtins() {
   register_builtin("torch._C", "_set_anomaly_enabled", anomaly_enabled);
   register_builtin("torch", "set_anomaly_enabled", anomaly_enabled);
   register_builtin("torch.compiler", "cudagraph_mark_step_begin", nothing);
+  // Once PyTorch's own capture was loaded, it notes every module that is made; ours does not ask for these notes.
+  register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
   register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");

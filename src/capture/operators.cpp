@@ -60,6 +60,12 @@ bool is_plain(Variable* v) { return v->is(Kind::Constant) || v->is(Kind::Sym); }
 
 bool is_number(Variable* v) { return v->is(Kind::Sym) || PyLong_Check(v->as<ConstantVariable>()->value.get()) || PyFloat_Check(v->as<ConstantVariable>()->value.get()); }
 
+// An open integer knows integers and floats only.
+void specialise_unlike(Translator& tr, Variable*& a, Variable*& b) {
+  if (a->is(Kind::Sym) && !is_number(b)) a = tr.specialised(a);
+  if (b->is(Kind::Sym) && !is_number(a)) b = tr.specialised(b);
+}
+
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
 
 // Numbers and strings of a class of the user's, which may define operators of its own.
@@ -159,6 +165,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    specialise_unlike(*this, a, b);
     bool divides = base == NB_FLOOR_DIVIDE || base == NB_REMAINDER || base == NB_TRUE_DIVIDE;
     if (divides && (a->is(Kind::Sym) || b->is(Kind::Sym)) && is_number(b) && !truth(b)) {  // Python says what that raises
       a = specialised(a);
@@ -269,6 +276,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   a = force(a);
   b = force(b);
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    specialise_unlike(*this, a, b);
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();
     return from_python(std::move(r));
@@ -289,6 +297,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (!r && !right_first && user_class(b)) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
     if (r) return r;
     if (is_plain(a) && is_plain(b)) {
+      specialise_unlike(*this, a, b);
       Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
       if (!c) raise_current();
       return from_python(std::move(c));

@@ -239,7 +239,7 @@ def test_keyword_defaults_and_partial():
     inner.__kwdefaults__["k"] = 3
     assert now() == 1
     inner.__kwdefaults__ = {"k": 4}
-    assert now() == 1
+    assert now() == 0  # after its second value an integer stays open
     p = functools.partial(inner, k=5)
     now = agrees(lambda a: p(a), X)
     p.keywords["k"] = 6

@@ -247,7 +247,6 @@ def broken(fn, *args):
         (lambda x: x.tolist(), "UnsupportedOp"),
         (lambda x: x.storage_offset(), "UnsupportedOp"),
         (lambda x: x.as_strided((2,), (1,), 1), "UnsupportedOp"),
-        (lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True), "UnsupportedMutation"),
         (lambda x: torch.rand(3, generator=torch.Generator()), "UnsupportedOp"),
     ],
 )
@@ -396,7 +395,7 @@ def test_symbolic_sizes():
 
     with torch.no_grad():
         _, graph, _ = trace(fn, r(8, 4), symbolic=[[0]])
-    assert "s0_0" in graph["text"] and len(graph["size_guards"]) == 1
+    assert "s0_0" in graph["text"] and "Lt(2, s0_0)" in str(graph["size_guards"])
 
 
 def test_fakes_do_not_outlive_their_capture():
