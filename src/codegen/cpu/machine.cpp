@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/llvm_headers.h"
+#include "codegen/unit.h"
 
 namespace braze::codegen::cpu {
 namespace {
@@ -89,19 +90,6 @@ Isa detect() {
   return isa;
 }
 
-void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::FunctionAnalysisManager analyses;
-  analyses.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
-  analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
-  analyses.registerPass([] { return llvm::AssumptionAnalysis(); });
-  analyses.registerPass([&] { return llvm::TargetLibraryAnalysis(llvm::TargetLibraryInfoImpl(machine.getTargetTriple())); });
-  analyses.registerPass([&] { return machine.getTargetIRAnalysis(); });
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::EarlyCSEPass());
-  for (llvm::Function& f : module)
-    if (!f.isDeclaration()) passes.run(f, analyses);
-}
-
 }  // namespace
 
 const Isa& host() {
@@ -125,11 +113,6 @@ MachineLoan::MachineLoan() {
 MachineLoan::~MachineLoan() {
   std::lock_guard lock(pool().mutex);
   pool().idle.push_back(std::move(machine_));
-}
-
-void prepare(llvm::Module& module, llvm::TargetMachine& machine) {
-  module.setDataLayout(machine.createDataLayout());
-  module.setTargetTriple(machine.getTargetTriple().str());
 }
 
 std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine) {

@@ -27,8 +27,6 @@ class MachineLoan {
   std::unique_ptr<llvm::TargetMachine> machine_;
 };
 
-// Sets data layout and triple, as every module needs before IR is emitted into it.
-void prepare(llvm::Module& module, llvm::TargetMachine& machine);
 // Runs the IR passes and emits a relocatable object. Throws InternalError.
 std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine);
 

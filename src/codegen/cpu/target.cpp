@@ -1,56 +1,28 @@
 // The host's CPU as a target: keys, cache, emission on the calling thread, machine code on several.
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <mutex>
-#include <condition_variable>
-#include <deque>
 #include <thread>
 #include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
-#include "base/hash.h"
 #include "codegen/codegen.h"
 #include "codegen/cpu/cache.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/library.h"
 #include "codegen/cpu/machine.h"
 #include "codegen/llvm_headers.h"
+#include "codegen/unit.h"
+#include "codegen/workers.h"
 
 namespace braze::codegen {
 namespace cpu {
 namespace {
 
-std::string hex(uint64_t n) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
-  return text;
-}
-
-struct Unit {
-  std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> module;
-};
-
-Unit emit_unit(const Program& program, const Nest& nest, const Signature& signature, const std::string& symbol, llvm::TargetMachine& machine) {
-  Unit u;
-  u.context = std::make_unique<llvm::LLVMContext>();
-  u.context->setDiscardValueNames(true);
-  u.module = std::make_unique<llvm::Module>(symbol, *u.context);
-  prepare(*u.module, machine);
+Unit emit(const Program& program, const Nest& nest, const Signature& signature, const std::string& symbol, llvm::TargetMachine& machine) {
+  Unit u = make_unit(symbol, machine);
   Emitter(program, nest, signature, host(), *u.module).run(symbol);
-  static const bool verify = std::getenv("BRAZE_STRICT") != nullptr;
-  if (verify) {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    if (llvm::verifyModule(*u.module, &stream)) {
-      u.module->print(stream, nullptr);
-      throw InternalError("invalid LLVM IR for nest " + nest.name + ": " + text);
-    }
-  }
+  verify(*u.module, nest.name);
   return u;
 }
 
@@ -65,77 +37,12 @@ class CpuTarget final : public Target {
   std::string source(const Program& program, const Nest& nest, const Options&) override {
     Signature s = signature_of(program, nest);
     MachineLoan machine;
-    Unit u = emit_unit(program, nest, s, "kernel", *machine);
+    Unit u = emit(program, nest, s, "kernel", *machine);
     std::string text;
     llvm::raw_string_ostream stream(text);
     u.module->print(stream, nullptr);
     return text;
   }
-};
-
-// Modules waiting for machine code. The emitting thread fills it and then helps.
-class Work {
- public:
-  explicit Work(std::vector<std::string>& objects) : objects_(objects) {}
-  ~Work() { join(); }
-  void start(size_t threads) {
-    for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { drain(true); });
-  }
-  void push(size_t slot, Unit unit) {
-    {
-      std::lock_guard lock(mutex_);
-      queue_.emplace_back(slot, std::move(unit));
-    }
-    ready_.notify_one();
-  }
-  void finish() {
-    close();
-    drain(false);
-    join();
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  void close() {
-    {
-      std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    ready_.notify_all();
-  }
-  void join() {
-    close();
-    for (std::thread& t : threads_) t.join();
-    threads_.clear();
-  }
-  void drain(bool wait) {
-    std::optional<MachineLoan> machine;
-    for (;;) {
-      std::pair<size_t, Unit> item;
-      {
-        std::unique_lock lock(mutex_);
-        if (wait) ready_.wait(lock, [&] { return closed_ || !queue_.empty(); });
-        if (queue_.empty()) return;
-        item = std::move(queue_.front());
-        queue_.pop_front();
-      }
-      try {
-        if (!machine) machine.emplace();
-        objects_[item.first] = emit_object(*item.second.module, **machine);
-      } catch (...) {
-        std::lock_guard lock(mutex_);
-        if (!error_) error_ = std::current_exception();
-      }
-    }
-  }
-
-  std::vector<std::string>& objects_;
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<std::pair<size_t, Unit>> queue_;
-  bool closed_ = false;
-  std::exception_ptr error_;
-  std::vector<std::thread> threads_;
 };
 
 Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) {
@@ -151,11 +58,8 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
     out.buffers_of.push_back(s.buffers);
     out.sizes_of.push_back(s.sizes);
     if (!fresh) continue;
-    Hasher low, high;
-    low.add(print), low.add(s.key);
-    high.add(1), high.add(print), high.add(s.key);
     CompiledKernel k;
-    k.symbol = "braze_" + hex(low.value()) + hex(high.value());
+    k.symbol = symbol_of(print, s.key);
     k.buffers = s.buffers;
     k.sizes = s.sizes;
     k.blob = it->second;
@@ -176,14 +80,19 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
   if (missing.empty()) return out;
   // The large ones first, so that no thread is left with one at the end.
   std::stable_sort(missing.begin(), missing.end(), [&](size_t a, size_t b) { return signatures[a].key.size() > signatures[b].key.size(); });
-  Work work(out.blobs);
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  work.start(std::min({missing.size() - 1, cores - 1, size_t{7}}));
+  Workers workers(std::min({missing.size() - 1, cores - 1, size_t{7}}));
   {
     MachineLoan machine;
-    for (size_t i : missing) work.push(i, emit_unit(program, *sources[i], signatures[i], out.kernels[i].symbol, *machine));
+    for (size_t i : missing) {
+      auto unit = std::make_shared<Unit>(emit(program, *sources[i], signatures[i], out.kernels[i].symbol, *machine));
+      workers.push([unit, blob = &out.blobs[i]] {
+        MachineLoan own;
+        *blob = emit_object(*unit->module, *own);
+      });
+    }
   }
-  work.finish();
+  workers.finish();
   if (cache) {
     int64_t bytes = 0;
     for (size_t i : missing) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "codegen/llvm_headers.h"
+#include "codegen/unit.h"
 
 namespace braze::codegen::nvptx {
 namespace {
@@ -68,22 +69,8 @@ MachineLoan::~MachineLoan() {
   if (machine_) pool().idle[sm_].push_back(std::move(machine_));
 }
 
-void prepare(llvm::Module& module, llvm::TargetMachine& machine) {
-  module.setDataLayout(machine.createDataLayout());
-  module.setTargetTriple(machine.getTargetTriple().str());
-}
-
 std::string emit_ptx(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::FunctionAnalysisManager analyses;
-  analyses.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
-  analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
-  analyses.registerPass([] { return llvm::AssumptionAnalysis(); });
-  analyses.registerPass([&] { return llvm::TargetLibraryAnalysis(llvm::TargetLibraryInfoImpl(machine.getTargetTriple())); });
-  analyses.registerPass([&] { return machine.getTargetIRAnalysis(); });
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::EarlyCSEPass());
-  for (llvm::Function& f : module)
-    if (!f.isDeclaration()) passes.run(f, analyses);
+  optimise(module, machine);
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager emit;

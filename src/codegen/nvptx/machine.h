@@ -26,7 +26,6 @@ class MachineLoan {
 
 // The newest architecture that LLVM knows and a GPU of compute capability `sm` can run.
 std::string architecture(int sm);
-void prepare(llvm::Module& module, llvm::TargetMachine& machine);
 // Runs the IR passes and prints PTX. Throws InternalError.
 std::string emit_ptx(llvm::Module& module, llvm::TargetMachine& machine);
 

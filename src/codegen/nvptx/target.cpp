@@ -1,36 +1,23 @@
 // NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per kernel.
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
-#include "base/hash.h"
 #include "codegen/codegen.h"
 #include "codegen/cpu/cache.h"
 #include "codegen/llvm_headers.h"
 #include "codegen/nvptx/assembler.h"
 #include "codegen/nvptx/emitter.h"
 #include "codegen/nvptx/machine.h"
+#include "codegen/unit.h"
 #include "codegen/workers.h"
 
 namespace braze::codegen {
 namespace nvptx {
 namespace {
-
-std::string hex(uint64_t n) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
-  return text;
-}
-
-struct Unit {
-  std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> module;
-};
 
 class NvptxTarget final : public Target {
  public:
@@ -65,11 +52,8 @@ class NvptxTarget final : public Target {
       out.sizes_of.push_back(s.sizes);
       out.blocks_of.push_back(shape.blocks);
       if (!fresh) continue;
-      Hasher low, high;
-      low.add(print), low.add(key);
-      high.add(1), high.add(print), high.add(key);
       CompiledKernel k;
-      k.symbol = "braze_" + hex(low.value()) + hex(high.value());
+      k.symbol = symbol_of(print, key);
       k.buffers = s.buffers;
       k.sizes = s.sizes;
       k.blob = it->second;
@@ -118,24 +102,9 @@ class NvptxTarget final : public Target {
 
  private:
   Unit emit(const Program& program, const Nest& nest, const cpu::Signature& signature, const Shape& shape, const std::string& symbol) const {
-    Unit u;
-    u.context = std::make_unique<llvm::LLVMContext>();
-    u.context->setDiscardValueNames(true);
-    u.module = std::make_unique<llvm::Module>(symbol, *u.context);
-    {
-      MachineLoan machine(sm_);
-      prepare(*u.module, *machine);
-    }
+    Unit u = make_unit(symbol, *MachineLoan(sm_));
     Emitter(program, nest, signature, shape, isa_, *u.module).run(symbol);
-    static const bool verify = std::getenv("BRAZE_STRICT") != nullptr || std::getenv("BRAZE_VERIFY") != nullptr;
-    if (verify) {
-      std::string text;
-      llvm::raw_string_ostream stream(text);
-      if (llvm::verifyModule(*u.module, &stream)) {
-        u.module->print(stream, nullptr);
-        throw InternalError("invalid LLVM IR for nest " + nest.name + ": " + text);
-      }
-    }
+    verify(*u.module, nest.name);
     return u;
   }
 
