@@ -1,5 +1,6 @@
 // For stores that intern their items: finds the ids of items by hash, in one flat table. The items stay in the store.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -1,5 +1,3 @@
-#include <cstddef>
-
 #include "base/hash_index.h"
 
 #include <gtest/gtest.h>
