@@ -8,7 +8,17 @@ thread_local bool t_capturing = false;
 thread_local bool t_disabled = false;
 PyObject* (*g_unwrap)(PyObject*) = nullptr;
 
+// Scopes alive in all threads, and the flag's dictionary and value before the first of them: kept under the GIL.
+// Never destroyed with the process, whose interpreter is gone by then.
+int g_scopes = 0;
+Ref& g_flag_dict = *new Ref;
+Ref& g_flag_before = *new Ref;
+
 PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
+PyObject* flag_name() {
+  static PyObject* name = interned("_is_compiling_flag");
+  return name;
+}
 
 }  // namespace
 
@@ -32,22 +42,23 @@ bool capturing() { return t_capturing; }
 
 CapturingScope::CapturingScope() : before_(t_capturing) {
   t_capturing = true;
-  static PyObject* modules_name = interned("torch.compiler");
-  static PyObject* flag = interned("_is_compiling_flag");
-  flag_holder_ = Ref::steal(PyImport_GetModule(modules_name));
-  if (!flag_holder_) {
+  if (++g_scopes > 1) return;
+  static PyObject* name = interned("torch.compiler");
+  Ref module = Ref::steal(PyImport_GetModule(name));
+  if (!module) {
     PyErr_Clear();
     return;
   }
-  PyObject* dict = PyModule_GetDict(flag_holder_.get());
-  flag_before_ = Ref::borrow(PyDict_GetItemWithError(dict, flag));
-  if (flag_before_) PyDict_SetItem(dict, flag, Py_True);
+  g_flag_dict = Ref::borrow(PyModule_GetDict(module.get()));
+  g_flag_before = Ref::borrow(PyDict_GetItemWithError(g_flag_dict.get(), flag_name()));
+  if (g_flag_before) PyDict_SetItem(g_flag_dict.get(), flag_name(), Py_True);
 }
 
 CapturingScope::~CapturingScope() {
   t_capturing = before_;
-  static PyObject* flag = interned("_is_compiling_flag");
-  if (flag_before_) PyDict_SetItem(PyModule_GetDict(flag_holder_.get()), flag, flag_before_.get());
+  if (--g_scopes > 0) return;
+  if (g_flag_before) PyDict_SetItem(g_flag_dict.get(), flag_name(), g_flag_before.get());
+  g_flag_before = g_flag_dict = Ref();
 }
 
 bool set_disabled(bool on) {

@@ -14,16 +14,20 @@ Markers& markers();
 // True if `function` (a function, or an object with __dict__) was given to braze.disable or torch.compiler.disable.
 bool is_disabled(PyObject* function);
 
-// True while this thread captures. torch.compiler.is_compiling() says the same.
+// True while this thread captures.
 bool capturing();
+
+// This thread captures while the scope lives. PyTorch's own flag, which torch.compiler.is_compiling() reads, belongs to
+// the process: the first scope of any thread sets it and the last one puts back what was there. Needs the GIL.
 class CapturingScope {
  public:
   CapturingScope();
   ~CapturingScope();
+  CapturingScope(const CapturingScope&) = delete;
+  CapturingScope& operator=(const CapturingScope&) = delete;
 
  private:
   bool before_;
-  Ref flag_holder_, flag_before_;
 };
 
 // Compiled callables that this thread calls run as they are. Returns what was set before.

@@ -4,6 +4,7 @@ Each case compiles, calls twice, applies a change, calls again: the result must 
 what the case says.
 """
 
+import concurrent.futures
 import types
 
 import pytest
@@ -475,6 +476,18 @@ def test_is_compiling_is_true_only_inside():
     f = lambda a: a * (2 if torch.compiler.is_compiling() else 3)
     same(f(X), X * 3)
     same(braze.compile(f)(X), X * 2)
+    assert not torch.compiler.is_compiling()
+
+
+def test_the_flag_of_compiling_outlives_no_capture():
+    """Captures of several threads overlap: whoever ends last must not put back what another capture had set."""
+    def work(i):
+        f = lambda a: sum((a * k + i for k in range(40)), a)
+        for _ in range(5):
+            braze.compile(f)(X)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
     assert not torch.compiler.is_compiling()
 
 
