@@ -1,11 +1,19 @@
 // Everything a user can choose, as one value: built at the edge, passed by const reference, hashed into cache keys.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace braze {
 
 enum class Dynamic : uint8_t { Auto, Yes, No };
+
+// Options with a few named values: the names, in the order of the values, are what the user writes.
+enum class Rng : uint8_t { Philox, Eager };
+enum class Codegen : uint8_t { Llvm, Triton };
+inline constexpr std::array<std::string_view, 2> names_of(Rng) { return {"philox", "eager"}; }
+inline constexpr std::array<std::string_view, 2> names_of(Codegen) { return {"llvm", "triton"}; }
 
 struct Options {
 #define BRAZE_OPTION(type, name, init, text) type name = init;

@@ -1,6 +1,8 @@
 #include "bind/options.h"
 
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace braze::bind {
 
@@ -16,16 +18,34 @@ bool take(PyObject* v, int64_t& out) {
   out = PyLong_AsLongLong(v);
   return !PyErr_Occurred();
 }
-[[maybe_unused]] bool take(PyObject* v, std::string& out) {
+bool take(PyObject* v, double& out) {
+  if (!PyFloat_CheckExact(v) && !PyLong_CheckExact(v)) return false;
+  out = PyFloat_AsDouble(v);
+  return !PyErr_Occurred() && out >= 0 && out <= 1;
+}
+template <class Choice>
+  requires std::is_enum_v<Choice>
+bool take(PyObject* v, Choice& out) {
   if (!PyUnicode_Check(v)) return false;
-  const char* c = PyUnicode_AsUTF8(v);
-  out = c ? c : "";
-  return c != nullptr;
+  auto names = names_of(out);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (PyUnicode_CompareWithASCIIString(v, names[i].data()) == 0) {
+      out = static_cast<Choice>(i);
+      return true;
+    }
+  return false;
 }
 
-const char* type_name(const bool*) { return "a bool"; }
-const char* type_name(const int64_t*) { return "an int"; }
-[[maybe_unused]] const char* type_name(const std::string*) { return "a str"; }
+std::string accepted_by(bool) { return "a bool"; }
+std::string accepted_by(int64_t) { return "an int"; }
+std::string accepted_by(double) { return "a number from 0 to 1"; }
+template <class Choice>
+  requires std::is_enum_v<Choice>
+std::string accepted_by(Choice c) {
+  std::string all;
+  for (std::string_view name : names_of(c)) all += (all.empty() ? "'" : " or '") + std::string(name) + "'";
+  return all;
+}
 
 }  // namespace
 
@@ -46,14 +66,14 @@ std::optional<Options> options_from(PyObject* dict) {
     const char* k = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : nullptr;
     std::string name = k ? k : "?";
     bool known = false;
-#define BRAZE_OPTION(type, field, init, text)                                                                    \
-  if (name == #field) {                                                                                          \
-    known = true;                                                                                                \
-    if (!take(value, o.field)) {                                                                                 \
-      PyErr_Clear();                                                                                             \
-      PyErr_Format(PyExc_TypeError, "option '%s' takes %s, not %R", #field, type_name(&o.field), value);         \
-      return std::nullopt;                                                                                       \
-    }                                                                                                            \
+#define BRAZE_OPTION(type, field, init, text)                                                                     \
+  if (name == #field) {                                                                                           \
+    known = true;                                                                                                 \
+    if (!take(value, o.field)) {                                                                                  \
+      PyErr_Clear();                                                                                              \
+      PyErr_Format(PyExc_TypeError, "option '%s' takes %s, not %R", #field, accepted_by(o.field).c_str(), value); \
+      return std::nullopt;                                                                                        \
+    }                                                                                                             \
   }
 #include "base/options.def"
 #undef BRAZE_OPTION
