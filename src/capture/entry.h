@@ -86,6 +86,7 @@ class Region {
   PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs);
 
   std::vector<Event>* events = nullptr;  // explain's
+  bool keep_texts = false;               // the events' reports with the texts of all stages
   void clear();
   static void clear_all();
   int traverse(visitproc visit, void* arg) const;  // for the garbage collector of the one callable that owns this

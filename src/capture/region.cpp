@@ -279,7 +279,7 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
     try {
-      bool texts = logs_texts(), training = seg.captured.needs_grad;
+      bool texts = logs_texts() || keep_texts, training = seg.captured.needs_grad;
       std::optional<trace::Gradients> gradients;
       if (training && !seg.why_no_gradients.empty()) throw Unsupported(Reason::UnsupportedFeature, seg.why_no_gradients);
       if (training) gradients = trace::differentiate(*seg.tracer, seg.captured);
