@@ -4,6 +4,8 @@ import collections
 import copy
 import functools
 import importlib.util
+import linecache
+import re
 import types
 
 import torch
@@ -209,7 +211,7 @@ class Explanation:
         self.saved_bytes = sum(e["saved_bytes"] for e in graphs)
         self.partitions = [e["partition"] for e in graphs]
         self.plans = [e["plan"] for e in graphs]
-        self.code = [e["code"] for e in graphs]
+        self.code = [_quote_lines(e["code"]) for e in graphs]
         self.times = {}
         for e in events:
             for stage, seconds in e["times"].items():
@@ -225,6 +227,12 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _quote_lines(code):
+    """The user's lines, where the comments at the head of kernels name them."""
+    quote = lambda m: f"{m[1]}: {linecache.getline(m[2], int(m[3])).strip()}"
+    return re.sub(r"(?m)^((?:;|//|#)   (.+):(\d+)(?: in .*)?)$", quote, code)
 
 
 def mark_dynamic(tensor, dim, *, min=None, max=None):
