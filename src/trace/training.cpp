@@ -47,7 +47,7 @@ struct Backward {
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
-  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), gradients(std::move(added)) {
+  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), texts_(texts), gradients(std::move(added)) {
     driver::Dumps dumps;
     driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
@@ -67,7 +67,9 @@ class Compiled {
     auto& known = backwards_[given];
     if (known) return *known;
     autodiff::Backward part = autodiff::specialise(parts, given);
-    driver::Artefact made = driver::compile(part.graph, options_, nullptr, /*owns_inputs=*/true);
+    driver::Dumps dumps;
+    driver::Artefact made = driver::compile(part.graph, options_, texts_ ? &dumps : nullptr, /*owns_inputs=*/true);
+    report.source += dumps.kernels;
     training.backward_kernels += made.kernels;
     training.backward_externs += made.externs;
     report.kernels += made.kernels;
@@ -169,6 +171,7 @@ class Compiled {
 
  private:
   Options options_;
+  bool texts_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for
