@@ -57,7 +57,9 @@ def _compile(f, backend, fullgraph, dynamic, options):
     if isinstance(f, torch.nn.Module):
         return _compile_module(getattr(f, "_orig_mod", f) if hasattr(type(f), "_braze_make") else f, make)
     if isinstance(f, types.FunctionType):
-        return functools.update_wrapper(make(f), f)
+        made = functools.update_wrapper(make(f), f)
+        made._braze_make = make
+        return made
     if isinstance(f, types.MethodType) and isinstance(f.__func__, types.FunctionType):
         return functools.update_wrapper(make(f.__func__, f.__self__), f)
     if isinstance(f, type) or not callable(f):
@@ -272,9 +274,14 @@ def _marked_dim(tensor, dim):
 
 
 def explain(f, *args, **kwargs):
-    """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not."""
+    """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
+
+    What `compile` gave for a module or a function is compiled with the options that it has."""
     if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
-        f = f._orig_mod
-    compiled = compile(f)
+        compiled = _compile_module(f._orig_mod, type(f)._braze_make)
+    elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
+        compiled = f._braze_make(f.__wrapped__)
+    else:
+        compiled = compile(f)
     owner = type(compiled).__dict__["__call__"] if isinstance(compiled, torch.nn.Module) else compiled
     return Explanation(*_C.record(owner, lambda: compiled(*args, **kwargs)))

@@ -14,6 +14,8 @@
 
 #include "autodiff/specialise.h"
 #include "base/check.h"
+#include "base/strict.h"
+#include "driver/fallback.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/runnable.h"
@@ -67,7 +69,7 @@ class Compiled {
     auto& known = backwards_[given];
     if (known) return *known;
     autodiff::Backward part = autodiff::specialise(parts, given);
-    driver::Artefact made = driver::compile(part.graph, options_, nullptr, /*owns_inputs=*/true);
+    driver::Artefact made = compile_backward(part.graph);
     training.backward_kernels += made.kernels;
     training.backward_externs += made.externs;
     report.kernels += made.kernels;
@@ -167,6 +169,17 @@ class Compiled {
   }
 
  private:
+  // The forward is over: where compiling the backward fails, PyTorch's own operators are called one by one.
+  driver::Artefact compile_backward(const graph::Graph& graph) const {
+    try {
+      return driver::compile(graph, options_, nullptr, /*owns_inputs=*/true);
+    } catch (const std::exception& e) {
+      if (strict()) throw;
+      std::fprintf(stderr, "braze: internal failure in the backward of a compiled region, which runs uncompiled: %s\n", e.what());
+      return driver::compile_to_calls(graph, options_, /*owns_inputs=*/true);
+    }
+  }
+
   Options options_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
