@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -16,6 +17,7 @@
 #include "base/check.h"
 #include "base/strict.h"
 #include "driver/fallback.h"
+#include "runtime/heap.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/runnable.h"
@@ -38,7 +40,10 @@ struct Backward {
   };
   std::unique_ptr<CompiledGraph> graph;
   std::vector<Input> inputs;
+  mutable std::atomic<bool> ran = false;
 };
+
+constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
 [[noreturn]] void throw_python_error() {
   python_error e;
@@ -247,7 +252,8 @@ class CompiledFunctionBackward : public Node {
     }
     call.owned = owned.data();
     if (!releasing_) call.owned = nullptr;
-    compiled_->backward(given).graph->run(call);
+    backward.graph->run(call);
+    if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
     const Gradients& g = compiled_->gradients;
     variable_list out(g.inputs.size());
     for (size_t k = 0; k < out.size(); ++k) out[k] = std::move(call.results[k]);
