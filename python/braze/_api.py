@@ -63,7 +63,9 @@ def _compile(f, backend, fullgraph, dynamic, options):
     if isinstance(f, torch.nn.Module):
         return _compile_module(getattr(f, "_orig_mod", f) if hasattr(type(f), "_braze_make") else f, make)
     if isinstance(f, types.FunctionType):
-        return functools.update_wrapper(make(f), f)
+        made = functools.update_wrapper(make(f), f)
+        made._braze_make = make
+        return made
     if isinstance(f, types.MethodType) and isinstance(f.__func__, types.FunctionType):
         return functools.update_wrapper(make(f.__func__, f.__self__), f)
     if isinstance(f, type) or not callable(f):
@@ -299,16 +301,21 @@ def _marked_dim(tensor, dim):
 def explain(f, *args, code=False, options=None, **kwargs):
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
+    What `compile` gave for a module or a function is compiled with the options that it has.
     code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton
         with options={"codegen": "triton"}. The Explanation has it as `code` and prints it.
     options: as for braze.compile. Arguments of `f` that are called `code` or `options` cannot be given by name here.
     """
     owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
-    before = None
-    if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
-        before, f = owner(f), f._orig_mod
-    elif isinstance(f, _C.Compiled):
-        before = f
-    compiled = compile(f, options=options)
+    made_module = isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make")
+    before = f if made_module or isinstance(f, _C.Compiled) else None
+    if options is not None:
+        compiled = compile(f._orig_mod if made_module else f, options=options)
+    elif made_module:
+        compiled = _compile_module(f._orig_mod, type(f)._braze_make)
+    elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
+        compiled = f._braze_make(f.__wrapped__)
+    else:
+        compiled = compile(f)
     output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
-    return Explanation(output, events, _C.compilations(owner(compiled) if before is None else before))
+    return Explanation(output, events, _C.compilations(owner(compiled if before is None else before)))
