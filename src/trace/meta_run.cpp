@@ -4,6 +4,7 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 
@@ -88,6 +89,8 @@ class MetaArgs {
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
+[[noreturn]] void refuse_symbols() { throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes"); }
+
 }  // namespace
 
 void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
@@ -111,7 +114,10 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
   } catch (const c10::Error&) {
     // PyTorch's own kernels take symbols only in part; what they say then is not about the user's program.
-    if (convert.symbolic()) throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes");
+    if (convert.symbolic()) refuse_symbols();
+    throw;
+  } catch (const pybind11::error_already_set&) {  // a question about sizes that went to Python
+    if (convert.symbolic()) refuse_symbols();
     throw;
   }
 
