@@ -188,11 +188,12 @@ class Break:
 
 class Explanation:
     """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
-    `kernel_count`, `extern_count`, `graphs` (one text each), `output`. Of graphs with a backward, which the counts include:
+    `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
+    explained: where it was a compiled function or module already, by its own calls). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
-    def __init__(self, output, events):
-        self.output = output
+    def __init__(self, output, events, compilations):
+        self.output, self.compilations = output, compilations
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -244,6 +245,14 @@ def mark_dynamic(tensor, dim, *, min=None, max=None):
         ranges.add(_DimRange(dim, min, max))
 
 
+def maybe_mark_dynamic(tensor, dim):
+    """As mark_dynamic, but where the program needs one value, or the size is 0 or 1 in a way that matters, it is compiled for that."""
+    for d in dim if isinstance(dim, (list, tuple)) else (dim,):
+        d = _marked_dim(tensor, d)
+        _marks(tensor, "_dynamo_weak_dynamic_indices").add(d)
+        _marks(tensor, "_dynamo_static_indices").discard(d)
+
+
 def mark_static(tensor, dim=None):
     """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
     if dim is None:
@@ -252,6 +261,7 @@ def mark_static(tensor, dim=None):
         d = _marked_dim(tensor, d)
         _marks(tensor, "_dynamo_static_indices").add(d)
         _marks(tensor, "_dynamo_dynamic_indices").discard(d)
+        _marks(tensor, "_dynamo_weak_dynamic_indices").discard(d)
 
 
 _DimRange = collections.namedtuple("_DimRange", "dim min max")
@@ -277,11 +287,13 @@ def explain(f, *args, **kwargs):
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
     What `compile` gave for a module or a function is compiled with the options that it has."""
+    owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
+    before = None
     if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
-        compiled = _compile_module(f._orig_mod, type(f)._braze_make)
-    elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
-        compiled = f._braze_make(f.__wrapped__)
+        before, compiled = owner(f), _compile_module(f._orig_mod, type(f)._braze_make)
+    elif isinstance(f, _C.Compiled):
+        before, compiled = f, f._braze_make(f.__wrapped__) if hasattr(f, "_braze_make") else compile(f)
     else:
         compiled = compile(f)
-    owner = type(compiled).__dict__["__call__"] if isinstance(compiled, torch.nn.Module) else compiled
-    return Explanation(*_C.record(owner, lambda: compiled(*args, **kwargs)))
+    output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs))
+    return Explanation(output, events, _C.compilations(owner(compiled) if before is None else before))

@@ -97,6 +97,11 @@ PyObject* record(PyObject*, PyObject* args) {
   return PyTuple_Pack(2, result.get(), list.get());
 }
 
+PyObject* compilations(PyObject*, PyObject* compiled) {
+  capture::Region* region = region_of(compiled);
+  return region ? PyLong_FromSize_t(region->compilations()) : nullptr;
+}
+
 PyObject* reset(PyObject*, PyObject*) {
   capture::Region::clear_all();
   Py_RETURN_NONE;
@@ -139,6 +144,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
+                           {"compilations", compilations, METH_O, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},
                            {"set_disabled", set_disabled, METH_O, nullptr},

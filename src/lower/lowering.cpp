@@ -227,6 +227,8 @@ std::optional<View> Lowering::window(ValueId v) {
       return out;
     case ViewMap::Kind::Reshape: {
       auto strides = indexing.reshape_strides(base.sizes, base.strides, type.sizes);
+      // A view of memory that is laid out as recorded is one, whatever can be proved of its sizes.
+      if (!strides && node.op != graph::Op::reshape && promised(std::get<ValueId>(node.args[0]), base)) strides = type.strides;
       if (!strides) return std::nullopt;
       out.strides = std::move(*strides);
       return out;

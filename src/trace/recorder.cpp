@@ -93,16 +93,14 @@ const OpInfo& copy_info() {
 }
 
 // A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on the
-// tensor's Python object. nullptr: an ordinary number.
-SizeNode* wrapped_size(const at::Tensor& t) {
-  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return nullptr;
+// tensor's Python object. nullopt: an ordinary number.
+std::optional<sym::Expr> wrapped_size(sym::ExprArena& arena, const at::Tensor& t) {
+  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return std::nullopt;
   pybind11::gil_scoped_acquire gil;
   auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
   auto number = pybind11::getattr(object, "_wrapped_number", pybind11::none());
-  if (!torch::is_symint(number)) return nullptr;
-  auto size = number.cast<c10::SymInt>();
-  // The object keeps the node alive.
-  return size.is_symbolic() ? dynamic_cast<SizeNode*>(size.toSymNodeImplUnowned()) : nullptr;
+  if (!torch::is_symint(number)) return std::nullopt;
+  return expr_of(arena, number.cast<c10::SymInt>());  // a constant by now, perhaps
 }
 
 double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_data_ptr()); }
@@ -172,13 +170,10 @@ Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   if (auto* fake = as_fake(tensor)) return value_of(*fake);
   // Only pointwise operators tell a number from a 0-dim tensor; an operator without a row may be one.
   bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  SizeNode* size = wrapped ? wrapped_size(tensor) : nullptr;
+  auto size = wrapped ? wrapped_size(arena(), tensor) : std::nullopt;
   bool pointwise = info.op == graph::Op::Extern || graph::op_class(info.op) == graph::OpClass::Pointwise;
   if (size && !pointwise) throw Unsupported(Reason::UnsupportedOp, "a symbolic size where a tensor is expected");
-  if (size) {
-    BRAZE_CHECK(&size->arena() == &arena(), "a symbolic size of another capture");
-    return size->expr();
-  }
+  if (size) return *size;
   if (pointwise && wrapped) {
     switch (tensor.scalar_type()) {
       case c10::kDouble:

@@ -100,8 +100,8 @@ class Compiled {
   }
 
   // Gradients of the inputs that require grad, with histories: by PyTorch, through the torch-level graph. `region`: the
-  // inputs without constants.
-  variable_list uncompiled_gradients(const variable_list& region, const variable_list& tangents) {
+  // inputs without constants; `symbols`: of the forward's call.
+  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const variable_list& tangents) {
     if (parts.random) throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
     if (!parts.forward.writebacks.empty())
       throw std::runtime_error("braze: a compiled region that writes to its inputs is differentiated with create_graph=True: it cannot be run again");
@@ -116,10 +116,11 @@ class Compiled {
         }
         tracer_.reset();
       }
-      py::tuple args(parts.forward.inputs.size());
-      size_t given = 0, constant = 0;
-      for (size_t i = 0; i < args.size(); ++i)
-        args[i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
+      size_t inputs = parts.forward.inputs.size(), given = 0, constant = 0;
+      py::tuple args(symbols.size() + inputs);
+      for (size_t i = 0; i < symbols.size(); ++i) args[i] = py::int_(symbols[i]);
+      for (size_t i = 0; i < inputs; ++i)
+        args[symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
             parts.forward.inputs[i].kind == graph::InputKind::Constant ? constants_->tensors()[constant++] : region[given++]));
       py::object result = py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
       if (!result) throw_python_error();
@@ -252,6 +253,7 @@ class CompiledFunctionBackward : public Node {
     }
     call.owned = owned.data();
     if (!releasing_) call.owned = nullptr;
+    call.symbols = symbols.data();
     backward.graph->run(call);
     if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
     const Gradients& g = compiled_->gradients;
@@ -268,7 +270,7 @@ class CompiledFunctionBackward : public Node {
       if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, but its inputs are gone: keep them alive");
       inputs.emplace_back(std::move(impl));
     }
-    return compiled_->uncompiled_gradients(inputs, tangents);
+    return compiled_->uncompiled_gradients(inputs, symbols, tangents);
   }
 
   void prepare(size_t count) {
@@ -277,6 +279,7 @@ class CompiledFunctionBackward : public Node {
   }
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
+  std::vector<int64_t> symbols;  // values of the size symbols
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
 
  private:
@@ -346,6 +349,8 @@ class NodeRunnable : public TrainingRunnable {
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
     auto node = make_node(compiled_, std::move(edges));
 
+    size_t symbols = compiled_->forward->plan().size_symbols.size();
+    if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
     node->region_inputs.reserve(given_.size());
     for (uint32_t i : given_) node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
     node->prepare(compiled_->saved.size());
