@@ -1,5 +1,6 @@
 // Python's protocols on variables: attributes, calls, identity, items, classes, texts.
 #include <cstring>
+#include <unordered_set>
 
 #include "capture/closed_sizes.h"
 #include "capture/known.h"
@@ -142,8 +143,19 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     return false;
   }
   if (!PyType_Check(cls)) raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
+  if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
+  static PyObject* abc = _PyType_Lookup(known().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* parameter = _PyType_Lookup(Py_TYPE(known().parameter), PyUnicode_InternFromString("__instancecheck__"));
+  if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(known().tensor))) {
+    SourceId at;
+    PyObject* check = lookup_on_type(meta, intern("__instancecheck__"), &at);
+    if (check && PyFunction_Check(check) && check != abc && check != parameter)
+      return truth(call(bind_descriptor(check, at, global_object(cls), meta, intern("__instancecheck__")), {v}));
+  }
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
-  if (PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr); of != _PyType_Lookup(&PyBaseObject_Type, intern("__class__"))) {
+  PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr);
+  bool own_access = v->is(Kind::Object) && !type_info(v->type()).generic && PyFunction_Check(type_info(v->type()).getattribute);
+  if (own_access || of != _PyType_Lookup(&PyBaseObject_Type, intern("__class__"))) {
     if (!v->is(Kind::Object)) unsupported("isinstance() of an object that says itself what its class is");
     PyObject* said = force(getattr(v, "__class__"))->as_constant();
     if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
@@ -165,8 +177,6 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   }
   PyObject* check = _PyType_Lookup(Py_TYPE(cls), intern("__instancecheck__"));
   static PyObject* plain = _PyType_Lookup(&PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
-  static PyObject* abc = _PyType_Lookup(known().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
-  static PyObject* parameter = _PyType_Lookup(Py_TYPE(known().parameter), PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(known().tensor)) && !PyType_IsSubtype(v->type(), known().tensor)) return false;
   if (check == abc || !check) {
@@ -191,6 +201,10 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
     if (!out) raise_current();
     return constant(out);
   }
+  if (v->is(Kind::MappingProxy) && spec.empty()) {
+    Ref text = to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
+    return conversion == 2 ? string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")") : constant(text);
+  }
   if (v->is(Kind::Object) || v->is(Kind::Real)) {
     if (v->is(Kind::Real)) {
       PyObject* o = v->as_constant();
@@ -202,8 +216,11 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
     } else {
       SourceId format_at;
       PyObject* own = conversion ? nullptr : lookup_on_type(v->type(), intern("__format__"), &format_at);
-      if (own && PyFunction_Check(own))
-        return force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec)}));
+      if (own && PyFunction_Check(own)) {
+        Variable* s = force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec)}));
+        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
+        return s;
+      }
       if (!conversion && !spec.empty()) unsupported("the text of " + v->describe());
       for (const char* m : {conversion == 2 ? "__repr__" : "__str__", "__repr__"}) {
         SourceId at;
@@ -212,6 +229,13 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
           Variable* s = force(call(bind_descriptor(f, at, v, v->type(), intern(m)), std::vector<Variable*>{}));
           if (s->type() != &PyUnicode_Type) unsupported(std::string(m) + " that does not return a str");
           return format(s, spec, 0);
+        }
+        // A subclass of a class whose text is that of its content.
+        static const std::unordered_set<PyTypeObject*> like_content{&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyList_Type, &PyDict_Type, &PyTuple_Type};
+        Variable* content = v->as<ObjectVariable>()->base;
+        if (content && f && Py_TYPE(f) == &PyWrapperDescr_Type && like_content.count(reinterpret_cast<PyDescrObject*>(f)->d_type)) {
+          if (at.valid()) guard_identity(at, f);
+          return format(content, spec, conversion);
         }
       }
     }

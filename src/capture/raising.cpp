@@ -29,7 +29,7 @@ Variable* Translator::being_handled() {
   Variable* v = some(handled);
   for (Frame* f = frame_; !v && f; f = f->parent)
     if (f->is_generator) v = some(f->around);
-  return v;
+  return v || handled ? v : some(handled_at_start());
 }
 
 Variable* Translator::handled_at_start() {

@@ -37,6 +37,12 @@ Variable* Translator::string(const std::string& s) {
 }
 
 TupleVariable* Translator::tuple(std::vector<Variable*> items) { return make<TupleVariable>(std::move(items)); }
+Variable* Translator::make_tuple(PyTypeObject* cls, std::vector<Variable*> items) {
+  if (is_plain_tuple_class(*this, cls)) return make<TupleVariable>(std::move(items), cls);
+  auto* o = make<ObjectVariable>(cls);
+  o->base = tuple(std::move(items));
+  return o;
+}
 ListVariable* Translator::list(std::vector<Variable*> items) { return make<ListVariable>(std::move(items)); }
 DictVariable* Translator::dict() { return make<DictVariable>(); }
 
@@ -226,6 +232,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
   }
   // The same object through another path is the same variable, as long as the paths meet.
   if (auto it = by_object_.find(o); it != by_object_.end()) {
+    if (it->second->is(Kind::Cell) && !it->second->source.valid()) return it->second;  // of a class made here
     if (!(anchored(s) && anchored(it->second->source))) guards().same_object(it->second->source, s, line());
     else guard_identity(s, o);
     return it->second;
@@ -265,7 +272,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     // Read through to the mapping behind it, the first field of the object.
     guards().type_is(s, t, line());
     PyObject* origin = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(o) + sizeof(PyObject));
-    return force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)));
+    return sourced(make<MappingProxyVariable>(force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)))));
   } else if (t == k.partial) {
     guards().type_is(s, t, line());
     Ref fn = Ref::steal(PyObject_GetAttrString(o, "func")), a = Ref::steal(PyObject_GetAttrString(o, "args")), kw = Ref::steal(PyObject_GetAttrString(o, "keywords"));
@@ -274,7 +281,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     std::vector<std::pair<PyObject*, Variable*>> named;
     for (const auto& e : keywords->entries(*this)) named.emplace_back(keep(Ref::borrow(e.hash_key.get())), e.value);
     return sourced(make<PartialVariable>(wrap(fn.get(), sources().derived(SourceKind::PartialFunc, s)), args->elements, named));
-  } else if (PyTuple_Check(o) && (t == &PyTuple_Type || t == k.size || is_structseq(t) || !(t->tp_dictoffset) )) {
+  } else if (PyTuple_Check(o) && is_plain_tuple_class(*this, t)) {
     guards().type_is(s, t, line());
     guards().length(s, PyTuple_GET_SIZE(o), line());
     std::vector<Variable*> items;
@@ -288,6 +295,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     std::vector<Variable*> items;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) items.push_back(wrap(PyList_GET_ITEM(o, i), sources().list_item(s, i)));
     made = sourced(make<ListVariable>(std::move(items)));
+    made->as<ListVariable>()->real = Ref::borrow(o);
   } else if (t == &PyDict_Type || t == k.ordered_dict || t == k.default_dict) {
     if (sources()[s].kind != SourceKind::Const && sources()[s].kind != SourceKind::InstanceDict) guards().type_is(s, t, line());
     auto* d = make<DictVariable>(o, s, t);
