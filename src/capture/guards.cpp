@@ -122,6 +122,20 @@ bool equal_constants(PyObject* a, PyObject* b) {
     Ref members = Ref::steal(PySequence_Tuple(b));
     return same_members(a, members.get());
   }
+  // Numbers of NumPy: by their bytes.
+  if (std::strncmp(Py_TYPE(a)->tp_name, "numpy.", 6) == 0) {
+    Py_buffer x, y;
+    if (PyObject_GetBuffer(a, &x, PyBUF_SIMPLE) < 0) return PyErr_Clear(), false;
+    bool same = false;
+    if (PyObject_GetBuffer(b, &y, PyBUF_SIMPLE) < 0) {
+      PyErr_Clear();
+    } else {
+      same = x.len == y.len && std::memcmp(x.buf, y.buf, static_cast<size_t>(x.len)) == 0;
+      PyBuffer_Release(&y);
+    }
+    PyBuffer_Release(&x);
+    return same;
+  }
   // torch.device: compared by value, in C.
   static PyTypeObject* device = nullptr;
   if (!device && std::strcmp(Py_TYPE(a)->tp_name, "torch.device") == 0) device = Py_TYPE(a);
