@@ -1,6 +1,8 @@
 """Calls and control flow inside compiled functions: same results as the interpreter, in one graph unless a case says otherwise."""
 
 import functools
+import types
+from typing import Dict, List, Optional
 
 import pytest
 import torch
@@ -248,3 +250,32 @@ def escaping_exception(a):
 def assertion(a):
     assert a.shape[0] == 3, "three rows"
     return a + 1
+
+
+@case(x)
+def subscripts_of_typing_forms(a):
+    some: List[torch.Tensor] = torch.jit.annotate(List[torch.Tensor], [])
+    some.append(a + 1)
+    return some[0], Dict[str, int] is Dict[str, int], Optional[int] == int
+
+
+class Path:
+    @functools.lru_cache()  # noqa: B019
+    def __new__(cls, root):
+        return super().__new__(cls)
+
+    def __init__(self, root):
+        self.root = root
+
+
+@case(x)
+def new_that_is_cached(a):
+    return a * len(Path("abc").root)
+
+
+UNION = int | None
+
+
+@case(x)
+def isinstance_of_an_object_of_a_type_in_c(a):
+    return a + isinstance(UNION, types.UnionType) + 2 * isinstance(UNION, type)

@@ -487,3 +487,19 @@ def test_foreach_operators_fuse():
 
 def test_one_hot():
     run(lambda x: F.one_hot(torch.arange(3), 5) + x.sum(), tensor(3))
+
+
+def test_attention_weights_that_were_not_asked_for():
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+
+    def f(a, need):
+        with torch.no_grad():
+            return attention(a, a, a, need_weights=need)
+
+    x = torch.randn(2, 5, 8)
+    for need in (False, True):
+        want, got = f(x, need), braze.compile(f, fullgraph=True)(x, need)
+        same(want[0], got[0])
+        assert (want[1] is None) == (got[1] is None)
+        if need:
+            same(want[1], got[1])

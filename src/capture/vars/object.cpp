@@ -273,7 +273,19 @@ Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<
   return tr.call(bound, std::move(args));
 }
 
+// List, Optional... of module typing: what their subscripts give depends on nothing else.
+static bool is_typing_form(PyTypeObject* cls) {
+  PyObject* module = cls->tp_dict ? PyDict_GetItemString(cls->tp_dict, "__module__") : nullptr;
+  return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
+}
+
 Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
+  if (real && source.valid() && is_typing_form(cls) && (key->as_constant() || tr.is_python_constant(key))) {
+    tr.guard_identity(source, real.get());
+    Ref form = Ref::steal(PyObject_GetItem(real.get(), tr.to_python(key).get()));
+    if (!form) tr.raise_current();
+    return tr.global_object(form.get());
+  }
   if (Variable* v = special(tr, "__getitem__", {key})) return v;
   return Variable::getitem(tr, key);
 }
