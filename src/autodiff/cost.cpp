@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/random.h"
+
 namespace braze::autodiff {
 
 using graph::Op;
@@ -63,7 +65,7 @@ bool reads_by_index(Op op) {
 int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements(g, v) * size_of(g.type(v).dtype); }
 
 Repeat repeat(const graph::Graph& g, const graph::Node& node) {
-  if (graph::op_traits(node.op) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
+  if (graph::traits_of(node) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
   for (ValueId v : node.outputs)
     if (v.valid() && (is_complex(g.type(v).dtype) || g.type(v).dtype == DType::Opaque)) return Repeat::Dear;
   switch (graph::op_class(node.op)) {
@@ -71,7 +73,7 @@ Repeat repeat(const graph::Graph& g, const graph::Node& node) {
     case OpClass::Factory: return Repeat::Free;
     case OpClass::Pointwise: return Repeat::Fused;
     case OpClass::Index: return reads_by_index(node.op) ? Repeat::Fused : Repeat::Dear;
-    case OpClass::Random: return Repeat::Never;
+    case OpClass::Random: return Repeat::Fused;  // seeded
     default: return Repeat::Dear;
   }
 }

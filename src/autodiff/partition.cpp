@@ -10,6 +10,7 @@
 #include "autodiff/max_flow.h"
 #include "base/check.h"
 #include "graph/given_symbol.h"
+#include "graph/random.h"
 
 namespace braze::autodiff {
 
@@ -213,11 +214,11 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      keep[i] = graph::op_traits(n.op) & graph::kEffect;
+      keep[i] = graph::traits_of(n) & graph::kEffect;
       for (ValueId v : n.outputs) keep[i] = keep[i] || (v.valid() && live[v.index]);
       if (!keep[i]) continue;
       Graph::for_each_operand(n, [&](ValueId v) { live[v.index] = true; });
-      out.random = out.random || (graph::op_traits(n.op) & graph::kNondeterministic);
+      out.random = out.random || (graph::traits_of(n) & graph::kNondeterministic);
     }
     for (size_t i = 0; i < keep.size(); ++i)
       if (keep[i]) copy.node(g_.node(NodeId(i)));
@@ -296,7 +297,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.node(NodeId(i));
       if (!after_[i]) continue;
-      live[i] = graph::op_traits(n.op) & graph::kEffect;
+      live[i] = graph::traits_of(n) & graph::kEffect;
       for (ValueId v : n.outputs) live[i] = live[i] || (v.valid() && wanted[v.index]);
       if (live[i]) Graph::for_each_operand(n, [&](ValueId v) { wanted[v.index] = true; });
     }

@@ -29,6 +29,12 @@ class WithoutTorchFunction {
   at::impl::TorchFunctionDisabledState saved_;
 };
 
+// Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights that nobody
+// asked for (need_weights, the call's 11th argument).
+bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t result) {
+  return info.name == "aten::_native_multi_head_attention" && result == 1 && !torch::jit::peek(call, 10, info.args.size()).toBool();
+}
+
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
 class MetaArgs {
  public:
@@ -121,7 +127,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
   std::vector<int32_t> list_sizes;
   bool any = false;
   auto note = [&](const at::Tensor& t) {
-    if (!t.defined()) {
+    if (!t.defined() || leaves_undefined(info, *stack, types.size())) {
       types.emplace_back().dtype = DType::Opaque;
       return;
     }

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -463,6 +464,14 @@ void install_recorder() {
   }
 }
 
+namespace {
+
+// The program's hooks on saved tensors are for real ones: what fakes save does not go through them.
+thread_local int scopes = 0;
+thread_local bool hooks_were_off = false;
+
+}  // namespace
+
 RecordingScope::RecordingScope(Recorder* recorder)
     : recorder_(current_recorder),
       fake_(c10::impl::tls_is_dispatch_key_included(kFakeKey)),
@@ -472,6 +481,7 @@ RecordingScope::RecordingScope(Recorder* recorder)
   c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+  if (scopes++ == 0) hooks_were_off = at::SavedTensorDefaultHooks::set_tracing(true);
 }
 
 RecordingScope::~RecordingScope() {
@@ -479,6 +489,7 @@ RecordingScope::~RecordingScope() {
   c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
+  if (--scopes == 0) at::SavedTensorDefaultHooks::set_tracing(hooks_were_off);
 }
 
 }  // namespace braze::trace

@@ -9,11 +9,15 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
 #include "autodiff/specialise.h"
 #include "base/check.h"
+#include "base/strict.h"
+#include "driver/fallback.h"
+#include "runtime/heap.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/runnable.h"
@@ -36,7 +40,10 @@ struct Backward {
   };
   std::unique_ptr<CompiledGraph> graph;
   std::vector<Input> inputs;
+  mutable std::atomic<bool> ran = false;
 };
+
+constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
 [[noreturn]] void throw_python_error() {
   python_error e;
@@ -47,7 +54,7 @@ struct Backward {
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
-  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), gradients(std::move(added)) {
+  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), texts_(texts), gradients(std::move(added)) {
     driver::Dumps dumps;
     driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
@@ -67,7 +74,9 @@ class Compiled {
     auto& known = backwards_[given];
     if (known) return *known;
     autodiff::Backward part = autodiff::specialise(parts, given);
-    driver::Artefact made = driver::compile(part.graph, options_, nullptr, /*owns_inputs=*/true);
+    driver::Dumps dumps;
+    driver::Artefact made = compile_backward(part.graph, texts_ ? &dumps : nullptr);
+    report.source += dumps.kernels;
     training.backward_kernels += made.kernels;
     training.backward_externs += made.externs;
     report.kernels += made.kernels;
@@ -168,7 +177,19 @@ class Compiled {
   }
 
  private:
+  // The forward is over: where compiling the backward fails, PyTorch's own operators are called one by one.
+  driver::Artefact compile_backward(const graph::Graph& graph, driver::Dumps* dumps) const {
+    try {
+      return driver::compile(graph, options_, dumps, /*owns_inputs=*/true);
+    } catch (const std::exception& e) {
+      if (strict()) throw;
+      std::fprintf(stderr, "braze: internal failure in the backward of a compiled region, which runs uncompiled: %s\n", e.what());
+      return driver::compile_to_calls(graph, options_, /*owns_inputs=*/true);
+    }
+  }
+
   Options options_;
+  bool texts_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for
@@ -236,7 +257,8 @@ class CompiledFunctionBackward : public Node {
     call.owned = owned.data();
     if (!releasing_) call.owned = nullptr;
     call.symbols = symbols.data();
-    compiled_->backward(given).graph->run(call);
+    backward.graph->run(call);
+    if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
     const Gradients& g = compiled_->gradients;
     variable_list out(g.inputs.size());
     for (size_t k = 0; k < out.size(); ++k) out[k] = std::move(call.results[k]);
