@@ -27,8 +27,9 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     read has changed; what can't be captured runs in Python, and capture goes on after it.
 
     fullgraph: raise `braze.Unsupported` instead of running any part in Python.
-    dynamic: None: sizes and integers are compiled as they come; one that had another value before stays open, and the code
-        serves all its values. True: they stay open from the start. False: never, each new size compiles again.
+    dynamic: None: sizes and numbers are compiled as they come; one that had another value before stays open as far as it is only
+        computed with, and the code serves all its values. True: sizes and integers stay open from the start. False: never, each new
+        size compiles again.
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.

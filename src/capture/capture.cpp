@@ -311,6 +311,9 @@ void Translator::finish_graph(Codegen& cg) {
   const auto& graph = segment_.captured.graph;
   std::unordered_map<PyObject*, SourceId> by_tensor;
   for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t->source);
+  for (const Number& n : numbers_) by_tensor.emplace(n.tensor.get(), n.source);
+  auto is_number = [&](PyObject* t) { return std::any_of(numbers_.begin(), numbers_.end(), [&](const Number& n) { return n.tensor.get() == t; }); };
+  segment_.numbers = !numbers_.empty();
   std::vector<std::pair<SourceId, PyObject*>> tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (i < graph.inputs.size() && graph.inputs[i].kind == graph::InputKind::Constant) continue;
@@ -336,8 +339,12 @@ void Translator::finish_graph(Codegen& cg) {
     }
   }
   bool writes = !graph.writebacks.empty();
-  std::vector<bool> fixed;
-  for (auto& [s, t] : tensors) fixed.push_back(anchored(s));
+  // What is no tensor of the caller's, or always the same, needs no comparison with others of its kind.
+  std::vector<bool> fixed, numbers;
+  for (auto& [s, t] : tensors) {
+    numbers.push_back(is_number(t));
+    fixed.push_back(anchored(s) || numbers.back());
+  }
   if (writes) {
     // Two inputs on one storage, one of them written: reads through the other would have to see it.
     std::vector<Ref> keys;
@@ -350,7 +357,7 @@ void Translator::finish_graph(Codegen& cg) {
     }
     for (size_t i = 0; i < tensors.size(); ++i)
       for (size_t j = 0; j < tensors.size(); ++j) {
-        if (i == j || !written[i] || (written[j] && j < i)) continue;
+        if (i == j || !written[i] || (written[j] && j < i) || numbers[j]) continue;
         if (keys[i] && keys[j] && PyObject_RichCompareBool(keys[i].get(), keys[j].get(), Py_EQ) == 1 && PyObject_IsTrue(keys[i].get()) == 1)
           throw Unsupported(Reason::UnsupportedMutation, "a tensor is written that shares storage with another input");
         if (!(fixed[i] && fixed[j])) guards().not_overlapping(tensors[i].first, tensors[j].first, {});

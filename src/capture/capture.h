@@ -63,6 +63,7 @@ struct Segment {
   SizeGuards sizes;                        // values: the recipe's integers, then the graph's symbols
   size_t num_integers = 0;
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
+  bool numbers = false;                    // some of them are floats, which the graph takes as tensors (trace/number.h)
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
   bool inference = false;          // the outputs were computed under torch.inference_mode()

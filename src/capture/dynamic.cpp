@@ -1,6 +1,7 @@
 #include "capture/dynamic.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "capture/ref.h"
 
@@ -135,6 +136,10 @@ bool SeenSizes::integer(const std::string& source, int64_t value, bool anchored,
   if (!open || (value >= 0 && value < 2) || value > kMostSize || value < -kMostSize) return false;
   *range = value > 0 ? sym::Range{1, kMostSize} : sym::Range{-kMostSize, -1};
   return true;
+}
+
+bool SeenSizes::number(const std::string& source, double value, Dynamic policy) {
+  return note(source, {std::bit_cast<int64_t>(value)}).varies[0] && policy != Dynamic::Never;
 }
 
 }  // namespace braze::capture

@@ -1,4 +1,4 @@
-// Which sizes and integers of a capture stay open: by the user's marks, by the option `dynamic`, and by what earlier calls
+// Which sizes and numbers of a capture stay open: by the user's marks, by the option `dynamic`, and by what earlier calls
 // of the same place had (static first; what has had two values gets a symbol).
 #pragma once
 #include <Python.h>
@@ -34,6 +34,8 @@ class SeenSizes {
   std::vector<trace::SymbolicDim> tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks, Dynamic policy);
   // True: the integer is to stay open, in this range.
   bool integer(const std::string& source, int64_t value, bool anchored, Dynamic policy, sym::Range* range);
+  // True: the float had other values before, and is to be an operand of the compiled code instead of a part of it.
+  bool number(const std::string& source, double value, Dynamic policy);
 
  private:
   struct Seen {

@@ -26,6 +26,7 @@ struct Entry {
   Recipe recipe;
   std::optional<BreakInfo> stop;
   bool has_graph = false;
+  bool numbers = false;            // some inputs are floats
   bool inference = false;          // the graph runs in inference mode
   std::unique_ptr<trace::Runnable> runnable;
   Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "capture/entry.h"
+#include "trace/number.h"
 
 namespace braze::capture {
 
@@ -62,6 +63,18 @@ bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObj
   return true;
 }
 
+// The inputs with tensors in place of floats.
+bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inputs, std::vector<Ref>& numbers) {
+  inputs.assign(values, values + e.num_inputs);
+  for (PyObject*& v : inputs) {
+    if (!PyFloat_CheckExact(v)) continue;
+    numbers.push_back(Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(v))));
+    v = numbers.back().get();
+    if (!v) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool execute(Entry& e, PyObject** regs) {
@@ -76,10 +89,14 @@ bool execute(Entry& e, PyObject** regs) {
   std::copy_n(e.guards->size_values(), num_sizes, integers);
   const int64_t* symbols = integers + e.num_integers;
   if (e.has_graph) {
+    std::vector<Ref> numbers;
+    std::vector<PyObject*> inputs;
+    if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return false;
+    PyObject* const* given = e.numbers ? inputs.data() : values.get();
     std::optional<trace::InferenceScope> inference;
     if (e.inference) inference.emplace();
-    bool ok = e.runnable ? e.runnable->run(values.get(), e.num_inputs, outputs.get(), e.num_outputs, symbols)
-                         : call_backend(e, values.get(), symbols, outputs.get());
+    bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
+                         : call_backend(e, given, symbols, outputs.get());
     if (!ok) return false;
   }
   return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs);

@@ -5,6 +5,7 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "trace/number.h"
 
 namespace braze::capture {
 namespace {
@@ -200,9 +201,40 @@ Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
   return d;
 }
 
+Variable* Translator::varying_number(int op, Variable* v, Variable* other) {
+  int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
+  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
+  if (!v->is(Kind::Lazy) || !v->source.valid() || !view_.seen || view_.torch_level) return nullptr;
+  auto* lazy = v->as<LazyVariable>();
+  if (lazy->forced || !PyFloat_CheckExact(lazy->object.get()) || sources()[v->source].kind == SourceKind::Const) return nullptr;
+  other = force(other);
+  if (!other->is(Kind::Tensor)) return nullptr;
+  for (const Number& n : numbers_)
+    if (n.source == v->source) return n.variable;
+  // Where the tensor decides the result's dtype, a tensor of one element does what the number does; 16-bit floats round it first.
+  PyObject* fake = other->as<TensorVariable>()->value(*this);
+  static PyObject *single = PyObject_GetAttrString(known().torch, "float32"), *twice = PyObject_GetAttrString(known().torch, "float64");
+  Ref dtype = Ref::steal(PyObject_GetAttrString(fake, "dtype")), rank = Ref::steal(PyObject_GetAttrString(fake, "ndim"));
+  if (!dtype || !rank) raise_current();
+  if ((dtype.get() != single && dtype.get() != twice) || PyLong_AsLong(rank.get()) == 0) return nullptr;
+  double value = PyFloat_AS_DOUBLE(lazy->object.get());
+  if (!view_.seen->number(sources().print(v->source), value, view_.dynamic)) return nullptr;
+  Ref real = Ref::steal(trace::tensor_of_number(value));
+  if (!real) raise_current();
+  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, sources().print(v->source)));
+  if (!made) raise_current();
+  guards().type_is(v->source, &PyFloat_Type, line());
+  Variable* operand = from_python(made);
+  numbers_.push_back({v->source, real, operand});
+  return operand;
+}
+
 Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
-  if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
+  if (a->is(Kind::Lazy) || b->is(Kind::Lazy)) {
     if (Variable* d = defer_arithmetic(op, a, b)) return d;
+    if (Variable* n = varying_number(op, a, b)) a = n;
+    else if (Variable* m = varying_number(op, b, a)) b = m;
+  }
   a = force(a);
   b = force(b);
   auto behind = [](Variable*& v) {

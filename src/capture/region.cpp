@@ -209,6 +209,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
     entry->num_inputs = seg.inputs.size();
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;
+    entry->numbers = seg.numbers;
     entry->num_integers = seg.num_integers;
     entry->num_symbols = seg.captured.symbol_values.size();
     seg.sources->constant(view.globals);

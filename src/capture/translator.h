@@ -112,6 +112,9 @@ class Translator {
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
   Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
+  // A float that varies from call to call and that nothing is known of yet, as an operand beside the tensor `other`: a tensor that
+  // each call fills. nullptr: it is to be looked at.
+  Variable* varying_number(int op, Variable* v, Variable* other);
   Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
@@ -298,6 +301,8 @@ class Translator {
   std::vector<Variable*> modified_;
   std::vector<TensorVariable*> lifted_;
   std::vector<SourceId> open_integers_;       // in the order of lifting
+  struct Number { SourceId source; Ref tensor; Variable* variable; };
+  std::vector<Number> numbers_;               // floats that are operands
   std::vector<UserLine> size_lines_;          // of decisions on sizes
   void finish_sizes();
   void add_gradients();

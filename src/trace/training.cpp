@@ -283,6 +283,7 @@ class CompiledFunctionBackward : public Node {
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
   std::vector<int64_t> symbols;  // values of the size symbols
+  variable_list scalars;         // inputs that may be a float of the program's, which nobody else keeps
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
 
  private:
@@ -355,7 +356,10 @@ class NodeRunnable : public TrainingRunnable {
     size_t symbols = compiled_->forward->plan().size_symbols.size();
     if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
     node->region_inputs.reserve(given_.size());
-    for (uint32_t i : given_) node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
+    for (uint32_t i : given_) {
+      node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
+      if (call.inputs[i]->dim() == 0 && !call.inputs[i]->requires_grad()) node->scalars.push_back(*call.inputs[i]);
+    }
     node->prepare(compiled_->saved.size());
     node->saved.reserve(compiled_->saved.size());
     for (const Source& s : compiled_->saved) {

@@ -1,0 +1,10 @@
+// Python's numbers as operands of compiled code.
+#pragma once
+#include <Python.h>
+
+namespace braze::trace {
+
+// A new 0-dim float64 tensor on the CPU; nullptr with a Python exception set.
+PyObject* tensor_of_number(double value);
+
+}  // namespace braze::trace
