@@ -81,6 +81,16 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
     bool &flag, before;
     ~Back() { flag = before; }
   } back{hosting_, before};
+  // PyTorch's modes are others here than in the code around, and PyTorch sets them back.
+  struct Modes {
+    Translator& tr;
+    std::vector<State> around;
+    ~Modes() {
+      tr.states_.erase(tr.states_.begin(), tr.states_.begin() + static_cast<long>(around.size()));
+      tr.undo_states();
+      tr.states_ = std::move(around);
+    }
+  } modes{*this, states_};
   try {
     if (!pending_) {
       Args a;
@@ -88,6 +98,13 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
       PyObject *key, *value;
       for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
       Variable* result = call(callee, std::move(a));
+      for (size_t i = modes.around.size(); i < states_.size(); ++i) {
+        std::vector<PyObject*> of;
+        for (const Ref& arg : states_[i].get_args) of.push_back(arg.get());
+        Ref now = Ref::steal(PyObject_Vectorcall(states_[i].get, of.data(), of.size(), nullptr));
+        if (!now || PyObject_RichCompareBool(now.get(), states_[i].before.get(), Py_EQ) != 1)
+          unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
+      }
       hosting_ = true;
       OpenSizes open(true);
       return to_python(result).release();

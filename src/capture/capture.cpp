@@ -133,6 +133,7 @@ void Translator::add_gradients() {
     segment_.no_gradients = Stop{Reason::UnsupportedFeature, "a tensor made in the code requires grad"};
     return;
   }
+  backward_since = ++ordinal_;
   try {
     segment_.gradients = trace::differentiate(tracer(), segment_.captured);
   } catch (const Unsupported& e) {

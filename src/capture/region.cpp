@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <span>
 #include <unordered_set>
 
 #include "capture/bind_args.h"
@@ -275,7 +276,9 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   for (PyObject* c : constants) Py_XINCREF(c);
   entry.constants = constants;
   int next_input = 0, next_constant = 0;
-  for (const graph::Input& in : graph.inputs)
+  size_t of_forward = graph.inputs.size();  // what the backward reads comes after it
+  if (seg.gradients && !seg.gradients->tangents.empty()) of_forward = seg.gradients->tangents[0];
+  for (const graph::Input& in : std::span(graph.inputs).first(of_forward))
     entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
 
   std::string dump;

@@ -218,6 +218,10 @@ class Translator {
   }
   bool inference = false;                     // torch.inference_mode() was entered in the captured code
   bool makes_leaves = false;                  // a tensor made in the capture was told to require grad
+  // Not 0: what was captured is being differentiated, from this ordinal on. Backwards of the user's are evaluated; they may not
+  // change what was there before, nor have effects: the entry runs before its backward does.
+  uint64_t backward_since = 0;
+  void no_effect_of_backward(const char* what) { if (backward_since) unsupported(Reason::UnsupportedMutation, what); }
 
   // ---- frames ----
   Frame* frame() { return frame_; }

@@ -73,21 +73,11 @@ bool takes(const Graph& g, const Node& n) {
   }
 }
 
-// The seeds of one device.
-struct Seeds {
-  Device device;
-  int64_t count = 0, next = 0;
-  ValueId drawn;
-};
-
 class Seeding {
  public:
   explicit Seeding(const Graph& g) : g_(g), r_(g) {}
 
   Graph run(const std::vector<bool>& taken) {
-    for (size_t i = 0; i < taken.size(); ++i)
-      if (taken[i]) ++of(device(g_.node(NodeId(i)))).count;
-    for (Seeds& s : seeds_) draw(s);
     for (size_t i = 0; i < taken.size(); ++i) {
       const Node& n = g_.node(NodeId(i));
       if (!taken[i]) r_.copy(n);
@@ -101,33 +91,22 @@ class Seeding {
   Device device(const Node& n) const { return g_.type(n.outputs[0]).device; }
   Expr k(int64_t v) const { return g_.arena().constant(v); }
 
-  Seeds& of(Device d) {
-    auto at = std::find_if(seeds_.begin(), seeds_.end(), [&](const Seeds& s) { return s.device == d; });
-    return at != seeds_.end() ? *at : seeds_.emplace_back(Seeds{d, 0, 0, {}});
-  }
-
   ValueId add(Op op, std::vector<Arg> args, TensorType type) {
     return r_.out().node(r_.out().add_node(op, std::move(args), {std::move(type)}, loc_)).outputs[0];
   }
 
-  void draw(Seeds& s) {
-    TensorType type{DType::I64, s.device, {k(s.count)}, {k(1)}, k(0)};
-    s.drawn = add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{type.sizes}, DType::I64, NoneArg{}, s.device, NoneArg{}}, type);
-  }
-
-  ValueId next_seed(Device d) {
-    Seeds& s = of(d);
-    Expr at = k(s.next++);
-    return add(Op::select_int, {s.drawn, k(0), at}, TensorType{DType::I64, d, {}, {}, at});
+  // A tensor of its own, so that equal layers are equal kernels.
+  ValueId seed(Device d) {
+    return add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{}, DType::I64, NoneArg{}, d, NoneArg{}}, TensorType{DType::I64, d, {}, {}, k(0)});
   }
 
   void seeded(const Node& n) {
     loc_ = n.loc;
-    ValueId seed = next_seed(device(n));
+    ValueId drawn = seed(device(n));
     std::vector<Arg> args = r_.map_args(n);
     for (Arg& a : args)
       if (std::holds_alternative<ValueId>(a)) a = NoneArg{};  // lends its type alone, which is the result's
-    args.emplace_back(seed);
+    args.emplace_back(drawn);
     r_.copy(n, std::move(args));
   }
 
@@ -136,15 +115,14 @@ class Seeding {
     loc_ = n.loc;
     double keep = 1 - *number(g_, n.args[1]);
     const TensorType &type = g_.type(n.outputs[0]), &mask_type = g_.type(n.outputs[1]);
-    ValueId input = r_.map(std::get<ValueId>(n.args[0])), seed = next_seed(device(n));
-    ValueId mask = add(Op::bernoulli_p, {NoneArg{}, keep, NoneArg{}, seed}, mask_type);
+    ValueId input = r_.map(std::get<ValueId>(n.args[0]));
+    ValueId mask = add(Op::bernoulli_p, {NoneArg{}, keep, NoneArg{}, seed(device(n))}, mask_type);
     r_.replace(n.outputs[1], mask);
     r_.replace(n.outputs[0], add(Op::mul_Tensor, {add(Op::mul_Tensor, {input, mask}, type), 1 / keep}, type));
   }
 
   const Graph& g_;
   Rewriter r_;
-  std::vector<Seeds> seeds_;
   graph::LocId loc_;
 };
 

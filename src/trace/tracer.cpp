@@ -623,6 +623,11 @@ Gradients TracerImpl::differentiate(Captured& captured) {
     graph::Graph &from, &to;
     ~HandBack() { to = std::move(from); }
   } hand_back{graph, captured.graph};
+  // Backwards of the user's are no calls of the torch-level graph.
+  struct Inside {
+    int& depth;
+    ~Inside() { --depth; }
+  } inside{++host_depth_};
   // What the backward decided on sizes was put into what the torch-level graph holds, wherever it ended.
   try {
     Gradients out = add_backward(captured, graph);
@@ -655,14 +660,26 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   size_t inputs = recorder_->input_slots.size();
   struct Shorten {  // what a backward that could not be traced has added is no input of the forward
     std::vector<uint32_t>& slots;
-    size_t size;
+    std::vector<graph::Input>& graph_inputs;
+    size_t size, graph_size;
+    bool failed = true;
     ~Shorten() {
-      if (size) slots.resize(size);
+      if (!failed) return;
+      slots.resize(size);
+      graph_inputs.resize(graph_size);
     }
-  } on_failure{recorder_->input_slots, inputs};
+  } on_failure{recorder_->input_slots, graph.inputs, inputs, graph.inputs.size()};
+  auto versions = [&] {
+    std::vector<uint32_t> of;
+    for (const Lifted& l : lifted_) of.push_back(THPVariable_Unpack(l.fake).unsafeGetTensorImpl()->version_counter().current_version());
+    return of;
+  };
+  std::vector<uint32_t> before = versions();
   JointTrace joint;
   joint.gradients.resize(leaves.size());
   if (!roots.empty()) joint = trace_backward(*recorder_, roots, leaves);
+  std::vector<uint32_t> after = versions();
+  if (!std::equal(before.begin(), before.end(), after.begin())) throw Unsupported(Reason::UnsupportedMutation, "an input is changed by the backward");
   for (size_t i = inputs; i < recorder_->input_slots.size(); ++i) {
     const auto& slot = recorder_->slots[recorder_->input_slots[i]];
     if (slot.kind != graph::InputKind::Constant) throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
@@ -670,7 +687,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   }
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
-  on_failure.size = 0;
+  on_failure.failed = false;
   return out;
 }
 

@@ -22,11 +22,11 @@ def philox2x32(c0, c1, key):
 
 
 def compiled(fn, *args, **kw):
-    """The compiled function; asserts that it is one graph, whose only call, if any, draws the seeds."""
+    """The compiled function; asserts that it is one graph, whose only calls draw seeds."""
     made = braze.compile(fn, fullgraph=True, **kw)
     e = braze.explain(made, *args)
     assert e.graph_count == 1 and not e.breaks, e
-    assert kw or e.extern_count <= 1, e
+    assert kw or all("aten::randint.low(-9223372036854775808" in line for line in e.plans[0].splitlines() if line.startswith("  call ")), e.plans[0]
     return made
 
 
@@ -42,7 +42,7 @@ def test_numbers_are_philox_of_seed_and_position(dtype, digits):
     torch.manual_seed(11)
     got = fn()
     torch.manual_seed(11)
-    seed = torch.randint(-(2**63), 2**63 - 1, (1,)).item()
+    seed = torch.randint(-(2**63), 2**63 - 1, ()).item()
     words = [philox2x32(i, (seed >> 32) & LOW, seed & LOW) for i in range(got.numel())]
     want = torch.tensor([((a << 32 | b) >> (64 - digits)) * 2.0**-digits for a, b in words], dtype=torch.float64).view(7, 37)
     assert got.dtype == dtype and torch.equal(got.double(), want)

@@ -2,6 +2,9 @@
 
 import copy
 import gc
+import os
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -327,7 +330,31 @@ def test_a_smaller_memory_budget_saves_less():
         braze.compile(model, options={"memory_budget": 1.5})
 
 
-def test_dropout_is_eagers_under_the_same_seed():
+CALLS = """
+import copy, braze, torch, torch.nn.functional as F
+from torch import nn
+model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Flatten(), nn.Linear(288, 16), nn.LayerNorm(16), nn.Softmax(-1))
+other, x, target = copy.deepcopy(model), torch.randn(4, 3, 8, 8), torch.tensor([0, 3, 1, 15])
+e = braze.explain(copy.deepcopy(model), x)
+assert e.kernel_count == 0 and e.extern_count > 20 and e.training_graph_count == 1, e
+fast = braze.compile(other)
+for f in (model, fast):
+    F.cross_entropy(f(x), target).backward()
+for a, b in zip(model.parameters(), other.parameters()):
+    torch.testing.assert_close(a.grad, b.grad)
+y = torch.randn(1000, requires_grad=True)
+out = braze.compile(lambda y: F.dropout(y, 0.5))(y)
+out.sum().backward()
+assert torch.equal(y.grad != 0, out != 0)
+"""
+
+
+def test_without_kernels_it_is_the_same():
+    """What a backward falls back to when compiling it fails."""
+    subprocess.run([sys.executable, "-c", CALLS], check=True, env={**os.environ, "BRAZE_CALLS": "1"})
+
+
+def test_dropout_repeats_under_the_same_seed():
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 4))
     compiled = braze.compile(model)
     x = torch.randn(16, 8)

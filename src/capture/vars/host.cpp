@@ -22,6 +22,7 @@ Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
 
 void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   tr.mutate();
+  tr.modified(this);
   for (size_t i = 0; i < attributes.size(); ++i)
     if (PyUnicode_Compare(attributes[i].first, name) == 0) {
       attributes.erase(attributes.begin() + static_cast<long>(i));

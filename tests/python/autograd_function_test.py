@@ -1,0 +1,326 @@
+"""torch.autograd.Function in compiled training: its own backward runs, inside of the compiled graph, with eager's results."""
+
+import pytest
+import torch
+from harness import same
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+import braze
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def check(fn, *args, compiled=True, calls=2, loss=None):
+    """Eager against compiled: results and gradients; `compiled`: forward and backward are one graph each."""
+    loss = loss or (lambda out: sum((o * torch.arange(1.0, o.numel() + 1).view(o.shape)).sum() for o in out if o.requires_grad))
+    e = braze.explain(fn, *[a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args])
+    if compiled:
+        assert e.graph_count == e.training_graph_count == 1 and not e.breaks, e
+    fast = braze.compile(fn)
+    for _ in range(calls):
+        found = []
+        for f in (fn, fast):
+            mine = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+            out = f(*mine)
+            out = list(out) if isinstance(out, (tuple, list)) else [out]
+            loss([o for o in out if isinstance(o, torch.Tensor)]).backward()
+            found.append([[o.detach() if isinstance(o, torch.Tensor) else o for o in out], [o.requires_grad for o in out if isinstance(o, torch.Tensor)],
+                          [a.grad for a in mine if isinstance(a, torch.Tensor)]])
+        same(found[0], found[1])
+    return e
+
+
+class Straight(Function):  # through a rounding, with the gradient clipped where the input was saturated
+    @staticmethod
+    def forward(ctx, x, low, high):
+        ctx.save_for_backward(x)
+        ctx.low, ctx.high = low, high
+        return x.clamp(low, high).round()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ((x >= ctx.low) & (x <= ctx.high)), None, None
+
+
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        index = x.argmax(-1)
+        ctx.mark_non_differentiable(index)
+        return x * y, index, x + y
+
+    @staticmethod
+    def backward(ctx, g, _, h):
+        x, y = ctx.saved_tensors
+        gx = gy = None
+        if ctx.needs_input_grad[0]:
+            gx = 3 * g * y + h
+        if ctx.needs_input_grad[1]:
+            gy = 5 * g * x + h
+        return gx, gy
+
+
+class Lazy(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        if h is None:
+            return g * 7
+        return g * 7 + h * 11
+
+
+class Once(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y * 2
+
+
+class NewStyle(Function):
+    @staticmethod
+    def forward(x, w):
+        return x @ w, x.sum()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def vjp(ctx, g, s):
+        x, w = ctx.saved_tensors
+        return 2 * (g @ w.t()) + s.expand(ctx.shape), x.t() @ g
+
+
+class Inner(Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            y = leaf.sin() * leaf
+        ctx.leaf, ctx.y = leaf, y
+        return y.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        with torch.enable_grad():
+            (d,) = torch.autograd.grad(ctx.y, ctx.leaf, g)
+        return d * 2
+
+
+def test_context_and_saved_tensors():
+    check(lambda x: Straight.apply(x * 3, -1, 2) * x, leaf(4, 5))
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_several_results_and_needs_input_grad(both):
+    def f(x, y):
+        a, i, b = Pair.apply(x.tanh(), y)
+        return a, i, (b * 2).relu()
+
+    check(f, leaf(3, 4), leaf(3, 4) if both else torch.randn(3, 4))
+
+
+def test_gradients_that_are_not_there():
+    check(lambda x: Lazy.apply(x)[0] * 2, leaf(4))
+    check(lambda x: Lazy.apply(x), leaf(4))
+
+
+def test_once_differentiable():
+    check(lambda x: Once.apply(x).sum(0) + x, leaf(3, 4))
+
+
+def test_setup_context_and_vjp():
+    check(lambda x, w: NewStyle.apply(x, w), leaf(3, 4), leaf(4, 2))
+
+
+def test_a_function_in_a_module_is_trained():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(6, 8), torch.nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.b(Straight.apply(self.a(x), -0.5, 3) * 0.3)
+
+    import copy
+
+    net = Net()
+    other = copy.deepcopy(net)
+    fast = braze.compile(other, fullgraph=True)
+    x = torch.randn(16, 6)
+    for n in (net, fast):
+        optimizer = torch.optim.SGD(n.parameters(), 0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            n(x).pow(2).mean().backward()
+            optimizer.step()
+    for a, b in zip(net.parameters(), other.parameters()):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_gradient_taken_inside():
+    check(lambda x: Inner.apply(x) + x, leaf(5), compiled=False)
+
+
+def test_recursion_and_closures():
+    def power(n):
+        class Power(Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**n
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * n * ctx.saved_tensors[0] ** (n - 1) * 10
+
+        return Power
+
+    two, three = power(2), power(3)
+    check(lambda x: two.apply(three.apply(x)) + two.apply(x), leaf(4))
+
+
+seen = []
+counts = {"backward": 0}
+total = torch.zeros(4)
+
+
+class Appends(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        seen.append(1)
+        counts["backward"] += 1
+        return g * 2
+
+
+class Prints(Appends):
+    @staticmethod
+    def backward(ctx, g):
+        print("in the backward")
+        return g * 2
+
+
+class WritesTensor(Appends):
+    @staticmethod
+    def backward(ctx, g):
+        total.add_(g)
+        return g * 2
+
+
+class ReadsAndWritesTensor(WritesTensor):
+    @staticmethod
+    def forward(ctx, x):
+        return x * (total + 1)
+
+
+class ChangesContext(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.uses = [0]
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.uses[0] += 1
+        return g * ctx.uses[0]
+
+
+def test_effects_of_the_backward_are_the_backwards(capsys):
+    fast = braze.compile(lambda x: Appends.apply(x) + 1)
+    x = leaf(4)
+    for call in range(3):
+        out = fast(x)
+        assert len(seen) == counts["backward"] == call
+        out.sum().backward()
+        assert len(seen) == counts["backward"] == call + 1
+    fast = braze.compile(lambda x: Prints.apply(x) + 1)
+    out = fast(x)
+    assert capsys.readouterr().out == ""
+    out.sum().backward()
+    assert capsys.readouterr().out == "in the backward\n"
+    fast = braze.compile(lambda x: WritesTensor.apply(x) + 1)
+    for call in range(3):
+        out = fast(x)
+        assert torch.equal(total, torch.full((4,), float(call)))
+        out.sum().backward()
+    assert torch.equal(total, torch.full((4,), 3.0))
+    fast = braze.compile(lambda x: ReadsAndWritesTensor.apply(x))
+    for call in range(2):
+        x = leaf(4)
+        torch.testing.assert_close(fast(x), x * (call + 4))
+        fast(x).sum().backward()
+        assert torch.equal(total, torch.full((4,), call + 4.0))
+
+
+def test_what_the_backward_changes_on_its_context_lasts():
+    x, y = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+    for f, v in ((ChangesContext.apply, x), (braze.compile(lambda v: ChangesContext.apply(v)), y)):
+        out = f(v)
+        out.sum().backward(retain_graph=True)
+        out.sum().backward()
+    same(x.grad, y.grad)
+
+
+class Bad(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        raise KeyError("from the backward")
+
+
+class Wrong(Bad):
+    @staticmethod
+    def backward(ctx, g):
+        return g, g
+
+
+@pytest.mark.parametrize("cls", [Bad, Wrong])
+def test_errors_of_the_backward(cls):
+    x = leaf(3)
+    with pytest.raises(Exception) as want:
+        cls.apply(x).sum().backward()
+    out = braze.compile(lambda x: cls.apply(x))(x)
+    with pytest.raises(type(want.value)) as got:
+        out.sum().backward()
+    assert str(got.value).replace(cls.__name__, "") == str(want.value).replace(cls.__name__, "")
+
+
+def test_values_in_the_backward_are_read_in_the_backward():
+    class Branches(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3 if g.sum() > 0 else g * 5
+
+    fast = braze.compile(lambda x: Branches.apply(x))
+    for sign in (1, -1):
+        x = leaf(3)
+        fast(x).backward(torch.full((3,), float(sign)))
+        assert torch.equal(x.grad, torch.full((3,), 3.0 if sign > 0 else -5.0))
