@@ -132,6 +132,12 @@ Variable* torch_check(Translator& tr, Args& a) {
   return nullptr;  // the real function raises
 }
 
+// torch.cond of a condition that is known: the branch that it chooses.
+Variable* known_condition(Translator& tr, Args& a) {
+  if (a.size() < 3 || a.size() > 4 || !a.kw.empty() || a[0]->type() != &PyBool_Type) return nullptr;
+  return tr.call(tr.truth(a[0]) ? a[1] : a[2], a.size() == 4 ? tr.unpack(a[3]) : std::vector<Variable*>{});
+}
+
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
 
 // Compiling inside of what is compiled changes nothing.
@@ -176,6 +182,7 @@ void register_torch_builtins() {
   register_builtin("torch._C", "_is_torch_function_mode_enabled", no);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
+  register_builtin("torch", "cond", known_condition);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_assert_async", assert_async);
   register_builtin("torch.jit", "annotate", second);
@@ -190,6 +197,7 @@ void register_torch_builtins() {
   register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
 
   for (const StateRow& row : kStates) {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
