@@ -33,8 +33,11 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
-    options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. {"codegen": "triton"} makes a GPU's kernels
-        with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as they are.
+    options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. "memory_budget" (0 to 1): the share of what
+        the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
+        numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
+        GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
+        they are.
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")

@@ -55,11 +55,11 @@ Variable* do_default_dict(Translator& tr, Args& a) {
   return d;
 }
 
+// cls.fromkeys(iterable, value=None): an object of the class, filled by its own __setitem__.
 Variable* do_dict_fromkeys(Translator& tr, Args& a) {
-  // The class comes first.
-  if (a.size() < 2 || a.size() > 3 || a[0]->as_constant() != reinterpret_cast<PyObject*>(&PyDict_Type)) return nullptr;
-  auto* d = tr.dict();
-  for (Variable* k : tr.unpack(a[1])) d->set(tr, k, a.size() == 3 ? a[2] : tr.none());
+  if (a.size() < 2 || a.size() > 3 || !a.kw.empty() || !a[0]->as_constant()) return nullptr;
+  Variable* d = tr.force(tr.call(a[0], std::vector<Variable*>{}));
+  for (Variable* k : tr.unpack(a[1])) tr.setitem(d, k, a.size() == 3 ? a[2] : tr.none());
   return d;
 }
 
@@ -101,6 +101,7 @@ void register_container_builtins() {
   register_builtin("torch", "Size", do_size);
   register_builtin("types", "MappingProxyType", do_mapping_proxy);
   register_builtin("builtins", "dict.fromkeys", do_dict_fromkeys);
+  register_builtin("collections", "OrderedDict.fromkeys", do_dict_fromkeys);
 }
 
 }  // namespace braze::capture

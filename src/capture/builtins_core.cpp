@@ -440,6 +440,18 @@ Variable* do_slice(Translator& tr, Args& a) {
 
 Variable* do_globals(Translator& tr, Args&) { return tr.globals_dict(*tr.frame()); }
 
+Variable* do_locals(Translator& tr, Args& a) {
+  Frame* f = tr.frame();
+  if (a.size() || !(f->code->code->co_flags & CO_OPTIMIZED)) return nullptr;
+  auto* d = tr.dict();
+  for (int i = 0; i < f->code->num_locals_plus; ++i) {
+    Variable* v = f->locals[static_cast<size_t>(i)];
+    if (v && (f->code->is_cell(i) || f->code->is_free(i)) && v->is(Kind::Cell)) v = v->as<CellVariable>()->get(tr);
+    if (v) d->set(tr, f->code->local_name(i), v);
+  }
+  return d;
+}
+
 Variable* do_import_module(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   Ref n = tr.to_python(a[0]);
@@ -492,7 +504,7 @@ void register_core_builtins() {
       {"id", do_id}, {"print", do_print}, {"int", do_int}, {"float", do_float}, {"bool", do_bool}, {"str", do_str}, {"repr", do_repr}, {"format", do_format},
       {"hash", do_hash}, {"abs", do_abs}, {"pow", do_pow}, {"divmod", do_divmod}, {"round", do_round}, {"max", do_max}, {"min", do_min}, {"sum", do_sum},
       {"any", do_any}, {"all", do_all}, {"iter", do_iter}, {"next", do_next}, {"enumerate", do_enumerate}, {"zip", do_zip}, {"map", do_map},
-      {"filter", do_filter}, {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range}, {"slice", do_slice}, {"globals", do_globals}};
+      {"filter", do_filter}, {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range}, {"slice", do_slice}, {"globals", do_globals}, {"locals", do_locals}};
   for (const Row& r : rows) register_builtin("builtins", r.name, r.handler);
   register_builtin(known().object_new, do_object_new);
   register_builtin("builtins", "tuple.__new__", do_tuple_new);

@@ -83,12 +83,18 @@ Variable* do_dispatch(Translator& tr, Args& a) {
   PyObject* cls = a.size() == 2 ? a[1]->as_constant() : nullptr;
   Variable* registry = cls && PyType_Check(cls) ? free_variable(tr, a[0], "registry") : nullptr;
   if (!registry || !tr.force(registry)->is(Kind::Dict)) return nullptr;
+  auto* d = tr.force(registry)->as<DictVariable>();
+  if (!d->real || d->len(tr) != PyDict_GET_SIZE(d->real.get())) return nullptr;
+  auto object = [](Variable* v) {
+    return v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : v->is(Kind::Function) ? v->as<FunctionVariable>()->real.get() : v->as_constant();
+  };
+  // What the code registered here is not there for real yet.
+  for (const auto& e : d->entries(tr))
+    if (PyDict_GetItemWithError(d->real.get(), e.hash_key.get()) != object(e.value)) return nullptr;
   Ref chosen = Ref::steal(PyObject_CallOneArg(a[0]->as<FunctionVariable>()->real.get(), cls));
   if (!chosen) tr.raise_current();
-  auto* d = tr.force(registry)->as<DictVariable>();
-  if (!d->real) return nullptr;
   for (const auto& e : d->entries(tr))
-    if (PyDict_GetItemWithError(d->real.get(), e.hash_key.get()) == chosen.get()) return e.value;
+    if (object(e.value) == chosen.get()) return e.value;
   return nullptr;
 }
 

@@ -23,6 +23,18 @@ Variable* log_message(Translator& tr, Args& a, const char* method) {
   return tr.none();
 }
 
+// logging.getLogger(name): made now, if it is not there; it stays for good.
+Variable* get_logger(Translator& tr, Args& a) {
+  if (a.size() > 1 || !a.kw.empty() || !all_constants(tr, a, 0)) return nullptr;
+  static PyObject* get = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("logging"));
+    return PyObject_GetAttrString(m.get(), "getLogger");
+  }();
+  Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
+  if (!logger) tr.raise_current();
+  return tr.global_object(logger.get());
+}
+
 Variable* log_debug(Translator& tr, Args& a) { return log_message(tr, a, "debug"); }
 Variable* log_info(Translator& tr, Args& a) { return log_message(tr, a, "info"); }
 Variable* log_warning(Translator& tr, Args& a) { return log_message(tr, a, "warning"); }
@@ -108,6 +120,7 @@ void register_message_builtins() {
   const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug}, {"info", log_info}, {"warning", log_warning},
       {"error", log_error}, {"critical", log_critical}, {"log", log_log}};
   for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
+  register_builtin("logging", "getLogger", get_logger);
   register_builtin("_warnings", "warn", warn);
   register_builtin("warnings", "warn", warn);
 }

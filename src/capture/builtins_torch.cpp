@@ -70,6 +70,7 @@ TorchRule find_rule(PyObject* o) {
 
 Variable* yes(Translator& tr, Args&) { return tr.boolean(true); }
 Variable* no(Translator& tr, Args&) { return tr.boolean(false); }
+Variable* zero(Translator& tr, Args&) { return tr.integer(0); }
 Variable* nothing(Translator& tr, Args&) { return tr.none(); }
 
 // ---- state ----
@@ -146,6 +147,12 @@ Variable* check_is_size(Translator& tr, Args& a) {
   return tr.none();
 }
 
+// torch.cond of a condition that is known: the branch that it chooses.
+Variable* known_condition(Translator& tr, Args& a) {
+  if (a.size() < 3 || a.size() > 4 || !a.kw.empty() || a[0]->type() != &PyBool_Type) return nullptr;
+  return tr.call(tr.truth(a[0]) ? a[1] : a[2], a.size() == 4 ? tr.unpack(a[3]) : std::vector<Variable*>{});
+}
+
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
 
 // Compiling inside of what is compiled changes nothing.
@@ -188,8 +195,10 @@ void register_torch_builtins() {
   register_builtin("torch._C", "_log_api_usage_once", nothing);
   register_builtin("torch", "_C._log_api_usage_once", nothing);
   register_builtin("torch._C", "_is_torch_function_mode_enabled", no);
+  register_builtin("torch._C", "_len_torch_dispatch_stack", zero);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
+  register_builtin("torch", "cond", known_condition);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_check_is_size", check_is_size);
   register_builtin("torch", "_assert_async", assert_async);
@@ -205,6 +214,7 @@ void register_torch_builtins() {
   register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
 
   for (const StateRow& row : kStates) {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);

@@ -171,7 +171,7 @@ class Program final : public GuardProgram {
     for (size_t i = 0; i < all.size(); ++i) {
       if (!needed[i]) continue;
       const Source& s = all[SourceId(i)];
-      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index] && s.kind != SourceKind::TensorAttr);
+      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index] && s.kind != SourceKind::TensorAttr && s.kind != SourceKind::WeakTarget);
       fixed[i] = anchored[i] || identity[i];
       reg[i] = static_cast<uint32_t>(vals_.size());
       vals_.push_back(nullptr);
@@ -389,6 +389,7 @@ class Program final : public GuardProgram {
         case GuardKind::Length:
         case GuardKind::DictKeys:
           if (PyDict_Check(v)) tag(v).whole.push_back({&guard, v});
+          if (PyODict_Check(v)) extra_late(guard, n.reg);  // its order is no part of the dict
           if (PyList_Check(v)) word(v, &reinterpret_cast<PyVarObject*>(v)->ob_size);
           if (PyAnySet_Check(v)) word(v, &reinterpret_cast<PySetObject*>(v)->used);
           break;

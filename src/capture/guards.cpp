@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "capture/cpython/dict.h"
 #include "capture/dynamic.h"
 #include "capture/guards_eval.h"
 
@@ -59,7 +60,7 @@ void GuardSet::exists(SourceId s, UserLine line) { add({GuardKind::Exists, s, {}
 void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}, 0, {}, nullptr, line}); }
 void GuardSet::length(SourceId s, int64_t n, UserLine line) { add({GuardKind::Length, s, {}, n, {}, nullptr, line}); }
 void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
-  Ref keys = Ref::steal(PySequence_Tuple(dict));
+  Ref keys = Ref::steal(cpython::keys_in_order(dict));
   add({GuardKind::DictKeys, s, {}, 0, keys, nullptr, line});
 }
 void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }
@@ -159,6 +160,15 @@ bool same_members(PyObject* set, PyObject* expected) {
   return true;
 }
 
+// The same objects, or equal constants, in order.
+static bool same_items(PyObject* a, PyObject* b) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
+    PyObject *k = PyTuple_GET_ITEM(a, i), *want = PyTuple_GET_ITEM(b, i);
+    if (k != want && !(plain_key(k) && equal_constants(k, want))) return false;
+  }
+  return true;
+}
+
 bool holds(const Guard& g, PyObject* v, PyObject* other) {
   switch (g.kind) {
     case GuardKind::Absent: return v == nullptr;
@@ -181,6 +191,11 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
       return false;
     case GuardKind::DictKeys: {
       if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.object.get())) return false;
+      if (PyODict_Check(v)) {
+        Ref keys = Ref::steal(cpython::keys_in_order(v));
+        if (!keys) return PyErr_Clear(), false;
+        return same_items(keys.get(), g.object.get());
+      }
       PyObject *k, *item;
       Py_ssize_t pos = 0;
       for (Py_ssize_t i = 0; PyDict_Next(v, &pos, &k, &item); ++i) {

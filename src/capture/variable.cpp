@@ -28,6 +28,7 @@ Variable* Variable::getattr(Translator& tr, PyObject* name) {
 }
 
 void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
+  if (is(Kind::Constant) && !(type()->tp_flags & Py_TPFLAGS_HEAPTYPE)) tr.unsupported(Reason::RaisedException, "an attribute of " + describe() + " is set");
   tr.unsupported(Reason::UnsupportedMutation, "attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of " + describe() + " is set");
 }
 
@@ -91,7 +92,7 @@ Reg Codegen::reg(Variable* v) {
   if (PyObject* f = v->kind == Kind::Function ? v->as<FunctionVariable>()->real.get() : nullptr; f && PyFunction_GET_CLOSURE(f)) {
     PyObject* cells = PyFunction_GET_CLOSURE(f);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cells); ++i)
-      if (Variable* c = tr.standing_for(PyTuple_GET_ITEM(cells, i)); c && c->kind == Kind::Cell && !c->source.valid())
+      if (Variable* c = tr.standing_for(PyTuple_GET_ITEM(cells, i)); c && c->kind == Kind::Cell && c->as<CellVariable>()->real.get() != PyTuple_GET_ITEM(cells, i))
         throw CannotRebuild{c, "a method of a class that the code defines,"};
   }
   if (v->source.valid()) return v->reg = recipe.load(v->source);

@@ -139,7 +139,7 @@ Variable* Translator::from_python(Ref object) {
 
 bool Translator::anchored(SourceId s) {
   for (SourceId at = s; at.valid(); at = sources()[at].base) {
-    if (sources()[at].kind == SourceKind::TensorAttr) return false;
+    if (sources()[at].kind == SourceKind::TensorAttr || sources()[at].kind == SourceKind::WeakTarget) return false;  // nothing is to hold it
     if (sources()[at].kind == SourceKind::Const) return true;
     if (identities_.count(at.index)) return true;
   }
@@ -229,7 +229,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
   }
   // The same object through another path is the same variable, as long as the paths meet.
   if (auto it = by_object_.find(o); it != by_object_.end()) {
-    if (it->second->is(Kind::Cell) && !it->second->source.valid()) return it->second;  // of a class made here
+    if (it->second->is(Kind::Cell) && it->second->as<CellVariable>()->real.get() != o) return it->second;  // of a class made here
     if (!(anchored(s) && anchored(it->second->source))) guards().same_object(it->second->source, s, line());
     else guard_identity(s, o);
     return it->second;

@@ -21,6 +21,7 @@ GROUPS = {
     "containers": "test_list test_tuple test_dict test_dictviews test_defaultdict",
     "sets": "test_set",
     "numbers": "test_int test_float test_complex test_bool",
+    "library": "test_operator test_contextlib test_collections test_userlist test_ordered_dict test_types test_class test_patma test_exception_group",
     "flow": "test_scope test_call test_generators test_with test_raise test_iter test_exceptions",
 }
 

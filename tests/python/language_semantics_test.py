@@ -593,3 +593,115 @@ def test_equality_of_namespaces():
         return x + 1, a == types.SimpleNamespace(v=1), a == types.SimpleNamespace(v=2), a != types.SimpleNamespace(v=1)
 
     check(f, X)
+
+
+def test_iteration_over_a_deque_that_changes():
+    def f(x):
+        d = collections.deque([1, 2, 3], maxlen=3)
+        it = iter(d)
+        first = next(it)
+        d.append(4)
+        try:
+            next(it)
+        except RuntimeError as e:
+            return x + first, str(e), d.maxlen, collections.deque().maxlen
+
+    check(f, X)
+
+
+def test_dicts_from_what_iterates_in_its_own_way():
+    class Backwards(dict):
+        def keys(self):
+            return reversed(list(dict.keys(self)))
+
+        __iter__ = keys
+
+    def f(x, d):
+        return x + 1, list(dict(d)), list(collections.OrderedDict.fromkeys("ba", 1)), type(Backwards.fromkeys("a")) is Backwards
+
+    check(f, X, Backwards([("a", 1), ("b", 2)]))
+
+
+def test_errors_of_dicts():
+    def f(x):
+        seen = []
+        for bad in ([1], [(1, 2, 3)], [(1, 2), ""]):
+            try:
+                dict(bad)
+            except (TypeError, ValueError) as e:
+                seen.append(str(e))
+        return x + 1, seen
+
+    check(f, X)
+
+
+def test_implementations_that_are_registered_inside():
+    def f(x):
+        @functools.singledispatch
+        def name(value):
+            return "other"
+
+        @name.register(int)
+        def _(value):
+            return "int"
+
+        return x + 1, name(1), name("")
+
+    check(f, X, graphs=None)
+
+
+def test_small_functions():
+    def f(x):
+        y = 2
+        known = sorted(locals())
+        return x + y, known, int.from_bytes(b"\x01", "big"), float.fromhex("0x1p3"), str.maketrans("a", "b"), "a".translate({97: "z"})
+
+    check(f, X)
+
+
+def test_loggers_are_found():
+    import logging
+
+    def f(x):
+        logging.getLogger("braze.test").debug("a message")
+        return x + 1
+
+    check(f, X)
+
+
+def test_conditions_that_are_known():
+    def f(x):
+        return torch.cond(x.shape[0] > 2, lambda v: v + 1, lambda v: v - 1, (x,))
+
+    check(f, X)
+
+
+def test_clipped_gradients():
+    def f(layer, x):
+        layer(x).sum().backward()
+        return torch.nn.utils.clip_grad_norm_(layer.parameters(), 0.5)
+
+    layers = [torch.nn.Linear(3, 2) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(braze.compile(f)(layers[1], x), f(layers[0], x))
+    for a, b in zip(layers[0].parameters(), layers[1].parameters()):
+        torch.testing.assert_close(b.grad, a.grad)
+
+
+def test_weak_references_keep_nothing_alive():
+    import gc
+
+    class Node:
+        value = 2
+
+    def f(x, ref):
+        return x * ref().value
+
+    node = Node()
+    ref = weakref.ref(node)
+    compiled = braze.compile(f)
+    assert torch.equal(compiled(X, ref), X * 2)
+    del node
+    gc.collect()
+    assert ref() is None

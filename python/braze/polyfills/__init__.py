@@ -41,4 +41,12 @@ from ._pure import (  # noqa: F401
     insort_left,
     insort_right,
 )
-from ._torch import InferenceMode, NoEffect, apply_of, call_without_grad, one_hot, set_inference  # noqa: F401
+from ._torch import (  # noqa: F401
+    InferenceMode,
+    NoEffect,
+    apply_of,
+    call_without_grad,
+    group_tensors_by_device_and_dtype,
+    one_hot,
+    set_inference,
+)

@@ -42,6 +42,7 @@ def deepcopy(x, memo=None, _nil=None):
             seen.append((x, y))
         return y
     plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
+    plain = plain and cls.__getattribute__ is object.__getattribute__
     plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
     if not plain or not hasattr(x, "__dict__"):
         return _copy_as_c_does(x, memo)
@@ -61,13 +62,14 @@ def deepcopy(x, memo=None, _nil=None):
 
 def copy(x):
     cls = type(x)
-    if cls in _itself or cls in _functions or cls is tuple or cls is frozenset or issubclass(cls, type):
+    if cls in _itself or cls in _functions or cls is tuple or cls is frozenset or cls is slice or issubclass(cls, type):
         return x
     if cls is list or cls is dict or cls is set:
         return x.copy()
     if hasattr(cls, "__copy__"):
         return cls.__copy__(x)
     plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
+    plain = plain and cls.__getattribute__ is object.__getattribute__
     plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
     own = getattr(cls, "__getstate__", None)
     plain = plain and (own is None or own is getattr(object, "__getstate__", None)) and not hasattr(cls, "__setstate__")

@@ -50,6 +50,21 @@ def one_hot(tensor, num_classes=-1):
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
 
 
+def group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
+    groups = {}
+    for i, first in enumerate(tensorlistlist[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in tensorlistlist], [])
+        lists, indices = groups[key]
+        for group, tensors in zip(lists, tensorlistlist):
+            if tensors:
+                group.append(tensors[i])
+        if with_indices:
+            indices.append(i)
+    return groups
+
+
 def apply_of(cls):
     """How a torch-level graph calls an autograd.Function."""
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/cpython/dict.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -52,21 +53,24 @@ void DictVariable::load(Translator& tr) {
   std::vector<Entry> written = std::move(entries_);
   entries_.clear();
   loaded_ = true;
-  PyObject *k, *v;
-  Py_ssize_t pos = 0;
-  Ref pairs = Ref::steal(PyDict_CheckExact(real.get()) ? nullptr : PyMapping_Items(real.get()));
   auto put = [&](PyObject* key, PyObject* value) {
     SourceId at = tr.sources().dict_item(source, key);
     entries_.push_back({Ref::borrow(key), tr.global_object(key), tr.wrap(value, at)});
   };
-  if (pairs && is_ordered_dict() && PyList_Check(pairs.get())) {
+  if (PyODict_Check(real.get())) {
     // The order of an OrderedDict is its own.
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs.get()); ++i) {
-      PyObject* p = PyList_GET_ITEM(pairs.get(), i);
-      put(PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1));
+    Ref keys = Ref::steal(cpython::keys_in_order(real.get()));
+    if (!keys) tr.raise_current();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
+      PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+      PyObject* value = PyDict_GetItemWithError(real.get(), key);
+      if (!value && PyErr_Occurred()) tr.raise_current();
+      if (!value) tr.unsupported("an OrderedDict without a value for one of its keys");
+      put(key, value);
     }
   } else {
-    PyErr_Clear();
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
     while (PyDict_Next(real.get(), &pos, &k, &v)) put(k, v);
   }
   reindex();
@@ -283,8 +287,11 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if ((n == "update" || n == "__init__") && c <= 1) {
     if (c == 1) {
       Variable* other = tr.force(args[0]);
-      if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict))
-        other = other->as<ObjectVariable>()->base;
+      if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict)) {
+        // Read as a dict, unless its class iterates in a way of its own.
+        PyObject* own = tr.lookup_on_type(other->type(), tr.intern("__iter__"), nullptr);
+        if (!own || !PyFunction_Check(own)) other = other->as<ObjectVariable>()->base;
+      }
       if (other->is(Kind::Dict)) {
         auto* from = other->as<DictVariable>();
         auto copy = from->entries(tr);
@@ -295,9 +302,13 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
       } else if (Variable* keys = tr.getattr_or_null(other, "keys")) {
         for (Variable* k : tr.unpack(tr.call(keys, std::vector<Variable*>{}))) set(tr, k, tr.getitem(other, k));
       } else {
+        size_t at = 0;
         for (Variable* pair : tr.unpack(other)) {
+          std::string element = "dictionary update sequence element #" + std::to_string(at++);
+          PyTypeObject* t = tr.force(pair)->type();
+          if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item)) tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
           auto kv = tr.unpack(pair);
-          if (kv.size() != 2) tr.raise(PyExc_ValueError, "dictionary update sequence element has wrong length; 2 is required");
+          if (kv.size() != 2) tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
           set(tr, kv[0], kv[1]);
         }
       }

@@ -249,7 +249,14 @@ std::string BuiltinMethodVariable::describe() const {
 Variable* BuiltinMethodVariable::getattr(Translator& tr, PyObject* attr) {
   if (named(attr, "__self__")) return self;
   if (named(attr, "__name__")) return tr.constant(name);
-  if (named(attr, "__doc__") || named(attr, "__module__")) return tr.none();
+  if (named(attr, "__module__")) return tr.none();
+  if (named(attr, "__doc__") || named(attr, "__qualname__")) {
+    Ref v = Ref::steal(PyObject_GetAttr(descr.get(), attr));
+    if (!v) tr.raise_current();
+    return tr.from_python(std::move(v));
+  }
+  if (named(attr, "__call__")) return this;
+  if (_PyType_Lookup(type(), attr)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(attr) + "' of " + describe());
   return nullptr;
 }
 
@@ -301,6 +308,11 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
     if ((owner == &PyDict_Type && changes.count(n)) || (target != self && std::string_view(n) == "copy"))
       tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
   }
+  if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr; cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
+    Ref method = Ref::steal(PyObject_GetAttr(cls, name));
+    if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls) return tr.call_pure(method.get(), args);
+    PyErr_Clear();
+  }
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
                    target->is(Kind::Iterator) || target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
@@ -330,7 +342,22 @@ void PartialVariable::merge(Args& call) const {
   call.kw = std::move(own);
 }
 
+void PartialVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  bool field = named(name, "func") || named(name, "args") || named(name, "keywords") || named(name, "__dict__") || named(name, "__class__");
+  if (source.valid() || !value || field) return Variable::setattr(tr, name, value);
+  tr.mutate();
+  tr.keep(Ref::borrow(name));
+  for (auto& [k, v] : attributes)
+    if (PyUnicode_Compare(k, name) == 0) {
+      v = value;
+      return;
+    }
+  attributes.emplace_back(name, value);
+}
+
 Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
+  for (auto& [k, v] : attributes)
+    if (PyUnicode_Compare(k, name) == 0) return v;
   if (named(name, "func")) return function;
   if (named(name, "args")) return tr.tuple(args);
   if (named(name, "keywords")) {
@@ -351,7 +378,10 @@ Reg PartialVariable::build(Codegen& cg) {
     regs.push_back(cg.reg(kw[i].second));
     PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Ref::borrow(kw[i].first).release());
   }
-  return cg.recipe.make(StepKind::Call, regs, kw.empty() ? nullptr : names.get());
+  reg = cg.recipe.make(StepKind::Call, regs, kw.empty() ? nullptr : names.get());
+  emitting = false;
+  for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {reg, cg.reg(v)}, k);
+  return reg;
 }
 
 }  // namespace braze::capture

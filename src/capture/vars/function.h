@@ -92,8 +92,10 @@ class PartialVariable final : public Variable {
       : Variable(Kind::Partial), function(fn), args(std::move(args)), kw(std::move(kw)) {}
   PyTypeObject* type() const override;
   Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
   void merge(Args&) const;   // puts its own arguments before those of a call
   Reg build(Codegen&) override;
+  std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on one made here
   Variable* function;
   std::vector<Variable*> args;
   std::vector<std::pair<PyObject*, Variable*>> kw;

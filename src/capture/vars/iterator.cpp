@@ -61,8 +61,25 @@ Variable* SequenceIterator::next(Translator& tr) {
   return nullptr;
 }
 
+// An iterator that has given n items already.
+static Reg advanced(Codegen& cg, Reg it, size_t n) {
+  if (!n) return it;
+  static PyObject* next = PyDict_GetItemString(PyEval_GetBuiltins(), "next");
+  static PyObject* skip = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("itertools"));
+    return PyObject_GetAttrString(m.get(), "islice");
+  }();
+  Reg last = builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
+  builtin_call(cg, next, {last});
+  return it;
+}
+
 Reg SequenceIterator::build(Codegen& cg) {
   // Built from what is left: a list's own iterator would also see later changes of the list.
+  if (sequence->type() == known().deque && !done) {
+    if (changes != sequence->as<ListVariable>()->changes) throw CannotRebuild{this, "an iterator over a deque that was changed"};
+    return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
+  }
   if (sequence->is(Kind::List) && !done) {
     Reg it = iter_of(cg, cg.reg(sequence));
     if (index) {
@@ -81,19 +98,6 @@ Reg SequenceIterator::build(Codegen& cg) {
   std::vector<Variable*> rest;
   if (!done) rest.assign(from.begin() + static_cast<long>(index), from.end());
   return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs(rest)));
-}
-
-// An iterator that has given n items already.
-static Reg advanced(Codegen& cg, Reg it, size_t n) {
-  if (!n) return it;
-  static PyObject* next = PyDict_GetItemString(PyEval_GetBuiltins(), "next");
-  static PyObject* skip = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("itertools"));
-    return PyObject_GetAttrString(m.get(), "islice");
-  }();
-  Reg last = builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
-  builtin_call(cg, next, {last});
-  return it;
 }
 
 DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
@@ -127,6 +131,7 @@ Variable* DictIterator::next(Translator& tr) {
 
 Reg DictIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (dict->is_ordered_dict() && structure != dict->structure) throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
   if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
   Ref method = Ref::steal(PyObject_GetAttrString(of(*dict->type()), names[static_cast<int>(what)]));

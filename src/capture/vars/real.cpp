@@ -167,7 +167,9 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  if (PyModule_Check(object.get()) && value && Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
+  PyObject* field = PyModule_Check(object.get()) ? _PyType_Lookup(Py_TYPE(object.get()), name) : nullptr;
+  bool data = field && Py_TYPE(field)->tp_descr_set;
+  if (PyModule_Check(object.get()) && value && !data && Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
     PyObject* dict = PyModule_GetDict(object.get());
     tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->set(tr, name, value);
     return;
@@ -221,7 +223,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   }
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
-    if (self && is_constant_type(Py_TYPE(self))) return tr.call_pure(o, args);
+    bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
+    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
   }
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);

@@ -66,7 +66,13 @@ const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? 
 
 }  // namespace
 
-Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
+Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) {
+  if (type() == known().deque && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0) {
+    int64_t most = static_cast<ListVariable*>(this)->maxlen;
+    return most < 0 ? tr.none() : tr.integer(most);
+  }
+  return Variable::getattr(tr, name);
+}
 
 Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
   Span span;

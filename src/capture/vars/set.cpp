@@ -1,5 +1,8 @@
 #include "capture/vars/set.h"
 
+#include <algorithm>
+#include <random>
+
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -173,13 +176,34 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
 }
 
 Reg SetVariable::build(Codegen& cg) {
-  // A copy of a set has its order; one that is filled item by item may have another.
+  // Which of the ways to make it anew keeps the order that the program saw: it depends on how the set came to be.
   bool constants = true;
   for (Variable* e : elements()) constants = constants && cg.tr.force(e)->is(Kind::Constant);
   if (constants) {
-    Ref content = Ref::steal(PyFrozenSet_New(keys_.get()));
-    if (cls == &PyFrozenSet_Type) return cg.constant(content.get());
-    return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(cls)), cg.constant(content.get())});
+    auto in_order = [](PyObject* set) { return Ref::steal(PySequence_List(set)); };
+    auto same = [&](PyObject* content) {
+      Ref made = Ref::steal(PySet_New(content)), a = in_order(made.get()), b = in_order(keys_.get());
+      bool equal = PyList_GET_SIZE(a.get()) == PyList_GET_SIZE(b.get());
+      for (Py_ssize_t i = 0; equal && i < PyList_GET_SIZE(a.get()); ++i) equal = PyList_GET_ITEM(a.get(), i) == PyList_GET_ITEM(b.get(), i);
+      return equal;
+    };
+    Ref listed = Ref::steal(PySequence_Tuple(keys_.get())), copied = Ref::steal(PyFrozenSet_New(keys_.get()));
+    Ref backwards = in_order(keys_.get());
+    PyList_Reverse(backwards.get());
+    backwards = Ref::steal(PyList_AsTuple(backwards.get()));
+    PyObject* content = same(listed.get()) ? listed.get() : same(copied.get()) ? copied.get() : same(backwards.get()) ? backwards.get() : nullptr;
+    // Else by some order of filling: where the table has collisions, many give the same.
+    Ref shuffled;
+    std::vector<PyObject*> order(PySequence_Fast_ITEMS(listed.get()), PySequence_Fast_ITEMS(listed.get()) + PyTuple_GET_SIZE(listed.get()));
+    std::mt19937 random(1);
+    for (int i = 0; !content && i < 300; ++i) {
+      std::shuffle(order.begin(), order.end(), random);
+      shuffled = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(order.size())));
+      for (size_t k = 0; k < order.size(); ++k) PyTuple_SET_ITEM(shuffled.get(), static_cast<Py_ssize_t>(k), Py_NewRef(order[k]));
+      if (same(shuffled.get())) content = shuffled.get();
+    }
+    if (!content) content = listed.get();
+    return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(cls)), cg.constant(content)});
   }
   return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, cg.regs(elements()));
 }
