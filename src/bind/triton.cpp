@@ -69,7 +69,7 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
   for (const loop::Item& item : program.items) {
     auto* nest = std::get_if<loop::Nest>(&item);
     if (!nest) throw std::runtime_error("the graph has an extern call: " + std::get<loop::ExternCall>(item).name);
-    codegen::cpu::Signature signature = codegen::cpu::signature_of(program, *nest);
+    codegen::Signature signature = codegen::signature_of(program, *nest);
     triton::Blocks blocks = triton::choose_blocks(program, *nest);
     triton::Printer printer(program, *nest, signature, blocks, 90);
     py::dict step;

@@ -1,4 +1,4 @@
-#include "codegen/cpu/cache.h"
+#include "codegen/disk_cache.h"
 
 #include <fcntl.h>
 #include <dirent.h>
@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
 namespace {
 
 constexpr char kMagic[8] = {'B', 'R', 'A', 'Z', 'E', 'O', 'B', 'J'};
@@ -128,7 +128,15 @@ void DiskCache::keep(std::string_view name, std::string_view key, std::string_vi
       return;
     }
   }
-  if (rename(part.c_str(), path.c_str()) != 0) unlink(part.c_str());
+  if (rename(part.c_str(), path.c_str()) != 0) {
+    unlink(part.c_str());
+    return;
+  }
+  static std::atomic<int64_t> left{0};
+  if ((left -= static_cast<int64_t>(sizeof(Header) + key.size() + object.size())) < 0) {
+    left = int64_t{64} << 20;
+    trim();
+  }
 }
 
 void DiskCache::trim() const {
@@ -163,4 +171,4 @@ void DiskCache::trim() const {
   }
 }
 
-}  // namespace braze::codegen::cpu
+}  // namespace braze::codegen

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
 
 class DiskCache {
  public:
@@ -19,6 +19,7 @@ class DiskCache {
   explicit DiskCache(std::string folder, int64_t limit = int64_t{1} << 30);
   bool usable() const { return !folder_.empty(); }
   std::optional<std::string> find(std::string_view name, std::string_view key) const;
+  // Also trims the folder, when the process first writes and after every 64 MiB.
   void keep(std::string_view name, std::string_view key, std::string_view object);
   void trim() const;
 
@@ -27,4 +28,4 @@ class DiskCache {
   int64_t limit_;
 };
 
-}  // namespace braze::codegen::cpu
+}  // namespace braze::codegen

@@ -1,11 +1,11 @@
-#include "codegen/cpu/key.h"
+#include "codegen/signature.h"
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "base/check.h"
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
 namespace {
 
 using loop::BufferId;
@@ -141,4 +141,4 @@ Signature signature_of(const loop::Program& program, const loop::Nest& nest) {
   return out;
 }
 
-}  // namespace braze::codegen::cpu
+}  // namespace braze::codegen

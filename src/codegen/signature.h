@@ -5,7 +5,7 @@
 
 #include "loop/loop.h"
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
 
 // The kernel's arguments, in order of first use.
 struct Signature {
@@ -16,4 +16,4 @@ struct Signature {
 
 Signature signature_of(const loop::Program& program, const loop::Nest& nest);
 
-}  // namespace braze::codegen::cpu
+}  // namespace braze::codegen

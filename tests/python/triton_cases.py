@@ -160,7 +160,7 @@ def run(name, **flags):
     memory = []
     for dtype, given, sizes, strides in made["buffers"]:
         if given is not None:
-            memory.append(inputs[given].clone(memory_format=torch.preserve_format))
+            memory.append(inputs[given])  # kernels never write to inputs
             continue
         count = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
         memory.append(torch.full((count,), 77, dtype=DTYPES[dtype]))

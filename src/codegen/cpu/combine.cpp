@@ -26,15 +26,15 @@ Value* reduce_identity(VectorBuilder& b, ReduceKind kind, DType operand, int par
     case ReduceKind::All: return b.integer(type, 1);
     case ReduceKind::Max: return extreme(true);
     case ReduceKind::Min: return extreme(false);
-    case ReduceKind::ArgMax: return part ? b.integer(type, std::numeric_limits<int64_t>::max()) : extreme(true);
-    case ReduceKind::ArgMin: return part ? b.integer(type, std::numeric_limits<int64_t>::max()) : extreme(false);
+    case ReduceKind::ArgMax: return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth())) : extreme(true);
+    case ReduceKind::ArgMin: return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth())) : extreme(false);
     case ReduceKind::WelfordMean:
     case ReduceKind::WelfordM2: return llvm::Constant::getNullValue(type);
   }
   BRAZE_CHECK(false, "no such reduction");
 }
 
-void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** into, Value* const* from) {
+void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** into, Value* const* from, bool later) {
   bool sign = operand != DType::U8 && operand != DType::Bool;
   Value *x = into[0], *y = from[0];
   bool fp = x->getType()->isFPOrFPVectorTy();
@@ -50,6 +50,14 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
     case ReduceKind::ArgMin: {
       bool max = kind == ReduceKind::ArgMax;
       Value *better, *equal;
+      if (later) {
+        // Better or NaN, unless the earlier one is NaN.
+        if (fp) better = b.B.CreateAnd(max ? b.B.CreateFCmpUGT(y, x) : b.B.CreateFCmpULT(y, x), b.B.CreateFCmpORD(x, x));
+        else better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x)) : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
+        into[0] = b.B.CreateSelect(better, y, x);
+        into[1] = b.B.CreateSelect(better, from[1], into[1]);
+        return;
+      }
       if (fp) {
         Value *nx = b.is_nan(x), *ny = b.is_nan(y);
         better = max ? b.B.CreateFCmpOGT(y, x) : b.B.CreateFCmpOLT(y, x);

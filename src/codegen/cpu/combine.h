@@ -9,7 +9,8 @@ namespace braze::codegen::cpu {
 
 // `operand`: dtype of what is reduced. `type`: of the part, a scalar or vector.
 Value* reduce_identity(VectorBuilder& b, loop::ReduceKind kind, DType operand, int part, Type* type);
-// into = into combined with from; `into` is what comes first.
-void reduce_combine(VectorBuilder& b, loop::ReduceKind kind, DType operand, Value** into, Value* const* from);
+// into = into combined with from; `into` is what comes first. `later`: every index in `from` is greater than that in `into`, or
+// marks an element that does not exist and has the identity's value (ArgMax and ArgMin: what compares indices is left out).
+void reduce_combine(VectorBuilder& b, loop::ReduceKind kind, DType operand, Value** into, Value* const* from, bool later = false);
 
 }  // namespace braze::codegen::cpu

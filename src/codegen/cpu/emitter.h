@@ -16,7 +16,8 @@
 #include <unordered_map>
 
 #include "codegen/cpu/arith.h"
-#include "codegen/cpu/key.h"
+#include "codegen/integers.h"
+#include "codegen/signature.h"
 
 namespace braze::codegen::cpu {
 
@@ -124,6 +125,7 @@ class Emitter {
   bool fits_i32(Expr e) const;
   bool varies(Expr e);                       // among the lanes
   // e(lane) = e(0) + step * lane within every vector; nullopt: no such form is known.
+  LaneFacts lane_facts();
   std::optional<int64_t> lane_step(Expr e);
   bool aligned(Expr e, int64_t divisor);     // e at lane 0 is a multiple of divisor
   Expr at_copy(Expr e, int copy);

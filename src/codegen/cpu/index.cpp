@@ -53,12 +53,6 @@ Value* Emitter::emit(Expr e) {
 
 Value* Emitter::emit_here(Expr e) {
   auto ops = arena_.operands(e);
-  auto fold = [&](auto f) {
-    Value* acc = emit(ops[0]);
-    for (size_t i = 1; i < ops.size(); ++i) acc = f(acc, emit(ops[i]));
-    return acc;
-  };
-  auto as_int = [&](Value* c) { return B.CreateZExt(c, B.getInt64Ty()); };
   switch (arena_.kind(e)) {
     case Kind::Symbol: {  // a size: load it from the kernel's arguments
       for (size_t i = 0; i < signature_.sizes.size(); ++i)
@@ -82,29 +76,8 @@ Value* Emitter::emit_here(Expr e) {
       for (Expr o : inner) acc = acc ? B.CreateMul(acc, emit(o), "", false, true) : emit(o);
       return acc;
     }
-    case Kind::FloorDiv:
-    case Kind::Mod: {
-      Value *a = emit(ops[0]), *d = emit(ops[1]);
-      bool div = arena_.kind(e) == Kind::FloorDiv;
-      if (!llvm::isa<llvm::ConstantInt>(d)) d = B.CreateSelect(B.CreateICmpEQ(d, B.getInt64(0)), B.getInt64(1), d);
-      bool positive = arena_.range(ops[0]).lo >= 0 && arena_.range(ops[1]).lo >= 0;
-      if (positive) return div ? B.CreateUDiv(a, d) : B.CreateURem(a, d);
-      Value *q = B.CreateSDiv(a, d), *r = B.CreateSRem(a, d);
-      Value* down = B.CreateAnd(B.CreateICmpNE(r, B.getInt64(0)), B.CreateICmpSLT(B.CreateXor(r, d), B.getInt64(0)));
-      return div ? B.CreateSub(q, B.CreateZExt(down, B.getInt64Ty())) : B.CreateSelect(down, B.CreateAdd(r, d), r);
-    }
-    case Kind::Min: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSLT(a, b), a, b); });
-    case Kind::Max: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSGT(a, b), a, b); });
-    case Kind::Eq: return as_int(B.CreateICmpEQ(emit(ops[0]), emit(ops[1])));
-    case Kind::Ne: return as_int(B.CreateICmpNE(emit(ops[0]), emit(ops[1])));
-    case Kind::Lt: return as_int(B.CreateICmpSLT(emit(ops[0]), emit(ops[1])));
-    case Kind::Le: return as_int(B.CreateICmpSLE(emit(ops[0]), emit(ops[1])));
-    case Kind::And: return fold([&](Value* a, Value* b) { return B.CreateAnd(a, b); });
-    case Kind::Or: return fold([&](Value* a, Value* b) { return B.CreateOr(a, b); });
-    case Kind::Not: return B.CreateXor(emit(ops[0]), B.getInt64(1));
-    case Kind::Const: break;
+    default: return combine_integers(vb_, arena_, e, [&](Expr o) { return emit(o); });
   }
-  throw InternalError("no such expression");
 }
 
 bool Emitter::varies(Expr e) {
@@ -122,65 +95,15 @@ bool Emitter::varies(Expr e) {
   return false;
 }
 
-// The vectorised variable is a multiple of the width at lane 0: it starts at 0 or at a multiple of the block.
-bool Emitter::aligned(Expr e, int64_t divisor) {
-  if (divisor == 1) return true;
-  if (width_ % divisor && divisor % width_) return false;
-  if (!vector_.var || !arena_.contains(e, *vector_.var)) return arena_.known_multiple(e, divisor);
-  auto block = arena_.find_symbol("$lane_block");
-  if (!block) block = arena_.symbol("$lane_block", sym::SymbolKind::LoopVar, {0, INT64_MAX});
-  std::pair<Expr, Expr> to[] = {{*vector_.var, arena_.mul(*block, arena_.constant(width_))}};
-  return arena_.known_multiple(arena_.substitute(e, to), divisor);
+LaneFacts Emitter::lane_facts() {
+  // Rows differ between copies only.
+  auto step = [this](Expr symbol) { return vector_.rows && *vector_.rows == symbol ? std::optional<int64_t>(0) : std::nullopt; };
+  return {vector_.var, static_cast<int>(width_), [this](Expr e) { return varies(e); }, step};
 }
 
-std::optional<int64_t> Emitter::lane_step(Expr e) {
-  if (!varies(e)) return 0;
-  auto ops = arena_.operands(e);
-  switch (arena_.kind(e)) {
-    case Kind::Symbol:
-      if (vector_.var && *vector_.var == e) return 1;
-      if (vector_.rows && *vector_.rows == e) return 0;  // differs between copies only
-      return std::nullopt;
-    case Kind::Add: {
-      int64_t sum = 0;
-      for (Expr o : ops) {
-        auto s = lane_step(o);
-        if (!s) return std::nullopt;
-        sum += *s;
-      }
-      return sum;
-    }
-    case Kind::Mul: {
-      int64_t factor = 1, step = 0;
-      int varying = 0;
-      for (Expr o : ops) {
-        if (varies(o)) {
-          auto s = lane_step(o);
-          if (!s || ++varying > 1) return std::nullopt;
-          step = *s;
-        } else if (auto c = arena_.as_const(o)) {
-          factor *= *c;
-        } else {
-          factor = 0;  // a symbolic stride
-        }
-      }
-      if (step == 0) return 0;
-      return factor ? std::optional<int64_t>(factor * step) : std::nullopt;
-    }
-    case Kind::FloorDiv:
-    case Kind::Mod: {
-      auto d = arena_.as_const(ops[1]);
-      auto s = lane_step(ops[0]);
-      if (!d || *d <= 0 || !s || *s < 0) return std::nullopt;
-      // The lanes a0 + s*l, l < W, stay within one block of d if a0 is a multiple of s*W and so is d.
-      int64_t reach = *s == 0 ? 1 : *s * width_;
-      if (*s == 0) return 0;
-      if (*d % reach || !aligned(ops[0], reach)) return std::nullopt;
-      return arena_.kind(e) == Kind::Mod ? *s : 0;
-    }
-    default: return std::nullopt;
-  }
-}
+bool Emitter::aligned(Expr e, int64_t divisor) { return aligned_at_first_lane(arena_, e, lane_facts(), divisor); }
+
+std::optional<int64_t> Emitter::lane_step(Expr e) { return codegen::lane_step(arena_, e, lane_facts()); }
 
 Expr Emitter::at_copy(Expr e, int copy) {
   if (copy == 0 || !vector_.var) return e;
@@ -228,38 +151,10 @@ Value* Emitter::lane_values_as(Expr e, int copy, Type* element) {
     for (size_t i = 1; i < ops.size(); ++i) acc = f(acc, sub(ops[i]));
     return acc;
   };
-  auto as_int = [&](Value* c) { return B.CreateZExt(c, VectorBuilder::vector(element, width_)); };
   switch (arena_.kind(e)) {
     case Kind::Add: return fold([&](Value* a, Value* b) { return B.CreateAdd(a, b); });
     case Kind::Mul: return fold([&](Value* a, Value* b) { return B.CreateMul(a, b); });
-    case Kind::FloorDiv:
-    case Kind::Mod: {
-      bool div = arena_.kind(e) == Kind::FloorDiv;
-      Value *a = sub(ops[0]), *d = sub(ops[1]);
-      if (!llvm::isa<llvm::Constant>(d)) d = B.CreateSelect(B.CreateICmpEQ(d, vb_.integer(d, 0)), vb_.integer(d, 1), d);
-      bool positive = arena_.range(ops[0]).lo >= 0 && arena_.range(ops[1]).lo >= 0;
-      if (positive) {
-        Value* q = B.CreateUDiv(a, d);
-        return div ? q : B.CreateSub(a, B.CreateMul(q, d));
-      }
-      Value* q = B.CreateSDiv(a, d);
-      Value* r = B.CreateSub(a, B.CreateMul(q, d));
-      Value* down = B.CreateAnd(B.CreateICmpNE(r, vb_.integer(r, 0)), B.CreateICmpSLT(B.CreateXor(r, d), vb_.integer(r, 0)));
-      return div ? B.CreateSub(q, B.CreateZExt(down, q->getType())) : B.CreateSelect(down, B.CreateAdd(r, d), r);
-    }
-    case Kind::Min: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSLT(a, b), a, b); });
-    case Kind::Max: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSGT(a, b), a, b); });
-    case Kind::Eq: return as_int(B.CreateICmpEQ(sub(ops[0]), sub(ops[1])));
-    case Kind::Ne: return as_int(B.CreateICmpNE(sub(ops[0]), sub(ops[1])));
-    case Kind::Lt: return as_int(B.CreateICmpSLT(sub(ops[0]), sub(ops[1])));
-    case Kind::Le: return as_int(B.CreateICmpSLE(sub(ops[0]), sub(ops[1])));
-    case Kind::And: return fold([&](Value* a, Value* b) { return B.CreateAnd(a, b); });
-    case Kind::Or: return fold([&](Value* a, Value* b) { return B.CreateOr(a, b); });
-    case Kind::Not: {
-      Value* x = sub(ops[0]);
-      return B.CreateXor(x, vb_.integer(x, 1));
-    }
-    default: throw InternalError("no such expression in lanes");
+    default: return combine_integers(vb_, arena_, e, sub);
   }
 }
 

@@ -1,13 +1,12 @@
 // The host's CPU as a target: keys, cache, emission on the calling thread, machine code on several.
 #include <algorithm>
-#include <atomic>
 #include <thread>
 #include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
 #include "codegen/codegen.h"
-#include "codegen/cpu/cache.h"
+#include "codegen/disk_cache.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/library.h"
 #include "codegen/cpu/machine.h"
@@ -94,19 +93,8 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
     }
   }
   workers.finish();
-  if (cache) {
-    int64_t bytes = 0;
-    for (size_t i : missing) {
-      cache->keep(out.kernels[i].symbol, print + signatures[i].key, out.blobs[i]);
-      bytes += static_cast<int64_t>(out.blobs[i].size() + signatures[i].key.size());
-    }
-    // The folder's size is looked at when a process first writes, and after every 64 MiB.
-    static std::atomic<int64_t> left{0};
-    if ((left -= bytes) < 0) {
-      left = int64_t{64} << 20;
-      cache->trim();
-    }
-  }
+  if (cache)
+    for (size_t i : missing) cache->keep(out.kernels[i].symbol, print + signatures[i].key, out.blobs[i]);
   return out;
 }
 

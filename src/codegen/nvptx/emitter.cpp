@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "codegen/cpu/math.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
 
@@ -14,8 +15,11 @@ using loop::Stage;
 
 namespace {
 
-bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Axis& x, const Axis& y) { return x.var == y.var && x.extent == y.extent; });
+constexpr int kTurns = 4;  // of a loop over rows of columns, at once
+
+// A stage whose loads depend on nothing that it stores.
+bool accumulates(const Stage& stage) {
+  return std::none_of(stage.ops.begin(), stage.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Store || op.code == OpCode::Indirect; });
 }
 
 }  // namespace
@@ -114,16 +118,6 @@ Emitter::Values Emitter::loop(Value* begin, Value* end, Value* step, Values init
   return current;
 }
 
-namespace {
-
-Expr product_of(sym::ExprArena& arena, const std::vector<Axis>& axes) {
-  Expr v = arena.constant(1);
-  for (const Axis& a : axes) v = arena.mul(v, a.extent);
-  return v;
-}
-
-}  // namespace
-
 // Axes' variables from the number of a point, counted with the last axis fastest.
 void Emitter::bind_points(Expr point, const std::vector<Axis>& axes) {
   Expr inner = arena_.constant(1);
@@ -148,7 +142,7 @@ void Emitter::run_points() {
     last = axes.back();
     axes.back() = {fresh("v", last.extent), arena_.floordiv(last.extent, arena_.constant(lanes))};
   }
-  Expr units = product_of(arena_, axes);
+  Expr units = schedule::volume(arena_, axes);
   Expr unit = fresh("u", units);
   bool wide = arena_.range(units).hi > INT32_MAX - shape_.threads;
   Value* first = wide ? B.CreateMul(B.CreateZExt(block_, vb_.i64()), B.getInt64(static_cast<uint64_t>(shape_.threads)))
@@ -180,7 +174,7 @@ void Emitter::run_tiles() {
   std::vector<Axis> axes(nest_.outer.begin(), nest_.outer.end() - 2);
   axes.push_back({fresh("row", row.extent), arena_.ceildiv(row.extent, side)});
   axes.push_back({fresh("column", column.extent), arena_.ceildiv(column.extent, side)});
-  Expr unit = fresh("u", product_of(arena_, axes));
+  Expr unit = fresh("u", schedule::volume(arena_, axes));
   Lanes at;
   at.v.push_back(block_);
   bind(unit, at, true);
@@ -220,8 +214,7 @@ void Emitter::run_tiles() {
   };
   size_t m = axes.size();
   place(row, axes[m - 2].var, column, axes[m - 1].var);
-  load_tiles();
-  place(column, axes[m - 1].var, row, axes[m - 2].var);
+  load_tiles([&] { place(column, axes[m - 1].var, row, axes[m - 2].var); });
   workers_ = 1;
   outer_flight_ = flight_;
   run_stages();
@@ -230,7 +223,7 @@ void Emitter::run_tiles() {
 void Emitter::run_rows() {
   int each = shape_.threads / shape_.group;
   workers_ = shape_.group;
-  Expr points = product_of(arena_, nest_.outer);
+  Expr points = schedule::volume(arena_, nest_.outer);
   Expr point = fresh("u", points);
   bool wide = arena_.range(points).hi > INT32_MAX - shape_.threads;
   Value* number = wide ? B.CreateZExt(block_, vb_.i64()) : block_;
@@ -263,7 +256,7 @@ void Emitter::run_columns() {
   int64_t width = static_cast<int64_t>(shape_.group) * lanes;
   std::vector<Axis> axes(nest_.outer.begin(), nest_.outer.end() - 1);
   axes.push_back({fresh("v", last.extent), arena_.ceildiv(last.extent, arena_.constant(width))});
-  Expr unit = fresh("u", product_of(arena_, axes));
+  Expr unit = fresh("u", schedule::volume(arena_, axes));
   Lanes at;
   at.v.push_back(block_);
   bind(unit, at, true);
@@ -315,7 +308,7 @@ void Emitter::run_stage(const Stage& stage) {
 
 bool Emitter::stage_is_straight(const Stage& stage) const {
   if (shape_.way != Shape::Way::Rows || stage.axes.empty()) return false;
-  auto total = arena_.as_const(product_of(arena_, stage.axes));
+  auto total = arena_.as_const(schedule::volume(arena_, stage.axes));
   int64_t step = static_cast<int64_t>(shape_.group) * stage_lanes(stage);
   return total && (*total + step - 1) / step <= shape_.most_copies * (shape_.vector / stage_lanes(stage));
 }
@@ -323,18 +316,20 @@ bool Emitter::stage_is_straight(const Stage& stage) const {
 int Emitter::stage_lanes(const Stage& stage) const { return arena_.known_multiple(stage.axes.back().extent, shape_.vector) ? shape_.vector : 1; }
 
 void Emitter::run_axes(const Stage& stage) {
-  Expr total = product_of(arena_, stage.axes);
+  Expr total = schedule::volume(arena_, stage.axes);
   auto known = arena_.as_const(total);
   bool rows = shape_.way == Shape::Way::Rows;
   int lanes = rows ? stage_lanes(stage) : 1;
   int64_t step = static_cast<int64_t>(workers_) * lanes;
   bool wide = arena_.range(total).hi > INT32_MAX - step * 32;
+  // Loads of several turns are in flight at once where a turn does no more than load and add up.
+  int turns = !rows && accumulates(stage) ? kTurns : 1;
   auto integer = [&](int64_t n) { return wide ? B.getInt64(static_cast<uint64_t>(n)) : B.getInt32(static_cast<uint32_t>(n)); };
   Value* rank = rank_ ? rank_ : B.getInt32(0);
   Value* first = B.CreateMul(rank, B.getInt32(static_cast<uint32_t>(lanes)), "", true, true);
   if (wide) first = B.CreateZExt(first, vb_.i64());
   bool straight = stage_is_straight(stage);
-  bool again = straight && known_for_ && same_axes(known_for_->axes, stage.axes);
+  bool again = straight && known_for_ && schedule::same_axes(known_for_->axes, stage.axes);
   if (!again) known_.clear();
   known_for_ = straight ? &stage : nullptr;
   straight_ = straight;
@@ -374,9 +369,25 @@ void Emitter::run_axes(const Stage& stage) {
   straight_ = false;
   int copies = rows ? shape_.copies : 1;
   bool whole = known && *known % (step * copies) == 0;
+  if (known && *known < step * turns) turns = 1;
   flight_ = rows ? Flight{stage.axes.back().var, lanes, copies, {}} : outer_flight_;
   Values carried = begin_reductions(stage);
-  carried = loop(first, emit(total, 0, wide), integer(step * copies), std::move(carried), [&](Value* base, Values current) {
+  Value* end = emit(total, 0, wide);
+  if (turns > 1) {
+    // All but the last turns, which are too few; where those begin is carried along.
+    carried.push_back(first);
+    carried = loop(first, B.CreateSub(end, integer(step * (turns - 1))), integer(step * turns), std::move(carried), [&](Value* base, Values current) {
+      current.pop_back();
+      for (int t = 0; t < turns; ++t) {
+        place(t ? B.CreateAdd(base, integer(step * t), "", true, true) : base, 1, 1);
+        run_ops(stage, &current);
+      }
+      current.push_back(B.CreateAdd(base, integer(step * turns), "", true, true));
+      return current;
+    });
+    first = carried.pop_back_val();
+  }
+  carried = loop(first, end, integer(step * copies), std::move(carried), [&](Value* base, Values current) {
     place(base, copies, whole ? copies : 1);
     run_ops(stage, &current);
     return current;
@@ -398,7 +409,7 @@ void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positi
     bind(axes[0].var, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, true), lanes == 1);
     return;
   }
-  Expr position = fresh("p", product_of(arena_, axes));
+  Expr position = fresh("p", schedule::volume(arena_, axes));
   bind(position, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, false), true);
   Expr inner = arena_.constant(1);
   for (size_t i = axes.size(); i-- > 0;) {

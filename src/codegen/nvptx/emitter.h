@@ -13,13 +13,13 @@
 #include <unordered_map>
 
 #include "codegen/cpu/arith.h"
-#include "codegen/cpu/key.h"
+#include "codegen/integers.h"
+#include "codegen/signature.h"
 #include "codegen/nvptx/math.h"
 #include "codegen/nvptx/shape.h"
 
 namespace braze::codegen::nvptx {
 
-using cpu::Signature;
 using llvm::Type;
 using llvm::Value;
 using loop::BufferId;
@@ -61,6 +61,7 @@ class Emitter {
     DType operand = DType::F32;
     int parts = 1;                  // arg: value and index; Welford: mean, sum of squares, count
     bool shared = false;            // the same parts as an earlier one
+    bool wide = false;              // arg: the index needs 64 bits
     size_t first = 0;               // into the carried values; one set of parts per lane of an outer point
   };
 
@@ -97,6 +98,7 @@ class Emitter {
   Value* emit_here(Expr e, int element, bool wide);
   bool fits_i32(Expr e);
   bool varies(Expr e);                        // among the elements in flight
+  LaneFacts lane_facts();
   std::optional<int64_t> lane_step(Expr e);   // e(lane) = e(0) + step * lane; nullopt: not known
   bool aligned(Expr e, int64_t divisor);      // at lane 0
 
@@ -110,7 +112,8 @@ class Emitter {
   void store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> stored);
   void store_atomic(BufferId buffer, Value* p, Value* value);
   void place_locals();
-  void load_tiles();
+  void for_each_early_load(const std::function<void(const LoopOp&)>& f);
+  void load_tiles(const std::function<void()>& turn);
   bool stores_to(BufferId buffer) const;
   Value* shared_array(Type* element, uint64_t n);
 

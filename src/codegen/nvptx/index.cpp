@@ -71,7 +71,6 @@ Value* Emitter::emit_here(Expr e, int element, bool wide) {
     for (size_t i = 1; i < ops.size(); ++i) acc = f(acc, sub(ops[i]));
     return acc;
   };
-  auto as_int = [&](Value* c) { return B.CreateZExt(c, type); };
   // Terms that are the same for all elements first, so that they are emitted once.
   auto shared_first = [&](auto combine, auto f) {
     std::vector<Expr> shared, own;
@@ -86,98 +85,20 @@ Value* Emitter::emit_here(Expr e, int element, bool wide) {
       return shared_first([&](auto& l) { return arena_.sum(l); }, [&](Value* a, Value* b) { return B.CreateAdd(a, b, "", false, true); });
     case Kind::Mul:
       return shared_first([&](auto& l) { return arena_.product(l); }, [&](Value* a, Value* b) { return B.CreateMul(a, b, "", false, true); });
-    case Kind::FloorDiv:
-    case Kind::Mod: {
-      Value *a = sub(ops[0]), *d = sub(ops[1]);
-      bool div = arena_.kind(e) == Kind::FloorDiv;
-      if (!llvm::isa<llvm::ConstantInt>(d)) d = B.CreateSelect(B.CreateICmpEQ(d, vb_.integer(d, 0)), vb_.integer(d, 1), d);
-      bool positive = arena_.range(ops[0]).lo >= 0 && arena_.range(ops[1]).lo >= 0;
-      if (positive) return div ? B.CreateUDiv(a, d) : B.CreateURem(a, d);
-      Value *q = B.CreateSDiv(a, d), *r = B.CreateSRem(a, d);
-      Value* down = B.CreateAnd(B.CreateICmpNE(r, vb_.integer(r, 0)), B.CreateICmpSLT(B.CreateXor(r, d), vb_.integer(r, 0)));
-      return div ? B.CreateSub(q, as_int(down)) : B.CreateSelect(down, B.CreateAdd(r, d), r);
-    }
-    case Kind::Min: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSLT(a, b), a, b); });
-    case Kind::Max: return fold([&](Value* a, Value* b) { return B.CreateSelect(B.CreateICmpSGT(a, b), a, b); });
-    case Kind::Eq: return as_int(B.CreateICmpEQ(sub(ops[0]), sub(ops[1])));
-    case Kind::Ne: return as_int(B.CreateICmpNE(sub(ops[0]), sub(ops[1])));
-    case Kind::Lt: return as_int(B.CreateICmpSLT(sub(ops[0]), sub(ops[1])));
-    case Kind::Le: return as_int(B.CreateICmpSLE(sub(ops[0]), sub(ops[1])));
-    case Kind::And: return fold([&](Value* a, Value* b) { return B.CreateAnd(a, b); });
-    case Kind::Or: return fold([&](Value* a, Value* b) { return B.CreateOr(a, b); });
-    case Kind::Not: {
-      Value* x = sub(ops[0]);
-      return B.CreateXor(x, vb_.integer(x, 1));
-    }
-    default: throw InternalError("no such expression");
+    default: return combine_integers(vb_, arena_, e, sub);
   }
 }
 
-// The lanes' variable is a multiple of their number at lane 0.
-bool Emitter::aligned(Expr e, int64_t divisor) {
-  if (divisor == 1) return true;
-  if (flight_.lanes % divisor && divisor % flight_.lanes) return false;
-  if (!flight_.var || !arena_.contains(e, *flight_.var)) return arena_.known_multiple(e, divisor);
-  auto block = arena_.find_symbol("$lane_block");
-  if (!block) block = arena_.symbol("$lane_block", sym::SymbolKind::LoopVar, {0, INT64_MAX});
-  std::pair<Expr, Expr> to[] = {{*flight_.var, arena_.mul(*block, arena_.constant(flight_.lanes))}};
-  return arena_.known_multiple(arena_.substitute(e, to), divisor);
+LaneFacts Emitter::lane_facts() {
+  auto step = [this](Expr symbol) {
+    auto it = symbols_.find(symbol.id);
+    return it != symbols_.end() && it->second.same_in_lanes ? std::optional<int64_t>(0) : std::nullopt;
+  };
+  return {flight_.var, flight_.lanes, [this](Expr e) { return varies(e); }, step};
 }
 
-std::optional<int64_t> Emitter::lane_step(Expr e) {
-  if (!varies(e)) return 0;
-  auto ops = arena_.operands(e);
-  switch (arena_.kind(e)) {
-    case Kind::Symbol:
-      if (flight_.var && *flight_.var == e) return 1;
-      if (auto it = symbols_.find(e.id); it != symbols_.end() && it->second.same_in_lanes) return 0;
-      return std::nullopt;
-    case Kind::Add: {
-      int64_t sum = 0;
-      for (Expr o : ops) {
-        auto s = lane_step(o);
-        if (!s) return std::nullopt;
-        sum += *s;
-      }
-      return sum;
-    }
-    case Kind::Mul: {
-      int64_t factor = 1, step = 0;
-      bool known = true;
-      int moving = 0;
-      for (Expr o : ops) {
-        auto s = lane_step(o);
-        if (!s) return std::nullopt;
-        if (*s != 0) {
-          step = *s;
-          ++moving;
-        } else if (auto c = arena_.as_const(o)) {
-          factor *= *c;
-        } else {
-          known = false;
-        }
-      }
-      if (moving == 0) return 0;
-      if (moving > 1 || !known) return std::nullopt;
-      return factor * step;
-    }
-    case Kind::FloorDiv:
-    case Kind::Mod: {
-      // The lanes a0 + s*l, l < W, stay within one block of d if a0 is a multiple of s*W and so is d.
-      auto d = arena_.as_const(ops[1]);
-      auto s = lane_step(ops[0]);
-      if (s && *s == 0 && d) return 0;
-      if (!d || *d <= 0 || !s || *s < 0) return std::nullopt;
-      int64_t reach = *s * flight_.lanes;
-      if (*d % reach || !aligned(ops[0], reach)) return std::nullopt;
-      return arena_.kind(e) == Kind::Mod ? *s : 0;
-    }
-    default: {
-      for (Expr o : ops)
-        if (lane_step(o) != 0) return std::nullopt;
-      return 0;
-    }
-  }
-}
+bool Emitter::aligned(Expr e, int64_t divisor) { return aligned_at_first_lane(arena_, e, lane_facts(), divisor); }
+
+std::optional<int64_t> Emitter::lane_step(Expr e) { return codegen::lane_step(arena_, e, lane_facts()); }
 
 }  // namespace braze::codegen::nvptx

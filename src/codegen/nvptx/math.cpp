@@ -65,6 +65,12 @@ Value* DeviceBuilder::to_bf16(Value* x) {
   return B.CreateBitCast(B.CreateFPTrunc(x, B.getBFloatTy()), i16());
 }
 
+Value* DeviceBuilder::pack(DType dtype, Value* low, Value* high) {
+  if (!since_sm80(isa)) return nullptr;
+  auto id = dtype == DType::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
+  return B.CreateBitCast(B.CreateIntrinsic(id, {}, {high, low}), i32());
+}
+
 Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
   if (!since_sm80(isa) || !x->getType()->isFloatTy()) return nullptr;
   return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);

@@ -14,6 +14,8 @@ class DeviceBuilder final : public cpu::VectorBuilder {
  public:
   using VectorBuilder::VectorBuilder;
   Value* to_bf16(Value* x) override;
+  // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
+  Value* pack(DType dtype, Value* low, Value* high);
   Value* native_max(Value* x, Value* y, bool minimum) override;
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.

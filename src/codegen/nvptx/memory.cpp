@@ -1,4 +1,6 @@
 // Loads and stores: vectors of up to 16 bytes, single elements, tiles through shared memory, and the nest's private buffers.
+#include <algorithm>
+
 #include "base/check.h"
 #include "codegen/nvptx/emitter.h"
 
@@ -121,8 +123,9 @@ Emitter::Values Emitter::load_vector(BufferId buffer, Value* p, int lanes) {
   return out;
 }
 
-void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> stored) {
-  unsigned size = static_cast<unsigned>(size_of(program_.buffers[buffer].dtype)), lanes = static_cast<unsigned>(stored.size()), bytes = size * lanes;
+void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> values) {
+  DType dtype = program_.buffers[buffer].dtype;
+  unsigned size = static_cast<unsigned>(size_of(dtype)), lanes = static_cast<unsigned>(values.size()), bytes = size * lanes;
   llvm::Align align(bytes);
   auto join = [&](llvm::ArrayRef<Value*> parts) -> Value* {
     if (parts.size() == 1) return parts[0];
@@ -131,22 +134,25 @@ void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> sto
     return v;
   };
   if (size >= 4) {
-    B.CreateAlignedStore(join(stored), p, align);
+    B.CreateAlignedStore(join(values), p, align);
     return;
   }
   Type* word = bytes >= 4 ? vb_.i32() : vb_.i16();
   unsigned per_word = (bytes >= 4 ? 4 : 2) / size;
-  Values words;
-  for (unsigned first = 0; first < lanes; first += per_word) {
+  auto word_from = [&](unsigned first) {
     Value* x = nullptr;
+    if ((dtype == DType::BF16 || dtype == DType::F16) && per_word == 2) x = vb_.pack(dtype, values[first], values[first + 1]);
+    if (x) return x;
     for (unsigned k = 0; k < per_word; ++k) {
-      Value* bits = B.CreateBitCast(stored[first + k], B.getIntNTy(size * 8));
+      Value* bits = B.CreateBitCast(cpu::to_storage(vb_, dtype, values[first + k]), B.getIntNTy(size * 8));
       bits = B.CreateZExt(bits, word);
       if (k) bits = B.CreateShl(bits, vb_.integer(bits, k * size * 8));
       x = x ? B.CreateOr(x, bits) : bits;
     }
-    words.push_back(x);
-  }
+    return x;
+  };
+  Values words;
+  for (unsigned first = 0; first < lanes; first += per_word) words.push_back(word_from(first));
   B.CreateAlignedStore(join(words), p, align);
 }
 
@@ -230,9 +236,9 @@ void Emitter::emit_store(const LoopOp& op) {
   for (int c = 0; c < flight_.copies; ++c)
     if_then(both(leader, flight_.active_at(c)), [&] {
       if (vector) {
-        Values stored;
-        for (int l = 0; l < lanes; ++l) stored.push_back(cpu::to_storage(vb_, buffer.dtype, x.at(c * lanes + l)));
-        store_vector(op.buffer, address(op.buffer, op.index, c * lanes), stored);
+        Values values;
+        for (int l = 0; l < lanes; ++l) values.push_back(x.at(c * lanes + l));
+        store_vector(op.buffer, address(op.buffer, op.index, c * lanes), values);
       } else {
         for (int l = 0; l < lanes; ++l) store_one(c * lanes + l);
       }
@@ -265,34 +271,40 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
   B.CreateAtomicRMW(kind, p, cpu::to_storage(vb_, dtype, value), align, llvm::AtomicOrdering::Monotonic);
 }
 
+// Calls f on the loads of the nest, each place once, whose address and value are known from the start.
+void Emitter::for_each_early_load(const std::function<void(const LoopOp&)>& f) {
+  std::vector<Expr> symbols;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code != OpCode::Load || stores_to(op.buffer) || tiles_.contains({op.buffer.index, op.index.id})) continue;
+      symbols.clear();
+      arena_.collect_symbols(op.index, symbols);
+      bool indirect = std::any_of(symbols.begin(), symbols.end(), [&](Expr e) { return arena_.symbol_kind(e) == sym::SymbolKind::Indirect; });
+      if (!indirect) f(op);
+    }
+}
+
 // Reads along the rows' axis: a square is loaded as it lies in memory, put into shared memory, and read the other way. The
-// rows of the square are one element longer than its columns, so that a warp's reads fall into different banks.
-void Emitter::load_tiles() {
+// rows of the square are one element longer than its columns, so that a warp's reads fall into different banks. `turn` sets
+// up the other way; what is read that way from memory is also on its way before the threads meet.
+void Emitter::load_tiles(const std::function<void()>& turn) {
   const loop::Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
   struct Tile {
     const LoopOp* op;
     Value* square;
   };
   std::vector<Tile> tiles;
-  std::vector<Expr> symbols;
-  for (const loop::Stage& s : nest_.stages)
-    for (const LoopOp& op : s.ops) {
-      if (op.code != OpCode::Load || stores_to(op.buffer)) continue;
-      auto along = arena_.affine_in(op.index, row.var);
-      auto across = arena_.affine_in(op.index, column.var);
-      if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) || arena_.is_const(across->coefficient, 0)) continue;
-      symbols.clear();
-      arena_.collect_symbols(op.index, symbols);
-      bool indirect = false;
-      for (Expr e : symbols) indirect = indirect || arena_.symbol_kind(e) == sym::SymbolKind::Indirect;
-      if (indirect || tiles_.contains({op.buffer.index, op.index.id})) continue;
-      Type* type = cpu::compute_type(vb_, program_.buffers[op.buffer].dtype);
-      if (type->isIntegerTy(1)) continue;
-      Value* square = shared_array(type, kTile * (kTile + 1));
-      Lanes x = load(op.buffer, op.index);
-      tiles_[{op.buffer.index, op.index.id}] = x;
-      tiles.push_back({&op, square});
-    }
+  for_each_early_load([&](const LoopOp& op) {
+    auto along = arena_.affine_in(op.index, row.var);
+    auto across = arena_.affine_in(op.index, column.var);
+    if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) || arena_.is_const(across->coefficient, 0)) return;
+    Type* type = cpu::compute_type(vb_, program_.buffers[op.buffer].dtype);
+    if (type->isIntegerTy(1)) return;
+    tiles.push_back({&op, shared_array(type, kTile * (kTile + 1))});
+    tiles_[{op.buffer.index, op.index.id}] = load(op.buffer, op.index);
+  });
+  turn();
+  for_each_early_load([&](const LoopOp& op) { tiles_[{op.buffer.index, op.index.id}] = load(op.buffer, op.index); });
   auto at = [&](Type* type, Value* square, Value* line, Value* place) {
     return B.CreateInBoundsGEP(type, square, B.CreateAdd(B.CreateMul(line, B.getInt32(kTile + 1)), place));
   };

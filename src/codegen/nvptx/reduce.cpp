@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "codegen/cpu/combine.h"
 #include "codegen/nvptx/emitter.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
 
@@ -19,7 +20,7 @@ bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == Redu
 }  // namespace
 
 Type* Emitter::part_type(const Accumulator& a, int part) {
-  if (is_arg(a.op->reduce)) return part == 1 ? vb_.i64() : cpu::compute_type(vb_, a.operand);
+  if (is_arg(a.op->reduce)) return part == 1 ? (a.wide ? vb_.i64() : vb_.i32()) : cpu::compute_type(vb_, a.operand);
   return cpu::compute_type(vb_, a.op->dtype);
 }
 
@@ -34,6 +35,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
       for (const LoopOp& def : s.ops)
         if (def.result == op.args[0]) a.operand = def.dtype;
     a.parts = is_welford(op.reduce) ? 3 : is_arg(op.reduce) ? 2 : 1;
+    a.wide = arena_.range(schedule::volume(arena_, stage.axes)).hi > INT32_MAX;
     a.first = carried.size();
     if (is_welford(op.reduce))
       for (const Accumulator& other : accumulators_)
@@ -61,8 +63,8 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
     v.push_back(is_arg(kind) ? value : cpu::emit_cast(vb_, value, x.dtype, a.op->dtype));
     if (is_arg(kind)) {
       Value* at = stage_positions_[columns ? 0 : static_cast<size_t>(e / flight_.lanes)];
-      at = B.CreateSExt(at, vb_.i64());
-      if (!columns && e % flight_.lanes) at = B.CreateAdd(at, B.getInt64(static_cast<uint64_t>(e % flight_.lanes)));
+      at = B.CreateSExtOrTrunc(at, part_type(a, 1));
+      if (!columns && e % flight_.lanes) at = B.CreateAdd(at, vb_.integer(at, e % flight_.lanes));
       v.push_back(at);
     }
     if (is_welford(kind)) v.append({vb_.num(v[0], 0.0), vb_.num(v[0], 1.0)});
@@ -84,7 +86,7 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
   }
   // As a tree: short chains, and rounding errors that grow with the logarithm. The earlier element first, for ties.
   for (size_t n = 1; n < all.size(); n *= 2)
-    for (size_t i = 0; i + n < all.size(); i += 2 * n) cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data());
+    for (size_t i = 0; i + n < all.size(); i += 2 * n) cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data(), /*later=*/true);
   cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
 }
 
@@ -227,7 +229,7 @@ void Emitter::finish_reductions(Values carried) {
     out.dtype = a.op->dtype;
     for (int l = 0; l < outer_lanes(); ++l) {
       Value* v = carried[a.first + static_cast<size_t>(l * a.parts + part)];
-      out.v.push_back(is_arg(a.op->reduce) ? cpu::emit_cast(vb_, v, DType::I64, a.op->dtype) : v);
+      out.v.push_back(is_arg(a.op->reduce) ? cpu::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype) : v);
     }
     values_[a.op->result.index] = std::move(out);
   }

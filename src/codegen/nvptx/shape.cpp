@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule/index.h"
+
 namespace braze::codegen::nvptx {
 namespace {
 
@@ -42,11 +44,6 @@ class Chooser {
     for (const Axis& a : axes) v *= static_cast<double>(size(a.extent));
     return static_cast<int64_t>(std::min(v, 1e15));
   }
-  Expr product(const std::vector<Axis>& axes) {
-    Expr v = arena_.constant(1);
-    for (const Axis& a : axes) v = arena_.mul(v, a.extent);
-    return v;
-  }
 
   // Elements per 16-byte access where the stage runs along `axis`; 1 where its accesses mostly do not.
   int vector_of(const Stage& s, const Axis& axis) {
@@ -77,10 +74,10 @@ class Chooser {
       while (s_.vector > 1 && all / s_.vector < kProcessors * kThreads) s_.vector /= 2;
     }
     if (all / s_.vector < kProcessors * 256) s_.threads = 128;
-    Expr units = product(n_.outer);
+    Expr units = schedule::volume(arena_, n_.outer);
     if (s_.vector > 1) {
       std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
-      units = arena_.mul(product(leading), arena_.floordiv(n_.outer.back().extent, arena_.constant(s_.vector)));
+      units = arena_.mul(schedule::volume(arena_, leading), arena_.floordiv(n_.outer.back().extent, arena_.constant(s_.vector)));
     }
     s_.blocks = arena_.ceildiv(units, arena_.constant(s_.threads));
   }
@@ -91,7 +88,7 @@ class Chooser {
     size_t n = n_.outer.size();
     std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 2);
     Expr side = arena_.constant(kTile);
-    s_.blocks = arena_.mul(product(leading), arena_.mul(arena_.ceildiv(n_.outer[n - 2].extent, side), arena_.ceildiv(n_.outer[n - 1].extent, side)));
+    s_.blocks = arena_.mul(schedule::volume(arena_, leading), arena_.mul(arena_.ceildiv(n_.outer[n - 2].extent, side), arena_.ceildiv(n_.outer[n - 1].extent, side)));
   }
 
   void rows() {
@@ -109,7 +106,8 @@ class Chooser {
     s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));
     s_.most_copies = std::min(s_.most_copies, 16);
     // As few threads per row as keep the row in their registers, so that several rows are in flight on a multiprocessor.
-    int64_t per_thread = vectors <= 256 || vectors > 2048 ? 4 : 8;
+    // Rows of more than 2048 vectors: two blocks of 512 threads, which wait at barriers of their own, not one of 1024.
+    int64_t per_thread = vectors <= 256 || (vectors > 2048 && s_.vector > 4) ? 4 : 8;
     int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
     if (vectors > 32 && group < 32) group = 32;
     group = std::clamp<int64_t>(group, 1, 1024);
@@ -119,7 +117,7 @@ class Chooser {
     // Groups of several warps are blocks of their own: they meet at the block's barrier.
     s_.threads = s_.group > 32 ? s_.group : points * group < kProcessors * 128 ? 32 : 128;
     s_.copies = 4;
-    s_.blocks = arena_.ceildiv(product(n_.outer), arena_.constant(s_.threads / s_.group));
+    s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
 
   void columns() {
@@ -143,7 +141,7 @@ class Chooser {
     s_.threads = static_cast<int>(workers) * s_.group;
     if (s_.threads < 32) s_.threads = 32, s_.group = std::max(s_.group, static_cast<int>(32 / workers));
     std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
-    s_.blocks = arena_.mul(product(leading), arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
+    s_.blocks = arena_.mul(schedule::volume(arena_, leading), arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
   }
 
   const Program& p_;

@@ -1,13 +1,12 @@
 // NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per kernel.
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
 #include "codegen/codegen.h"
-#include "codegen/cpu/cache.h"
+#include "codegen/disk_cache.h"
 #include "codegen/llvm_headers.h"
 #include "codegen/nvptx/assembler.h"
 #include "codegen/nvptx/emitter.h"
@@ -36,13 +35,13 @@ class NvptxTarget final : public Target {
     std::unordered_map<std::string, uint32_t> by_key;
     struct Wanted {
       std::string key;
-      cpu::Signature signature;
+      Signature signature;
       const Nest* nest;
       Shape shape;
     };
     std::vector<Wanted> kernels;
     for (const Nest* nest : nests) {
-      cpu::Signature s = cpu::signature_of(program, *nest);
+      Signature s = signature_of(program, *nest);
       Shape shape = choose_shape(program, *nest);
       // Proofs of alignment do not show in the signature's text, but follow from it; the shape does not always.
       std::string key = s.key + "\nshape " + std::to_string(static_cast<int>(shape.way));
@@ -63,7 +62,7 @@ class NvptxTarget final : public Target {
       kernels.push_back({std::move(key), std::move(s), nest, shape});
     }
     out.blobs.resize(out.kernels.size());
-    std::optional<cpu::DiskCache> cache;
+    std::optional<DiskCache> cache;
     // Without a build-id objects of another build could not be told from ours.
     if (options.disk_cache && !build_id().empty()) cache.emplace();
     std::vector<size_t> missing;
@@ -91,7 +90,7 @@ class NvptxTarget final : public Target {
   }
 
   std::string source(const Program& program, const Nest& nest, const Options&) override {
-    cpu::Signature s = cpu::signature_of(program, nest);
+    Signature s = signature_of(program, nest);
     Shape shape = choose_shape(program, nest);
     Unit u = emit(program, nest, s, shape, "kernel");
     MachineLoan machine(sm_);
@@ -102,7 +101,7 @@ class NvptxTarget final : public Target {
   }
 
  private:
-  Unit emit(const Program& program, const Nest& nest, const cpu::Signature& signature, const Shape& shape, const std::string& symbol) const {
+  Unit emit(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const std::string& symbol) const {
     Unit u = make_unit(symbol, *MachineLoan(sm_));
     Emitter(program, nest, signature, shape, isa_, *u.module).run(symbol);
     verify(*u.module, nest.name);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule/index.h"
+
 namespace braze::codegen::triton {
 namespace {
 
@@ -16,12 +18,6 @@ constexpr int64_t kPrograms = 264;
 constexpr int64_t kUnknown = 1 << 20;  // elements of an axis whose size is a symbol
 constexpr int64_t kMostAtOnce = 16384, kLoop = 4096, kColumnRows = 64;
 
-Expr product(sym::ExprArena& arena, const std::vector<Axis>& axes) {
-  Expr v = arena.constant(1);
-  for (const Axis& a : axes) v = arena.mul(v, a.extent);
-  return v;
-}
-
 int64_t estimate(const sym::ExprArena& arena, Expr e) {
   if (auto c = arena.as_const(e)) return *c;
   sym::Range r = arena.range(e);
@@ -34,12 +30,12 @@ int64_t power_of_two(int64_t n) {
 
 // The most points that the stage can have; INT64_MAX where nothing bounds them.
 int64_t most_points(sym::ExprArena& arena, const Stage& stage) {
-  return std::max<int64_t>(1, arena.range(product(arena, stage.axes)).hi);
+  return std::max<int64_t>(1, arena.range(schedule::volume(arena, stage.axes)).hi);
 }
 
 void points(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
   b.way = Blocks::Way::Points;
-  Expr all = product(arena, nest.outer);
+  Expr all = schedule::volume(arena, nest.outer);
   int64_t n = estimate(arena, all);
   b.x = 1024;
   while (b.x > 128 && n / b.x < kPrograms) b.x /= 2;
@@ -54,13 +50,13 @@ void tiles(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
   size_t n = nest.outer.size();
   std::vector<Axis> leading(nest.outer.begin(), nest.outer.end() - 2);
   Expr side = arena.constant(b.x);
-  b.grid = arena.mul(product(arena, leading), arena.mul(arena.ceildiv(nest.outer[n - 2].extent, side),
-                                                        arena.ceildiv(nest.outer[n - 1].extent, side)));
+  b.grid = arena.mul(schedule::volume(arena, leading), arena.mul(arena.ceildiv(nest.outer[n - 2].extent, side),
+                                                                 arena.ceildiv(nest.outer[n - 1].extent, side)));
 }
 
 void rows(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
   b.way = Blocks::Way::Rows;
-  Expr all = product(arena, nest.outer);
+  Expr all = schedule::volume(arena, nest.outer);
   int64_t outer = estimate(arena, all), longest = 1;
   for (const Stage& s : nest.stages)
     if (!s.axes.empty()) longest = std::max(longest, most_points(arena, s));

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "codegen/triton/printer.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::triton {
 
@@ -19,14 +20,9 @@ bool Printer::fits_i32(Expr e) {
 }
 
 bool Printer::needs_i64() {
-  auto volume = [&](const std::vector<loop::Axis>& axes) {
-    Expr v = arena_.constant(1);
-    for (const loop::Axis& a : axes) v = arena_.mul(v, a.extent);
-    return v;
-  };
-  if (!fits_i32(volume(nest_.outer))) return true;
+  if (!fits_i32(schedule::volume(arena_, nest_.outer))) return true;
   for (const loop::Stage& s : nest_.stages) {
-    if (!fits_i32(volume(s.axes))) return true;
+    if (!fits_i32(schedule::volume(arena_, s.axes))) return true;
     for (const LoopOp& op : s.ops) {
       bool indexed = op.code == loop::OpCode::Load || op.code == loop::OpCode::Store || op.code == loop::OpCode::Index;
       if (indexed && !fits_i32(op.index)) return true;
@@ -137,6 +133,12 @@ std::string Printer::shape() const {
   }
   if (stage_->axes.empty()) return "[XBLOCK, 1]";
   return "[XBLOCK, " + std::to_string(stage_block(arena_, *stage_, blocks_).size) + "]";
+}
+
+std::string Printer::spread(const Text& t, const std::string& shape) const {
+  bool number = t.s.find_first_not_of("0123456789()-") == std::string::npos;
+  if (number) return "tl.full(" + shape + ", " + t.s + ", " + index_type() + ")";
+  return "tl.zeros(" + shape + ", " + index_type() + ") + " + (t.atom ? t.s : "(" + t.s + ")");
 }
 
 std::string Printer::whole(const Text& t) const {

@@ -14,6 +14,8 @@ void Printer::emit_load(const LoopOp& op) {
   if (found == known_.end() || found->second.dims & ~all_dims()) {
     if (buffer.kind == BufferKind::Local) throw Inexpressible("a private row that no value stands for");
     Text at = index(op.index);
+    // Numbers have the dimensions of tensors, too.
+    if (!at.dims) at = {spread(at, blocks_.way == Blocks::Way::Points ? "[1]" : "[1, 1]"), 0, false};
     std::string m = mask(at.dims),
                 text = "tl.load(" + address(op.buffer, at) + (m.empty() ? ")" : ", " + m + ", other=0)");
     if (compute_type(buffer.dtype) != storage_type(buffer.dtype)) text += ".to(" + compute_type(buffer.dtype) + ")";
@@ -42,13 +44,8 @@ void Printer::emit_store(const LoopOp& op) {
   }
   written_.push_back(op.buffer);
   Text at = index(op.index);
-  bool one = at.dims == 0;
   // The address has all dimensions that the stage has: each element is stored, or added, by itself.
-  Text all{whole(at), all_dims(), at.dims == all_dims() ? at.atom : true};
-  if (one) all = {"tl.full(" + shape() + ", " + at.s + ", " + index_type() + ")", all_dims()};
-  if (one && !arena_.as_const(op.index))
-    all.s = "tl.zeros(" + shape() + ", " + index_type() + ") + " + (at.atom ? at.s : "(" + at.s + ")"),
-    all.atom = false;
+  Text all{at.dims ? whole(at) : spread(at, shape()), all_dims(), at.dims == all_dims() && at.atom};
   std::string m = mask(all_dims());
   if (!op.atomic_add) {
     line("tl.store(" + address(op.buffer, all) + ", " + value + (m.empty() ? ")" : ", " + m + ")"));
@@ -57,7 +54,8 @@ void Printer::emit_store(const LoopOp& op) {
   bool known = buffer.dtype == DType::F32 || buffer.dtype == DType::F64 || buffer.dtype == DType::F16 ||
                buffer.dtype == DType::I32 || buffer.dtype == DType::I64 || (buffer.dtype == DType::BF16 && sm_ >= 90);
   if (!known) throw Inexpressible("atomic additions of " + std::string(name(buffer.dtype)));
-  std::string stored = "tl.broadcast_to(" + value + ", " + shape() + ")";
+  std::string stored = value;
+  if (x.dims != all_dims()) stored = "(" + value + " + tl.zeros(" + shape() + ", " + compute_type(buffer.dtype) + "))";
   if (compute_type(buffer.dtype) != storage_type(buffer.dtype)) stored += ".to(" + storage_type(buffer.dtype) + ")";
   line("tl.atomic_add(" + address(op.buffer, all) + ", " + stored + (m.empty() ? "" : ", mask=" + m) +
        ", sem=\"relaxed\")");

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codegen/triton/helpers.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::triton {
 
@@ -13,17 +14,6 @@ using loop::OpCode;
 using loop::Stage;
 
 namespace {
-
-bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Axis& x, const Axis& y) { return x.var == y.var && x.extent == y.extent; });
-}
-
-Expr product(sym::ExprArena& arena, const std::vector<Axis>& axes) {
-  Expr v = arena.constant(1);
-  for (const Axis& a : axes) v = arena.mul(v, a.extent);
-  return v;
-}
 
 std::string call(const std::string& name, const std::string& argument) { return name + "(" + argument + ")"; }
 
@@ -169,7 +159,7 @@ std::string program_number(bool wide) { return wide ? "tl.program_id(0).to(tl.in
 }  // namespace
 
 void Printer::begin_points() {
-  Expr all = product(arena_, nest_.outer);
+  Expr all = schedule::volume(arena_, nest_.outer);
   line("XBLOCK: tl.constexpr = " + std::to_string(blocks_.x));
   std::string x = assign("xindex", program_number(wide_) + " * XBLOCK + tl.arange(0, XBLOCK)");
   if (!arena_.known_multiple(all, blocks_.x)) first_mask_ = assign("xmask", x + " < " + index(all).s);
@@ -200,7 +190,7 @@ void Printer::begin_tiles() {
 }
 
 void Printer::begin_rows() {
-  Expr all = product(arena_, nest_.outer);
+  Expr all = schedule::volume(arena_, nest_.outer);
   line("XBLOCK: tl.constexpr = " + std::to_string(blocks_.x));
   std::string x = assign("xindex", program_number(wide_) + " * XBLOCK + tl.arange(0, XBLOCK)[:, None]");
   if (!arena_.known_multiple(all, blocks_.x)) first_mask_ = assign("xmask", x + " < " + index(all).s);
@@ -233,7 +223,7 @@ void Printer::run_stage(const Stage& stage) {
 }
 
 void Printer::run_at_once(const Stage& stage, int block) {
-  if (!placed_ || placed_block_ != block || !same_axes(placed_->axes, stage.axes)) {
+  if (!placed_ || placed_block_ != block || !schedule::same_axes(placed_->axes, stage.axes)) {
     std::erase_if(known_, [&](auto& entry) {
       if (entry.second.dims & kSecond) return true;
       return std::any_of(stage.axes.begin(), stage.axes.end(),
@@ -262,7 +252,7 @@ void Printer::run_in_turns(const Stage& stage, int block) {
   line(size + ": tl.constexpr = " + std::to_string(block));
   auto before = known_;
   begin_reductions(stage, false);
-  line("for " + start + " in range(0, " + index(product(arena_, stage.axes)).s + ", " + size + "):");
+  line("for " + start + " in range(0, " + index(schedule::volume(arena_, stage.axes)).s + ", " + size + "):");
   ++indent_;
   place(stage, start, block);
   run_ops(stage);
@@ -273,7 +263,7 @@ void Printer::run_in_turns(const Stage& stage, int block) {
 }
 
 void Printer::place(const Stage& stage, const std::string& start, int block) {
-  Expr all = product(arena_, stage.axes);
+  Expr all = schedule::volume(arena_, stage.axes);
   std::string arange = "tl.arange(0, " + std::to_string(block) + ")[None, :]";
   if (wide_) arange += ".to(tl.int64)";
   position_ = assign("rindex", start.empty() ? arange : start + " + " + arange);

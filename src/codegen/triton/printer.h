@@ -12,12 +12,11 @@
 #include <set>
 #include <unordered_map>
 
-#include "codegen/cpu/key.h"
+#include "codegen/signature.h"
 #include "codegen/triton/blocks.h"
 
 namespace braze::codegen::triton {
 
-using cpu::Signature;
 using loop::BufferId;
 using loop::LoopOp;
 using loop::Nest;
@@ -84,9 +83,10 @@ class Printer {
   Text index(Expr e);
   std::string index_type() const { return wide_ ? "tl.int64" : "tl.int32"; }
   std::string mask(unsigned dims) const;
-  unsigned all_dims() const;               // of the stage at hand
-  std::string shape() const;               // of the stage at hand, all dimensions
-  std::string whole(const Text& t) const;  // broadcast to it
+  unsigned all_dims() const;                                          // of the stage at hand
+  std::string shape() const;                                          // of the stage at hand, all dimensions
+  std::string whole(const Text& t) const;                             // broadcast to it
+  std::string spread(const Text& t, const std::string& shape) const;  // an index without dimensions
 
   // memory.cpp
   void emit_load(const LoopOp& op);

@@ -6,7 +6,7 @@
 #include "base/build_id.h"
 #include "base/check.h"
 #include "codegen/codegen.h"
-#include "codegen/cpu/cache.h"
+#include "codegen/disk_cache.h"
 #include "codegen/source.h"
 #include "codegen/triton/compiler.h"
 #include "codegen/triton/printer.h"
@@ -57,10 +57,10 @@ class TritonTarget final : public Target {
     Compiled out;
     std::string print_key = fingerprint() + "\n";
     std::unordered_map<std::string, uint32_t> by_key;
-    std::optional<cpu::DiskCache> cache;
+    std::optional<DiskCache> cache;
     if (options.disk_cache && !build_id().empty()) cache.emplace();
     for (const Nest* nest : nests) {
-      Signature s = cpu::signature_of(program, *nest);
+      Signature s = signature_of(program, *nest);
       Blocks blocks = choose_blocks(program, *nest);
       auto [it, fresh] = by_key.try_emplace(s.key, static_cast<uint32_t>(out.kernels.size()));
       out.kernel_of.push_back(it->second);
@@ -93,7 +93,7 @@ class TritonTarget final : public Target {
  private:
   Source print(const Program& program, const Nest& nest, const std::string& symbol) const {
     Blocks blocks = choose_blocks(program, nest);
-    Signature signature = cpu::signature_of(program, nest);
+    Signature signature = signature_of(program, nest);
     Printer printer(program, nest, signature, blocks, sm_);
     Source s{printer.run(symbol), symbol, {}, blocks.warps, sm_};
     for (const Parameter& p : printer.parameters()) s.arguments.emplace_back(p.name, p.type);

@@ -1,5 +1,5 @@
 // The disk cache: what is found again, and what must be refused.
-#include "codegen/cpu/cache.h"
+#include "codegen/disk_cache.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,6 +94,17 @@ TEST_F(Cache, OldestGoFirst) {
   EXPECT_TRUE(c.find("k4", "key"));
 }
 
+TEST_F(Cache, KeepingBoundsTheFolder) {
+  constexpr size_t kMiB = 1 << 20;
+  DiskCache c(folder_, 8 * kMiB);
+  std::string object(4 * kMiB, 'x');
+  for (int i = 0; i < 40; ++i) c.keep("k" + std::to_string(i), "key", object);
+  size_t bytes = 0;
+  for (auto& entry : fs::directory_iterator(folder_)) bytes += entry.file_size();
+  EXPECT_LE(bytes, (64 + 8) * kMiB);
+  EXPECT_TRUE(c.find("k39", "key"));
+}
+
 TEST_F(Cache, ForeignFilesAreNotObjects) {
   DiskCache c(folder_);
   auto put = [&](const std::string& bytes) { std::ofstream(folder_ + "/k.o", std::ios::binary) << bytes, chmod((folder_ + "/k.o").c_str(), 0600); };
@@ -148,4 +159,4 @@ TEST_F(Cache, ProcessesWriteAtOnce) {
 }
 
 }  // namespace
-}  // namespace braze::codegen::cpu
+}  // namespace braze::codegen

@@ -1,5 +1,5 @@
 // A kernel's key must tell apart whatever the emitted code depends on, and nothing else.
-#include "codegen/cpu/key.h"
+#include "codegen/signature.h"
 
 #include <gtest/gtest.h>
 
