@@ -3,6 +3,9 @@
 import collections
 import copy
 import functools
+import importlib.util
+import linecache
+import re
 import types
 
 import torch
@@ -31,7 +34,9 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
     options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. "memory_budget" (0 to 1): the share of what
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
-        numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers).
+        numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). {"codegen": "triton"}
+        makes a GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the
+        CPU's stay as they are.
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
@@ -41,6 +46,8 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
     if mode in ("reduce-overhead", "max-autotune"):
         options = {"cuda_graphs": True, **(options or {})}
+    if isinstance(options, dict) and options.get("codegen") == "triton" and torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
+        raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     _C.compile(_nothing, None, False, *settings)  # checks the options now
     if f is None:
@@ -191,7 +198,8 @@ class Break:
 class Explanation:
     """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
-    explained: where it was a compiled function or module already, by its own calls). Of graphs with a backward, which the counts include:
+    explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
+    asked for). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
     def __init__(self, output, events, compilations):
@@ -210,6 +218,7 @@ class Explanation:
         self.saved_bytes = sum(e["saved_bytes"] for e in graphs)
         self.partitions = [e["partition"] for e in graphs]
         self.plans = [e["plan"] for e in graphs]
+        self.code = [_quote_lines(e["code"]) for e in graphs]
         self.times = {}
         for e in events:
             for stage, seconds in e["times"].items():
@@ -221,9 +230,16 @@ class Explanation:
         lines += [f"graph {i}: {g}" for i, g in enumerate(self.graphs)]
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
+        lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _quote_lines(code):
+    """The user's lines, where the comments at the head of kernels name them."""
+    quote = lambda m: f"{m[1]}: {linecache.getline(m[2], int(m[3])).strip()}"
+    return re.sub(r"(?m)^((?:;|//|#)   (.+):(\d+)(?: in .*)?)$", quote, code)
 
 
 def mark_dynamic(tensor, dim, *, min=None, max=None):
@@ -285,17 +301,24 @@ def _marked_dim(tensor, dim):
     return dim % tensor.dim()
 
 
-def explain(f, *args, **kwargs):
+def explain(f, *args, code=False, options=None, **kwargs):
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
-    What `compile` gave for a module or a function is compiled with the options that it has."""
+    What `compile` gave for a module or a function is compiled with the options that it has.
+    code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton
+        with options={"codegen": "triton"}. The Explanation has it as `code` and prints it.
+    options: as for braze.compile. Arguments of `f` that are called `code` or `options` cannot be given by name here.
+    """
     owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
-    before = None
-    if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
-        before, compiled = owner(f), _compile_module(f._orig_mod, type(f)._braze_make)
-    elif isinstance(f, _C.Compiled):
-        before, compiled = f, f._braze_make(f.__wrapped__) if hasattr(f, "_braze_make") else compile(f)
+    made_module = isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make")
+    before = f if made_module or isinstance(f, _C.Compiled) else None
+    if options is not None:
+        compiled = compile(f._orig_mod if made_module else f, options=options)
+    elif made_module:
+        compiled = _compile_module(f._orig_mod, type(f)._braze_make)
+    elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
+        compiled = f._braze_make(f.__wrapped__)
     else:
         compiled = compile(f)
-    output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs))
-    return Explanation(output, events, _C.compilations(owner(compiled) if before is None else before))
+    output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
+    return Explanation(output, events, _C.compilations(owner(compiled if before is None else before)))

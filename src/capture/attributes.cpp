@@ -12,7 +12,31 @@ bool fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) |
 
 }  // namespace
 
+Variable* Translator::written_on_type(PyTypeObject* type, PyObject* name) {
+  if (type_writes_.empty() || !type->tp_mro) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    for (const TypeWrite& w : type_writes_)
+      if (w.type == t && PyUnicode_Compare(w.name, name) == 0) return w.value;
+    if (PyDict_GetItemWithError(type_dict(t), name)) return nullptr;
+  }
+  return nullptr;
+}
+
+void Translator::write_on_type(PyTypeObject* type, PyObject* name, Variable* value) {
+  mutate();
+  keep(Ref::borrow(name));
+  for (TypeWrite& w : type_writes_)
+    if (w.type == type && PyUnicode_Compare(w.name, name) == 0) {
+      w.value = value;
+      return;
+    }
+  type_writes_.push_back({type, name, value});
+}
+
 PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
+  if (!type_writes_.empty() && written_on_type(type, name))
+    unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name + ", which the code has set,");
   PyObject* found = _PyType_Lookup(type, name);
   if (fixed_type(type)) {
     if (source) *source = {};
@@ -108,6 +132,10 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
       return v;
     }
     unsupported("a cached_property of " + self->describe());
+  }
+  if (d == known().tuple_getter && self->is(Kind::Object) && static_cast<ObjectVariable*>(self)->base && static_cast<ObjectVariable*>(self)->base->is(Kind::Tuple)) {
+    if (at.valid()) guard_identity(at, descr);
+    return tuple_field(*this, descr, static_cast<ObjectVariable*>(self)->base->as<TupleVariable>());
   }
   if (d == known().lru_cache) {
     if (at.valid()) guard_identity(at, descr);

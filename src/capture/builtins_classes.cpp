@@ -1,5 +1,6 @@
 // Classes that the captured code defines.
 #include "capture/builtins.h"
+#include "capture/bytecode.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -28,12 +29,44 @@ Ref real_keywords(Translator& tr, const Args& a) {
   return d;
 }
 
+// Real cells for the closure of a class's body. The capture takes each for the cell that it knows; what the body itself reads must
+// be there for real.
+Ref real_closure(Translator& tr, FunctionVariable* body) {
+  const auto& cells = tr.force(body->closure)->as<TupleVariable>()->elements;
+  const Bytecode& code = decode(body->code_object());
+  int first = code.num_locals_plus - code.num_frees;
+  Ref out = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(cells.size())));
+  for (size_t i = 0; i < cells.size(); ++i) {
+    auto* cell = tr.force(cells[i])->as<CellVariable>();
+    bool read = false;
+    for (const Instruction& in : code.instructions)
+      read = read || ((in.op == Opcode::LoadDeref || in.op == Opcode::LoadClassDeref) && in.arg == first + static_cast<int>(i));
+    Variable* v = cell->get(tr);
+    Ref content;
+    if (read && v) {
+      v = tr.force(v);
+      if (v->as_constant()) content = Ref::borrow(v->as_constant());
+      else if (tr.is_python_constant(v)) content = tr.to_python(v);
+      else tr.unsupported("a class whose body uses " + v->describe() + " of the function around it");
+    }
+    Ref real = Ref::steal(PyCell_New(content.get()));
+    tr.keep(real);
+    tr.stands_for(real.get(), cell);
+    PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), real.release());
+  }
+  return out;
+}
+
 // The body runs natively; it must not see anything that only exists in the capture.
 Variable* do_build_class(Translator& tr, Args& a) {
   if (a.size() < 2 || !a[0]->is(Kind::Function)) return nullptr;
   auto* body = a[0]->as<FunctionVariable>();
-  if (body->real || body->closure) tr.unsupported("a class whose body uses variables of the function around it");
+  if (body->real) return nullptr;
   Ref fn = Ref::steal(PyFunction_New(body->code.get(), body->globals));
+  if (body->closure) {
+    Ref closure = real_closure(tr, body);
+    PyFunction_SetClosure(fn.get(), closure.get());
+  }
   Ref args = real_arguments(tr, a, 1, fn.get()), kw = real_keywords(tr, a);
   static PyObject* build = PyDict_GetItemString(PyEval_GetBuiltins(), "__build_class__");
   Ref cls = Ref::steal(PyObject_Call(build, args.get(), kw.get()));

@@ -26,7 +26,10 @@ Variable* make_set(Translator& tr, Args& a, PyTypeObject* cls) {
   return s;
 }
 Variable* do_set(Translator& tr, Args& a) { return make_set(tr, a, &PySet_Type); }
-Variable* do_frozenset(Translator& tr, Args& a) { return make_set(tr, a, &PyFrozenSet_Type); }
+Variable* do_frozenset(Translator& tr, Args& a) {
+  if (a.size() == 1 && a[0]->type() == &PyFrozenSet_Type) return a[0];
+  return make_set(tr, a, &PyFrozenSet_Type);
+}
 
 Variable* make_dict(Translator& tr, Args& a, PyTypeObject* cls) {
   if (a.size() > 1) return nullptr;
@@ -42,7 +45,7 @@ Variable* do_default_dict(Translator& tr, Args& a) {
   Args rest{{}, a.kw};
   if (a.size() > 0) {
     PyObject* c = a[0]->as_constant();
-    if (c && c != Py_None && !PyCallable_Check(c)) return nullptr;
+    if (c ? c != Py_None && !PyCallable_Check(c) : !a[0]->type()->tp_call) tr.raise(PyExc_TypeError, "first argument must be callable or None");
     d->default_factory = a[0];
     rest.pos.assign(a.pos.begin() + 1, a.pos.end());
   } else {
@@ -63,6 +66,7 @@ Variable* do_dict_fromkeys(Translator& tr, Args& a) {
 Variable* do_deque(Translator& tr, Args& a) {
   if (a.size() > 2) return nullptr;
   Variable* maxlen = a.size() > 1 ? a[1] : a.take_kw("maxlen");
+  if (!a.kw.empty()) return nullptr;
   auto* l = tr.make<ListVariable>(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{}, known().deque);
   if (maxlen && !is_none(tr.force(maxlen))) {
     Ref n = tr.to_python(maxlen);
@@ -81,7 +85,7 @@ Variable* do_size(Translator& tr, Args& a) {
   return tr.make<TupleVariable>(tr.unpack(a[0]), known().size);
 }
 
-Variable* do_mapping_proxy(Translator& tr, Args& a) { return a.size() == 1 && a[0]->is(Kind::Dict) ? a[0] : nullptr; }
+Variable* do_mapping_proxy(Translator& tr, Args& a) { return a.size() == 1 && a[0]->is(Kind::Dict) ? tr.make<MappingProxyVariable>(a[0]) : nullptr; }
 
 }  // namespace
 

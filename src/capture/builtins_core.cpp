@@ -47,6 +47,13 @@ Variable* do_issubclass(Translator& tr, Args& a) {
   return tr.boolean(r == 1);
 }
 
+// type.__instancecheck__(cls, object): without what a metaclass of cls says.
+Variable* do_type_instancecheck(Translator& tr, Args& a) {
+  PyObject* cls = a.size() == 2 ? a[0]->as_constant() : nullptr;
+  if (!cls || !PyType_Check(cls)) return nullptr;
+  return tr.boolean(PyType_IsSubtype(tr.force(a[1])->type(), reinterpret_cast<PyTypeObject*>(cls)));
+}
+
 Variable* do_type(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()));
@@ -133,6 +140,9 @@ Variable* do_id(Translator& tr, Args& a) {
   if (a[0]->is(Kind::Function)) real = a[0]->as<FunctionVariable>()->real.get();
   if (a[0]->is(Kind::Object) || a[0]->is(Kind::Module)) real = a[0]->as<ObjectVariable>()->real.get();
   if (a[0]->is(Kind::Real)) real = a[0]->as_constant();
+  if (a[0]->is(Kind::List)) real = a[0]->as<ListVariable>()->real.get();
+  if (a[0]->is(Kind::Dict)) real = a[0]->as<DictVariable>()->real.get();
+  if (a[0]->is(Kind::Tensor)) real = a[0]->as<TensorVariable>()->real.get();
   if (!real) tr.unsupported("id() of " + a[0]->describe());
   tr.guard_identity(a[0]->source, real);
   return tr.constant(Ref::steal(PyLong_FromVoidPtr(real)));
@@ -155,7 +165,7 @@ Variable* do_tuple_new(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2) return nullptr;
   PyObject* c = a[0]->as_constant();
   if (!c || !PyType_Check(c)) return nullptr;
-  return tr.make<TupleVariable>(a.size() == 2 ? tr.unpack(a[1]) : std::vector<Variable*>{}, reinterpret_cast<PyTypeObject*>(c));
+  return tr.make_tuple(reinterpret_cast<PyTypeObject*>(c), a.size() == 2 ? tr.unpack(a[1]) : std::vector<Variable*>{});
 }
 
 Variable* do_print(Translator& tr, Args&) { tr.unsupported(Reason::Print, "print()"); }
@@ -234,7 +244,18 @@ Variable* do_pow(Translator& tr, Args& a) {
 }
 
 Variable* do_divmod(Translator& tr, Args& a) {
-  if (a.size() != 2) return nullptr;
+  if (a.size() != 2 || a[0]->is(Kind::Tensor) || a[1]->is(Kind::Tensor)) return nullptr;
+  bool numbers = a[0]->is(Kind::Sym) || a[1]->is(Kind::Sym);
+  if (!numbers) {
+    const std::pair<size_t, const char*> tries[] = {{0, "__divmod__"}, {1, "__rdivmod__"}};
+    for (auto [i, name] : tries) {
+      Variable* f = a[i]->is(Kind::Object) ? tr.special_method(a[i], name) : nullptr;
+      if (!f || !f->is(Kind::Function)) continue;
+      Variable* r = tr.force(tr.call(f, {a[i], a[1 - i]}));
+      if (constant_of(r) != Py_NotImplemented) return r;
+    }
+    return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "divmod"), a);
+  }
   return tr.tuple({tr.binary_op(NB_FLOOR_DIVIDE, a[0], a[1]), tr.binary_op(NB_REMAINDER, a[0], a[1])});
 }
 
@@ -277,7 +298,7 @@ Variable* do_sum(Translator& tr, Args& a) {
   if (a.size() < 1) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
   Variable* total = start ? start : tr.integer(0);
-  if (PyObject* c = constant_of(tr.force(total)); c && (PyUnicode_Check(c) || PyBytes_Check(c))) return nullptr;
+  if (PyObject* c = tr.force(total)->as_constant(); c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c))) return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
   return total;
 }
@@ -348,10 +369,14 @@ Variable* do_filter(Translator& tr, Args& a) {
 
 Variable* do_reversed(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  if (a[0]->is(Kind::Object))
+  bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
+  if (object && tr.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
+    tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
+  if (object)
     if (Variable* f = tr.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
   std::vector<Variable*> all;
-  if (a[0]->is(Kind::Object)) {
+  if (object) {
+    if (!tr.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
     int64_t n = tr.len(a[0]);
     for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i)));
   } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {
@@ -373,6 +398,25 @@ Variable* do_sorted(Translator& tr, Args& a) {
   Variable *key = a.take_kw("key"), *reverse = a.take_kw("reverse");
   if (!a.kw.empty()) return nullptr;
   return tr.list(sort_variables(tr, tr.unpack(a[0]), key, reverse && tr.truth(reverse)));
+}
+
+// types.MethodType(function, self)
+Variable* do_method(Translator& tr, Args& a) {
+  if (a.size() != 2 || !a.kw.empty() || is_none(a[1])) return nullptr;
+  return tr.make<BoundMethodVariable>(a[0], a[1]);
+}
+
+Variable* do_exception(Translator& tr, Args& a) {
+  if (a.size()) return nullptr;
+  Variable* e = tr.being_handled();
+  return e ? e : tr.none();
+}
+
+Variable* do_exc_info(Translator& tr, Args& a) {
+  if (a.size()) return nullptr;
+  Variable* e = tr.being_handled();
+  if (!e) return tr.tuple({tr.none(), tr.none(), tr.none()});
+  return tr.tuple({tr.global_object(reinterpret_cast<PyObject*>(e->type())), e, tr.getattr(e, "__traceback__")});
 }
 
 Variable* do_range(Translator& tr, Args& a) {
@@ -452,7 +496,11 @@ void register_core_builtins() {
   for (const Row& r : rows) register_builtin("builtins", r.name, r.handler);
   register_builtin(known().object_new, do_object_new);
   register_builtin("builtins", "tuple.__new__", do_tuple_new);
+  register_builtin("builtins", "type.__instancecheck__", do_type_instancecheck);
   register_builtin("importlib", "import_module", do_import_module);
+  register_builtin("types", "MethodType", do_method);
+  register_builtin("sys", "exc_info", do_exc_info);
+  register_builtin("sys", "exception", do_exception);
   register_builtin("typing", "cast", do_cast);
 
   const Row operators[] = {{"add", binary<NB_ADD>}, {"and_", binary<NB_AND>}, {"floordiv", binary<NB_FLOOR_DIVIDE>}, {"lshift", binary<NB_LSHIFT>},

@@ -59,6 +59,47 @@ Variable* do_signature(Translator& tr, Args& a) {
   return tr.global_object(s.get());
 }
 
+// ---- closures of the standard library, known by their code ----
+
+// What a function that was there before sees under the name of a free variable.
+Variable* free_variable(Translator& tr, Variable* function, const char* name) {
+  auto* f = function->as<FunctionVariable>();
+  Ref names = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(f->code_object()), "co_freevars"));
+  Variable* cells = tr.force(tr.getattr(f, "__closure__"));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names.get(), i), name) == 0)
+      return tr.force(cells->as<TupleVariable>()->elements[static_cast<size_t>(i)])->as<CellVariable>()->get(tr);
+  return nullptr;
+}
+
+// A repr that notices when it is called for an object whose repr is being made: such objects end the capture by their depth.
+Variable* do_recursive_repr(Translator& tr, Args& a) {
+  Variable* inner = a.size() == 2 ? free_variable(tr, a[0], "user_function") : nullptr;
+  return inner ? tr.call(inner, {a[1]}) : nullptr;
+}
+
+// dispatch(cls) of functools.singledispatch: the choice is functools' own, among the implementations that are registered now.
+Variable* do_dispatch(Translator& tr, Args& a) {
+  PyObject* cls = a.size() == 2 ? a[1]->as_constant() : nullptr;
+  Variable* registry = cls && PyType_Check(cls) ? free_variable(tr, a[0], "registry") : nullptr;
+  if (!registry || !tr.force(registry)->is(Kind::Dict)) return nullptr;
+  Ref chosen = Ref::steal(PyObject_CallOneArg(a[0]->as<FunctionVariable>()->real.get(), cls));
+  if (!chosen) tr.raise_current();
+  auto* d = tr.force(registry)->as<DictVariable>();
+  if (!d->real) return nullptr;
+  for (const auto& e : d->entries(tr))
+    if (PyDict_GetItemWithError(d->real.get(), e.hash_key.get()) == chosen.get()) return e.value;
+  return nullptr;
+}
+
+void register_code(const char* make, BuiltinHandler handler) {
+  Ref globals = Ref::steal(PyDict_New());
+  PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
+  Ref code = Ref::steal(PyRun_String(make, Py_eval_input, globals.get(), globals.get()));
+  if (code) register_builtin(code.release(), handler);
+  else PyErr_Clear();
+}
+
 // Functions of re: the cache of patterns behind them does not show.
 template <int i>
 Variable* do_re(Translator& tr, Args& a) {
@@ -88,6 +129,15 @@ void register_functional_builtins() {
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
   register_polyfill("copy", "deepcopy", "deepcopy");
+  for (const char* n : {"heapify", "heappush", "heappop", "heapreplace", "heappushpop"}) register_polyfill("_heapq", n, n);
+  for (const char* n : {"bisect_left", "bisect_right", "insort_left", "insort_right"}) register_polyfill("_bisect", n, n);
+  for (const char* n : {"countOf", "indexOf"}) register_polyfill("_operator", n, n);
+  register_polyfill("_collections", "_count_elements", "count_elements");
+  register_polyfill("functools", "cmp_to_key", "cmp_to_key");
+  register_polyfill("copy", "copy", "copy");
+  register_code("__import__('dataclasses')._recursive_repr(lambda self: '').__code__", do_recursive_repr);
+  register_code("__import__('reprlib').recursive_repr()(lambda self: '').__code__", do_recursive_repr);
+  register_code("__import__('functools').singledispatch(lambda a: a).dispatch.__code__", do_dispatch);
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
   register_builtin("inspect", "signature", do_signature);

@@ -38,6 +38,34 @@ PyObject* warn_explicit() {
   return f;
 }
 
+// Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
+// list that they are recorded in, or gets an error in its place.
+bool warning_is_observed(Translator& tr, PyObject* category) {
+  static PyObject* module = PyImport_ImportModule("warnings");
+  PyObject* dict = PyModule_GetDict(module);
+  auto* state = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
+  for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl", "_showwarnmsg"})
+    if (state->wrote(tr, tr.intern(name))) return true;
+  PyObject* impl = PyDict_GetItemString(dict, "_showwarnmsg_impl");
+  PyObject* records = impl && PyCFunction_Check(impl) ? PyCFunction_GET_SELF(impl) : nullptr;
+  if (records && !PyModule_Check(records))
+    for (Frame* f = tr.frame(); f; f = f->parent)
+      for (Variable* v : f->locals) {
+        if (!v) continue;
+        PyObject* o = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : v->is(Kind::List) ? v->as<ListVariable>()->real.get() : nullptr;
+        if (o == records) return true;
+      }
+  PyObject* filters = PyDict_GetItemString(dict, "filters");
+  for (Py_ssize_t i = 0; filters && PyList_Check(filters) && i < PyList_GET_SIZE(filters); ++i) {
+    PyObject* row = PyList_GET_ITEM(filters, i);
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 3 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) continue;
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(row, 0), "error") != 0) continue;
+    if (PyObject_IsSubclass(category, PyTuple_GET_ITEM(row, 2)) == 1) return true;
+    PyErr_Clear();
+  }
+  return false;
+}
+
 // warnings.warn(message, category=None, stacklevel=1): for the line that it names, with the registry of that line's module,
 // so that the filters decide as in eager.
 Variable* warn(Translator& tr, Args& a) {
@@ -49,7 +77,7 @@ Variable* warn(Translator& tr, Args& a) {
   PyObject* text = constant_of(message);
   if (!text || !PyUnicode_Check(text)) return nullptr;
   PyObject* cls = category && !is_none(tr.force(category)) ? tr.force(category)->as_constant() : PyExc_UserWarning;
-  if (!cls || !PyExceptionClass_Check(cls)) return nullptr;
+  if (!cls || !PyExceptionClass_Check(cls) || warning_is_observed(tr, cls)) return nullptr;
   int64_t level = 1;
   if (stacklevel) {
     PyObject* n = constant_of(tr.force(stacklevel));

@@ -1,4 +1,6 @@
 // Calls: binding of arguments, inlining, making instances.
+#include <string_view>
+
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/markers.h"
@@ -107,6 +109,12 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (Variable* v = handler(*this, args)) return v;
     }
     if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
+    if (BuiltinHandler handler = find_builtin(reinterpret_cast<PyObject*>(co))) {
+      // Closures of the standard library are known by their code; the function itself comes first.
+      Args all{{fn}, args.kw};
+      for (Variable* a : args.pos) all.pos.push_back(force(a));
+      if (Variable* v = handler(*this, all)) return v;
+    }
     if (is_disabled(real)) unsupported(Reason::DisabledFunction, fn->describe());
     if (!fn->code_guarded) {
       fn->code_guarded = true;
@@ -206,14 +214,25 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
       args.pos.insert(args.pos.begin(), global_object(cls_object));
       return call(force(wrap(call_method, at)), args);
     }
+    if (call_method && PyType_Check(call_method)) return call(at.valid() ? wrap(call_method, at) : global_object(call_method), args);
   }
   if (PyType_IsSubtype(cls, known().tensor)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) unsupported("a class is made");
   if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) raise(PyExc_TypeError, std::string("Can't instantiate abstract class ") + cls->tp_name);
+  if (is_constant_type(cls) && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(cls->tp_name).starts_with("numpy.")) return call_pure(cls_object, args);
+  if (!cls->tp_new) raise(PyExc_TypeError, std::string("cannot create '") + cls->tp_name + "' instances");
   SourceId new_at, init_at;
   PyObject* make_new = lookup_on_type(cls, intern("__new__"), &new_at);
   Variable* made;
   if (lookup_on_type(cls, intern("__del__"), nullptr)) unsupported(std::string("an object of class ") + cls->tp_name + ", which has a finalizer, is made");
+  if (make_new && PyCFunction_Check(make_new) && PyCFunction_GET_SELF(make_new) && PyType_Check(PyCFunction_GET_SELF(make_new))) {
+    // The __new__ of a class that decides how objects are laid out, and no other.
+    PyTypeObject* layout = cls;
+    while ((layout->tp_flags & Py_TPFLAGS_HEAPTYPE) && layout->tp_base) layout = layout->tp_base;
+    auto* of = reinterpret_cast<PyTypeObject*>(PyCFunction_GET_SELF(make_new));
+    if (!PyType_IsSubtype(cls, of) || (layout->tp_new != of->tp_new && !PyType_IsSubtype(of, layout)))
+      unsupported(Reason::RaisedException, std::string(of->tp_name) + ".__new__ makes an object of class " + cls->tp_name);
+  }
   if (make_new == known().object_new || !make_new) {
     made = make<ObjectVariable>(cls, PyType_IsSubtype(cls, known().module) ? Kind::Module : Kind::Object);
   } else if (PyCFunction_Check(make_new)) {
@@ -221,7 +240,9 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   } else {
     Args with_class = args;
     with_class.pos.insert(with_class.pos.begin(), global_object(cls_object));
-    Variable* fn = bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
+    // Found through the class, so that what would bind to an instance stays as it is.
+    bool binds_to_instances = PyFunction_Check(make_new) || Py_TYPE(make_new) == known().lru_cache;
+    Variable* fn = binds_to_instances && new_at.valid() ? wrap(make_new, new_at) : bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
     made = force(call(fn, with_class));
   }
   if (!PyType_IsSubtype(made->type(), cls)) return made;
@@ -269,10 +290,10 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     return e;
   }
   if (PyType_IsSubtype(cls, &PyTuple_Type)) {
-    std::vector<Variable*> items;
-    if (args.size() > 0) items = unpack(args[0]);
     if (is_structseq(cls)) unsupported("a struct sequence is made");
-    return make<TupleVariable>(std::move(items), cls);
+    bool named = !args.kw.empty() && cls->tp_init == PyTuple_Type.tp_init;
+    if (named || args.size() > 1) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
+    return make_tuple(cls, args.size() ? unpack(args[0]) : std::vector<Variable*>{});
   }
   if (!cls->tp_new) unsupported(std::string("an object of class ") + cls->tp_name + " is made");
   auto* o = make<ObjectVariable>(cls);
@@ -293,6 +314,22 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     o->base = make<SetVariable>();
     return o;
   }
+  if (PyType_IsSubtype(cls, &PyFrozenSet_Type)) {
+    bool named = !args.kw.empty() && cls->tp_init == PyFrozenSet_Type.tp_init;
+    if (named || args.size() > 1) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
+    auto* content = make<SetVariable>(&PyFrozenSet_Type);
+    for (Variable* v : args.size() ? unpack(args[0]) : std::vector<Variable*>{}) content->add(*this, v);
+    o->base = content;
+    return o;
+  }
+  // Numbers and texts: the content is what the class in C makes of the arguments.
+  for (PyTypeObject* c : {&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type})
+    if (cls != c && PyType_IsSubtype(cls, c) && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(cls, k.enum_)) {
+      Args copy = args;
+      o->base = force(call(global_object(reinterpret_cast<PyObject*>(c)), std::move(copy)));
+      if (!o->base->is(Kind::Constant) || o->base->type() != c) unsupported(std::string("an object of class ") + cls->tp_name + " is made");
+      return o;
+    }
   if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) || PyType_IsSubtype(cls, &PyUnicode_Type))) {
     Args copy = args;
     return call_pure(reinterpret_cast<PyObject*>(cls), copy);

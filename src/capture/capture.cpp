@@ -229,9 +229,11 @@ void Translator::emit_effects(Codegen& cg) {
       case Kind::Cell: cg.recipe.effect(StepKind::CellSet, {self, cg.reg(v->as<CellVariable>()->contents)}); break;
       case Kind::Object:
       case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;
+      case Kind::Tensor: v->as<TensorVariable>()->emit_changes(cg, self); break;
       default: throw InternalError("a change of " + v->describe() + " without a recipe");
     }
   }
+  for (const TypeWrite& w : type_writes_) cg.recipe.effect(StepKind::SetAttr, {cg.constant(reinterpret_cast<PyObject*>(w.type)), cg.reg(w.value)}, w.name);
   emit_gradients(cg);
   for (const DeferredCall& c : deferred_) {
     std::vector<Reg> regs{cg.reg(c.callee)};

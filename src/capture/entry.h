@@ -87,6 +87,7 @@ class Region {
 
   std::vector<Event>* events = nullptr;  // explain's
   size_t compilations() const { return compilations_; }  // of graphs, since it was made
+  bool keep_texts = false;               // the events' reports with the texts of all stages
   void clear();
   static void clear_all();
   int traverse(visitproc visit, void* arg) const;  // for the garbage collector of the one callable that owns this

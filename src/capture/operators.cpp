@@ -114,6 +114,7 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
   if (Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type) {
     if (!v->is(Kind::Object) && !v->is(Kind::Module)) return nullptr;
     auto* owner = reinterpret_cast<PyDescrObject*>(f)->d_type;
+    if (!PyType_IsSubtype(v->type(), owner)) tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     if (owner != &PyBaseObject_Type && v->as<ObjectVariable>()->base) return nullptr;  // the content is compared
     Args args{{other}, {}};
     r = tr.force(call_builtin_method(tr, v, owner, tr.intern(name), args));
@@ -137,12 +138,30 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
     if (count > 0 && e.size() * static_cast<size_t>(count) > 1000000) tr.unsupported("a sequence of more than a million items");
     for (int64_t i = 0; i < count; ++i) out.insert(out.end(), e.begin(), e.end());
     if (s->is(Kind::List)) return tr.list(std::move(out));
-    if (count == 1 && s->type() == &PyTuple_Type) return s;
+    bool whole = !s->source.valid() || s->as<TupleVariable>()->real;  // and not the content of an object of a subclass
+    if (count == 1 && s->type() == &PyTuple_Type && whole) return s;
     return tr.make<TupleVariable>(std::move(out), s->type() == known().size ? known().size : &PyTuple_Type);
   };
   auto is_int = [](Variable* v) { return is_plain(v) && PyLong_Check(plain(v)); };
   bool sa = a->is(Kind::Tuple) || a->is(Kind::List), sb = b->is(Kind::Tuple) || b->is(Kind::List);
-  if (a->type() == known().deque || b->type() == known().deque) tr.unsupported("an operator on a deque");
+  if (PyTypeObject* deque = known().deque; a->type() == deque || b->type() == deque) {
+    Variable* d = a->type() == deque ? a : b;
+    Variable* other = d == a ? b : a;
+    std::vector<Variable*> items;
+    if (op == NB_ADD && a->type() == b->type()) {
+      items = a->as<ListVariable>()->elements;
+      items.insert(items.end(), b->as<ListVariable>()->elements.begin(), b->as<ListVariable>()->elements.end());
+    } else if (op == NB_MULTIPLY && is_int(other)) {
+      items = repeat(tr.list(d->as<ListVariable>()->elements), other)->as<ListVariable>()->elements;
+    } else {
+      tr.unsupported("an operator on a deque");
+    }
+    int64_t most = d->as<ListVariable>()->maxlen;
+    if (most >= 0 && static_cast<int64_t>(items.size()) > most) items.erase(items.begin(), items.end() - most);
+    auto* made = tr.make<ListVariable>(std::move(items), deque);
+    made->maxlen = most;
+    return made;
+  }
   if (op == NB_ADD && sa && a->kind == b->kind) {
     auto out = static_cast<SequenceVariable*>(a)->elements;
     const auto& more = static_cast<SequenceVariable*>(b)->elements;
@@ -186,6 +205,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (Variable* d = defer_arithmetic(op, a, b)) return d;
   a = force(a);
   b = force(b);
+  auto behind = [](Variable*& v) {
+    if (v->is(Kind::MappingProxy)) v = v->as<MappingProxyVariable>()->mapping;
+  };
+  if (op == NB_OR) behind(a), behind(b);
   bool inplace = op >= NB_INPLACE_ADD;
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
@@ -209,6 +232,16 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   if (inplace) {
     if (user_class(a))
       if (Variable* r = try_special(*this, a, row.inplace, b, resumable)) return r;
+    if (a->is(Kind::Object) && a->as<ObjectVariable>()->base) {
+      // A container of a subclass changes in place.
+      SourceId at;
+      PyObject* f = lookup_on_type(a->type(), intern(row.inplace), &at);
+      if (f && Py_TYPE(f) == &PyWrapperDescr_Type) {
+        Args args{{b}, {}};
+        Variable* r = force(call_builtin_method(*this, a, reinterpret_cast<PyDescrObject*>(f)->d_type, intern(row.inplace), args));
+        if (!not_implemented(r)) return r;
+      }
+    }
     if (a->is(Kind::List) && base == NB_ADD) {
       Args args{{b}, {}};
       return a->call_method(*this, "__iadd__", args);
@@ -236,7 +269,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r && user_class(a)) r = try_special(*this, a, row.method, b, resumable);
     if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(*this, b, row.reflected, a, resumable);
     if (r) return r;
+    if ((for_torch(a) && is_plain(content(b))) || (for_torch(b) && is_plain(content(a)))) return binary_op(op, content(a), content(b), resumable);
     if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
+    auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
+    if (base == NB_OR && (ordered(a) || ordered(b))) unsupported("| of a subclass of OrderedDict");
     a = content(a);
     b = content(b);
   }
@@ -352,6 +388,10 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (x == y) return boolean(op == Py_EQ);
     auto ex = x->entries(*this);
     bool same = ex.size() == y->entries(*this).size();
+    if (same && x->is_ordered_dict() && y->is_ordered_dict()) {
+      auto ey = y->entries(*this);
+      for (size_t i = 0; same && i < ex.size(); ++i) same = identical(ex[i].key, ey[i].key) || equal(ex[i].key, ey[i].key);
+    }
     for (size_t i = 0; same && i < ex.size(); ++i) {
       Variable* other = y->get(*this, ex[i].key);
       same = other && (identical(ex[i].value, other) || equal(ex[i].value, other));
@@ -375,6 +415,17 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     Ref r = Ref::steal(PyObject_RichCompare(x.get(), y.get(), op));
     if (!r) raise_current();
     return from_python(std::move(r));
+  }
+  if (eq && a->is(Kind::MappingProxy)) return compare(op, a->as<MappingProxyVariable>()->mapping, b);
+  if (eq && b->is(Kind::MappingProxy)) return compare(op, a, b->as<MappingProxyVariable>()->mapping);
+  if (a->is(Kind::Cell) && b->is(Kind::Cell)) unsupported("a comparison of cells");
+  if (a->is(Kind::Slice) && b->is(Kind::Slice)) {
+    auto parts = [&](Variable* s) { return tuple({s->as<SliceVariable>()->parts, s->as<SliceVariable>()->parts + 3}); };
+    return compare(op, parts(a), parts(b));
+  }
+  if (a->is(Kind::BuiltinMethod) && b->is(Kind::BuiltinMethod) && eq) {
+    auto *x = a->as<BuiltinMethodVariable>(), *y = b->as<BuiltinMethodVariable>();
+    return boolean((x->descr.get() == y->descr.get() && identical(x->self, y->self)) == (op == Py_EQ));
   }
   if (a->is(Kind::BoundMethod) && b->is(Kind::BoundMethod) && eq) {
     auto *x = a->as<BoundMethodVariable>(), *y = b->as<BoundMethodVariable>();

@@ -284,7 +284,7 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
     try {
-      bool texts = logs_texts(), training = seg.captured.needs_grad;
+      bool texts = logs_texts() || keep_texts, training = seg.captured.needs_grad;
       if (training && seg.no_gradients) throw Unsupported(seg.no_gradients->reason, seg.no_gradients->detail);
       if (texts) dump = graph::print(graph);
       kept.emplace(graph);

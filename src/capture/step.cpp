@@ -261,6 +261,12 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     case CheckExcMatch: {
       Variable* cls = force(f.pop());
       Ref c = to_python(cls);
+      auto catchable = [](PyObject* o) { return PyExceptionClass_Check(o); };
+      bool all = true;
+      if (!PyTuple_Check(c.get())) all = catchable(c.get());
+      else
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
+      if (!all) raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
       bool match = is_instance(f.top(), c.get());
       f.push(boolean(match));
       return true;
@@ -273,7 +279,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     case WithExceptStart: {
       Variable *e = force(f.top(1)), *exit = f.top(4);
       Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()));
-      Variable* r = call(exit, {cls, e, none()});
+      Variable* r = call(exit, {cls, e, e->is(Kind::Object) ? getattr(e, "__traceback__") : none()});
       f.push(r);
       return true;
     }
@@ -362,6 +368,8 @@ void Translator::raise_instruction(Frame& f, int n) {
     e->as<ObjectVariable>()->set_field(*this, intern("__cause__"), cause);
     e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true));
   }
+  // It would be left with another traceback.
+  if (e->source.valid()) unsupported(Reason::RaisedException, "an exception that was there before is raised");
   chain_context(e, being_handled());
   throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
 }

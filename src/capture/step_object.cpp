@@ -229,6 +229,9 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       auto keys = unpack(f.top(1));
       Variable* subject = force(f.top(2));
       std::vector<Variable*> values;
+      for (size_t i = 0; i < keys.size(); ++i)
+        for (size_t j = 0; j < i; ++j)
+          if (equal(keys[i], keys[j])) unsupported(Reason::RaisedException, "a key that comes twice in a pattern");
       for (Variable* k : keys) {
         Variable* v = subject->is(Kind::Dict) ? subject->as<DictVariable>()->get(*this, k) : contains(subject, k) ? getitem(subject, k) : nullptr;
         if (!v) {
@@ -266,7 +269,8 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
 
 void Translator::unpack_sequence(Frame& f, int n) {
   Variable* v = force(f.pop());
-  if (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(*this) && !PyRange_Check(v->as_constant()))
+  bool iterable = v->type()->tp_iter || (v->type()->tp_as_sequence && v->type()->tp_as_sequence->sq_item);
+  if (!iterable || (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(*this) && !PyRange_Check(v->as_constant())))
     raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + v->type()->tp_name + " object");
   auto items = v->items(*this);
   if (static_cast<int>(items.size()) < n)
@@ -299,10 +303,16 @@ void Translator::match_class(Frame& f, int n) {
     static const char* self_matching[] = {"bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"};
     Variable* args = getattr_or_null(cls, "__match_args__");
     if (args) {
+      if (!PyType_IsSubtype(force(args)->type(), &PyTuple_Type)) unsupported(Reason::RaisedException, "__match_args__ that is no tuple");
       auto fields = unpack(args);
       if (static_cast<int>(fields.size()) < n) raise(PyExc_TypeError, "too many positional sub-patterns");
       for (int i = 0; i < n; ++i) {
-        Variable* v = getattr_or_null(subject, constant_of(force(fields[static_cast<size_t>(i)])));
+        PyObject* field = constant_of(force(fields[static_cast<size_t>(i)]));
+        bool once = field && PyUnicode_Check(field);
+        for (int j = 0; once && j < i; ++j) once = PyUnicode_Compare(constant_of(force(fields[static_cast<size_t>(j)])), field) != 0;
+        for (Variable* name : names) once = once && PyUnicode_Compare(constant_of(force(name)), field) != 0;
+        if (!once) unsupported(Reason::RaisedException, "fields of a class pattern that are no names or come twice");
+        Variable* v = getattr_or_null(subject, field);
         if (!v) return f.push(none());
         values.push_back(v);
       }

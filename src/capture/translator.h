@@ -90,6 +90,7 @@ class Translator {
   Variable* integer(int64_t);
   Variable* string(const std::string&);
   TupleVariable* tuple(std::vector<Variable*> items);
+  Variable* make_tuple(PyTypeObject* cls, std::vector<Variable*> items);  // of a class of tuples
   ListVariable* list(std::vector<Variable*> items);
   DictVariable* dict();
   // A pre-existing object read from `source`; lazy. The same variable for the same source.
@@ -137,6 +138,10 @@ class Translator {
   Variable* special_method(Variable* self, PyObject* name);
   Variable* special_method(Variable* self, const char* name) { return special_method(self, intern(name)); }
 
+  // What the captured code put on a class under this name, as classes derived from it see it; nullptr: nothing.
+  Variable* written_on_type(PyTypeObject* type, PyObject* name);
+  void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
+
   // ---- calls ----
   // Runs a Python function symbolically.
   Variable* inline_function(FunctionVariable* fn, Args& args, bool resumable);
@@ -162,6 +167,7 @@ class Translator {
   // A class that the captured code defines: made now, and only good as long as neither it nor an instance leaves the capture,
   // since each call of the code would make another.
   Variable* made_class(Ref cls);
+  bool is_made_class(PyTypeObject* cls) const { return made_classes_.count(reinterpret_cast<PyObject*>(cls)) != 0; }
   // Throws CannotRebuild for an instance of such a class.
   void check_rebuild(PyTypeObject* cls) const;
   // A polyfill: a function of braze.polyfills by name.
@@ -200,6 +206,8 @@ class Translator {
   // ---- gradients (vars/tensor_grad.h) ----
   const std::vector<TensorVariable*>& lifted_tensors() const { return lifted_; }
   void stands_for(PyObject* fake, Variable* v) { by_object_.try_emplace(fake, v); }
+  // The variable that is known under this object's address, if any.
+  Variable* standing_for(PyObject* o) const { auto it = by_object_.find(o); return it == by_object_.end() ? nullptr : it->second; }
   void watch_gradient(TensorVariable* t) {
     for (TensorVariable* o : gradients_)
       if (o == t) return;
@@ -289,6 +297,8 @@ class Translator {
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
   std::unordered_map<PyObject*, Variable*> made_classes_;
+  struct TypeWrite { PyTypeObject* type; PyObject* name; Variable* value; };
+  std::vector<TypeWrite> type_writes_;
   std::vector<Variable*> modified_;
   std::vector<TensorVariable*> lifted_;
   std::vector<SourceId> open_integers_;       // in the order of lifting

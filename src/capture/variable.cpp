@@ -31,7 +31,10 @@ void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
   tr.unsupported(Reason::UnsupportedMutation, "attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of " + describe() + " is set");
 }
 
-Variable* Variable::call(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a call of " + describe()); }
+Variable* Variable::call(Translator& tr, Args&) {
+  if (!type()->tp_call) tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not callable");
+  tr.unsupported(Reason::UnknownFunction, "a call of " + describe());
+}
 Variable* Variable::call_method(Translator&, const char*, Args&) { return nullptr; }
 Variable* Variable::getitem(Translator& tr, Variable*) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not subscriptable"); }
 void Variable::setitem(Translator& tr, Variable*, Variable*) {
@@ -83,6 +86,14 @@ Reg Codegen::reg(Variable* v) {
   }
   if (v->reg != kNoReg) return v->reg;
   if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
+  // Raised for real, an exception that was there before has a new traceback.
+  if (v->source.valid() && v->kind == Kind::Object && v->as<ObjectVariable>()->is_exception() && tr.was_raised(v)) tr.raise_natively(v, "an exception outlives the compiled code");
+  if (PyObject* f = v->kind == Kind::Function ? v->as<FunctionVariable>()->real.get() : nullptr; f && PyFunction_GET_CLOSURE(f)) {
+    PyObject* cells = PyFunction_GET_CLOSURE(f);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cells); ++i)
+      if (Variable* c = tr.standing_for(PyTuple_GET_ITEM(cells, i)); c && c->kind == Kind::Cell && !c->source.valid())
+        throw CannotRebuild{c, "a method of a class that the code defines,"};
+  }
   if (v->source.valid()) return v->reg = recipe.load(v->source);
   if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
   if (stack_is_low()) throw CannotRebuild{v, "a value that is nested too deeply"};

@@ -49,6 +49,8 @@ enum class Kind : uint8_t {
   Object,      // instance of a class, pre-existing or made here
   Module,      // an nn.Module
   Super,
+  MappingProxy,
+  Traceback,   // of an exception that was raised in the capture
   Host,        // see vars/host.h
 };
 

@@ -114,7 +114,7 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
-  for (const loop::Nest* n : nests_of(program)) text += target_for_text(codegen::device_of(program, *n)).source(program, *n, options) + "\n";
+  for (const loop::Nest* n : nests_of(program)) text += target_for_text(program, *n, options).source(program, *n, options) + "\n";
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 
 #include <cctype>
+#include <string_view>
 #include <unordered_set>
 
 namespace braze::trace {
@@ -203,7 +204,9 @@ class Builder {
       py::object start = map(slice->start), stop = map(slice->stop), step = map(slice->step);
       return py::reinterpret_steal<py::object>(PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
     }
-    if (py::isinstance(obj, tensor_)) {  // a real tensor: an attribute of the module
+    // A real tensor, and what has no text that the generated code understands: an attribute of the module.
+    bool of_numpy = std::string_view(Py_TYPE(obj)->tp_name).starts_with("numpy.") && !PyType_Check(obj);
+    if (of_numpy || py::isinstance(obj, tensor_)) {
       py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
       constants_.push_back(py::reinterpret_borrow<py::object>(obj));
       nodes_[obj] = node;

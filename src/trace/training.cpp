@@ -54,7 +54,7 @@ constexpr size_t kWorthGivingBack = size_t{32} << 20;
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
-  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), gradients(std::move(added)) {
+  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), texts_(texts), gradients(std::move(added)) {
     driver::Dumps dumps;
     driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
@@ -74,7 +74,9 @@ class Compiled {
     auto& known = backwards_[given];
     if (known) return *known;
     autodiff::Backward part = autodiff::specialise(parts, given);
-    driver::Artefact made = compile_backward(part.graph);
+    driver::Dumps dumps;
+    driver::Artefact made = compile_backward(part.graph, texts_ ? &dumps : nullptr);
+    report.source += dumps.kernels;
     training.backward_kernels += made.kernels;
     training.backward_externs += made.externs;
     report.kernels += made.kernels;
@@ -176,9 +178,9 @@ class Compiled {
 
  private:
   // The forward is over: where compiling the backward fails, PyTorch's own operators are called one by one.
-  driver::Artefact compile_backward(const graph::Graph& graph) const {
+  driver::Artefact compile_backward(const graph::Graph& graph, driver::Dumps* dumps) const {
     try {
-      return driver::compile(graph, options_, nullptr, /*owns_inputs=*/true);
+      return driver::compile(graph, options_, dumps, /*owns_inputs=*/true);
     } catch (const std::exception& e) {
       if (strict()) throw;
       std::fprintf(stderr, "braze: internal failure in the backward of a compiled region, which runs uncompiled: %s\n", e.what());
@@ -187,6 +189,7 @@ class Compiled {
   }
 
   Options options_;
+  bool texts_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for

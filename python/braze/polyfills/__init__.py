@@ -24,6 +24,21 @@ from ._itertools import (  # noqa: F401
     tee,
     zip_longest,
 )
-from ._copy import deepcopy  # noqa: F401
+from ._copy import copy, deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
+from ._pure import (  # noqa: F401
+    bisect_left,
+    bisect_right,
+    cmp_to_key,
+    count_elements,
+    countOf,
+    heapify,
+    heappop,
+    heappush,
+    heappushpop,
+    heapreplace,
+    indexOf,
+    insort_left,
+    insort_right,
+)
 from ._torch import InferenceMode, NoEffect, apply_of, call_without_grad, one_hot, set_inference  # noqa: F401

@@ -1,6 +1,6 @@
 """The module copy."""
 
-from copy import deepcopy as _deepcopy
+from copy import copy as _copy, deepcopy as _deepcopy
 
 _copied = "braze copies"  # key in the memo: objects are told apart by identity, without the numbers that id() gives
 _itself = (type(None), int, float, bool, complex, bytes, str, range, type, type(Ellipsis), type(NotImplemented), property)
@@ -48,8 +48,8 @@ def deepcopy(x, memo=None, _nil=None):
     y = object.__new__(cls)
     seen.append((x, y))
     own = getattr(cls, "__getstate__", None)
-    state = x.__dict__ if own is None or own is getattr(object, "__getstate__", None) else x.__getstate__()
-    if state:
+    state = (x.__dict__ or None) if own is None or own is getattr(object, "__getstate__", None) else x.__getstate__()
+    if state is not None:
         state = deepcopy(state, memo)
         if hasattr(y, "__setstate__"):
             y.__setstate__(state)
@@ -57,6 +57,33 @@ def deepcopy(x, memo=None, _nil=None):
             for k, v in state.items():
                 y.__dict__[k] = v
     return y
+
+
+def copy(x):
+    cls = type(x)
+    if cls in _itself or cls in _functions or cls is tuple or cls is frozenset or issubclass(cls, type):
+        return x
+    if cls is list or cls is dict or cls is set:
+        return x.copy()
+    if hasattr(cls, "__copy__"):
+        return cls.__copy__(x)
+    plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
+    plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
+    own = getattr(cls, "__getstate__", None)
+    plain = plain and (own is None or own is getattr(object, "__getstate__", None)) and not hasattr(cls, "__setstate__")
+    if not plain or not hasattr(x, "__dict__"):
+        return _shallow_as_c_does(x)
+    y = object.__new__(cls)
+    for k, v in x.__dict__.items():
+        y.__dict__[k] = v
+    return y
+
+
+def _shallow_as_c_does(x):
+    return _copy(x)
+
+
+_shallow_as_c_does._braze_disable = True
 
 
 def _copy_as_c_does(x, memo):

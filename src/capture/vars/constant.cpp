@@ -82,7 +82,9 @@ Variable* ConstantVariable::iter(Translator& tr) {
     Py_ssize_t n = PyObject_Length(value.get());
     int64_t start = attr("start"), step = attr("step");
     if (PyErr_Occurred()) tr.raise_current();
-    return tr.make<RangeIterator>(start, step, n);
+    int64_t length, end;
+    bool narrow = !__builtin_mul_overflow(step, static_cast<int64_t>(n), &length) && !__builtin_add_overflow(start, length, &end);
+    if (narrow) return tr.make<RangeIterator>(start, step, n);
   }
   if (!Py_TYPE(value.get())->tp_iter && !PySequence_Check(value.get())) return Variable::iter(tr);
   return tr.make<SequenceIterator>(this, items(tr));
@@ -117,6 +119,12 @@ Variable* SliceVariable::getattr(Translator& tr, PyObject* name) {
   for (int i = 0; i < 3; ++i)
     if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0) return parts[i];
   return Variable::getattr(tr, name);
+}
+
+Variable* SliceVariable::call_method(Translator& tr, const char* name, Args& args) {
+  if (std::string_view(name) != "indices" || !tr.is_python_constant(this)) return nullptr;
+  Ref method = Ref::steal(PyObject_GetAttrString(tr.to_python(this).get(), name));
+  return tr.call_pure(method.get(), args);
 }
 
 Reg SliceVariable::build(Codegen& cg) {

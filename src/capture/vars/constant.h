@@ -44,6 +44,7 @@ class SliceVariable final : public Variable {
   SliceVariable(Variable* a, Variable* b, Variable* c) : Variable(Kind::Slice), parts{a, b, c} {}
   PyTypeObject* type() const override { return &PySlice_Type; }
   Variable* getattr(Translator&, PyObject* name) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
   Reg build(Codegen&) override;
   Variable* parts[3];
 };

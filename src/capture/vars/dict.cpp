@@ -1,6 +1,8 @@
 #include "capture/vars/dict.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -138,6 +140,7 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
   change(tr);
+  structure += !there;
   note(tr, k.get(), key, false, !there);
   if (i >= 0) {
     if (there) {
@@ -159,6 +162,7 @@ bool DictVariable::remove(Translator& tr, Variable* key) {
   Ref k = key->hash_key(tr);
   if (!get(tr, k.get())) return false;
   change(tr);
+  ++structure;
   note(tr, k.get(), key, true, false);
   Py_ssize_t i = find(tr, k.get());
   if (!loaded_) {
@@ -178,6 +182,7 @@ bool DictVariable::remove(Translator& tr, Variable* key) {
 
 void DictVariable::clear(Translator& tr) {
   change(tr);
+  ++structure;
   entries_.clear();
   index_ = Ref::steal(PyDict_New());
   loaded_ = true;
@@ -281,8 +286,12 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
       if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict))
         other = other->as<ObjectVariable>()->base;
       if (other->is(Kind::Dict)) {
-        auto copy = other->as<DictVariable>()->entries(tr);
-        for (const Entry& e : copy) set(tr, e.key, e.value);
+        auto* from = other->as<DictVariable>();
+        auto copy = from->entries(tr);
+        for (const Entry& e : copy) {
+          set(tr, e.key, e.value);
+          if (from != this && from->entries(tr).size() != copy.size()) tr.raise(PyExc_RuntimeError, "dict mutated during update");
+        }
       } else if (Variable* keys = tr.getattr_or_null(other, "keys")) {
         for (Variable* k : tr.unpack(tr.call(keys, std::vector<Variable*>{}))) set(tr, k, tr.getitem(other, k));
       } else {
@@ -313,6 +322,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     Py_ssize_t i = find(tr, k.get());
     if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
     change(tr);
+    ++structure;
     rewrite_ = true;
     Entry e = entries_[static_cast<size_t>(i)];
     entries_.erase(entries_.begin() + i);
@@ -354,6 +364,17 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
     if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
   }
+}
+
+// ---- proxies ----
+
+Variable* MappingProxyVariable::call_method(Translator& tr, const char* name, Args& args) {
+  static const std::unordered_set<std::string_view> reads{"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"};
+  return reads.count(name) ? tr.call(tr.getattr(mapping, name), args) : nullptr;
+}
+
+Reg MappingProxyVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(&PyDictProxy_Type)), cg.reg(mapping)});
 }
 
 // ---- views ----

@@ -42,6 +42,7 @@ class DictVariable final : public Variable {
   bool is_ordered_dict() const;
 
   PyTypeObject* cls;
+  uint64_t structure = 0;  // counts keys that came, went or moved
   Variable* default_factory = nullptr;
   Ref real;
 
@@ -67,6 +68,23 @@ class DictVariable final : public Variable {
   bool rewrite_ = false;        // the order changed in a way that only writing everything restores
   std::vector<Change> changes_;
   uint64_t next_order_ = 0;
+};
+
+// A types.MappingProxyType of a dict: the dict without the ways to change it.
+class MappingProxyVariable final : public Variable {
+ public:
+  explicit MappingProxyVariable(Variable* d) : Variable(Kind::MappingProxy), mapping(d) {}
+  PyTypeObject* type() const override { return &PyDictProxy_Type; }
+  Variable* call_method(Translator&, const char* name, Args&) override;
+  Variable* getitem(Translator& tr, Variable* key) override { return mapping->getitem(tr, key); }
+  bool contains(Translator& tr, Variable* key) override { return mapping->contains(tr, key); }
+  Variable* iter(Translator& tr) override { return mapping->iter(tr); }
+  bool has_len(Translator&) override { return true; }
+  int64_t len(Translator& tr) override { return mapping->len(tr); }
+  bool truth(Translator& tr) override { return mapping->len(tr) != 0; }
+  std::vector<Variable*> items(Translator& tr) override { return mapping->items(tr); }
+  Reg build(Codegen&) override;
+  Variable* mapping;  // forced
 };
 
 class DictViewVariable final : public Variable {

@@ -1,5 +1,8 @@
 #include "capture/vars/function.h"
 
+#include <string_view>
+#include <unordered_set>
+
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -87,8 +90,19 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
         if (!anchored) tr.guard_identity(source, real.get());
         return tr.from_python(Ref::steal(PyObject_GetAttr(real.get(), name)));
       }
-    if (named(name, "__annotations__")) tr.unsupported("annotations of a function");
-    if (named(name, "__dict__")) return tr.wrap(Ref::steal(PyObject_GenericGetDict(real.get(), nullptr)).get(), tr.sources().instance_dict(source));
+    PyObject* field = _PyType_Lookup(&PyFunction_Type, name);
+    if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {
+      if (!field) return nullptr;
+      if (!anchored) tr.guard_identity(source, real.get());
+      Ref v = Ref::steal(PyObject_GetAttr(real.get(), name));
+      if (!v) tr.raise_current();
+      return tr.global_object(v.get());
+    }
+    if (named(name, "__dict__")) return own_dict(tr);
+    if (dict_) {
+      if (Variable* v = dict_->get(tr, name)) return v;
+      return field ? new_builtin(tr, field, name) : nullptr;
+    }
     PyObject* d = reinterpret_cast<PyFunctionObject*>(real.get())->func_dict;
     SourceId at = tr.sources().instance_attr(source, name);
     if (PyObject* v = d ? PyDict_GetItem(d, name) : nullptr) {
@@ -117,6 +131,7 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__closure__")) return closure ? closure : tr.none();
   if (named(name, "__annotations__")) return annotations ? annotations : annotations = tr.dict();
   if (named(name, "__type_params__")) return tr.tuple({});
+  if (named(name, "__builtins__")) return tr.global_object(builtins);
   if (named(name, "__dict__")) return own_dict(tr);
   if (Variable* v = dict_ ? dict_->get(tr, name) : nullptr) return v;
   if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name)) return new_builtin(tr, descr, name);
@@ -128,7 +143,13 @@ Variable* FunctionVariable::new_builtin(Translator& tr, PyObject* descr, PyObjec
 }
 
 void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  if (real || !value) return Variable::setattr(tr, name, value);
+  if (real || !value) {
+    if (_PyType_Lookup(&PyFunction_Type, name)) return Variable::setattr(tr, name, value);
+    if (value) return own_dict(tr)->set(tr, name, value);
+    if (!own_dict(tr)->remove(tr, tr.constant(name)))
+      tr.raise(PyExc_AttributeError, std::string("'function' object has no attribute '") + PyUnicode_AsUTF8(name) + "'");
+    return;
+  }
   tr.mutate();
   tr.keep(Ref::borrow(name));
   if (named(name, "__defaults__")) {
@@ -158,8 +179,20 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
 }
 
 DictVariable* FunctionVariable::own_dict(Translator& tr) {
-  if (!dict_) dict_ = tr.dict();
-  return dict_;
+  if (dict_) return dict_;
+  if (!real) return dict_ = tr.dict();
+  Ref d = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
+  return dict_ = tr.force(tr.wrap(d.get(), tr.sources().instance_dict(source)))->as<DictVariable>();
+}
+
+Variable* FunctionVariable::call_method(Translator& tr, const char* name, Args& args) {
+  std::string_view n = name;
+  if (n == "__call__") return tr.call(this, args);
+  if (n == "__get__" && (args.size() == 1 || args.size() == 2)) {
+    if (is_none(tr.force(args[0]))) return args.size() == 2 ? this : nullptr;
+    return tr.make<BoundMethodVariable>(this, args[0]);
+  }
+  return nullptr;
 }
 
 Ref FunctionVariable::hash_key(Translator& tr) {
@@ -223,8 +256,24 @@ Variable* BuiltinMethodVariable::getattr(Translator& tr, PyObject* attr) {
 Variable* BuiltinMethodVariable::call(Translator& tr, Args& args) { return call_builtin_method(tr, self, owner, name, args); }
 
 Reg BuiltinMethodVariable::build(Codegen& cg) {
+  // Found by super() or shadowed, it is not what the object's attribute would give.
+  PyTypeObject* d = Py_TYPE(descr.get());
+  if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
+    Ref bind = Ref::steal(PyObject_GetAttrString(descr.get(), "__get__"));
+    return cg.recipe.make(StepKind::Call, {cg.constant(bind.get()), cg.reg(self), cg.constant(reinterpret_cast<PyObject*>(self->type()))});
+  }
   static PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
   return cg.recipe.make(StepKind::Call, {cg.constant(getattr), cg.reg(self), cg.constant(name)});
+}
+
+// What a method gives that returns "self" where self is an object of a subclass: the object where it was changed in place, else
+// its content as an object of its own.
+static Variable* content_given(Translator& tr, Variable* self, Variable* content) {
+  if (content->is(Kind::Tuple)) return tr.tuple(content->as<TupleVariable>()->elements);
+  if (!content->is(Kind::Set) || content->type() != &PyFrozenSet_Type) return self;
+  auto* copy = tr.make<SetVariable>(&PyFrozenSet_Type);
+  for (Variable* e : content->items(tr)) copy->add(tr, e);
+  return copy;
 }
 
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
@@ -246,10 +295,17 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   // The content of an object of another C class is not known.
   bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type && !target->as<ObjectVariable>()->base && owner != braze::capture::known().simple_namespace;
   if (unknown) tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
+  if (target->is(Kind::Dict) && target->as<DictVariable>()->is_ordered_dict()) {
+    // dict's own methods leave the order that an OrderedDict keeps for itself behind; its copies are of the object's class.
+    static const std::unordered_set<std::string_view> changes{"__setitem__", "__delitem__", "pop", "popitem", "clear", "update", "setdefault", "__init__", "__ior__", "__or__"};
+    if ((owner == &PyDict_Type && changes.count(n)) || (target != self && std::string_view(n) == "copy"))
+      tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
+  }
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
                    target->is(Kind::Iterator) || target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
     if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
+    if (v == target && target != self) return content_given(tr, self, target);
     return v;
   }
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");

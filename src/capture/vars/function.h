@@ -32,6 +32,7 @@ class FunctionVariable final : public Variable {
   Variable* getattr(Translator&, PyObject* name) override;
   void setattr(Translator&, PyObject* name, Variable* value) override;
   Variable* call(Translator&, Args&) override;
+  Variable* call_method(Translator&, const char* name, Args&) override;
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
   PyCodeObject* code_object() const;
@@ -51,7 +52,7 @@ class FunctionVariable final : public Variable {
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here: __name__ and the like
 
  private:
-  DictVariable* own_dict(Translator&);  // of one made here
+  DictVariable* own_dict(Translator&);
   DictVariable* dict_ = nullptr;
 };
 
@@ -72,7 +73,7 @@ class BuiltinMethodVariable final : public Variable {
  public:
   BuiltinMethodVariable(Variable* self, PyObject* descr, PyTypeObject* owner, PyObject* name)
       : Variable(Kind::BuiltinMethod), self(self), descr(Ref::borrow(descr)), owner(owner), name(name) {}
-  PyTypeObject* type() const override { return &PyCFunction_Type; }
+  PyTypeObject* type() const override { return Py_TYPE(descr.get()) == &PyWrapperDescr_Type ? &_PyMethodWrapper_Type : &PyCFunction_Type; }
   std::string describe() const override;
   Variable* getattr(Translator&, PyObject* name) override;
   Variable* call(Translator&, Args&) override;

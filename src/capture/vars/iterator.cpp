@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -50,6 +51,10 @@ Variable* SequenceIterator::next(Translator& tr) {
   tr.mutate();
   if (done) return nullptr;
   bool live = sequence->is(Kind::List) || sequence->is(Kind::Tuple);
+  if (sequence->type() == known().deque && changes != sequence->as<ListVariable>()->changes) {
+    done = true;
+    tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
+  }
   const auto& from = live ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;
   if (index < from.size()) return from[index++];
   done = true;
@@ -92,7 +97,7 @@ static Reg advanced(Codegen& cg, Reg it, size_t n) {
 }
 
 DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
-    : dict(dict), what(what), reversed(reversed), keys(dict->items(tr)), size(static_cast<int64_t>(keys.size())) {
+    : dict(dict), what(what), reversed(reversed), structure(dict->structure), keys(dict->items(tr)), size(static_cast<int64_t>(keys.size())) {
   if (reversed) std::reverse(keys.begin(), keys.end());
 }
 
@@ -105,9 +110,10 @@ PyTypeObject* DictIterator::type() const {
 Variable* DictIterator::next(Translator& tr) {
   tr.mutate();
   if (done) return nullptr;
-  if (dict->len(tr) != size) {
-    size = -1;  // for good
-    tr.raise(PyExc_RuntimeError, dict->is_ordered_dict() ? "OrderedDict mutated during iteration" : "dictionary changed size during iteration");
+  bool ordered = dict->is_ordered_dict(), mutated = ordered && structure != dict->structure;
+  if (mutated || dict->len(tr) != size) {
+    if (!ordered) size = -1;  // for good
+    tr.raise(PyExc_RuntimeError, mutated ? "OrderedDict mutated during iteration" : ordered ? "OrderedDict changed size during iteration" : "dictionary changed size during iteration");
   }
   if (index == keys.size()) {
     done = true;
@@ -191,8 +197,12 @@ Variable* RangeIterator::next(Translator& tr) {
 }
 
 Reg RangeIterator::build(Codegen& cg) {
-  Ref range = Ref::steal(PyObject_CallFunction(of(PyRange_Type), "LLL", static_cast<long long>(start),
-                                               static_cast<long long>(start + step * count), static_cast<long long>(step)));
+  if (count <= 0) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  // The end may be beyond 64 bits.
+  Ref first = Ref::steal(PyLong_FromLongLong(start)), by = Ref::steal(PyLong_FromLongLong(step)), n = Ref::steal(PyLong_FromLongLong(count));
+  Ref length = Ref::steal(PyNumber_Multiply(by.get(), n.get()));
+  Ref end = Ref::steal(PyNumber_Add(first.get(), length.get()));
+  Ref range = Ref::steal(PyObject_CallFunctionObjArgs(of(PyRange_Type), first.get(), end.get(), by.get(), nullptr));
   return iter_of(cg, cg.constant(range.get()));
 }
 

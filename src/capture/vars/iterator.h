@@ -27,6 +27,7 @@ class SequenceIterator final : public IteratorVariable {
   std::vector<Variable*> snapshot;
   size_t index = 0;
   bool done = false;
+  uint64_t changes = 0;               // of a deque: as it was at first
 };
 
 // Over a dict or a view of it: notices that the dict grew or shrank meanwhile.
@@ -40,6 +41,7 @@ class DictIterator final : public IteratorVariable {
   DictVariable* dict;
   What what;
   bool reversed;
+  uint64_t structure;            // of an OrderedDict: as it was at first
   std::vector<Variable*> keys;   // as they were at first
   int64_t size;
   size_t index = 0;

@@ -83,7 +83,12 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
 // ---- attributes ----
 
 Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
-  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(cls));
+  static PyObject* object_class = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
+  if (named(name, "__class__") && tr.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls));
+  if (Variable* written = tr.written_on_type(cls, name)) {
+    Variable* own = instance_get(tr, name);
+    return own ? own : written;
+  }
   SourceId at;
   PyObject* descr = tr.lookup_on_type(cls, name, &at);
   if (descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get) {
@@ -106,8 +111,9 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
                                      {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
           if (!named(name, field)) continue;
           if (!real) {
-            if (named(name, "__traceback__") && tr.was_raised(this)) tr.raise_natively(this, "the traceback of an exception");
-            return tr.none();
+            if (!named(name, "__traceback__") || !tr.was_raised(this)) return tr.none();
+            if (!traceback_) traceback_ = tr.make<TracebackVariable>(this);
+            return traceback_;
           }
           PyObject* v = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
           SourceId where = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
@@ -161,11 +167,17 @@ void ObjectVariable::set_field(Translator& tr, PyObject* name, Variable* value) 
       s.value = value;
       return;
     }
-  slots.push_back({name, value});
+  slots.push_back({name, value, true});
+}
+
+void ObjectVariable::slots_gone(PyObject* name, bool there) {
+  for (Slot& s : slots)
+    if (PyUnicode_Compare(s.name, name) == 0) s.there = there;
 }
 
 void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* value) {
   tr.keep(Ref::borrow(name));
+  if (tr.written_on_type(cls, name)) return instance_set(tr, name, value);
   SourceId at;
   PyObject* descr = tr.lookup_on_type(cls, name, &at);
   if (descr && Py_TYPE(descr)->tp_descr_set) {
@@ -184,7 +196,16 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
       if (m->flags & READONLY || (m->type != T_OBJECT_EX && m->type != T_OBJECT)) tr.unsupported("member '" + text(name) + "' of " + describe() + " is set");
       if (!value && !read_slot(tr, descr, name)) tr.raise(PyExc_AttributeError, text(name));
+      bool there = true;
+      if (!value && real) {
+        // Deleting it at run time must find it there.
+        SourceId slot = tr.sources().add(SourceKind::Slot, source, m->offset, name);
+        there = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + m->offset);
+        if (there) tr.guards().exists(slot, tr.line());
+        else tr.guards().absent(slot, tr.line());
+      }
       set_field(tr, name, value);
+      if (!value) slots_gone(name, there);
       return;
     }
     if (d == &PyGetSetDescr_Type && is_exception()) {
@@ -195,6 +216,10 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
         tr.mutate();
         base = v;
         return;
+      }
+      if (named(name, "__traceback__") && v) {
+        if (v == traceback_) return;  // its own
+        if (real && (is_none(v) || v->type() == &PyTraceBack_Type)) return set_field(tr, name, v);
       }
       if (!exception || named(name, "__traceback__") || !(named(name, "__cause__") || named(name, "__context__")))
         tr.unsupported("attribute '" + text(name) + "' of " + describe() + " is set");
@@ -236,9 +261,11 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<Variable*> args) {
   SourceId at;
   PyObject* raw = tr.lookup_on_type(cls, tr.intern(name), &at);
-  if (!raw || raw == Py_None) return nullptr;
+  if (!raw) return nullptr;
+  if (raw == Py_None) tr.raise(PyExc_TypeError, "'NoneType' object is not callable");
   if (is_c_method(raw)) {
     if (at.valid()) tr.guard_identity(at, raw);
+    if (!PyType_IsSubtype(cls, reinterpret_cast<PyDescrObject*>(raw)->d_type)) tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     Args a{std::move(args), {}};
     return call_builtin_method(tr, this, reinterpret_cast<PyDescrObject*>(raw)->d_type, tr.intern(name), a);
   }
@@ -373,6 +400,11 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   if (n == "__setattr__" && args.size() == 2) return generic_setattr(tr, attribute_name(args[0]), args[1]), tr.none();
   if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
+  if (n == "__eq__" && args.size() == 1 && PyType_IsSubtype(cls, known().simple_namespace)) {
+    Variable* other = tr.force(args[0]);
+    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), known().simple_namespace)) return tr.constant(Py_NotImplemented);
+    return tr.compare(Py_EQ, instance_dict(tr), other->as<ObjectVariable>()->instance_dict(tr));
+  }
   if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true) : tr.constant(Py_NotImplemented);
   if (n == "__ne__" && args.size() == 1) {
     Variable* eq = special(tr, "__eq__", {args[0]});
@@ -405,6 +437,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     std::string of = PyUnicode_AsUTF8(constant_of(inner));
     return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of));
   }
+  if (n == "with_traceback" && args.size() == 1 && is_exception() && traceback_ && tr.force(args[0]) == traceback_) return this;
   if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !tr.was_raised(this) && !real) return this;
   if (n == "add_note" && args.size() == 1 && is_exception()) {
     Variable* note = tr.force(args[0]);
@@ -472,9 +505,14 @@ Reg ObjectVariable::build(Codegen& cg) {
 void ObjectVariable::emit_changes(Codegen& cg, Reg self) {
   for (const Slot& s : slots) {
     if (s.value) cg.recipe.effect(StepKind::SetAttrRaw, {self, cg.reg(s.value)}, s.name);
-    else if (real) cg.recipe.effect(StepKind::DelAttr, {self}, s.name);
+    else if (real && s.there) cg.recipe.effect(StepKind::DelAttr, {self}, s.name);
   }
 }
+
+// ---- tracebacks ----
+
+Variable* TracebackVariable::getattr(Translator& tr, PyObject*) { tr.raise_natively(exception, "the traceback of an exception"); }
+Reg TracebackVariable::build(Codegen& cg) { cg.tr.raise_natively(exception, "the traceback of an exception"); }
 
 // ---- super ----
 
@@ -500,7 +538,13 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
     }
     if (self_object && PyType_Check(self_object)) {
       // Through a class: functions stay unbound, class methods bind to it.
-      if (Py_TYPE(d) == &PyFunction_Type) return at.valid() ? tr.wrap(d, at) : tr.global_object(d);
+      auto itself = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d); };
+      if (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type)) return itself();
+      if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
+        SourceId get_at;
+        PyObject* get = tr.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);
+        if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
+      }
     }
     if (d == known().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d);
     return tr.bind_descriptor(d, at, self, start, name);

@@ -71,6 +71,7 @@ class ObjectVariable : public Variable {
   struct Slot {
     PyObject* name;        // kept by the translator
     Variable* value;       // nullptr: deleted
+    bool there = true;     // of one that was deleted: whether there was a value at first
   };
   std::vector<Slot> slots; // written here, of member descriptors of the class
   // Of exceptions: one of the C fields (__context__, __cause__...).
@@ -82,7 +83,9 @@ class ObjectVariable : public Variable {
   // Calls a special method found on the class; nullptr when there is none.
   Variable* special(Translator&, const char* name, std::vector<Variable*> args);
   Variable* read_slot(Translator&, PyObject* descr, PyObject* name);
+  void slots_gone(PyObject* name, bool there);
   DictVariable* dict_ = nullptr;
+  Variable* traceback_ = nullptr;
   Ref identity_;           // stands for this object in the index of dicts
 };
 
@@ -97,6 +100,17 @@ Variable* module_getattr(Translator&, ObjectVariable*, PyObject* name);
 void module_setattr(Translator&, ObjectVariable*, PyObject* name, Variable* value);
 // What calling the module calls: forward when there are no hooks, else the real _call_impl.
 Variable* module_call_target(Translator&, ObjectVariable*);
+
+// The traceback of an exception that was raised in the capture. That there is one is known; for what is in it the exception has
+// to be raised natively.
+class TracebackVariable final : public Variable {
+ public:
+  explicit TracebackVariable(Variable* exception) : Variable(Kind::Traceback), exception(exception) {}
+  PyTypeObject* type() const override { return &PyTraceBack_Type; }
+  Variable* getattr(Translator&, PyObject* name) override;
+  Reg build(Codegen&) override;
+  Variable* exception;
+};
 
 class SuperVariable final : public Variable {
  public:

@@ -40,6 +40,12 @@ std::string full_name(PyObject* o) {
 }
 
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
+  if (PyTypeObject* t = Py_TYPE(self->object.get()); t != &PyModule_Type) {
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro && _PyType_Lookup(t, tr.intern("__getattribute__")) != _PyType_Lookup(&PyModule_Type, tr.intern("__getattribute__"));
+    PyObject* on_type = _PyType_Lookup(t, name);
+    if (own || (on_type && on_type != _PyType_Lookup(&PyModule_Type, name) && Py_TYPE(on_type)->tp_descr_set))
+      tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
+  }
   PyObject* dict = PyModule_GetDict(self->object.get());
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
@@ -60,10 +66,11 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* cls = reinterpret_cast<PyTypeObject*>(self->object.get());
   PyTypeObject* meta = Py_TYPE(cls);
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta));
+  if (Variable* v = tr.written_on_type(cls, name)) return v;
   if (named(name, "__dict__")) tr.unsupported("the dict of a class");
   SourceId meta_at, at;
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
-  bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set;
+  bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
     Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
     if (!v) {
@@ -165,6 +172,19 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
     tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->set(tr, name, value);
     return;
   }
+  if (PyType_Check(object.get()) && value) {
+    // A plain value on a class of the user's: neither a function nor anything else that attribute access treats in a special way.
+    auto* cls = reinterpret_cast<PyTypeObject*>(object.get());
+    PyTypeObject *meta = Py_TYPE(cls), *of = value->type();
+    bool users = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && meta->tp_setattro == PyType_Type.tp_setattro;
+    PyObject* on_meta = _PyType_Lookup(meta, name);
+    bool special = (on_meta && Py_TYPE(on_meta)->tp_descr_set) || of->tp_descr_get || of->tp_descr_set || value->is(Kind::Real);
+    const char* text = PyUnicode_AsUTF8(name);
+    bool dunder = text && text[0] == '_' && text[1] == '_';
+    PyObject* before = _PyType_Lookup(cls, name);
+    bool was_special = before && (Py_TYPE(before)->tp_descr_get || Py_TYPE(before)->tp_descr_set);
+    if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.write_on_type(cls, name, value);
+  }
   Variable::setattr(tr, name, value);
 }
 
@@ -202,6 +222,11 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
     if (self && is_constant_type(Py_TYPE(self))) return tr.call_pure(o, args);
+  }
+  if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
+    PyObject* target = PyWeakref_GET_OBJECT(o);
+    if (target == Py_None) return tr.none();
+    return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, source)));
   }
   if (Py_TYPE(o) == known().lru_cache) {
     // The cache is for speed: what is cached is a function of its arguments.

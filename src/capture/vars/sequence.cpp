@@ -71,7 +71,7 @@ Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) { return Var
 Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
-    if (type() == known().deque) tr.unsupported("a slice of a deque");
+    if (type() == known().deque) tr.raise(PyExc_TypeError, "sequence index must be integer, not 'slice'");
     std::vector<Variable*> out;
     out.reserve(static_cast<size_t>(span.count));
     for (Py_ssize_t i = 0; i < span.count; ++i) out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
@@ -83,18 +83,31 @@ Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
 }
 
 bool SequenceVariable::contains(Translator& tr, Variable* item) {
-  for (size_t i = 0; i < elements.size(); ++i)  // a comparison may change the list
-    if (tr.identical(elements[i], item) || tr.equal(elements[i], item)) return true;
+  bool deque = type() == known().deque;
+  uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
+  for (size_t i = 0; i < elements.size(); ++i) {  // a comparison may change the list
+    bool same = tr.identical(elements[i], item) || tr.equal(elements[i], item);
+    if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
+    if (same) return true;
+  }
   return false;
 }
 
 Variable* SequenceVariable::iter(Translator& tr) {
-  return tr.make<SequenceIterator>(this, std::vector<Variable*>{});
+  auto* it = tr.make<SequenceIterator>(this, std::vector<Variable*>{});
+  if (is(Kind::List)) it->changes = static_cast<ListVariable*>(this)->changes;
+  return it;
 }
 
 Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
-  auto is_item = [&](size_t i) { return tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0]); };
+  bool deque = type() == known().deque;
+  uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
+  auto is_item = [&](size_t i) {
+    bool same = tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0]);
+    if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
+    return same;
+  };
   if (n == "index" && args.size() >= 1 && args.size() <= 3) {
     auto bound = [&](size_t k, int64_t otherwise) {
       if (args.size() <= k) return otherwise;
@@ -127,15 +140,31 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
 
 // ---- tuple ----
 
+bool is_plain_tuple_class(Translator& tr, PyTypeObject* t) {
+  if (t == &PyTuple_Type || t == known().size || is_structseq(t)) return true;
+  if (t->tp_dictoffset) return false;
+  for (const char* name : {"__iter__", "__getitem__", "__len__", "__contains__", "__bool__", "__hash__", "__getattribute__", "__getattr__", "__setattr__"}) {
+    SourceId at;
+    PyObject* f = tr.lookup_on_type(t, tr.intern(name), &at);
+    if (!f) continue;
+    if (PyFunction_Check(f) || f == Py_None) return false;
+    if (at.valid()) tr.guard_identity(at, f);
+  }
+  return true;
+}
+
+Variable* tuple_field(Translator& tr, PyObject* getter, TupleVariable* t) {
+  Ref r = Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));
+  int64_t i = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(r.get(), 1), 0));
+  if (i < 0 || i >= t->len(tr)) tr.raise(PyExc_IndexError, "tuple index out of range");
+  return t->elements[static_cast<size_t>(i)];
+}
+
 Variable* TupleVariable::getattr(Translator& tr, PyObject* name) {
   if (cls != &PyTuple_Type) {
     SourceId where;
     if (PyObject* d = tr.lookup_on_type(cls, name, &where)) {
-      if (Py_TYPE(d) == known().tuple_getter) {
-        Ref r = Ref::steal(PyObject_CallMethod(d, "__reduce__", nullptr));
-        int64_t i = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(r.get(), 1), 0));
-        if (i >= 0 && i < len(tr)) return elements[static_cast<size_t>(i)];
-      }
+      if (Py_TYPE(d) == known().tuple_getter) return tuple_field(tr, d, this);
       if (Py_TYPE(d) == &PyMemberDescr_Type && is_structseq(cls)) {
         auto offset = static_cast<size_t>(reinterpret_cast<PyMemberDescrObject*>(d)->d_member->offset);
         size_t i = (offset - offsetof(PyTupleObject, ob_item)) / sizeof(PyObject*);
@@ -189,6 +218,7 @@ Reg TupleVariable::build(Codegen& cg) {
 // ---- list ----
 
 void ListVariable::change(Translator& tr) {
+  ++changes;
   tr.mutate();
   tr.modified(this);
 }
@@ -211,6 +241,7 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
   }
   size_t i = checked(tr, index_of(tr, key, "list"), elements.size(), "list assignment index out of range");
   change(tr);
+  --changes;  // which items there are
   elements[i] = value;
 }
 
@@ -248,6 +279,18 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
     elements.insert(elements.end(), more.begin(), more.end());
     bounded();
     return n == "extend" ? tr.none() : this;
+  }
+  if (n == "__imul__" && args.size() == 1 && cls == &PyList_Type) {
+    Variable* product = tr.force(tr.binary_op(NB_MULTIPLY, this, args[0]));
+    change(tr);
+    elements = product->as<ListVariable>()->elements;
+    return this;
+  }
+  if (n == "__init__" && args.size() <= 1 && args.kw.empty() && cls == &PyList_Type) {
+    std::vector<Variable*> items = args.size() ? tr.unpack(args[0]) : std::vector<Variable*>{};
+    change(tr);
+    elements = std::move(items);
+    return tr.none();
   }
   if (n == "insert" && args.size() == 2) {
     if (maxlen >= 0) return nullptr;

@@ -35,6 +35,12 @@ class TupleVariable final : public SequenceVariable {
   Ref real;  // of one that was there before
 };
 
+// Whether objects of this class of tuples are their items and nothing more: without an instance dict, and without methods of the
+// user's in place of the tuple's own. Guarded.
+bool is_plain_tuple_class(Translator&, PyTypeObject*);
+// The item that a field of a named tuple stands for.
+Variable* tuple_field(Translator&, PyObject* getter, TupleVariable*);
+
 class ListVariable final : public SequenceVariable {
  public:
   explicit ListVariable(std::vector<Variable*> v, PyTypeObject* t = &PyList_Type) : SequenceVariable(Kind::List), cls(t) {
@@ -47,7 +53,9 @@ class ListVariable final : public SequenceVariable {
   Reg build(Codegen&) override;
   void change(Translator&);  // before each change
   PyTypeObject* cls;         // list or collections.deque
+  Ref real;                  // of one that was there before
   int64_t maxlen = -1;       // of a deque
+  uint64_t changes = 0;
 };
 
 }  // namespace braze::capture

@@ -173,6 +173,14 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
 }
 
 Reg SetVariable::build(Codegen& cg) {
+  // A copy of a set has its order; one that is filled item by item may have another.
+  bool constants = true;
+  for (Variable* e : elements()) constants = constants && cg.tr.force(e)->is(Kind::Constant);
+  if (constants) {
+    Ref content = Ref::steal(PyFrozenSet_New(keys_.get()));
+    if (cls == &PyFrozenSet_Type) return cg.constant(content.get());
+    return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(cls)), cg.constant(content.get())});
+  }
   return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, cg.regs(elements()));
 }
 

@@ -51,6 +51,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   if (!descr) {
     // Attributes that the user put on the tensor.
     if (real) {
+      for (auto& [k, v] : attributes)
+        if (PyUnicode_Compare(k, name) == 0) return v;
       Ref dict = Ref::steal(PyObject_GetAttrString(real.get(), "__dict__"));
       if (!dict) PyErr_Clear();
       SourceId at = tr.sources().instance_attr(source, name);
@@ -88,9 +90,11 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
     tr.call_torch(fn, Args{{this, v}, {}});
     return;
   }
-  if (n == "data" || n == "grad" || n == "requires_grad" || real || !v || _PyType_Lookup(type(), name))
+  if (n == "data" && v && real && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
+  if (n == "data" || n == "grad" || n == "requires_grad" || !v || _PyType_Lookup(type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
+  tr.modified(this);
   tr.keep(Ref::borrow(name));
   for (auto& [k, old] : attributes)
     if (PyUnicode_Compare(k, name) == 0) {
@@ -98,6 +102,30 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
       return;
     }
   attributes.emplace_back(name, v);
+}
+
+// tensor.data = v: from now on it is v's content, under its own identity.
+void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
+  auto plain = [&](TensorVariable* t) {
+    Ref grad = Ref::steal(PyObject_GetAttrString(t->value(tr), "requires_grad"));
+    return grad.get() == Py_False;
+  };
+  auto same = [&](const char* what) {
+    Ref a = Ref::steal(PyObject_GetAttrString(value(tr), what)), b = Ref::steal(PyObject_GetAttrString(v->value(tr), what));
+    return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
+  };
+  if (v->real || v->type() != known().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
+    tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
+  tr.mutate();
+  tr.modified(this);
+  fake = v->fake;
+  data = v;
+}
+
+void TensorVariable::emit_changes(Codegen& cg, Reg self) {
+  static PyObject* name = PyUnicode_InternFromString("data");
+  if (data) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(data)}, name);
+  for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(v)}, k);
 }
 
 Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& args) {

@@ -26,6 +26,7 @@ class TensorVariable final : public Variable {
   Ref hash_key(Translator&) override;
   std::vector<Variable*> items(Translator&) override;
   Reg build(Codegen&) override;
+  void emit_changes(Codegen&, Reg self);  // what was put on one that existed before
 
   Ref fake;
   Ref real;  // of a tensor that existed before
@@ -34,7 +35,11 @@ class TensorVariable final : public Variable {
   PyObject* first_grad = nullptr;                                     // the fake of what .grad was, kept by the tracer
   bool consumed = false;                                              // its history is gone: it was differentiated
   bool inference = false;                                             // made under torch.inference_mode()
-  std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on one made here
+  std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on it here
+  TensorVariable* data = nullptr;                           // what was assigned to .data here
+
+ private:
+  void set_data(Translator&, TensorVariable*);
 };
 
 // Calls getattr(tensor, name) as a recorded function: for attributes that are tensors.

@@ -1,0 +1,102 @@
+// Exceptions of the user's program while it is captured: raising, what is handled, the chain of contexts.
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/key.h"
+
+namespace braze::capture {
+
+void Translator::raise(Variable* exception) {
+  exception = force(exception);
+  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = force(call(exception, std::vector<Variable*>{}));
+  chain_context(exception, being_handled());
+  throw PyRaise{exception, ordinal_};
+}
+
+void Translator::raise(PyObject* type, const std::string& message) {
+  auto* e = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
+  e->base = tuple({string(message)});
+  e->raised_here = true;
+  chain_context(e, being_handled());
+  throw PyRaise{e, ordinal_};
+}
+
+Variable* Translator::being_handled() {
+  auto some = [&](Variable* v) { return v && !is_none(force(v)) ? force(v) : nullptr; };
+  Variable* v = some(handled);
+  for (Frame* f = frame_; !v && f; f = f->parent)
+    if (f->is_generator) v = some(f->around);
+  return v || handled ? v : some(handled_at_start());
+}
+
+Variable* Translator::handled_at_start() {
+  for (Frame* f = frame_; f; f = f->parent)
+    if (f->is_generator) return none();
+  if (!handled_before_) handled_before_ = wrap(handled_exception(), sources().handled());
+  return handled_before_;
+}
+
+void Translator::chain_context(Variable* exception, Variable* context) {
+  if (!context || !exception->is(Kind::Object)) return;
+  context = force(context);
+  if (context == exception || !context->is(Kind::Object)) return;
+  auto* name = intern("__context__");
+  // No cycles: where the chain leads back to the exception it is cut.
+  Variable* at = context;
+  for (int i = 0; i < 1000; ++i) {
+    Variable* next = force(at->as<ObjectVariable>()->generic_getattr(*this, name));
+    if (next == exception) {
+      at->as<ObjectVariable>()->set_field(*this, name, none());
+      break;
+    }
+    if (!next->is(Kind::Object)) break;
+    at = next;
+  }
+  exception->as<ObjectVariable>()->set_field(*this, name, context);
+}
+
+void Translator::raise_natively(Variable* exception, const char* why) {
+  auto it = origins_.find(exception);
+  if (it == origins_.end() || it->second == 0) unsupported(why);
+  throw Restart{it->second, {Reason::RaisedException, why}};
+}
+
+bool stack_is_low() {
+  thread_local char* limit = [] {
+    pthread_attr_t attr;
+    void* low = nullptr;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attr) != 0) return static_cast<char*>(nullptr);
+    pthread_attr_getstack(&attr, &low, &size);
+    pthread_attr_destroy(&attr);
+    return static_cast<char*>(low) + std::min<size_t>(size / 4, 1 << 20);
+  }();
+  char here;
+  return &here < limit;
+}
+
+void Translator::raise_current() {
+  PyObject *type, *value, *trace;
+  rethrow_from_key();
+  PyErr_Fetch(&type, &value, &trace);
+  if (!type) throw InternalError("a failed call left no exception");
+  PyErr_NormalizeException(&type, &value, &trace);
+  Ref t = Ref::steal(type), v = Ref::steal(value), tb = Ref::steal(trace);
+  Reason reason;
+  std::string detail;
+  if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
+  Variable* e = from_python(v);
+  if (e->is(Kind::Object)) {
+    e->as<ObjectVariable>()->raised_here = true;
+    e->as<ObjectVariable>()->like = v;
+    chain_context(e, being_handled());
+  }
+  throw PyRaise{e, ordinal_};
+}
+
+void Translator::unsupported(Reason r, const std::string& detail) { throw Unsupported(r, detail); }
+
+}  // namespace braze::capture

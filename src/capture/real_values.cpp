@@ -1,0 +1,223 @@
+// From variables to real values, and calls into CPython and PyTorch on them.
+#include <functional>
+
+#include "capture/known.h"
+#include "capture/open_sizes.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+
+bool Translator::is_python_constant(Variable* v) {
+  v = force(v);
+  check_stack();
+  if (v->is(Kind::Constant) || v->is(Kind::Sym)) return true;
+  if (v->is(Kind::List) && v->type() != &PyList_Type) return false;
+  if (v->is(Kind::Tuple) || v->is(Kind::List)) {
+    for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
+      if (!is_python_constant(e)) return false;
+    return true;
+  }
+  if (v->is(Kind::Dict)) {
+    if (v->type() != &PyDict_Type) return false;
+    for (const auto& e : v->as<DictVariable>()->entries(*this))
+      if (!is_python_constant(e.key) || !is_python_constant(e.value)) return false;
+    return true;
+  }
+  if (v->is(Kind::Set)) {
+    for (Variable* e : v->as<SetVariable>()->elements())
+      if (!is_python_constant(e)) return false;
+    return true;
+  }
+  if (v->is(Kind::Slice)) {
+    for (Variable* e : v->as<SliceVariable>()->parts)
+      if (!is_python_constant(e)) return false;
+    return true;
+  }
+  if (v->is(Kind::Real)) {
+    PyObject* o = v->as_constant();
+    return PyType_Check(o) || PyCFunction_Check(o);
+  }
+  return false;
+}
+
+Ref Translator::to_python(Variable* v) {
+  v = force(v);
+  check_stack();
+  auto closed = [&](Variable* key) {  // what is hashed has one value
+    OpenSizes open(false);
+    return to_python(key);
+  };
+  switch (v->kind) {
+    case Kind::Constant: return v->as<ConstantVariable>()->value;
+    case Kind::Sym:
+      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(*this));
+    case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(*this));
+    case Kind::Tuple: {
+      auto* t = v->as<TupleVariable>();
+      Ref out = Ref::steal(PyTuple_New(t->len(*this)));
+      for (size_t i = 0; i < t->elements.size(); ++i) PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(t->elements[i]).release());
+      if (t->cls == &PyTuple_Type) return out;
+      if (t->cls == known().size || is_structseq(t->cls)) {
+        out = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(t->cls), out.get()));
+      } else {
+        Ref args = Ref::steal(PyTuple_Pack(1, out.get()));
+        out = Ref::steal(PyTuple_Type.tp_new(t->cls, args.get(), nullptr));
+      }
+      if (!out) raise_current();
+      return out;
+    }
+    case Kind::List: {
+      auto* l = v->as<ListVariable>();
+      Ref out = Ref::steal(PyList_New(l->len(*this)));
+      for (size_t i = 0; i < l->elements.size(); ++i) PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(l->elements[i]).release());
+      return out;
+    }
+    case Kind::Dict: {
+      Ref out = Ref::steal(PyDict_New());
+      for (const auto& e : v->as<DictVariable>()->entries(*this)) {
+        Ref key = closed(e.key), value = to_python(e.value);
+        if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) raise_current();
+      }
+      return out;
+    }
+    case Kind::Set: {
+      Ref out = Ref::steal(v->type() == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));
+      for (Variable* e : v->as<SetVariable>()->elements())
+        if (PySet_Add(out.get(), closed(e).get()) < 0) raise_current();
+      return out;
+    }
+    case Kind::Slice: {
+      auto* s = v->as<SliceVariable>();
+      Ref a = to_python(s->parts[0]), b = to_python(s->parts[1]), c = to_python(s->parts[2]);
+      return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
+    }
+    case Kind::Real: return Ref::borrow(v->as_constant());
+    case Kind::Iterator:
+    case Kind::Generator:
+    case Kind::DictView: {
+      Variable* all = [&] {
+        OpenSizes open(false);  // iterating may run code of the user's
+        return list(v->items(*this));
+      }();
+      return to_python(all);
+    }
+    case Kind::Host: return v->as<HostVariable>()->object;
+    default:
+      if (hosting_) return callback(v);
+      unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
+  }
+}
+
+bool Translator::has_tensor(const Args& args) {
+  std::function<bool(Variable*)> in = [&](Variable* v) -> bool {
+    v = force(v);
+    if (v->is(Kind::Tensor)) return true;
+    if (v->is(Kind::Tuple) || v->is(Kind::List)) {
+      for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
+        if (in(e)) return true;
+    }
+    return false;
+  };
+  for (Variable* v : args.pos)
+    if (in(v)) return true;
+  for (auto& [k, v] : args.kw)
+    if (in(v)) return true;
+  return false;
+}
+
+namespace {
+
+struct RealArgs {
+  std::vector<Ref> owned;
+  std::vector<PyObject*> pos;
+  Ref kw;
+};
+
+}  // namespace
+
+static RealArgs convert(Translator& tr, const Args& args, bool open) {
+  OpenSizes sizes(open);
+  RealArgs out;
+  for (Variable* v : args.pos) {
+    out.owned.push_back(tr.to_python(v));
+    out.pos.push_back(out.owned.back().get());
+  }
+  if (!args.kw.empty()) {
+    out.kw = Ref::steal(PyDict_New());
+    for (auto& [k, v] : args.kw) PyDict_SetItem(out.kw.get(), k, tr.to_python(v).get());
+  }
+  return out;
+}
+
+graph::Location Translator::location() const {
+  UserLine at = line();
+  graph::Location loc;
+  if (at.code) {
+    loc.file = PyUnicode_AsUTF8(at.code->co_filename);
+    loc.function = PyUnicode_AsUTF8(at.code->co_qualname);
+    loc.line = at.line;
+  }
+  return loc;
+}
+
+Variable* Translator::call_torch(PyObject* fn, const Args& args) {
+  RealArgs real = convert(*this, args, /*open=*/true);
+  dirty_ = true;
+  for (auto& [name, v] : args.kw)
+    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && truth(v)) makes_leaves = true;
+  Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
+  ++segment_.num_calls;
+  if (!result) raise_current();
+  return from_python(std::move(result));
+}
+
+Variable* Translator::query_torch(PyObject* fn, const Args& args) {
+  RealArgs real = convert(*this, args, /*open=*/true);
+  Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
+  if (!result) raise_current();
+  return from_python(std::move(result));
+}
+
+Variable* Translator::call_pure(PyObject* fn, const Args& args) {
+  for (Variable* v : args.pos)
+    if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
+  for (auto& [k, v] : args.kw)
+    if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
+  RealArgs real = convert(*this, args, /*open=*/false);
+  Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
+  if (!result) raise_current();
+  // What can change, or is used up, would be shared by all calls of the compiled code.
+  PyObject* o = result.get();
+  bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, known().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
+                    PyDict_CheckExact(o) || PyAnySet_CheckExact(o) || PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
+  if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
+    unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
+  return from_python(std::move(result));
+}
+
+Variable* Translator::specialised(Variable* v) {
+  v = force(v);
+  if (v->is(Kind::Sym)) return v->as<SymVariable>()->specialise(*this);
+  if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
+  std::vector<Variable*> items;
+  bool same = true;
+  for (Variable* e : static_cast<SequenceVariable*>(v)->elements) {
+    items.push_back(specialised(e));
+    same = same && items.back() == force(e);
+  }
+  if (same) return v;
+  return v->is(Kind::List) ? static_cast<Variable*>(list(std::move(items))) : make<TupleVariable>(std::move(items), v->type());
+}
+
+Variable* Translator::polyfill(const char* name) {
+  PyObject* m = known().polyfills;
+  Ref f = Ref::steal(m ? PyObject_GetAttrString(m, name) : nullptr);
+  if (!f) {
+    PyErr_Clear();
+    unsupported(std::string("no polyfill ") + name);
+  }
+  return global_object(f.get());
+}
+
+}  // namespace braze::capture
