@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <sstream>
 
 #include "base/check.h"
@@ -47,6 +48,9 @@ int main(int argc, char** argv) {
   app.add_option("--tolerance", run_options.tolerance, "largest error, relative to the larger of 1 and the expected value");
   app.add_option("--size", run_options.sizes, "value of a size symbol, as name=value")->allow_extra_args(false);
   app.add_option("--fuse", options.fuse, "fuse loops");
+  std::map<std::string, Codegen> targets;
+  for (size_t i = 0; i < names_of(Codegen{}).size(); ++i) targets[std::string(names_of(Codegen{})[i])] = static_cast<Codegen>(i);
+  app.add_option("--codegen", options.codegen, "what the kernels of a GPU become")->transform(CLI::CheckedTransformer(targets));
   app.add_option("--max-fusion-size", options.max_fusion_size, "most loop bodies in one kernel");
   CLI11_PARSE(app, argc, argv);
   try {

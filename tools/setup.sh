@@ -37,4 +37,6 @@ if ((${#wanted[@]})); then
   after=$("$python" -c 'import torch; print(torch.__version__)')
   [[ $before == "$after" ]] || { echo "torch changed from $before to $after while installing ${wanted[*]}" >&2; exit 1; }
 fi
+# Triton alone: PyTorch for the CPU wants none, and its tests need no more than NumPy beside it.
+have triton || "$python" -m pip install -q --no-deps triton==3.6.0 || echo "no triton package here: the tests of its kernels are skipped" >&2
 command -v "$python" >build/python

@@ -12,6 +12,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/optimize.h"
+#include "passes/seed_random.h"
 #include "passes/simplify_views.h"
 #include "schedule/memory.h"
 #include "schedule/schedule.h"
@@ -54,6 +55,7 @@ const Row kGraphPasses[] = {
     {"fold", [](const graph::Graph& g, const Options&) { return passes::fold(g); }},
     {"views", [](const graph::Graph& g, const Options&) { return passes::simplify_views(g); }},
     {"decompose", [](const graph::Graph& g, const Options&) { return passes::decompose(g); }},
+    {"seed_random", [](const graph::Graph& g, const Options&) { return passes::seed_random(g); }},
     {"optimize", [](const graph::Graph& g, const Options& o) { return passes::optimize(g, o); }},
 };
 

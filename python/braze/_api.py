@@ -3,6 +3,9 @@
 import collections
 import copy
 import functools
+import importlib.util
+import linecache
+import re
 import types
 
 import torch
@@ -29,7 +32,8 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
-    options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones.
+    options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. {"codegen": "triton"} makes a GPU's kernels
+        with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as they are.
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
@@ -39,6 +43,8 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
     if mode in ("reduce-overhead", "max-autotune"):
         options = {"cuda_graphs": True, **(options or {})}
+    if isinstance(options, dict) and options.get("codegen") == "triton" and torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
+        raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     _C.compile(_nothing, None, False, *settings)  # checks the options now
     if f is None:
@@ -57,7 +63,9 @@ def _compile(f, backend, fullgraph, dynamic, options):
     if isinstance(f, torch.nn.Module):
         return _compile_module(getattr(f, "_orig_mod", f) if hasattr(type(f), "_braze_make") else f, make)
     if isinstance(f, types.FunctionType):
-        return functools.update_wrapper(make(f), f)
+        made = functools.update_wrapper(make(f), f)
+        made._braze_make = make
+        return made
     if isinstance(f, types.MethodType) and isinstance(f.__func__, types.FunctionType):
         return functools.update_wrapper(make(f.__func__, f.__self__), f)
     if isinstance(f, type) or not callable(f):
@@ -186,11 +194,13 @@ class Break:
 
 class Explanation:
     """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
-    `kernel_count`, `extern_count`, `graphs` (one text each), `output`. Of graphs with a backward, which the counts include:
+    `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
+    explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
+    asked for). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
-    def __init__(self, output, events):
-        self.output = output
+    def __init__(self, output, events, compilations):
+        self.output, self.compilations = output, compilations
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -205,6 +215,7 @@ class Explanation:
         self.saved_bytes = sum(e["saved_bytes"] for e in graphs)
         self.partitions = [e["partition"] for e in graphs]
         self.plans = [e["plan"] for e in graphs]
+        self.code = [_quote_lines(e["code"]) for e in graphs]
         self.times = {}
         for e in events:
             for stage, seconds in e["times"].items():
@@ -216,9 +227,16 @@ class Explanation:
         lines += [f"graph {i}: {g}" for i, g in enumerate(self.graphs)]
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
+        lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _quote_lines(code):
+    """The user's lines, where the comments at the head of kernels name them."""
+    quote = lambda m: f"{m[1]}: {linecache.getline(m[2], int(m[3])).strip()}"
+    return re.sub(r"(?m)^((?:;|//|#)   (.+):(\d+)(?: in .*)?)$", quote, code)
 
 
 def mark_dynamic(tensor, dim, *, min=None, max=None):
@@ -242,6 +260,14 @@ def mark_dynamic(tensor, dim, *, min=None, max=None):
         ranges.add(_DimRange(dim, min, max))
 
 
+def maybe_mark_dynamic(tensor, dim):
+    """As mark_dynamic, but where the program needs one value, or the size is 0 or 1 in a way that matters, it is compiled for that."""
+    for d in dim if isinstance(dim, (list, tuple)) else (dim,):
+        d = _marked_dim(tensor, d)
+        _marks(tensor, "_dynamo_weak_dynamic_indices").add(d)
+        _marks(tensor, "_dynamo_static_indices").discard(d)
+
+
 def mark_static(tensor, dim=None):
     """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
     if dim is None:
@@ -250,6 +276,7 @@ def mark_static(tensor, dim=None):
         d = _marked_dim(tensor, d)
         _marks(tensor, "_dynamo_static_indices").add(d)
         _marks(tensor, "_dynamo_dynamic_indices").discard(d)
+        _marks(tensor, "_dynamo_weak_dynamic_indices").discard(d)
 
 
 _DimRange = collections.namedtuple("_DimRange", "dim min max")
@@ -271,10 +298,24 @@ def _marked_dim(tensor, dim):
     return dim % tensor.dim()
 
 
-def explain(f, *args, **kwargs):
-    """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not."""
-    if isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make"):
-        f = f._orig_mod
-    compiled = compile(f)
-    owner = type(compiled).__dict__["__call__"] if isinstance(compiled, torch.nn.Module) else compiled
-    return Explanation(*_C.record(owner, lambda: compiled(*args, **kwargs)))
+def explain(f, *args, code=False, options=None, **kwargs):
+    """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
+
+    What `compile` gave for a module or a function is compiled with the options that it has.
+    code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton
+        with options={"codegen": "triton"}. The Explanation has it as `code` and prints it.
+    options: as for braze.compile. Arguments of `f` that are called `code` or `options` cannot be given by name here.
+    """
+    owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
+    made_module = isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make")
+    before = f if made_module or isinstance(f, _C.Compiled) else None
+    if options is not None:
+        compiled = compile(f._orig_mod if made_module else f, options=options)
+    elif made_module:
+        compiled = _compile_module(f._orig_mod, type(f)._braze_make)
+    elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
+        compiled = f._braze_make(f.__wrapped__)
+    else:
+        compiled = compile(f)
+    output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
+    return Explanation(output, events, _C.compilations(owner(compiled if before is None else before)))

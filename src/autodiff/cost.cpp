@@ -1,6 +1,9 @@
 #include "autodiff/cost.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "graph/random.h"
 
 namespace braze::autodiff {
 
@@ -10,11 +13,28 @@ using graph::ValueId;
 
 namespace {
 
-int64_t size_or_guess(const sym::ExprArena& arena, sym::Expr e) { return arena.as_const(e).value_or(kUnknownSize); }
+constexpr int64_t kMost = int64_t{1} << 50;
+
+// The value with every symbol at kUnknownSize, roughly: no division fails, and nothing overflows.
+int64_t size_or_guess(const sym::ExprArena& arena, sym::Expr e) {
+  if (auto size = arena.as_const(e)) return *size;
+  std::vector<int64_t> of;
+  for (sym::Expr operand : arena.operands(e)) of.push_back(std::clamp(size_or_guess(arena, operand), -kMost, kMost));
+  auto product = [](int64_t a, int64_t b) { return static_cast<int64_t>(std::clamp(static_cast<double>(a) * static_cast<double>(b), -double(kMost), double(kMost))); };
+  switch (arena.kind(e)) {
+    case sym::Kind::Add: return std::accumulate(of.begin(), of.end(), int64_t{0});
+    case sym::Kind::Mul: return std::accumulate(of.begin(), of.end(), int64_t{1}, product);
+    case sym::Kind::FloorDiv: return of[0] / std::max<int64_t>(of[1], 1);
+    case sym::Kind::Mod: return of[1];
+    case sym::Kind::Min: return *std::min_element(of.begin(), of.end());
+    case sym::Kind::Max: return *std::max_element(of.begin(), of.end());
+    default: return kUnknownSize;
+  }
+}
 
 int64_t elements(const graph::Graph& g, ValueId v) {
   int64_t n = 1;
-  for (sym::Expr e : g.type(v).sizes) n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), int64_t{1} << 50);
+  for (sym::Expr e : g.type(v).sizes) n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), kMost);
   return n;
 }
 
@@ -45,7 +65,7 @@ bool reads_by_index(Op op) {
 int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements(g, v) * size_of(g.type(v).dtype); }
 
 Repeat repeat(const graph::Graph& g, const graph::Node& node) {
-  if (graph::op_traits(node.op) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
+  if (graph::traits_of(node) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
   for (ValueId v : node.outputs)
     if (v.valid() && (is_complex(g.type(v).dtype) || g.type(v).dtype == DType::Opaque)) return Repeat::Dear;
   switch (graph::op_class(node.op)) {
@@ -53,7 +73,7 @@ Repeat repeat(const graph::Graph& g, const graph::Node& node) {
     case OpClass::Factory: return Repeat::Free;
     case OpClass::Pointwise: return Repeat::Fused;
     case OpClass::Index: return reads_by_index(node.op) ? Repeat::Fused : Repeat::Dear;
-    case OpClass::Random: return Repeat::Never;
+    case OpClass::Random: return Repeat::Fused;  // seeded
     default: return Repeat::Dear;
   }
 }

@@ -6,7 +6,7 @@
 
 namespace braze::autodiff {
 
-// Size in bytes; a symbol counts as kUnknownSize elements.
+// Size in bytes; every symbol counts as kUnknownSize.
 constexpr int64_t kUnknownSize = 64;
 int64_t bytes_of(const graph::Graph& g, graph::ValueId v);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/random.h"
 #include "passes/rewrite.h"
 
 namespace braze::autodiff {
@@ -13,7 +14,9 @@ using graph::ValueId;
 
 namespace {
 
-bool draws_mask(const graph::Node& n) { return n.op == Op::bernoulli || n.op == Op::bernoulli_p || n.op == Op::bernoulli_Tensor; }
+bool draws_mask(const graph::Node& n) {
+  return !graph::is_seeded(n) && (n.op == Op::bernoulli || n.op == Op::bernoulli_p || n.op == Op::bernoulli_Tensor);
+}
 
 ValueId cast(Graph& g, ValueId v, DType dtype) {
   TensorType type = g.type(v);

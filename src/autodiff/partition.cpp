@@ -9,6 +9,8 @@
 #include "autodiff/dependence.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
+#include "graph/given_symbol.h"
+#include "graph/random.h"
 
 namespace braze::autodiff {
 
@@ -212,11 +214,11 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      keep[i] = graph::op_traits(n.op) & graph::kEffect;
+      keep[i] = graph::traits_of(n) & graph::kEffect;
       for (ValueId v : n.outputs) keep[i] = keep[i] || (v.valid() && live[v.index]);
       if (!keep[i]) continue;
       Graph::for_each_operand(n, [&](ValueId v) { live[v.index] = true; });
-      out.random = out.random || (graph::op_traits(n.op) & graph::kNondeterministic);
+      out.random = out.random || (graph::traits_of(n) & graph::kNondeterministic);
     }
     for (size_t i = 0; i < keep.size(); ++i)
       if (keep[i]) copy.node(g_.node(NodeId(i)));
@@ -240,11 +242,9 @@ class Partitioner {
 
   void make_backward(Partition& out) {
     Copier copy(g_, out.backward);
-    std::vector<ValueId> of_input;  // joint value of each input of the backward graph
     auto input = [&](ValueId v, InputKind kind, Source source) {
       copy.input(v, kind);
       out.sources.push_back(source);
-      of_input.push_back(v);
     };
     auto keep = [&](ValueId v) {
       if (!producer(v)) {
@@ -297,7 +297,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.node(NodeId(i));
       if (!after_[i]) continue;
-      live[i] = graph::op_traits(n.op) & graph::kEffect;
+      live[i] = graph::traits_of(n) & graph::kEffect;
       for (ValueId v : n.outputs) live[i] = live[i] || (v.valid() && wanted[v.index]);
       if (live[i]) Graph::for_each_operand(n, [&](ValueId v) { wanted[v.index] = true; });
     }
@@ -309,22 +309,8 @@ class Partitioner {
       out.backward.outputs.push_back(copy.map(v));
       out.depends_on.push_back(v.valid() ? tangents_of_[v.index] : std::vector<uint32_t>());
     }
-    // Every symbol is the size of some input.
-    for (const auto& [symbol, origin] : g_.size_symbols) {
-      bool found = false;
-      for (size_t i = 0; i < of_input.size() && !found; ++i) {
-        const auto& sizes = g_.type(of_input[i]).sizes;
-        for (size_t d = 0; d < sizes.size() && !found; ++d)
-          if ((found = sizes[d] == symbol)) out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), static_cast<int32_t>(d)}});
-      }
-      if (found) continue;
-      ValueId v = g_.inputs[origin.first].value;
-      for (size_t i = 0; i < of_input.size() && !found; ++i)
-        if ((found = of_input[i] == v)) out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(i), origin.second}});
-      if (found) continue;
-      out.backward.size_symbols.push_back({symbol, {static_cast<uint32_t>(of_input.size()), origin.second}});
-      input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
-    }
+    // Who runs the backward knows the values that the forward ran with.
+    for (const auto& [symbol, origin] : g_.size_symbols) out.backward.size_symbols.push_back({symbol, {graph::kGivenSymbol, 0}});
   }
 
   void find_reads(Partition& out) const {

@@ -6,6 +6,7 @@
 //   are never kept, their bases are. Parameters and buffers are alive anyway and cost next to nothing.
 // - Matrix products, convolutions, attention, reductions, scatters, external calls: computed once, in the forward graph.
 //   Random operators, too, always. So is what the backward graph would have to write to memory for an external call.
+// - Size symbols of both graphs are those of the joint one, in its order; the backward's are given by who runs it.
 // - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once

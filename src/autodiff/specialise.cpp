@@ -64,23 +64,13 @@ Backward specialise(const Partition& parts, const std::vector<bool>& given) {
 
   Backward out{Graph(backward.shared_arena()), {}};
   Copier copy(backward, out.graph);
-  std::vector<uint32_t> number(backward.inputs.size(), UINT32_MAX);
   for (uint32_t i = 0; i < backward.inputs.size(); ++i) {
     const graph::Input& in = backward.inputs[i];
-    bool sizes = std::any_of(backward.size_symbols.begin(), backward.size_symbols.end(), [&](auto& s) { return s.second.first == i; });
-    if (!live[in.value.index] && in.kind != InputKind::Constant && !(sizes && !zero(in.value))) continue;
-    number[i] = static_cast<uint32_t>(out.inputs.size());
+    if (!live[in.value.index] && in.kind != InputKind::Constant) continue;
     copy.input(in.value, in.kind);
     out.inputs.push_back(i);
   }
-  for (auto [symbol, origin] : backward.size_symbols) {
-    if (number[origin.first] == UINT32_MAX) {  // the size of a tangent that is not there
-      number[origin.first] = static_cast<uint32_t>(out.inputs.size());
-      copy.input(backward.inputs[origin.first].value, backward.inputs[origin.first].kind);
-      out.inputs.push_back(origin.first);
-    }
-    out.graph.size_symbols.push_back({symbol, {number[origin.first], origin.second}});
-  }
+  out.graph.size_symbols = backward.size_symbols;
   for (size_t i = 0; i < keep.size(); ++i) {
     if (!keep[i]) continue;
     const Node& n = backward.node(NodeId(i));

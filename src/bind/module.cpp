@@ -7,6 +7,7 @@
 #include "bind/graph_callable.h"
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
+#include "bind/triton.h"
 #include "capture/log.h"
 #include "capture/markers.h"
 #include "codegen/warm_up.h"
@@ -55,6 +56,7 @@ PyObject* describe_event(const capture::Event& e) {
   put(d, "backward_externs", PyLong_FromSize_t(training.backward_externs));
   put(d, "saved_bytes", PyLong_FromLongLong(training.saved_bytes));
   put(d, "partition", PyUnicode_FromString(training.partition.c_str()));
+  put(d, "code", PyUnicode_FromString(e.report.source.c_str()));
   put(d, "plan", PyUnicode_FromString(e.report.plan.c_str()));
   Ref guards = Ref::steal(PyList_New(0));
   for (const std::string& g : e.guards) PyList_Append(guards.get(), Ref::steal(PyUnicode_FromString(g.c_str())).get());
@@ -81,20 +83,28 @@ PyObject* describe_event(const capture::Event& e) {
   return d;
 }
 
-// record(compiled, call): the result of call() and what was captured meanwhile.
+// record(compiled, call, texts): the result of call() and what was captured meanwhile, with the kernels' source if asked for.
 PyObject* record(PyObject*, PyObject* args) {
   PyObject *compiled, *thunk;
-  if (!PyArg_ParseTuple(args, "OO:record", &compiled, &thunk)) return nullptr;
+  int texts = 0;
+  if (!PyArg_ParseTuple(args, "OO|p:record", &compiled, &thunk, &texts)) return nullptr;
   capture::Region* region = region_of(compiled);
   if (!region) return nullptr;
   std::vector<capture::Event> events;
   region->events = &events;
+  region->keep_texts = texts != 0;
   Ref result = Ref::steal(PyObject_CallNoArgs(thunk));
   region->events = nullptr;
+  region->keep_texts = false;
   if (!result) return nullptr;
   Ref list = Ref::steal(PyList_New(0));
   for (const capture::Event& e : events) PyList_Append(list.get(), Ref::steal(describe_event(e)).get());
   return PyTuple_Pack(2, result.get(), list.get());
+}
+
+PyObject* compilations(PyObject*, PyObject* compiled) {
+  capture::Region* region = region_of(compiled);
+  return region ? PyLong_FromSize_t(region->compilations()) : nullptr;
 }
 
 PyObject* reset(PyObject*, PyObject*) {
@@ -139,6 +149,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
+                           {"compilations", compilations, METH_O, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},
                            {"set_disabled", set_disabled, METH_O, nullptr},
@@ -155,6 +166,7 @@ PYBIND11_MODULE(_C, m) {
   if (!braze::bind::init_callable(m.ptr()) || PyModule_AddFunctions(m.ptr(), braze::bind::functions) < 0)
     throw pybind11::error_already_set();
   braze::bind::init_trace_hooks(m);
+  braze::bind::init_triton(m);
   std::string bad = braze::capture::read_log_topics(std::getenv("BRAZE_LOGS"));
   if (!bad.empty()) throw std::runtime_error(bad);
 }

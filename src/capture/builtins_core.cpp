@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "capture/closed_sizes.h"
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/sorting.h"
@@ -225,7 +224,6 @@ Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   if (!tr.is_python_constant(a[0])) return nullptr;
-  ClosedSizes closed;
   Ref k = tr.to_python(a[0]);
   Py_hash_t h = PyObject_Hash(k.get());
   if (h == -1) tr.raise_current();
@@ -279,7 +277,8 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
   for (size_t i = 1; i < items.size(); ++i) {
     Variable* k = key ? tr.call(key, {items[i]}) : items[i];
     // Symbolic sizes stay symbolic.
-    if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym))) {
+    auto integer = [&](Variable* v) { return tr.force(v)->type() == &PyLong_Type; };
+    if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym)) && integer(k) && integer(best_key)) {
       static PyObject* sym_max = PyObject_GetAttrString(known().torch, "sym_max");
       static PyObject* sym_min = PyObject_GetAttrString(known().torch, "sym_min");
       best = best_key = tr.query_torch(op == Py_GT ? sym_max : sym_min, Args{{best, k}, {}});

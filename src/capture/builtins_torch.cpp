@@ -138,6 +138,20 @@ Variable* known_condition(Translator& tr, Args& a) {
   return tr.call(tr.truth(a[0]) ? a[1] : a[2], a.size() == 4 ? tr.unpack(a[3]) : std::vector<Variable*>{});
 }
 
+// The number stays what it is; that it is a size says no more than the comparisons.
+Variable* check_is_size(Translator& tr, Args& a) {
+  Variable *message = a.take_kw("message"), *max = a.take_kw("max");
+  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
+  if (max && is_none(tr.force(max))) max = nullptr;
+  bool fits = tr.truth(tr.compare(Py_GE, a[0], tr.integer(0))) && (!max || tr.truth(tr.compare(Py_LE, a[0], max)));
+  if (!fits) {
+    if (message) a.kw.emplace_back(tr.intern("message"), message);
+    if (max) a.kw.emplace_back(tr.intern("max"), max);
+    return nullptr;  // the real function raises
+  }
+  return tr.none();
+}
+
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
 
 // Compiling inside of what is compiled changes nothing.
@@ -184,6 +198,7 @@ void register_torch_builtins() {
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
   register_builtin("torch", "cond", known_condition);
   register_builtin("torch", "_check", torch_check);
+  register_builtin("torch", "_check_is_size", check_is_size);
   register_builtin("torch", "_assert_async", assert_async);
   register_builtin("torch.jit", "annotate", second);
   register_builtin("torch", "compile", compiled_inside);

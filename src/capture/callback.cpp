@@ -1,6 +1,7 @@
 #include "capture/callback.h"
 
 #include "capture/known.h"
+#include "capture/open_sizes.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/host.h"
@@ -88,6 +89,7 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
       for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
       Variable* result = call(callee, std::move(a));
       hosting_ = true;
+      OpenSizes open(true);
       return to_python(result).release();
     }
   } catch (...) {
@@ -110,14 +112,17 @@ Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted)
     } back{hosting_, before};
     std::vector<Ref> owned;
     std::vector<PyObject*> pos;
-    for (Variable* v : args.pos) {
-      owned.push_back(to_python(v));
-      pos.push_back(owned.back().get());
-    }
     Ref kw;
-    if (!args.kw.empty()) {
-      kw = Ref::steal(PyDict_New());
-      for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
+    {
+      OpenSizes open(true);
+      for (Variable* v : args.pos) {
+        owned.push_back(to_python(v));
+        pos.push_back(owned.back().get());
+      }
+      if (!args.kw.empty()) {
+        kw = Ref::steal(PyDict_New());
+        for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
+      }
     }
     ++segment_.num_calls;
     result = Ref::steal(tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));

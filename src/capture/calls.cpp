@@ -240,7 +240,9 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   } else {
     Args with_class = args;
     with_class.pos.insert(with_class.pos.begin(), global_object(cls_object));
-    Variable* fn = bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
+    // Found through the class, so that what would bind to an instance stays as it is.
+    bool binds_to_instances = PyFunction_Check(make_new) || Py_TYPE(make_new) == known().lru_cache;
+    Variable* fn = binds_to_instances && new_at.valid() ? wrap(make_new, new_at) : bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
     made = force(call(fn, with_class));
   }
   if (!PyType_IsSubtype(made->type(), cls)) return made;

@@ -122,7 +122,22 @@ Segment Translator::run() {
   tracer().leave();
   entered_ = false;
   PyErr_Clear();
+  if (segment_.captured.needs_grad && view_.gradients) add_gradients();
+  finish_sizes();
   return std::move(segment_);
+}
+
+// Before the guards are known: the backward may decide on sizes that stay open.
+void Translator::add_gradients() {
+  if (makes_leaves) {
+    segment_.no_gradients = Stop{Reason::UnsupportedFeature, "a tensor made in the code requires grad"};
+    return;
+  }
+  try {
+    segment_.gradients = trace::differentiate(tracer(), segment_.captured);
+  } catch (const Unsupported& e) {
+    segment_.no_gradients = Stop{e.reason(), e.detail()};
+  }
 }
 
 void Translator::stop_here(const Stop& stop) {
@@ -265,7 +280,7 @@ void Translator::finish_sizes() {
     // What the user asked to stay open must have.
     const trace::SizeSymbol& s = captured.size_symbols[p.symbol];
     for (const DimMark& m : marks_of(p.tensor)) {
-      if (!m.dynamic || m.dim != p.dim) continue;
+      if (!m.dynamic || m.weak || m.dim != p.dim) continue;
       bool narrower = m.bounded && (s.range.lo > s.declared.lo || s.range.hi < s.declared.hi);
       if (s.fixed_by < 0 && !narrower) continue;
       int32_t guard = s.fixed_by;
@@ -288,8 +303,6 @@ void Translator::finish_graph(Codegen& cg) {
   std::vector<PyObject*> inputs;
   segment_.captured = tracer().finish(cg.outputs, inputs);
   segment_.num_outputs = cg.outputs.size();
-  finish_sizes();
-  if (segment_.captured.needs_grad && makes_leaves) segment_.why_no_gradients = "a tensor made in the code requires grad";
   segment_.inference = !cg.outputs.empty();
   for (PyObject* o : cg.outputs) {
     auto it = by_object_.find(o);

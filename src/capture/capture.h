@@ -12,6 +12,7 @@
 #include "capture/guards.h"
 #include "capture/recipe.h"
 #include "trace/trace.h"
+#include "trace/training.h"
 
 namespace braze::capture {
 
@@ -29,6 +30,7 @@ struct FrameView {
   Dynamic dynamic = Dynamic::Never;
   SeenSizes* seen = nullptr;       // of this place; with Dynamic::Never it may be missing
   bool fixed_sizes = false;        // no size is to stay open, whatever `dynamic` says
+  bool gradients = true;           // what needs gradients gets its backward; false: a backend that is not ours takes the graph
   bool torch_level = false;        // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 
@@ -37,6 +39,11 @@ struct BreakInfo {
   std::string detail;
   UserLine line;                   // innermost user line
   std::vector<UserLine> stack;     // of the inlined calls, outermost first
+};
+
+struct Stop {
+  Reason reason;
+  std::string detail;
 };
 
 // What the user is to be told with an exception: the program asks for something that can't be.
@@ -59,7 +66,8 @@ struct Segment {
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
   bool inference = false;          // the outputs were computed under torch.inference_mode()
-  std::string why_no_gradients;    // not empty: history that our own backward cannot give
+  std::optional<trace::Gradients> gradients;  // the graph holds the backward as well
+  std::optional<Stop> no_gradients;           // why the backward cannot be had, where one is needed
   double trace_seconds = 0;
 };
 

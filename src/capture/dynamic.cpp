@@ -20,6 +20,7 @@ PyObject* name(const char* text) { return PyUnicode_InternFromString(text); }
 
 // The names under which torch.compile keeps its marks: code that marks tensors for it is understood.
 PyObject* dynamic_key() { static PyObject* k = name("_dynamo_dynamic_indices"); return k; }
+PyObject* weak_key() { static PyObject* k = name("_dynamo_weak_dynamic_indices"); return k; }
 PyObject* static_key() { static PyObject* k = name("_dynamo_static_indices"); return k; }
 PyObject* range_key() { static PyObject* k = name("_dynamo_dynamic_range"); return k; }
 
@@ -48,6 +49,8 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
   PyObject* dict = attributes(tensor);
   if (!dict) return out;
   for (int d : indices(dict, dynamic_key())) out.push_back({d, true});
+  for (int d : indices(dict, weak_key()))
+    if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true, false, true});
   for (int d : indices(dict, static_key())) out.push_back({d, false});
   if (PyObject* ranges = PyDict_GetItem(dict, range_key()); ranges && PyAnySet_Check(ranges)) {
     Ref it = Ref::steal(PyObject_GetIter(ranges));
@@ -69,7 +72,7 @@ bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbo
   PyObject* dict = attributes(tensor);
   if (!dict || !PyDict_GetItem(dict, dynamic_key())) return true;
   for (const DimMark& m : marks_of(tensor)) {
-    if (!m.dynamic) continue;
+    if (!m.dynamic || m.weak) continue;
     // Outside of its declared range a size is like one without a mark.
     std::vector<int64_t> geometry = trace::geometry(tensor);
     if (m.dim < 0 || static_cast<size_t>(m.dim) >= geometry.size() / 2) continue;
@@ -105,7 +108,7 @@ std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyO
     for (const DimMark& m : marks)
       if (m.dim == static_cast<int>(d)) mark = &m;
     int64_t size = geometry[d];
-    if (mark && mark->dynamic) {
+    if (mark && mark->dynamic && !(mark->weak && size < 2)) {
       sym::Range range{std::min<int64_t>(size, 1), kMostSize};
       if (mark->bounded) range = {std::max<int64_t>(mark->min, 0), std::min(mark->max, kMostSize)};
       if (size < range.lo || size > range.hi) continue;

@@ -19,9 +19,10 @@ struct DimMark {
   int dim;
   bool dynamic;            // else: static
   bool bounded = false;    // min or max was given
+  bool weak = false;       // dynamic as far as the program allows it
   int64_t min = 0, max = 0;
 };
-// Marks of braze.mark_dynamic and torch._dynamo.mark_dynamic, mark_static. Empty for a tensor without.
+// Marks of braze.mark_dynamic, maybe_mark_dynamic and mark_static, and of their namesakes in torch._dynamo. Empty for a tensor without.
 std::vector<DimMark> marks_of(PyObject* tensor);
 // True when the tensor has no dynamic mark outside of these dimensions: compiled code that is narrower than the user asked
 // for is not to serve it.

@@ -86,6 +86,8 @@ class Region {
   PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs);
 
   std::vector<Event>* events = nullptr;  // explain's
+  size_t compilations() const { return compilations_; }  // of graphs, since it was made
+  bool keep_texts = false;               // the events' reports with the texts of all stages
   void clear();
   static void clear_all();
   int traverse(visitproc visit, void* arg) const;  // for the garbage collector of the one callable that owns this
@@ -109,6 +111,7 @@ class Region {
   void refuse(const BreakInfo& stop);  // fullgraph: sets the exception
 
   RegionOptions options_;
+  size_t compilations_ = 0;
   std::unordered_map<PyCodeObject*, std::unordered_map<int, std::shared_ptr<Place>>> places_;
   PyCodeObject* last_code_ = nullptr;  // the place that was used last from call()
   std::shared_ptr<Place> last_place_;

@@ -9,27 +9,36 @@
 
 namespace braze::capture {
 
-bool GuardSet::add(Guard guard) {
+namespace {
+
+uint64_t hash_of(const Guard& guard) {
   Hasher h;
   h.add(guard.kind);
   h.add(guard.source.index);
   h.add(guard.other.index);
-  auto [b, e] = index_.equal_range(h.value());
-  for (auto it = b; it != e; ++it) {
-    const Guard& g = items_[it->second];
-    if (g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
-        (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers))
-      return false;
-  }
-  index_.emplace(h.value(), static_cast<uint32_t>(items_.size()));
+  return h.value();
+}
+
+}  // namespace
+
+bool GuardSet::add(Guard guard) {
+  uint64_t hash = hash_of(guard);
+  uint32_t known = index_.find(hash, [&](uint32_t id) {
+    const Guard& g = items_[id];
+    return g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
+           (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers);
+  });
+  if (known != HashIndex::kNone) return false;
+  index_.insert(hash, static_cast<uint32_t>(items_.size()));
   items_.push_back(std::move(guard));
   return true;
 }
 
 void GuardSet::truncate(size_t n) {
   if (n >= items_.size()) return;
-  for (auto it = index_.begin(); it != index_.end();) it = it->second >= n ? index_.erase(it) : std::next(it);
   items_.resize(n);
+  index_.clear();
+  for (size_t i = 0; i < n; ++i) index_.insert(hash_of(items_[i]), static_cast<uint32_t>(i));
 }
 
 void GuardSet::type_is(SourceId s, PyTypeObject* type, UserLine line) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "capture/bytecode.h"
 #include "capture/source.h"
 #include "symbolic/expr.h"
@@ -70,7 +71,7 @@ class GuardSet {
  private:
   bool add(Guard guard);
   std::vector<Guard> items_;
-  std::unordered_multimap<uint64_t, uint32_t> index_;
+  HashIndex index_;
 };
 
 std::string print(const Guard&, const Sources&);

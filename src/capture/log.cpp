@@ -1,8 +1,9 @@
 #include "capture/log.h"
 
+#include "base/strict.h"
+
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 namespace braze::capture {
@@ -46,9 +47,6 @@ void log(Topic topic, const std::string& text) {
   std::fprintf(stderr, "[braze %s] %s%s", name, text.c_str(), !text.empty() && text.back() == '\n' ? "" : "\n");
 }
 
-bool strict() {
-  const char* v = std::getenv("BRAZE_STRICT");
-  return v && *v && std::strcmp(v, "0") != 0;
-}
+bool strict() { return braze::strict(); }
 
 }  // namespace braze::capture

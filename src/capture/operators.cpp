@@ -1,7 +1,6 @@
 // Binary operators, comparisons, unary operators.
 #include <opcode.h>
 
-#include "capture/closed_sizes.h"
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -58,15 +57,41 @@ bool for_torch(Variable* v) { return v->is(Kind::Tensor); }
 
 bool is_plain(Variable* v) { return v->is(Kind::Constant) || v->is(Kind::Sym); }
 
-bool is_number(Variable* v) { return v->is(Kind::Sym) || PyLong_Check(v->as<ConstantVariable>()->value.get()) || PyFloat_Check(v->as<ConstantVariable>()->value.get()); }
+// An int that may meet an open one: what is computed from sizes and such stays far inside of 64 bits.
+bool small_int(Variable* v) {
+  if (v->is(Kind::Sym)) return v->type() == &PyLong_Type;
+  PyObject* c = v->as<ConstantVariable>()->value.get();
+  if (!PyLong_CheckExact(c)) return false;
+  int overflow = 0;
+  int64_t n = PyLong_AsLongLongAndOverflow(c, &overflow);
+  return !overflow && n >= INT32_MIN && n <= INT32_MAX;
+}
 
-// An open integer knows integers and floats only.
-void specialise_unlike(Translator& tr, Variable*& a, Variable*& b) {
-  if (a->is(Kind::Sym) && !is_number(b)) a = tr.specialised(a);
-  if (b->is(Kind::Sym) && !is_number(a)) b = tr.specialised(b);
+// Whether the result stays open. Of floats, bits, fractions and the like Python's own numbers know best.
+bool stays_open(Translator& tr, int base, Variable* a, Variable* b) {
+  if (!small_int(a) || !small_int(b)) return false;
+  switch (base) {
+    case NB_ADD:
+    case NB_SUBTRACT:
+    case NB_MULTIPLY: return true;
+    case NB_FLOOR_DIVIDE:
+    case NB_REMAINDER: return tr.truth(b);
+    case NB_POWER: {
+      PyObject* exponent = constant_of(b);
+      return exponent && PyLong_AsLong(exponent) >= 0 && PyLong_AsLong(exponent) <= 2;
+    }
+    default: return false;
+  }
 }
 
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
+
+// Open integers are compared with integers only.
+void close_unlike(Translator& tr, Variable*& a, Variable*& b) {
+  if (!(a->is(Kind::Sym) || b->is(Kind::Sym)) || (small_int(a) && small_int(b))) return;
+  a = tr.specialised(a);
+  b = tr.specialised(b);
+}
 
 // Numbers and strings of a class of the user's, which may define operators of its own.
 bool user_number(Variable* v) {
@@ -188,9 +213,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
-    specialise_unlike(*this, a, b);
-    bool divides = base == NB_FLOOR_DIVIDE || base == NB_REMAINDER || base == NB_TRUE_DIVIDE;
-    if (divides && (a->is(Kind::Sym) || b->is(Kind::Sym)) && is_number(b) && !truth(b)) {  // Python says what that raises
+    if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !stays_open(*this, base, a, b)) {
       a = specialised(a);
       b = specialised(b);
     }
@@ -253,6 +276,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     a = content(a);
     b = content(b);
   }
+  if (base == NB_MULTIPLY) {
+    if (a->is(Kind::Sym)) a = specialised(a);
+    if (b->is(Kind::Sym)) b = specialised(b);
+  }
   if (Variable* r = sequence_op(*this, base, a, b)) return r;
   if (a->is(Kind::DictView) || a->is(Kind::Set)) {
     static const std::pair<int, const char*> ops[] = {{NB_OR, "__or__"}, {NB_AND, "__and__"}, {NB_SUBTRACT, "__sub__"}, {NB_XOR, "__xor__"}};
@@ -287,14 +314,12 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     return global_object(r.get());
   }
   if (base == NB_REMAINDER && a->is(Kind::Constant) && PyUnicode_Check(plain(a)) && is_python_constant(b)) {
-    ClosedSizes closed;
     Ref args = to_python(b);
     Ref r = Ref::steal(PyNumber_Remainder(plain(a), args.get()));
     if (!r) raise_current();
     return from_python(std::move(r));
   }
   if (is_python_constant(a) && is_python_constant(b)) {
-    ClosedSizes closed;
     Ref ra = to_python(a), rb = to_python(b);
     Ref r = Ref::steal(row.function(ra.get(), rb.get()));
     if (!r) raise_current();
@@ -312,7 +337,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   a = force(a);
   b = force(b);
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
-    specialise_unlike(*this, a, b);
+    close_unlike(*this, a, b);
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();
     return from_python(std::move(r));
@@ -333,7 +358,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (!r && !right_first && user_class(b)) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
     if (r) return r;
     if (is_plain(a) && is_plain(b)) {
-      specialise_unlike(*this, a, b);
+      close_unlike(*this, a, b);
       Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
       if (!c) raise_current();
       return from_python(std::move(c));
@@ -418,12 +443,12 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
 Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   v = force(v);
   if (op == Opcode::UnaryNot) {
-    if (v->is(Kind::Sym)) return boolean(!v->truth(*this));
     return boolean(!v->truth(*this));
   }
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
   if (v->is(Kind::Tensor)) return call_torch(operator_function(name), Args{{v}, {}});
+  if (v->is(Kind::Sym) && (op == Opcode::UnaryInvert || !small_int(v))) v = specialised(v);
   if (is_plain(v) && !user_number(v)) {
     Ref r = Ref::steal(op == Opcode::UnaryNegative ? PyNumber_Negative(plain(v)) : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v)) : PyNumber_Invert(plain(v)));
     if (!r) raise_current();

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "capture/closed_sizes.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -160,7 +159,8 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     PyObject* said = force(getattr(v, "__class__"))->as_constant();
     if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
   }
-  if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && v->type()->tp_getattro != PyObject_GenericGetAttr && !PyModule_Check(v->as_constant()))
+  bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && v->type()->tp_getattro != PyObject_GenericGetAttr;  // may lie about __class__
+  if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && own_getattr && !PyModule_Check(v->as_constant()))
     unsupported("isinstance() of " + v->describe());
   if (Py_TYPE(cls) == &PyType_Type) return false;
   // The class decides. Tensors and constants are asked as they are; for the rest an ABC looks at the class only.
@@ -190,7 +190,6 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
 Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
   v = force(v);
   if (is_python_constant(v)) {
-    ClosedSizes closed;
     Ref o = to_python(v);
     if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
     else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));

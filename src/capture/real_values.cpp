@@ -1,8 +1,8 @@
 // From variables to real values, and calls into CPython and PyTorch on them.
 #include <functional>
 
-#include "capture/closed_sizes.h"
 #include "capture/known.h"
+#include "capture/open_sizes.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -44,11 +44,14 @@ bool Translator::is_python_constant(Variable* v) {
 Ref Translator::to_python(Variable* v) {
   v = force(v);
   check_stack();
+  auto closed = [&](Variable* key) {  // what is hashed has one value
+    OpenSizes open(false);
+    return to_python(key);
+  };
   switch (v->kind) {
     case Kind::Constant: return v->as<ConstantVariable>()->value;
     case Kind::Sym:
-      if (ClosedSizes::on()) return to_python(v->as<SymVariable>()->specialise(*this));
-      return v->as<SymVariable>()->value;
+      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(*this));
     case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(*this));
     case Kind::Tuple: {
       auto* t = v->as<TupleVariable>();
@@ -73,14 +76,15 @@ Ref Translator::to_python(Variable* v) {
     case Kind::Dict: {
       Ref out = Ref::steal(PyDict_New());
       for (const auto& e : v->as<DictVariable>()->entries(*this)) {
-        Ref key = to_python(e.key), value = to_python(e.value);
-        PyDict_SetItem(out.get(), key.get(), value.get());
+        Ref key = closed(e.key), value = to_python(e.value);
+        if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) raise_current();
       }
       return out;
     }
     case Kind::Set: {
       Ref out = Ref::steal(v->type() == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));
-      for (Variable* e : v->as<SetVariable>()->elements()) PySet_Add(out.get(), to_python(e).get());
+      for (Variable* e : v->as<SetVariable>()->elements())
+        if (PySet_Add(out.get(), closed(e).get()) < 0) raise_current();
       return out;
     }
     case Kind::Slice: {
@@ -91,7 +95,13 @@ Ref Translator::to_python(Variable* v) {
     case Kind::Real: return Ref::borrow(v->as_constant());
     case Kind::Iterator:
     case Kind::Generator:
-    case Kind::DictView: return to_python(list(v->items(*this)));
+    case Kind::DictView: {
+      Variable* all = [&] {
+        OpenSizes open(false);  // iterating may run code of the user's
+        return list(v->items(*this));
+      }();
+      return to_python(all);
+    }
     case Kind::Host: return v->as<HostVariable>()->object;
     default:
       if (hosting_) return callback(v);
@@ -126,7 +136,8 @@ struct RealArgs {
 
 }  // namespace
 
-static RealArgs convert(Translator& tr, const Args& args) {
+static RealArgs convert(Translator& tr, const Args& args, bool open) {
+  OpenSizes sizes(open);
   RealArgs out;
   for (Variable* v : args.pos) {
     out.owned.push_back(tr.to_python(v));
@@ -151,7 +162,7 @@ graph::Location Translator::location() const {
 }
 
 Variable* Translator::call_torch(PyObject* fn, const Args& args) {
-  RealArgs real = convert(*this, args);
+  RealArgs real = convert(*this, args, /*open=*/true);
   dirty_ = true;
   for (auto& [name, v] : args.kw)
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && truth(v)) makes_leaves = true;
@@ -162,7 +173,7 @@ Variable* Translator::call_torch(PyObject* fn, const Args& args) {
 }
 
 Variable* Translator::query_torch(PyObject* fn, const Args& args) {
-  RealArgs real = convert(*this, args);
+  RealArgs real = convert(*this, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();
   return from_python(std::move(result));
@@ -173,10 +184,7 @@ Variable* Translator::call_pure(PyObject* fn, const Args& args) {
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  RealArgs real = [&] {
-    ClosedSizes closed;  // a function that is not PyTorch's knows nothing of open sizes
-    return convert(*this, args);
-  }();
+  RealArgs real = convert(*this, args, /*open=*/false);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();
   // What can change, or is used up, would be shared by all calls of the compiled code.

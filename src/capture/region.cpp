@@ -180,6 +180,7 @@ std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
 std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given) {
   FrameView view = given;
   view.torch_level |= static_cast<bool>(options_.backend);
+  view.gradients = !options_.backend;
   auto entry = std::make_shared<Entry>();
   Event event;
   UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
@@ -234,6 +235,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
       if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(here, view);
       event.compile_seconds = seconds_since(t1);
+      ++compilations_;
       if (PyErr_Occurred()) {
         if (events) events->push_back(std::move(event));
         return nullptr;
@@ -279,14 +281,12 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   std::optional<graph::Graph> kept;  // for the report of a failure
   if (!options_.backend) {
     try {
-      bool texts = logs_texts(), training = seg.captured.needs_grad;
-      std::optional<trace::Gradients> gradients;
-      if (training && !seg.why_no_gradients.empty()) throw Unsupported(Reason::UnsupportedFeature, seg.why_no_gradients);
-      if (training) gradients = trace::differentiate(*seg.tracer, seg.captured);
+      bool texts = logs_texts() || keep_texts, training = seg.captured.needs_grad;
+      if (training && seg.no_gradients) throw Unsupported(seg.no_gradients->reason, seg.no_gradients->detail);
       if (texts) dump = graph::print(graph);
       kept.emplace(graph);
       if (training) {
-        auto runnable = trace::make_training_runnable(std::move(seg.captured), std::move(*gradients), options_.options, texts);
+        auto runnable = trace::make_training_runnable(std::move(seg.captured), std::move(*seg.gradients), options_.options, texts);
         if (events) {
           runnable->prepare_backward();
           event.training = runnable->training_report();
@@ -305,7 +305,8 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
       }
       return true;
     } catch (const Unsupported& e) {
-      if (e.reason() == Reason::OpenSizes && !again.fixed_sizes) {
+      // What cannot be had for all sizes may be had for each.
+      if ((e.reason() == Reason::OpenSizes || entry.num_symbols) && !again.fixed_sizes) {
         again.fixed_sizes = true;
         return false;
       }

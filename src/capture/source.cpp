@@ -82,13 +82,13 @@ SourceId Sources::add(SourceKind kind, SourceId base, int64_t index, PyObject* k
   h.add(base.index);
   h.add(index);
   h.add(key_hash(key));
-  auto [b, e] = interned_.equal_range(h.value());
-  for (auto it = b; it != e; ++it) {
-    const Source& s = items_[it->second];
-    if (s.kind == kind && s.base == base && s.index == index && same_key(s.key.get(), key)) return SourceId(it->second);
-  }
+  uint32_t known = interned_.find(h.value(), [&](uint32_t id) {
+    const Source& s = items_[id];
+    return s.kind == kind && s.base == base && s.index == index && same_key(s.key.get(), key);
+  });
+  if (known != HashIndex::kNone) return SourceId(known);
   items_.push_back({kind, base, index, Ref::borrow(key)});
-  interned_.emplace(h.value(), static_cast<uint32_t>(items_.size() - 1));
+  interned_.insert(h.value(), static_cast<uint32_t>(items_.size() - 1));
   return SourceId(items_.size() - 1);
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "base/ids.h"
 #include "capture/ref.h"
 
@@ -77,7 +78,7 @@ class Sources {
 
  private:
   std::deque<Source> items_;
-  std::unordered_multimap<uint64_t, uint32_t> interned_;
+  HashIndex interned_;
   std::unordered_map<uint32_t, std::string> labels_;
   PyCodeObject* code_ = nullptr;
 };

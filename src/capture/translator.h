@@ -50,11 +50,6 @@ struct Frame {
   UserLine line() const { return {code->code, code->instructions[ip].line}; }
 };
 
-struct Stop {
-  Reason reason;
-  std::string detail;
-};
-
 // Thrown to start the capture again with one more place to stop at.
 struct Restart {
   uint64_t ordinal;
@@ -305,6 +300,7 @@ class Translator {
   std::vector<SourceId> open_integers_;       // in the order of lifting
   std::vector<UserLine> size_lines_;          // of decisions on sizes
   void finish_sizes();
+  void add_gradients();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };
   std::vector<State> states_;
   struct DeferredCall { Variable* callee; Args args; };

@@ -156,10 +156,7 @@ Variable* Translator::force_lazy(Variable* v) {
   if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);
     if (left->is(Kind::Sym) || right->is(Kind::Sym)) {
-      Ref a = to_python(left), b = to_python(right);
-      Ref r = Ref::steal(PyObject_CallFunctionObjArgs(lazy->function, a.get(), b.get(), nullptr));
-      if (!r) raise_current();
-      lazy->forced = from_python(std::move(r));
+      lazy->forced = force(call(global_object(lazy->function), {left, right}));
     } else {
       lazy->forced = constant(lazy->object);
     }

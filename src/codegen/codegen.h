@@ -13,13 +13,15 @@ namespace braze::codegen {
 // A CPU kernel's C signature: void f(void* const* pointers, const int64_t* sizes). Pointers and sizes in the order given here.
 // The kernel parallelises itself through the runtime's parallel_for.
 // A GPU kernel takes the pointers and the sizes as parameters of their own, then a pointer to a 32-bit word of host memory,
-// which it sets to 1 where an index was out of range. Pointers are aligned to 16 bytes.
+// which it sets to 1 where an index was out of range. Pointers are aligned to 16 bytes. Two null pointers follow, for kernels
+// that want scratch memory of some compilers' making.
 struct CompiledKernel {
   std::string symbol;
   std::vector<loop::BufferId> buffers;  // pointer arguments
   std::vector<sym::Expr> sizes;         // int64 arguments (size symbols' values)
   uint32_t blob = 0;
   uint32_t threads = 0;                 // GPU: per block; 0: a CPU kernel
+  uint32_t shared = 0;                  // GPU: bytes of shared memory that a launch asks for
 };
 
 struct Compiled {
@@ -37,6 +39,8 @@ class Target {
   virtual std::string_view name() const = 0;
   // What cached code depends on besides the nests: version, CPU model and features, pointer to nothing.
   virtual std::string fingerprint() const = 0;
+  // Whether the target can express the nest. One that cannot is for another target of the device.
+  virtual bool takes(const loop::Program&, const loop::Nest&) const { return true; }
   virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests, const Options& options) = 0;
   // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
   virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
@@ -47,6 +51,9 @@ Target& cpu_target();
 
 // An NVIDIA GPU of compute capability `sm` (90 for 9.0) through LLVM and nvJitLink. As above. Throws Unsupported.
 Target& nvptx_target(int sm);
+
+// The same GPU through Triton (codegen/triton/compiler.h); it does not take every nest. `source` needs no triton package.
+Target& triton_target(int sm);
 
 // The device that a nest runs on: where it stores.
 Device device_of(const loop::Program& program, const loop::Nest& nest);

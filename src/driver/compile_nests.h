@@ -6,7 +6,7 @@ namespace braze::driver {
 
 // In the order of the program's items. Throws Unsupported for a device without target.
 codegen::Compiled compile_nests(const loop::Program& program, const Options& options);
-// The device's target; where that GPU is not here, the one of a common architecture.
-codegen::Target& target_for_text(Device device);
+// The target that is to show a nest's code; where its GPU is not here, that of a common architecture.
+codegen::Target& target_for_text(const loop::Program& program, const loop::Nest& nest, const Options& options);
 
 }  // namespace braze::driver

@@ -7,6 +7,7 @@
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
+#include "driver/fallback.h"
 #include "lower/lower.h"
 #include "passes/optimize.h"
 #include "schedule/memory.h"
@@ -15,13 +16,15 @@
 namespace braze::driver {
 namespace {
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value && std::string_view(value) != "0";
+}
+
 // BRAZE_VERIFY=1 checks every stage's result; builds without NDEBUG and optimisation always do.
 bool verify_stages() {
 #ifdef __OPTIMIZE__
-  static const bool on = [] {
-    const char* value = std::getenv("BRAZE_VERIFY");
-    return value && *value && std::string_view(value) != "0";
-  }();
+  static const bool on = is_set("BRAZE_VERIFY");
   return on;
 #else
   return true;
@@ -47,13 +50,19 @@ std::vector<bool> droppable(const graph::Graph& graph, bool owned) {
   return out;
 }
 
+// BRAZE_CALLS=1 calls PyTorch's operators instead of kernels, to tell where a result comes from.
+bool calls_only() {
+  static const bool on = is_set("BRAZE_CALLS");
+  return on;
+}
+
 // The stages after the graph passes.
-Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps, bool owns_inputs) {
+Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps, bool owns_inputs, bool calls = calls_only()) {
   Artefact made;
   made.timings = std::move(timings);
   auto stage = [&](const char* name, auto&& run) { return staged(made.timings, name, run); };
   if (dumps) dumps->graph = graph::print(graph);
-  loop::Program lowered = stage("lower", [&] { return checked(lower::lower(graph, options)); });
+  loop::Program lowered = stage("lower", [&] { return checked(calls ? lower::lower_to_calls(graph, options) : lower::lower(graph, options)); });
   if (dumps) dumps->lowered = loop::print(lowered);
   loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options)); });
   if (dumps) dumps->scheduled = loop::print(program);
@@ -76,6 +85,10 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
   return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
 }
 
+Artefact compile_to_calls(const graph::Graph& graph, const Options& options, bool owns_inputs) {
+  return compile_optimized(graph, Timings(), options, nullptr, owns_inputs, true);
+}
+
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
   if (verify_stages()) graph::verify(captured.graph);
   Timings timings;
@@ -83,7 +96,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
     return autodiff::Joint{checked(autodiff::narrow_masks(passes::optimize(captured.graph, options))), captured.outputs, captured.tangents};
   });
   Training made;
-  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint); });
+  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
   if (verify_stages()) {
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);
@@ -101,7 +114,7 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
-  for (const loop::Nest* n : nests_of(program)) text += target_for_text(codegen::device_of(program, *n)).source(program, *n, options) + "\n";
+  for (const loop::Nest* n : nests_of(program)) text += target_for_text(program, *n, options).source(program, *n, options) + "\n";
   return text;
 }
 

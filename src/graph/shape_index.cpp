@@ -137,9 +137,10 @@ Types pad(const Call& c, const TensorType& x) {
     if (arena.range(s).lo < 0) return std::nullopt;
   }
   auto format = suggested_format(c, x);
-  if (!grows || !format) return std::nullopt;
+  // What only loses elements is a copy of a part, in the operand's order.
+  if (!format || (!grows && x.strides != contiguous_strides(arena, x.sizes))) return std::nullopt;
   TensorType t = c.fresh(x, x.dtype, std::move(sizes));
-  t.strides = format_strides(arena, t.sizes, *format);
+  t.strides = grows ? format_strides(arena, t.sizes, *format) : contiguous_strides(arena, t.sizes);
   return one(std::move(t));
 }
 

@@ -18,5 +18,7 @@
 namespace braze::lower {
 
 loop::Program lower(const graph::Graph& graph, const Options& options);
+// Without rules: every operator is an extern call but views, and random numbers from seeds, which PyTorch has no operator for.
+loop::Program lower_to_calls(const graph::Graph& graph, const Options& options);
 
 }  // namespace braze::lower

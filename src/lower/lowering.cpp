@@ -10,6 +10,7 @@
 namespace braze::lower {
 
 loop::Program lower(const graph::Graph& graph, const Options& options) { return Lowering(graph, options).run(); }
+loop::Program lower_to_calls(const graph::Graph& graph, const Options& options) { return Lowering(graph, options, Lowering::Rules::None).run(); }
 
 namespace {
 
@@ -30,8 +31,8 @@ bool has_arithmetic(DType t) { return !is_complex(t) && t != DType::Opaque; }
 
 }  // namespace
 
-Lowering::Lowering(const graph::Graph& g, const Options&)
-    : source(g), arena(g.arena()), symbols(g.arena()), indexing(g.arena(), symbols), program(g.shared_arena()) {}
+Lowering::Lowering(const graph::Graph& g, const Options&, Rules rules)
+    : source(g), arena(g.arena()), symbols(g.arena()), indexing(g.arena(), symbols), program(g.shared_arena()), rules_(rules) {}
 
 loop::Program Lowering::run() {
   program.size_symbols = source.size_symbols;
@@ -72,10 +73,11 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   for (ValueId v : node.outputs)
     if (v.valid()) check(v);
   graph::Graph::for_each_operand(node, check);
-  if (!plain) return Way::Extern;
+  if (!plain || (rules_ == Rules::None && !takes_random(node))) return Way::Extern;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
+    case graph::OpClass::Random: return takes_random(node) ? Way::Element : Way::Extern;
     case graph::OpClass::Reduction: return takes_reduction(source, node) ? Way::Reduction : Way::Extern;
     case graph::OpClass::Index:
       if (index_rule(node.op) && takes_index(source, node)) return Way::Element;
@@ -168,7 +170,7 @@ void Lowering::account(NodeId n, ValueId v) {
     }
   });
   insert(s.inlined, n.index);
-  s.expensive |= is_expensive(node.op);
+  s.expensive |= is_expensive(node.op) || graph::op_class(node.op) == graph::OpClass::Random;
 }
 
 bool Lowering::should_realise(const State& s) const {
@@ -225,6 +227,8 @@ std::optional<View> Lowering::window(ValueId v) {
       return out;
     case ViewMap::Kind::Reshape: {
       auto strides = indexing.reshape_strides(base.sizes, base.strides, type.sizes);
+      // A view of memory that is laid out as recorded is one, whatever can be proved of its sizes.
+      if (!strides && node.op != graph::Op::reshape && promised(std::get<ValueId>(node.args[0]), base)) strides = type.strides;
       if (!strides) return std::nullopt;
       out.strides = std::move(*strides);
       return out;
@@ -262,6 +266,7 @@ ValId Lowering::emit(Body& body, ValueId v, std::span<const Expr> index) {
         case graph::OpClass::Pointwise: rule = pointwise_rule(node.op); break;
         case graph::OpClass::Index: rule = index_rule(node.op); break;
         case graph::OpClass::Factory: rule = factory_rule(node.op); break;
+        case graph::OpClass::Random: rule = random_rule(node.op); break;
         default: break;
       }
       BRAZE_CHECK(ways_[n.index] == Way::Element && rule, "value is not computed yet: " + std::string(graph::op_name(node.op)));

@@ -16,7 +16,8 @@ using loop::View;
 
 class Lowering {
  public:
-  Lowering(const graph::Graph& source, const Options& options);
+  enum class Rules : uint8_t { All, None };
+  Lowering(const graph::Graph& source, const Options& options, Rules rules = Rules::All);
   loop::Program run();
 
   // The element of `v` at `index` (one expression per dimension), in the compute dtype of v.
@@ -83,6 +84,7 @@ class Lowering {
   void lower_outputs();
   bool promised(ValueId v, const View& view);
 
+  Rules rules_;
   std::vector<State> states_;
   std::vector<Way> ways_;
   std::vector<BufferId> input_buffers_;

@@ -38,11 +38,13 @@ using ElementRule = Val (*)(const Point&);
 ElementRule pointwise_rule(graph::Op);
 ElementRule index_rule(graph::Op);
 ElementRule factory_rule(graph::Op);
+ElementRule random_rule(graph::Op);  // of seeded nodes
 bool is_expensive(graph::Op);  // costs more than a load: not recomputed in several readers
 // Whether this pointwise node (by dtypes and arguments) is one that its rule takes.
 bool takes_pointwise(const graph::Graph&, const graph::Node&);
 bool takes_index(const graph::Graph&, const graph::Node&);
 bool takes_factory(const graph::Graph&, const graph::Node&);
+bool takes_random(const graph::Node&);
 
 // Writes the node's results as nests; false: not this one, make it an extern call.
 bool lower_reduction(Lowering&, graph::NodeId);

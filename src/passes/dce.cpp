@@ -1,5 +1,6 @@
 #include "passes/dce.h"
 
+#include "graph/random.h"
 #include "passes/rewrite.h"
 
 namespace braze::passes {
@@ -13,7 +14,7 @@ Graph dce(const Graph& g) {
   for (const graph::Writeback& w : g.writebacks) mark(w.value);
   for (size_t i = g.nodes().size(); i-- > 0;) {
     const Node& n = g.node(NodeId(i));
-    bool used = graph::op_traits(n.op) & graph::kEffect;
+    bool used = graph::traits_of(n) & graph::kEffect;
     for (ValueId v : n.outputs) used |= v.valid() && live[v.index];
     if (!used) continue;
     keep[i] = true;

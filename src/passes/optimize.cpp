@@ -5,13 +5,15 @@
 #include "passes/dce.h"
 #include "passes/decompose.h"
 #include "passes/fold.h"
+#include "passes/seed_random.h"
 #include "passes/simplify_views.h"
 #include "passes/unfuse_bias.h"
 
 namespace braze::passes {
 
-graph::Graph optimize(const graph::Graph& captured, const Options&) {
+graph::Graph optimize(const graph::Graph& captured, const Options& options) {
   graph::Graph g = decompose(captured);
+  if (options.rng == Rng::Philox) g = seed_random(g);
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);

@@ -64,6 +64,7 @@ struct Kernel {
   uint32_t pointers = 0, sizes = 0; // number of arguments
   Device device;                    // for a GPU: any of its index's architecture
   uint32_t threads = 0;             // GPU: per block
+  uint32_t shared = 0;              // GPU: bytes of shared memory that a launch asks for
 };
 
 struct Plan {

@@ -18,9 +18,8 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Stands before each block.
-struct alignas(64) Header {
-  size_t bytes;    // with the header
+struct FreeBlock {
+  void* memory;
   uint64_t stamp;  // when it was freed
 };
 
@@ -30,13 +29,13 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Blocks are mapped one by one: malloc keeps large blocks that it once gave back.
+// Blocks are mapped one by one: malloc keeps large blocks that it once gave back. Large ones start with huge pages, but end
+// with small ones: the rest of a huge page would be memory that nobody uses.
 size_t alignment_of(size_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : 4096; }
-size_t mapped_bytes(size_t bytes) { return (bytes + alignment_of(bytes) - 1) / alignment_of(bytes) * alignment_of(bytes); }
 
 // nullptr: the system has none.
 void* map(size_t bytes) {
-  size_t alignment = alignment_of(bytes), size = mapped_bytes(bytes), whole = alignment > 4096 ? size + alignment : size;
+  size_t alignment = alignment_of(bytes), size = bytes, whole = alignment > 4096 ? size + alignment : size;
   void* got = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED) return nullptr;
   auto from = reinterpret_cast<uintptr_t>(got), start = (from + alignment - 1) / alignment * alignment;
@@ -47,22 +46,21 @@ void* map(size_t bytes) {
   return memory;
 }
 
-void unmap(Header* h) { munmap(h, mapped_bytes(h->bytes)); }
-
 class Pool {
  public:
   void* allocate(size_t wanted) {
-    size_t bytes = rounded(wanted + sizeof(Header));
+    size_t bytes = rounded(std::max(wanted, kPooledBytes));
     {
       std::lock_guard lock(mutex_);
       auto it = free_.find(bytes);
       if (it != free_.end() && !it->second.empty()) {
-        Header* h = it->second.back();  // the one that is most likely in cache
+        void* memory = it->second.back().memory;  // the one that is most likely in cache
+        bytes_of_[memory] = bytes;
         it->second.pop_back();
         kept_ -= bytes;
         live_ += bytes;
         peak_ = std::max(peak_, live_);
-        return h + 1;
+        return memory;
       }
       // What is kept and what is handed out together stay below the most that was ever handed out at once.
       live_ += bytes;
@@ -79,23 +77,24 @@ class Pool {
       live_ -= bytes;
       throw std::bad_alloc();
     }
-    auto* h = static_cast<Header*>(memory);
-    h->bytes = bytes;
-    return h + 1;
+    std::lock_guard lock(mutex_);
+    bytes_of_[memory] = bytes;
+    return memory;
   }
 
   void free(void* block) noexcept {
-    Header* h = static_cast<Header*>(block) - 1;
     std::lock_guard lock(mutex_);
-    h->stamp = ++clock_;
-    live_ -= h->bytes;
+    auto at = bytes_of_.find(block);
+    size_t bytes = at->second;
+    bytes_of_.erase(at);
+    live_ -= bytes;
     try {
-      free_[h->bytes].push_back(h);
+      free_[bytes].push_back({block, ++clock_});
     } catch (const std::bad_alloc&) {
-      unmap(h);
+      munmap(block, bytes);
       return;
     }
-    kept_ += h->bytes;
+    kept_ += bytes;
     while (kept_ > most_) drop_oldest();
   }
 
@@ -108,17 +107,17 @@ class Pool {
 
  private:
   void drop_oldest() {
-    std::deque<Header*>* oldest = nullptr;
-    for (auto& [bytes, blocks] : free_)
-      if (!blocks.empty() && (!oldest || blocks.front()->stamp < oldest->front()->stamp)) oldest = &blocks;
-    Header* h = oldest->front();
-    oldest->pop_front();
-    kept_ -= h->bytes;
-    unmap(h);
+    decltype(free_)::value_type* oldest = nullptr;
+    for (auto& same : free_)
+      if (!same.second.empty() && (!oldest || same.second.front().stamp < oldest->second.front().stamp)) oldest = &same;
+    munmap(oldest->second.front().memory, oldest->first);
+    oldest->second.pop_front();
+    kept_ -= oldest->first;
   }
 
   std::mutex mutex_;
-  std::unordered_map<size_t, std::deque<Header*>> free_;
+  std::unordered_map<size_t, std::deque<FreeBlock>> free_;  // by size
+  std::unordered_map<void*, size_t> bytes_of_;               // of what is handed out
   size_t kept_ = 0, live_ = 0, peak_ = 0;
   size_t most_ = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 8;
   uint64_t clock_ = 0;

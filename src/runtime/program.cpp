@@ -10,6 +10,12 @@
 
 namespace braze::runtime {
 
+namespace {
+
+constexpr uint32_t kTrailing = 3;  // parameters after the sizes: see codegen::CompiledKernel
+
+}  // namespace
+
 Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> kernels) : plan_(std::move(plan)) {
   BRAZE_CHECK(kernels.size() == plan_->kernels.size(), "one address per kernel");
   for (auto& s : plan_->size_symbols) symbols_.push_back(s.first);
@@ -45,10 +51,11 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
         Step& step = steps_.back();
         step.kind = StepKind::GpuLaunch;
         step.threads = k.threads;
+        step.shared = k.shared;
         step.blocks = slot(l->blocks);
         step.device = std::max<int>(0, k.device.index);
         step.parameters = parameters_;
-        parameters_ += l->buffers.size() + l->sizes.size() + 1;
+        parameters_ += l->buffers.size() + l->sizes.size() + kTrailing;
         on_gpu_ = true;
         gpu_ = k.device;
       }
@@ -194,7 +201,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
         break;
       case StepKind::GpuLaunch:
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
-          cuda::launch(reinterpret_cast<void*>(s.kernel), static_cast<uint32_t>(blocks), s.threads, stream, f.parameters_.data() + s.parameters, s.device);
+          cuda::launch(reinterpret_cast<void*>(s.kernel), static_cast<uint32_t>(blocks), s.threads, s.shared, stream, f.parameters_.data() + s.parameters, s.device);
         break;
       case StepKind::Call:
         host.call(f, s.index);
@@ -228,6 +235,7 @@ Frame::Frame(const Program& p)
     for (size_t i = 0; i < l.buffers.size(); ++i) parameters_.push_back(&pointer_args_[s.pointers + i]);
     for (size_t i = 0; i < l.sizes.size(); ++i) parameters_.push_back(&size_args_[s.sizes + i]);
     parameters_.push_back(&error_);
+    for (uint32_t i = 1; i < kTrailing; ++i) parameters_.push_back(&scratch_);  // read by kernels that have such a parameter
   }
 }
 

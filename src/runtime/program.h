@@ -81,7 +81,7 @@ class Program {
     uint32_t index;         // Launch, Call: step of the plan; Allocate, Release: buffer
     KernelFn kernel;
     uint32_t pointers, sizes;  // where the launch's arguments start
-    uint32_t parameters = 0, threads = 0;  // GpuLaunch
+    uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
     Slot blocks = 0;
     int device = 0;
   };
@@ -142,7 +142,7 @@ class Frame {
   std::vector<int64_t> symbol_values_;
   std::vector<int64_t> size_args_;
   std::vector<void*> parameters_;     // of all GPU launches: addresses of their arguments
-  void* error_ = nullptr;
+  void *error_ = nullptr, *scratch_ = nullptr;
   std::byte* arena_base_ = nullptr;
   uint64_t generation_ = 1;
   int64_t work_ = 0;

@@ -182,7 +182,7 @@ class CompiledGraph::Impl {
       if (symbols.empty()) continue;
       if (const plan::Kernel& first = plan.kernels[which[0]]; first.threads) {
         for (size_t k : which)
-          kernels[k] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], plan.kernels[k].symbol, std::max<int>(0, first.device.index)));
+          kernels[k] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], plan.kernels[k].symbol, plan.kernels[k].shared, std::max<int>(0, first.device.index)));
         continue;
       }
       std::vector<void*> addresses = codegen::cpu_loader().load(plan.blobs[blob], symbols);

@@ -57,8 +57,13 @@ Differentiable& differentiable(Tracer& tracer) {
 }
 
 Gradients differentiate(Tracer& tracer, Captured& captured) {
-  if (!captured.size_symbols.empty()) throw Unsupported(Reason::OpenSizes, "a size or an integer is a symbol");
-  return differentiable(tracer).differentiate(captured);
+  try {
+    return differentiable(tracer).differentiate(captured);
+  } catch (const Unsupported& e) {
+    // With fixed sizes it may be had.
+    if (captured.size_symbols.empty()) throw;
+    throw Unsupported(Reason::OpenSizes, std::string(summary(e.reason())) + (e.detail().empty() ? "" : ": " + e.detail()));
+  }
 }
 
 JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves) {

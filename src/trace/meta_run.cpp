@@ -4,6 +4,7 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 
@@ -27,6 +28,12 @@ class WithoutTorchFunction {
  private:
   at::impl::TorchFunctionDisabledState saved_;
 };
+
+// Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights that nobody
+// asked for (need_weights, the call's 11th argument).
+bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t result) {
+  return info.name == "aten::_native_multi_head_attention" && result == 1 && !torch::jit::peek(call, 10, info.args.size()).toBool();
+}
 
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
 class MetaArgs {
@@ -82,6 +89,8 @@ class MetaArgs {
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
+[[noreturn]] void refuse_symbols() { throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes"); }
+
 }  // namespace
 
 void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
@@ -105,7 +114,10 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
   } catch (const c10::Error&) {
     // PyTorch's own kernels take symbols only in part; what they say then is not about the user's program.
-    if (convert.symbolic()) throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes");
+    if (convert.symbolic()) refuse_symbols();
+    throw;
+  } catch (const pybind11::error_already_set&) {  // a question about sizes that went to Python
+    if (convert.symbolic()) refuse_symbols();
     throw;
   }
 
@@ -115,7 +127,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
   std::vector<int32_t> list_sizes;
   bool any = false;
   auto note = [&](const at::Tensor& t) {
-    if (!t.defined()) {
+    if (!t.defined() || leaves_undefined(info, *stack, types.size())) {
       types.emplace_back().dtype = DType::Opaque;
       return;
     }

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -92,16 +93,14 @@ const OpInfo& copy_info() {
 }
 
 // A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on the
-// tensor's Python object. nullptr: an ordinary number.
-SizeNode* wrapped_size(const at::Tensor& t) {
-  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return nullptr;
+// tensor's Python object. nullopt: an ordinary number.
+std::optional<sym::Expr> wrapped_size(sym::ExprArena& arena, const at::Tensor& t) {
+  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return std::nullopt;
   pybind11::gil_scoped_acquire gil;
   auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
   auto number = pybind11::getattr(object, "_wrapped_number", pybind11::none());
-  if (!torch::is_symint(number)) return nullptr;
-  auto size = number.cast<c10::SymInt>();
-  // The object keeps the node alive.
-  return size.is_symbolic() ? dynamic_cast<SizeNode*>(size.toSymNodeImplUnowned()) : nullptr;
+  if (!torch::is_symint(number)) return std::nullopt;
+  return expr_of(arena, number.cast<c10::SymInt>());  // a constant by now, perhaps
 }
 
 double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_data_ptr()); }
@@ -171,13 +170,10 @@ Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   if (auto* fake = as_fake(tensor)) return value_of(*fake);
   // Only pointwise operators tell a number from a 0-dim tensor; an operator without a row may be one.
   bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  SizeNode* size = wrapped ? wrapped_size(tensor) : nullptr;
+  auto size = wrapped ? wrapped_size(arena(), tensor) : std::nullopt;
   bool pointwise = info.op == graph::Op::Extern || graph::op_class(info.op) == graph::OpClass::Pointwise;
   if (size && !pointwise) throw Unsupported(Reason::UnsupportedOp, "a symbolic size where a tensor is expected");
-  if (size) {
-    BRAZE_CHECK(&size->arena() == &arena(), "a symbolic size of another capture");
-    return size->expr();
-  }
+  if (size) return *size;
   if (pointwise && wrapped) {
     switch (tensor.scalar_type()) {
       case c10::kDouble:
@@ -468,6 +464,14 @@ void install_recorder() {
   }
 }
 
+namespace {
+
+// The program's hooks on saved tensors are for real ones: what fakes save does not go through them.
+thread_local int scopes = 0;
+thread_local bool hooks_were_off = false;
+
+}  // namespace
+
 RecordingScope::RecordingScope(Recorder* recorder)
     : recorder_(current_recorder),
       fake_(c10::impl::tls_is_dispatch_key_included(kFakeKey)),
@@ -477,6 +481,7 @@ RecordingScope::RecordingScope(Recorder* recorder)
   c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+  if (scopes++ == 0) hooks_were_off = at::SavedTensorDefaultHooks::set_tracing(true);
 }
 
 RecordingScope::~RecordingScope() {
@@ -484,6 +489,7 @@ RecordingScope::~RecordingScope() {
   c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
+  if (--scopes == 0) at::SavedTensorDefaultHooks::set_tracing(hooks_were_off);
 }
 
 }  // namespace braze::trace

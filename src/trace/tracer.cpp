@@ -287,7 +287,8 @@ class TracerImpl final : public Tracer, public Differentiable {
 
   TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic, PyObject* real);
   void add_place(sym::Expr symbol, PyObject* tensor, int32_t dim);
-  void finish_sizes(Captured& captured, const std::vector<PyObject*>& inputs);
+  void finish_sizes(Captured& captured, graph::Graph& graph);
+  Gradients add_backward(Captured& captured, graph::Graph& graph);
   void write_back_mutations(graph::Graph& graph);
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
   std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, Gradients& out);
@@ -305,6 +306,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   CallList calls_;
   Ambient outside_;                 // the modes at the start of the capture
   std::vector<PyObject*> outputs_;  // owned, of finish()
+  std::vector<PyObject*> inputs_;   // of finish()
   int host_depth_ = 0;
   bool torch_level_ = true;
   const graph::Location* location_ = nullptr;
@@ -372,10 +374,16 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
   return type;
 }
 
-void TracerImpl::finish_sizes(Captured& captured, const std::vector<PyObject*>& inputs) {
+// What is known of the sizes now, in `captured`, the graph (the recorder's) and for graph_module().
+void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
   recorder_->refresh_sizes(true);
   SizeEnv& env = *recorder_->sizes();
   sym::ExprArena& arena = env.arena();
+  captured.size_symbols.clear();
+  captured.size_guards.clear();
+  captured.symbol_values.clear();
+  graph.size_symbols.clear();
+  graph_symbols_.clear();
   captured.size_places = places_;
   for (const auto& f : env.facts()) captured.size_guards.push_back({f.condition, f.where});
   for (sym::Expr s : symbols_) {
@@ -388,19 +396,20 @@ void TracerImpl::finish_sizes(Captured& captured, const std::vector<PyObject*>& 
     std::pair<uint32_t, int32_t> origin{graph::kGivenSymbol, 0};
     for (const SizePlace& p : places_) {
       if (symbols_[p.symbol] != s || !p.tensor) continue;
-      auto at = std::find(inputs.begin(), inputs.end(), p.tensor);
-      if (at == inputs.end()) continue;
-      origin = {static_cast<uint32_t>(at - inputs.begin()), p.dim};
+      auto at = std::find(inputs_.begin(), inputs_.end(), p.tensor);
+      if (at == inputs_.end()) continue;
+      origin = {static_cast<uint32_t>(at - inputs_.begin()), p.dim};
       break;
     }
-    recorder_->graph().size_symbols.push_back({s, origin});
+    graph.size_symbols.push_back({s, origin});
     captured.symbol_values.push_back(s);
   }
   for (const auto& d : env.derived()) {
     if (env.simplify(d.symbol) != d.symbol) continue;
-    recorder_->graph().size_symbols.push_back({d.symbol, {graph::kGivenSymbol, 0}});
+    graph.size_symbols.push_back({d.symbol, {graph::kGivenSymbol, 0}});
     captured.symbol_values.push_back(d.definition);
   }
+  for (const auto& s : graph.size_symbols) graph_symbols_.push_back(s.first);
   for (SizeGuard g : stride_guards_) {
     g.condition = env.over_base(env.simplify(g.condition));
     if (!arena.is_const(g.condition, 1)) captured.size_guards.push_back(g);
@@ -517,8 +526,8 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
     }
   }
   Captured captured{graph::Graph(graph.shared_arena()), std::move(constants), needs_grad, {}, {}, {}, {}};
-  finish_sizes(captured, inputs);
-  for (const auto& s : graph.size_symbols) graph_symbols_.push_back(s.first);
+  inputs_ = inputs;
+  finish_sizes(captured, graph);
   captured.graph = std::move(graph);
   recorder_->close();
   return captured;
@@ -614,7 +623,18 @@ Gradients TracerImpl::differentiate(Captured& captured) {
     graph::Graph &from, &to;
     ~HandBack() { to = std::move(from); }
   } hand_back{graph, captured.graph};
+  // What the backward decided on sizes was put into what the torch-level graph holds, wherever it ended.
+  try {
+    Gradients out = add_backward(captured, graph);
+    finish_sizes(captured, graph);
+    return out;
+  } catch (const Unsupported&) {
+    finish_sizes(captured, graph);
+    throw;
+  }
+}
 
+Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   Gradients out;
   out.results = graph.outputs.size();
   std::vector<at::Tensor> roots = differentiable_outputs(graph, out);

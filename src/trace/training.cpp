@@ -9,11 +9,15 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
 #include "autodiff/specialise.h"
 #include "base/check.h"
+#include "base/strict.h"
+#include "driver/fallback.h"
+#include "runtime/heap.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/runnable.h"
@@ -36,7 +40,10 @@ struct Backward {
   };
   std::unique_ptr<CompiledGraph> graph;
   std::vector<Input> inputs;
+  mutable std::atomic<bool> ran = false;
 };
+
+constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
 [[noreturn]] void throw_python_error() {
   python_error e;
@@ -47,7 +54,7 @@ struct Backward {
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
-  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), gradients(std::move(added)) {
+  Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), texts_(texts), gradients(std::move(added)) {
     driver::Dumps dumps;
     driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
@@ -67,7 +74,9 @@ class Compiled {
     auto& known = backwards_[given];
     if (known) return *known;
     autodiff::Backward part = autodiff::specialise(parts, given);
-    driver::Artefact made = driver::compile(part.graph, options_, nullptr, /*owns_inputs=*/true);
+    driver::Dumps dumps;
+    driver::Artefact made = compile_backward(part.graph, texts_ ? &dumps : nullptr);
+    report.source += dumps.kernels;
     training.backward_kernels += made.kernels;
     training.backward_externs += made.externs;
     report.kernels += made.kernels;
@@ -93,8 +102,8 @@ class Compiled {
   }
 
   // Gradients of the inputs that require grad, with histories: by PyTorch, through the torch-level graph. `region`: the
-  // inputs without constants.
-  variable_list uncompiled_gradients(const variable_list& region, const variable_list& tangents) {
+  // inputs without constants; `symbols`: of the forward's call.
+  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const variable_list& tangents) {
     if (parts.random) throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
     if (!parts.forward.writebacks.empty())
       throw std::runtime_error("braze: a compiled region that writes to its inputs is differentiated with create_graph=True: it cannot be run again");
@@ -109,10 +118,11 @@ class Compiled {
         }
         tracer_.reset();
       }
-      py::tuple args(parts.forward.inputs.size());
-      size_t given = 0, constant = 0;
-      for (size_t i = 0; i < args.size(); ++i)
-        args[i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
+      size_t inputs = parts.forward.inputs.size(), given = 0, constant = 0;
+      py::tuple args(symbols.size() + inputs);
+      for (size_t i = 0; i < symbols.size(); ++i) args[i] = py::int_(symbols[i]);
+      for (size_t i = 0; i < inputs; ++i)
+        args[symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
             parts.forward.inputs[i].kind == graph::InputKind::Constant ? constants_->tensors()[constant++] : region[given++]));
       py::object result = py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
       if (!result) throw_python_error();
@@ -167,7 +177,19 @@ class Compiled {
   }
 
  private:
+  // The forward is over: where compiling the backward fails, PyTorch's own operators are called one by one.
+  driver::Artefact compile_backward(const graph::Graph& graph, driver::Dumps* dumps) const {
+    try {
+      return driver::compile(graph, options_, dumps, /*owns_inputs=*/true);
+    } catch (const std::exception& e) {
+      if (strict()) throw;
+      std::fprintf(stderr, "braze: internal failure in the backward of a compiled region, which runs uncompiled: %s\n", e.what());
+      return driver::compile_to_calls(graph, options_, /*owns_inputs=*/true);
+    }
+  }
+
   Options options_;
+  bool texts_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for
@@ -234,7 +256,9 @@ class CompiledFunctionBackward : public Node {
     }
     call.owned = owned.data();
     if (!releasing_) call.owned = nullptr;
-    compiled_->backward(given).graph->run(call);
+    call.symbols = symbols.data();
+    backward.graph->run(call);
+    if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
     const Gradients& g = compiled_->gradients;
     variable_list out(g.inputs.size());
     for (size_t k = 0; k < out.size(); ++k) out[k] = std::move(call.results[k]);
@@ -249,7 +273,7 @@ class CompiledFunctionBackward : public Node {
       if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, but its inputs are gone: keep them alive");
       inputs.emplace_back(std::move(impl));
     }
-    return compiled_->uncompiled_gradients(inputs, tangents);
+    return compiled_->uncompiled_gradients(inputs, symbols, tangents);
   }
 
   void prepare(size_t count) {
@@ -258,6 +282,7 @@ class CompiledFunctionBackward : public Node {
   }
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
+  std::vector<int64_t> symbols;  // values of the size symbols
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
 
  private:
@@ -327,6 +352,8 @@ class NodeRunnable : public TrainingRunnable {
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
     auto node = make_node(compiled_, std::move(edges));
 
+    size_t symbols = compiled_->forward->plan().size_symbols.size();
+    if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
     node->region_inputs.reserve(given_.size());
     for (uint32_t i : given_) node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
     node->prepare(compiled_->saved.size());

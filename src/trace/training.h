@@ -24,7 +24,8 @@ struct Gradients {
 };
 
 // After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the same
-// recorder, which makes it a joint graph. Needs the GIL. Throws Unsupported; the captured graph is then spent, the tracer is not.
+// recorder, which makes it a joint graph. What the backward decides on open sizes is added to the captured guards. Needs the GIL.
+// Throws Unsupported (OpenSizes where fixed sizes may do); the captured graph is then spent, the tracer is not.
 Gradients differentiate(Tracer& tracer, Captured& captured);
 
 struct TrainingReport {

@@ -226,6 +226,47 @@ def test_mark_dynamic_that_cannot_be_kept():
 
 
 @torch.no_grad()
+def test_views_by_sizes_that_cannot_be_compared_stay_views():
+    for f in (lambda x: x.view(-1, 6), lambda x: x.reshape(-1, 2)[: x.shape[0]], lambda x: x.reshape(2, -1)):
+        c = Counted(f, dynamic=True)
+        for n in (4, 6, 10):
+            x = r(n, 6)
+            y = x.clone()
+            f(x).mul_(2), c(y).mul_(2)
+            same(x, y, f"{n}")
+
+
+@torch.no_grad()
+def test_an_integer_that_became_fixed_is_still_a_number():
+    f = lambda x, n: x * (n / 2) - n + (x.shape[0] / 2) * x - x.shape[0]
+    sweep(f, [(r(k, 3), k + 1) for k in (3, 5, 8)], 3, dynamic=True)
+
+
+@torch.no_grad()
+def test_maybe_mark_dynamic():
+    f = lambda x: (x * 2, x + torch.ones(5, 3)) if x.shape[0] == 5 else x * 2
+    c = Counted(f)
+    for n in (5, 6, 7):
+        x = r(n, 3)
+        (braze if n == 6 else torch._dynamo).maybe_mark_dynamic(x, 0)
+        same(f(x), c(x))
+    assert c.count == 2
+    x = r(6, 3)
+    braze.maybe_mark_dynamic(x, [0, 1])
+    braze.mark_static(x, 0)
+    assert x._dynamo_weak_dynamic_indices == {1} and x._dynamo_static_indices == {0}
+
+
+@torch.no_grad()
+def test_compilations_are_counted():
+    c = braze.compile(lambda x: x.relu() + x.shape[0])
+    for n in (3, 4, 5, 6):
+        c(r(n, 2))
+    assert braze.explain(c, r(9, 2)).compilations == 2
+    assert braze.explain(c.__wrapped__, r(9, 2)).compilations == 1
+
+
+@torch.no_grad()
 def test_mark_dynamic_with_a_range():
     f = lambda x: x * 2 if x.shape[0] <= 100 else x
     x = r(5, 3)

@@ -275,6 +275,28 @@ class Point:
 '''
 
 
-def program(seed):
+class SizesWriter(Writer):
+    """Programs that compute with the sizes of x as well."""
+
+    def int(self, d=2):
+        r = self.r
+        if r.random() < 0.7:
+            return super().int(d)
+        if d == 0:
+            return "x.shape[0]"
+        n = self.int(0)
+        return r.choice(["x.shape[0]", "x.numel()", f"{self.tensor(0)}.shape[-1]", f"int({n} / 2)", f"({n} ** 2 % 7)", f"({n} & 3)", f"(({n} > 2) + 1)", f"abs({n})",
+                         f"divmod({n}, 3)[0]", f"int(min({n}, 2.5))", f"len(str({n}))", f"len(range({n}))", f"x[: {n}].shape[0]", f"round({n} / 3)", f"({n} << 1)",
+                         f"sum(x.shape)", f"x.shape.numel()", f"sorted([{n}, x.shape[0], 2])[1]", f"[*range(9)][{n} % 9]"])
+
+    def tensor(self, d=2):
+        if d == 0 or self.r.random() < 0.8:
+            return super().tensor(d)
+        inner = self.tensor(d - 1)
+        return self.r.choice([f"({inner} * x.shape[0])", f"{inner}.reshape(x.numel()).view(x.shape[0], -1)", f"torch.cat([{inner}, x])[: x.shape[0]]",
+                              f"({inner} + torch.arange(x.shape[0]).unsqueeze(1))", f"{inner}.flip(0)", f"torch.softmax({inner}, 0)", f"{inner}.t().contiguous().t()"])
+
+
+def program(seed, sizes=False):
     """The text of a module whose `f` takes (tensor, int, list, dict, log)."""
-    return PRELUDE + "\n" + Writer(seed).text()
+    return PRELUDE + "\n" + (SizesWriter if sizes else Writer)(seed).text()

@@ -22,8 +22,8 @@ def probe(log, value):
     log.append(("probe", str(value)))
 
 
-def load(seed):
-    text, name = program(seed), f"<random {seed}>"
+def load(seed, sizes=False):
+    text, name = program(seed, sizes), f"<random {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     module = types.ModuleType("random_program")
     module.probe = probe
@@ -52,17 +52,17 @@ def outcome(f, arguments, name):
         return "raised", chain(e, name)
 
 
-def inputs(seed):
+def inputs(seed, rows=2):
     r = random.Random(seed)
     torch.manual_seed(seed)
-    return [torch.randn(2, 3), r.randint(-1, 3), [r.randint(-2, 4) for _ in range(r.randint(0, 4))], {"a": r.randint(0, 3), 1: 2}, []]
+    return [torch.randn(rows, 3), r.randint(-1, 3), [r.randint(-2, 4) for _ in range(r.randint(0, 4))], {"a": r.randint(0, 3), 1: 2}, []]
 
 
-def check(seed, backend):
-    f, text, name = load(seed)
-    compiled = braze.compile(f, backend=backend)
-    for call in (seed, seed, seed + 1):
-        arguments = inputs(call)
+def check(seed, backend, rows=(2, 2, 2), **kw):
+    f, text, name = load(seed, len(set(rows)) > 1)
+    compiled = braze.compile(f, backend=backend, **kw)
+    for call, n in zip((seed, seed, *range(seed + 1, seed + len(rows) - 1)), rows):
+        arguments = inputs(call, n)
         mine = copy.deepcopy(arguments)
         want, got = outcome(f, arguments, name), outcome(compiled, mine, name)
         try:
@@ -84,4 +84,12 @@ def test_random_programs(seed):
 def test_random_programs_with_kernels(seed):
     for s in range(seed, seed + 10):
         check(s, "braze")
+        braze.reset()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 2, 20))
+def test_random_programs_on_varying_sizes(seed, dynamic):
+    for s in range(seed, seed + 20):
+        check(s, "braze" if s % 4 == 0 else "eager", rows=(4, 7, 2, 5, 4), dynamic=dynamic)
         braze.reset()

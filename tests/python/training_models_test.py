@@ -18,6 +18,8 @@ def without_dropout(model):
     for m in model.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
+        elif isinstance(getattr(m, "dropout", None), float):
+            m.dropout = 0.0
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "attn_pdrop", "resid_pdrop", "embd_pdrop", "dropout_rate"):
         if hasattr(getattr(model, "config", None), name):
             setattr(model.config, name, 0.0)

@@ -308,6 +308,25 @@ def test_in_place_on_intermediates_and_buffers():
     check_module(M(), (torch.randn(3, 4),))
 
 
+def test_a_smaller_memory_budget_saves_less():
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 32), nn.Softmax(-1)) for _ in range(4)))
+    x, params = torch.randn(128, 32), list(model.parameters())
+    exact_model = copy.deepcopy(model).double()
+    _, exact = step(exact_model, (x.double(),), list(exact_model.parameters()))
+    _, want = step(model, (x,), params)
+    saved = []
+    for budget in (1, 0.7, 0.3, 0):
+        fn = braze.compile(model, fullgraph=True, options={"memory_budget": budget})
+        _, got = step(fn, (x,), params)
+        for g, w, e in zip(got, want, exact):
+            close(g, w, e, f"budget {budget}")
+        saved.append(explain(fn, x).saved_bytes)
+    assert saved == sorted(saved, reverse=True) and len(set(saved)) == 4, saved
+    assert saved[1] <= 0.7 * saved[0] and saved[2] <= 0.3 * saved[0] and saved[3] == x.numel() * 4, saved
+    with pytest.raises(TypeError, match="a number from 0 to 1"):
+        braze.compile(model, options={"memory_budget": 1.5})
+
+
 def test_dropout_is_eagers_under_the_same_seed():
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 4))
     compiled = braze.compile(model)

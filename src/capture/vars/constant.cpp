@@ -137,12 +137,8 @@ PyTypeObject* SymVariable::type() const {
 }
 
 Variable* SymVariable::getattr(Translator& tr, PyObject* name) {
-  Ref a = Ref::steal(PyObject_GetAttr(value.get(), name));
-  if (!a) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  tr.unsupported("attribute of a symbolic number");
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(type()));
+  return specialise(tr)->getattr(tr, name);
 }
 
 bool SymVariable::truth(Translator& tr) {

@@ -1,5 +1,6 @@
 #include "capture/vars/host.h"
 
+#include "capture/open_sizes.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -33,7 +34,11 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   value = tr.force(value);
   // What PyTorch itself reads from the object must be real; the rest keeps what is known of it.
   if (tr.is_python_constant(value) || value->is(Kind::Host) || value->is(Kind::Tensor)) {
-    if (PyObject_SetAttr(object.get(), name, tr.to_python(value).get()) < 0) tr.raise_current();
+    Ref real = [&] {
+      OpenSizes open(true);
+      return tr.to_python(value);
+    }();
+    if (PyObject_SetAttr(object.get(), name, real.get()) < 0) tr.raise_current();
     if (!value->is(Kind::List) && !value->is(Kind::Dict) && !value->is(Kind::Set)) return;
   }
   tr.keep(Ref::borrow(name));

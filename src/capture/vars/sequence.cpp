@@ -189,7 +189,12 @@ Variable* TupleVariable::call_method(Translator& tr, const char* name, Args& arg
     return tr.integer(PyObject_Hash(k.get()));
   }
   if (n == "__getnewargs__" && args.size() == 0) return tr.tuple({tr.tuple(elements)});
-  // torch.Size.numel and the like: on constants.
+  if (n == "numel" && cls == known().size && args.size() == 0) {
+    Variable* product = tr.integer(1);
+    for (Variable* e : elements) product = tr.binary_op(NB_MULTIPLY, product, e);
+    return product;
+  }
+  // What torch.Size and others have besides: on constants.
   if (tr.is_python_constant(this)) {
     Ref self = tr.to_python(this);
     Ref method = Ref::steal(PyObject_GetAttrString(self.get(), name));

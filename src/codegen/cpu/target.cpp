@@ -12,6 +12,7 @@
 #include "codegen/cpu/library.h"
 #include "codegen/cpu/machine.h"
 #include "codegen/llvm_headers.h"
+#include "codegen/source.h"
 #include "codegen/unit.h"
 #include "codegen/workers.h"
 
@@ -38,7 +39,7 @@ class CpuTarget final : public Target {
     Signature s = signature_of(program, nest);
     MachineLoan machine;
     Unit u = emit(program, nest, s, "kernel", *machine);
-    std::string text;
+    std::string text = head_comment(program, nest, ";");
     llvm::raw_string_ostream stream(text);
     u.module->print(stream, nullptr);
     return text;

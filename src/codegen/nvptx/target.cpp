@@ -12,6 +12,7 @@
 #include "codegen/nvptx/assembler.h"
 #include "codegen/nvptx/emitter.h"
 #include "codegen/nvptx/machine.h"
+#include "codegen/source.h"
 #include "codegen/unit.h"
 #include "codegen/workers.h"
 
@@ -95,9 +96,9 @@ class NvptxTarget final : public Target {
     Unit u = emit(program, nest, s, shape, "kernel");
     MachineLoan machine(sm_);
     static constexpr const char* kWays[] = {"points", "tiles", "rows", "columns"};
-    return "// nest " + nest.name + ": " + kWays[static_cast<int>(shape.way)] + ", " + std::to_string(shape.threads) + " threads, vectors of " +
-           std::to_string(shape.vector) + ", groups of " + std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks) + "\n" +
-           emit_ptx(*u.module, *machine);
+    std::string facts = std::string(kWays[static_cast<int>(shape.way)]) + ", " + std::to_string(shape.threads) + " threads, vectors of " +
+                        std::to_string(shape.vector) + ", groups of " + std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks);
+    return head_comment(program, nest, "//", facts) + emit_ptx(*u.module, *machine);
   }
 
  private:

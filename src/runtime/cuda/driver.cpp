@@ -16,6 +16,8 @@ using Result = int;  // CUresult; 0 is success
 using Context = void*;
 constexpr Result kInvalidContext = 201, kOutOfMemory = 2;
 constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr int kMostShared = 8;                     // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr uint32_t kSharedByDefault = 48 << 10;    // a kernel that wants more says so
 constexpr unsigned kPortable = 1, kDeviceMap = 2;  // CU_MEMHOSTALLOC_*
 
 [[noreturn]] void unavailable(const std::string& why) { throw Unsupported(Reason::UnsupportedTensor, why); }
@@ -30,6 +32,7 @@ struct Api {
   Result (*load_data)(void**, const void*);
   Result (*get_function)(void**, void*, const char*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  Result (*set_attribute)(void*, int, int);
   Result (*host_alloc)(void**, size_t, unsigned);
   Result (*error_string)(Result, const char**);
   std::string missing;  // why there is no driver
@@ -54,6 +57,7 @@ struct Api {
     find(load_data, "cuModuleLoadData");
     find(get_function, "cuModuleGetFunction");
     find(launch, "cuLaunchKernel");
+    find(set_attribute, "cuFuncSetAttribute");
     find(host_alloc, "cuMemHostAlloc");
     find(error_string, "cuGetErrorString");
     if (missing.empty())
@@ -120,7 +124,7 @@ int compute_capability(int device) {
   return major * 10 + minor;
 }
 
-void* load(const std::string& image, const std::string& symbol, int device) {
+void* load(const std::string& image, const std::string& symbol, uint32_t shared, int device) {
   static std::mutex mutex;
   static std::map<std::pair<int, std::string>, void*> known;  // a symbol is named by its content
   std::lock_guard lock(mutex);
@@ -130,16 +134,17 @@ void* load(const std::string& image, const std::string& symbol, int device) {
   void *module = nullptr, *function = nullptr;
   check(api().load_data(&module, image.c_str()), "loading a kernel onto GPU " + std::to_string(device));
   check(api().get_function(&function, module, symbol.c_str()), "finding kernel " + symbol);
+  if (shared > kSharedByDefault) check(api().set_attribute(function, kMostShared, static_cast<int>(shared)), "shared memory for kernel " + symbol);
   known[key] = function;
   return function;
 }
 
-void launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** parameters, int device) {
+void launch(void* function, uint32_t blocks, uint32_t threads, uint32_t shared, void* stream, void** parameters, int device) {
   const Api& a = api();
-  Result r = a.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  Result r = a.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters, nullptr);
   if (r == kInvalidContext) {
     Use use(device);
-    r = a.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+    r = a.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters, nullptr);
   }
   if (r) check(r, "launching a kernel");
 }

@@ -10,10 +10,11 @@ namespace braze::runtime::cuda {
 // 90 for compute capability 9.0. Throws Unsupported, saying what was looked for, without driver or device.
 int compute_capability(int device);
 // Loads a cubin or PTX text and finds a kernel in it; the same image is loaded once per device. The result (a CUfunction)
-// stays valid for ever. Throws Unsupported where the driver refuses, with its words.
-void* load(const std::string& image, const std::string& symbol, int device);
-// Parameters as cuLaunchKernel takes them. Throws Unsupported with the driver's words.
-void launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** parameters, int device);
+// stays valid for ever. `shared`: as its launches will ask for. Throws Unsupported where the driver refuses, with its words.
+void* load(const std::string& image, const std::string& symbol, uint32_t shared, int device);
+// Parameters as cuLaunchKernel takes them; `shared`: bytes of shared memory besides the kernel's own. Throws Unsupported with
+// the driver's words.
+void launch(void* function, uint32_t blocks, uint32_t threads, uint32_t shared, void* stream, void** parameters, int device);
 // A 32-bit word of host memory that kernels set to 1 where an index was out of range.
 void* error_word();
 // Whether one did since the last call. Kernels run later than their launch: a program's error may be seen by a later one.

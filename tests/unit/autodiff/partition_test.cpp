@@ -6,6 +6,7 @@
 
 #include "autodiff/specialise.h"
 #include "base/check.h"
+#include "graph/given_symbol.h"
 
 namespace braze::autodiff {
 namespace {
@@ -155,6 +156,27 @@ TEST(Partition, AnInputThatIsOverwrittenIsNotKept) {
   writeback %0 %2
 })";
   EXPECT_THROW(parted(reads, 1), Unsupported);
+}
+
+TEST(Partition, SizesOfTheBackwardAreGiven) {
+  Partition p = parted(R"(graph {
+  symbol s0 size 2 1000
+  %0: f32[s0,32] = input argument
+  %1: f32[32,16] = input parameter
+  %2: f32[s0,16] = input argument "tangent"
+  size s0 %0 0
+  %3: f32[s0,16] = aten::mm(%0, %1)
+  %4: f32[32,s0]{1,32} = aten::t(%0)
+  %5: f32[32,16] = aten::mm(%4, %2)
+  return %3, %5
+})",
+                       1);
+  for (const graph::Graph* g : {&p.forward, &p.backward}) ASSERT_EQ(g->size_symbols.size(), 1u);
+  EXPECT_EQ(p.forward.size_symbols[0].second.first, 0u);
+  EXPECT_EQ(p.backward.size_symbols[0].second.first, graph::kGivenSymbol);
+  EXPECT_EQ(p.saved_bytes, 64 * 32 * 4);  // a symbol counts as 64
+  Backward all = specialise(p, {true});
+  EXPECT_EQ(all.graph.size_symbols, p.backward.size_symbols);
 }
 
 TEST(Specialise, LeavesOutWhatDependsOnAbsentTangents) {

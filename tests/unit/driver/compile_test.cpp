@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/driver.h"
+#include "driver/fallback.h"
 
 namespace braze::driver {
 namespace {
@@ -30,6 +31,13 @@ TEST(Compile, MakesAPlanWithEqualLayersSharingAKernel) {
   std::vector<std::string> stages;
   for (auto& s : made.timings.stages) stages.push_back(s.first);
   EXPECT_EQ(stages, (std::vector<std::string>{"optimize", "lower", "schedule", "memory", "codegen", "plan"}));
+}
+
+TEST(Compile, ToCallsNeedsNoKernels) {
+  Artefact made = compile_to_calls(graph::parse(kTwoLayers), Options{}, false);
+  plan::verify(made.plan);
+  EXPECT_EQ(made.externs, 5u);
+  EXPECT_EQ(made.kernels, 0u);
 }
 
 }  // namespace

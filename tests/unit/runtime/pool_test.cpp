@@ -12,18 +12,28 @@ namespace {
 
 TEST(Pool, ReusesBlocksOfLikeSize) {
   trim_pool();
-  void* a = pool_allocate(1 << 20);
+  void* a = pool_allocate((1 << 20) + 1);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0u);
   std::memset(a, 1, 1 << 20);
   pool_free(a);
   void* b = pool_allocate((1 << 20) + 50000);
   EXPECT_EQ(a, b);
-  void* c = pool_allocate(1 << 20);
+  void* c = pool_allocate((1 << 20) + 2);
   EXPECT_NE(b, c);
   pool_free(b);
   pool_free(c);
   EXPECT_GE(trim_pool(), size_t{2} << 20);
   EXPECT_EQ(trim_pool(), 0u);
+}
+
+TEST(Pool, HoldsNoMoreMemoryThanItWasAskedFor) {
+  trim_pool();
+  for (size_t bytes : {size_t{9} << 20, size_t{6} << 20, size_t{9} << 18, kPooledBytes}) {
+    void* a = pool_allocate(bytes);
+    std::memset(a, 1, bytes);
+    pool_free(a);
+    EXPECT_EQ(trim_pool(), bytes);
+  }
 }
 
 TEST(Pool, BlocksOfThreadsDoNotOverlap) {

@@ -1,0 +1,57 @@
+"""Kernels in Triton's language to machine code, by the triton package that the user has installed. Used by braze._C alone."""
+
+import functools
+import importlib.metadata
+import linecache
+
+
+class Missing(RuntimeError):
+    pass
+
+
+def version():
+    """The version of the triton package, or "" without one. Does not load it."""
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def define(text, kernel):
+    """The function `kernel` of a module whose text is `text`."""
+    # Triton reads a kernel's source back through inspect, which asks linecache.
+    name = f"<braze kernel {kernel}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    space = {"__name__": "braze_kernel"}
+    exec(compile(text, name, "exec"), space)
+    return space[kernel]
+
+
+def compile_kernel(text, kernel, arguments, warps, sm):
+    """(cubin, threads per block, bytes of shared memory). `arguments`: pairs of a name and Triton's type.
+
+    Pointers but the last, the error word, are multiples of 16. Needs no GPU. Raises Missing without a usable triton package.
+    """
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError as e:
+        raise Missing(f"options={{'codegen': 'triton'}} needs the package triton, version 3.2 or later (pip install triton): {e}") from None
+    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, t) in enumerate(arguments[:-1]) if t.startswith("*")}
+    source = ASTSource(define(text, kernel), signature=dict(arguments), constexprs={}, attrs=aligned)
+    options = {"num_warps": warps, "enable_fp_fusion": False}
+    if "enable_reflect_ftz" in _options():
+        options["enable_reflect_ftz"] = False  # denormals are numbers
+    made = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+    meta = made.metadata
+    if getattr(meta, "global_scratch_size", 0) or getattr(meta, "profile_scratch_size", 0):
+        raise RuntimeError(f"triton {triton.__version__} made a kernel that needs scratch memory")
+    return made.asm["cubin"], meta.num_warps * 32, meta.shared
+
+
+@functools.cache
+def _options():
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    return set(CUDAOptions.__dataclass_fields__)

@@ -1,0 +1,34 @@
+// The door to the user's Triton package, which is Python: codegen/ itself knows none.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace braze::codegen::triton {
+
+struct Source {
+  std::string text;                                            // a Python module
+  std::string kernel;                                          // the function in it
+  std::vector<std::pair<std::string, std::string>> arguments;  // name and Triton's type
+  int warps = 4, sm = 90;
+};
+
+struct Code {
+  std::string cubin;     // with the kernel's name as symbol
+  uint32_t threads = 0;  // per block
+  uint32_t shared = 0;   // bytes of shared memory that a launch asks for
+};
+
+struct Compiler {
+  // The package's version, without loading it; empty: there is none.
+  std::function<std::string()> version;
+  // Throws Unsupported where the package is missing or refuses.
+  std::function<Code(const Source&)> compile;
+};
+
+// Set once by whoever embeds the compiler in Python; without it compiling throws Unsupported.
+void set_compiler(Compiler);
+const Compiler& compiler();
+
+}  // namespace braze::codegen::triton

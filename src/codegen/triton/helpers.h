@@ -1,0 +1,89 @@
+// Functions in Triton's language that kernels call: how partial results of a reduction become one, and arithmetic that
+// Triton's operators round or guard otherwise than the loop IR asks.
+#pragma once
+
+namespace braze::codegen::triton {
+
+struct Helper {
+  const char *name, *text;
+};
+
+inline constexpr Helper kHelpers[] = {
+    {"either_max", R"(def either_max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+)"},
+    {"either_min", R"(def either_min(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+)"},
+    {"larger", R"(def larger(a, b):
+    return tl.maximum(a, b)
+)"},
+    {"smaller", R"(def smaller(a, b):
+    return tl.minimum(a, b)
+)"},
+    {"product", R"(def product(a, b):
+    return a * b
+)"},
+    // The first of equals wins, and NaN over everything.
+    {"arg_max", R"(def arg_max(a, at_a, b, at_b):
+    better = (b > a) | ((b != b) & (a == a))
+    equal = (a == b) | ((a != a) & (b != b))
+    better = better | (equal & (at_b < at_a))
+    return tl.where(better, b, a), tl.where(better, at_b, at_a)
+)"},
+    {"arg_min", R"(def arg_min(a, at_a, b, at_b):
+    better = (b < a) | ((b != b) & (a == a))
+    equal = (a == b) | ((a != a) & (b != b))
+    better = better | (equal & (at_b < at_a))
+    return tl.where(better, b, a), tl.where(better, at_b, at_a)
+)"},
+    // Mean, sum of squared deviations and count.
+    {"welford", R"(def welford(mean_a, squares_a, count_a, mean_b, squares_b, count_b):
+    count = count_a + count_b
+    share = count_b / tl.where(count > 0, count, 1.0)
+    delta = mean_b - mean_a
+    return mean_a + delta * share, squares_a + squares_b + delta * delta * count_a * share, count
+)"},
+    {"trunc_div", R"(def trunc_div(a, b):
+    return a // tl.where(b == 0, 1, b)
+)"},
+    {"trunc_mod", R"(def trunc_mod(a, b):
+    return a % tl.where(b == 0, 1, b)
+)"},
+    {"floor_div", R"(def floor_div(a, b):
+    b = tl.where(b == 0, 1, b)
+    r = a % b
+    return a // b - tl.where((r != 0) & ((r ^ b) < 0), 1, 0).to(r.dtype)
+)"},
+    {"floor_mod", R"(def floor_mod(a, b):
+    b = tl.where(b == 0, 1, b)
+    r = a % b
+    return tl.where((r != 0) & ((r ^ b) < 0), r + b, r)
+)"},
+    {"float_remainder", R"(def float_remainder(mod, y):
+    return tl.where((mod != 0) & ((y < 0) != (mod < 0)), mod + y, mod)
+)"},
+    // From the remainder and the plain quotient.
+    {"float_floor_div", R"(def float_floor_div(x, y, mod, plain):
+    div = (x - mod) / y
+    div = tl.where((mod != 0) & ((y < 0) != (mod < 0)), div - 1.0, div)
+    down = tl.floor(div)
+    down = tl.where(div - down > 0.5, down + 1.0, down)
+    down = tl.where(div != 0, down, plain * 0.0)
+    return tl.where(y == 0, plain, down)
+)"},
+    {"integer_pow", R"(def integer_pow(base, exponent):
+    power = base + exponent * 0
+    left = exponent + base * 0
+    result = power * 0 + 1
+    for _ in range(64):
+        result = tl.where((left & 1) != 0, result * power, result)
+        power = power * power
+        left = left >> 1
+    odd = (exponent & 1) != 0
+    inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0))
+    return tl.where(exponent < 0, inverse, result)
+)"},
+};
+
+}  // namespace braze::codegen::triton

@@ -1,0 +1,257 @@
+// Reductions: of all points of a stage at once, or of the points of each turn into running values that meet at the end.
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "codegen/triton/printer.h"
+
+namespace braze::codegen::triton {
+
+using loop::ReduceKind;
+
+namespace {
+
+bool is_arg(ReduceKind k) { return k == ReduceKind::ArgMax || k == ReduceKind::ArgMin; }
+bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == ReduceKind::WelfordM2; }
+bool is_choice(ReduceKind k) { return k == ReduceKind::Any || k == ReduceKind::All; }
+
+// Sums and products of bool are choices of its values.
+ReduceKind on_bool(ReduceKind k, DType dtype) {
+  if (dtype != DType::Bool) return k;
+  switch (k) {
+    case ReduceKind::Sum:
+    case ReduceKind::Max:
+      return ReduceKind::Any;
+    case ReduceKind::Prod:
+    case ReduceKind::Min:
+      return ReduceKind::All;
+    default:
+      return k;
+  }
+}
+
+// What leaves a value of `dtype` as it is.
+std::string identity(ReduceKind kind, DType dtype) {
+  bool fp = is_floating(dtype);
+  auto extreme = [&](bool lowest) {
+    if (fp) return literal(dtype, lowest ? -INFINITY : INFINITY);
+    if (dtype == DType::Bool || dtype == DType::U8)
+      return std::string(lowest ? "0" : dtype == DType::Bool ? "1" : "255");
+    int bits = 8 * size_of(dtype) - 1;
+    int64_t most = bits == 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
+    return lowest ? std::to_string(-most - 1) : std::to_string(most);
+  };
+  switch (kind) {
+    case ReduceKind::Prod:
+      return fp ? "1.0" : "1";
+    case ReduceKind::Any:
+      return "0";
+    case ReduceKind::All:
+      return "1";
+    case ReduceKind::Max:
+    case ReduceKind::ArgMax:
+      return extreme(true);
+    case ReduceKind::Min:
+    case ReduceKind::ArgMin:
+      return extreme(false);
+    default:
+      return fp ? "0.0" : "0";
+  }
+}
+
+}  // namespace
+
+void Printer::begin_reductions(const loop::Stage& stage, bool at_once) {
+  accumulators_.clear();
+  auto running = [&](const std::string& value, const std::string& type) {
+    return assign("acc", "tl.full(" + shape() + ", " + value + ", " + type + ")");
+  };
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != loop::OpCode::Reduce) continue;
+    Accumulator a;
+    a.op = &op;
+    for (const loop::Stage& s : nest_.stages)
+      for (const LoopOp& def : s.ops)
+        if (def.result == op.args[0]) a.operand = def.dtype;
+    ReduceKind kind = on_bool(op.reduce, op.dtype);
+    if (is_welford(kind))
+      for (const Accumulator& other : accumulators_)
+        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.parts = other.parts, a.shared = true;
+    if (!at_once && !a.shared) {
+      if (is_arg(kind)) {
+        a.parts = {running(identity(kind, a.operand), compute_type(a.operand == DType::Bool ? DType::I32 : a.operand)),
+                   running(wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX), index_type())};
+      } else if (is_welford(kind)) {
+        for (int i = 0; i < 3; ++i) a.parts.push_back(running("0.0", compute_type(op.dtype)));
+      } else {
+        a.parts = {running(identity(kind, op.dtype), is_choice(kind) ? "tl.int32" : compute_type(op.dtype))};
+      }
+    }
+    accumulators_.push_back(std::move(a));
+  }
+  // A Welford pair that is computed at once shares its parts by the first one's.
+  if (at_once)
+    for (Accumulator& a : accumulators_) a.shared = false;
+}
+
+// The reduction of a whole block along its second dimension, as an expression.
+std::string Printer::fold(ReduceKind kind, DType dtype, const std::string& x) {
+  bool fp = is_floating(dtype);
+  auto by = [&](const char* function) { return "tl.reduce(" + x + ", 1, " + helper(function) + ", keep_dims=True)"; };
+  switch (kind) {
+    case ReduceKind::Sum: {
+      // Narrow integers are summed in 32 bits.
+      std::string s = "tl.sum(" + x + ", 1, keep_dims=True)";
+      return !fp && size_of(dtype) < 4 ? s + ".to(" + compute_type(dtype) + ")" : s;
+    }
+    case ReduceKind::Prod:
+      return by("product");
+    case ReduceKind::Any:
+      return "(tl.max(" + x + ", 1, keep_dims=True) != 0)";
+    case ReduceKind::All:
+      return "(tl.min(" + x + ", 1, keep_dims=True) != 0)";
+    case ReduceKind::Max:
+      return by(fp ? "either_max" : "larger");
+    case ReduceKind::Min:
+      return by(fp ? "either_min" : "smaller");
+    default:
+      throw InternalError("no such reduction of one value");
+  }
+}
+
+void Printer::update_reduction(Accumulator& a) {
+  const LoopOp& op = *a.op;
+  ReduceKind kind = on_bool(op.reduce, op.dtype);
+  Val x = values_[op.args[0].index];
+  if (is_choice(kind))
+    x = {(x.dtype == DType::Bool ? x.s : "(" + x.s + " != 0)") + ".to(tl.int32)", x.dims, DType::I32};
+  else if (is_arg(kind))
+    x = x.dtype == DType::Bool ? Val{x.s + ".to(tl.int32)", x.dims, DType::I32} : x;
+  else
+    x = {cast(x, op.dtype), x.dims, op.dtype};
+  std::string value = whole({x.s, x.dims});
+  bool at_once = a.parts.empty();
+  auto masked = [&](const std::string& v, const std::string& otherwise) {
+    return second_mask_.empty() ? v : "tl.where(" + second_mask_ + ", " + v + ", " + otherwise + ")";
+  };
+  if (at_once) {
+    if (is_arg(kind)) {
+      std::string most = wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX);
+      std::string v = assign("acc", masked(value, identity(kind, x.dtype))),
+                  at = assign("acc", masked(whole({position_, kSecond}), most));
+      std::string best = fresh("best"), where = fresh("where");
+      line(best + ", " + where + " = tl.reduce((" + v + ", " + at + "), 1, " +
+           helper(kind == ReduceKind::ArgMax ? "arg_max" : "arg_min") + ", keep_dims=True)");
+      set(op, where + ".to(" + compute_type(op.dtype) + ")", kFirst);
+      return;
+    }
+    if (is_welford(kind)) {
+      // Twice over what is in registers: the mean, then the deviations from it.
+      for (const Accumulator& other : accumulators_) {
+        if (&other == &a) break;
+        if (!is_welford(other.op->reduce) || other.op->args[0] != op.args[0]) continue;
+        set(op, other.parts.empty() ? "" : other.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
+        return;
+      }
+      std::string type = compute_type(op.dtype), n;
+      Expr total = arena_.constant(1);
+      for (const loop::Axis& axis : stage_->axes) total = arena_.mul(total, axis.extent);
+      if (auto c = arena_.as_const(total))
+        n = "tl.full([1, 1], " + literal(op.dtype, static_cast<double>(std::max<int64_t>(1, *c))) + ", " + type + ")";
+      else
+        n = "tl.maximum(" + index(total).s + ", 1).to(" + type + ")";
+      n = assign("count", n);
+      std::string mean = assign("mean", "tl.sum(" + masked(value, "0.0") + ", 1, keep_dims=True) / " + n);
+      std::string off = assign("off", masked(value + " - " + mean, "0.0"));
+      a.parts = {mean, assign("squares", "tl.sum(" + off + " * " + off + ", 1, keep_dims=True)")};
+      set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
+      return;
+    }
+    set(op, fold(kind, x.dtype, masked(value, identity(kind, x.dtype))), kFirst);
+    return;
+  }
+  if (a.shared) return;
+  auto update = [&](size_t part, const std::string& next) {
+    line(a.parts[part] + " = " + masked(next, a.parts[part]));
+  };
+  const std::string& acc = a.parts[0];
+  if (is_arg(kind)) {
+    std::string best = fresh("best"), where = fresh("where");
+    line(best + ", " + where + " = " + helper(kind == ReduceKind::ArgMax ? "arg_max" : "arg_min") + "(" + acc + ", " +
+         a.parts[1] + ", " + value + ", " + whole({position_, kSecond}) + ")");
+    update(0, best);
+    update(1, where);
+    return;
+  }
+  if (is_welford(kind)) {
+    std::string count = assign("count", a.parts[2] + " + 1.0"), off = assign("off", value + " - " + acc);
+    std::string mean = assign("mean", acc + " + " + off + " / " + count);
+    update(1, a.parts[1] + " + " + off + " * (" + value + " - " + mean + ")");
+    update(0, mean);
+    update(2, count);
+    return;
+  }
+  bool fp = is_floating(op.dtype);
+  std::string nan = fp ? ", propagate_nan=tl.PropagateNan.ALL)" : ")";
+  switch (kind) {
+    case ReduceKind::Sum:
+      update(0, acc + " + " + value);
+      return;
+    case ReduceKind::Prod:
+      update(0, acc + " * " + value);
+      return;
+    case ReduceKind::Any:
+      update(0, acc + " | " + value);
+      return;
+    case ReduceKind::All:
+      update(0, acc + " & " + value);
+      return;
+    case ReduceKind::Max:
+      update(0, "tl.maximum(" + acc + ", " + value + nan);
+      return;
+    case ReduceKind::Min:
+      update(0, "tl.minimum(" + acc + ", " + value + nan);
+      return;
+    default:
+      throw InternalError("no such reduction of one value");
+  }
+}
+
+// After the turns: what the elements of the block have becomes one value per outer point.
+void Printer::finish_reductions() {
+  for (Accumulator& a : accumulators_) {
+    const LoopOp& op = *a.op;
+    ReduceKind kind = on_bool(op.reduce, op.dtype);
+    if (is_arg(kind)) {
+      std::string best = fresh("best"), where = fresh("where");
+      line(best + ", " + where + " = tl.reduce((" + a.parts[0] + ", " + a.parts[1] + "), 1, " +
+           helper(kind == ReduceKind::ArgMax ? "arg_max" : "arg_min") + ", keep_dims=True)");
+      set(op, where + ".to(" + compute_type(op.dtype) + ")", kFirst);
+    } else if (is_welford(kind)) {
+      if (!a.shared) {
+        std::vector<std::string> out = {fresh("mean"), fresh("squares"), fresh("count")};
+        line(out[0] + ", " + out[1] + ", " + out[2] + " = tl.reduce((" + a.parts[0] + ", " + a.parts[1] + ", " +
+             a.parts[2] + "), 1, " + helper("welford") + ", keep_dims=True)");
+        for (Accumulator& other : accumulators_)
+          if (&other != &a && other.shared && other.op->args[0] == op.args[0]) other.parts = out;
+        a.parts = out;
+      }
+      set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
+    } else {
+      set(op, fold(kind, is_choice(kind) ? DType::I32 : op.dtype, a.parts[0]), kFirst);
+    }
+  }
+  accumulators_.clear();
+}
+
+// Over no axis: the value itself.
+void Printer::reduce_nothing(const LoopOp& op) {
+  const Val& x = values_[op.args[0].index];
+  if (!is_arg(op.reduce) && op.reduce != ReduceKind::WelfordM2) {
+    set(op, cast(x, op.dtype), x.dims);
+    return;
+  }
+  set(op, x.s + ".to(" + compute_type(op.dtype) + ") * 0", x.dims);
+}
+
+}  // namespace braze::codegen::triton

@@ -1,0 +1,128 @@
+// NVIDIA GPUs by way of Triton: the same nests as kernels in Triton's language, compiled by the user's triton package.
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/build_id.h"
+#include "base/check.h"
+#include "codegen/codegen.h"
+#include "codegen/cpu/cache.h"
+#include "codegen/source.h"
+#include "codegen/triton/compiler.h"
+#include "codegen/triton/printer.h"
+#include "codegen/unit.h"
+
+namespace braze::codegen {
+namespace triton {
+namespace {
+
+Compiler& installed() {
+  static Compiler c;
+  return c;
+}
+
+std::string text_of(const Code& c) {
+  return std::to_string(c.threads) + " " + std::to_string(c.shared) + "\n" + c.cubin;
+}
+
+Code code_from(const std::string& text) {
+  Code c;
+  size_t end = text.find('\n'), space = text.find(' ');
+  BRAZE_CHECK(end != std::string::npos && space < end, "a cached Triton kernel without its launch");
+  c.threads = static_cast<uint32_t>(std::stoul(text.substr(0, space)));
+  c.shared = static_cast<uint32_t>(std::stoul(text.substr(space, end - space)));
+  c.cubin = text.substr(end + 1);
+  return c;
+}
+
+class TritonTarget final : public Target {
+ public:
+  explicit TritonTarget(int sm) : sm_(sm) {}
+  std::string_view name() const override { return "triton"; }
+  std::string fingerprint() const override {
+    return "triton " + build_id() + " " + (compiler().version ? compiler().version() : "") + " sm " +
+           std::to_string(sm_);
+  }
+
+  bool takes(const Program& program, const Nest& nest) const override {
+    try {
+      print(program, nest, "kernel");
+      return true;
+    } catch (const Inexpressible&) {
+      return false;
+    }
+  }
+
+  Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
+    Compiled out;
+    std::string print_key = fingerprint() + "\n";
+    std::unordered_map<std::string, uint32_t> by_key;
+    std::optional<cpu::DiskCache> cache;
+    if (options.disk_cache && !build_id().empty()) cache.emplace();
+    for (const Nest* nest : nests) {
+      Signature s = cpu::signature_of(program, *nest);
+      Blocks blocks = choose_blocks(program, *nest);
+      auto [it, fresh] = by_key.try_emplace(s.key, static_cast<uint32_t>(out.kernels.size()));
+      out.kernel_of.push_back(it->second);
+      out.buffers_of.push_back(s.buffers);
+      out.sizes_of.push_back(s.sizes);
+      out.blocks_of.push_back(blocks.grid);
+      if (!fresh) continue;
+      CompiledKernel k;
+      k.symbol = symbol_of(print_key, s.key);
+      k.buffers = s.buffers;
+      k.sizes = s.sizes;
+      k.blob = it->second;
+      auto found = cache ? cache->find(k.symbol, print_key + s.key) : std::nullopt;
+      Code code = found ? code_from(*found) : compile_one(program, *nest, k.symbol);
+      if (cache && !found) cache->keep(k.symbol, print_key + s.key, text_of(code));
+      k.threads = code.threads;
+      k.shared = code.shared;
+      out.kernels.push_back(std::move(k));
+      out.blobs.push_back(std::move(code.cubin));
+    }
+    return out;
+  }
+
+  std::string source(const Program& program, const Nest& nest, const Options&) override {
+    Blocks b = choose_blocks(program, nest);
+    std::string facts = "grid " + program.arena->print(b.grid) + ", " + std::to_string(b.warps) + " warps";
+    return head_comment(program, nest, "#", facts) + print(program, nest, "kernel").text;
+  }
+
+ private:
+  Source print(const Program& program, const Nest& nest, const std::string& symbol) const {
+    Blocks blocks = choose_blocks(program, nest);
+    Signature signature = cpu::signature_of(program, nest);
+    Printer printer(program, nest, signature, blocks, sm_);
+    Source s{printer.run(symbol), symbol, {}, blocks.warps, sm_};
+    for (const Parameter& p : printer.parameters()) s.arguments.emplace_back(p.name, p.type);
+    return s;
+  }
+
+  Code compile_one(const Program& program, const Nest& nest, const std::string& symbol) const {
+    if (!compiler().compile)
+      throw Unsupported(Reason::UnsupportedFeature, "options={'codegen': 'triton'} where no Python runs");
+    return compiler().compile(print(program, nest, symbol));
+  }
+
+  int sm_;
+};
+
+}  // namespace
+
+void set_compiler(Compiler c) { installed() = std::move(c); }
+const Compiler& compiler() { return installed(); }
+
+}  // namespace triton
+
+Target& triton_target(int sm) {
+  static std::mutex mutex;
+  static auto* targets = new std::map<int, std::unique_ptr<triton::TritonTarget>>;
+  std::lock_guard lock(mutex);
+  auto& t = (*targets)[sm];
+  if (!t) t = std::make_unique<triton::TritonTarget>(sm);
+  return *t;
+}
+
+}  // namespace braze::codegen

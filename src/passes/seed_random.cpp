@@ -1,0 +1,160 @@
+#include "passes/seed_random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph/random.h"
+#include "passes/rewrite.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::NoneArg;
+using sym::Expr;
+
+std::optional<double> number(const Graph& g, const Arg& a) {
+  if (auto* d = std::get_if<double>(&a)) return *d;
+  if (auto* b = std::get_if<bool>(&a)) return *b;
+  if (auto* e = std::get_if<Expr>(&a))
+    if (auto c = g.arena().as_const(*e)) return static_cast<double>(*c);
+  return std::nullopt;
+}
+
+bool is_real(DType t) { return t == DType::F32 || t == DType::F64 || t == DType::F16 || t == DType::BF16; }
+
+// low <= x < high, where eager takes them.
+bool integers(const Graph& g, const Arg* low, const Arg& high, DType dtype) {
+  auto bound = [&](const Arg& a) {
+    auto* e = std::get_if<Expr>(&a);
+    return e ? g.arena().as_const(*e) : std::nullopt;
+  };
+  auto from = low ? bound(*low) : std::optional<int64_t>(0), to = bound(high);
+  if (!from || !to || *from >= *to || (dtype != DType::I64 && dtype != DType::I32)) return false;
+  constexpr int64_t kLimit = int64_t{1} << 62;
+  if (*from <= -kLimit || *to >= kLimit) return false;
+  return dtype == DType::I64 || (*from >= std::numeric_limits<int32_t>::min() && *to - 1 <= std::numeric_limits<int32_t>::max());
+}
+
+bool takes(const Graph& g, const Node& n) {
+  if (graph::op_class(n.op) != graph::OpClass::Random || graph::is_seeded(n) || n.outputs.empty() || !n.outputs[0].valid()) return false;
+  for (const Arg& a : n.args)
+    if (std::holds_alternative<graph::OpaqueArg>(a)) return false;  // a generator
+  const DType dtype = g.type(n.outputs[0]).dtype;
+  auto value = [&](size_t i) { return i < n.args.size() ? number(g, n.args[i]) : std::nullopt; };
+  switch (n.op) {
+    case Op::rand: case Op::rand_like: case Op::randn: case Op::randn_like: return is_real(dtype);
+    case Op::bernoulli_p: {
+      auto p = value(1);
+      return p && *p >= 0 && *p <= 1 && !is_complex(dtype);
+    }
+    case Op::native_dropout: {
+      auto p = value(1);
+      auto* train = n.args.size() > 2 ? std::get_if<bool>(&n.args[2]) : nullptr;
+      return is_real(dtype) && p && *p >= 0 && *p < 1 && (!train || *train) && n.outputs.size() == 2 && n.outputs[1].valid();
+    }
+    case Op::uniform: {
+      auto from = value(1), to = value(2);
+      return is_real(dtype) && from && to && *from <= *to && std::isfinite(*to - *from) && (dtype != DType::F16 || std::abs(*to - *from) <= 65504);
+    }
+    case Op::normal_functional: {
+      auto mean = value(1), std = value(2);
+      return is_real(dtype) && mean && std && *std >= 0;
+    }
+    case Op::exponential: {
+      auto rate = value(1);
+      return is_real(dtype) && rate && *rate > 0;
+    }
+    case Op::randint: return integers(g, nullptr, n.args[0], dtype);
+    case Op::randint_low: return integers(g, &n.args[0], n.args[1], dtype);
+    case Op::randint_like: return integers(g, nullptr, n.args[1], dtype);
+    case Op::randint_like_low_dtype: return integers(g, &n.args[1], n.args[2], dtype);
+    default: return false;
+  }
+}
+
+// The seeds of one device.
+struct Seeds {
+  Device device;
+  int64_t count = 0, next = 0;
+  ValueId drawn;
+};
+
+class Seeding {
+ public:
+  explicit Seeding(const Graph& g) : g_(g), r_(g) {}
+
+  Graph run(const std::vector<bool>& taken) {
+    for (size_t i = 0; i < taken.size(); ++i)
+      if (taken[i]) ++of(device(g_.node(NodeId(i)))).count;
+    for (Seeds& s : seeds_) draw(s);
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const Node& n = g_.node(NodeId(i));
+      if (!taken[i]) r_.copy(n);
+      else if (n.op == Op::native_dropout) drop_out(n);
+      else seeded(n);
+    }
+    return r_.finish();
+  }
+
+ private:
+  Device device(const Node& n) const { return g_.type(n.outputs[0]).device; }
+  Expr k(int64_t v) const { return g_.arena().constant(v); }
+
+  Seeds& of(Device d) {
+    auto at = std::find_if(seeds_.begin(), seeds_.end(), [&](const Seeds& s) { return s.device == d; });
+    return at != seeds_.end() ? *at : seeds_.emplace_back(Seeds{d, 0, 0, {}});
+  }
+
+  ValueId add(Op op, std::vector<Arg> args, TensorType type) {
+    return r_.out().node(r_.out().add_node(op, std::move(args), {std::move(type)}, loc_)).outputs[0];
+  }
+
+  void draw(Seeds& s) {
+    TensorType type{DType::I64, s.device, {k(s.count)}, {k(1)}, k(0)};
+    s.drawn = add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{type.sizes}, DType::I64, NoneArg{}, s.device, NoneArg{}}, type);
+  }
+
+  ValueId next_seed(Device d) {
+    Seeds& s = of(d);
+    Expr at = k(s.next++);
+    return add(Op::select_int, {s.drawn, k(0), at}, TensorType{DType::I64, d, {}, {}, at});
+  }
+
+  void seeded(const Node& n) {
+    loc_ = n.loc;
+    ValueId seed = next_seed(device(n));
+    std::vector<Arg> args = r_.map_args(n);
+    for (Arg& a : args)
+      if (std::holds_alternative<ValueId>(a)) a = NoneArg{};  // lends its type alone, which is the result's
+    args.emplace_back(seed);
+    r_.copy(n, std::move(args));
+  }
+
+  // input * mask / (1 - p)
+  void drop_out(const Node& n) {
+    loc_ = n.loc;
+    double keep = 1 - *number(g_, n.args[1]);
+    const TensorType &type = g_.type(n.outputs[0]), &mask_type = g_.type(n.outputs[1]);
+    ValueId input = r_.map(std::get<ValueId>(n.args[0])), seed = next_seed(device(n));
+    ValueId mask = add(Op::bernoulli_p, {NoneArg{}, keep, NoneArg{}, seed}, mask_type);
+    r_.replace(n.outputs[1], mask);
+    r_.replace(n.outputs[0], add(Op::mul_Tensor, {add(Op::mul_Tensor, {input, mask}, type), 1 / keep}, type));
+  }
+
+  const Graph& g_;
+  Rewriter r_;
+  std::vector<Seeds> seeds_;
+  graph::LocId loc_;
+};
+
+}  // namespace
+
+Graph seed_random(const Graph& g) {
+  std::vector<bool> taken;
+  for (const Node& n : g.nodes()) taken.push_back(takes(g, n));
+  if (std::none_of(taken.begin(), taken.end(), [](bool b) { return b; })) return g;
+  return Seeding(g).run(taken);
+}
+
+}  // namespace braze::passes

@@ -1,0 +1,11 @@
+#pragma once
+#include "graph/graph.h"
+
+namespace braze::passes {
+
+// Random operators become functions of seeds (graph/random.h), which one call per device draws from PyTorch's default
+// generator at the graph's start: calls differ, torch.manual_seed repeats them, and what is computed again for the backward
+// sees the same numbers. An operator with a generator of its own, or with arguments that eager refuses, stays as it is.
+graph::Graph seed_random(const graph::Graph& g);
+
+}  // namespace braze::passes
