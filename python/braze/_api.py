@@ -302,20 +302,18 @@ def _marked_dim(tensor, dim):
     return dim % tensor.dim()
 
 
-def explain(f, *args, code=False, options=None, **kwargs):
+def explain(f, *args, code=False, **kwargs):
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
     What `compile` gave for a module or a function is compiled with the options that it has.
-    code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton
-        with options={"codegen": "triton"}. The Explanation has it as `code` and prints it.
-    options: as for braze.compile. Arguments of `f` that are called `code` or `options` cannot be given by name here.
+    code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton for what
+        was compiled with options={"codegen": "triton"}. The Explanation has it as `code` and prints it. An argument of `f` that is
+        called `code` cannot be given by name here.
     """
     owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
     made_module = isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make")
     before = f if made_module or isinstance(f, _C.Compiled) else None
-    if options is not None:
-        compiled = compile(f._orig_mod if made_module else f, options=options)
-    elif made_module:
+    if made_module:
         compiled = _compile_module(f._orig_mod, type(f)._braze_make)
     elif isinstance(f, _C.Compiled) and hasattr(f, "_braze_make"):
         compiled = f._braze_make(f.__wrapped__)
