@@ -331,6 +331,14 @@ std::optional<int8_t> suggested_format(const Call& call, const TensorType& t) {
 
 Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
   Call call{op, args, context};
+  // The class says how an operator is lowered; these are typed as their relatives are.
+  switch (op) {
+    case Op::cumsum: case Op::cumprod: case Op::logcumsumexp: return reduce_types(call);
+    case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
+    case Op::avg_pool2d_backward: case Op::upsample_nearest2d: case Op::_adaptive_avg_pool2d_backward:
+      return conv_types(call);
+    default: break;
+  }
   switch (op_class(op)) {
     case OpClass::Pointwise: return pointwise_types(call);
     case OpClass::Reduction: return reduce_types(call);
@@ -344,13 +352,7 @@ Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
     case OpClass::Decompose: return norm_types(call);
     case OpClass::Extern: break;
   }
-  switch (op) {
-    case Op::cumsum: case Op::cumprod: case Op::logcumsumexp: return reduce_types(call);
-    case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
-    case Op::avg_pool2d_backward: case Op::upsample_nearest2d: case Op::_adaptive_avg_pool2d_backward:
-      return conv_types(call);
-    default: return std::nullopt;
-  }
+  return std::nullopt;
 }
 
 }  // namespace braze::graph

@@ -3,6 +3,8 @@ every value has the type that was recorded for it."""
 
 import copy
 import operator
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -410,3 +412,19 @@ def test_tracing_leaves_no_trace():
     trace(lambda x: torch.zeros(3) + x, r(3))
     assert _C._global_state_key() == before
     assert (torch.zeros(3) + 1).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_capturing_a_convolutional_network_loads_no_slow_module():
+    """PyTorch's Python Meta kernels load SymPy (half a second): the shapes of common operators come from our own rules."""
+    code = """
+import sys, torch, braze
+from torch import nn
+net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.Upsample(scale_factor=2),
+                    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4), nn.GELU(), nn.LayerNorm(4), nn.Softmax(-1)).eval()
+x = torch.randn(2, 3, 16, 16)
+with torch.no_grad():
+    assert braze.explain(net, x).graph_count == 1
+print(sorted({m.split(".")[0] for m in sys.modules} & {"sympy"}), "torch._dynamo" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["[]", "False"], run.stdout + run.stderr
