@@ -60,4 +60,18 @@ std::string symbol_of(const std::string& fingerprint, const std::string& key) {
   return std::string("braze_") + text;
 }
 
+CompiledKernel* DistinctKernels::add(const Signature& signature, const std::string& key) {
+  auto [it, fresh] = by_key_.try_emplace(key, static_cast<uint32_t>(out_.kernels.size()));
+  out_.kernel_of.push_back(it->second);
+  out_.buffers_of.push_back(signature.buffers);
+  out_.sizes_of.push_back(signature.sizes);
+  if (!fresh) return nullptr;
+  CompiledKernel& k = out_.kernels.emplace_back();
+  k.symbol = symbol_of(fingerprint_, key);
+  k.buffers = signature.buffers;
+  k.sizes = signature.sizes;
+  k.blob = it->second;
+  return &k;
+}
+
 }  // namespace braze::codegen

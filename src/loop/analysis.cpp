@@ -264,4 +264,11 @@ void for_each_expr(const Program& program, const std::function<void(Expr)>& f) {
   for (const Writeback& w : program.writebacks) for_each_expr(w.from, f);
 }
 
+std::optional<DType> dtype_of(const Nest& nest, ValId value) {
+  for (const Stage& s : nest.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.result == value) return op.dtype;
+  return std::nullopt;
+}
+
 }  // namespace braze::loop

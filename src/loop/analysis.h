@@ -1,6 +1,7 @@
 // Facts about nests and items that the scheduler and the code generators share.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program);
 // buffers also show their sizes.
 std::string key(const Program& program, const Nest& nest, std::vector<BufferId>* buffers = nullptr);
 uint64_t hash(const Program& program, const Nest& nest);
+
+// What the stages' op that defines `value` gives; nothing where no op does.
+std::optional<DType> dtype_of(const Nest& nest, ValId value);
 
 int arity(OpCode code);
 inline bool is_comparison(OpCode c) { return c >= OpCode::Eq && c <= OpCode::Ge; }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "codegen/cpu/combine.h"
 #include "codegen/cpu/emitter.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::cpu {
 
@@ -35,10 +36,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     if (op.code != loop::OpCode::Reduce) continue;
     Accumulator a;
     a.op = &op;
-    a.operand = DType::F32;
-    for (const loop::Stage& s : nest_.stages)
-      for (const LoopOp& def : s.ops)
-        if (def.result == op.args[0]) a.operand = def.dtype;
+    a.operand = loop::dtype_of(nest_, op.args[0]).value_or(DType::F32);
     a.vec = width_ > 1;
     a.copies = outer_vector_ ? vector_.copies : a.vec ? stage_copies_ : 1;
     a.parts = is_welford(op.reduce) || is_arg(op.reduce) ? 2 : 1;

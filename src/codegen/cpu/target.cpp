@@ -1,7 +1,6 @@
 // The host's CPU as a target: keys, cache, emission on the calling thread, machine code on several.
 #include <algorithm>
 #include <thread>
-#include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
@@ -48,22 +47,12 @@ class CpuTarget final : public Target {
 Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) {
   Compiled out;
   std::string print = fingerprint() + "\n";
-  std::unordered_map<std::string, uint32_t> by_key;
+  DistinctKernels distinct(out, print);
   std::vector<Signature> signatures;  // of distinct kernels
   std::vector<const Nest*> sources;
   for (const Nest* nest : nests) {
     Signature s = signature_of(program, *nest);
-    auto [it, fresh] = by_key.try_emplace(s.key, static_cast<uint32_t>(out.kernels.size()));
-    out.kernel_of.push_back(it->second);
-    out.buffers_of.push_back(s.buffers);
-    out.sizes_of.push_back(s.sizes);
-    if (!fresh) continue;
-    CompiledKernel k;
-    k.symbol = symbol_of(print, s.key);
-    k.buffers = s.buffers;
-    k.sizes = s.sizes;
-    k.blob = it->second;
-    out.kernels.push_back(std::move(k));
+    if (!distinct.add(s, s.key)) continue;
     signatures.push_back(std::move(s));
     sources.push_back(nest);
   }

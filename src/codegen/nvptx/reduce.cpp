@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "codegen/cpu/combine.h"
 #include "codegen/nvptx/emitter.h"
+#include "loop/analysis.h"
 #include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
@@ -31,9 +32,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     if (op.code != loop::OpCode::Reduce) continue;
     Accumulator a;
     a.op = &op;
-    for (const loop::Stage& s : nest_.stages)
-      for (const LoopOp& def : s.ops)
-        if (def.result == op.args[0]) a.operand = def.dtype;
+    a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
     a.parts = is_welford(op.reduce) ? 3 : is_arg(op.reduce) ? 2 : 1;
     a.wide = arena_.range(schedule::volume(arena_, stage.axes)).hi > INT32_MAX;
     a.first = carried.size();

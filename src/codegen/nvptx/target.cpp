@@ -1,7 +1,6 @@
 // NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per kernel.
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
@@ -32,7 +31,7 @@ class NvptxTarget final : public Target {
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
     Compiled out;
     std::string print = fingerprint() + "\n";
-    std::unordered_map<std::string, uint32_t> by_key;
+    DistinctKernels distinct(out, print);
     struct Wanted {
       std::string key;
       Signature signature;
@@ -46,19 +45,10 @@ class NvptxTarget final : public Target {
       // Proofs of alignment do not show in the signature's text, but follow from it; the shape does not always.
       std::string key = s.key + "\nshape " + std::to_string(static_cast<int>(shape.way));
       for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies}) key += " " + std::to_string(n);
-      auto [it, fresh] = by_key.try_emplace(key, static_cast<uint32_t>(out.kernels.size()));
-      out.kernel_of.push_back(it->second);
-      out.buffers_of.push_back(s.buffers);
-      out.sizes_of.push_back(s.sizes);
       out.blocks_of.push_back(shape.blocks);
-      if (!fresh) continue;
-      CompiledKernel k;
-      k.symbol = symbol_of(print, key);
-      k.buffers = s.buffers;
-      k.sizes = s.sizes;
-      k.blob = it->second;
-      k.threads = static_cast<uint32_t>(shape.threads);
-      out.kernels.push_back(std::move(k));
+      CompiledKernel* k = distinct.add(s, key);
+      if (!k) continue;
+      k->threads = static_cast<uint32_t>(shape.threads);
       kernels.push_back({std::move(key), std::move(s), nest, shape});
     }
     out.blobs.resize(out.kernels.size());

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codegen/triton/printer.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::triton {
 
@@ -70,9 +71,7 @@ void Printer::begin_reductions(const loop::Stage& stage, bool at_once) {
     if (op.code != loop::OpCode::Reduce) continue;
     Accumulator a;
     a.op = &op;
-    for (const loop::Stage& s : nest_.stages)
-      for (const LoopOp& def : s.ops)
-        if (def.result == op.args[0]) a.operand = def.dtype;
+    a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
     ReduceKind kind = on_bool(op.reduce, op.dtype);
     if (is_welford(kind))
       for (const Accumulator& other : accumulators_)

@@ -1,7 +1,6 @@
 // NVIDIA GPUs by way of Triton: the same nests as kernels in Triton's language, compiled by the user's triton package.
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/check.h"
@@ -56,29 +55,20 @@ class TritonTarget final : public Target {
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
     Compiled out;
     std::string print_key = fingerprint() + "\n";
-    std::unordered_map<std::string, uint32_t> by_key;
+    DistinctKernels distinct(out, print_key);
     std::optional<DiskCache> cache;
     if (options.disk_cache && !build_id().empty()) cache.emplace();
     for (const Nest* nest : nests) {
       Signature s = signature_of(program, *nest);
       Blocks blocks = choose_blocks(program, *nest);
-      auto [it, fresh] = by_key.try_emplace(s.key, static_cast<uint32_t>(out.kernels.size()));
-      out.kernel_of.push_back(it->second);
-      out.buffers_of.push_back(s.buffers);
-      out.sizes_of.push_back(s.sizes);
       out.blocks_of.push_back(blocks.grid);
-      if (!fresh) continue;
-      CompiledKernel k;
-      k.symbol = symbol_of(print_key, s.key);
-      k.buffers = s.buffers;
-      k.sizes = s.sizes;
-      k.blob = it->second;
-      auto found = cache ? cache->find(k.symbol, print_key + s.key) : std::nullopt;
-      Code code = found ? code_from(*found) : compile_one(program, *nest, k.symbol);
-      if (cache && !found) cache->keep(k.symbol, print_key + s.key, text_of(code));
-      k.threads = code.threads;
-      k.shared = code.shared;
-      out.kernels.push_back(std::move(k));
+      CompiledKernel* k = distinct.add(s, s.key);
+      if (!k) continue;
+      auto found = cache ? cache->find(k->symbol, print_key + s.key) : std::nullopt;
+      Code code = found ? code_from(*found) : compile_one(program, *nest, k->symbol);
+      if (cache && !found) cache->keep(k->symbol, print_key + s.key, text_of(code));
+      k->threads = code.threads;
+      k->shared = code.shared;
       out.blobs.push_back(std::move(code.cubin));
     }
     return out;
