@@ -199,6 +199,8 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     case SourceKind::InstanceDict: {
       PyObject** p = _PyObject_GetDictPtr(base);
       if (!p && PyErr_Occurred()) PyErr_Clear();
+      if (p && !*p) Py_XDECREF(PyObject_GenericGetDict(base, nullptr));  // a function gets its dictionary when somebody asks
+      if (p && !*p) PyErr_Clear();
       return p ? *p : nullptr;
     }
     case SourceKind::TypeAttr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), s.key.get()) : nullptr;

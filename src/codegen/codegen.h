@@ -22,6 +22,7 @@ struct CompiledKernel {
   uint32_t blob = 0;
   uint32_t threads = 0;                 // GPU: per block; 0: a CPU kernel
   uint32_t shared = 0;                  // GPU: bytes of shared memory that a launch asks for
+  bool early = false;                   // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
 struct Compiled {

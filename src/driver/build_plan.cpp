@@ -28,7 +28,7 @@ class Builder {
     if (depends_on_data(memory_.arena_bytes)) shrink_arena();
     buffers();
     for (auto& k : compiled_.kernels)
-      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads, k.shared});
+      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads, k.shared, k.early});
     plan_.blobs = std::move(compiled_.blobs);
     for (size_t i = 0; i < program_.items.size(); ++i) {
       for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});

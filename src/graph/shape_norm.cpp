@@ -130,6 +130,13 @@ Types norm_types(const Call& c) {
       if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
       return masked(c, 9, {in, w, w});
     }
+    case Op::cudnn_batch_norm_backward: {
+      auto t = batch_norm(c, *x, true, 2);
+      const TensorType* w = c.tensor(2);
+      if (!t || !w) return std::nullopt;
+      (*t)[1] = (*t)[2] = c.fresh(*w, w->dtype, w->sizes);
+      return t;
+    }
     case Op::mse_loss: case Op::smooth_l1_loss: case Op::huber_loss: {
       const TensorType* y = c.tensor(1);
       return y ? reduced_loss(c, *x, *y, 2) : std::nullopt;

@@ -24,21 +24,33 @@ void layer_norm_backward(Builder& b) {
   if (b.wants(2)) b.set(2, reduce(g));
 }
 
-void batch_norm_backward(Builder& b) {
-  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), weight = b.compute(b.optional_tensor(2));
+// `mean` and `rstd`: per channel, of this batch where `train`, else the running ones.
+void batch_norm_gradients(Builder& b, ValueId g, ValueId x, ValueId weight, ValueId mean, ValueId rstd, bool train) {
   size_t rank = b.rank(x);
-  if (rank < 2) throw NoRule{};
-  bool train = b.flag(7);
   std::vector<int64_t> dims{0};
   for (size_t d = 2; d < rank; ++d) dims.push_back(static_cast<int64_t>(d));
-  ValueId mean = b.per_channel(b.compute(b.tensor(train ? 5 : 3)), rank);
-  ValueId rstd = train ? b.compute(b.tensor(6)) : b.unary(Op::rsqrt, b.add(b.compute(b.tensor(4)), b.number(8)));
   rstd = b.per_channel(rstd, rank);
-  ValueId xhat = b.mul(b.sub(x, mean), rstd);
+  ValueId xhat = b.mul(b.sub(x, b.per_channel(mean, rank)), rstd);
   ValueId gw = weight.valid() ? b.mul(g, b.per_channel(weight, rank)) : g;
   if (b.wants(0)) b.set(0, train ? through_normalisation(b, gw, xhat, rstd, dims) : b.mul(gw, rstd));
   if (b.wants(1)) b.set(1, b.sum(b.mul(g, xhat), dims, false));
   if (b.wants(2)) b.set(2, b.sum(g, dims, false));
+}
+
+void batch_norm_backward(Builder& b) {
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), weight = b.compute(b.optional_tensor(2));
+  if (b.rank(x) < 2) throw NoRule{};
+  bool train = b.flag(7);
+  ValueId mean = b.compute(b.tensor(train ? 5 : 3));
+  ValueId rstd = train ? b.compute(b.tensor(6)) : b.unary(Op::rsqrt, b.add(b.compute(b.tensor(4)), b.number(8)));
+  batch_norm_gradients(b, g, x, weight, mean, rstd, train);
+}
+
+// (input, grad, weight, running mean, running variance, mean, rstd, eps, reserve): in training alone
+void cudnn_batch_norm_backward(Builder& b) {
+  ValueId x = b.compute(b.tensor(0)), g = b.compute(b.tensor(1)), weight = b.compute(b.tensor(2));
+  if (b.rank(x) < 2) throw NoRule{};
+  batch_norm_gradients(b, g, x, weight, b.compute(b.tensor(5)), b.compute(b.tensor(6)), true);
 }
 
 // (grad, input, mean, rstd, weight, N, C, HxW, groups, mask)
@@ -80,6 +92,7 @@ DecomposeRule norm_backward_rule(Op op) {
   switch (op) {
     case Op::native_layer_norm_backward: return layer_norm_backward;
     case Op::native_batch_norm_backward: return batch_norm_backward;
+    case Op::cudnn_batch_norm_backward: return cudnn_batch_norm_backward;
     case Op::native_group_norm_backward: return group_norm_backward;
     case Op::_fused_rms_norm_backward: return rms_norm_backward;
     default: return nullptr;

@@ -65,6 +65,7 @@ struct Kernel {
   Device device;                    // for a GPU: any of its index's architecture
   uint32_t threads = 0;             // GPU: per block
   uint32_t shared = 0;              // GPU: bytes of shared memory that a launch asks for
+  bool early = false;               // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
 struct Plan {

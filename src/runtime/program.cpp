@@ -52,6 +52,7 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
         step.kind = StepKind::GpuLaunch;
         step.threads = k.threads;
         step.shared = k.shared;
+        step.early = k.early;
         step.blocks = slot(l->blocks);
         step.device = std::max<int>(0, k.device.index);
         step.parameters = parameters_;
@@ -201,7 +202,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
         break;
       case StepKind::GpuLaunch:
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
-          cuda::launch(reinterpret_cast<void*>(s.kernel), static_cast<uint32_t>(blocks), s.threads, s.shared, stream, f.parameters_.data() + s.parameters, s.device);
+          cuda::launch(reinterpret_cast<void*>(s.kernel), {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early}, stream, f.parameters_.data() + s.parameters, s.device);
         break;
       case StepKind::Call:
         host.call(f, s.index);

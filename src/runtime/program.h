@@ -82,6 +82,7 @@ class Program {
     KernelFn kernel;
     uint32_t pointers, sizes;  // where the launch's arguments start
     uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
+    bool early = false;
     Slot blocks = 0;
     int device = 0;
   };

@@ -157,16 +157,23 @@ class CompiledGraph::Impl {
 
   ReplayFacts replay_facts() const {
     ReplayFacts f;
-    f.inputs = input_kinds_;
     const plan::Plan& plan = program_->plan();
     if (!gpu_) f.why_not = "nothing of the region runs on a GPU";
     for (const plan::Buffer& b : plan.buffers)
       if (b.device.type != DeviceType::CUDA) f.why_not = "the region reads or writes memory of the CPU";
-    for (const plan::Step& s : plan.steps)
-      if (std::holds_alternative<plan::Allocate>(s)) f.why_not = "a size in the region depends on data";
-    for (const loop::Output& o : plan.outputs)
-      if (o.kind == loop::Output::Kind::Input) f.why_not = "the region returns one of its inputs";
-    if (!plan.size_symbols.empty()) f.why_not = "sizes in the region stay open";
+    for (const plan::Step& s : plan.steps) {
+      auto* a = std::get_if<plan::Allocate>(&s);
+      std::vector<sym::Expr> symbols;
+      if (a) plan.arena->collect_symbols(plan.buffers[a->buffer].bytes, symbols);
+      for (sym::Expr e : symbols)
+        if (plan.arena->symbol_kind(e) == sym::SymbolKind::Unbacked) f.why_not = "a size in the region depends on data";
+    }
+    f.outputs = plan.outputs.size();
+    for (const loop::Output& o : plan.outputs) {
+      bool back = o.kind == loop::Output::Kind::Input;
+      if (back && aliases_ == Aliases::Fresh) f.why_not = "the region returns one of its inputs";
+      f.handed_back.push_back(back ? static_cast<int32_t>(o.input) : -1);
+    }
     for (const loop::Writeback& w : plan.writebacks) f.written.push_back(w.input);
     return f;
   }
@@ -200,7 +207,6 @@ class CompiledGraph::Impl {
       constant_inputs_.push_back({i, &constants_->tensors()[constant++]});
     }
     inputs_ = graph.inputs.size();
-    for (const auto& in : graph.inputs) input_kinds_.push_back(in.kind);
     for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers[b];
       if (buffer.where != plan::Where::Input) continue;
@@ -440,7 +446,6 @@ class CompiledGraph::Impl {
   std::unique_ptr<TorchHost> host_;
   size_t inputs_ = 0;
   std::vector<std::pair<uint32_t, const at::Tensor*>> constant_inputs_;
-  std::vector<graph::InputKind> input_kinds_;
   std::vector<InputCheck> checks_;
   std::optional<c10::Device> gpu_;
   std::vector<uint32_t> uploads_, aligned_;  // inputs: on the CPU for kernels on the GPU; read by those

@@ -5,11 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "driver/driver.h"
 #include "graph/graph.h"
-#include "trace/cuda_graph.h"
 
 namespace braze::trace {
 
@@ -32,6 +32,14 @@ class Constants {
 enum class Aliases : uint8_t {
   Fresh,   // a tensor of its own on that memory, with the version counter of the other
   Shared,  // the very input, or a copy where only a part of the memory is the same: nothing downstream may take it over
+};
+
+// What recording a compiled graph as a CUDA Graph has to know.
+struct ReplayFacts {
+  size_t outputs = 0;
+  std::vector<uint32_t> written;     // inputs that the graph changes
+  std::vector<int32_t> handed_back;  // per output: the input that it is, or -1
+  std::string why_not;               // empty: it may be recorded
 };
 
 class CompiledGraph {
@@ -60,7 +68,6 @@ class CompiledGraph {
   size_t inputs() const;
   size_t outputs() const;
   const plan::Plan& plan() const;
-  // What recording the program as a CUDA Graph has to know.
   ReplayFacts replay_facts() const;
 
  private:

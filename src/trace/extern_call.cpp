@@ -47,6 +47,9 @@ class Builder {
   Argument argument(const c10::Argument& formal, const loop::ExternArg& actual) {
     type_ = without_optional(formal.type());
     std::visit([&](auto& a) { fill(a); }, actual);
+    // Operators that only PyTorch's own backward calls take no tensor where their schema asks for one.
+    bool none = result_.kind == Kind::Constant && result_.constant.isNone();
+    if (none && formal.type()->kind() == c10::TypeKind::TensorType) result_.constant = at::Tensor();
     return std::move(result_);
   }
 
@@ -158,6 +161,18 @@ bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
   return std::any_of(symbols.begin(), symbols.end(), [&](sym::Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Unbacked; });
 }
 
+// Per view the first one that is the same: it has to be the same tensor too (attention takes self-attention from that).
+std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < views.size(); ++i) {
+    auto same = [&](const loop::View& v) {
+      return v.buffer == views[i].buffer && v.dtype == views[i].dtype && v.offset == views[i].offset && v.sizes == views[i].sizes && v.strides == views[i].strides;
+    };
+    out.push_back(static_cast<uint32_t>(std::find_if(views.begin(), views.end(), same) - views.begin()));
+  }
+  return out;
+}
+
 class BoxedCall : public ExternCall {
  public:
   BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) : name_(step.call.name) {
@@ -190,6 +205,12 @@ class BoxedCall : public ExternCall {
       }
     }
     for (const loop::View& v : call.views) views_.emplace_back(program, v);
+    std::vector<uint32_t> same = first_of_its_kind(call.views);
+    for (Argument& a : arguments_) {
+      if (a.kind == Argument::Kind::View) a.view = same[a.view];
+      for (uint32_t& v : a.views)
+        if (v != UINT32_MAX) v = same[v];
+    }
     for (const loop::View& v : call.outputs) {
       // What nobody reads is dropped as it comes: attention's statistics, say, whose kind depends on the kernel chosen.
       bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) && !defines_symbols(*program.plan().arena, v);

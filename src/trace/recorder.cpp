@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "graph/shape.h"
 #include "trace/batch_norm.h"
+#include "trace/symbolic_matmul.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
 
@@ -457,6 +458,7 @@ void install_recorder() {
     fresh->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
     library = std::move(fresh);
     install_batch_norm();
+    install_symbolic_matmul();
   } catch (const c10::Error& e) {
     throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
                              c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() +

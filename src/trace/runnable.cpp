@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
-#include "trace/compiled_graph.h"
+#include "trace/cuda_graph.h"
 
 namespace braze::trace {
 
@@ -28,6 +28,12 @@ void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m) {
   }
 }
 
+void throw_python_error() {
+  python_error e;
+  e.persist();
+  throw e;
+}
+
 std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph) {
   std::vector<uint32_t> out;
   for (uint32_t i = 0; i < graph.inputs.size(); ++i)
@@ -45,6 +51,7 @@ class InferenceRunnable : public Runnable {
     report_ = {made.nests, made.kernels, made.externs, made.from_disk_cache, std::move(made.timings), {},
                std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
     compiled_ = std::make_unique<CompiledGraph>(captured.graph, made, std::make_shared<Constants>(std::move(captured.constants)), Aliases::Fresh);
+    if (options.cuda_graphs) replayed_ = std::make_unique<ReplayedGraph>(*compiled_, placements(captured.graph), compiled_->outputs());
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
@@ -54,13 +61,13 @@ class InferenceRunnable : public Runnable {
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->inputs());
-    compiled_->run(call);
+    if (replayed_) replayed_->run(call);
+    else compiled_->run(call);
     wrap_outputs(call, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
 
-  ReplayFacts replay_facts() const { return compiled_->replay_facts(); }
   Report report() const override {
     Report r = report_;
     r.plan = compiled_->plan().describe();
@@ -70,16 +77,14 @@ class InferenceRunnable : public Runnable {
  private:
   std::vector<uint32_t> given_;
   std::unique_ptr<CompiledGraph> compiled_;
+  std::unique_ptr<ReplayedGraph> replayed_;
   Report report_;
 };
 
 }  // namespace
 
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
-  auto compiled = std::make_unique<InferenceRunnable>(std::move(captured), options, texts);
-  if (!options.cuda_graphs) return compiled;
-  ReplayFacts facts = compiled->replay_facts();
-  return make_replaying(std::move(compiled), std::move(facts));
+  return std::make_unique<InferenceRunnable>(std::move(captured), options, texts);
 }
 
 }  // namespace braze::trace

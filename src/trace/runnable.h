@@ -11,5 +11,7 @@ std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
 void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call, size_t inputs);
 // New references to the first m results; throws python_error.
 void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m);
+// Throws the Python exception that is set as python_error. Needs the GIL.
+[[noreturn]] void throw_python_error();
 
 }  // namespace braze::trace

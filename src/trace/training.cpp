@@ -18,6 +18,7 @@
 #include "base/strict.h"
 #include "driver/fallback.h"
 #include "runtime/heap.h"
+#include "trace/cuda_graph.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/runnable.h"
@@ -39,17 +40,12 @@ struct Backward {
     uint32_t index;  // Input and Saved: among the node's saved values; else as in Source
   };
   std::unique_ptr<CompiledGraph> graph;
+  std::unique_ptr<ReplayedGraph> replayed;
   std::vector<Input> inputs;
   mutable std::atomic<bool> ran = false;
 };
 
 constexpr size_t kWorthGivingBack = size_t{32} << 20;
-
-[[noreturn]] void throw_python_error() {
-  python_error e;
-  e.persist();
-  throw e;
-}
 
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
@@ -64,6 +60,7 @@ class Compiled {
     training.saved_bytes = parts.saved_bytes;
     training.partition = parts.report();
     forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh);
+    if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
   }
@@ -92,6 +89,7 @@ class Compiled {
       slot[i] = s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved ? next++ : s.index;
     }
     for (uint32_t i : part.inputs) fresh->inputs.push_back({parts.sources[i].kind, slot[i]});
+    if (options_.cuda_graphs) fresh->replayed = std::make_unique<ReplayedGraph>(*fresh->graph, backward_placements(part), 0);
     known = std::move(fresh);
     return *known;
   }
@@ -177,6 +175,18 @@ class Compiled {
   }
 
  private:
+  // What a replayed forward saved lies where it lay before, as parameters do.
+  std::vector<Placement> backward_placements(const autodiff::Backward& part) const {
+    std::vector<Placement> out;
+    for (uint32_t i : part.inputs) {
+      const Source& s = parts.sources[i];
+      bool stays = s.kind == Source::Kind::Constant || (s.kind == Source::Kind::Saved && s.index >= gradients.outputs) ||
+                   (s.kind == Source::Kind::Input && parts.forward.inputs[s.index].kind != graph::InputKind::Argument);
+      out.push_back(stays ? Placement::Stays : Placement::Copied);
+    }
+    return out;
+  }
+
   // The forward is over: where compiling the backward fails, PyTorch's own operators are called one by one.
   driver::Artefact compile_backward(const graph::Graph& graph, driver::Dumps* dumps) const {
     try {
@@ -200,6 +210,7 @@ class Compiled {
   Gradients gradients;
   autodiff::Partition parts;
   std::unique_ptr<CompiledGraph> forward;
+  std::unique_ptr<ReplayedGraph> forward_replayed;
   std::vector<Source> saved;  // what a node holds, in order
   Report report;
   TrainingReport training;
@@ -257,7 +268,8 @@ class CompiledFunctionBackward : public Node {
     call.owned = owned.data();
     if (!releasing_) call.owned = nullptr;
     call.symbols = symbols.data();
-    backward.graph->run(call);
+    if (replayed) backward.replayed->run(call);
+    else backward.graph->run(call);
     if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
     const Gradients& g = compiled_->gradients;
     variable_list out(g.inputs.size());
@@ -280,6 +292,7 @@ class CompiledFunctionBackward : public Node {
     used_.assign(count, false);
     dropped_.assign(count, false);
   }
+  bool replayed = false;  // the forward was: what it saved lies where the backward's recording expects it
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
   std::vector<int64_t> symbols;  // values of the size symbols
@@ -330,10 +343,12 @@ class NodeRunnable : public TrainingRunnable {
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->forward->inputs());
-    compiled_->forward->run(call);
+    bool replayed = false;
+    if (compiled_->forward_replayed) replayed = compiled_->forward_replayed->run(call);
+    else compiled_->forward->run(call);
     {
       c10::AutoGradMode grad(true);
-      attach(call);
+      attach(call, replayed);
     }
     wrap_outputs(call, outputs, m);
     return true;
@@ -346,12 +361,13 @@ class NodeRunnable : public TrainingRunnable {
   Report report() const override { return compiled_->current_report(); }
 
  private:
-  void attach(CompiledGraph::Call& call) const {
+  void attach(CompiledGraph::Call& call, bool replayed) const {
     const Gradients& g = compiled_->gradients;
     torch::autograd::edge_list edges;
     edges.reserve(g.inputs.size());
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
     auto node = make_node(compiled_, std::move(edges));
+    node->replayed = replayed;
 
     size_t symbols = compiled_->forward->plan().size_symbols.size();
     if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);

@@ -335,3 +335,81 @@ def test_what_cannot_be_recorded_runs_as_it_is():
     x, y = rand(10), torch.ones(3)
     for _ in range(5):
         torch.testing.assert_close(f(x, y), (x.sum() + y.cuda(), x * 2))
+
+
+def trained(m, fn, x, y, steps=6):
+    """Losses and last gradients of steps of SGD, from the same weights each time."""
+    state = {k: v.clone() for k, v in m.state_dict().items()}
+    losses = []
+    for _ in range(steps):
+        loss = F.cross_entropy(fn(x), y)
+        loss.backward()
+        losses.append(float(loss))
+        grads = [p.grad.clone() for p in m.parameters()]
+        with torch.no_grad():
+            for p in m.parameters():
+                p -= 0.1 * p.grad
+        m.zero_grad()
+    m.load_state_dict(state)
+    return losses, grads
+
+
+def small_net(*more):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.BatchNorm1d(128), torch.nn.GELU(), *more, torch.nn.Linear(128, 10)).cuda()
+
+
+def test_reduce_overhead_in_training():
+    m = small_net()
+    x, y = rand(32, 64), torch.randint(0, 10, (32,), device="cuda")
+    want, grads = trained(m, m, x, y)
+    statistics = m[1].running_mean.clone()
+    got, replayed = trained(m, braze.compile(m, mode="reduce-overhead"), x, y)
+    assert got == pytest.approx(want, rel=1e-4)
+    torch.testing.assert_close(replayed, grads, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(m[1].running_mean, statistics)
+
+
+def test_reduce_overhead_keeps_gradients_and_activations_that_are_alive():
+    m = small_net()
+    f = braze.compile(m, mode="reduce-overhead")
+    y = torch.randint(0, 10, (32,), device="cuda")
+    for _ in range(4):  # recorded by now
+        F.cross_entropy(f(rand(32, 64)), y).backward()
+        m.zero_grad()
+    # Two forwards before their backwards, in the other order; gradients that add up over calls; a gradient that is kept.
+    xs = [rand(32, 64, seed=s) for s in range(4)]
+    m.eval()
+    g = braze.compile(m, mode="reduce-overhead")
+    for _ in range(5):
+        for fn in (g, m):
+            losses = [F.cross_entropy(fn(x), y) for x in xs]
+            kept = []
+            for loss in reversed(losses):
+                loss.backward()
+                kept.append(m[0].weight.grad)
+                copy = m[0].weight.grad.clone()
+                if len(kept) == 2:
+                    m.zero_grad()
+                    kept.append((kept[-1], copy))
+            assert torch.equal(*kept[2])
+            grads = [p.grad.clone() for p in m.parameters()]
+            m.zero_grad()
+            if fn is g:
+                got = grads
+        torch.testing.assert_close(got, grads, rtol=1e-4, atol=1e-6)
+
+
+def test_reduce_overhead_draws_new_masks():
+    m = small_net(torch.nn.Dropout(0.5))
+    f = braze.compile(m, mode="reduce-overhead")
+    x = rand(32, 64)
+    seen = []
+    for _ in range(6):
+        out = f(x)
+        out.sum().backward()
+        # The backward's mask is the forward's: the last layer's weights get the kept activations' sums.
+        seen.append((out.detach().clone(), m[-1].weight.grad[0].clone()))
+        m.zero_grad()
+    for a, b in zip(seen, seen[1:]):
+        assert not torch.equal(a[0], b[0]) and not torch.equal(a[1] == 0, b[1] == 0) or not torch.equal(a[1], b[1])

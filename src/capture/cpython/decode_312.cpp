@@ -22,6 +22,7 @@ Mapped map_instruction(int raw, int arg, int next) {
     case LOAD_FAST_AND_CLEAR: return plain(Opcode::LoadFastAndClear);
     case LOAD_GLOBAL: return {Opcode::LoadGlobal, arg >> 1, (arg & 1) != 0};
     case LOAD_LOCALS: return plain(Opcode::LoadLocals);
+    case LOAD_FROM_DICT_OR_DEREF: return plain(Opcode::LoadClassDeref);  // in class bodies
     case LOAD_ATTR: return {(arg & 1) ? Opcode::LoadMethod : Opcode::LoadAttr, arg >> 1, (arg & 1) != 0};
     case LOAD_SUPER_ATTR: return {(arg & 1) ? Opcode::LoadSuperMethod : Opcode::LoadSuperAttr, arg >> 2, (arg & 2) != 0};
     case BINARY_SLICE: return plain(Opcode::BinarySlice);

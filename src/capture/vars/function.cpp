@@ -165,7 +165,7 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
     return;
   }
   bool field = false;
-  for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__"}) field = field || named(name, n);
+  for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__", "__type_params__"}) field = field || named(name, n);
   if (!field) {
     if (_PyType_Lookup(&PyFunction_Type, name)) return Variable::setattr(tr, name, value);
     return own_dict(tr)->set(tr, name, value);

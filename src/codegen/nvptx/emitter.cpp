@@ -24,8 +24,8 @@ bool accumulates(const Stage& stage) {
 
 }  // namespace
 
-Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, llvm::Module& module)
-    : program_(program), nest_(nest), signature_(signature), shape_(shape), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {}
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, bool early, llvm::Module& module)
+    : program_(program), nest_(nest), signature_(signature), shape_(shape), early_(early), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {}
 
 void Emitter::run(const std::string& symbol) {
   begin(symbol);
@@ -60,6 +60,11 @@ void Emitter::begin(const std::string& symbol) {
   for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(arg++);
   error_ = function_->getArg(arg);
   B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", function_));
+  if (early_) {
+    // The launch may come before what precedes it on the stream has ended, and what follows may be launched now.
+    auto* nothing = llvm::FunctionType::get(B.getVoidTy(), false);
+    B.CreateCall(llvm::InlineAsm::get(nothing, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}", /*hasSideEffects=*/true));
+  }
   thread_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   block_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
   mates_ = B.getInt32(0xffffffffu);

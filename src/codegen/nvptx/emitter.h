@@ -30,7 +30,7 @@ using sym::Expr;
 
 class Emitter {
  public:
-  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, llvm::Module& module);
+  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, bool early, llvm::Module& module);
   void run(const std::string& symbol);
 
  private:
@@ -132,6 +132,7 @@ class Emitter {
   const Nest& nest_;
   const Signature& signature_;
   const Shape& shape_;
+  bool early_;  // launched so (see CompiledKernel)
   sym::ExprArena& arena_;
   DeviceBuilder vb_;
   llvm::IRBuilder<>& B;

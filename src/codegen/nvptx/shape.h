@@ -18,6 +18,7 @@ struct Shape {
   int copies = 1;           // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`
   int most_copies = 8;      // Rows: a stage of at most this many vectors per thread is straight-line code
   sym::Expr blocks;
+  bool early = false;       // worth starting while what precedes it ends (see CompiledKernel)
 };
 
 // Squares of Way::Tiles: kTile x kTile points by kTile x kTileRows threads.

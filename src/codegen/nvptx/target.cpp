@@ -44,11 +44,12 @@ class NvptxTarget final : public Target {
       Shape shape = choose_shape(program, *nest);
       // Proofs of alignment do not show in the signature's text, but follow from it; the shape does not always.
       std::string key = s.key + "\nshape " + std::to_string(static_cast<int>(shape.way));
-      for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies}) key += " " + std::to_string(n);
+      for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies, int{early(shape)}}) key += " " + std::to_string(n);
       out.blocks_of.push_back(shape.blocks);
       CompiledKernel* k = distinct.add(s, key);
       if (!k) continue;
       k->threads = static_cast<uint32_t>(shape.threads);
+      k->early = early(shape);
       kernels.push_back({std::move(key), std::move(s), nest, shape});
     }
     out.blobs.resize(out.kernels.size());
@@ -93,10 +94,12 @@ class NvptxTarget final : public Target {
  private:
   Unit emit(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const std::string& symbol) const {
     Unit u = make_unit(symbol, *MachineLoan(sm_));
-    Emitter(program, nest, signature, shape, isa_, *u.module).run(symbol);
+    Emitter(program, nest, signature, shape, isa_, early(shape), *u.module).run(symbol);
     verify(*u.module, nest.name);
     return u;
   }
+
+  bool early(const Shape& shape) const { return shape.early && sm_ >= 90; }  // from where on kernels can wait for what precedes them
 
   int sm_;
   std::string architecture_;

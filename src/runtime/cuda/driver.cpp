@@ -22,6 +22,22 @@ constexpr unsigned kPortable = 1, kDeviceMap = 2;  // CU_MEMHOSTALLOC_*
 
 [[noreturn]] void unavailable(const std::string& why) { throw Unsupported(Reason::UnsupportedTensor, why); }
 
+// CUlaunchAttribute with CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and CUlaunchConfig.
+struct LaunchAttribute {
+  int id = 6;
+  char padding[4] = {};
+  union {
+    char bytes[64];
+    int allowed;
+  } value = {};
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+
 struct Api {
   Result (*init)(unsigned);
   Result (*device_get)(int*, int);
@@ -32,6 +48,7 @@ struct Api {
   Result (*load_data)(void**, const void*);
   Result (*get_function)(void**, void*, const char*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  Result (*launch_with)(const LaunchConfig*, void*, void**, void**);  // nullptr: a driver without it
   Result (*set_attribute)(void*, int, int);
   Result (*host_alloc)(void**, size_t, unsigned);
   Result (*error_string)(Result, const char**);
@@ -60,6 +77,7 @@ struct Api {
     find(set_attribute, "cuFuncSetAttribute");
     find(host_alloc, "cuMemHostAlloc");
     find(error_string, "cuGetErrorString");
+    launch_with = reinterpret_cast<decltype(launch_with)>(dlsym(library, "cuLaunchKernelEx"));
     if (missing.empty())
       if (Result r = init(0)) missing = "NVIDIA's driver does not start: " + words(r);
   }
@@ -139,12 +157,19 @@ void* load(const std::string& image, const std::string& symbol, uint32_t shared,
   return function;
 }
 
-void launch(void* function, uint32_t blocks, uint32_t threads, uint32_t shared, void* stream, void** parameters, int device) {
+void launch(void* function, const Grid& grid, void* stream, void** parameters, int device) {
   const Api& a = api();
-  Result r = a.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters, nullptr);
+  auto once = [&] {
+    if (!grid.early || !a.launch_with) return a.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared, stream, parameters, nullptr);
+    LaunchAttribute early;
+    early.value.allowed = 1;
+    LaunchConfig config{{grid.blocks, 1, 1}, {grid.threads, 1, 1}, grid.shared, stream, &early, 1};
+    return a.launch_with(&config, function, parameters, nullptr);
+  };
+  Result r = once();
   if (r == kInvalidContext) {
     Use use(device);
-    r = a.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, parameters, nullptr);
+    r = once();
   }
   if (r) check(r, "launching a kernel");
 }

@@ -12,9 +12,13 @@ int compute_capability(int device);
 // Loads a cubin or PTX text and finds a kernel in it; the same image is loaded once per device. The result (a CUfunction)
 // stays valid for ever. `shared`: as its launches will ask for. Throws Unsupported where the driver refuses, with its words.
 void* load(const std::string& image, const std::string& symbol, uint32_t shared, int device);
-// Parameters as cuLaunchKernel takes them; `shared`: bytes of shared memory besides the kernel's own. Throws Unsupported with
-// the driver's words.
-void launch(void* function, uint32_t blocks, uint32_t threads, uint32_t shared, void* stream, void** parameters, int device);
+struct Grid {
+  uint32_t blocks, threads;
+  uint32_t shared = 0;  // bytes of shared memory besides the kernel's own
+  bool early = false;   // the kernel waits for what precedes it (griddepcontrol.wait): it may start while that still ends
+};
+// Parameters as cuLaunchKernel takes them. Throws Unsupported with the driver's words.
+void launch(void* function, const Grid& grid, void* stream, void** parameters, int device);
 // A 32-bit word of host memory that kernels set to 1 where an index was out of range.
 void* error_word();
 // Whether one did since the last call. Kernels run later than their launch: a program's error may be seen by a later one.
