@@ -15,6 +15,7 @@
 #include "trace/batch_norm.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/trial.h"
 
 namespace braze::trace {
 
@@ -61,6 +62,14 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   Recorder* recorder = operands.recorder;
   if (!recorder && operands.meta) {
     // Functionalisation tries in-place operators on meta tensors before it rewrites them; nothing of ours is computed.
+    Trial trial = current_recorder ? try_in_place(*current_recorder, op, info, args) : Trial::Unknown;
+    if (trial == Trial::Refused) throw_graph_break(Reason::UnsupportedMutation, info.name + ": elements that share their memory are written");
+    if (trial == Trial::Succeeds) {
+      c10::IValue self = args[0];
+      torch::jit::drop(*stack, info.args.size());
+      stack->push_back(std::move(self));
+      return;
+    }
     c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
     op.callBoxed(stack);
     return;
