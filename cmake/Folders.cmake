@@ -39,7 +39,7 @@ endfunction()
 # LLVM, static, only what the code generators need; its headers are visible to the one folder that asks.
 function(braze_use_llvm target)
   llvm_map_components_to_libnames(libs core support analysis transformutils scalaropts instcombine
-    orcjit jitlink mc object target x86codegen x86desc x86info nvptxcodegen nvptxdesc nvptxinfo)
+    mc object target x86codegen x86desc x86info nvptxcodegen nvptxdesc nvptxinfo)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL INTERFACE_LIBRARY)
     target_link_libraries(${target} INTERFACE ${libs} Threads::Threads)

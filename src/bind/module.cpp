@@ -24,6 +24,23 @@ void put(PyObject* dict, const char* key, PyObject* owned) {
   PyDict_SetItemString(dict, key, v.get());
 }
 
+// Code and name of what will be captured first: a module's call is the same function for all modules, its `forward` is not.
+std::string program_text(PyObject* function, PyObject* bound) {
+  std::string text;
+  auto add = [&](PyObject* f) {
+    if (!f || !PyFunction_Check(f)) return;
+    auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(f)->func_code);
+    Ref bytes = Ref::steal(PyCode_GetCode(code));
+    if (bytes) text.append(PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get())));
+    const char* name = PyUnicode_AsUTF8(code->co_name);
+    text += name ? name : "";
+  };
+  add(function);
+  if (bound != Py_None) add(Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(bound)), "forward")).get());
+  PyErr_Clear();
+  return text;
+}
+
 // compile(function, bound, replaces_first, backend, fullgraph, dynamic, options)
 PyObject* compile(PyObject*, PyObject* args) {
   PyObject *function, *bound, *backend, *dynamic, *options;
@@ -32,7 +49,7 @@ PyObject* compile(PyObject*, PyObject* args) {
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
-  if (backend == Py_None) codegen::warm_up();
+  if (backend == Py_None) codegen::warm_up(o->disk_cache ? program_text(function, bound) : std::string());
   capture::RegionOptions region{*o, fullgraph != 0,
                                 dynamic == Py_None   ? capture::Dynamic::Auto
                                 : dynamic == Py_True ? capture::Dynamic::Always

@@ -30,7 +30,7 @@ std::unordered_map<PyObject*, const char*>& polyfills() {
 
 // Methods are registered as they lie in their class's dict.
 PyObject* find(const char* module, const char* qualname) {
-  Ref at = Ref::steal(PyImport_ImportModule(module));
+  Ref at = Ref::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), module));
   std::string rest = qualname;
   while (at && !rest.empty()) {
     size_t dot = rest.find('.');

@@ -79,7 +79,6 @@ Known load() {
   k.module_call = raw(k.module, "__call__");
   k.module_call_impl = raw(k.module, "_call_impl");
   k.module_globals = import("torch.nn.modules.module", "__dict__");
-  k.polyfills = import("braze.polyfills", nullptr, true);
   k.make_leaf = import("braze._C", "_make_leaf");
   k.mark_consumed = import("braze._C", "_mark_consumed");
   return k;

@@ -19,7 +19,6 @@ struct Known {
   PyObject* module_call;
   PyObject* module_call_impl;
   PyObject* module_globals;       // dict of torch.nn.modules.module
-  PyObject* polyfills;            // module braze.polyfills
   PyObject *make_leaf, *mark_consumed;  // of braze._C: what a result needs besides its values
 };
 // Throws InternalError if something is missing.

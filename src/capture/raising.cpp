@@ -1,5 +1,8 @@
 // Exceptions of the user's program while it is captured: raising, what is handled, the chain of contexts.
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -64,15 +67,36 @@ void Translator::raise_natively(Variable* exception, const char* why) {
   throw Restart{it->second, {Reason::RaisedException, why}};
 }
 
+namespace {
+
+// The lowest address of this thread's stack and its size; false: not known.
+bool find_stack(char** low, size_t* size) {
+  // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The kernel
+  // puts the program's name at the very top of its stack, and leaves room below one of usual size.
+  constexpr size_t kUsual = size_t{64} << 20;
+  rlimit limit;
+  auto* top = reinterpret_cast<char*>(getauxval(AT_EXECFN));
+  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual) {
+    *size = static_cast<size_t>(limit.rlim_cur);
+    *low = top - *size;
+    return true;
+  }
+  pthread_attr_t attr;
+  void* from = nullptr;
+  if (pthread_getattr_np(pthread_self(), &attr) != 0) return false;
+  pthread_attr_getstack(&attr, &from, size);
+  pthread_attr_destroy(&attr);
+  *low = static_cast<char*>(from);
+  return true;
+}
+
+}  // namespace
+
 bool stack_is_low() {
   thread_local char* limit = [] {
-    pthread_attr_t attr;
-    void* low = nullptr;
+    char* low = nullptr;
     size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &attr) != 0) return static_cast<char*>(nullptr);
-    pthread_attr_getstack(&attr, &low, &size);
-    pthread_attr_destroy(&attr);
-    return static_cast<char*>(low) + std::min<size_t>(size / 4, 1 << 20);
+    return find_stack(&low, &size) ? low + std::min<size_t>(size / 4, 1 << 20) : nullptr;
   }();
   char here;
   return &here < limit;

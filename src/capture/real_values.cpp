@@ -211,8 +211,9 @@ Variable* Translator::specialised(Variable* v) {
 }
 
 Variable* Translator::polyfill(const char* name) {
-  PyObject* m = known().polyfills;
-  Ref f = Ref::steal(m ? PyObject_GetAttrString(m, name) : nullptr);
+  // Imported when the first one is wanted: most programs want none.
+  Ref m = Ref::steal(PyImport_ImportModule("braze.polyfills"));
+  Ref f = Ref::steal(m ? PyObject_GetAttrString(m.get(), name) : nullptr);
   if (!f) {
     PyErr_Clear();
     unsupported(std::string("no polyfill ") + name);

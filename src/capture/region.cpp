@@ -301,7 +301,7 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
         entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
       }
       event.graph_status = "compiled";
-      event.report = entry.runnable->report();
+      if (texts || events) event.report = entry.runnable->report();
       if (texts) {
         log(Topic::Graph, "captured\n" + dump + "optimised\n" + event.report.graph);
         log(Topic::Loops, event.report.scheduled);

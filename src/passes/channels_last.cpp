@@ -135,13 +135,14 @@ class Pass {
 
 }  // namespace
 
-Graph channels_last(const Graph& g) {
+Graph channels_last(Graph g) {
   bool any = false;
   for (const Node& n : g.nodes()) {
     any = any || fits(g, n);
-    if (n.op == Op::convolution_backward) return Graph(g);  // reads what the forward part left in its recorded layout
+    if (n.op == Op::convolution_backward) return g;  // reads what the forward part left in its recorded layout
   }
-  return any ? Pass(g).run() : Graph(g);
+  if (!any) return g;
+  return Pass(g).run();
 }
 
 }  // namespace braze::passes

@@ -6,6 +6,6 @@
 namespace braze::passes {
 
 // Strides of values inside the graph change; results, writebacks and what views read keep theirs.
-graph::Graph channels_last(const graph::Graph& g);
+graph::Graph channels_last(graph::Graph g);
 
 }  // namespace braze::passes

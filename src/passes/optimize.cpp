@@ -1,5 +1,7 @@
 #include "passes/optimize.h"
 
+#include <utility>
+
 #include "passes/channels_last.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -13,12 +15,12 @@ namespace braze::passes {
 
 graph::Graph optimize(const graph::Graph& captured, const Options& options) {
   graph::Graph g = decompose(captured);
-  if (options.rng == Rng::Philox) g = seed_random(g);
+  if (options.rng == Rng::Philox) g = seed_random(std::move(g));
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);
   g = unfuse_bias(g);
-  g = channels_last(g);
+  g = channels_last(std::move(g));
   return dce(g);
 }
 

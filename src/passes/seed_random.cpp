@@ -128,7 +128,7 @@ class Seeding {
 
 }  // namespace
 
-Graph seed_random(const Graph& g) {
+Graph seed_random(Graph g) {
   std::vector<bool> taken;
   for (const Node& n : g.nodes()) taken.push_back(takes(g, n));
   if (std::none_of(taken.begin(), taken.end(), [](bool b) { return b; })) return g;

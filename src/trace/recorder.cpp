@@ -9,12 +9,14 @@
 #include <torch/csrc/utils/python_symnode.h>
 #include <torch/library.h>
 
+#include "base/background.h"
 #include "base/check.h"
 #include "graph/shape.h"
 #include "trace/batch_norm.h"
-#include "trace/symbolic_matmul.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/symbolic_matmul.h"
+#include "trace/trial.h"
 
 namespace braze::trace {
 
@@ -61,6 +63,14 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   Recorder* recorder = operands.recorder;
   if (!recorder && operands.meta) {
     // Functionalisation tries in-place operators on meta tensors before it rewrites them; nothing of ours is computed.
+    Trial trial = current_recorder ? try_in_place(*current_recorder, op, info, args) : Trial::Unknown;
+    if (trial == Trial::Refused) throw_graph_break(Reason::UnsupportedMutation, info.name + ": elements that share their memory are written");
+    if (trial == Trial::Succeeds) {
+      c10::IValue self = args[0];
+      torch::jit::drop(*stack, info.args.size());
+      stack->push_back(std::move(self));
+      return;
+    }
     c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
     op.callBoxed(stack);
     return;
@@ -450,20 +460,33 @@ void Recorder::record(const OpInfo& info, std::vector<Arg> args, std::vector<Ten
   }
 }
 
+namespace {
+
+// Never undone: PyTorch would go through all operators again while the process ends.
+void register_kernels() {
+  auto* library = new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  install_batch_norm();
+}
+
+Background* g_registration = nullptr;
+
+}  // namespace
+
 void install_recorder() {
-  static std::unique_ptr<torch::Library> library;
-  if (library) return;
-  try {
-    auto fresh = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
-    fresh->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-    library = std::move(fresh);
-    install_batch_norm();
-    install_symbolic_matmul();
-  } catch (const c10::Error& e) {
-    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
-                             c10::toString(kFakeKey) + ", which braze traces with (" + e.what_without_backtrace() +
-                             ")");
-  }
+  if (g_registration) return;
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kFakeKey))
+    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") + c10::toString(kFakeKey) +
+                             ", which braze traces with");
+  install_symbolic_matmul();
+  // PyTorch enters a kernel for a key into the table of each of its operators, one by one, which takes milliseconds. Calls that
+  // are made meanwhile see a table that differs at this key alone, which no tensor of theirs has.
+  g_registration = new Background(register_kernels, true);
+}
+
+void require_recorder() {
+  BRAZE_CHECK(g_registration, "tracing before the extension is initialised");
+  g_registration->wait();
 }
 
 namespace {

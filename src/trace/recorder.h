@@ -80,6 +80,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
 // Once at import. Throws std::runtime_error when kFakeKey is taken.
 void install_recorder();
+// Waits until that is done, which every capture does first.
+void require_recorder();
 
 // Records on this thread while it lives: fakes are made by factories too, and writes are functionalised with views
 // kept.

@@ -105,7 +105,7 @@ Ambient current_ambient() {
 
 class TracerImpl final : public Tracer, public Differentiable {
  public:
-  TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) {}
+  TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) { require_recorder(); }
 
   ~TracerImpl() override {
     recorder_->close();

@@ -121,15 +121,49 @@ def test_processes_that_start_at_once(tmp_path):
     assert not [f for f in folder.iterdir() if f.name.startswith(".")]
 
 
+def test_a_note_without_kernels_changes_nothing(filled, tmp_path):
+    """Besides kernels the folder holds notes of what was compiled before; they decide only when LLVM is made ready."""
+    folder = copy_of(filled, tmp_path)
+    kernels = [f for f in objects(folder) if b"\nprogram\n" not in f.read_bytes()]
+    assert kernels and len(kernels) < len(objects(folder))
+    for f in kernels:
+        f.unlink()
+    assert run(folder) is False
+    assert all(f.exists() for f in kernels)
+    assert run(folder) is True
+
+
+FORKING = """
+import json, os, sys, torch, braze
+x = torch.randn(37, 65)
+torch.set_num_threads(1)  # OpenMP's own threads do not survive a fork
+f = braze.compile(lambda a: torch.softmax(a * 1.5, dim=-1) + torch.relu(a), fullgraph=True)
+if sys.argv[1:] == ["late"]:
+    f(x[:5])
+child = os.fork()
+error = (f(x) - (torch.softmax(x * 1.5, dim=-1) + torch.relu(x))).abs().max().item()
+if child == 0:
+    os._exit(0 if error < 1e-5 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(json.dumps({"error": error, "kernels": 1}))
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_forked_child_compiles(tmp_path, late):
+    """Whatever was begun beside the program at import and at compile() is over when it forks."""
+    finish(start(tmp_path / "braze", code=FORKING.replace("sys.argv[1:]", '["late"]' if late else "[]")))
+
+
 def test_a_first_call_imports_nothing_large():
-    """Knowing torch's functions must not cost the import of modules that the program never named."""
+    """Knowing torch's functions must not cost the import of modules that the program never named, nor of our own stand-ins."""
     child = """
 import json, sys, torch, braze
 x = torch.randn(8)
 before = set(sys.modules)
 f = braze.compile(lambda a: torch.relu(a * 2 + 1), fullgraph=True)
 f(x)
-late = [m for m in set(sys.modules) - before if not m.startswith("braze")]
+late = sorted(set(sys.modules) - before)
 import torch.onnx
 g = braze.compile(lambda a: a + 1 if torch.onnx.is_in_onnx_export() else a - 1, fullgraph=True)
 assert torch.equal(g(x), x - 1)

@@ -97,6 +97,20 @@ const Isa& host() {
   return isa;
 }
 
+const std::string& host_text() {
+  static const std::string text = [] {
+    if (const char* forced = std::getenv("BRAZE_CPU"); forced && *forced) return std::string(forced);
+    std::vector<std::string> has;
+    for (const auto& feature : llvm::sys::getHostCPUFeatures())
+      if (feature.second) has.push_back(feature.first().str());
+    std::sort(has.begin(), has.end());
+    std::string all = llvm::sys::getHostCPUName().str();
+    for (const std::string& f : has) all += "," + f;
+    return all;
+  }();
+  return text;
+}
+
 MachineLoan::MachineLoan() {
   const Isa& isa = host();
   {

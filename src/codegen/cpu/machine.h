@@ -15,6 +15,9 @@ namespace braze::codegen::cpu {
 // The host, or the CPU that the environment variable BRAZE_CPU names (read once).
 const Isa& host();
 
+// The same as text for keys, without LLVM's tables: its model and what it can do.
+const std::string& host_text();
+
 class MachineLoan {
  public:
   MachineLoan();

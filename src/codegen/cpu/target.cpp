@@ -12,6 +12,7 @@
 #include "codegen/llvm_headers.h"
 #include "codegen/source.h"
 #include "codegen/unit.h"
+#include "codegen/warm_up.h"
 #include "codegen/workers.h"
 
 namespace braze::codegen {
@@ -29,8 +30,8 @@ class CpuTarget final : public Target {
  public:
   std::string_view name() const override { return "cpu"; }
   std::string fingerprint() const override {
-    const Isa& isa = host();
-    return "cpu " + build_id() + " " + isa.cpu + " " + isa.features + " sleef " + std::to_string(library_symbols().size());
+    // Not from host(): where all kernels are found on disk, LLVM has nothing to do.
+    return "cpu " + build_id() + " " + host_text() + " sleef " + std::to_string(library_symbols().size());
   }
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override;
   std::string source(const Program& program, const Nest& nest, const Options&) override {
@@ -66,6 +67,7 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
     if (found) out.blobs[i] = std::move(*found);
     else missing.push_back(i);
   }
+  if (cache) note_programs(*cache);
   if (missing.empty()) return out;
   // The large ones first, so that no thread is left with one at the end.
   std::stable_sort(missing.begin(), missing.end(), [&](size_t a, size_t b) { return signatures[a].key.size() > signatures[b].key.size(); });

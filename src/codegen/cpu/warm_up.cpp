@@ -1,14 +1,14 @@
 // LLVM's tables, a target machine and the pages of its code, made ready while the program is still captured.
-#include <pthread.h>
-#include <signal.h>
-
-#include <cstdlib>
-#include <mutex>
-#include <system_error>
-#include <thread>
-
-#include "codegen/codegen.h"
 #include "codegen/warm_up.h"
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/background.h"
+#include "codegen/codegen.h"
+#include "codegen/disk_cache.h"
+#include "codegen/unit.h"
 
 namespace braze::codegen {
 namespace {
@@ -43,37 +43,35 @@ void run() {
   }
 }
 
-std::thread& worker() {
-  static auto* thread = new std::thread;  // never destroyed: finish() may come late
-  return *thread;
-}
-
-// Neither a forked child nor the destructors at exit may find the thread at work.
-void finish() {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  if (worker().joinable()) worker().join();
-}
-
-void start() {
-  if (std::thread::hardware_concurrency() < 2) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
-  try {
-    worker() = std::thread(run);
-  } catch (const std::system_error&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_atfork(finish, nullptr, nullptr);
-  std::atexit(finish);
+struct Notes {
+  std::mutex mutex;
+  std::vector<std::string> keys;
+};
+Notes& notes() {
+  static auto* n = new Notes;
+  return *n;
 }
 
 }  // namespace
 
-void warm_up() {
-  static std::once_flag once;
-  std::call_once(once, start);
+void warm_up(std::string_view program) {
+  if (!program.empty()) {
+    std::string key = cpu_target().fingerprint() + "\nprogram\n" + std::string(program);
+    if (DiskCache().find(symbol_of("program", key), key)) return;
+    std::lock_guard lock(notes().mutex);
+    notes().keys.push_back(std::move(key));
+  }
+  static auto* work = new Background(run, false);
+  (void)work;
+}
+
+void note_programs(DiskCache& cache) {
+  std::vector<std::string> keys;
+  {
+    std::lock_guard lock(notes().mutex);
+    keys.swap(notes().keys);
+  }
+  for (const std::string& key : keys) cache.keep(symbol_of("program", key), key, {});
 }
 
 }  // namespace braze::codegen

@@ -1,0 +1,73 @@
+#include "base/background.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <system_error>
+#include <vector>
+
+namespace braze {
+namespace {
+
+struct All {
+  std::mutex mutex;
+  std::vector<std::function<void()>> finish;
+};
+All& all() {
+  static auto* a = new All;  // a fork or an exit may come late
+  return *a;
+}
+
+void finish_all() {
+  std::lock_guard lock(all().mutex);
+  for (auto& f : all().finish) f();
+}
+
+}  // namespace
+
+Background::Background(std::function<void()> work, bool needed) : work_(std::move(work)), needed_(needed) {
+  if (std::thread::hardware_concurrency() < 2) return;
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);  // signals are for the program's own threads
+  try {
+    thread_ = std::thread([this] { run(); });
+    begun_ = true;
+  } catch (const std::system_error&) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!begun_) return;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(finish_all, nullptr, nullptr);
+    std::atexit(finish_all);
+  });
+  std::lock_guard lock(all().mutex);
+  all().finish.push_back([this] { finish(); });
+}
+
+void Background::run() noexcept {
+  try {
+    work_();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void Background::finish() noexcept {
+  std::lock_guard lock(mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Background::wait() {
+  std::lock_guard lock(mutex_);
+  if (thread_.joinable()) thread_.join();
+  if (!begun_ && needed_) {
+    begun_ = true;
+    run();
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+}  // namespace braze

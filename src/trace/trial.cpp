@@ -1,0 +1,124 @@
+#include "trace/trial.h"
+
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "graph/shape.h"
+#include "trace/convert.h"
+
+namespace braze::trace {
+namespace {
+
+using graph::Arg;
+using graph::Op;
+using graph::ValueId;
+
+// The operator without its effect, where it is pointwise and takes the same arguments: aten::add.Tensor of aten::add_.Tensor.
+// Op::Extern: there is none.
+Op functional_form(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string& name = schema.name();
+  if (name.size() < 2 || name.back() != '_' || name[name.size() - 2] == '_' || schema.returns().size() != 1) return Op::Extern;
+  auto functional = c10::Dispatcher::singleton().findSchema({name.substr(0, name.size() - 1), schema.overload_name()});
+  if (!functional) return Op::Extern;
+  const auto& ours = schema.arguments();
+  const auto& theirs = functional->schema().arguments();
+  if (ours.size() != theirs.size()) return Op::Extern;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    bool written = ours[i].alias_info() && ours[i].alias_info()->isWrite();
+    if (written != (i == 0) || ours[i].name() != theirs[i].name() || *ours[i].real_type() != *theirs[i].real_type()) return Op::Extern;
+  }
+  Op form = op_info(*functional).op;
+  return form != Op::Extern && graph::op_class(form) == graph::OpClass::Pointwise ? form : Op::Extern;
+}
+
+Op functional_form(const c10::OperatorHandle& op, const OpInfo& info) {
+  static std::mutex mutex;
+  static auto* known = new std::unordered_map<std::string, Op>;
+  std::lock_guard lock(mutex);
+  auto [it, fresh] = known->try_emplace(info.name, Op::Extern);
+  if (fresh) it->second = functional_form(op);
+  return it->second;
+}
+
+// Every element has an address of its own, as eager demands of what is written: sizes and strides that could have been made by
+// permuting and stepping through dense memory.
+bool elements_are_apart(sym::ExprArena& arena, const TensorType& type) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t d = 0; d < type.dim(); ++d) {
+    auto size = arena.as_const(type.sizes[d]), stride = arena.as_const(type.strides[d]);
+    if (!size || !stride) return false;
+    if (*size > 1) dims.emplace_back(*stride, *size);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reached = 0;  // the farthest element of the dimensions so far
+  for (auto [stride, size] : dims) {
+    if (stride <= reached) return false;
+    reached += stride * (size - 1);
+  }
+  return true;
+}
+
+// An expanded dimension: what eager is certain to find.
+bool has_repeated_elements(sym::ExprArena& arena, const TensorType& type) {
+  for (size_t d = 0; d < type.dim(); ++d)
+    if (auto size = arena.as_const(type.sizes[d]); size && *size > 1 && arena.is_const(type.strides[d], 0)) return true;
+  return false;
+}
+
+}  // namespace
+
+Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpInfo& info, const c10::IValue* args) {
+  Op form = functional_form(op, info);
+  if (form == Op::Extern) return Trial::Unknown;
+  sym::ExprArena& arena = recorder.arena();
+  std::vector<TensorType> types;
+  std::vector<Arg> converted;
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    const c10::IValue& value = args[i];
+    switch (info.args[i]) {
+      case ArgKind::Tensor: {
+        if (value.isNone() || !value.toTensor().defined()) {
+          converted.emplace_back(graph::NoneArg{});
+          break;
+        }
+        const at::Tensor& t = value.toTensor();
+        if (!t.is_meta() || t.layout() != c10::kStrided || t.unsafeGetTensorImpl()->is_wrapped_number() || !dtype_of(t.scalar_type())) return Trial::Unknown;
+        types.push_back(type_of(arena, t));
+        converted.emplace_back(ValueId(types.size() - 1));
+        break;
+      }
+      case ArgKind::Scalar:
+      case ArgKind::Int:
+      case ArgKind::Float:
+      case ArgKind::Bool:
+        if (value.isNone()) converted.emplace_back(graph::NoneArg{});
+        else if (value.isBool()) converted.emplace_back(value.toBool());
+        else if (value.isDouble()) converted.emplace_back(value.toDouble());
+        else if (value.isInt()) converted.emplace_back(arena.constant(value.toInt()));
+        else return Trial::Unknown;
+        break;
+      default:
+        if (!value.isNone()) return Trial::Unknown;
+        converted.emplace_back(graph::NoneArg{});
+    }
+  }
+  auto* self = converted.empty() ? nullptr : std::get_if<ValueId>(&converted[0]);
+  if (!self) return Trial::Unknown;
+  const TensorType& into = types[self->index];
+  if (has_repeated_elements(arena, into)) return Trial::Refused;
+  if (!elements_are_apart(arena, into)) return Trial::Unknown;
+  auto lookup = [&](ValueId v) { return graph::Operand{&types[v.index], false}; };
+  graph::ShapeContext context{graph::OperandLookup(lookup), arena, *dtype_of(c10::get_default_dtype_as_scalartype())};
+  auto result = graph::infer(form, converted, context);
+  if (!result || result->size() != 1) return Trial::Unknown;
+  bool holds = (*result)[0].sizes == into.sizes && c10::canCast(scalar_type((*result)[0].dtype), scalar_type(into.dtype));
+  return holds ? Trial::Succeeds : Trial::Unknown;
+}
+
+}  // namespace braze::trace
