@@ -66,6 +66,8 @@ class Compiled {
     forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
+    for (uint32_t i : gradients.tangent_of)
+      if (const auto& value = parts.forward.value(parts.forward.outputs[i]); !value.node.valid()) written.emplace_back(i, value.index);
   }
 
   // Compiled when it is asked for. Thread-safe; needs no GIL.
@@ -201,6 +203,7 @@ class Compiled {
   autodiff::Partition parts;
   std::unique_ptr<CompiledGraph> forward;
   std::vector<Source> saved;  // what a node holds, in order
+  std::vector<std::pair<uint32_t, uint32_t>> written;  // outputs that stand for what was written to inputs
   Report report;
   TrainingReport training;
 };
@@ -317,6 +320,12 @@ auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_
     return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
 }
 
+// `input` holds new data, `now` is on the same memory and knows where they come from.
+void take_history(const at::Tensor& input, const at::Tensor& now) {
+  if (input.is_view()) input.copy_(now);  // its base takes part
+  else torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+}
+
 class NodeRunnable : public TrainingRunnable {
  public:
   NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts)
@@ -376,9 +385,10 @@ class NodeRunnable : public TrainingRunnable {
       const c10::VariableVersion& version = t.unsafeGetTensorImpl()->version_counter();
       node->watched.push_back({version, version.current_version(), describe(t)});
     };
+    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
+    for (auto [output, input] : compiled_->written) take_history(*call.inputs[input], call.results[output]);
     for (uint32_t i : compiled_->parts.read_inputs) watch(*call.inputs[i]);
     for (uint32_t i : compiled_->parts.read_outputs) watch(call.results[i]);
-    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
     for (const Gradients::View& v : g.views) {
       const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
       at::Tensor& result = call.results[v.output];
