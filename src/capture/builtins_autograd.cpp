@@ -127,6 +127,10 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
   return tr.call(fn, std::move(call));
 }
 
+// Full backward hooks of modules look for the autograd node of each call, which compiled code does not have: around the module's own
+// computation they are set up natively.
+Variable* module_backward_hook(Translator& tr, Args&) { tr.unsupported("backward hooks of a module"); }
+
 // ---- inference mode ----
 
 // Called by the polyfill of its guard: returns what was set before.
@@ -152,6 +156,7 @@ void register_autograd_builtins() {
   register_builtin("torch.autograd", "backward", autograd_backward);
   register_builtin("torch", "Tensor.backward", tensor_backward);
   register_builtin("torch.utils.checkpoint", "checkpoint", do_checkpoint);
+  register_builtin("torch.utils.hooks", "BackwardHook._apply_on_tensors", module_backward_hook);
   register_polyfill("torch._C", "_InferenceMode", "InferenceMode");
   register_builtin("braze.polyfills", "set_inference", set_inference);
   register_builtin("torch", "is_inference_mode_enabled", is_inference_mode);

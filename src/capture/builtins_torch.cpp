@@ -214,6 +214,7 @@ void register_torch_builtins() {
   register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
   register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
 
   for (const StateRow& row : kStates) {

@@ -115,6 +115,11 @@ class Translator {
   // A float that varies from call to call and that nothing is known of yet, as an operand beside the tensor `other`: a tensor that
   // each call fills. nullptr: it is to be looked at.
   Variable* varying_number(int op, Variable* v, Variable* other);
+  Variable* number_beside(Variable* v, Variable* tensor);
+  // A float that nothing is known of yet, or that was computed from such.
+  bool is_open_float(Variable* v);
+  // One that had other values before: a 0-dim tensor of float64 that each call fills. nullptr: it is to be looked at.
+  Variable* number_operand(Variable* v);
   Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
@@ -308,6 +313,7 @@ class Translator {
   struct Number { SourceId source; Ref tensor; Variable* variable; };
   std::vector<Number> numbers_;               // floats that are operands
   std::vector<UserLine> size_lines_;          // of decisions on sizes
+  bool varies(Variable* v);                   // an open float: it, or what it was computed from, had other values before
   void finish_sizes();
   void add_gradients();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

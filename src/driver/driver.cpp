@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "autodiff/masks.h"
+#include "autodiff/overwritten.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
@@ -93,7 +94,8 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   if (verify_stages()) graph::verify(captured.graph);
   Timings timings;
   autodiff::Joint joint = staged(timings, "optimize", [&] {
-    return autodiff::Joint{checked(autodiff::narrow_masks(passes::optimize(captured.graph, options))), captured.outputs, captured.tangents};
+    graph::Graph graph = checked(autodiff::narrow_masks(passes::optimize(captured.graph, options)));
+    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents};
   });
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });

@@ -337,6 +337,7 @@ Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
     case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
     case Op::avg_pool2d_backward: case Op::upsample_nearest2d: case Op::_adaptive_avg_pool2d_backward:
       return conv_types(call);
+    case Op::_embedding_bag: return index_types(call);
     default: break;
   }
   switch (op_class(op)) {

@@ -144,9 +144,33 @@ Types pad(const Call& c, const TensorType& x) {
   return one(std::move(t));
 }
 
+// On the CPU; (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx). The
+// bag of each index is only noted where the fast kernel for sums does not run.
+Types embedding_bag(const Call& c) {
+  const TensorType *w = c.tensor(0), *indices = c.tensor(1), *offsets = c.tensor(2), *scale = c.tensor(6);
+  auto mode = c.integer(4), padding = c.integer(8);
+  if (!w || !is_index(indices) || !is_index(offsets) || w->dim() != 2 || indices->dim() != 1 || offsets->dim() != 1 || !mode || !padding || w->device.type != DeviceType::CPU ||
+      indices->dtype != offsets->dtype)
+    return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  Expr bags = c.flag(7) ? arena.sub(offsets->sizes[0], arena.constant(1)) : offsets->sizes[0];
+  bool fast = *mode == 0 && *padding < 0 && (w->dtype == DType::F32 || w->dtype == DType::F16 || w->dtype == DType::BF16);
+  if (fast) {
+    if (arena.as_const(w->strides[1]) == std::nullopt || (scale && arena.as_const(scale->strides[0]) == std::nullopt)) return std::nullopt;
+    fast = arena.is_const(w->strides[1], 1) && (!scale || arena.is_const(scale->strides[0], 1));
+  }
+  std::vector<TensorType> types;
+  types.push_back(c.fresh(*w, w->dtype, {bags, w->sizes[1]}));
+  types.push_back(c.fresh(*w, offsets->dtype, {fast ? arena.constant(0) : indices->sizes[0]}));
+  types.push_back(c.fresh(*w, offsets->dtype, {bags}));
+  types.push_back(c.fresh(*w, offsets->dtype, *mode == 2 ? Sizes{bags, w->sizes[1]} : Sizes{bags}));
+  return types;
+}
+
 }  // namespace
 
 Types index_types(const Call& c) {
+  if (c.op == Op::_embedding_bag) return embedding_bag(c);
   if (auto* list = c.get<TensorList>(0)) return c.op == Op::cat || c.op == Op::stack ? cat(c, *list, c.op == Op::stack) : std::nullopt;
   const TensorType* x = c.tensor(0);
   if (!x) return std::nullopt;

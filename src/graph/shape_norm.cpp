@@ -141,6 +141,11 @@ Types norm_types(const Call& c) {
       const TensorType* y = c.tensor(1);
       return y ? reduced_loss(c, *x, *y, 2) : std::nullopt;
     }
+    case Op::mse_loss_backward: case Op::smooth_l1_loss_backward: case Op::huber_loss_backward: {
+      const TensorType *in = c.tensor(1), *y = c.tensor(2);
+      if (!in || !y || x->dtype != in->dtype || y->dtype != in->dtype || is_complex(in->dtype) || !c.same_sizes(in->sizes, y->sizes)) return std::nullopt;
+      return one(c.fresh(*in, in->dtype, in->sizes));
+    }
     case Op::nll_loss_forward: {
       const TensorType* target = c.tensor(1);
       auto reduction = c.integer(3);

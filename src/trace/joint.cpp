@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
@@ -48,7 +49,24 @@ TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
   throw Unsupported(reason, "in the backward: " + detail);
 }
 
+// The end of the captured part of a history; gradients are taken where they reach it.
+struct OuterBackward : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+// Nodes are held by shared_ptr or, in later versions, by intrusive_ptr.
+template <class Pointer>
+Pointer make_outer() {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) return std::make_shared<OuterBackward>();
+  else return c10::make_intrusive<OuterBackward>();
+}
+
 }  // namespace
+
+torch::autograd::Edge set_outer_history(const at::Tensor& fake) {
+  torch::autograd::set_history(fake, make_outer<decltype(torch::autograd::Edge::function)>());
+  return torch::autograd::impl::gradient_edge(fake);
+}
 
 Differentiable& differentiable(Tracer& tracer) {
   auto* found = dynamic_cast<Differentiable*>(&tracer);
@@ -66,10 +84,10 @@ Gradients differentiate(Tracer& tracer, Captured& captured) {
   }
 }
 
-JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves) {
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const torch::autograd::edge_list& leaves) {
   JointTrace out;
   graph::Graph& graph = recorder.graph();
-  torch::autograd::edge_list starts, ends;
+  torch::autograd::edge_list starts;
   torch::autograd::variable_list tangents;
   for (const at::Tensor& root : roots) {
     FakeTensor* fake = unwrap_fake(root);
@@ -80,7 +98,6 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     tangents.push_back(functional::to_functional_tensor(
         make_fake(recorder.shared_from_this(), tangent, FakeTensor::kNoSlot, graph.type(tangent))));
   }
-  for (const at::Tensor& leaf : leaves) ends.push_back(torch::autograd::impl::gradient_edge(leaf));
 
   RecordingScope scope(&recorder);
   // The program's own backward runs outside of its autocast regions.
@@ -89,7 +106,7 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
   try {
     pybind11::gil_scoped_release no_gil;
     gradients = torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false, /*create_graph=*/false,
-                                                                      /*accumulate_grad=*/false, ends);
+                                                                      /*accumulate_grad=*/false, leaves);
   } catch (python_error& e) {
     if (!recorder.failure.empty()) {
       PyErr_Clear();

@@ -1,6 +1,7 @@
 // Backward by PyTorch's own autograd engine, run on fake tensors while a recorder notes the operators.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <vector>
 
@@ -15,9 +16,12 @@ struct JointTrace {
   std::vector<graph::ValueId> gradients;  // per leaf; invalid where none reaches it
 };
 
-// `roots`: functional fakes with history; `leaves`: functional fakes that require grad. Needs the GIL, which it gives up
+// `roots`: functional fakes with history; `leaves`: where gradients are asked for. Needs the GIL, which it gives up
 // meanwhile. Throws Unsupported for what eager would raise in its backward, too.
-JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves);
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const torch::autograd::edge_list& leaves);
+
+// Gives a fake that stands for the result of a computation outside a history: as that one it is no leaf. Returns its edge.
+torch::autograd::Edge set_outer_history(const at::Tensor& fake);
 
 // The tracer's side of differentiate() and TrainingRunnable::keep_uncompiled().
 class Differentiable {

@@ -89,6 +89,14 @@ class MetaArgs {
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
+// Operators without a Meta kernel whose result is dense and has the sizes of an operand; nullptr: another.
+const at::Tensor* like_operand(const OpInfo& info, const torch::jit::Stack& meta) {
+  static constexpr const char* kLikeSecond[] = {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward"};
+  for (const char* name : kLikeSecond)
+    if (info.name == name && meta.size() > 1 && meta[1].isTensor()) return &meta[1].toTensor();
+  return nullptr;
+}
+
 [[noreturn]] void refuse_symbols() { throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes"); }
 
 }  // namespace
@@ -109,7 +117,12 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
                                             c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
                                             c10::DispatchKeySet(c10::DispatchKey::Functionalize));
     WithoutTorchFunction modes;
-    op.callBoxed(&meta);
+    if (const at::Tensor* like = like_operand(info, meta)) {
+      at::Tensor result = at::detail::empty_symint_meta(like->sym_sizes(), like->scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+      meta = {result};
+    } else {
+      op.callBoxed(&meta);
+    }
   } catch (const c10::NotImplementedError&) {
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
   } catch (const c10::Error&) {

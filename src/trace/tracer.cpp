@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
@@ -128,7 +129,9 @@ class TracerImpl final : public Tracer, public Differentiable {
     auto slot = static_cast<uint32_t>(recorder_->slots.size());
     at::Tensor inner = recorder_->lift(tensor, kind, name, std::move(type));
     at::Tensor fake = functional::to_functional_tensor(inner);
-    if (tensor.requires_grad()) fake.set_requires_grad(true);
+    torch::autograd::Edge outer;
+    if (tensor.requires_grad() && tensor.is_leaf()) fake.set_requires_grad(true);
+    else if (tensor.requires_grad()) outer = set_outer_history(fake);
     PyObject* obj = THPVariable_Wrap(fake);
     if (!obj) return nullptr;
     if (!is_exact_tensor(real) &&
@@ -140,7 +143,7 @@ class TracerImpl final : public Tracer, public Differentiable {
     Py_INCREF(obj);
     by_real_[real] = lifted_.size();
     by_fake_[obj] = lifted_.size();
-    lifted_.push_back(Lifted{obj, real, slot, std::move(inner), fake.storage().unsafeGetStorageImpl()});
+    lifted_.push_back(Lifted{obj, real, slot, std::move(inner), fake.storage().unsafeGetStorageImpl(), std::move(outer)});
     return obj;
   }
 
@@ -269,6 +272,7 @@ class TracerImpl final : public Tracer, public Differentiable {
     uint32_t slot;
     at::Tensor inner;                 // the fake before any mutation
     const c10::StorageImpl* storage;  // of the functional wrapper
+    torch::autograd::Edge outer;      // of a non-leaf
   };
 
   bool holds_fake(PyObject* obj) const {
@@ -290,6 +294,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void finish_sizes(Captured& captured, graph::Graph& graph);
   Gradients add_backward(Captured& captured, graph::Graph& graph);
   void write_back_mutations(graph::Graph& graph);
+  bool differs_in_history(const Lifted& lifted) const;
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
   std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, Gradients& out);
 
@@ -297,6 +302,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   std::vector<Lifted> lifted_;
   std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
   std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted
+  std::vector<size_t> written_with_history_;  // lifted
   std::vector<std::unique_ptr<RecordingScope>> scopes_;
   std::vector<sym::Expr> symbols_;   // of sizes, integers and strides: what calls read
   std::vector<SizePlace> places_;
@@ -416,6 +422,18 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
   }
 }
 
+// It was written to by operators that autograd noted.
+bool TracerImpl::differs_in_history(const Lifted& l) const {
+  const at::Tensor& fake = THPVariable_Unpack(l.fake);
+  const at::Tensor& real = recorder_->slots[l.slot].real;
+  if (!fake.requires_grad() || fake.is_leaf()) return false;
+  if (torch::autograd::impl::gradient_edge(fake) == l.outer) return false;
+  // Eager has more to say about writing to a view that another way of making views gave.
+  if (auto* view = torch::autograd::impl::get_view_autograd_meta(real); view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
+    throw Unsupported(Reason::UnsupportedMutation, "an input is changed that is one of several views, or a view made without grad");
+  return true;
+}
+
 // Inputs whose data changed: their last values are written back. Fills mutated_.
 void TracerImpl::write_back_mutations(graph::Graph& graph) {
   for (size_t i = 0; i < lifted_.size(); ++i) {
@@ -429,9 +447,11 @@ void TracerImpl::write_back_mutations(graph::Graph& graph) {
     bool same_storage = fake.storage().unsafeGetStorageImpl() == lifted_[i].storage;
     if (!same_storage || (!wrapper->has_data_mutation() && unwrap_fake(fake) != lifted_[i].inner.unsafeGetTensorImpl()))
       throw Unsupported(Reason::UnsupportedMutation, "the data of an input are replaced");
-    if (fake.requires_grad() != real.requires_grad())
+    bool history = differs_in_history(lifted_[i]);
+    if (fake.requires_grad() != real.requires_grad() && !history)
       throw Unsupported(Reason::UnsupportedMutation, "requires_grad of an input is changed");
     if (!wrapper->has_data_mutation()) continue;
+    if (history) written_with_history_.push_back(i);
     functional::sync(fake);
     FakeTensor* now = unwrap_fake(fake);
     BRAZE_CHECK(now, "an input's functional wrapper holds no fake");
@@ -491,6 +511,7 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   try {
     write_back_mutations(graph);
     for (PyObject* o : outputs) graph.outputs.push_back(output_value(o, needs_grad));
+    needs_grad |= !written_with_history_.empty();
   } catch (python_error& e) {  // a graph break met while views were replayed
     e.restore();
     PyObject *type, *value, *traceback;
@@ -607,6 +628,12 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
       out.views.push_back({i, number, false, tensor(i).requires_grad()});
     }
   }
+  // The program writes the data; as an output an input stands for what it then holds.
+  for (size_t i : written_with_history_) {
+    out.tangent_of.push_back(static_cast<uint32_t>(graph.outputs.size()));
+    graph.outputs.push_back(recorder_->use_slot(lifted_[i].slot));
+    roots.push_back(THPVariable_Unpack(lifted_[i].fake));
+  }
   return roots;
 }
 
@@ -647,14 +674,14 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   for (uint32_t slot : recorder_->input_slots)
     if (recorder_->slots[slot].kind == graph::InputKind::Constant && recorder_->slots[slot].real.requires_grad())
       throw Unsupported(Reason::UnsupportedTensor, "a tensor that requires grad is met in the middle of a call");
-  std::vector<at::Tensor> leaves;
+  torch::autograd::edge_list leaves;
   std::unordered_map<uint32_t, uint32_t> input_of;
   for (size_t i = 0; i < recorder_->input_slots.size(); ++i) input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
   for (const Lifted& l : lifted_) {
     const at::Tensor& fake = THPVariable_Unpack(l.fake);
     auto it = input_of.find(l.slot);
-    if (!fake.requires_grad() || it == input_of.end()) continue;
-    leaves.push_back(fake);
+    if (!recorder_->slots[l.slot].real.requires_grad() || it == input_of.end()) continue;
+    leaves.push_back(l.outer.is_valid() ? l.outer : torch::autograd::impl::gradient_edge(fake));
     out.inputs.push_back(it->second);
   }
   size_t inputs = recorder_->input_slots.size();

@@ -21,6 +21,7 @@
 #include "trace/cuda_graph.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
+#include "trace/replay.h"
 #include "trace/runnable.h"
 #include "trace/training.h"
 
@@ -47,13 +48,33 @@ struct Backward {
 
 constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
+// Results with gradients, or what is kept for the backward, are functions of what an input held before it is written to.
+bool reads_overwritten(const graph::Graph& forward, const Gradients& gradients) {
+  if (forward.writebacks.empty()) return false;
+  std::vector<bool> from(forward.values().size());
+  for (const graph::Writeback& w : forward.writebacks) from[w.input.index] = true;
+  for (const graph::Node& n : forward.nodes()) {
+    bool any = false;
+    graph::Graph::for_each_operand(n, [&](graph::ValueId v) { any |= from[v.index]; });
+    for (graph::ValueId v : n.outputs)
+      if (v.valid() && any) from[v.index] = true;
+  }
+  auto is = [&](size_t output) { return forward.outputs[output].valid() && from[forward.outputs[output].index]; };
+  bool any = std::any_of(gradients.tangent_of.begin(), gradients.tangent_of.end(), is);
+  for (size_t i = gradients.outputs; i < forward.outputs.size(); ++i) any |= is(i);
+  return any;
+}
+
 // All that does not change from call to call; nodes that are still to be differentiated share it.
 class Compiled {
  public:
   Compiled(Captured captured, Gradients added, const Options& options, bool texts) : options_(options), texts_(texts), gradients(std::move(added)) {
     driver::Dumps dumps;
+    auto random = std::make_unique<RandomReplay>(captured.graph, options);
     driver::Training made = driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents}, options, texts ? &dumps : nullptr);
     parts = std::move(made.parts);
+    reads_overwritten_ = reads_overwritten(parts.forward, gradients);
+    if (parts.random && random->possible()) replay = std::move(random);
     constants_ = std::make_shared<Constants>(std::move(captured.constants));
     report = {made.forward.nests, made.forward.kernels, made.forward.externs, made.forward.from_disk_cache, std::move(made.forward.timings), {},
               std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
@@ -63,6 +84,8 @@ class Compiled {
     if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
+    for (uint32_t i : gradients.tangent_of)
+      if (const auto& value = parts.forward.value(parts.forward.outputs[i]); !value.node.valid()) written.emplace_back(i, value.index);
   }
 
   // Compiled when it is asked for. Thread-safe; needs no GIL.
@@ -100,11 +123,12 @@ class Compiled {
   }
 
   // Gradients of the inputs that require grad, with histories: by PyTorch, through the torch-level graph. `region`: the
-  // inputs without constants; `symbols`: of the forward's call.
-  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const variable_list& tangents) {
-    if (parts.random) throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
-    if (!parts.forward.writebacks.empty())
-      throw std::runtime_error("braze: a compiled region that writes to its inputs is differentiated with create_graph=True: it cannot be run again");
+  // inputs without constants; `symbols`, `random_state`: of the forward's call.
+  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const at::Tensor& random_state, const variable_list& tangents) {
+    if (parts.random && !replay)
+      throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
+    if (reads_overwritten_)
+      throw std::runtime_error("braze: a compiled region that computes with what its inputs held before it wrote to them is differentiated with create_graph=True: it cannot be run again");
     variable_list outputs;
     {
       pybind11::gil_scoped_acquire gil;
@@ -117,12 +141,15 @@ class Compiled {
         tracer_.reset();
       }
       size_t inputs = parts.forward.inputs.size(), given = 0, constant = 0;
+      std::vector<bool> overwritten(inputs);
+      for (const graph::Writeback& w : parts.forward.writebacks) overwritten[parts.forward.value(w.input).index] = true;
       py::tuple args(symbols.size() + inputs);
       for (size_t i = 0; i < symbols.size(); ++i) args[i] = py::int_(symbols[i]);
-      for (size_t i = 0; i < inputs; ++i)
-        args[symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(
-            parts.forward.inputs[i].kind == graph::InputKind::Constant ? constants_->tensors()[constant++] : region[given++]));
-      py::object result = py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
+      for (size_t i = 0; i < inputs; ++i) {
+        const at::Tensor& input = parts.forward.inputs[i].kind == graph::InputKind::Constant ? constants_->tensors()[constant++] : region[given++];
+        args[symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(overwritten[i] ? input.detach().clone() : input));
+      }
+      py::object result = run_module(args, symbols, random_state);
       if (!result) throw_python_error();
       py::sequence sequence = result;
       for (size_t i = 0; i < sequence.size(); ++i) {
@@ -134,9 +161,7 @@ class Compiled {
     variable_list from;
     for (size_t t = 0; t < tangents.size(); ++t) {
       if (!tangents[t].defined()) continue;
-      if (gradients.tangent_of[t] >= outputs.size())
-        throw std::runtime_error("braze: a compiled region whose outputs share memory is differentiated with create_graph=True");
-      starts.push_back(torch::autograd::impl::gradient_edge(outputs[gradients.tangent_of[t]]));
+      starts.push_back(torch::autograd::impl::gradient_edge(source_of_tangent(outputs, gradients.tangent_of[t])));
       from.push_back(tangents[t]);
     }
     size_t next = 0;
@@ -198,8 +223,30 @@ class Compiled {
     }
   }
 
+  // The torch-level graph on the random values of the call.
+  py::object run_module(const py::tuple& args, const std::vector<int64_t>& symbols, const at::Tensor& random_state) {
+    if (!replay) return py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
+    if (options_.rng != Rng::Philox) {
+      RandomReplay::Rewound rewound(random_state);
+      return py::reinterpret_steal<py::object>(PyObject_CallObject(module_, args.ptr()));
+    }
+    py::list values;
+    for (const at::Tensor& t : replay->draw(random_state, symbols)) values.append(t);
+    py::object run = py::module_::import("braze._replay").attr("run");
+    return py::reinterpret_steal<py::object>(PyObject_CallFunctionObjArgs(run.ptr(), module_, args.ptr(), values.ptr(), nullptr));
+  }
+
+  // Output `number` of the forward graph among what the torch-level graph gave: itself, or the tensor that several outputs are views of.
+  at::Tensor source_of_tangent(const variable_list& outputs, uint32_t number) const {
+    if (number < outputs.size()) return outputs[number];
+    for (const Gradients::View& v : gradients.views)
+      if (!v.of_input && v.base == number && v.differentiable) return outputs[v.output].is_view() ? at::Tensor(outputs[v.output]._base()) : outputs[v.output];
+    throw std::runtime_error("braze: a compiled region whose outputs share memory is differentiated with create_graph=True");
+  }
+
   Options options_;
   bool texts_;
+  bool reads_overwritten_ = false;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<Tracer> tracer_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is asked for
@@ -211,7 +258,9 @@ class Compiled {
   autodiff::Partition parts;
   std::unique_ptr<CompiledGraph> forward;
   std::unique_ptr<ReplayedGraph> forward_replayed;
+  std::unique_ptr<RandomReplay> replay;  // of what it draws
   std::vector<Source> saved;  // what a node holds, in order
+  std::vector<std::pair<uint32_t, uint32_t>> written;  // outputs that stand for what was written to inputs
   Report report;
   TrainingReport training;
 };
@@ -285,7 +334,7 @@ class CompiledFunctionBackward : public Node {
       if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, but its inputs are gone: keep them alive");
       inputs.emplace_back(std::move(impl));
     }
-    return compiled_->uncompiled_gradients(inputs, symbols, tangents);
+    return compiled_->uncompiled_gradients(inputs, symbols, random_state, tangents);
   }
 
   void prepare(size_t count) {
@@ -296,6 +345,7 @@ class CompiledFunctionBackward : public Node {
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
   std::vector<int64_t> symbols;  // values of the size symbols
+  at::Tensor random_state;       // of the generator when the region was called
   variable_list scalars;         // inputs that may be a float of the program's, which nobody else keeps
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
 
@@ -330,6 +380,12 @@ auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_
     return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
 }
 
+// `input` holds new data, `now` is on the same memory and knows where they come from.
+void take_history(const at::Tensor& input, const at::Tensor& now) {
+  if (input.is_view()) input.copy_(now);  // its base takes part
+  else torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+}
+
 class NodeRunnable : public TrainingRunnable {
  public:
   NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts)
@@ -343,12 +399,13 @@ class NodeRunnable : public TrainingRunnable {
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->forward->inputs());
+    at::Tensor random_state = compiled_->replay ? RandomReplay::state() : at::Tensor();
     bool replayed = false;
     if (compiled_->forward_replayed) replayed = compiled_->forward_replayed->run(call);
     else compiled_->forward->run(call);
     {
       c10::AutoGradMode grad(true);
-      attach(call, replayed);
+      attach(call, replayed, std::move(random_state));
     }
     wrap_outputs(call, outputs, m);
     return true;
@@ -361,7 +418,7 @@ class NodeRunnable : public TrainingRunnable {
   Report report() const override { return compiled_->current_report(); }
 
  private:
-  void attach(CompiledGraph::Call& call, bool replayed) const {
+  void attach(CompiledGraph::Call& call, bool replayed, at::Tensor random_state) const {
     const Gradients& g = compiled_->gradients;
     torch::autograd::edge_list edges;
     edges.reserve(g.inputs.size());
@@ -371,6 +428,7 @@ class NodeRunnable : public TrainingRunnable {
 
     size_t symbols = compiled_->forward->plan().size_symbols.size();
     if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
+    node->random_state = std::move(random_state);
     node->region_inputs.reserve(given_.size());
     for (uint32_t i : given_) {
       node->region_inputs.emplace_back(call.inputs[i]->getIntrusivePtr());
@@ -392,9 +450,10 @@ class NodeRunnable : public TrainingRunnable {
       const c10::VariableVersion& version = t.unsafeGetTensorImpl()->version_counter();
       node->watched.push_back({version, version.current_version(), describe(t)});
     };
+    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
+    for (auto [output, input] : compiled_->written) take_history(*call.inputs[input], call.results[output]);
     for (uint32_t i : compiled_->parts.read_inputs) watch(*call.inputs[i]);
     for (uint32_t i : compiled_->parts.read_outputs) watch(call.results[i]);
-    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
     for (const Gradients::View& v : g.views) {
       const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
       at::Tensor& result = call.results[v.output];

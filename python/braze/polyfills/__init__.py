@@ -26,6 +26,7 @@ from ._itertools import (  # noqa: F401
 )
 from ._copy import copy, deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
+from ._optim import fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_  # noqa: F401
 from ._pure import (  # noqa: F401
     bisect_left,
     bisect_right,
@@ -40,6 +41,24 @@ from ._pure import (  # noqa: F401
     indexOf,
     insort_left,
     insort_right,
+)
+from ._scalars import (  # noqa: F401
+    add_scaled,
+    add_scaled_,
+    addcdiv,
+    addcdiv_,
+    addcmul,
+    addcmul_,
+    foreach_add_scaled,
+    foreach_add_scaled_,
+    foreach_addcdiv,
+    foreach_addcdiv_,
+    foreach_addcmul,
+    foreach_addcmul_,
+    foreach_sub_scaled,
+    foreach_sub_scaled_,
+    sub_scaled,
+    sub_scaled_,
 )
 from ._torch import (  # noqa: F401
     InferenceMode,

@@ -5,6 +5,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/open_scalars.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -286,6 +287,11 @@ static Variable* content_given(Translator& tr, Variable* self, Variable* content
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
   self = tr.force(self);
   const char* n = PyUnicode_AsUTF8(name);
+  if (PyObject* raw = self->is(Kind::Tensor) ? _PyType_Lookup(owner, name) : nullptr) {
+    Args all{{self}, args.kw};
+    all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+    if (Variable* v = call_with_open_scalar(tr, raw, all)) return v;
+  }
   for (Variable*& a : args.pos) a = tr.force(a);
   if (PyObject* raw = _PyType_Lookup(owner, name)) {
     if (BuiltinHandler handler = find_builtin(raw)) {

@@ -1,6 +1,7 @@
 // Classes, Python modules, C functions and singletons.
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/open_scalars.h"
 #include "capture/markers.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -192,6 +193,7 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 
 Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
+  if (Variable* v = call_with_open_scalar(tr, o, args)) return v;
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o)) {

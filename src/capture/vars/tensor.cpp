@@ -137,8 +137,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
-  bool hook = n == "register_hook" || n == "retain_grad";
-  if (n == "register_post_accumulate_grad_hook" || (real && (n == "requires_grad_" || hook))) tr.unsupported(std::string("Tensor.") + name + "()");
+  // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
+  if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference);
   if (n == "requires_grad_") tr.makes_leaves = true;
   PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
@@ -201,6 +201,13 @@ bool TensorVariable::truth(Translator& tr) { tr.unsupported(Reason::DataDependen
 
 Ref TensorVariable::hash_key(Translator& tr) { return Ref::borrow(real ? real.get() : value(tr)); }
 
+// The gradient that a leaf made here has by now.
+void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
+  static PyObject* grad = PyUnicode_InternFromString("grad");
+  Variable* now = cg.tr.force(tensor_attribute(cg.tr, this, grad));
+  if (now->is(Kind::Tensor)) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(now)}, grad);
+}
+
 Reg TensorVariable::build(Codegen& cg) {
   Ref wants_grad = Ref::steal(PyObject_GetAttrString(fake.get(), "requires_grad")), leaf = Ref::steal(PyObject_GetAttrString(fake.get(), "is_leaf"));
   bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
@@ -208,6 +215,7 @@ Reg TensorVariable::build(Codegen& cg) {
   Reg r = cg.tensor(fake.get());
   if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().make_leaf), r});
   else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
+  if (made_leaf) emit_gradient(cg, r);
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {r, cg.reg(v)}, k);
   return r;
 }

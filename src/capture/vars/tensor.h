@@ -27,6 +27,7 @@ class TensorVariable final : public Variable {
   std::vector<Variable*> items(Translator&) override;
   Reg build(Codegen&) override;
   void emit_changes(Codegen&, Reg self);  // what was put on one that existed before
+  void emit_gradient(Codegen&, Reg self);
 
   Ref fake;
   Ref real;  // of a tensor that existed before

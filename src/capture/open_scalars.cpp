@@ -1,0 +1,139 @@
+#include "capture/open_scalars.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "capture/known.h"
+#include "capture/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+// Where an operator takes a number. `name`: also of its form in place, with a trailing underscore.
+struct ScalarParameter {
+  const char* name;
+  int position;          // of the number among the arguments; -1: by keyword only
+  const char* keyword;
+  const char* polyfill;  // for tensors in its place (with the underscore for the form in place); nullptr: the operator takes them itself
+};
+constexpr ScalarParameter kParameters[] = {
+    {"add", 1, "other", nullptr},          {"sub", 1, "other", nullptr},          {"mul", 1, "other", nullptr},         {"div", 1, "other", nullptr},
+    {"add", -1, "alpha", "add_scaled"},    {"sub", -1, "alpha", "sub_scaled"},    {"addcmul", -1, "value", "addcmul"},  {"addcdiv", -1, "value", "addcdiv"},
+    {"_foreach_add", 1, "scalar", nullptr}, {"_foreach_sub", 1, "scalar", nullptr}, {"_foreach_mul", 1, "scalar", nullptr}, {"_foreach_div", 1, "scalar", nullptr},
+    {"_foreach_add", -1, "alpha", "foreach_add_scaled"},  {"_foreach_sub", -1, "alpha", "foreach_sub_scaled"},
+    {"_foreach_addcmul", 3, "value", "foreach_addcmul"},  {"_foreach_addcdiv", 3, "value", "foreach_addcdiv"},
+};
+
+struct Entry {
+  const ScalarParameter* row;
+  bool in_place;
+};
+
+const std::unordered_multimap<PyObject*, Entry>& entries() {
+  static const auto* table = [] {
+    auto* made = new std::unordered_multimap<PyObject*, Entry>;
+    for (const ScalarParameter& row : kParameters)
+      for (bool in_place : {false, true}) {
+        std::string name = std::string(row.name) + (in_place ? "_" : "");
+        Ref interned = Ref::steal(PyUnicode_InternFromString(name.c_str()));
+        if (PyObject* method = _PyType_Lookup(known().tensor, interned.get())) made->emplace(method, Entry{&row, in_place});
+        if (PyObject* function = PyObject_GetAttr(known().torch, interned.get())) made->emplace(function, Entry{&row, in_place});
+        else PyErr_Clear();
+      }
+    return made;
+  }();
+  return *table;
+}
+
+PyObject* dtype_named(const char* name) { return PyObject_GetAttrString(known().torch, name); }
+
+// The tensors among forced operands, and in lists of them; false: something else is there.
+bool collect(Translator& tr, Variable* v, std::vector<TensorVariable*>& out) {
+  v = tr.force(v);
+  if (v->is(Kind::Tensor)) {
+    out.push_back(v->as<TensorVariable>());
+    return true;
+  }
+  if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return false;
+  for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
+    if (!tr.force(e)->is(Kind::Tensor)) return false;
+    else out.push_back(tr.force(e)->as<TensorVariable>());
+  return true;
+}
+
+// All of one real floating dtype: nothing is promoted.
+bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tensors) {
+  static PyObject* const floats[] = {dtype_named("float32"), dtype_named("float64"), dtype_named("bfloat16"), dtype_named("float16")};
+  PyObject* first = nullptr;
+  for (TensorVariable* t : tensors) {
+    Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
+    if (!dtype) tr.raise_current();
+    if (std::find(std::begin(floats), std::end(floats), dtype.get()) == std::end(floats) || (first && dtype.get() != first)) return false;
+    first = dtype.get();  // dtypes live for good
+  }
+  return first;
+}
+
+int64_t rank(Translator& tr, TensorVariable* t) {
+  Ref n = Ref::steal(PyObject_GetAttrString(t->value(tr), "ndim"));
+  if (!n) tr.raise_current();
+  return PyLong_AsLong(n.get());
+}
+
+// A list of tensors that are numbers, one for each of a list of tensors.
+bool of_numbers(Translator& tr, Variable* v) {
+  std::vector<TensorVariable*> tensors;
+  if (!collect(tr, v, tensors) || tensors.empty()) return false;
+  for (TensorVariable* t : tensors)
+    if (rank(tr, t) != 0) return false;
+  return true;
+}
+
+Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const Entry& entry) {
+  const ScalarParameter& row = *entry.row;
+  Args made = args;
+  Variable** scalar = nullptr;
+  if (row.position >= 0 && static_cast<int>(made.pos.size()) == row.position + 1 && made.kw.empty()) scalar = &made.pos.back();
+  if (made.kw.size() == 1 && PyUnicode_CompareWithASCIIString(made.kw[0].first, row.keyword) == 0) scalar = &made.kw[0].second;
+  if (!scalar) return nullptr;
+  bool is_tensor = !tr.is_open_float(*scalar) && row.polyfill && (tr.force(*scalar)->is(Kind::Tensor) || (row.position > 0 && of_numbers(tr, *scalar)));
+  if (!is_tensor && !tr.is_open_float(*scalar)) return nullptr;
+  std::vector<TensorVariable*> tensors;
+  for (Variable*& v : made.pos)
+    if (&v != scalar && !collect(tr, v, tensors)) return nullptr;
+  if (tensors.empty() || !of_one_float_dtype(tr, tensors)) return nullptr;
+  if (is_tensor && tr.force(*scalar)->is(Kind::Tensor)) {
+    bool list = !tr.force(made.pos[0])->is(Kind::Tensor);
+    if (int64_t n = rank(tr, tr.force(*scalar)->as<TensorVariable>()); n != 0 && !(n == 1 && list)) return nullptr;
+  } else if (!is_tensor) {
+    Variable* operand = row.polyfill ? tr.number_operand(*scalar) : tr.number_beside(*scalar, tensors[0]);
+    if (!operand) return nullptr;
+    *scalar = operand;
+    if (!row.polyfill) {
+      for (TensorVariable* t : tensors)
+        if ((rank(tr, t) == 0) != (rank(tr, tensors[0]) == 0)) return nullptr;  // one operand does not suit all of a list
+    }
+  }
+  if (!row.polyfill) return tr.call_torch(callable, made);
+  return tr.call(tr.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
+}
+
+}  // namespace
+
+Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) {
+  static PyObject* is_instance = PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance");
+  if (callable == is_instance && args.pos.size() == 2 && args.kw.empty() && tr.is_open_float(args[0])) {
+    // Its class is all that is asked for.
+    if (args[0]->source.valid()) tr.guards().type_is(args[0]->source, &PyFloat_Type, tr.line());
+    args.pos[0] = tr.constant(args[0]->as<LazyVariable>()->object.get());
+    return nullptr;
+  }
+  auto [begin, end] = entries().equal_range(callable);
+  for (auto it = begin; it != end; ++it)
+    if (Variable* v = try_call(tr, callable, args, it->second)) return v;
+  return nullptr;
+}
+
+}  // namespace braze::capture

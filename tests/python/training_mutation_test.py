@@ -1,0 +1,299 @@
+"""Compiled regions that write to tensors with a history: data, histories, gradients and errors are eager's, and the region is one graph."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import braze
+
+
+def leaf(*shape, **kw):
+    return torch.randn(shape, requires_grad=True, **kw)
+
+
+def tensors(out):
+    if isinstance(out, (list, tuple)):
+        return [t for o in out for t in tensors(o)]
+    return [out] if isinstance(out, torch.Tensor) else []
+
+
+def observe(fn, make):
+    """What a call shows: results, arguments, histories, memory, and the gradients of the leaves by a weighted sum of all."""
+    torch.manual_seed(0)
+    leaves, args = make()
+    out = tensors(fn(*args))
+    everything = [*args, *out]
+    shown = [t.detach().clone() for t in everything]
+    facts = [(t.requires_grad, t.is_leaf, t.grad_fn is None) for t in everything]
+    memory = [[i for i, u in enumerate(everything) if u.untyped_storage()._cdata == t.untyped_storage()._cdata] for t in everything]
+    roots = [t for t in everything if t.requires_grad and not t.is_leaf]
+    sum(((i + 1) * (t * torch.linspace(1, 2, t.numel()).view(t.shape)).sum() for i, t in enumerate(roots)), torch.zeros((), requires_grad=True)).backward()
+    return shown, facts, memory, [x.grad for x in leaves]
+
+
+def check(fn, make, compiled=True):
+    if compiled:
+        torch.manual_seed(0)
+        e = braze.explain(fn, *make()[1])
+        assert e.graph_count == 1 and e.graph_break_count == 0 and "runs compiled" in e.graphs[0], e
+    want, f = observe(fn, make), braze.compile(fn)
+    for _ in range(2):
+        got = observe(f, make)
+        for part, (a, b) in enumerate(zip(want, got)):
+            if part in (0, 3):
+                torch.testing.assert_close(b, a)
+            else:
+                assert a == b, (part, a, b)
+
+
+def inner(*shape):
+    """A tensor that was computed from a leaf."""
+    def make():
+        x = leaf(*shape)
+        return [x], (x * 1.5,)
+    return make
+
+
+def inner_and_leaf():
+    x, y = leaf(3, 4), leaf(3, 4)
+    return [x, y], (x * 1.5, y)
+
+
+def plain_and_leaf():
+    y = leaf(3, 4)
+    return [y], (torch.randn(3, 4), y)
+
+
+def part_of_inner():
+    x = leaf(4, 4)
+    base = x * 1.5
+    return [x], (base[1:3], base.sum(0))
+
+
+def scaled(a):
+    a.mul_(2)
+    return a * 3
+
+
+def returned(a):
+    a.mul_(2).add_(1)
+    return a
+
+
+def views(a):
+    a.sin_()
+    return a.view(-1), a[0], a.t()
+
+
+def through_a_view(a):
+    a.view(-1)[2:5].mul_(3)
+    return a.cos()
+
+
+def filled(a):
+    a[0] = 1.0
+    return a.exp()
+
+
+def emptied(a):
+    a.zero_()
+    return a + 1
+
+
+def nothing(a):
+    a.mul_(2)
+
+
+def under_no_grad(a):
+    with torch.no_grad():
+        a.mul_(2)
+    return a.sin()
+
+
+@pytest.mark.parametrize("fn", [scaled, returned, views, through_a_view, filled, emptied, nothing, under_no_grad])
+def test_a_computed_argument(fn):
+    check(fn, inner(3, 4))
+
+
+def added(a, b):
+    a.add_(b)
+    return a.sum() + b
+
+
+def copied(a, b):
+    a.copy_(b)
+    return (a * b).sum()
+
+
+def part_copied(a, b):
+    a[1:].copy_(b[:1] * 2)
+    return a.sin()
+
+
+def swapped(a, b):
+    old = a.clone()
+    a.copy_(b * 2)
+    return old * b
+
+
+@pytest.mark.parametrize("make", [inner_and_leaf, plain_and_leaf])
+@pytest.mark.parametrize("fn", [added, copied, part_copied, swapped])
+def test_the_history_of_another_argument(fn, make):
+    check(fn, make)
+
+
+def test_a_part_of_a_computed_tensor():
+    def fn(part, other):
+        part.mul_(other)
+        return part.sum()
+
+    check(fn, part_of_inner, compiled=False)  # the two share memory
+
+
+def test_the_base_of_a_part_takes_part():
+    def run(fn):
+        torch.manual_seed(0)
+        x = leaf(4, 4)
+        base = x * 1.5
+        fn(base[1:3])
+        (base * torch.arange(16.0).view(4, 4)).sum().backward()
+        return x.grad
+
+    def fn(part):
+        part.mul_(3)
+
+    torch.testing.assert_close(run(braze.compile(fn)), run(fn))
+
+
+def test_leaves_are_not_written_to():
+    f = braze.compile(lambda a: a.mul_(2))
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        f(leaf(3))
+
+
+def test_one_of_several_views_is_not_written_to():
+    def run(fn):
+        a, b = (leaf(4) * 2).chunk(2)
+        fn(a)
+
+    for f in (lambda a: a.mul_(2), braze.compile(lambda a: a.mul_(2))):
+        with pytest.raises(RuntimeError, match="multiple views"):
+            run(f)
+
+
+def test_steps_that_pass_a_state_on():
+    def run(fn):
+        torch.manual_seed(0)
+        w, state = leaf(3, 3), torch.zeros(3)
+        losses = []
+        for i in range(4):
+            losses.append(fn(state, w, torch.full((3,), float(i + 1))))
+        sum(losses).backward()
+        return state.detach(), w.grad
+
+    def fn(state, w, x):
+        state.add_(torch.tanh(w @ x))
+        return state.sum()
+
+    torch.testing.assert_close(run(braze.compile(fn)), run(fn))
+
+
+# ---- what a tensor made inside keeps ----
+
+def test_a_result_keeps_its_gradient():
+    def fn(x):
+        y = x.sin()
+        y.retain_grad()
+        return y, y * 2
+
+    x = leaf(3)
+    y, z = braze.compile(fn)(x)
+    z.sum().backward()
+    torch.testing.assert_close(y.grad, torch.full((3,), 2.0))
+
+
+def test_a_gradient_that_was_taken_inside_is_kept():
+    def fn(x):
+        y = x.sin()
+        y.retain_grad()
+        w = torch.ones(3, requires_grad=True)
+        (y * w).sum().backward()
+        return y, w
+
+    x = leaf(3)
+    for f in (fn, braze.compile(fn)):
+        x.grad = None
+        y, w = f(x)
+        torch.testing.assert_close(y.grad, torch.ones(3))
+        torch.testing.assert_close(w.grad, x.detach().sin())
+        torch.testing.assert_close(x.grad, x.detach().cos())
+
+
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_backward_hooks_of_modules(register):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.b(self.a(x.sin()).relu()).cos()
+
+    def run(compiled):
+        torch.manual_seed(0)
+        m, seen = Two(), []
+
+        def hook(module, grads, *more):
+            seen.append([g is not None and tuple(g.shape) for g in grads])
+            return tuple(g * 2 for g in grads)
+
+        getattr(m.a, register)(hook)
+        x = leaf(3, 4)
+        f = braze.compile(m) if compiled else m
+        for _ in range(2):
+            f(x).sum().backward()
+        return x.grad, [p.grad for p in m.parameters()], seen
+
+    want, got = run(False), run(True)
+    torch.testing.assert_close(got[:2], want[:2])
+    assert got[2] == want[2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_are_trained(mode, dtype):
+    i, o = torch.tensor([0, 1, 1, 5]), torch.tensor([0, 2])
+    for kw in ({}, {"include_last_offset": True}, {"padding_idx": 1}):
+        w = leaf(6, 3, dtype=dtype)
+        fn = lambda w: F.embedding_bag(i, w, torch.tensor([0, 2, 4]) if kw.get("include_last_offset") else o, mode=mode, **kw)  # noqa: B023
+        e = braze.explain(fn, w)
+        assert e.training_graph_count == 1
+        e.output.float().pow(2).sum().backward()
+        got, w.grad = w.grad, None
+        fn(w).float().pow(2).sum().backward()
+        torch.testing.assert_close(got, w.grad)
+
+
+@pytest.mark.parametrize("loss", [
+    lambda x: F.multi_margin_loss(x, torch.tensor([0, 2, 1])),
+    lambda x: F.multilabel_margin_loss(x, torch.tensor([[0, 2, -1], [1, -1, 0], [2, 1, 0]])),
+])
+def test_losses_whose_backward_has_no_meta_kernel(loss):
+    x = leaf(3, 3)
+    e = braze.explain(loss, x)
+    assert e.training_graph_count == 1
+    e.output.backward()
+    got, x.grad = x.grad, None
+    loss(x).backward()
+    torch.testing.assert_close(got, x.grad)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.l1_loss])
+def test_losses_of_nothing(loss):
+    x = leaf(0, 3)
+    e = braze.explain(loss, x, torch.zeros(0, 3))
+    assert e.training_graph_count == 1
+    assert e.output.isnan()
+    e.output.backward()
+    assert x.grad.shape == (0, 3)
