@@ -43,5 +43,6 @@ void register_class_builtins();
 void register_torch_builtins();
 void register_message_builtins();
 void register_autograd_builtins();
+void register_cache_builtins();
 
 }  // namespace braze::capture

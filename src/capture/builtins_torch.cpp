@@ -88,6 +88,12 @@ const StateRow kStates[] = {
     {"torch", "set_autocast_enabled", "torch", "is_autocast_enabled", 1},
     {"torch", "set_autocast_dtype", "torch", "get_autocast_dtype", 1},
     {"torch", "set_autocast_cache_enabled", "torch", "is_autocast_cache_enabled", 0},
+    {"torch._C", "_set_default_dtype", "torch", "get_default_dtype", 0},
+    {"torch._C", "_set_sdp_use_flash", "torch._C", "_get_flash_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_mem_efficient", "torch._C", "_get_mem_efficient_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_math", "torch._C", "_get_math_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_cudnn", "torch._C", "_get_cudnn_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_overrideable", "torch._C", "_get_overrideable_sdp_enabled", 0},
 };
 
 struct StateFunctions {
@@ -194,7 +200,6 @@ void register_torch_builtins() {
   register_builtin("torch._C", "_get_tracing_state", nothing);
   register_builtin("torch._C", "_log_api_usage_once", nothing);
   register_builtin("torch", "_C._log_api_usage_once", nothing);
-  register_builtin("torch._C", "_is_torch_function_mode_enabled", no);
   register_builtin("torch._C", "_len_torch_dispatch_stack", zero);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
@@ -211,7 +216,6 @@ void register_torch_builtins() {
   register_builtin("torch.compiler", "cudagraph_mark_step_begin", nothing);
   // Once PyTorch's own capture was loaded, it notes every module that is made; ours does not ask for these notes.
   register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
-  register_polyfill("torch._C", "DisableTorchFunctionSubclass", "NoEffect");
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
   for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
@@ -221,7 +225,8 @@ void register_torch_builtins() {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
     states().push_back({get, set, row.keys});
   }
-  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>};
+  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>, set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
+  static_assert(std::size(setters) == std::size(kStates));
   for (size_t i = 0; i < states().size(); ++i)
     if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
 
@@ -236,8 +241,9 @@ void register_torch_builtins() {
       {"torch.amp.autocast_mode", "is_autocast_available"}, {"torch._C", "_is_autocast_available"}, {"torch._C", "_get_privateuse1_backend_name"}, {"torch._C", "_has_torch_function"}, {"torch._C", "_has_torch_function_unary"},
       {"torch._C", "_has_torch_function_variadic"}, {"torch.overrides", "has_torch_function"}, {"torch.overrides", "has_torch_function_unary"},
       {"torch.overrides", "has_torch_function_variadic"}, {"torch.overrides", "is_tensor_like"}, {"torch.xpu", "is_available"}, {"torch", "is_vulkan_available"},
-      {"torch._C", "_len_torch_function_stack"}, {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"},
-      {"torch._C", "_are_functorch_transforms_active"}, {"torch", "is_anomaly_check_nan_enabled"}, {"torch", "get_num_threads"}, {"torch", "get_num_interop_threads"},
+      {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"},
+      {"torch._C", "_get_flash_sdp_enabled"}, {"torch._C", "_get_mem_efficient_sdp_enabled"}, {"torch._C", "_get_math_sdp_enabled"},
+      {"torch._C", "_get_cudnn_sdp_enabled"}, {"torch._C", "_get_overrideable_sdp_enabled"}, {"torch._C", "_are_functorch_transforms_active"}, {"torch", "is_anomaly_check_nan_enabled"}, {"torch", "get_num_threads"}, {"torch", "get_num_interop_threads"},
       {"torch._C", "_get_cudnn_allow_tf32"}, {"torch._C", "_get_cublas_allow_tf32"}, {"torch", "get_float32_matmul_precision"}};
   for (auto& [m, n] : constant)
     once_loaded(m, [m = m, n = n] {

@@ -53,6 +53,7 @@ Ref Translator::callback(Variable* callee) {
   Ref c = Ref::steal(new_callback(alive_, callee));
   if (!c) raise_current();
   keep(c);
+  stand_ins_[c.get()] = callee;
   return c;
 }
 
@@ -77,10 +78,15 @@ Variable* Translator::host_object(Ref o) {
 // What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
 PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
   bool before = std::exchange(hosting_, false);
+  ++callback_depth_;
   struct Back {
     bool &flag, before;
-    ~Back() { flag = before; }
-  } back{hosting_, before};
+    int& depth;
+    ~Back() {
+      flag = before;
+      --depth;
+    }
+  } back{hosting_, before, callback_depth_};
   // PyTorch's modes are others here than in the code around, and PyTorch sets them back.
   struct Modes {
     Translator& tr;
@@ -119,6 +125,16 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
 
 Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted) {
   if (view_.torch_level && !noted) unsupported("a transform of functions in a graph for another backend");
+  ++segment_.num_calls;
+  return from_host(run_host(fn, args, noted, false));
+}
+
+Variable* Translator::call_overridden(PyObject* fn, const Args& args) {
+  subclasses_ = true;
+  return from_host(run_host(fn, args, nullptr, true));
+}
+
+Ref Translator::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
   mutate();
   Ref result;
   {
@@ -141,15 +157,15 @@ Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted)
         for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
       }
     }
-    ++segment_.num_calls;
-    result = Ref::steal(tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));
+    result = Ref::steal(overridden ? tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), location())
+                                   : tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));
   }
   if (pending_) {
     PyErr_Clear();
     std::rethrow_exception(std::exchange(pending_, nullptr));
   }
   if (!result) raise_current();
-  return from_host(std::move(result));
+  return result;
 }
 
 }  // namespace braze::capture

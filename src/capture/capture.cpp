@@ -38,6 +38,8 @@ void register_all() {
     register_torch_builtins();
     register_message_builtins();
     register_autograd_builtins();
+    register_cache_builtins();
+    register_torch_function_builtins();
     return true;
   }();
   (void)done;
@@ -64,6 +66,7 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
 Translator::~Translator() {
   *alive_ = nullptr;
   undo_states();
+  restore_function_modes();
   if (entered_ && segment_.tracer) segment_.tracer->leave();
 }
 
@@ -110,6 +113,7 @@ void Translator::start_frame() {
 
 Segment Translator::run() {
   start_frame();
+  adopt_function_modes();
   tracer().enter();
   entered_ = true;
   try {
@@ -119,6 +123,8 @@ Segment Translator::run() {
     throw Restart{std::max<uint64_t>(e.origin, 1), {Reason::RaisedException, text_of(e.exception)}};
   }
   undo_states();
+  segment_.without_torch_functions = own_modes_ ? 2 : subclasses_ ? 1 : 0;
+  restore_function_modes();
   tracer().leave();
   entered_ = false;
   PyErr_Clear();
@@ -157,6 +163,7 @@ void Translator::stop_here(const Stop& stop) {
   for (Frame* f = frame_->parent; f; f = f->parent) info.stack.insert(info.stack.begin(), f->line());
   segment_.stop = info;
   Codegen cg(*this, segment_.recipe);
+  trace::WithoutTorchFunctions own_questions(subclasses_ || own_modes_ ? 2 : 0);
   try {
     emit_frames(cg);
     emit_effects(cg);
@@ -171,6 +178,7 @@ void Translator::stop_here(const Stop& stop) {
 
 void Translator::finish(Variable* result) {
   Codegen cg(*this, segment_.recipe);
+  trace::WithoutTorchFunctions own_questions(subclasses_ || own_modes_ ? 2 : 0);
   try {
     segment_.recipe.result = cg.reg(result);
     if (handled) segment_.recipe.handled = cg.reg(handled);
@@ -245,6 +253,7 @@ void Translator::emit_effects(Codegen& cg) {
     }
     cg.recipe.make(StepKind::Call, regs, c.args.kw.empty() ? nullptr : names.get());
   }
+  emit_function_modes(cg);
   for (const State& s : states_) {
     std::vector<PyObject*> args;
     for (const Ref& a : s.get_args) args.push_back(a.get());

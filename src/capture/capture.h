@@ -66,6 +66,7 @@ struct Segment {
   bool numbers = false;                    // some of them are floats, which the graph takes as tensors (trace/number.h)
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
+  int without_torch_functions = 0;         // a graph for another backend runs with those of classes (1), of modes as well (2) off
   bool inference = false;          // the outputs were computed under torch.inference_mode()
   std::optional<trace::Gradients> gradients;  // the graph holds the backward as well
   std::optional<Stop> no_gradients;           // why the backward cannot be had, where one is needed

@@ -27,6 +27,7 @@ struct Entry {
   std::optional<BreakInfo> stop;
   bool has_graph = false;
   bool numbers = false;            // some inputs are floats
+  int without_torch_functions = 0; // as in Segment
   bool inference = false;          // the graph runs in inference mode
   std::unique_ptr<trace::Runnable> runnable;
   Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule

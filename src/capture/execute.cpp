@@ -95,6 +95,7 @@ bool execute(Entry& e, PyObject** regs) {
     PyObject* const* given = e.numbers ? inputs.data() : values.get();
     std::optional<trace::InferenceScope> inference;
     if (e.inference) inference.emplace();
+    trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
     bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
                          : call_backend(e, given, symbols, outputs.get());
     if (!ok) return false;

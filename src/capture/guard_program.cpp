@@ -171,7 +171,7 @@ class Program final : public GuardProgram {
     for (size_t i = 0; i < all.size(); ++i) {
       if (!needed[i]) continue;
       const Source& s = all[SourceId(i)];
-      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index] && s.kind != SourceKind::TensorAttr && s.kind != SourceKind::WeakTarget);
+      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index] && !trailing[s.base.index] && !is_fleeting(s.kind));
       fixed[i] = anchored[i] || identity[i];
       reg[i] = static_cast<uint32_t>(vals_.size());
       vals_.push_back(nullptr);

@@ -1,6 +1,9 @@
 // Binary operators, comparisons, unary operators.
 #include <opcode.h>
 
+#include <string_view>
+#include <unordered_set>
+
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -117,6 +120,8 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
     auto* owner = reinterpret_cast<PyDescrObject*>(f)->d_type;
     if (!PyType_IsSubtype(v->type(), owner)) tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     if (owner != &PyBaseObject_Type && v->as<ObjectVariable>()->base) return nullptr;  // the content is compared
+    static const std::unordered_set<std::string_view> orders{"__lt__", "__le__", "__gt__", "__ge__"};
+    if (owner == &PyBaseObject_Type && orders.count(name)) return nullptr;
     Args args{{other}, {}};
     r = tr.force(call_builtin_method(tr, v, owner, tr.intern(name), args));
   } else {
@@ -412,6 +417,10 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();
     return from_python(std::move(r));
+  }
+  if (a->is(Kind::Real) && b->is(Kind::Real) && (op == Py_EQ || op == Py_NE)) {
+    auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type; };
+    if (in_c(a) && in_c(b)) return boolean(PyObject_RichCompareBool(a->as_constant(), b->as_constant(), op) == 1);
   }
   if (for_torch(a) || for_torch(b)) {
     Variable* other = for_torch(a) ? b : a;

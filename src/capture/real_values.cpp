@@ -103,6 +103,9 @@ Ref Translator::to_python(Variable* v) {
       return to_python(all);
     }
     case Kind::Host: return v->as<HostVariable>()->object;
+    case Kind::Object:
+      if (hosting_ && torch_function(v->type()) == TorchFunction::Own) return stand_in(v);
+      [[fallthrough]];
     default:
       if (hosting_) return callback(v);
       unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
@@ -162,6 +165,7 @@ graph::Location Translator::location() const {
 }
 
 Variable* Translator::call_torch(PyObject* fn, const Args& args) {
+  if (overrides_torch(args)) return call_overridden(fn, args);
   RealArgs real = convert(*this, args, /*open=*/true);
   dirty_ = true;
   for (auto& [name, v] : args.kw)
@@ -173,6 +177,7 @@ Variable* Translator::call_torch(PyObject* fn, const Args& args) {
 }
 
 Variable* Translator::query_torch(PyObject* fn, const Args& args) {
+  if (overrides_torch(args)) return call_overridden(fn, args);
   RealArgs real = convert(*this, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();

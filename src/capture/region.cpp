@@ -186,6 +186,14 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
   Event event;
   UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
   std::string dump;
+  if (trace::dispatch_mode_active()) {
+    // It is to see every operator of this call, and may not be there in the next.
+    event.stop = BreakInfo{Reason::UnsupportedFeature, "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call", at, {}};
+    event.graph_status = "eagerly: a dispatch mode is on";
+    log(Topic::GraphBreaks, explain_break(*event.stop));
+    if (events) events->push_back(std::move(event));
+    return nullptr;
+  }
   try {
     auto t0 = std::chrono::steady_clock::now();
     Segment seg = [&] {
@@ -211,6 +219,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;
     entry->numbers = seg.numbers;
+    entry->without_torch_functions = seg.without_torch_functions;
     entry->num_integers = seg.num_integers;
     entry->num_symbols = seg.captured.symbol_values.size();
     seg.sources->constant(view.globals);

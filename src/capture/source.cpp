@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "base/hash.h"
+#include "capture/cpython/lru_cache.h"
 
 namespace braze::capture {
 
@@ -158,6 +159,8 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::MappingOrigin: return base();
     case SourceKind::WeakTarget: return base() + "()";
     case SourceKind::TensorAttr: return base() + "." + text(s.key.get());
+    case SourceKind::CachedCall: return base() + "(" + key() + ")";
+    case SourceKind::ContextValue: return base() + ".get()";
   }
   return "?";
 }
@@ -225,6 +228,13 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       PyObject* v = descr && Py_TYPE(descr) == &PyGetSetDescr_Type ? Py_TYPE(descr)->tp_descr_get(descr, base, reinterpret_cast<PyObject*>(Py_TYPE(base))) : nullptr;
       if (!v) PyErr_Clear();
       Py_XDECREF(v);  // the tensor keeps it
+      return v;
+    }
+    case SourceKind::CachedCall: return cpython::lru_peek(base, s.key.get());
+    case SourceKind::ContextValue: {
+      PyObject* v = nullptr;
+      if (!PyContextVar_CheckExact(base) || PyContextVar_Get(base, nullptr, &v) < 0) PyErr_Clear();
+      Py_XDECREF(v);  // the context keeps it, or the variable its default
       return v;
     }
     case SourceKind::WeakTarget: {

@@ -33,6 +33,8 @@ enum class SourceKind : uint8_t {
   PartialFunc, PartialArgs, PartialKeywords,  // of a functools.partial
   MappingOrigin, // the dict that a types.MappingProxyType wraps
   WeakTarget,    // referent of a weakref
+  CachedCall,    // of a functools.lru_cache: what it holds; key: its key of the call
+  ContextValue,  // of a contextvars.ContextVar: its value in the current context
   TensorAttr,    // key: name of an attribute of a tensor that a getter in C reads, and that lives as long as the tensor does: its gradient, its hooks
 };
 
@@ -82,6 +84,11 @@ class Sources {
   std::unordered_map<uint32_t, std::string> labels_;
   PyCodeObject* code_ = nullptr;
 };
+
+// Whether what is found there may change while its base stays as it is, with nothing to watch.
+constexpr bool is_fleeting(SourceKind k) {
+  return k == SourceKind::TensorAttr || k == SourceKind::WeakTarget || k == SourceKind::CachedCall || k == SourceKind::ContextValue;
+}
 
 // The value at one step from its base (borrowed), or nullptr if there is none there (no exception is set).
 // `slots`: localsplus, then the value stack. Runs no Python code.

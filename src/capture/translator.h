@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/capture.h"
+#include "capture/torch_function.h"
 #include "capture/variable.h"
 
 namespace braze::capture {
@@ -156,6 +157,9 @@ class Translator {
   Variable* instantiate(PyTypeObject* cls, Args& args);
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
+  // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache holds for them.
+  // nullptr: not for these; the function is to be evaluated.
+  Variable* cached_call(Variable* cache, const Args& args);
   // Calls a real function of PyTorch that may call functions of the user (callback.h). `noted`: the function that the torch-level
   // graph shows in its place; none: that graph cannot show it.
   Variable* call_host(PyObject* fn, const Args& args, PyObject* noted = nullptr);
@@ -180,6 +184,20 @@ class Translator {
   void check_rebuild(PyTypeObject* cls) const;
   // A polyfill: a function of braze.polyfills by name.
   Variable* polyfill(const char* name);
+
+  // ---- torch functions of the user's (torch_function.h) ----
+  TorchFunction torch_function(PyTypeObject* cls);
+  // Whether a call of torch with these arguments now runs a __torch_function__ of the user's.
+  bool overrides_torch(const Args& args);
+  // Calls a function of torch that such a function takes over.
+  Variable* call_overridden(PyObject* fn, const Args& args);
+  // Makes t, whose fake this is, a tensor of the class, for the program and for PyTorch.
+  void set_tensor_class(TensorVariable* t, PyObject* fake, PyTypeObject* cls);
+  PyTypeObject* class_behind(PyTypeObject* cls) const;
+  // Tensors in a result made here become tensors of the class.
+  Variable* of_tensor_class(Variable* v, PyTypeObject* cls);
+  void push_function_mode(Variable* mode);
+  Variable* pop_function_mode();
 
   // ---- raising ----
   [[noreturn]] void raise(PyObject* type, const std::string& message);
@@ -269,6 +287,14 @@ class Translator {
   void emit_effects(Codegen& cg);
   void emit_gradients(Codegen& cg);
   Variable* host_object(Ref o);
+  Ref run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden);
+  void shade(PyObject* fake, PyTypeObject* cls);   // PyTorch asks the capture for the torch functions of this fake
+  Ref stand_in(Variable* v);                       // a real object with the torch function of v
+  Ref mode_stand_in(Variable* mode);
+  void adopt_function_modes();
+  void restore_function_modes();
+  std::vector<Ref> function_modes() const;
+  void emit_function_modes(Codegen& cg);
   graph::Location location() const;
   void finish_graph(Codegen& cg);
   void start_frame();
@@ -325,6 +351,16 @@ class Translator {
   bool hosting_ = false;                     // values go to or come from a call of call_host()
   std::exception_ptr pending_;               // what ended a callback
   std::unordered_map<PyObject*, Variable*> hosts_;
+  int callback_depth_ = 0;
+  std::unordered_map<PyTypeObject*, TorchFunction> torch_functions_;
+  std::unordered_map<PyTypeObject*, Ref> shadows_;          // classes of fakes in place of the user's
+  std::unordered_map<PyObject*, Variable*> stand_ins_;      // what real objects and classes made for the capture stand for
+  std::unordered_map<Variable*, PyObject*> ducks_;          // objects with a torch function, and theirs
+  bool subclasses_ = false, own_modes_ = false;             // whether there are any in this capture
+  std::vector<Ref> first_modes_;                            // of torch functions, at the start
+  struct CachedCall { PyObject *cache, *key; SourceId source; };
+  std::vector<CachedCall> cached_calls_;
+  size_t cached_deferred_ = 0;                              // of deferred_: calls of caches
   Variable *none_, *true_, *false_;
   std::unordered_map<int64_t, Variable*> integers_;
   Segment segment_;

@@ -52,6 +52,7 @@ enum class Kind : uint8_t {
   MappingProxy,
   Traceback,   // of an exception that was raised in the capture
   Host,        // see vars/host.h
+  Weakref,     // made in the capture
 };
 
 struct Args {

@@ -78,6 +78,8 @@ Variable* Translator::from_python(Ref object) {
   PyObject* o = object.get();
   PyTypeObject* t = Py_TYPE(o);
   if (o == Py_None || o == Py_True || o == Py_False) return constant(o);
+  if (!stand_ins_.empty())
+    if (auto it = stand_ins_.find(o); it != stand_ins_.end()) return it->second;
   if (is_constant_type(t) || PyObject_TypeCheck(o, known().enum_)) return constant(o);
   if (PyObject_TypeCheck(o, known().tensor)) {
     auto [it, fresh] = by_object_.try_emplace(o);
@@ -86,13 +88,19 @@ Variable* Translator::from_python(Ref object) {
         // Made outside of the recorder's sight: it becomes a constant of the graph.
         PyObject* f = tracer().lift(o, graph::InputKind::Constant, "constant");
         if (!f) raise_current();
-        it->second = make<TensorVariable>(Ref::steal(f).get());
-        by_object_[it->second->as<TensorVariable>()->fake.get()] = it->second;
+        auto* tensor = make<TensorVariable>(Ref::steal(f).get());
+        by_object_[o] = by_object_[f] = tensor;
         keep(object);
+        if (t != known().tensor && t != known().parameter) set_tensor_class(tensor, f, t);
+        return tensor;
       } else {
-        it->second = make<TensorVariable>(o);
-        it->second->as<TensorVariable>()->inference = inference;
+        auto* tensor = make<TensorVariable>(o);
+        it->second = tensor;
+        tensor->inference = inference;
         keep(object);
+        if (t != known().tensor && t != known().parameter && t != class_behind(t)) tensor->cls = class_behind(t);
+        else if (t != known().tensor && t != known().parameter) set_tensor_class(tensor, o, t);
+        return tensor;
       }
     }
     return it->second;
@@ -133,13 +141,15 @@ Variable* Translator::from_python(Ref object) {
     e->base = args ? from_python(args) : tuple({});
     return e;
   }
-  if (hosting_ && !PyType_Check(o) && !PyModule_Check(o)) return host_object(object);
+  bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type;
+  fixed |= torch_rule(o) == TorchRule::Call && !(PyFunction_Check(o) && PyFunction_GET_CLOSURE(o));
+  if (hosting_ && !fixed) return host_object(object);
   return global_object(o);
 }
 
 bool Translator::anchored(SourceId s) {
   for (SourceId at = s; at.valid(); at = sources()[at].base) {
-    if (sources()[at].kind == SourceKind::TensorAttr || sources()[at].kind == SourceKind::WeakTarget) return false;  // nothing is to hold it
+    if (is_fleeting(sources()[at].kind) && !identities_.count(at.index)) return false;  // nothing is to hold it
     if (sources()[at].kind == SourceKind::Const) return true;
     if (identities_.count(at.index)) return true;
   }
@@ -238,9 +248,9 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
   if (PyObject_TypeCheck(o, k.tensor)) {
     if (t != k.tensor && t != k.parameter) {
       if (tracer().is_fake(o)) unsupported(Reason::UnsupportedTensor, "a fake tensor from outside");
-      Ref buffer = Ref::steal(PyObject_GetAttrString(k.torch, "nn"));
-      buffer = Ref::steal(PyObject_GetAttrString(buffer.get(), "Buffer"));
-      unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + t->tp_name);
+      if (const char* why = refuse_tensor_class(t)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + t->tp_name + ": " + why);
+      torch_function(t);
+      subclasses_ = true;
     }
     auto* tensor = make<TensorVariable>(o, s);
     if (view_.seen && !anchored(s)) {

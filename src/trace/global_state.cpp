@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/PyInterpreter.h>
 
 #include "base/hash.h"
@@ -34,6 +35,20 @@ void add_function_modes(Hasher& hash) {
 
 }  // namespace
 
+bool dispatch_mode_active() { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
+
+WithoutTorchFunctions::WithoutTorchFunctions(int which) {
+  using TLS = at::impl::PythonTorchFunctionTLS;
+  auto now = TLS::get_disabled_state();
+  auto wanted = which == 2 ? at::impl::TorchFunctionDisabledState::ALL_DISABLED : at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED;
+  if (which == 0 || now == at::impl::TorchFunctionDisabledState::ALL_DISABLED) return;
+  before_ = static_cast<int>(now);
+  TLS::set_disabled_state(wanted);
+}
+WithoutTorchFunctions::~WithoutTorchFunctions() {
+  if (before_ >= 0) at::impl::PythonTorchFunctionTLS::set_disabled_state(static_cast<at::impl::TorchFunctionDisabledState>(before_));
+}
+
 uint64_t global_state_key() {
   Hasher hash;
   // Included and excluded keys: inference mode, autocast on or off, functorch levels, dispatch modes.
@@ -62,6 +77,7 @@ uint64_t global_state_key() {
   add(context.userEnabledMemEfficientSDP());
   add(context.userEnabledMathSDP());
   add(context.userEnabledCuDNNSDP());
+  add(context.userEnabledOverrideableSDP());
   hash.add(bits);
 
   uint64_t dtypes = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());

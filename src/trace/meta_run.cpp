@@ -163,8 +163,8 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     }
   }
   if (!any) {
-    // Questions about metadata are answered, not recorded; what has no result is there for its effect.
-    if (meta.empty()) throw Unsupported(Reason::UnsupportedOp, "it has no result");
+    // Questions about metadata are answered, not recorded; what has no result is there for its effect (a check).
+    if (meta.empty()) append(info, std::move(args), {}, {});
     torch::jit::drop(*stack, info.args.size());
     for (c10::IValue& value : meta) stack->push_back(std::move(value));
     return;

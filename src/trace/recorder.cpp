@@ -304,7 +304,7 @@ void Recorder::refresh_sizes(bool arguments) {
     }
 }
 
-void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args) {
+void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
   switch (info.treatment) {
     case Treatment::ReadsValue:
       if (info.name == "aten::_local_scalar_dense" || info.name == "aten::item")
@@ -313,8 +313,10 @@ void Recorder::check_treatment(const OpInfo& info, const std::vector<Arg>& args)
     case Treatment::DynamicOutput: {
       // repeat_interleave's total may be given.
       if (info.name == "aten::mkldnn_rnn_layer") {
-        auto* train = std::get_if<bool>(&args.back());
-        if (train && !*train && !c10::GradMode::is_enabled()) return;  // nobody reads the workspace
+        if (auto* train = std::get_if<bool>(&args.back()); train && !c10::GradMode::is_enabled()) {
+          *train = false;  // nobody reads the workspace
+          return;
+        }
         throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
       }
       if (info.name == "aten::repeat_interleave.Tensor" && std::holds_alternative<sym::Expr>(args[1])) return;

@@ -66,7 +66,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
               const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack);
   void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
                 torch::jit::Stack* stack);
-  void check_treatment(const OpInfo& info, const std::vector<graph::Arg>& args);
+  void check_treatment(const OpInfo& info, std::vector<graph::Arg>& args);
   graph::LocId location();
 
   graph::Graph graph_;

@@ -98,6 +98,9 @@ class Tracer {
   // shows it as a call of `noted` on the same arguments; without one there is no torch-level graph any more.
   virtual PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
                               PyObject* noted) = 0;
+  // Calls a function of torch that a __torch_function__ of the user's takes over, which calls back into the capture: the
+  // torch-level graph shows what that calls in turn.
+  virtual PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
   // False: the captured program is only held at the level of ATen, and graph_module() cannot be had.
   virtual bool has_torch_level() const = 0;
   // This fake requires grad, but as an output it brings no history.
@@ -167,6 +170,19 @@ int64_t read_size(PyObject* tensor, int32_t dim);
 std::vector<int64_t> geometry(PyObject* tensor);
 bool matches(const TensorSpec& spec, PyObject* tensor);
 std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor);
+
+// Whether a TorchDispatchMode is on: it wants to see every operator that runs.
+bool dispatch_mode_active();
+// While it lives, torch functions on this thread are off: those of classes and objects (1), those of modes as well (2); 0: no change.
+class WithoutTorchFunctions {
+ public:
+  explicit WithoutTorchFunctions(int which);
+  ~WithoutTorchFunctions();
+  WithoutTorchFunctions(const WithoutTorchFunctions&) = delete;
+
+ private:
+  int before_ = -1;
+};
 
 // One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast state
 // and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend switches that

@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -28,24 +29,12 @@ namespace {
 
 namespace functional = at::functionalization::impl;
 
-PyTypeObject* parameter_class() {
-  static PyObject* type = [] {
-    PyObject* module = PyImport_ImportModule("torch.nn.parameter");
-    PyObject* found = module ? PyObject_GetAttrString(module, "Parameter") : nullptr;
-    Py_XDECREF(module);
-    return found;
-  }();
-  return reinterpret_cast<PyTypeObject*>(type);
-}
-
 bool is_exact_tensor(PyObject* obj) { return Py_TYPE(obj) == reinterpret_cast<PyTypeObject*>(THPVariableClass); }
 
 [[noreturn]] void refuse_tensor(const std::string& what) { throw Unsupported(Reason::UnsupportedTensor, what); }
 
 void check_liftable(PyObject* obj) {
   if (!THPVariable_Check(obj)) refuse_tensor("not a tensor");
-  if (!is_exact_tensor(obj) && Py_TYPE(obj) != parameter_class())
-    refuse_tensor(std::string("a tensor of class ") + Py_TYPE(obj)->tp_name);
   const at::Tensor& t = THPVariable_Unpack(obj);
   if (!t.defined()) refuse_tensor("an undefined tensor");
   if (t.layout() != c10::kStrided) refuse_tensor("a sparse or otherwise not strided tensor");
@@ -96,6 +85,21 @@ void break_on_memory_access() {
   }
   Py_XDECREF(text);
   PyErr_Restore(type, value, traceback);
+}
+
+// oneDNN's recurrent layer keeps a workspace for its backward whose size only it knows; without it PyTorch runs its own steps.
+struct WithoutOneDnn {
+  explicit WithoutOneDnn(bool wanted) : before(at::globalContext().userEnabledMkldnn()), set(wanted && before) {
+    if (set) at::globalContext().setUserEnabledMkldnn(false);
+  }
+  ~WithoutOneDnn() {
+    if (set) at::globalContext().setUserEnabledMkldnn(true);
+  }
+  bool before, set;
+};
+
+bool is_lstm(PyObject* fn) {
+  return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
 }
 
 Ambient current_ambient() {
@@ -201,6 +205,10 @@ class TracerImpl final : public Tracer, public Differentiable {
     return perform(fn, args, nargs, kwargs, loc, host_depth_ > 1 ? nullptr : noted);
   }
 
+  PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) override {
+    return perform(fn, args, nargs, kwargs, loc, nullptr);
+  }
+
   bool has_torch_level() const override { return torch_level_; }
   void forget_history(PyObject* fake) override { without_history_.insert(fake); }
 
@@ -211,6 +219,7 @@ class TracerImpl final : public Tracer, public Differentiable {
     recorder_->set_location(&loc);
     Ambient ambient = current_ambient();
     size_t before = recorder_->graph().nodes().size();
+    WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
     location_ = around;
     recorder_->set_location(around);

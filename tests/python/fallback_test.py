@@ -15,7 +15,10 @@ import braze
 
 
 class Sub(torch.Tensor):
-    pass
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        with torch._C._DisableTorchDispatch():
+            return func(*args, **(kwargs or {}))
 
 
 def nested():

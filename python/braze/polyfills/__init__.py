@@ -61,11 +61,17 @@ from ._scalars import (  # noqa: F401
     sub_scaled_,
 )
 from ._torch import (  # noqa: F401
+    CapturedMode,
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
     InferenceMode,
     NoEffect,
     apply_of,
+    as_class,
     call_without_grad,
     group_tensors_by_device_and_dtype,
     one_hot,
     set_inference,
+    torch_function_at_least,
+    torch_function_back,
 )

@@ -23,6 +23,49 @@ def set_inference(mode):
     return mode
 
 
+def torch_function_at_least(state):
+    return state
+
+
+def torch_function_back(state):
+    pass
+
+
+class DisableTorchFunctionSubclass:
+    """In place of torch._C.DisableTorchFunctionSubclass."""
+
+    state = 1
+
+    def __enter__(self):
+        self.before = torch_function_at_least(self.state)
+
+    def __exit__(self, *exc):
+        torch_function_back(self.before)
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """In place of torch._C.DisableTorchFunction."""
+
+    state = 2
+
+
+class CapturedMode:
+    """On PyTorch's stack of modes of torch functions while capturing, in place of the user's."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __torch_function__(self, *args):
+        return self.function(*args)
+
+
+def as_class(tensor, cls):
+    if type(tensor) is cls:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(cls)
+
+
 class NoEffect:
     """In place of contexts that only matter to who watches the program run."""
 

@@ -108,7 +108,16 @@ void GeneratorVariable::close(Translator& tr) {
   if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
 }
 
-Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
+Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {
+  auto is = [&](const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; };
+  if (is("gi_running")) return tr.boolean(running);
+  if (is("gi_suspended")) return tr.boolean(started && !running && !finished);
+  if (is("gi_frame") && finished) return tr.none();
+  if (is("gi_code")) return tr.global_object(reinterpret_cast<PyObject*>(frame->code->code));
+  if (is("__name__")) return tr.constant(frame->code->code->co_name);
+  if (is("__qualname__")) return tr.constant(frame->code->code->co_qualname);
+  return Variable::getattr(tr, name);
+}
 
 Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;

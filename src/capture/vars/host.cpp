@@ -46,7 +46,10 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   attributes.emplace_back(name, value);
 }
 
-Variable* HostVariable::call(Translator& tr, Args& args) { return tr.call_host(object.get(), args); }
+Variable* HostVariable::call(Translator& tr, Args& args) {
+  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type) return tr.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
+  return tr.call_host(object.get(), args);
+}
 
 Variable* HostVariable::getitem(Translator& tr, Variable* key) {
   Ref k = tr.to_python(key);

@@ -144,11 +144,15 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     if (!dict || !*dict || !PyDict_GetItem(*dict, name)) return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
   }
   // What a getter in C gives is only known to stay for these.
+  static PyTypeObject* union_type = [] {
+    Ref u = Ref::steal(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
+    return Py_TYPE(u.get());
+  }();
   PyTypeObject* t = Py_TYPE(o);
   auto* type = reinterpret_cast<PyObject*>(t);
   bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type ||
                t == &PyClassMethodDescr_Type || t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) || t == &PyStaticMethod_Type ||
-               t == &PyClassMethod_Type || t == known().lru_cache || type == known().op_overload || type == known().op_packet;
+               t == &PyClassMethod_Type || t == known().lru_cache || t == &Py_GenericAliasType || t == union_type || type == known().op_overload || type == known().op_packet;
   if (!fixed) {
     bool generic = t->tp_getattro == PyObject_GenericGetAttr;
     if (!generic || (d && Py_TYPE(d)->tp_descr_get)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
@@ -234,7 +238,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, source)));
   }
   if (Py_TYPE(o) == known().lru_cache) {
-    // The cache is for speed: what is cached is a function of its arguments.
+    if (Variable* v = tr.cached_call(this, args)) return v;
+    // For arguments that are made in the capture the cache is for speed.
     Ref wrapped = Ref::steal(PyObject_GetAttrString(o, "__wrapped__"));
     if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
     PyErr_Clear();

@@ -15,7 +15,10 @@ PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuil
 
 }  // namespace
 
-PyTypeObject* TensorVariable::type() const { return real ? Py_TYPE(real.get()) : Py_TYPE(fake.get()); }
+PyTypeObject* TensorVariable::type() const {
+  if (cls) return cls;
+  return real ? Py_TYPE(real.get()) : Py_TYPE(fake.get());
+}
 
 PyObject* TensorVariable::value(Translator& tr) {
   if (!fake) {
@@ -24,6 +27,8 @@ PyObject* TensorVariable::value(Translator& tr) {
     PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
+    PyTypeObject* t = Py_TYPE(real.get());
+    if (t != known().tensor && t != known().parameter) tr.set_tensor_class(this, f, t);
     tr.lifted(this);
     tr.stands_for(f, this);
   }
@@ -40,6 +45,10 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()));
   if (n == "grad" || n == "_grad") return get_gradient(tr, this);
+  if (n == "grad_fn" && real) {
+    Ref leaf = Ref::steal(PyObject_GetAttr(value(tr), tr.intern("is_leaf")));
+    if (leaf.get() == Py_True) return tr.none();
+  }
   if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
     Ref made = real ? Ref() : Ref::steal(PyObject_GetAttr(value(tr), name));
     if (made.get() == Py_None) return tr.none();
@@ -68,9 +77,24 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     return nullptr;
   }
   PyTypeObject* d = Py_TYPE(descr);
+  bool subclass = type() != known().tensor && type() != known().parameter;
+  if (subclass && descr != _PyType_Lookup(known().tensor, name) && descr != _PyType_Lookup(known().parameter, name)) {
+    if (!d->tp_descr_set)
+      for (auto& [k, v] : attributes)
+        if (PyUnicode_Compare(k, name) == 0) return v;
+    if (PyObject** dict = real && !d->tp_descr_set ? _PyObject_GetDictPtr(real.get()) : nullptr; dict && *dict) {
+      SourceId at = tr.sources().instance_attr(source, name);
+      if (PyObject* v = PyDict_GetItem(*dict, name)) {
+        tr.guards().exists(at, tr.line());
+        return tr.wrap(v, at);
+      }
+      tr.guards().absent(at, tr.line());
+    }
+    return tr.bind_descriptor(descr, where, this, type(), name);
+  }
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)
     return tr.make<BuiltinMethodVariable>(this, descr, type(), name);
-  if (tensors.count(n)) return tensor_attribute(tr, this, name);
+  if (tensors.count(n) || tr.overrides_torch(Args{{this}, {}})) return tensor_attribute(tr, this, name);
   Ref v = Ref::steal(PyObject_GetAttr(value(tr), name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -137,6 +161,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
+  if (n == "requires_grad_" && real && args.kw.empty() && args.size() <= 1) {
+    Ref now = Ref::steal(PyObject_GetAttrString(value(tr), "requires_grad"));
+    if ((now.get() == Py_True) == (args.size() == 0 || tr.truth(args[0]))) return this;
+  }
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference);
@@ -216,6 +244,10 @@ Reg TensorVariable::build(Codegen& cg) {
   if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().make_leaf), r});
   else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
   if (made_leaf) emit_gradient(cg, r);
+  if (type() != braze::capture::known().tensor && type() != braze::capture::known().parameter) {
+    static PyObject* as_class = PyObject_GetAttrString(braze::capture::known().polyfills, "as_class");
+    r = cg.recipe.make(StepKind::Call, {cg.constant(as_class), r, cg.constant(reinterpret_cast<PyObject*>(type()))});
+  }
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {r, cg.reg(v)}, k);
   return r;
 }

@@ -30,6 +30,7 @@ class TensorVariable final : public Variable {
   void emit_gradient(Codegen&, Reg self);
 
   Ref fake;
+  PyTypeObject* cls = nullptr;  // the class that the program sees, where the fake's says another
   Ref real;  // of a tensor that existed before
   std::vector<trace::SymbolicDim> symbolic;  // its sizes that stay open
   bool hooks_read = false, grad_known = false, grad_written = false;  // see vars/tensor_grad.h; of a tensor that existed before

@@ -1,0 +1,16 @@
+// A weak reference made in the capture, to an object that lives at least as long as the capture.
+#pragma once
+#include "capture/variable.h"
+
+namespace braze::capture {
+
+class WeakrefVariable final : public Variable {
+ public:
+  explicit WeakrefVariable(Variable* target) : Variable(Kind::Weakref), target(target) {}
+  PyTypeObject* type() const override { return &_PyWeakref_RefType; }
+  Variable* call(Translator&, Args&) override;
+  Reg build(Codegen&) override;
+  Variable* target;
+};
+
+}  // namespace braze::capture

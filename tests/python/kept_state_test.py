@@ -1,0 +1,167 @@
+"""What Python and PyTorch keep between calls, read by compiled functions: caches, context variables, weak references, modes."""
+
+import contextvars
+import functools
+import gc
+import weakref
+
+import pytest
+import torch
+from harness import same
+
+import braze
+
+x = torch.arange(1.0, 7).reshape(2, 3)
+
+
+# ---- functools.lru_cache ----
+
+
+def cache_of(log, **options):
+    @functools.lru_cache(**options)
+    def fn(*args, **kw):
+        log.append((args, kw))
+        return len(log)
+
+    return fn
+
+
+@pytest.mark.parametrize("options", [{"maxsize": None}, {"maxsize": 4}, {"maxsize": 4, "typed": True}])
+def test_cached_function_runs_once(options):
+    log, eager_log = [], []
+    cached, eager_cached = cache_of(log, **options), cache_of(eager_log, **options)
+
+    def body(t, f):
+        return t * f(2, k="a") + f(2, k="a") + f("s") + f(1.0) + f(True)
+
+    compiled = braze.compile(lambda t: body(t, cached), fullgraph=True)
+    for _ in range(3):
+        same(body(x, eager_cached), compiled(x))
+    assert log == eager_log
+    assert cached.cache_info() == eager_cached.cache_info()
+
+
+def test_cleared_cache_is_noticed():
+    log = []
+    cached = cache_of(log, maxsize=None)
+    compiled = braze.compile(lambda t: t * cached(0), fullgraph=True)
+    same(x * 1, compiled(x))
+    same(x * 1, compiled(x))
+    cached.cache_clear()
+    same(x * 2, compiled(x))
+    same(x * 2, compiled(x))
+    assert len(log) == 2
+
+
+def test_cache_of_methods_and_objects():
+    class Config:
+        @functools.lru_cache
+        def scale(self, k):
+            return [k]
+
+    config = Config()
+    compiled = braze.compile(lambda t: (t * config.scale(2)[0], config.scale(2)), fullgraph=True)
+    assert compiled(x)[1] is config.scale(2) is compiled(x)[1]
+
+
+def test_cached_function_of_tensors_is_inlined():
+    @functools.lru_cache
+    def fn(t, k=2):
+        return t * k
+
+    compiled = braze.compile(lambda t: fn(t.sin()), fullgraph=True)
+    same(x.sin() * 2, compiled(x))
+
+
+def test_cache_that_keeps_nothing():
+    log = []
+    cached = cache_of(log, maxsize=0)
+    compiled = braze.compile(lambda t: t * cached(0))
+    for n in (1, 2, 3):
+        same(x * n, compiled(x))
+
+
+# ---- context variables ----
+
+
+def test_context_variable():
+    var = contextvars.ContextVar("var", default=2)
+    unset = contextvars.ContextVar("unset")
+    compiled = braze.compile(lambda t: t * var.get() + unset.get(5), fullgraph=True)
+    same(x * 2 + 5, compiled(x))
+    token = var.set(3)
+    same(x * 3 + 5, compiled(x))
+    unset.set(7)
+    same(x * 3 + 7, compiled(x))
+    var.reset(token)
+    same(x * 2 + 7, compiled(x))
+    same(x * 4 + 7, contextvars.copy_context().run(lambda: (var.set(4), compiled(x))[1]))
+
+
+# ---- weak references ----
+
+
+def test_hooks_registered_inside():
+    def fn(m, t):
+        handle = m.register_forward_hook(lambda module, args, out: out + 1)
+        y = m(t)
+        handle.remove()
+        return y - m(t)
+
+    m = torch.nn.Tanh()
+    same(fn(m, x), braze.compile(fn, fullgraph=True)(m, x))
+    assert not m._forward_hooks
+
+
+def test_hook_that_stays():
+    def fn(m, t):
+        return m.register_forward_hook(lambda module, args, out: out + 1), m(t)
+
+    m = torch.nn.Tanh()
+    handle, y = braze.compile(fn, fullgraph=True)(m, x)
+    same(x.tanh() + 1, y)
+    same(x.tanh() + 1, m(x))
+    handle.remove()
+    same(x.tanh(), m(x))
+
+
+def test_weak_reference_made_inside():
+    class Node:
+        pass
+
+    def fn(t):
+        node = Node()
+        ref = weakref.ref(node)
+        return t + 1, node, ref, ref() is node
+
+    _, node, ref, alive = braze.compile(fn, fullgraph=True)(x)
+    assert alive and ref() is node
+    del node
+    gc.collect()
+    assert ref() is None
+
+
+# ---- modes of PyTorch ----
+
+
+def test_default_dtype_inside():
+    def fn(t):
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(2)
+        torch.set_default_dtype(torch.float32)
+        return y, torch.ones(2), t + 1
+
+    same(fn(x), braze.compile(fn, fullgraph=True)(x))
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_attention_backends():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def fn(q):
+        with sdpa_kernel(SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    q = torch.randn(1, 2, 4, 8)
+    same(fn(q), braze.compile(fn)(q))
+    assert torch.backends.cuda.flash_sdp_enabled()

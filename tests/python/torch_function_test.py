@@ -1,0 +1,211 @@
+"""__torch_function__: subclasses of Tensor, other objects and modes, captured in one graph with eager's results and effects."""
+
+import pytest
+import torch
+from harness import Graphs, same
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+import braze
+
+x = torch.arange(1.0, 7).reshape(2, 3)
+
+
+def compare(fn, *args, graphs=1):
+    """The same results, twice, by Braze and by a backend that counts graphs."""
+    counter = Graphs()
+    for backend in ("braze", counter):
+        compiled = braze.compile(fn, backend=backend, fullgraph=True)
+        for _ in range(2):
+            same(fn(*args), compiled(*args))
+    assert counter.count == graphs
+
+
+class Plain(torch.Tensor):
+    scale = 3
+
+    @property
+    def twice(self):
+        return self * 2
+
+    def plus(self, k):
+        return self + k * self.scale
+
+
+class Logged(torch.Tensor):
+    calls = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Swapped(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func in (torch.sin, torch.Tensor.sin):
+            func = torch.cos
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+class Disabled(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+class Wrapper:
+    def __init__(self, t, unit):
+        self.t, self.unit = t, unit
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        units = [a.unit for a in args if isinstance(a, cls)]
+        args = [a.t if isinstance(a, cls) else a for a in args]
+        return cls(func(*args, **(kwargs or {})), "+".join(units))
+
+
+def test_plain_subclass():
+    compare(lambda t: t.sin() + 1, x.as_subclass(Plain))
+    compare(lambda t: (t.twice + t.plus(2)).sum(0), x.as_subclass(Plain))
+    compare(lambda t: t.as_subclass(Plain) * 2, x)
+    compare(lambda t: t.as_subclass(torch.Tensor) * 2, x.as_subclass(Plain))
+    compare(lambda t: (isinstance(t, Plain), type(t + 1) is Plain, t.relu()), x.as_subclass(Plain))
+    compare(lambda t: t.sin(), x.as_subclass(Disabled))
+
+
+def test_subclass_attributes():
+    def fn(t):
+        return t * t.factor
+
+    t = x.as_subclass(Plain)
+    t.factor = 2
+    compiled = braze.compile(fn, fullgraph=True)
+    same(fn(t), compiled(t))
+    t.factor = 5
+    same(fn(t), compiled(t))
+
+
+def test_class_is_guarded():
+    compiled = braze.compile(lambda t: t.sin(), fullgraph=True)
+    assert type(compiled(x)) is torch.Tensor
+    assert type(compiled(x.as_subclass(Plain))) is Plain
+    same(torch.cos(x), compiled(x.as_subclass(Swapped)))
+    same(torch.sin(x), compiled(x))
+
+
+def test_own_torch_function():
+    compare(lambda t: torch.sin(t) + t.sin(), x.as_subclass(Swapped))
+    compare(lambda t: torch.nn.functional.linear(t, torch.ones(2, 3)), x.as_subclass(Swapped))
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_effects_of_torch_functions(backend):
+    def fn(t):
+        return torch.exp(t) * 2 + t.sum()
+
+    t = x.as_subclass(Logged)
+    compiled = braze.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        Logged.calls = []
+        want = fn(t)
+        expected = Logged.calls
+        Logged.calls = []
+        got = compiled(t)
+        assert Logged.calls == expected
+        same(want.as_subclass(torch.Tensor), got.as_subclass(torch.Tensor))
+
+
+def test_objects_with_a_torch_function():
+    def fn(t):
+        r = torch.add(Wrapper(t, "m"), Wrapper(t, "s"))
+        return r.t, r.unit
+
+    compare(fn, x)
+
+
+class Count(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        if func is torch.sin:
+            func = torch.cos
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_mode_inside(backend):
+    def fn(t):
+        with Count() as m:
+            y = torch.sin(t) + 1
+        return torch.sin(y), m.names
+
+    compiled = braze.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        same(fn(x), compiled(x))
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_mode_around(backend):
+    def fn(t):
+        return torch.sin(t) * 2
+
+    compiled = braze.compile(fn, backend=backend)
+    same(fn(x), compiled(x))
+    with Count() as m:
+        want = fn(x)
+    expected = m.names
+    for _ in range(2):
+        m.names = []
+        with m:
+            got = compiled(x)
+        assert m.names == expected
+        same(want, got)
+    same(fn(x), compiled(x))
+
+
+def test_break_inside_of_a_mode():
+    def fn(t):
+        with Count() as m:
+            y = torch.sin(t)
+            braze.graph_break()
+            y = torch.sin(y)
+        return torch.sin(y), m.names
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        same(fn(x), compiled(x))
+    assert torch._C._len_torch_function_stack() == 0
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ops.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_dispatch_modes_see_every_operator():
+    def fn(t):
+        return (t @ t.T).sin() + 1
+
+    compiled = braze.compile(fn)
+    want = compiled(x)
+    for _ in range(2):
+        with Seen() as eager:
+            fn(x)
+        with Seen() as seen:
+            got = compiled(x)
+        same(want, got)
+        assert seen.ops == eager.ops
+        with FlopCounterMode(display=False) as flops:
+            compiled(x)
+        assert flops.get_total_flops() == 2 * 2 * 3 * 2
+    assert braze.explain(fn, x).graph_break_count == 0
