@@ -50,14 +50,10 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     if isinstance(options, dict) and options.get("codegen") == "triton" and torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
-    _C.compile(_nothing, None, False, *settings)  # checks the options now
+    _C.check_options(options)
     if f is None:
         return lambda g: _compile(g, *settings)
     return _compile(f, *settings)
-
-
-def _nothing():
-    pass
 
 
 def _compile(f, backend, fullgraph, dynamic, options):

@@ -59,6 +59,12 @@ PyObject* compile(PyObject*, PyObject* args) {
                       replaces_first != 0);
 }
 
+// check_options(options): raises what compile would for them.
+PyObject* check_options(PyObject*, PyObject* options) {
+  if (!options_from(options)) return nullptr;
+  Py_RETURN_NONE;
+}
+
 PyObject* describe_event(const capture::Event& e) {
   PyObject* d = PyDict_New();
   put(d, "calls", PyLong_FromSize_t(e.num_calls));
@@ -164,6 +170,7 @@ PyObject* mark_consumed(PyObject*, PyObject* tensor) {
 
 PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
+                           {"check_options", check_options, METH_O, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
                            {"compilations", compilations, METH_O, nullptr},

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
+#include "base/background.h"
 #include "base/hash.h"
 
 namespace braze::codegen {
@@ -135,7 +137,9 @@ void DiskCache::keep(std::string_view name, std::string_view key, std::string_vi
   static std::atomic<int64_t> left{0};
   if ((left -= static_cast<int64_t>(sizeof(Header) + key.size() + object.size())) < 0) {
     left = int64_t{64} << 20;
-    trim();
+    // Asking for the age of thousands of files takes milliseconds, which nobody needs to wait for.
+    auto* trimming = new Background([cache = *this] { cache.trim(); }, true);
+    if (std::thread::hardware_concurrency() < 2) trimming->wait();
   }
 }
 

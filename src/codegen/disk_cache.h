@@ -19,7 +19,7 @@ class DiskCache {
   explicit DiskCache(std::string folder, int64_t limit = int64_t{1} << 30);
   bool usable() const { return !folder_.empty(); }
   std::optional<std::string> find(std::string_view name, std::string_view key) const;
-  // Also trims the folder, when the process first writes and after every 64 MiB.
+  // Also trims the folder, when the process first writes and after every 64 MiB, on a thread of its own.
   void keep(std::string_view name, std::string_view key, std::string_view object);
   void trim() const;
 
