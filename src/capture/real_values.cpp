@@ -162,6 +162,8 @@ graph::Location Translator::location() const {
 }
 
 Variable* Translator::call_torch(PyObject* fn, const Args& args) {
+  if (!args.kw.empty())
+    if (Variable* scaled = scaled_call(fn, args)) return scaled;
   RealArgs real = convert(*this, args, /*open=*/true);
   dirty_ = true;
   for (auto& [name, v] : args.kw)

@@ -112,9 +112,17 @@ class Translator {
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
   Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
-  // A float that varies from call to call and that nothing is known of yet, as an operand beside the tensor `other`: a tensor that
-  // each call fills. nullptr: it is to be looked at.
-  Variable* varying_number(int op, Variable* v, Variable* other);
+  Variable* defer_negation(Variable* v);
+  // ---- floats that vary from call to call (varying_numbers.cpp) ----
+  // Such a float that nothing is known of yet, or what was computed from such, as a tensor that each call fills. nullptr: it is
+  // to be looked at.
+  Variable* varying_number(Variable* v);
+  // a op b of one beside a tensor; nullptr: not of that kind.
+  Variable* varying_operand(int op, Variable* a, Variable* b);
+  Variable* class_of_open_float(Variable* v, Variable* classes);  // isinstance(v, classes) without a look at its value
+  Variable* varying_method(const char* name, Variable* tensor, Variable* number);  // tensor.add(number) and the like
+  // A call of PyTorch with such a factor, or a tensor of one element, as alpha= or value=; nullptr: not of that kind.
+  Variable* scaled_call(PyObject* fn, const Args& args);
   Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
@@ -248,6 +256,8 @@ class Translator {
   void lifted(TensorVariable* v);             // noted as a possible graph input
   // The recipe's integer with this value; what is symbolic in it must be of this capture.
   int64_t recipe_integer(PyObject* sym);
+  // Sizes and numbers that depend on data are to stay in the graph.
+  bool may_be_unbacked() const { return view_.unbacked; }
 
  private:
   friend class Codegen;

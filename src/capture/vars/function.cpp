@@ -286,6 +286,8 @@ static Variable* content_given(Translator& tr, Variable* self, Variable* content
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
   self = tr.force(self);
   const char* n = PyUnicode_AsUTF8(name);
+  if (self->is(Kind::Tensor) && args.size() == 1 && args.kw.empty())
+    if (Variable* r = tr.varying_method(n, self, args[0])) return r;
   for (Variable*& a : args.pos) a = tr.force(a);
   if (PyObject* raw = _PyType_Lookup(owner, name)) {
     if (BuiltinHandler handler = find_builtin(raw)) {

@@ -192,6 +192,9 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 
 Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
+  static PyObject* isinstance = PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance");
+  if (o == isinstance && args.size() == 2 && args.kw.empty())
+    if (Variable* v = tr.class_of_open_float(args[0], args[1])) return v;
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o)) {
