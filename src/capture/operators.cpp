@@ -181,6 +181,8 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
 Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
   int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
+  for (Variable** v : {&a, &b})
+    if ((*v)->is(Kind::Lazy) && (*v)->as<LazyVariable>()->forced) *v = (*v)->as<LazyVariable>()->forced;
   auto is = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); };
   auto open = [&](Variable* v) { return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && is(v->as<LazyVariable>()->object.get()); };
   auto value = [&](Variable* v) -> PyObject* {

@@ -205,7 +205,7 @@ Types index_types(const Call& c) {
     case Op::slice_scatter: case Op::select_scatter: {
       const TensorType* s = c.tensor(1);
       auto* at = c.get<Expr>(3);
-      if (s && s->dtype == x->dtype && at && arena.depends_on_data(*at)) {
+      if (s && s->dtype == x->dtype && at && (arena.depends_on_data(*at) || arena.depends_on_data(x->offset))) {
         TensorType t = *x;
         t.strides = preserved_strides(arena, *x);
         t.offset = arena.constant(0);
