@@ -268,6 +268,15 @@ def maybe_mark_dynamic(tensor, dim):
         _marks(tensor, "_dynamo_static_indices").discard(d)
 
 
+def mark_unbacked(tensor, dim):
+    """As mark_dynamic, but nothing is decided by the size that the tensor happens to have, 0 and 1 included: code that needs to know more
+    than `torch._check` says of it ends the graph (an error under fullgraph=True). One compilation serves every size."""
+    for d in dim if isinstance(dim, (list, tuple)) else (dim,):
+        d = _marked_dim(tensor, d)
+        _marks(tensor, "_dynamo_unbacked_indices").add(d)
+        _marks(tensor, "_dynamo_static_indices").discard(d)
+
+
 def mark_static(tensor, dim=None):
     """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
     if dim is None:
@@ -277,6 +286,7 @@ def mark_static(tensor, dim=None):
         _marks(tensor, "_dynamo_static_indices").add(d)
         _marks(tensor, "_dynamo_dynamic_indices").discard(d)
         _marks(tensor, "_dynamo_weak_dynamic_indices").discard(d)
+        _marks(tensor, "_dynamo_unbacked_indices").discard(d)
 
 
 _DimRange = collections.namedtuple("_DimRange", "dim min max")

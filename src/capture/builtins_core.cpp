@@ -8,6 +8,7 @@
 #include "capture/sorting.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 namespace {
@@ -174,6 +175,8 @@ Variable* do_print(Translator& tr, Args&) { tr.unsupported(Reason::Print, "print
 
 Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
   if (a.size() == 1) {
+    if (a[0]->is(Kind::Tensor))
+      if (Variable* n = number_of(tr, a[0]->as<TensorVariable>(), type)) return n;
     if (a[0]->is(Kind::Tensor)) tr.unsupported(Reason::ScalarFromTensor, std::string(type->tp_name) + "() of a tensor");
     if (a[0]->is(Kind::Object)) {
       const char* m = type == &PyLong_Type ? "__int__" : type == &PyFloat_Type ? "__float__" : "__complex__";
@@ -427,6 +430,10 @@ Variable* do_range(Translator& tr, Args& a) {
       if (!n) tr.raise_current();
       v = tr.constant(n);
     } else if (v->is(Kind::Tensor)) {
+      if (Variable* n = tr.may_be_unbacked() ? number_of(tr, v->as<TensorVariable>(), &PyLong_Type) : nullptr) {
+        v = tr.specialised(n);  // a literal's value, or the reason why there is none
+        continue;
+      }
       tr.unsupported(Reason::ScalarFromTensor, "range() of a tensor");
     }
   return tr.call_pure(reinterpret_cast<PyObject*>(&PyRange_Type), a);

@@ -7,6 +7,7 @@
 #include "capture/once_loaded.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 namespace {
@@ -132,25 +133,52 @@ Variable* autocast_nesting(Translator& tr, Args&) {
   return tr.integer(1);
 }
 
-Variable* torch_check(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
-  if (a[0]->is(Kind::Tensor)) return nullptr;
-  if (tr.truth(a[0])) return tr.none();
+// torch._check and its kin: known now, or checked by the run.
+Variable* check_with(Translator& tr, Args& a, const char* exception) {
+  if (a.size() < 1 || a[0]->is(Kind::Tensor)) return nullptr;
+  Variable* message = a.size() > 1 ? a[1] : nullptr;
+  for (auto& [name, v] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(name, "message") == 0) message = v;
+  if (assume(tr, a[0], exception, message) || tr.truth(a[0])) return tr.none();
   return nullptr;  // the real function raises
+}
+Variable* torch_check(Translator& tr, Args& a) { return check_with(tr, a, "RuntimeError"); }
+Variable* torch_check_index(Translator& tr, Args& a) { return check_with(tr, a, "IndexError"); }
+Variable* torch_check_value(Translator& tr, Args& a) { return check_with(tr, a, "ValueError"); }
+Variable* torch_check_type(Translator& tr, Args& a) { return check_with(tr, a, "TypeError"); }
+
+// lo <= v <= hi, where these are given. False: it does not hold.
+bool within(Translator& tr, Variable* v, Variable* lo, Variable* hi, Variable* message) {
+  auto holds = [&](int op, Variable* bound) {
+    if (!bound || is_none(tr.force(bound))) return true;
+    Variable* c = tr.compare(op, v, bound);
+    return assume(tr, c, "RuntimeError", message) || tr.truth(c);
+  };
+  return holds(Py_GE, lo) && holds(Py_LE, hi);
 }
 
 // The number stays what it is; that it is a size says no more than the comparisons.
 Variable* check_is_size(Translator& tr, Args& a) {
   Variable *message = a.take_kw("message"), *max = a.take_kw("max");
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
-  if (max && is_none(tr.force(max))) max = nullptr;
-  bool fits = tr.truth(tr.compare(Py_GE, a[0], tr.integer(0))) && (!max || tr.truth(tr.compare(Py_LE, a[0], max)));
-  if (!fits) {
-    if (message) a.kw.emplace_back(tr.intern("message"), message);
-    if (max) a.kw.emplace_back(tr.intern("max"), max);
-    return nullptr;  // the real function raises
-  }
-  return tr.none();
+  if (within(tr, a[0], tr.integer(0), max, a.size() > 1 ? a[1] : message)) return tr.none();
+  if (message) a.kw.emplace_back(tr.intern("message"), message);
+  if (max) a.kw.emplace_back(tr.intern("max"), max);
+  return nullptr;  // the real function raises
+}
+
+// (symbol, min=None, max=None)
+Variable* constrain(Translator& tr, Args& a) {
+  Variable *min = a.take_kw("min"), *max = a.take_kw("max");
+  if (!min && a.size() > 1) min = a[1];
+  if (!max && a.size() > 2) max = a[2];
+  if (a.size() < 1 || a.size() > 3 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
+  if (within(tr, a[0], min, max, nullptr)) return tr.none();
+  tr.raise(PyExc_RuntimeError, "Invalid value range");
+}
+Variable* constrain_size(Translator& tr, Args& a) {
+  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0), nullptr, nullptr)) tr.raise(PyExc_RuntimeError, "Invalid value range");
+  return constrain(tr, a);
 }
 
 // torch.cond of a condition that is known: the branch that it chooses.
@@ -206,6 +234,12 @@ void register_torch_builtins() {
   register_builtin("torch", "cond", known_condition);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_check_is_size", check_is_size);
+  register_builtin("torch", "_check_index", torch_check_index);
+  register_builtin("torch", "_check_value", torch_check_value);
+  register_builtin("torch", "_check_type", torch_check_type);
+  register_builtin("torch", "_constrain_as_size", constrain_size);
+  register_builtin("torch", "sym_constrain_range", constrain);
+  register_builtin("torch", "sym_constrain_range_for_size", constrain_size);
   register_builtin("torch", "_assert_async", assert_async);
   register_builtin("torch.jit", "annotate", second);
   register_builtin("torch", "compile", compiled_inside);

@@ -55,6 +55,7 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
   true_ = make<ConstantVariable>(Py_True);
   false_ = make<ConstantVariable>(Py_False);
   segment_.tracer = trace::Tracer::create(options);
+  if (view.unbacked) segment_.tracer->allow_unbacked();
   segment_.global_state = trace::global_state_key();
   size_lines_.push_back({});
   tracer().set_where([this] {
@@ -137,6 +138,10 @@ Segment Translator::run() {
 void Translator::add_gradients() {
   if (makes_leaves) {
     segment_.no_gradients = Stop{Reason::UnsupportedFeature, "a tensor made in the code requires grad"};
+    return;
+  }
+  if (tracer().has_unbacked()) {
+    segment_.no_gradients = Stop{Reason::UnsupportedFeature, "gradients of a graph with sizes that depend on data"};
     return;
   }
   backward_since = ++ordinal_;

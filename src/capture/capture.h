@@ -31,6 +31,7 @@ struct FrameView {
   SeenSizes* seen = nullptr;       // of this place; with Dynamic::Never it may be missing
   bool fixed_sizes = false;        // no size is to stay open, whatever `dynamic` says
   bool gradients = true;           // what needs gradients gets its backward; false: a backend that is not ours takes the graph
+  bool unbacked = false;           // numbers that depend on data become symbols instead of a break
   bool torch_level = false;        // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 

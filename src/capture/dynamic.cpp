@@ -22,6 +22,7 @@ PyObject* name(const char* text) { return PyUnicode_InternFromString(text); }
 // The names under which torch.compile keeps its marks: code that marks tensors for it is understood.
 PyObject* dynamic_key() { static PyObject* k = name("_dynamo_dynamic_indices"); return k; }
 PyObject* weak_key() { static PyObject* k = name("_dynamo_weak_dynamic_indices"); return k; }
+PyObject* unbacked_key() { static PyObject* k = name("_dynamo_unbacked_indices"); return k; }
 PyObject* static_key() { static PyObject* k = name("_dynamo_static_indices"); return k; }
 PyObject* range_key() { static PyObject* k = name("_dynamo_dynamic_range"); return k; }
 
@@ -49,7 +50,9 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
   std::vector<DimMark> out;
   PyObject* dict = attributes(tensor);
   if (!dict) return out;
-  for (int d : indices(dict, dynamic_key())) out.push_back({d, true});
+  for (int d : indices(dict, unbacked_key())) out.push_back({.dim = d, .dynamic = true, .unbacked = true});
+  for (int d : indices(dict, dynamic_key()))
+    if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true});
   for (int d : indices(dict, weak_key()))
     if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true, false, true});
   for (int d : indices(dict, static_key())) out.push_back({d, false});
@@ -71,7 +74,7 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
 
 bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic) {
   PyObject* dict = attributes(tensor);
-  if (!dict || !PyDict_GetItem(dict, dynamic_key())) return true;
+  if (!dict || !(PyDict_GetItem(dict, dynamic_key()) || PyDict_GetItem(dict, unbacked_key()))) return true;
   for (const DimMark& m : marks_of(tensor)) {
     if (!m.dynamic || m.weak) continue;
     // Outside of its declared range a size is like one without a mark.
@@ -111,6 +114,11 @@ std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyO
     int64_t size = geometry[d];
     if (mark && mark->dynamic && !(mark->weak && size < 2)) {
       sym::Range range{std::min<int64_t>(size, 1), kMostSize};
+      if (mark->unbacked) {
+        out.push_back({static_cast<int>(d), {0, kMostSize}, false, -1, true});
+        sizes_open = true;
+        continue;
+      }
       if (mark->bounded) range = {std::max<int64_t>(mark->min, 0), std::min(mark->max, kMostSize)};
       if (size < range.lo || size > range.hi) continue;
       out.push_back({static_cast<int>(d), range, false, -1});

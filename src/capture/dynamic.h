@@ -20,9 +20,10 @@ struct DimMark {
   bool dynamic;            // else: static
   bool bounded = false;    // min or max was given
   bool weak = false;       // dynamic as far as the program allows it
+  bool unbacked = false;   // dynamic, and nothing is decided by its size
   int64_t min = 0, max = 0;
 };
-// Marks of braze.mark_dynamic, maybe_mark_dynamic and mark_static, and of their namesakes in torch._dynamo. Empty for a tensor without.
+// Marks of braze.mark_dynamic, maybe_mark_dynamic, mark_unbacked and mark_static, and of their namesakes in torch._dynamo. Empty for a tensor without.
 std::vector<DimMark> marks_of(PyObject* tensor);
 // True when the tensor has no dynamic mark outside of these dimensions: compiled code that is narrower than the user asked
 // for is not to serve it.

@@ -1,5 +1,7 @@
 #include "capture/open_scalars.h"
 
+#include <opcode.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -14,16 +16,29 @@ namespace {
 // Where an operator takes a number. `name`: also of its form in place, with a trailing underscore.
 struct ScalarParameter {
   const char* name;
-  int position;          // of the number among the arguments; -1: by keyword only
+  int position;  // of the number among the arguments; -1: by keyword only
   const char* keyword;
-  const char* polyfill;  // for tensors in its place (with the underscore for the form in place); nullptr: the operator takes them itself
+  const char* polyfill;  // for tensors in its place (with the underscore for the form in place); nullptr: the operator
+                         // takes them itself
+  int op = -1;           // Python's operator, if it is one
 };
 constexpr ScalarParameter kParameters[] = {
-    {"add", 1, "other", nullptr},          {"sub", 1, "other", nullptr},          {"mul", 1, "other", nullptr},         {"div", 1, "other", nullptr},
-    {"add", -1, "alpha", "add_scaled"},    {"sub", -1, "alpha", "sub_scaled"},    {"addcmul", -1, "value", "addcmul"},  {"addcdiv", -1, "value", "addcdiv"},
-    {"_foreach_add", 1, "scalar", nullptr}, {"_foreach_sub", 1, "scalar", nullptr}, {"_foreach_mul", 1, "scalar", nullptr}, {"_foreach_div", 1, "scalar", nullptr},
-    {"_foreach_add", -1, "alpha", "foreach_add_scaled"},  {"_foreach_sub", -1, "alpha", "foreach_sub_scaled"},
-    {"_foreach_addcmul", 3, "value", "foreach_addcmul"},  {"_foreach_addcdiv", 3, "value", "foreach_addcdiv"},
+    {"add", 1, "other", nullptr, NB_ADD},
+    {"sub", 1, "other", nullptr, NB_SUBTRACT},
+    {"mul", 1, "other", nullptr, NB_MULTIPLY},
+    {"div", 1, "other", nullptr, NB_TRUE_DIVIDE},
+    {"add", -1, "alpha", "add_scaled"},
+    {"sub", -1, "alpha", "sub_scaled"},
+    {"addcmul", -1, "value", "addcmul"},
+    {"addcdiv", -1, "value", "addcdiv"},
+    {"_foreach_add", 1, "scalar", nullptr},
+    {"_foreach_sub", 1, "scalar", nullptr},
+    {"_foreach_mul", 1, "scalar", nullptr},
+    {"_foreach_div", 1, "scalar", nullptr},
+    {"_foreach_add", -1, "alpha", "foreach_add_scaled"},
+    {"_foreach_sub", -1, "alpha", "foreach_sub_scaled"},
+    {"_foreach_addcmul", 3, "value", "foreach_addcmul"},
+    {"_foreach_addcdiv", 3, "value", "foreach_addcdiv"},
 };
 
 struct Entry {
@@ -38,9 +53,12 @@ const std::unordered_multimap<PyObject*, Entry>& entries() {
       for (bool in_place : {false, true}) {
         std::string name = std::string(row.name) + (in_place ? "_" : "");
         Ref interned = Ref::steal(PyUnicode_InternFromString(name.c_str()));
-        if (PyObject* method = _PyType_Lookup(known().tensor, interned.get())) made->emplace(method, Entry{&row, in_place});
-        if (PyObject* function = PyObject_GetAttr(known().torch, interned.get())) made->emplace(function, Entry{&row, in_place});
-        else PyErr_Clear();
+        if (PyObject* method = _PyType_Lookup(known().tensor, interned.get()))
+          made->emplace(method, Entry{&row, in_place});
+        if (PyObject* function = PyObject_GetAttr(known().torch, interned.get()))
+          made->emplace(function, Entry{&row, in_place});
+        else
+          PyErr_Clear();
       }
     return made;
   }();
@@ -58,19 +76,24 @@ bool collect(Translator& tr, Variable* v, std::vector<TensorVariable*>& out) {
   }
   if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return false;
   for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
-    if (!tr.force(e)->is(Kind::Tensor)) return false;
-    else out.push_back(tr.force(e)->as<TensorVariable>());
+    if (!tr.force(e)->is(Kind::Tensor))
+      return false;
+    else
+      out.push_back(tr.force(e)->as<TensorVariable>());
   return true;
 }
 
 // All of one real floating dtype: nothing is promoted.
 bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tensors) {
-  static PyObject* const floats[] = {dtype_named("float32"), dtype_named("float64"), dtype_named("bfloat16"), dtype_named("float16")};
+  static PyObject* const floats[] = {dtype_named("float32"), dtype_named("float64"), dtype_named("bfloat16"),
+                                     dtype_named("float16")};
   PyObject* first = nullptr;
   for (TensorVariable* t : tensors) {
     Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
     if (!dtype) tr.raise_current();
-    if (std::find(std::begin(floats), std::end(floats), dtype.get()) == std::end(floats) || (first && dtype.get() != first)) return false;
+    if (std::find(std::begin(floats), std::end(floats), dtype.get()) == std::end(floats) ||
+        (first && dtype.get() != first))
+      return false;
     first = dtype.get();  // dtypes live for good
   }
   return first;
@@ -95,10 +118,15 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
   const ScalarParameter& row = *entry.row;
   Args made = args;
   Variable** scalar = nullptr;
-  if (row.position >= 0 && static_cast<int>(made.pos.size()) == row.position + 1 && made.kw.empty()) scalar = &made.pos.back();
-  if (made.kw.size() == 1 && PyUnicode_CompareWithASCIIString(made.kw[0].first, row.keyword) == 0) scalar = &made.kw[0].second;
+  if (row.position >= 0 && static_cast<int>(made.pos.size()) == row.position + 1 && made.kw.empty())
+    scalar = &made.pos.back();
+  if (made.kw.size() == 1 && PyUnicode_CompareWithASCIIString(made.kw[0].first, row.keyword) == 0)
+    scalar = &made.kw[0].second;
   if (!scalar) return nullptr;
-  bool is_tensor = !tr.is_open_float(*scalar) && row.polyfill && (tr.force(*scalar)->is(Kind::Tensor) || (row.position > 0 && of_numbers(tr, *scalar)));
+  if (row.op >= 0 && tr.is_open_float(*scalar))
+    return tr.varying_operand(entry.in_place ? row.op + NB_INPLACE_ADD : row.op, tr.force(made.pos[0]), *scalar);
+  bool is_tensor = !tr.is_open_float(*scalar) && row.polyfill &&
+                   (tr.force(*scalar)->is(Kind::Tensor) || (row.position > 0 && of_numbers(tr, *scalar)));
   if (!is_tensor && !tr.is_open_float(*scalar)) return nullptr;
   std::vector<TensorVariable*> tensors;
   for (Variable*& v : made.pos)
@@ -108,12 +136,13 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
     bool list = !tr.force(made.pos[0])->is(Kind::Tensor);
     if (int64_t n = rank(tr, tr.force(*scalar)->as<TensorVariable>()); n != 0 && !(n == 1 && list)) return nullptr;
   } else if (!is_tensor) {
-    Variable* operand = row.polyfill ? tr.number_operand(*scalar) : tr.number_beside(*scalar, tensors[0]);
+    Variable* operand = row.polyfill ? tr.varying_number(*scalar) : tr.number_beside(*scalar, tensors[0]);
     if (!operand) return nullptr;
     *scalar = operand;
     if (!row.polyfill) {
       for (TensorVariable* t : tensors)
-        if ((rank(tr, t) == 0) != (rank(tr, tensors[0]) == 0)) return nullptr;  // one operand does not suit all of a list
+        if ((rank(tr, t) == 0) != (rank(tr, tensors[0]) == 0))
+          return nullptr;  // one operand does not suit all of a list
     }
   }
   if (!row.polyfill) return tr.call_torch(callable, made);

@@ -8,7 +8,6 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
-#include "trace/number.h"
 
 namespace braze::capture {
 namespace {
@@ -183,29 +182,29 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
 
 }  // namespace
 
-// A number that nothing is known of yet, and a constant or another such: the result stays unknown. Division only by a constant that is
-// not zero: for another value the program may raise.
+// An int or float that nothing is known of yet, and a constant or another such: the result stays unknown.
 Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
   int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
   for (Variable** v : {&a, &b})
     if ((*v)->is(Kind::Lazy) && (*v)->as<LazyVariable>()->forced) *v = (*v)->as<LazyVariable>()->forced;
-  auto open = [](Variable* v) {
-    PyObject* o = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : nullptr;
-    return o && (PyLong_CheckExact(o) || PyFloat_CheckExact(o));
-  };
+  auto is = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); };
+  auto open = [&](Variable* v) { return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && is(v->as<LazyVariable>()->object.get()); };
   auto value = [&](Variable* v) -> PyObject* {
     if (open(v)) return v->as<LazyVariable>()->object.get();
     PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v);
-    return c && (PyLong_CheckExact(c) || PyFloat_CheckExact(c)) ? c : nullptr;
+    return c && is(c) ? c : nullptr;
   };
   PyObject *x = value(a), *y = value(b);
   if (!x || !y || (!open(a) && !open(b))) return nullptr;
-  if (base == NB_TRUE_DIVIDE && (open(b) || !PyFloat_CheckExact(x) || PyObject_Not(y) != 0)) return nullptr;
+  // Ints and floats that are both unknown would be two kinds of operands. A divisor is looked at: it may be zero.
+  bool floats = PyFloat_CheckExact(x) || PyFloat_CheckExact(y);
+  if (floats && ((open(a) && PyLong_CheckExact(x)) || (open(b) && PyLong_CheckExact(y)))) return nullptr;
+  if (base == NB_TRUE_DIVIDE && (!floats || open(b) || PyObject_IsTrue(y) != 1)) return nullptr;
   Ref r = Ref::steal(kRows[base].function(x, y));
   if (!r) raise_current();
   for (Variable* v : {a, b})
-    if (open(v) && v->source.valid()) guards().type_is(v->source, Py_TYPE(v->as<LazyVariable>()->object.get()), line());
+    if (open(v) && v->source.valid()) guards().type_is(v->source, Py_TYPE(value(v)), line());
   auto* d = make<LazyVariable>(r.get());
   d->function = operator_function(kRows[base].operator_name);
   d->left = a;
@@ -213,71 +212,16 @@ Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
   return d;
 }
 
-bool Translator::is_open_float(Variable* v) {
-  if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get())) return false;
-  return v->as<LazyVariable>()->function || (v->source.valid() && sources()[v->source].kind != SourceKind::Const);
-}
-
-bool Translator::varies(Variable* v) {
-  if (!is_open_float(v) || !view_.seen) return false;
-  auto* lazy = v->as<LazyVariable>();
-  if (lazy->function) {
-    bool left = varies(lazy->left);  // each is noted
-    return varies(lazy->right) || left;
-  }
-  return view_.seen->number(sources().print(v->source), PyFloat_AS_DOUBLE(lazy->object.get()), view_.dynamic);
-}
-
-Variable* Translator::number_operand(Variable* v) {
-  if (view_.torch_level || !varies(v)) return nullptr;
-  auto* lazy = v->as<LazyVariable>();
-  if (lazy->function) {
-    auto part = [&](Variable* p) {
-      Variable* made = number_operand(p);
-      return made ? made : force(p);
-    };
-    Variable *left = part(lazy->left), *right = part(lazy->right);
-    return force(call_torch(lazy->function, Args{{left, right}, {}}));
-  }
-  for (const Number& n : numbers_)
-    if (n.source == v->source) return n.variable;
-  Ref real = Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(lazy->object.get())));
-  if (!real) raise_current();
-  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, sources().print(v->source)));
-  if (!made) raise_current();
-  guards().type_is(v->source, &PyFloat_Type, line());
-  Variable* operand = from_python(made);
-  numbers_.push_back({v->source, real, operand});
-  return operand;
-}
-
-Variable* Translator::number_beside(Variable* v, Variable* tensor) {
-  if (!is_open_float(v)) return nullptr;
-  // Where the tensor decides the result's dtype, a tensor of one element does what the number does; beside another such it has to
-  // have its dtype. 16-bit floats would round it first.
-  PyObject* fake = tensor->as<TensorVariable>()->value(*this);
-  static PyObject *single = PyObject_GetAttrString(known().torch, "float32"), *twice = PyObject_GetAttrString(known().torch, "float64");
-  Ref dtype = Ref::steal(PyObject_GetAttrString(fake, "dtype")), rank = Ref::steal(PyObject_GetAttrString(fake, "ndim"));
-  if (!dtype || !rank) raise_current();
-  if (dtype.get() != single && dtype.get() != twice) return nullptr;
-  Variable* operand = number_operand(v);
-  if (!operand || PyLong_AsLong(rank.get()) != 0 || dtype.get() == twice) return operand;
-  return force(call_method(operand, "to", {constant(dtype.get())}));
-}
-
-Variable* Translator::varying_number(int op, Variable* v, Variable* other) {
-  int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
-  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
-  if (!is_open_float(v)) return nullptr;
-  other = force(other);
-  return other->is(Kind::Tensor) ? number_beside(v, other) : nullptr;
+// -v of such a float.
+Variable* Translator::defer_negation(Variable* v) {
+  if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get())) return nullptr;
+  return defer_arithmetic(NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0)))));
 }
 
 Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
   if (a->is(Kind::Lazy) || b->is(Kind::Lazy)) {
     if (Variable* d = defer_arithmetic(op, a, b)) return d;
-    if (Variable* n = varying_number(op, a, b)) a = n;
-    else if (Variable* m = varying_number(op, b, a)) b = m;
+    if (Variable* r = varying_operand(op, a, b)) return r;
   }
   a = force(a);
   b = force(b);
@@ -521,7 +465,8 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
 }
 
 Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
-  if (op == Opcode::UnaryNegative && is_open_float(v)) return defer_arithmetic(NB_MULTIPLY, v, constant(Ref::steal(PyFloat_FromDouble(-1)).get()));
+  if (op == Opcode::UnaryNegative)
+    if (Variable* d = defer_negation(v)) return d;
   v = force(v);
   if (op == Opcode::UnaryNot) {
     return boolean(!v->truth(*this));

@@ -182,6 +182,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
   FrameView view = given;
   view.torch_level |= static_cast<bool>(options_.backend);
   view.gradients = !options_.backend;
+  view.unbacked = options_.fullgraph;
   auto entry = std::make_shared<Entry>();
   Event event;
   UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};

@@ -6,6 +6,7 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 
@@ -201,6 +202,17 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     case JumpBackward: next = ins.target; return true;
     case PopJumpIfTrue:
     case PopJumpIfFalse: {
+      // assert, of what only the run knows
+      if (ins.op == PopJumpIfTrue && static_cast<size_t>(next) < f.code->instructions.size() && f.code->instructions[static_cast<size_t>(next)].op == LoadAssertionError) {
+        const auto& all = f.code->instructions;
+        const Instruction& after = all[static_cast<size_t>(next) + 1];
+        Variable* message = after.op == LoadConst ? load_const(f.code->constant(after.arg)) : nullptr;
+        if (may_be_unbacked() && assume(*this, f.top(), "AssertionError", message)) {
+          f.pop();
+          next = ins.target;
+          return true;
+        }
+      }
       bool t = truth(f.pop());
       if (t == (ins.op == PopJumpIfTrue)) next = ins.target;
       return true;

@@ -113,14 +113,17 @@ class Translator {
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
   Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
-  // A float that varies from call to call and that nothing is known of yet, as an operand beside the tensor `other`: a tensor that
-  // each call fills. nullptr: it is to be looked at.
-  Variable* varying_number(int op, Variable* v, Variable* other);
-  Variable* number_beside(Variable* v, Variable* tensor);
+  Variable* defer_negation(Variable* v);
+  // ---- floats that vary from call to call (varying_numbers.cpp) ----
+  // Such a float that nothing is known of yet, or what was computed from such, as a tensor that each call fills. nullptr: it is
+  // to be looked at.
+  Variable* varying_number(Variable* v);
+  // a op b of one beside a tensor; nullptr: not of that kind.
+  Variable* varying_operand(int op, Variable* a, Variable* b);
   // A float that nothing is known of yet, or that was computed from such.
   bool is_open_float(Variable* v);
-  // One that had other values before: a 0-dim tensor of float64 that each call fills. nullptr: it is to be looked at.
-  Variable* number_operand(Variable* v);
+  // One as an operand beside the tensor, in operators that take tensors where they take numbers; nullptr: it is to be looked at.
+  Variable* number_beside(Variable* v, Variable* tensor);
   Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
@@ -271,6 +274,8 @@ class Translator {
   void lifted(TensorVariable* v);             // noted as a possible graph input
   // The recipe's integer with this value; what is symbolic in it must be of this capture.
   int64_t recipe_integer(PyObject* sym);
+  // Sizes and numbers that depend on data are to stay in the graph.
+  bool may_be_unbacked() const { return view_.unbacked; }
 
  private:
   friend class Codegen;
@@ -339,7 +344,6 @@ class Translator {
   struct Number { SourceId source; Ref tensor; Variable* variable; };
   std::vector<Number> numbers_;               // floats that are operands
   std::vector<UserLine> size_lines_;          // of decisions on sizes
-  bool varies(Variable* v);                   // an open float: it, or what it was computed from, had other values before
   void finish_sizes();
   void add_gradients();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

@@ -47,13 +47,7 @@ class Builder {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  bool depends_on_data(Expr e) const {
-    std::vector<Expr> symbols;
-    arena_.collect_symbols(e, symbols);
-    for (Expr s : symbols)
-      if (arena_.symbol_kind(s) == sym::SymbolKind::Unbacked) return true;
-    return false;
-  }
+  bool depends_on_data(Expr e) const { return arena_.depends_on_data(e); }
 
   bool in_arena(const Placement& p) const {
     return p.kind == Placement::Kind::Arena && !depends_on_data(p.bytes) && !depends_on_data(p.offset);

@@ -106,7 +106,26 @@ std::optional<bool> Call::equal(Expr a, Expr b) const {
 std::optional<bool> Call::known(Expr condition) const {
   auto proved = arena().known(condition);
   if (proved || !context.decide) return proved;
-  return (*context.decide)(condition);
+  return context.decide->decide(condition);
+}
+
+bool Call::require(Expr condition, const sym::Failure& failure) const {
+  if (auto truth = known(condition)) return *truth;
+  if (!context.decide || !arena().depends_on_data(condition)) return false;
+  context.decide->assume(condition, failure);
+  return true;
+}
+
+bool Call::surely_equal(Expr a, Expr b) const {
+  if (auto same = equal(a, b)) return *same;
+  for (Expr e : {a, b})
+    if (auto c = arena().as_const(e); c && (*c == 0 || *c == 1)) return false;
+  return require(arena().eq(a, b), {"RuntimeError", "sizes {0} and {1} must be equal", {a, b}});
+}
+
+bool Call::at_least(Expr e, int64_t lo) const {
+  if (arena().range(e).lo >= lo) return true;
+  return arena().depends_on_data(e) && require(arena().le(arena().constant(lo), e), {"RuntimeError", "a size must be at least " + std::to_string(lo) + ", but is {0}", {e}});
 }
 
 bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
@@ -134,11 +153,17 @@ std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, cons
       continue;
     }
     if (!decide) return std::nullopt;
-    if ((*decide)(arena.eq(x, y))) {
+    auto equal = decide->decide(arena.eq(x, y));
+    if (!equal) {  // a size that only the run knows is not broadcast
+      decide->assume(arena.eq(x, y), {"RuntimeError", "The size of tensor a ({0}) must match the size of tensor b ({1}) at non-singleton dimension " +
+                                                          std::to_string(shift + d), {a.size() >= b.size() ? x : y, a.size() >= b.size() ? y : x}});
+      equal = true;
+    }
+    if (*equal) {
       if (cy) x = y;
-    } else if ((*decide)(arena.eq(x, arena.constant(1)))) {
+    } else if (decide->decide(arena.eq(x, arena.constant(1))) == true) {
       x = y;
-    } else if (!(*decide)(arena.eq(y, arena.constant(1)))) {
+    } else if (decide->decide(arena.eq(y, arena.constant(1))) != true) {
       return std::nullopt;
     }
   }
@@ -156,7 +181,8 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
     auto k = arena.known(arena.lt(a, b));
     // Strides that may be equal only where a size is 1 are taken for different: such a dimension's place does not matter.
     if (!k && arena.known(arena.le(a, b)) == true) k = true;
-    if (!k && decide) k = (*decide)(arena.lt(a, b));
+    if (!k && decide) k = decide->decide(arena.lt(a, b));
+    if (!k && decide) k = decide->usually(arena.lt(a, b));
     if (!k) known = false;
     return k.value_or(false);
   };

@@ -4,11 +4,12 @@
 // infer() answers nullopt where no rule exists, where the rule would have to guess (a symbolic size of which a needed fact
 // is not provable), and where eager would raise: the caller then runs PyTorch's own Meta kernel, which guards or raises.
 #pragma once
-#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
+#include "symbolic/shape_env.h"
 
 namespace braze::graph {
 
@@ -32,12 +33,24 @@ class OperandLookup {
   Operand (*call_)(const void*, ValueId);
 };
 
+// Answers what is not provable of sizes.
+class Decider {
+ public:
+  virtual ~Decider() = default;
+  // nullopt: only the run knows. Otherwise the graph is good for sizes alone of which this is true.
+  virtual std::optional<bool> decide(sym::Expr condition) = 0;
+  // As decide(), for questions that make no difference for sizes of 0 and 1 (the order of strides).
+  virtual std::optional<bool> usually(sym::Expr condition) = 0;
+  // What the run is to check.
+  virtual void assume(sym::Expr condition, const sym::Failure& failure) = 0;
+};
+using Decide = Decider*;  // nullptr: only what is provable
+
 struct ShapeContext {
   OperandLookup operand;
   sym::ExprArena& arena;
   DType default_dtype = DType::F32;  // torch.get_default_dtype()
-  // Decides what is not provable, and makes a guard of it. nullptr: what is not provable stays open.
-  const std::function<bool(sym::Expr condition)>* decide = nullptr;
+  Decide decide = nullptr;
 };
 
 // One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out gradients)
@@ -58,7 +71,6 @@ class Promotion {
   std::optional<DType> dim_, zero_, wrapped_;
 };
 
-using Decide = const std::function<bool(sym::Expr condition)>*;  // nullptr: only what is provable
 // Sizes of the broadcast; nullopt: they do not broadcast, or it can't be proved.
 std::optional<std::vector<sym::Expr>> broadcast_sizes(sym::ExprArena& arena, const std::vector<sym::Expr>& a,
                                                       const std::vector<sym::Expr>& b, Decide decide = nullptr);

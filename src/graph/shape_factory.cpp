@@ -55,7 +55,7 @@ Types arange(const Call& c, const Arg& start, const Arg& end, const Arg& step, s
   Expr span = arena.sub(std::get<Expr>(end), std::get<Expr>(start));
   if (*by < 0) span = arena.neg(span);
   Expr n = std::abs(*by) == 1 ? span : arena.ceildiv(span, arena.constant(std::abs(*by)));
-  if (arena.range(n).lo < 0) return std::nullopt;
+  if (arena.range(n).lo < 0 && !(arena.depends_on_data(n) && c.at_least(n, 0))) return std::nullopt;
   return made(c, {n}, dtype, options + 1);
 }
 

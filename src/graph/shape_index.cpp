@@ -29,7 +29,8 @@ Types index(const Call& c) {
   }
   if (indexed.empty()) return std::nullopt;
   for (size_t d : indexed)
-    if (arena.range(x->sizes[d]).lo < 1) return std::nullopt;
+    if (arena.range(x->sizes[d]).lo < 1 && !arena.depends_on_data(x->sizes[d])) return std::nullopt;
+  bool data = std::any_of(common.begin(), common.end(), [&](Expr e) { return arena.depends_on_data(e); });
   // Indices that are not side by side go to the front, their dimensions with them.
   bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
   std::vector<size_t> order;
@@ -47,7 +48,9 @@ Types index(const Call& c) {
     }
     if (given[order[k]]) continue;
     // The iterator reads the strides that reshaping gives an index in such a dimension.
-    if (arena.range(x->sizes[order[k]]).lo <= 1) return std::nullopt;
+    Expr kept = x->sizes[order[k]];
+    bool longer = arena.range(kept).lo > 1 || arena.depends_on_data(kept) || (data && c.equal(kept, arena.constant(1)) == false);
+    if (!longer) return std::nullopt;
     source.sizes.push_back(x->sizes[order[k]]);
     source.strides.push_back(x->strides[order[k]]);
   }
@@ -134,7 +137,7 @@ Types pad(const Call& c, const TensorType& x) {
       grows = grows || arena.range(pads->v[side]).lo > 0;
       s = arena.add(s, pads->v[side]);
     }
-    if (arena.range(s).lo < 0) return std::nullopt;
+    if (arena.range(s).lo < 0 && !(arena.depends_on_data(s) && c.at_least(s, 0))) return std::nullopt;
   }
   auto format = suggested_format(c, x);
   // What only loses elements is a copy of a part, in the operand's order.
@@ -225,6 +228,13 @@ Types index_types(const Call& c) {
     }
     case Op::slice_scatter: case Op::select_scatter: {
       const TensorType* s = c.tensor(1);
+      auto* at = c.get<Expr>(3);
+      if (s && s->dtype == x->dtype && at && (arena.depends_on_data(*at) || arena.depends_on_data(x->offset))) {
+        TensorType t = *x;
+        t.strides = preserved_strides(arena, *x);
+        t.offset = arena.constant(0);
+        return one(std::move(t));
+      }
       if (!s || s->dtype != x->dtype || !is_non_overlapping_and_dense(arena, *x) || !arena.is_const(x->offset, 0)) return std::nullopt;
       return one(*x);
     }
@@ -247,7 +257,7 @@ Types index_types(const Call& c) {
     case Op::roll:
       if (x->dim() > 3) return std::nullopt;
       for (Expr s : x->sizes)
-        if (arena.range(s).lo < 1) return std::nullopt;
+        if (arena.range(s).lo < 1 && !arena.depends_on_data(s)) return std::nullopt;
       return is_contiguous(arena, *x) ? like(*x) : std::nullopt;
     case Op::repeat: {
       auto* times = c.get<IntList>(1);

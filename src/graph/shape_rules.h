@@ -63,7 +63,12 @@ struct Call {
   std::optional<bool> known(Expr condition) const;
   std::optional<bool> less(Expr a, Expr b) const;
   std::optional<bool> equal(Expr a, Expr b) const;
-  bool surely_equal(Expr a, Expr b) const { return equal(a, b) == true; }
+  // Where only the run knows it checks; but a size that is not known is not taken for 0 or 1.
+  bool surely_equal(Expr a, Expr b) const;
+  // lo <= e; checked by the run where only it knows, with an error like that of a negative size.
+  bool at_least(Expr e, int64_t lo) const;
+  // Of a condition that eager raises this message for where it does not hold.
+  bool require(Expr condition, const sym::Failure& failure) const;
   bool same_sizes(const Sizes& a, const Sizes& b) const;
 };
 

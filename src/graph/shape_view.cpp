@@ -30,9 +30,9 @@ std::optional<Sizes> resolve(const Call& c, const TensorType& x, const Sizes& wa
       return out;
     }
     out[*hole] = arena.floordiv(have, rest);
-    if (!arena.known_equal(arena.mul(out[*hole], rest), have) &&
-        c.equal(arena.mod(have, rest), arena.constant(0)) != true)
-      return std::nullopt;
+    if (arena.known_equal(arena.mul(out[*hole], rest), have)) return out;
+    if (arena.depends_on_data(rest) && !c.require(arena.ne(rest, arena.constant(0)), {"RuntimeError", "cannot reshape: with a size of 0, what -1 stands for is not determined", {}})) return std::nullopt;
+    if (!c.require(arena.eq(arena.mod(have, rest), arena.constant(0)), {"RuntimeError", "shape is invalid for input of size {0}", {have}})) return std::nullopt;
     return out;
   }
   if (rest != have && !arena.known_equal(rest, have) && !c.surely_equal(rest, have)) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
   sym::ExprArena& arena = c.arena();
   Expr n = numel(arena, x.sizes);
   if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
-  if (arena.range(n).lo < 1) return std::nullopt;
+  if (arena.range(n).lo < 1 && !arena.depends_on_data(n)) return std::nullopt;
   if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
   if (sizes == x.sizes) return x.strides;
   Sizes out(sizes.size());
@@ -125,7 +125,7 @@ Types expand(const Call& c, const TensorType& x, const Sizes& wanted) {
     }
     if (w != s && !c.surely_equal(w, s)) {
       if (!arena.is_const(s, 1)) return std::nullopt;
-      if (arena.range(w).lo < 1 && !arena.is_const(w, 0)) return std::nullopt;
+      if (arena.range(w).lo < 1 && !arena.is_const(w, 0) && !(arena.depends_on_data(w) && c.at_least(w, 0))) return std::nullopt;
       s = w;  // where a symbolic target is 1, its stride does not matter
       stride = arena.constant(0);
     }
@@ -148,7 +148,11 @@ Types permute(const TensorType& x, const std::vector<size_t>& order) {
 Types squeeze(const Call& c, const TensorType& x, const std::vector<bool>& may) {
   TensorType t = over(x, {}, {}, x.offset);
   for (size_t d = 0; d < x.dim(); ++d) {
-    auto is_one = c.equal(x.sizes[d], c.arena().constant(1));
+    Expr one = c.arena().constant(1);
+    auto is_one = c.equal(x.sizes[d], one);
+    // How many dimensions the result has is not to depend on data.
+    if (may[d] && !is_one && c.require(c.arena().ne(x.sizes[d], one), {"RuntimeError", "squeeze: a size that depends on data is 1, but the code was compiled for other sizes", {}}))
+      is_one = false;
     if (may[d] && !is_one) return std::nullopt;
     if (may[d] && *is_one) continue;
     t.sizes.push_back(x.sizes[d]);
@@ -160,18 +164,22 @@ Types squeeze(const Call& c, const TensorType& x, const std::vector<bool>& may) 
 // A bound of slice as PyTorch clamps it into [0, size]; nullopt when not provable.
 std::optional<Expr> bound(const Call& c, Expr v, Expr size) {
   sym::ExprArena& arena = c.arena();
-  auto negative = c.less(v, arena.constant(0));
-  if (!negative) return std::nullopt;
-  if (*negative) {
-    v = arena.add(v, size);
-    auto still = c.less(v, arena.constant(0));
-    if (!still) return std::nullopt;
-    if (*still) return arena.constant(0);
-    return v;
-  }
   if (arena.is_const(v, INT64_MAX)) return size;
+  Expr zero = arena.constant(0);
+  bool formula = c.context.decide && (arena.depends_on_data(v) || arena.depends_on_data(size));  // of what is not decided
+  auto negative = c.less(v, zero);
+  if (!negative && !formula) return std::nullopt;
+  if (negative != false) v = arena.add(v, negative ? size : arena.mul(size, arena.lt(v, zero)));
+  if (negative != false) {
+    auto still = c.less(v, zero);
+    if (!still && !formula) return std::nullopt;
+    if (still == true) return zero;
+    if (!still) v = arena.max(v, zero);
+  }
+  if (negative == true) return v;
   auto above = c.less(size, v);
-  if (!above) return std::nullopt;
+  if (!above && !formula) return std::nullopt;
+  if (!above) return arena.min(size, v);
   return *above ? size : v;
 }
 
@@ -190,8 +198,9 @@ Types slice(const Call& c, const TensorType& x) {
   };
   if (!read(2, start) || !read(3, end)) return std::nullopt;
   auto empty = c.less(end, start);
-  if (!empty) return std::nullopt;
-  if (*empty) end = start;
+  if (!empty && !(c.context.decide && (arena.depends_on_data(end) || arena.depends_on_data(start)))) return std::nullopt;
+  if (empty == true) end = start;
+  if (!empty) end = arena.max(start, end);
   TensorType t = x;
   t.offset = arena.add(x.offset, arena.mul(start, x.strides[*d]));
   t.sizes[*d] = *step == 1 ? arena.sub(end, start) : arena.ceildiv(arena.sub(end, start), arena.constant(*step));
@@ -206,9 +215,15 @@ Types select(const Call& c, const TensorType& x) {
   if (x.dim() == 0 || !d || !index) return std::nullopt;
   Expr i = *index, size = x.sizes[*d];
   auto negative = c.less(i, arena.constant(0));
-  if (!negative) return std::nullopt;
-  if (*negative) i = arena.add(i, size);
-  if (c.less(i, size) != true || c.less(i, arena.constant(0)) != false) return std::nullopt;
+  bool data = c.context.decide && (arena.depends_on_data(i) || arena.depends_on_data(size));
+  if (!negative && !data) return std::nullopt;
+  sym::Failure outside{"IndexError", "index {0} is out of bounds for dimension " + std::to_string(*d) + " with size {1}", {i, size}};
+  if (data) {
+    if (negative != true && !c.require(arena.lt(i, size), outside)) return std::nullopt;
+    if (negative != false && !c.require(arena.le(arena.neg(size), i), outside)) return std::nullopt;
+  }
+  if (negative != false) i = arena.add(i, negative ? size : arena.mul(size, arena.lt(i, arena.constant(0))));
+  if (!data && (c.less(i, size) != true || c.less(i, arena.constant(0)) != false)) return std::nullopt;
   TensorType t = x;
   t.offset = arena.add(x.offset, arena.mul(i, x.strides[*d]));
   t.sizes.erase(t.sizes.begin() + static_cast<ptrdiff_t>(*d));

@@ -75,16 +75,23 @@ Effects effects(const Item& item) {
 
 namespace {
 
-// Unbacked symbols get their values from the results of extern calls: who uses one follows the call that defines it.
+// Unbacked symbols get their values from the results of extern calls: who uses one follows the call that defines it, and what was
+// asserted of it until then.
 class SymbolOrder {
  public:
   explicit SymbolOrder(const Program& p) : arena_(*p.arena) {
     for (uint32_t i = 0; i < p.items.size(); ++i)
-      if (auto* c = std::get_if<ExternCall>(&p.items[i]))
+      if (auto* c = std::get_if<ExternCall>(&p.items[i])) {
         for (const View& v : c->outputs)
-          for (Expr e : v.sizes)
-            if (arena_.kind(e) == sym::Kind::Symbol && arena_.symbol_kind(e) == sym::SymbolKind::Unbacked)
-              defined_.emplace(e.id, i);
+          for (Expr e : v.sizes) define(e, i);
+        if (c->op == graph::Op::_local_scalar_dense && c->args.size() > 1)
+          if (auto* e = std::get_if<Expr>(&c->args[1])) define(*e, i);
+        if (c->op != graph::Op::_assert_scalar) continue;
+        std::vector<Expr> symbols;
+        for_each_expr(p.items[i], [&](Expr e) { arena_.collect_symbols(e, symbols); });
+        for (Expr s : symbols)
+          if (arena_.symbol_kind(s) == sym::SymbolKind::Unbacked) asserted_[s.id].push_back(i);
+      }
   }
 
   void add(const Program& p, uint32_t i, std::vector<uint32_t>& deps) const {
@@ -92,12 +99,22 @@ class SymbolOrder {
     std::vector<Expr> used;
     for_each_expr(p.items[i], [&](Expr e) { arena_.collect_symbols(e, used); });
     for (Expr s : used)
-      if (auto it = defined_.find(s.id); it != defined_.end() && it->second < i) deps.push_back(it->second);
+      if (auto it = defined_.find(s.id); it != defined_.end()) {
+        if (it->second < i) deps.push_back(it->second);
+        if (auto a = asserted_.find(s.id); a != asserted_.end())
+          for (uint32_t k : a->second)
+            if (k < i) deps.push_back(k);
+      }
   }
 
  private:
+  void define(Expr e, uint32_t i) {
+    if (arena_.kind(e) == sym::Kind::Symbol && arena_.symbol_kind(e) == sym::SymbolKind::Unbacked) defined_.emplace(e.id, i);
+  }
+
   const sym::ExprArena& arena_;
   std::map<uint32_t, uint32_t> defined_;
+  std::map<uint32_t, std::vector<uint32_t>> asserted_;  // items
 };
 
 }  // namespace

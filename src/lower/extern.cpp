@@ -1,4 +1,6 @@
 // Calls into PyTorch.
+#include <algorithm>
+
 #include "base/check.h"
 #include "lower/rules.h"
 
@@ -17,6 +19,12 @@ bool writes_in_place(Op op) {
     case Op::baddbmm: return true;
     default: return false;
   }
+}
+
+// The arguments that PyTorch knows: losses mark their gathers by one more.
+size_t formals(const graph::Node& node) {
+  if (node.op == Op::gather) return 4;
+  return node.op == Op::index_Tensor ? 2 : node.args.size();
 }
 
 // Views that lowering has no window for run as copies, so that no result shares storage that the plan may reuse.
@@ -56,7 +64,8 @@ void lower_extern(Lowering& low, graph::NodeId n) {
     call.views.push_back(call.preallocated ? low.realise(v) : low.realise_exact(v));
     return loop::ViewRef(call.views.size() - 1);
   };
-  for (const graph::Arg& arg : node.args) {
+  for (size_t i = 0; i < std::min(formals(node), node.args.size()); ++i) {
+    const graph::Arg& arg = node.args[i];
     call.args.push_back(std::visit(
         [&](const auto& a) -> loop::ExternArg {
           using T = std::decay_t<decltype(a)>;
@@ -73,7 +82,7 @@ void lower_extern(Lowering& low, graph::NodeId n) {
         arg));
   }
   for (graph::ValueId v : node.outputs) {
-    if (!v.valid() || (!call.preallocated && low.unused(v))) {
+    if (!v.valid() || (!call.preallocated && low.unused(v) && !low.binds_symbol(v))) {
       call.outputs.push_back({});
     } else if (auto padded = call.preallocated ? padded_rows(low, v) : std::nullopt) {
       call.outputs.push_back(low.fresh_buffer(*padded, true));

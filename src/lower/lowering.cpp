@@ -139,7 +139,8 @@ void Lowering::lower_node(NodeId n) {
       break;
     case Way::Extern: break;
   }
-  if (node.op != graph::Op::Extern && !(graph::op_traits(node.op) & graph::kEffect) && dead()) return;
+  bool defines = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return v.valid() && binds_symbol(v); });
+  if (node.op != graph::Op::Extern && !(graph::op_traits(node.op) & graph::kEffect) && dead() && !defines) return;
   lower_extern(*this, n);
 }
 

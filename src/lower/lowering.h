@@ -31,6 +31,12 @@ class Lowering {
   View realise_exact(ValueId v);
   bool is_realised(ValueId v) const { return states_[v.index].view.has_value(); }
   bool unused(ValueId v) const { return states_[v.index].uses == 0; }
+  // A size of v is an unbacked symbol, which an extern call that makes v defines.
+  bool binds_symbol(ValueId v) const {
+    for (Expr e : source.type(v).sizes)
+      if (arena.kind(e) == sym::Kind::Symbol && arena.symbol_kind(e) == sym::SymbolKind::Unbacked) return true;
+    return false;
+  }
 
   // A fresh buffer for v (recorded strides if they are dense, or `exact`), which becomes v's window.
   View allocate(ValueId v, bool exact = false);

@@ -100,6 +100,9 @@ void soft_margin_backward(Builder& b) {
   b.set(0, b.mul(slope, g));
 }
 
+// Of gathers at classes: see gather and index_Tensor in graph/ops.def.
+const std::string kMark = "target";
+
 struct Targets {
   ValueId counted;  // bool: not the ignored class
   ValueId safe;     // the class, 0 where ignored
@@ -110,7 +113,7 @@ Targets targets_of(Builder& b, ValueId target, ValueId weight, const Arg& ignore
   Targets t;
   t.counted = b.call(Op::ne_Scalar, {target, ignore});
   t.safe = b.where(t.counted, target, b.k(0));
-  if (weight.valid()) t.weight = b.where(t.counted, b.call(Op::index_Tensor, {b.compute(weight), TensorList{t.safe}}), 0.0);
+  if (weight.valid()) t.weight = b.where(t.counted, b.call(Op::index_Tensor, {b.compute(weight), TensorList{t.safe}, kMark}), 0.0);
   return t;
 }
 
@@ -118,9 +121,9 @@ Targets targets_of(Builder& b, ValueId target, ValueId weight, const Arg& ignore
 void nll_forward(Builder& b) {
   ValueId x = b.compute(b.tensor(0)), target = b.tensor(1);
   int64_t reduction = b.integer(3);
-  if (b.rank(x) < 2 || b.rank(target) + 1 != b.rank(x)) throw NoRule{};
+  if (b.rank(x) < 2 || b.rank(target) + 1 != b.rank(x) || b.arena().is_const(b.type(x).sizes[1], 0)) throw NoRule{};
   Targets t = targets_of(b, target, b.optional_tensor(2), b.args.at(4));
-  ValueId picked = b.call(Op::gather, {x, b.k(1), b.unsqueeze(t.safe, 1), false});
+  ValueId picked = b.call(Op::gather, {x, b.k(1), b.unsqueeze(t.safe, 1), false, kMark});
   picked = b.unary(Op::neg, b.call(Op::squeeze_dim, {picked, b.k(1)}));
   if (t.weight.valid()) picked = b.mul(picked, t.weight);
   picked = b.where(t.counted, picked, 0.0);

@@ -7,6 +7,7 @@
 #include "passes/dce.h"
 #include "passes/decompose.h"
 #include "passes/fold.h"
+#include "passes/hoist_assertions.h"
 #include "passes/seed_random.h"
 #include "passes/simplify_views.h"
 #include "passes/unfuse_bias.h"
@@ -14,7 +15,7 @@
 namespace braze::passes {
 
 graph::Graph optimize(const graph::Graph& captured, const Options& options) {
-  graph::Graph g = decompose(captured);
+  graph::Graph g = decompose(hoist_assertions(captured));
   if (options.rng == Rng::Philox) g = seed_random(std::move(g));
   g = fold(g);
   g = simplify_views(g);

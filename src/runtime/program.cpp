@@ -206,10 +206,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
         break;
       case StepKind::Call:
         host.call(f, s.index);
-        if (f.rebound_) {
-          f.rebound_ = false;
-          evaluate(f);
-        }
+        f.refresh();
         break;
       case StepKind::Allocate:
         f.set_pointer(s.index, host.allocate(f, s.index));
@@ -244,6 +241,12 @@ void Frame::bind(uint32_t symbol, int64_t value) {
   if (symbol_values_[symbol] == value) return;
   symbol_values_[symbol] = value;
   rebound_ = true;
+}
+
+void Frame::refresh() {
+  if (!rebound_) return;
+  rebound_ = false;
+  program_.evaluate(*this);
 }
 
 }  // namespace braze::runtime

@@ -126,6 +126,8 @@ class Frame {
   int64_t bytes(uint32_t buffer) const { return values_[program_.bytes_[buffer]]; }
   // The value of an unbacked symbol, from an extern call; the formulas are evaluated again when the call returns.
   void bind(uint32_t symbol, int64_t value);
+  // Evaluates the formulas now, if a symbol got another value: for what the call itself reads of them.
+  void refresh();
   // Changes whenever sizes or the arena's address did: what a host derived from them is then stale.
   uint64_t generation() const { return generation_; }
   // Bytes that the kernels of the call will read and write, roughly; -1 if it makes extern calls.

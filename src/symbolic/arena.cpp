@@ -213,6 +213,11 @@ bool ExprArena::contains(Expr e, Expr symbol) const {
   return false;
 }
 
+bool ExprArena::depends_on_data(Expr e) const {
+  if (kind(e) == Kind::Symbol) return symbol_kind(e) == SymbolKind::Unbacked;
+  return std::ranges::any_of(operands(e), [&](Expr o) { return depends_on_data(o); });
+}
+
 void ExprArena::collect_symbols(Expr e, std::vector<Expr>& into) const {
   if (kind(e) == Kind::Symbol) {
     if (std::ranges::find(into, e) == into.end()) into.push_back(e);

@@ -87,6 +87,7 @@ class ExprArena {
 
   Expr substitute(Expr e, std::span<const std::pair<Expr, Expr>> symbols_to);
   bool contains(Expr e, Expr symbol) const;
+  bool depends_on_data(Expr e) const;                   // has an unbacked symbol
   void collect_symbols(Expr e, std::vector<Expr>& into) const;  // appends those not there yet
   // e == coefficient * symbol + rest, with neither containing the symbol; nullopt where e is not affine in it.
   struct Affine {

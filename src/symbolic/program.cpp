@@ -80,10 +80,12 @@ void IntProgram::run(const int64_t* inputs, int64_t* outputs) const {
     int64_t b = *--top;
     int64_t& a = top[-1];
     switch (k) {
-      case Kind::Add: a = checked_add(a, b); break;
-      case Kind::Mul: a = checked_mul(a, b); break;
-      case Kind::FloorDiv: a = floor_div(a, b); break;
-      case Kind::Mod: a = floor_mod(a, b); break;
+      // What is too large stays too large: numbers that come from data are checked after they were put in.
+      case Kind::Add: a = saturating_add(a, b); break;
+      case Kind::Mul: a = saturating_mul(a, b); break;
+      // A divisor that is not known yet, or wrong, has a check of its own.
+      case Kind::FloorDiv: a = b == 0 ? 0 : floor_div(a, b); break;
+      case Kind::Mod: a = b == 0 ? 0 : floor_mod(a, b); break;
       case Kind::Min: a = std::min(a, b); break;
       case Kind::Max: a = std::max(a, b); break;
       case Kind::Eq: a = a == b; break;

@@ -24,7 +24,17 @@ Expr ShapeEnv::duck_symbol(const std::string& name, Range range, int64_t hint, c
   return it->second;
 }
 
-Expr ShapeEnv::add_unbacked(const std::string& name, Range range) { return arena_->symbol(name, SymbolKind::Unbacked, range); }
+Expr ShapeEnv::add_unbacked(Range range, std::string origin) {
+  origins_.push_back(std::move(origin));
+  unbacked_.push_back(arena_->symbol("u" + std::to_string(unbacked_.size()), SymbolKind::Unbacked, range));
+  return unbacked_.back();
+}
+
+Expr ShapeEnv::add_unbacked_base(Range range, std::string origin) {
+  base_.push_back(add_unbacked(range, std::move(origin)));
+  declared_.push_back(range);
+  return base_.back();
+}
 
 Expr ShapeEnv::simplify(Expr e) { return replaced_.empty() ? e : arena_->substitute(e, replaced_); }
 
@@ -57,7 +67,7 @@ Expr ShapeEnv::over_base(Expr e) {
 
 bool ShapeEnv::decide(Expr condition) {
   condition = simplify(condition);
-  if (auto known = arena_->known(condition)) return *known;
+  if (auto truth = known(condition)) return *truth;
   if (!has_hint(condition)) throw Undecidable{condition};
   bool holds = hint(condition) != 0;
   Expr fact = holds ? condition : arena_->logical_not(condition);
@@ -80,6 +90,123 @@ bool ShapeEnv::decide(Expr condition) {
   return holds;
 }
 
+std::optional<bool> ShapeEnv::assumed(Expr condition) {
+  if (assumed_.empty()) return std::nullopt;
+  if (std::ranges::find(assumed_, condition) != assumed_.end()) return true;
+  if (std::ranges::find(assumed_, arena_->logical_not(condition)) != assumed_.end()) return false;
+  Kind k = arena_->kind(condition);
+  if (k != Kind::Lt && k != Kind::Le && k != Kind::Eq && k != Kind::Ne) return std::nullopt;
+  // a + c <= 0 follows from b + c <= 0 where a <= b for all values.
+  Expr d = arena_->sub(arena_->operands(condition)[0], arena_->operands(condition)[1]), one = arena_->constant(1), zero = arena_->constant(0);
+  auto at_most_zero = [&](Expr e) {  // some assumption says so
+    for (Expr a : assumed_) {
+      Kind ka = arena_->kind(a);
+      if (ka != Kind::Lt && ka != Kind::Le) continue;
+      Expr b = arena_->sub(arena_->operands(a)[0], arena_->operands(a)[1]);
+      if (ka == Kind::Lt) b = arena_->add(b, one);
+      if (arena_->range(arena_->sub(e, b)).hi <= 0) return true;
+    }
+    return false;
+  };
+  if (k == Kind::Le || k == Kind::Lt) {
+    if (at_most_zero(k == Kind::Lt ? arena_->add(d, one) : d)) return true;
+    if (at_most_zero(k == Kind::Lt ? arena_->neg(d) : arena_->sub(one, d))) return false;
+    return std::nullopt;
+  }
+  if (at_most_zero(arena_->add(d, one)) || at_most_zero(arena_->sub(one, d))) return k == Kind::Ne;
+  return at_most_zero(d) && at_most_zero(arena_->sub(zero, d)) ? std::optional(k == Kind::Eq) : std::nullopt;
+}
+
+std::optional<bool> ShapeEnv::known(Expr condition) {
+  condition = simplify(condition);
+  if (auto truth = arena_->known(condition)) return truth;
+  if (unbacked_.empty()) return std::nullopt;
+  Kind k = arena_->kind(condition);
+  if (k == Kind::And || k == Kind::Or) {
+    std::vector<Expr> parts(arena_->operands(condition).begin(), arena_->operands(condition).end());
+    auto a = known(parts[0]), b = known(parts[1]);
+    bool deciding = k == Kind::Or;
+    if (a == deciding || b == deciding) return deciding;
+    if (a && b) return !deciding;
+  }
+  if (k == Kind::Not) {
+    auto a = known(arena_->operands(condition)[0]);
+    if (a) return !*a;
+  }
+  if (auto truth = assumed(condition)) return truth;
+  if (assumed_equal_.empty()) return std::nullopt;
+  Expr with = arena_->substitute(condition, assumed_equal_);
+  if (with == condition) return std::nullopt;
+  if (auto truth = arena_->known(with)) return truth;
+  return assumed(with);
+}
+
+std::optional<bool> ShapeEnv::usually(Expr condition) {
+  if (auto truth = known(condition)) return truth;
+  std::vector<std::pair<Expr, Range>> before;
+  for (Expr u : unbacked_) {
+    Range r = arena_->range(u);
+    if (r.lo < 0 || r.lo >= 2 || r.hi < 2) continue;
+    before.emplace_back(u, r);
+    arena_->set_range(u, {2, r.hi});
+  }
+  auto truth = known(condition);
+  for (auto& [u, r] : before) arena_->set_range(u, r);
+  return truth;
+}
+
+std::optional<int64_t> ShapeEnv::assumed_value(Expr e) { return arena_->as_const(arena_->substitute(simplify(e), assumed_equal_)); }
+
+void ShapeEnv::assume(Expr condition, const Failure& failure) {
+  condition = simplify(condition);
+  if (known(condition) == true) return;
+  if (!assert_) throw Undecidable{condition};
+  std::vector<Expr> ops(arena_->operands(condition).begin(), arena_->operands(condition).end());
+  Kind k = arena_->kind(condition);
+  if (k == Kind::And) {
+    assume(ops[0], failure);
+    return assume(ops[1], failure);
+  }
+  bool comparison = k == Kind::Eq || k == Kind::Ne || k == Kind::Lt || k == Kind::Le;
+  assert_(comparison ? Assertion{k, ops[0], ops[1]} : Assertion{Kind::Ne, condition, arena_->constant(0)}, failure);
+  if (comparison) learn_assumed(condition);
+  else if (k != Kind::Const) assumed_.push_back(condition);
+}
+
+std::string ShapeEnv::explain(Expr e) const {
+  std::string out = arena_->print(e);
+  std::vector<Expr> symbols;
+  arena_->collect_symbols(e, symbols);
+  const char* join = ", where ";
+  for (Expr s : symbols) {
+    auto at = std::ranges::find(unbacked_, s);
+    if (at == unbacked_.end() || origins_[static_cast<size_t>(at - unbacked_.begin())].empty()) continue;
+    out += join + std::string(arena_->symbol_name(s)) + " is " + origins_[static_cast<size_t>(at - unbacked_.begin())];
+    join = " and ";
+  }
+  return out;
+}
+
+void ShapeEnv::learn_assumed(Expr fact) {
+  assumed_.push_back(fact);
+  Expr a = arena_->operands(fact)[0], b = arena_->operands(fact)[1];
+  if (arena_->kind(fact) != Kind::Eq) return learn(fact);  // ranges
+  LinearSum s = linear_sum(*arena_, arena_->substitute(arena_->sub(a, b), assumed_equal_));
+  for (size_t i = s.terms.size(); i-- > 0;) {
+    auto [symbol, c] = s.terms[i];
+    if (arena_->kind(symbol) != Kind::Symbol || arena_->symbol_kind(symbol) != SymbolKind::Unbacked || (c != 1 && c != -1)) continue;
+    LinearSum rest = s;
+    rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(i));
+    Expr by = arena_->constant(-c * rest.constant);
+    for (auto [t, k] : rest.terms) by = arena_->add(by, arena_->mul(arena_->constant(-c * k), t));
+    if (arena_->contains(by, symbol)) continue;
+    std::pair<Expr, Expr> one{symbol, by};
+    for (auto& [from, to] : assumed_equal_) to = arena_->substitute(to, std::span(&one, 1));
+    assumed_equal_.push_back(one);
+    return;
+  }
+}
+
 const ShapeEnv::Fact* ShapeEnv::specialised(Expr base) {
   Expr now = simplify(base);
   if (!arena_->as_const(now)) return nullptr;
@@ -95,11 +222,13 @@ void ShapeEnv::replace(Expr symbol, Expr by) {
 }
 
 void ShapeEnv::narrow(Expr symbol, Range r) {
-  // A derived symbol's range is implied by that of its definition; only base symbols are checked.
-  if (std::ranges::find(base_, symbol) == base_.end()) return;
+  // A derived symbol's range is implied by that of its definition; only base symbols are checked, and unbacked ones.
+  bool unbacked = arena_->symbol_kind(symbol) == SymbolKind::Unbacked;
+  if (!unbacked && std::ranges::find(base_, symbol) == base_.end()) return;
   Range now = arena_->range(symbol);
   Range next{std::max(now.lo, r.lo), std::min(now.hi, r.hi)};
   if (next.lo > next.hi) return;
+  if (next.lo == next.hi && unbacked) return;  // the definition keeps its symbol: see assumed_equal_
   if (next.lo == next.hi) return learn_equal(symbol, arena_->constant(next.lo));
   arena_->set_range(symbol, next);
 }

@@ -5,13 +5,16 @@
 // base symbols: a call is served by what was captured when each base symbol is inside of its range and each fact holds.
 //
 // An equality that was decided is used: the symbol that it determines is *replaced* from then on. A divisibility that was
-// decided replaces the symbol by a multiple of a *derived* symbol, whose definition is over base symbols. Unbacked symbols
-// stand for values that only the run knows; nothing can be decided about them beyond what is provable.
+// decided replaces the symbol by a multiple of a *derived* symbol, whose definition is over base symbols.
+//
+// Unbacked symbols stand for values that only the run knows. Nothing is decided about them beyond what is provable; but
+// something may be *assumed*, which the program has to assert when it runs, before it does anything that relies on it.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "symbolic/expr.h"
@@ -21,6 +24,18 @@ namespace braze::sym {
 // A decision that needs the value of an unbacked symbol.
 struct Undecidable {
   Expr condition;
+};
+
+// What the run is to check, as a comparison whose sides are kept apart: what was learnt from it must not prove it.
+struct Assertion {
+  Kind relation = Kind::Eq;  // Eq, Ne, Lt, Le
+  Expr left, right;
+};
+
+// What the run says where an assertion does not hold: a class of exceptions, and a text in which {0}, {1}... stand for the values.
+struct Failure {
+  std::string exception = "RuntimeError", message;
+  std::vector<Expr> values;
 };
 
 class ShapeEnv {
@@ -42,7 +57,10 @@ class ShapeEnv {
   // Duck shaping: places with equal keys share one symbol; the caller guards that they stay equal. The key is the history of
   // values of a place, newest first, so that places that were once told apart are not taken for one.
   Expr duck_symbol(const std::string& name, Range range, int64_t hint, const std::vector<int64_t>& key);
-  Expr add_unbacked(const std::string& name, Range range);
+  Expr add_unbacked(Range range, std::string origin = {});  // u0, u1, ...; `origin`: what defines it, for messages
+
+  // A base symbol without a hint: calls read it, but nothing is decided by the value that this one has.
+  Expr add_unbacked_base(Range range, std::string origin);
 
   // The expression with what was learnt so far put in.
   Expr simplify(Expr e);
@@ -50,7 +68,22 @@ class ShapeEnv {
   int64_t hint(Expr e) const;
   // The truth of a condition under the hints, recorded as a fact unless it is provable. Throws Undecidable.
   bool decide(Expr condition);
+  // The truth for all values that the facts and assumptions leave; nullopt: not known.
+  std::optional<bool> known(Expr condition);
+  // As known(), of unbacked sizes that are at least 2: for questions whose answer makes no difference below.
+  std::optional<bool> usually(Expr condition);
+  // Takes a condition on unbacked symbols for true; what the run is to assert for it goes to set_assert's function. Throws
+  // Undecidable where none was set.
+  void assume(Expr condition, const Failure& failure);
+  // The one value that the assumptions leave.
+  std::optional<int64_t> assumed_value(Expr e);
   size_t replacements() const { return replaced_.size(); }  // of symbols, so far
+
+  using Assert = std::function<void(const Assertion&, const Failure&)>;
+  void set_assert(Assert to) { assert_ = std::move(to); }
+  bool has_unbacked() const { return !unbacked_.empty(); }
+  // A condition as text, with what its unbacked symbols are.
+  std::string explain(Expr e) const;
 
   // Named at every new fact, e.g. the user's line.
   void set_where(std::function<uint32_t()> where) { where_ = std::move(where); }
@@ -66,6 +99,8 @@ class ShapeEnv {
   Expr over_base(Expr e);
 
  private:
+  std::optional<bool> assumed(Expr condition);
+  void learn_assumed(Expr fact);
   void learn(Expr fact);
   void learn_equal(Expr a, Expr b);
   void learn_multiple(Expr e, Expr divisor);
@@ -79,6 +114,11 @@ class ShapeEnv {
   std::vector<std::pair<Expr, int64_t>> hints_;
   std::vector<std::pair<Expr, Expr>> replaced_;       // symbol -> expression without replaced symbols
   std::vector<Fact> facts_;
+  std::vector<Expr> unbacked_;
+  std::vector<std::string> origins_;                      // of unbacked_
+  Assert assert_;
+  std::vector<Expr> assumed_;                             // conditions
+  std::vector<std::pair<Expr, Expr>> assumed_equal_;      // unbacked symbol -> what it is assumed to be: put in for proofs alone
   std::map<std::vector<int64_t>, Expr> ducks_;
   std::function<uint32_t()> where_;
 };

@@ -17,10 +17,10 @@
 namespace braze::trace {
 namespace {
 
-constexpr size_t kMostSets = 32;     // sets of sizes per graph
-constexpr int kWarmUps = 2;          // libraries allocate their workspaces in the first calls
-constexpr int kMostRecordings = 8;   // per set: parameters that keep moving
-constexpr size_t kMostAlive = 2;     // recordings per set that take turns
+constexpr size_t kMostSets = 32;    // sets of sizes per graph
+constexpr int kWarmUps = 2;         // libraries allocate their workspaces in the first calls
+constexpr int kMostRecordings = 8;  // per set: parameters that keep moving
+constexpr size_t kMostAlive = 2;    // recordings per set that take turns
 
 class Object {  // an owned reference, to be used with the GIL
  public:
@@ -67,8 +67,10 @@ at::Tensor unexpanded(const at::Tensor& t) {
 }
 
 void copy_to(const at::Tensor& to, const at::Tensor& from) {
-  if (is_expanded(to)) unexpanded(to).copy_(unexpanded(from), /*non_blocking=*/true);
-  else to.copy_(from, /*non_blocking=*/true);
+  if (is_expanded(to))
+    unexpanded(to).copy_(unexpanded(from), /*non_blocking=*/true);
+  else
+    to.copy_(from, /*non_blocking=*/true);
 }
 
 // With the strides of `t`.
@@ -88,7 +90,8 @@ std::string python_error_text() {
   return out.substr(0, out.find('\n'));
 }
 
-// A recording that broke off leaves the GPU's generator of random numbers as if it still went on: a copy of its state does not.
+// A recording that broke off leaves the GPU's generator of random numbers as if it still went on: a copy of its state
+// does not.
 void heal_generator() {
   Object cuda(PyImport_ImportModule("torch.cuda"));
   Object device(cuda ? PyObject_CallMethod(cuda.get(), "current_device", nullptr) : nullptr);
@@ -123,12 +126,16 @@ struct ReplayedGraph::Recordings {
 };
 
 struct ReplayedGraph::Objects {
-  Object pool;  // shared by recordings that lend nothing
+  Object pool;                        // shared by recordings that lend nothing
   std::optional<c10::Stream> stream;  // the one that all replays are enqueued to
 };
 
 ReplayedGraph::ReplayedGraph(const CompiledGraph& graph, std::vector<Placement> inputs, size_t copied_results)
-    : graph_(graph), inputs_(std::move(inputs)), copied_results_(copied_results), facts_(graph.replay_facts()), objects_(std::make_unique<Objects>()) {
+    : graph_(graph),
+      inputs_(std::move(inputs)),
+      copied_results_(copied_results),
+      facts_(graph.replay_facts()),
+      objects_(std::make_unique<Objects>()) {
   BRAZE_CHECK(inputs_.size() == graph.inputs(), "placements of other inputs than the graph's");
   if (!facts_.why_not.empty()) give_up(facts_.why_not);
 }
@@ -195,7 +202,8 @@ ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) 
 
 bool ReplayedGraph::fits(const Recording& r, const CompiledGraph::Call& call) const {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (call.inputs[i] && inputs_[i] == Placement::Stays && call.inputs[i]->const_data_ptr() != r.addresses[i]) return false;
+    if (call.inputs[i] && inputs_[i] == Placement::Stays && call.inputs[i]->const_data_ptr() != r.addresses[i])
+      return false;
   return true;
 }
 
@@ -225,7 +233,8 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
 
 void ReplayedGraph::give_up(const std::string& why) {
   facts_.why_not = why;
-  if (const char* logs = std::getenv("BRAZE_LOGS"); logs && std::string_view(logs).find("graph_breaks") != std::string_view::npos)
+  if (const char* logs = std::getenv("BRAZE_LOGS");
+      logs && std::string_view(logs).find("graph_breaks") != std::string_view::npos)
     std::fprintf(stderr, "[braze] no CUDA Graph: %s\n", why.c_str());
 }
 
@@ -281,7 +290,9 @@ bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
   auto shares_memory = [&](size_t i) {
     const at::Tensor& t = r.outputs[i];
     for (size_t j = 0; j < i; ++j)
-      if (r.outputs[j].defined() && !r.outputs[j].is_same(t) && r.outputs[j].is_alias_of(t) && (i < copied_results_ || j < copied_results_)) return true;
+      if (r.outputs[j].defined() && !r.outputs[j].is_same(t) && r.outputs[j].is_alias_of(t) &&
+          (i < copied_results_ || j < copied_results_))
+        return true;
     for (const at::Tensor& in : r.inputs)
       if (in.defined() && in.is_alias_of(t)) return true;
     return false;
@@ -310,7 +321,8 @@ bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
 }
 
 void ReplayedGraph::replay(Recording& r, CompiledGraph::Call& call) const {
-  TORCH_CHECK_INDEX(!runtime::cuda::take_error(), "index out of range in a GPU kernel that was launched before (its results are not valid)");
+  TORCH_CHECK_INDEX(!runtime::cuda::take_error(),
+                    "index out of range in a GPU kernel that was launched before (its results are not valid)");
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (r.inputs[i].defined()) copy_to(r.inputs[i], *call.inputs[i]);
   Object done(PyObject_CallMethod(r.graph.get(), "replay", nullptr));
@@ -334,13 +346,15 @@ void ReplayedGraph::replay(Recording& r, CompiledGraph::Call& call) const {
     for (size_t j = 0; j < i && !result.defined(); ++j)
       if (o.is_same(r.outputs[j])) result = call.results[j];
     if (result.defined()) continue;
-    result = i < copied_results_ ? copy_of(o) : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
+    result = i < copied_results_ ? copy_of(o)
+                                 : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
   }
 }
 
 std::vector<Placement> placements(const graph::Graph& graph) {
   std::vector<Placement> out;
-  for (const graph::Input& in : graph.inputs) out.push_back(in.kind == graph::InputKind::Argument ? Placement::Copied : Placement::Stays);
+  for (const graph::Input& in : graph.inputs)
+    out.push_back(in.kind == graph::InputKind::Argument ? Placement::Copied : Placement::Stays);
   return out;
 }
 

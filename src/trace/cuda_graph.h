@@ -1,11 +1,11 @@
 // mode="reduce-overhead": a compiled graph recorded as a CUDA Graph and replayed.
 //
-// The first calls run as they are; then the graph is recorded once per set of argument sizes. A replay copies the arguments
-// to the recorded addresses; what stays where it is (parameters, values that another recording left) must lie where it lay,
-// else it is recorded anew. A result that is still alive is never overwritten: it is copied out, or, where it is large and
-// soon dropped (values saved for a backward, gradients), lent: the recording is not replayed while somebody holds it, and a
-// second one takes its turn. Recordings that lend have memory pools of their own; the others of a graph share one.
-// A graph that cannot be recorded runs as it is; the log's topic graph_breaks says why.
+// The first calls run as they are; then the graph is recorded once per set of argument sizes. A replay copies the
+// arguments to the recorded addresses; what stays where it is (parameters, values that another recording left) must lie
+// where it lay, else it is recorded anew. A result that is still alive is never overwritten: it is copied out, or,
+// where it is large and soon dropped (values saved for a backward, gradients), lent: the recording is not replayed
+// while somebody holds it, and a second one takes its turn. Recordings that lend have memory pools of their own; the
+// others of a graph share one. A graph that cannot be recorded runs as it is; the log's topic graph_breaks says why.
 #pragma once
 #include <atomic>
 #include <map>
@@ -31,8 +31,8 @@ class ReplayedGraph {
   ReplayedGraph(const ReplayedGraph&) = delete;
   ReplayedGraph& operator=(const ReplayedGraph&) = delete;
 
-  // As CompiledGraph::run, with or without the GIL. True: it was replayed, and results that are lent lie where every replay
-  // of this recording puts them.
+  // As CompiledGraph::run, with or without the GIL. True: it was replayed, and results that are lent lie where every
+  // replay of this recording puts them.
   bool run(CompiledGraph::Call& call);
 
  private:

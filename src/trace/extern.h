@@ -78,6 +78,8 @@ class ExternCall {
 std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants);
 // nullptr where there is no direct way: matrix products on dense CPU tensors.
 std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
+// Of _local_scalar_dense and _assert_scalar; nullptr for others.
+std::unique_ptr<ExternCall> make_scalar_call(const runtime::Program& program, const plan::Extern& step);
 
 // Whether a tensor has the dtype, device type and number of dimensions of the view.
 inline bool is_of_kind(const at::Tensor& t, const ViewSpec& spec) {

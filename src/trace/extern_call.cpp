@@ -156,9 +156,7 @@ bool is_handed_on(const runtime::Program& program, loop::BufferId buffer) {
 }
 
 bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
-  std::vector<sym::Expr> symbols;
-  for (sym::Expr e : v.sizes) arena.collect_symbols(e, symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [&](sym::Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Unbacked; });
+  return std::any_of(v.sizes.begin(), v.sizes.end(), [&](sym::Expr e) { return arena.depends_on_data(e); });
 }
 
 // Per view the first one that is the same: it has to be the same tensor too (attention takes self-attention from that).
@@ -214,14 +212,11 @@ class BoxedCall : public ExternCall {
     for (const loop::View& v : call.outputs) {
       // What nobody reads is dropped as it comes: attention's statistics, say, whose kind depends on the kernel chosen.
       bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) && !defines_symbols(*program.plan().arena, v);
-      Output out{dropped ? ViewSpec() : ViewSpec(program, v), {}, false};
+      Output out{dropped ? ViewSpec() : ViewSpec(program, v), {}, false, false};
       out.handed_on = !call.preallocated && out.spec.valid() && is_handed_on(program, v.buffer) && !defines_symbols(*program.plan().arena, v);
       for (size_t d = 0; out.spec.valid() && d < v.sizes.size(); ++d) {
         const sym::ExprArena& arena = *program.plan().arena;
-        std::vector<sym::Expr> symbols;
-        arena.collect_symbols(v.sizes[d], symbols);
-        bool unbacked = false;
-        for (sym::Expr s : symbols) unbacked |= arena.symbol_kind(s) == sym::SymbolKind::Unbacked;
+        bool unbacked = arena.depends_on_data(v.sizes[d]);
         out.depends_on_data |= unbacked;
         bool defines = unbacked && arena.kind(v.sizes[d]) == sym::Kind::Symbol;
         out.binds.push_back(defines ? static_cast<int64_t>(program.symbol_index(v.sizes[d])) : -1);
@@ -334,22 +329,14 @@ class BoxedCall : public ExternCall {
     if (out.depends_on_data) {
       for (size_t d = 0; d < out.binds.size(); ++d)
         if (out.binds[d] >= 0) frame.bind(out.binds[d], result.size(d));
-      // Recorded strides of such results are those of a dense tensor; they are not known before the symbols are bound.
-      fits = result.is_contiguous();
-      int64_t stride = 1;
-      strides.resize(result.dim());
-      for (int64_t d = result.dim() - 1; d >= 0; --d) {
-        strides[d] = stride;
-        stride *= std::max<int64_t>(result.size(d), 1);
-      }
-    } else {
-      for (size_t d = 0; d < spec.sizes.size(); ++d) {
-        strides.push_back(frame.value(spec.strides[d]));
-        BRAZE_CHECK(result.size(d) == frame.value(spec.sizes[d]), name_ + " returned a tensor of another size than was recorded");
-        fits &= result.stride(d) == strides[d] || result.size(d) == 1;
-      }
-      fits |= result.numel() == 0;
+      frame.refresh();
     }
+    for (size_t d = 0; d < spec.sizes.size(); ++d) {
+      strides.push_back(frame.value(spec.strides[d]));
+      BRAZE_CHECK(result.size(d) == frame.value(spec.sizes[d]), name_ + " returned a tensor of another size than was recorded");
+      fits &= result.stride(d) == strides[d] || result.size(d) == 1;
+    }
+    fits |= result.numel() == 0;
     // Kernels on a GPU read vectors.
     bool aligned = result.device().is_cpu() || reinterpret_cast<uintptr_t>(result.const_data_ptr()) % 16 == 0;
     if (shared || !fits || !aligned) {
@@ -373,6 +360,7 @@ class BoxedCall : public ExternCall {
 }  // namespace
 
 std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) {
+  if (auto scalar = make_scalar_call(program, step)) return scalar;
   if (auto direct = make_matmul_call(program, step)) return direct;
   return std::make_unique<BoxedCall>(program, step, constants);
 }

@@ -62,6 +62,7 @@ class Builder {
   Builder(const sym::ExprArena& arena, const CallList::Size& size)
       : arena_(arena),
         size_(size),
+        unbacked_(arena.find_symbol("u0").has_value()),
         fx_(py::module_::import("torch.fx")),
         graph_(fx_.attr("Graph")()),
         tensor_(py::module_::import("torch").attr("Tensor")),
@@ -215,24 +216,40 @@ class Builder {
     return py::reinterpret_borrow<py::object>(obj);
   }
 
+  // Unbacked symbols are known by the first result that has them.
+  void define(PyObject* object, const py::object& node) {
+    sym::Expr e;
+    if (!size_(object, &e) || !arena_.depends_on_data(e)) return;
+    if (arena_.kind(e) == sym::Kind::Symbol || arena_.kind(e) == sym::Kind::Ne) sizes_.emplace(e.id, node);
+  }
+
   void results(PyObject* result, const py::object& node, const std::unordered_set<PyObject*>& used) {
     if (py::isinstance(result, tensor_)) {
       nodes_[result] = node;
+      py::object shape = py::reinterpret_borrow<py::object>(result).attr("shape");
+      for (size_t d = 0; d < py::len(shape); ++d) {
+        py::object size = shape.attr("__getitem__")(d);
+        sym::Expr e;
+        if (PyLong_Check(size.ptr()) || !size_(size.ptr(), &e) || arena_.kind(e) != sym::Kind::Symbol || !arena_.depends_on_data(e) || sizes_.count(e.id)) continue;
+        sizes_[e.id] = graph_.attr("call_method")("size", py::make_tuple(node, d));
+      }
       return;
     }
+    if (!PyTuple_Check(result) && !PyList_Check(result)) return define(result, node);
     bool tuple = PyTuple_Check(result);
     if (!tuple && !PyList_Check(result)) return;
     Py_ssize_t n = tuple ? PyTuple_GET_SIZE(result) : PyList_GET_SIZE(result);
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* item = tuple ? PyTuple_GET_ITEM(result, i) : PyList_GET_ITEM(result, i);
       bool container = PyTuple_Check(item) || PyList_Check(item);
-      if (!container && !used.count(item)) continue;
+      if (!container && !used.count(item) && !(unbacked_ && py::isinstance(item, tensor_))) continue;
       results(item, graph_.attr("call_function")(getitem_, py::make_tuple(node, i)), used);
     }
   }
 
   const sym::ExprArena& arena_;
   const CallList::Size& size_;
+  bool unbacked_ = false;  // sizes of results may be such
   py::object fx_, graph_, tensor_, getitem_;
   std::unordered_map<uint32_t, py::object> sizes_;  // by expression
   std::unordered_set<std::string> names_;

@@ -15,6 +15,7 @@
 #include "trace/batch_norm.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/size_decider.h"
 #include "trace/symbolic_matmul.h"
 #include "trace/trial.h"
 
@@ -86,6 +87,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     recorder->call(op, info, stack);
   } catch (const Unsupported& e) {
     throw_graph_break(e.reason(), info.name + ": " + e.detail());
+  } catch (const sym::Undecidable& e) {
+    throw_graph_break(Reason::UnbackedDecision, info.name + ": " + recorder->sizes()->explain(e.condition));
   } catch (const InternalError& e) {
     // PyTorch would make a RuntimeError of it, which looks like the user's: Tracer::call throws it again.
     recorder->failure = e.what();
@@ -119,7 +122,9 @@ double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_
 }  // namespace
 
 Recorder::Recorder()
-    : graph_(std::make_shared<sym::ExprArena>()), sizes_(std::make_shared<SizeEnv>(graph_.shared_arena())) {}
+    : graph_(std::make_shared<sym::ExprArena>()), sizes_(std::make_shared<SizeEnv>(graph_.shared_arena())) {
+  record_assertions();
+}
 
 at::Tensor Recorder::lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type) {
   auto slot = static_cast<uint32_t>(slots.size());
@@ -365,8 +370,11 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
   auto* fake = as_fake(operand);
   if (!fake) {
     ValueId value = constant(operand);
-    if (info.treatment == Treatment::Literal)
-      return record(copy_info(), {value, graph::NoneArg{}}, {graph_.type(value)}, {-1}, stack);
+    if (info.treatment == Treatment::Literal) {
+      record(copy_info(), {value, graph::NoneArg{}}, {graph_.type(value)}, {-1}, stack);
+      literals_.insert(as_fake(stack->back().toTensor())->value().index);
+      return;
+    }
     stack->emplace_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
     return;
   }
@@ -382,7 +390,13 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
   std::vector<Arg> args;
   args.reserve(info.args.size());
   for (size_t i = 0; i < info.args.size(); ++i) args.push_back(convert(info.args[i], (*stack)[base + i], info));
-  check_treatment(info, args);
+  bool depends = info.treatment == Treatment::ReadsValue || info.treatment == Treatment::DynamicOutput || info.treatment == Treatment::MaskedIndex;
+  try {
+    check_treatment(info, args);
+  } catch (const Unsupported&) {
+    if (!depends || !call_data_dependent(info, args, stack)) throw;
+    return;
+  }
 
   if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 && !info.tensor_results.empty()) {
     refresh_sizes();
@@ -390,16 +404,10 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
     graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
                                 *dtype_of(c10::get_default_dtype_as_scalartype())};
     auto types = graph::infer(info.op, args, context);
-    if (!types && !sizes_->base().empty()) {
-      // What is not provable is decided as it is in this call, with a guard.
-      std::function<bool(sym::Expr)> decide = [&](sym::Expr condition) {
-        try {
-          return sizes_->decide(condition);
-        } catch (const sym::Undecidable& e) {
-          throw Unsupported(Reason::DataDependentBranch, "a decision on " + arena().print(e.condition) + ", a size that depends on data");
-        }
-      };
-      context.decide = &decide;
+    if (!types && (!sizes_->base().empty() || sizes_->has_unbacked())) {
+      // What is not provable is decided as it is in this call, with a guard, or left to the run.
+      SizeDecider decider(*sizes_);
+      context.decide = &decider;
       size_t learnt = sizes_->replacements();
       types = graph::infer(info.op, args, context);
       if (learnt != sizes_->replacements()) {
@@ -411,6 +419,7 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
         }
         types = graph::infer(info.op, args, context);
       }
+      if (types) decider.commit();
     }
     if (types) {
       std::vector<int32_t> list_sizes;
@@ -432,6 +441,7 @@ std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> ar
   std::vector<bool> defined;
   for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
   std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
+  assume_sizes(types);
   graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
                                        info.op == graph::Op::Extern ? info.name : std::string(), std::move(list_sizes));
   std::vector<at::Tensor> results(defined.size());

@@ -8,7 +8,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/graph.h"
@@ -21,6 +23,7 @@ namespace braze::trace {
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
   Recorder();
+  ~Recorder() { sizes_->set_assert({}); }
 
   // A fake for a real tensor; an input of the graph once its value is asked for.
   at::Tensor lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type);
@@ -38,6 +41,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // new was learnt. `arguments`: into the nodes' arguments, too.
   void refresh_sizes(bool arguments = false);
   graph::Graph& graph() { return graph_; }
+  // From now on, what depends on values becomes unbacked symbols where it would end the graph.
+  void allow_unbacked() { unbacked_ = true; }
   // The line that the next nodes belong to; the pointer must stay valid while it is set.
   void set_location(const graph::Location* location);
   // Calls on fakes of a closed recorder end in a graph break: they outlived their capture.
@@ -66,6 +71,13 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
               const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack);
   void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
                 torch::jit::Stack* stack);
+  // Of an operator whose result depends on values. False: not taken.
+  bool call_data_dependent(const OpInfo& info, const std::vector<graph::Arg>& args, torch::jit::Stack* stack);
+  // The same for the same arguments: what is read twice is equal.
+  sym::Expr unbacked_symbol(const std::string& what, const std::vector<graph::Arg>& args, sym::Range range);
+  void record_assertions();
+  void assume_sizes(const std::vector<TensorType>& types);
+  std::optional<c10::Scalar> literal_value(graph::ValueId v) const;
   void check_treatment(const OpInfo& info, std::vector<graph::Arg>& args);
   graph::LocId location();
 
@@ -76,6 +88,14 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::LocId location_, last_location_;
   size_t refreshed_ = 0;  // replaced symbols that the types know of
   bool closed_ = false;
+  bool unbacked_ = false;
+  struct MadeSymbol {
+    std::string what;
+    std::vector<graph::Arg> args;
+    sym::Expr symbol;
+  };
+  std::vector<MadeSymbol> made_symbols_;
+  std::unordered_set<uint32_t> literals_;  // values of tensors that the program writes down
 };
 
 // Once at import. Throws std::runtime_error when kFakeKey is taken.

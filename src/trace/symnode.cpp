@@ -27,7 +27,7 @@ bool SizeNode::decide(Expr condition) const {
   try {
     return env_->decide(condition);
   } catch (const sym::Undecidable& e) {
-    throw_graph_break(Reason::DataDependentBranch, "a decision on " + arena().print(e.condition) + ", a size that depends on data");
+    throw_graph_break(Reason::UnbackedDecision, env_->explain(e.condition));
   }
 }
 
@@ -37,7 +37,8 @@ int64_t SizeNode::fixed(Expr e) const {
   try {
     value = env_->hint(e);
   } catch (const sym::Undecidable&) {
-    throw_graph_break(Reason::ScalarFromTensor, "the value of a size that depends on data");
+    if (auto assumed = env_->assumed_value(e)) return *assumed;
+    throw_graph_break(Reason::UnbackedDecision, "the value of " + env_->explain(e));
   }
   decide(arena().eq(e, arena().constant(value)));
   return value;
@@ -180,15 +181,35 @@ c10::SymNode SizeNode::is_non_overlapping_and_dense(c10::ArrayRef<c10::SymNode> 
   // The order of the dimensions by their strides under the hints; that this order is dense is then the condition.
   std::vector<size_t> order(sizes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return env_->hint(operand(strides[a])) > env_->hint(operand(strides[b]));
-  });
+  bool hinted = std::all_of(strides.begin(), strides.end(), [&](const c10::SymNode& s) { return env_->has_hint(operand(s)); });
+  auto longer = [&](size_t a, size_t b) {
+    Expr x = operand(strides[a]), y = operand(strides[b]);
+    return hinted ? env_->hint(x) > env_->hint(y) : env_->usually(arena().lt(y, x)) == true;
+  };
+  for (size_t i = 1; i < order.size(); ++i)
+    for (size_t k = i; k > 0 && longer(order[k], order[k - 1]); --k) std::swap(order[k], order[k - 1]);
   return dense_in_order(sizes, strides, order);
 }
 
 int64_t SizeNode::guard_int(const char*, int64_t) { return fixed(expr()); }
 bool SizeNode::guard_bool(const char*, int64_t) { return decide(expr()); }
-bool SizeNode::statically_known_true(const char*, int64_t) { return arena().known(expr()).value_or(false); }
+bool SizeNode::statically_known_true(const char*, int64_t) { return env_->known(expr()).value_or(false); }
+bool SizeNode::guard_size_oblivious(const char*, int64_t) {
+  if (env_->has_hint(expr())) return decide(expr());
+  if (auto truth = env_->usually(expr())) return *truth;
+  return decide(expr());
+}
+bool SizeNode::guard_or_false(const char*, int64_t) { return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(false); }
+bool SizeNode::guard_or_true(const char*, int64_t) { return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(true); }
+bool SizeNode::expect_true(const char*, int64_t) {
+  if (env_->has_hint(expr())) return decide(expr());
+  try {
+    env_->assume(expr(), {});
+  } catch (const sym::Undecidable&) {
+    return decide(expr());
+  }
+  return true;
+}
 
 std::optional<int64_t> SizeNode::constant_int() { return type_ == Type::Int ? arena().as_const(expr()) : std::nullopt; }
 std::optional<bool> SizeNode::constant_bool() {

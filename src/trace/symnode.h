@@ -71,10 +71,10 @@ class SizeNode final : public c10::SymNodeImpl {
   c10::SymNode wrap_bool(bool value) override;
   c10::SymNode wrap_float(double value) override;
   double guard_float(const char* file, int64_t line) override;
-  bool guard_size_oblivious(const char* file, int64_t line) override { return guard_bool(file, line); }
-  bool guard_or_false(const char* file, int64_t line) override { return guard_bool(file, line); }
-  bool guard_or_true(const char* file, int64_t line) override { return guard_bool(file, line); }
-  bool expect_true(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool guard_size_oblivious(const char* file, int64_t line) override;
+  bool guard_or_false(const char* file, int64_t line) override;
+  bool guard_or_true(const char* file, int64_t line) override;
+  bool expect_true(const char* file, int64_t line) override;
   int64_t guard_int(const char* file, int64_t line) override;
   bool guard_bool(const char* file, int64_t line) override;
   bool statically_known_true(const char* file, int64_t line) override;

@@ -55,6 +55,7 @@ struct SymbolicDim {
   sym::Range range;
   bool duck = true;
   int64_t before = -1;
+  bool unbacked = false;  // nothing is decided by its present size
 };
 
 // Once, when the extension is imported. Throws std::runtime_error with a message for the user when this version of PyTorch
@@ -79,6 +80,15 @@ class Tracer {
   virtual PyObject* lift_int(int64_t value, sym::Range range) = 0;
   // Called for the `where` of a guard when one is added.
   virtual void set_where(std::function<uint32_t()> where) = 0;
+  // From now on sizes and numbers that depend on data are unbacked symbols, where calls would end in a graph break.
+  virtual void allow_unbacked() = 0;
+  virtual bool has_unbacked() const = 0;
+  // Whether only the run knows a torch.SymInt or SymBool.
+  virtual bool depends_on_data(PyObject* sym) = 0;
+  // A SymBool as the SymInt 0 or 1; a SymInt as it is. New reference.
+  virtual PyObject* as_integer(PyObject* sym) = 0;
+  // Has the run check a SymBool that depends on data, with this class of exceptions and message; true from now on.
+  virtual void assume(PyObject* sym, const std::string& exception, const std::string& message) = 0;
   // What a torch.SymInt or SymBool of this capture is, over the symbols of Captured::size_symbols. False: something else.
   virtual bool size_expression(PyObject* sym, sym::Expr* out) = 0;
   virtual bool is_fake(PyObject* obj) const = 0;

@@ -185,6 +185,29 @@ class TracerImpl final : public Tracer, public Differentiable {
     return size != nullptr;
   }
 
+  void allow_unbacked() override { recorder_->allow_unbacked(); }
+  bool has_unbacked() const override { return recorder_->sizes()->has_unbacked(); }
+  bool depends_on_data(PyObject* sym) override {
+    auto* size = size_node(sym);
+    return size && !size->is_float() && size->arena().depends_on_data(size->expr());
+  }
+  PyObject* as_integer(PyObject* sym) override {
+    auto* size = size_node(sym);
+    BRAZE_CHECK(size, "a number of another compiler");
+    return pybind11::cast(sym_int(recorder_->sizes(), size->expr())).release().ptr();
+  }
+  void assume(PyObject* sym, const std::string& exception, const std::string& message) override {
+    auto* size = size_node(sym);
+    BRAZE_CHECK(size, "an assumption on something else than a symbol");
+    recorder_->sizes()->assume(size->expr(), {exception, message, {}});
+    // The torch-level graph checks it with PyTorch's own operator.
+    static PyObject* check = pybind11::object(pybind11::module_::import("torch").attr("ops").attr("aten").attr("_assert_scalar").attr("default")).release().ptr();
+    PyObject* text = PyUnicode_FromStringAndSize(message.data(), static_cast<Py_ssize_t>(message.size()));
+    PyObject* args[] = {sym, text};
+    calls_.add(check, args, 2, nullptr, Py_None, current_ambient());
+    Py_XDECREF(text);
+  }
+
   PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
                  const graph::Location& loc) override {
     if (asks_for_memory(fn)) {
@@ -353,6 +376,11 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
     }
     int64_t hint = tensor.size(s.dim);
     std::string name = prefix + std::to_string(s.dim);
+    if (s.unbacked) {
+      type.sizes[d] = env.add_unbacked_base(s.range, "the size of dimension " + std::to_string(s.dim) + " of an argument that was marked");
+      add_place(type.sizes[d], real, s.dim);
+      continue;
+    }
     type.sizes[d] = s.duck ? env.duck_symbol(name, s.range, hint, {hint, s.before}) : env.add_symbol(name, s.range, hint);
     add_place(type.sizes[d], real, s.dim);
   }
@@ -404,6 +432,7 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
   for (sym::Expr s : symbols_) {
     bool base = std::find(env.base().begin(), env.base().end(), s) != env.base().end();
     SizeSymbol made{s, base ? arena.range(s) : sym::Range{}, base ? env.declared(s) : sym::Range{}, -1};
+    if (base && arena.symbol_kind(s) == sym::SymbolKind::Unbacked) made.range = made.declared;  // what is assumed, the run asserts
     if (const auto* fact = base ? env.specialised(s) : nullptr) made.fixed_by = static_cast<int32_t>(fact - env.facts().data());
     captured.size_symbols.push_back(made);
     if (!base || env.simplify(s) != s) continue;

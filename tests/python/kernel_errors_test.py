@@ -74,6 +74,34 @@ def test_nothing_is_written_after_a_fault():
     assert torch.equal(x, f(torch.zeros(3), ids(1)))
 
 
+LOSSES = {
+    "nll": lambda x, t: F.nll_loss(x, t),
+    "cross_entropy": lambda x, t: F.cross_entropy(x, t),
+    "sum": lambda x, t: F.cross_entropy(x, t, reduction="sum"),
+    "none": lambda x, t: F.cross_entropy(x, t, reduction="none"),
+    "weights": lambda x, t: F.cross_entropy(x, t, weight=torch.ones(5)),
+    "ignored": lambda x, t: F.cross_entropy(x, t, ignore_index=2),
+    "pixels": lambda x, t: F.nll_loss(x.view(3, 5, 1, 1).expand(-1, -1, 2, 1), t.view(3, 1, 1).expand(-1, 2, 1)),
+    "pixels_weights": lambda x, t: F.nll_loss(x.view(3, 5, 1), t.view(3, 1), weight=torch.ones(5)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("grad", [False, True])
+def test_classes_of_losses(name, grad):
+    fn = LOSSES[name]
+    compiled = braze.compile(fn, fullgraph=True)
+    for bad in (4, 5, 100, -1, -100, 0):
+        x = torch.randn(3, 5, requires_grad=grad)
+        t = ids(0, bad, 1)
+        want, got = outcome(fn, x, t), outcome(compiled, x, t)
+        if isinstance(want, tuple):
+            assert got == want, f"class {bad}"
+        else:
+            assert isinstance(got, torch.Tensor), got
+            torch.testing.assert_close(got, want)
+
+
 DIVISIONS = {
     "floordiv": lambda a, b: a // b,
     "remainder": lambda a, b: a % b,

@@ -166,3 +166,57 @@ def test_many_values_do_not_end_compiling():
         x = r(2, 2)
         same(torch.relu(x * (i / 7)), c(x, i / 7))
     assert c.count == 2
+
+
+MORE = {
+    "alpha": lambda x, s: (torch.add(x, x * 2, alpha=s), x.sub(x * 3, alpha=s)),
+    "in place alpha": lambda x, s: x.clone().add_(x, alpha=-s),
+    "addcmul": lambda x, s: (torch.addcmul(x, x, x, value=s), x.clone().addcdiv_(x, x.abs() + 1, value=-s)),
+    "methods": lambda x, s: (x.mul(s), x.clone().mul_(s).add_(s), x.clone().sub_(s).div_(4.0), x.div(s)),
+    "arithmetic": lambda x, s: (x * (s * 0.5 + 1) - (1 - s), x * -s, x + s / 3, (2 - s * 4) * x),
+    "arithmetic result": lambda x, s: (x * 2, s * 2, -s, 1 - s, s / 4, s - 1),
+    "half": lambda x, s: (x.bfloat16() * s, x.half() + s, s - x.bfloat16()),
+    "integers": lambda x, s: ((x * 10).long() * s, (x > 0) + s, s / ((x * 10).int().abs() + 1)),
+    "scalars": lambda x, s: (x.sum() * s, s - x.mean().double(), x.sum().bfloat16() * s, x.long().sum() * s),
+    "two": lambda x, s: x * (s * (s - 1) * 0.25),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+@torch.no_grad()
+def test_more_places(name):
+    values = tuple(v for v in VALUES if abs(v) < 1e20)
+    sweep(MORE[name], lambda s: (r(4, 3), s), 2, values + (0.75, -1.25))
+
+
+def test_gradients_beside_a_varying_number():
+    f = lambda x, s: (torch.add(x, x * x, alpha=s) * (1 - s)).sum() + (x.bfloat16() * s).sum().float()
+    c = Counted(f)
+    for s in (0.5, 0.25, -3.0, 2.0):
+        a = r(4, 3).requires_grad_()
+        b = a.detach().clone().requires_grad_()
+        f(a, s).backward(), c(b, s).backward()
+        same(a.grad, b.grad, f"{s}", 1e-5)
+    assert c.count == 2
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("kw", [{}, {"weight_decay": 0.1}], ids=str)
+def test_an_optimizer_under_a_schedule(make, kw):
+    def params():
+        g = torch.Generator().manual_seed(3)
+        return [torch.nn.Parameter(torch.randn(4, 3, generator=g)) for _ in range(2)]
+
+    p, q = params(), params()
+    eager, fast = make(p, lr=0.1, **kw), make(q, lr=0.1, **kw)
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(o, 0.9) for o in (eager, fast)]
+    step = Counted(lambda: fast.step())
+    for i in range(8):
+        for a, b in zip(p, q):
+            a.grad = torch.randn(4, 3)
+            b.grad = a.grad.clone()
+        eager.step(), step()
+        [s.step() for s in schedules]
+    for a, b in zip(p, q):
+        same(a.detach(), b.detach(), tol=1e-5)
+    assert step.count <= 4, step.count

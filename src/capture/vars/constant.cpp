@@ -155,7 +155,16 @@ Variable* SymVariable::specialise(Translator& tr) {
   return tr.constant(n);
 }
 
-Reg SymVariable::build(Codegen& cg) { return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type); }
+Reg SymVariable::build(Codegen& cg) {
+  if (cg.tr.tracer().depends_on_data(value.get())) {
+    // The run hands it out in a tensor.
+    static PyObject *scalar = PyObject_GetAttrString(known().torch, "scalar_tensor"), *int64 = PyObject_GetAttrString(known().torch, "int64");
+    Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())));
+    Variable* t = cg.tr.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64)}}});
+    return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(type())), cg.reg(t)});
+  }
+  return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type);
+}
 
 Ref SymVariable::hash_key(Translator& tr) {
   // A key must have one value: the size is specialised.

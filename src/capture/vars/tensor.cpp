@@ -7,6 +7,7 @@
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_grad.h"
+#include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 namespace {
@@ -159,6 +160,13 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
   if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr));
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
+  if (args.size() + args.kw.size() == 0) {
+    Variable* number = n == "tolist"                                                                  ? list_of_numbers(tr, this)
+                       : n == "item"                                                                  ? number_of(tr, this, nullptr)
+                       : n == "__int__" || n == "__index__"                                           ? number_of(tr, this, &PyLong_Type)
+                                                                                                      : nullptr;
+    if (number) return number;
+  }
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
   if (n == "requires_grad_" && real && args.kw.empty() && args.size() <= 1) {
@@ -188,11 +196,19 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__getitem__"));
+  key = with_numbers_in_slices(tr, key);
+  if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
   return tr.call_torch(fn, Args{{this, key}, {}});
 }
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__setitem__"));
+  key = with_numbers_in_slices(tr, key);
+  if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
+    static PyObject *copy = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("copy_")), *fill = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("fill_"));
+    tr.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
+    return;
+  }
   tr.call_torch(fn, Args{{this, key, v}, {}});
 }
 

@@ -5,6 +5,7 @@
 #include "passes/dce.h"
 #include "passes/decompose.h"
 #include "passes/fold.h"
+#include "passes/hoist_assertions.h"
 #include "passes/optimize.h"
 #include "passes/simplify_views.h"
 
@@ -23,6 +24,33 @@ size_t count(const std::string& text, std::string_view what) {
   size_t n = 0;
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
   return n;
+}
+
+constexpr const char* kUnbacked = R"(graph {
+  symbol s0 size 1 1000
+  symbol u0 unbacked 0 1000
+  symbol u1 unbacked 0 1000
+%0: f32[s0] = input argument
+  size s0 %0 0
+%1: i64[u0,1]{1,u0} = aten::nonzero(%0)
+%2: i64[u1,1]{1,u1} = aten::nonzero(%0)
+%3: f32[s0] = aten::relu(%0)
+%4: f32[u0] = aten::full([u0], 1.0, dtype.f32, none, none, none)
+= aten::_assert_scalar(u0, "<=", s0, "RuntimeError", "too many", [u0])
+return %3, %4
+})";
+
+TEST(Dce, KeepsWhatDefinesASize) {
+  std::string t = after(dce, kUnbacked);
+  EXPECT_EQ(count(t, "aten::nonzero"), 1u) << t;
+  EXPECT_NE(t.find("i64[u0,1]"), std::string::npos) << t;
+}
+
+TEST(HoistAssertions, GoRightAfterTheDefinition) {
+  std::string t = after(hoist_assertions, kUnbacked);
+  size_t defined = t.find("[u0,1]"), checked = t.find("_assert_scalar"), other = t.find("[u1,1]");
+  EXPECT_LT(defined, checked) << t;
+  EXPECT_LT(checked, other) << t;
 }
 
 TEST(Dce, KeepsEffectsAndUsedNodes) {

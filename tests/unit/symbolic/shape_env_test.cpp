@@ -71,7 +71,7 @@ TEST_F(ShapeEnvs, DuckShapingByHistory) {
 }
 
 TEST_F(ShapeEnvs, UnbackedSymbolsAreNotGuessed) {
-  Expr u = env.add_unbacked("u0", {0, 100});
+  Expr u = env.add_unbacked({0, 100});
   EXPECT_THROW(env.decide(a.eq(u, a.constant(3))), Undecidable);
   EXPECT_TRUE(env.decide(a.le(u, a.constant(100))));
 }
@@ -133,6 +133,69 @@ TEST(ShapeEnvFuzz, FactsAreEnough) {
           for (Expr s : symbols) ASSERT_EQ(a.evaluate(env.simplify(s), value), value(s)) << "seed " << seed;
         }
   }
+}
+
+struct Assumptions : ShapeEnvs {
+  std::vector<Assertion> asserted;
+  Expr u0, u1;
+  void SetUp() override {
+    u0 = env.add_unbacked({0, INT64_MAX}, "a count");
+    u1 = env.add_unbacked({}, "a value");
+    env.set_assert([this](const Assertion& a, const Failure&) { asserted.push_back(a); });
+  }
+  void assume(const char* text) { env.assume(e(text), {}); }
+};
+
+TEST_F(Assumptions, NothingIsDecidedWithoutThem) {
+  EXPECT_THROW(env.decide(e("Lt(u0, s0)")), Undecidable);
+  EXPECT_EQ(env.known(e("Lt(u0, s0)")), std::nullopt);
+  EXPECT_EQ(env.known(e("Le(0, u0)")), true);
+}
+
+TEST_F(Assumptions, AreAssertedOnceAndKnownThen) {
+  assume("Le(u0, s0)");
+  assume("Le(u0, s0)");
+  ASSERT_EQ(asserted.size(), 1u);
+  EXPECT_EQ(asserted[0].relation, Kind::Le);
+  EXPECT_TRUE(env.decide(e("Le(u0, s0)")));
+  EXPECT_TRUE(env.decide(e("Lt(u0, s0 + 1)")));
+  EXPECT_FALSE(env.decide(e("Lt(s0, u0)")));
+  EXPECT_EQ(env.known(e("Lt(u0, s0)")), std::nullopt);
+  EXPECT_TRUE(env.facts().empty());
+}
+
+TEST_F(Assumptions, NarrowRanges) {
+  assume("Le(3, u1)");
+  EXPECT_EQ(a.range(u1).lo, 3);
+  EXPECT_EQ(env.known(e("Eq(u1, 2)")), false);
+  EXPECT_EQ(env.known(e("Eq(u1, 3)")), std::nullopt);
+}
+
+TEST_F(Assumptions, OfEqualityLeaveTheDefinitionAlone) {
+  assume("Eq(u1, 2*u0)");
+  assume("Eq(u0, 5)");
+  EXPECT_EQ(env.simplify(u1), u1);
+  EXPECT_EQ(env.known(e("Eq(u1, 10)")), true);
+  EXPECT_EQ(env.assumed_value(u1), 10);
+  EXPECT_EQ(a.range(u0), (Range{0, INT64_MAX}));
+}
+
+TEST_F(Assumptions, OfSeveralPartsAreSeveral) {
+  env.assume(a.logical_and(e("Le(2, u1)"), e("Le(u1, 9)")), {});
+  EXPECT_EQ(asserted.size(), 2u);
+  EXPECT_EQ(a.range(u1), (Range{2, 9}));
+}
+
+TEST_F(Assumptions, UsualSizesAreTwoOrMore) {
+  EXPECT_EQ(env.usually(e("Eq(u0, 1)")), false);
+  EXPECT_EQ(env.usually(e("Lt(1, u0)")), true);
+  EXPECT_EQ(env.usually(e("Eq(u1, 1)")), std::nullopt);  // no size
+  EXPECT_EQ(env.known(e("Eq(u0, 1)")), std::nullopt);
+  EXPECT_EQ(a.range(u0), (Range{0, INT64_MAX}));
+}
+
+TEST_F(Assumptions, ExplainNamesWhereSymbolsComeFrom) {
+  EXPECT_NE(env.explain(e("Lt(u0, u1)")).find("u0 is a count and u1 is a value"), std::string::npos);
 }
 
 }  // namespace

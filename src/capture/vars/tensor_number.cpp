@@ -1,0 +1,138 @@
+#include "capture/vars/tensor_number.h"
+
+#include "capture/known.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+enum class NumberKind : uint8_t { Bool, Int, Other };
+
+NumberKind kind_of(Translator& tr, TensorVariable* t) {
+  Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
+  Ref floating = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_floating_point")) : Ref();
+  Ref complex = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_complex")) : Ref();
+  static PyObject* boolean = PyObject_GetAttrString(known().torch, "bool");
+  if (!floating || !complex) tr.raise_current();
+  if (floating.get() == Py_True || complex.get() == Py_True) return NumberKind::Other;
+  return dtype.get() == boolean ? NumberKind::Bool : NumberKind::Int;
+}
+
+int64_t rank_of(Translator& tr, TensorVariable* t) {
+  Ref n = Ref::steal(PyObject_GetAttrString(t->value(tr), "ndim"));
+  if (!n) tr.raise_current();
+  return PyLong_AsLong(n.get());
+}
+
+PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().tensor), name); }
+
+// The text of `lambda: "..."`, or of a string.
+std::string text_of(Translator& tr, Variable* message) {
+  if (!message) return {};
+  message = tr.force(message);
+  if (is_none(message)) return {};
+  PyObject* s = constant_of(message);
+  if (!s && message->is(Kind::Function)) {
+    // Only what returns a constant: what a text says of numbers that only the run knows cannot be asked now.
+    const Bytecode& code = decode(message->as<FunctionVariable>()->code_object());
+    const auto& all = code.instructions;
+    size_t i = 0;
+    while (i < all.size() && (all[i].op == Opcode::Nop || all[i].op == Opcode::Resume)) ++i;
+    bool constant = i + 1 < all.size() && all[i].op == Opcode::LoadConst && all[i + 1].op == Opcode::ReturnValue;
+    if (i < all.size() && (constant || all[i].op == Opcode::ReturnConst)) s = code.constant(all[i].arg);
+  }
+  const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8(s) : nullptr;
+  PyErr_Clear();
+  return text ? text : "";
+}
+
+}  // namespace
+
+Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
+  if (!tr.may_be_unbacked()) return nullptr;
+  NumberKind kind = kind_of(tr, t);
+  if (kind == NumberKind::Other || as == &PyFloat_Type || as == &PyComplex_Type) return nullptr;
+  static PyObject *item = method("item"), *to_int = method("long");
+  Variable* from = t;
+  if (kind == NumberKind::Bool && as == &PyLong_Type) from = tr.call_torch(to_int, Args{{t}, {}});
+  return tr.call_torch(item, Args{{from}, {}});
+}
+
+Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
+  if (!tr.may_be_unbacked() || kind_of(tr, t) == NumberKind::Other) return nullptr;
+  if (rank_of(tr, t) == 0) return number_of(tr, t, nullptr);
+  std::vector<Variable*> out;
+  for (Variable* v : t->items(tr)) out.push_back(list_of_numbers(tr, tr.force(v)->as<TensorVariable>()));
+  return tr.list(std::move(out));
+}
+
+Variable* with_numbers_in_slices(Translator& tr, Variable* key) {
+  if (!tr.may_be_unbacked()) return key;
+  key = tr.force(key);
+  if (key->is(Kind::Slice)) {
+    auto* s = key->as<SliceVariable>();
+    Variable* parts[3];
+    bool any = false;
+    for (int i = 0; i < 3; ++i) {
+      parts[i] = tr.force(s->parts[i]);
+      if (!parts[i]->is(Kind::Tensor)) continue;
+      if (Variable* n = number_of(tr, parts[i]->as<TensorVariable>(), &PyLong_Type)) parts[i] = n, any = true;
+    }
+    return any ? tr.make<SliceVariable>(parts[0], parts[1], parts[2]) : key;
+  }
+  if (!key->is(Kind::Tuple)) return key;
+  std::vector<Variable*> items;
+  bool any = false;
+  for (Variable* e : key->as<TupleVariable>()->elements) {
+    items.push_back(tr.force(e)->is(Kind::Slice) ? with_numbers_in_slices(tr, e) : e);
+    any |= items.back() != e;
+  }
+  return any ? tr.tuple(std::move(items)) : key;
+}
+
+Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
+  key = tr.force(key);
+  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && v->type() == &PyLong_Type && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
+  std::vector<Variable*> parts{key};
+  if (key->is(Kind::Tuple)) parts = key->as<TupleVariable>()->elements;
+  bool any = false;
+  int64_t consumed = 0;
+  for (Variable*& p : parts) {
+    p = tr.force(p);
+    any = any || unknown(p);
+    PyObject* c = constant_of(p);
+    bool number = p->is(Kind::Sym) || (c && PyLong_CheckExact(c));
+    if (!number && !p->is(Kind::Slice) && !(c && (c == Py_None || c == Py_Ellipsis || PySlice_Check(c)))) return nullptr;
+    consumed += c != Py_None && c != Py_Ellipsis;
+  }
+  if (!any) return nullptr;
+  static PyObject *select = method("select"), *getitem = method("__getitem__");
+  static PyObject* whole = PySlice_New(nullptr, nullptr, nullptr);
+  Variable* out = t;
+  int64_t dim = 0, skipped = rank_of(tr, t) - consumed;
+  for (Variable* p : parts) {
+    if (constant_of(p) == Py_Ellipsis) {
+      dim += skipped;
+    } else if (unknown(p)) {
+      out = tr.force(tr.call_torch(select, Args{{out, tr.integer(dim), p}, {}}));
+    } else {
+      std::vector<Variable*> one(static_cast<size_t>(dim), tr.from_python(Ref::borrow(whole)));
+      one.push_back(p);
+      out = tr.force(tr.call_torch(getitem, Args{{out, tr.tuple(std::move(one))}, {}}));
+      PyObject* c = constant_of(p);
+      dim += !(p->is(Kind::Sym) || (c && PyLong_CheckExact(c)));
+    }
+  }
+  return out;
+}
+
+bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message) {
+  condition = tr.force(condition);
+  if (!condition->is(Kind::Sym) || !tr.tracer().depends_on_data(condition->as<SymVariable>()->value.get())) return false;
+  std::string text = text_of(tr, message);
+  tr.mutate();
+  tr.tracer().assume(condition->as<SymVariable>()->value.get(), exception, text);
+  return true;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,20 @@
+// Numbers read from tensors where the graph must not end (fullgraph=True): unbacked symbols.
+#pragma once
+#include "capture/translator.h"
+
+namespace braze::capture {
+
+class TensorVariable;
+
+// int(t), t.item() and the like: `as` says what Python asks for (nullptr: what the dtype is). nullptr: it cannot stay in the graph.
+Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as);
+// t.tolist()
+Variable* list_of_numbers(Translator& tr, TensorVariable* t);
+// A key for a tensor's [] with tensors in its slices replaced by their values.
+Variable* with_numbers_in_slices(Translator& tr, Variable* key);
+// t[key] with integers in the key that only the run knows, as a view; nullptr: there is none, or it is of another kind.
+Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key);
+// True: `condition` is a bool that only the run knows, and the run checks it.
+bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message);
+
+}  // namespace braze::capture
