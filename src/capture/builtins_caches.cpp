@@ -44,6 +44,9 @@ Variable* context_get(Translator& tr, Args& a) {
 
 Variable* make_weakref(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || (a.size() == 2 && !is_none(a[1]))) return nullptr;
+  // Others are held by the entry, or die where nothing of the capture shows it.
+  bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) || a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
+  if (!followed) return nullptr;
   if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + a[0]->type()->tp_name + "' object");
   return tr.make<WeakrefVariable>(a[0]);
 }
@@ -105,6 +108,12 @@ Variable* Translator::cached_call(Variable* cache, const Args& args) {
 
 Variable* WeakrefVariable::call(Translator& tr, Args& args) {
   if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
+  bool alive = target->source.valid();
+  for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
+    for (Variable* v : f->locals) alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
+    for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;
+  }
+  if (!alive) tr.unsupported("a weak reference to an object that may be gone");
   return target;
 }
 

@@ -121,7 +121,7 @@ Variable* do_super(Translator& tr, Args& a) {
       }
     if (f->code->code->co_argcount == 0) tr.raise(PyExc_RuntimeError, "super(): no arguments");
     self = f->locals[0];
-    if (self && self->is(Kind::Cell)) self = self->as<CellVariable>()->get(tr);
+    if (self && self->is(Kind::Cell) && f->code->is_cell(0)) self = self->as<CellVariable>()->get(tr);
   }
   if (!cls || !self) return nullptr;
   cls = tr.force(cls);
@@ -341,7 +341,7 @@ Variable* do_next(Translator& tr, Args& a) {
 
 Variable* do_enumerate(Translator& tr, Args& a) {
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
-  if (a.size() < 1) return nullptr;
+  if (a.size() < 1 || a.size() > 2 || !a.kw.empty()) return nullptr;
   int64_t n = 0;
   if (start) {
     Ref s = tr.to_python(start);
@@ -387,9 +387,20 @@ Variable* do_reversed(Translator& tr, Args& a) {
   } else if (a[0]->is(Kind::Dict) || a[0]->is(Kind::DictView)) {
     Args none;
     return a[0]->call_method(tr, "__reversed__", none);
-  } else if (a[0]->is(Kind::Constant) && PySequence_Check(constant_of(a[0]))) {
-    all = tr.unpack(a[0]);
-    std::reverse(all.begin(), all.end());
+  } else if (PyObject* c = constant_of(a[0]); c && PyRange_Check(c)) {
+    auto part = [&](const char* name) {
+      Ref n = Ref::steal(PyObject_GetAttrString(c, name));
+      int64_t v = PyLong_AsLongLong(n.get());
+      if (v == -1 && PyErr_Occurred()) PyErr_Clear(), tr.unsupported("a range beyond 64 bits");
+      return v;
+    };
+    int64_t start = part("start"), step = part("step"), n = tr.len(a[0]);
+    int64_t back, last;
+    if (__builtin_sub_overflow(int64_t{0}, step, &back) || __builtin_mul_overflow(n - 1, step, &last) || __builtin_add_overflow(start, last, &last))
+      tr.unsupported("a range beyond 64 bits");
+    return tr.make<RangeIterator>(last, back, n);
+  } else if (c && PySequence_Check(c)) {
+    return tr.make<ReversedIterator>(tr.tuple(tr.unpack(a[0])));
   } else {
     return nullptr;
   }

@@ -232,7 +232,11 @@ class Stepper {
     Ref seq = pop();
     Py_ssize_t n = in_.arg;
     Ref it = Ref::steal(PyObject_GetIter(seq.get()));
-    if (!it) return raised();
+    if (!it) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(seq.get())->tp_iter && !PySequence_Check(seq.get()))
+        PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(seq.get())->tp_name);
+      return raised();
+    }
     std::vector<Ref> items;
     for (Py_ssize_t i = 0; i <= n; ++i) {
       Ref v = Ref::steal(PyIter_Next(it.get()));

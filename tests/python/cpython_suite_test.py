@@ -22,6 +22,9 @@ GROUPS = {
     "sets": "test_set",
     "numbers": "test_int test_float test_complex test_bool",
     "library": "test_operator test_contextlib test_collections test_userlist test_ordered_dict test_types test_class test_patma test_exception_group",
+    "syntax": "test_augassign test_binop test_compare test_contains test_decorators test_isinstance test_keywordonlyarg test_named_expressions test_pow "
+    "test_unary test_unpack_ex test_baseexception test_exception_variations test_positional_only_arg test_slice test_enumerate test_property test_super "
+    "test_bisect test_funcattrs test_string test_listcomps test_fstring test_range test_dataclasses test_copy",
     "flow": "test_scope test_call test_generators test_with test_raise test_iter test_exceptions",
 }
 

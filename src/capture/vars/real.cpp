@@ -168,6 +168,8 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     PyErr_Clear();
     return nullptr;
   }
+  // Kept by the object, and the same in every call.
+  if ((PyDict_CheckExact(v.get()) || PyList_CheckExact(v.get())) && Py_REFCNT(v.get()) > 1) return tr.global_object(v.get());
   return tr.from_python(std::move(v));
 }
 
