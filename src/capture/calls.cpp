@@ -98,6 +98,19 @@ void Translator::before_with(Frame& f) {
 
 // ---- inlining ----
 
+// Once torch.compile was called, PyTorch keeps its own capture out of the functions with which its optimizers make their states and call
+// their fused kernels; no mark of the user's is meant. The function behind the mark, or nothing.
+static Ref kept_out_of_optimizer(PyObject* function) {
+  Ref own = Ref::steal(PyObject_GetAttrString(function, "_torchdynamo_orig_callable"));
+  Ref module = own ? Ref::steal(PyObject_GetAttrString(own.get(), "__module__")) : Ref();
+  Ref name = own ? Ref::steal(PyObject_GetAttrString(own.get(), "__name__")) : Ref();
+  PyErr_Clear();
+  if (!module || !name || !PyUnicode_Check(module.get()) || !PyUnicode_Check(name.get())) return Ref();
+  std::string_view of = PyUnicode_AsUTF8(module.get()), called = PyUnicode_AsUTF8(name.get());
+  bool optimizer = of.substr(0, 12) == "torch.optim." && (called == "_init_group" || called.substr(0, 7) == "_fused_");
+  return optimizer ? std::move(own) : Ref();
+}
+
 Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool resumable) {
   PyObject* real = fn->real.get();
   PyCodeObject* co = fn->code_object();
@@ -115,7 +128,10 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       for (Variable* a : args.pos) all.pos.push_back(force(a));
       if (Variable* v = handler(*this, all)) return v;
     }
-    if (is_disabled(real)) unsupported(Reason::DisabledFunction, fn->describe());
+    if (is_disabled(real)) {
+      if (Ref own = kept_out_of_optimizer(real)) return call(global_object(keep(own)), args, resumable);
+      unsupported(Reason::DisabledFunction, fn->describe());
+    }
     if (!fn->code_guarded) {
       fn->code_guarded = true;
       guard_identity(sources().derived(SourceKind::FuncCode, fn->source), reinterpret_cast<PyObject*>(co));

@@ -136,10 +136,6 @@ Segment Translator::run() {
 
 // Before the guards are known: the backward may decide on sizes that stay open.
 void Translator::add_gradients() {
-  if (makes_leaves) {
-    segment_.no_gradients = Stop{Reason::UnsupportedFeature, "a tensor made in the code requires grad"};
-    return;
-  }
   if (tracer().has_unbacked()) {
     segment_.no_gradients = Stop{Reason::UnsupportedFeature, "gradients of a graph with sizes that depend on data"};
     return;

@@ -168,8 +168,6 @@ Variable* Translator::call_torch(PyObject* fn, const Args& args) {
   if (overrides_torch(args)) return call_overridden(fn, args);
   RealArgs real = convert(*this, args, /*open=*/true);
   dirty_ = true;
-  for (auto& [name, v] : args.kw)
-    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && truth(v)) makes_leaves = true;
   Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
   ++segment_.num_calls;
   if (!result) raise_current();

@@ -243,7 +243,6 @@ class Translator {
     gradients_.push_back(t);
   }
   bool inference = false;                     // torch.inference_mode() was entered in the captured code
-  bool makes_leaves = false;                  // a tensor made in the capture was told to require grad
   // Not 0: what was captured is being differentiated, from this ordinal on. Backwards of the user's are evaluated; they may not
   // change what was there before, nor have effects: the entry runs before its backward does.
   uint64_t backward_since = 0;

@@ -36,6 +36,7 @@ struct WritebackSpec {
   uint32_t input = 0;
   ViewSpec from;
   bool snapshot = false;   // reads an input: copied before the first writeback
+  uint32_t count = 1;      // of the version
 };
 
 // The state that a runnable adds to a frame.
@@ -128,7 +129,7 @@ Constants::~Constants() {
 
 class CompiledGraph::Impl {
  public:
-  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases)
+  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts)
       : constants_(std::move(constants)), aliases_(aliases) {
     install_parallel_for();
     auto plan = std::make_shared<const plan::Plan>(std::move(made.plan));
@@ -136,6 +137,7 @@ class CompiledGraph::Impl {
     host_ = std::make_unique<TorchHost>(*program_, constants_->objects());
     prepare_inputs(graph);
     prepare_outputs(graph);
+    for (size_t i = 0; i < writebacks_.size() && i < write_counts.size(); ++i) writebacks_[i].count = write_counts[i];
   }
 
   const plan::Plan& plan() const { return program_->plan(); }
@@ -395,7 +397,7 @@ class CompiledGraph::Impl {
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       const at::Tensor& input = *rf.given[writebacks_[i].input];
       input.copy_(from[i]);
-      if (!input.is_inference()) input.unsafeGetTensorImpl()->bump_version();
+      for (uint32_t n = input.is_inference() ? 0 : writebacks_[i].count; n > 0; --n) input.unsafeGetTensorImpl()->bump_version();
     }
   }
 
@@ -454,8 +456,9 @@ class CompiledGraph::Impl {
   std::vector<WritebackSpec> writebacks_;
 };
 
-CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases)
-    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases)) {}
+CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
+                             std::vector<uint32_t> write_counts)
+    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts)) {}
 CompiledGraph::~CompiledGraph() = default;
 void CompiledGraph::run(Call& call) const { impl_->run(call); }
 size_t CompiledGraph::inputs() const { return impl_->inputs(); }

@@ -45,7 +45,9 @@ struct ReplayFacts {
 class CompiledGraph {
  public:
   // `graph`: as it was compiled; its constants are the first ones of `constants`.
-  CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases);
+  // `write_counts`: as in Captured; for others 1.
+  CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
+                std::vector<uint32_t> write_counts = {});
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;

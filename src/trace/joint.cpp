@@ -99,6 +99,7 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
         make_fake(recorder.shared_from_this(), tangent, FakeTensor::kNoSlot, graph.type(tangent))));
   }
 
+  if (leaves.empty()) return out;
   RecordingScope scope(&recorder);
   // The program's own backward runs outside of its autocast regions.
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

@@ -2,6 +2,7 @@
 // geometry.
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
@@ -97,6 +98,22 @@ const at::Tensor* like_operand(const OpInfo& info, const torch::jit::Stack& meta
   return nullptr;
 }
 
+// The workspace of a recurrent layer has a size that its kernel chooses: it is asked, on tensors like the operands.
+at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack& meta) {
+  torch::jit::Stack real;
+  for (const c10::IValue& v : meta) {
+    if (!v.isTensor()) {
+      real.push_back(v);
+      continue;
+    }
+    const at::Tensor& t = v.toTensor();
+    real.emplace_back(at::detail::empty_strided_cpu(t.sizes(), t.strides(), t.scalar_type()).zero_());
+  }
+  op.callBoxed(&real);
+  const at::Tensor& workspace = real.back().toTensor();
+  return at::detail::empty_strided_meta(workspace.sizes(), workspace.strides(), workspace.scalar_type());
+}
+
 [[noreturn]] void refuse_symbols() { throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes"); }
 
 }  // namespace
@@ -121,7 +138,9 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
       at::Tensor result = at::detail::empty_symint_meta(like->sym_sizes(), like->scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
       meta = {result};
     } else {
+      torch::jit::Stack operands = info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic() ? meta : torch::jit::Stack();
       op.callBoxed(&meta);
+      if (!operands.empty()) meta.back() = rnn_workspace(op, operands);
     }
   } catch (const c10::NotImplementedError&) {
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");

@@ -322,7 +322,11 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
           *train = false;  // nobody reads the workspace
           return;
         }
-        throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
+        for (const Arg& a : args)
+          if (auto* v = std::get_if<ValueId>(&a); v && v->valid())
+            for (sym::Expr s : graph_.type(*v).sizes)
+              if (!arena().as_const(s)) throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
+        return;
       }
       if (info.name == "aten::repeat_interleave.Tensor" && std::holds_alternative<sym::Expr>(args[1])) return;
       throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");

@@ -42,6 +42,7 @@ struct Captured {
   graph::Graph graph;                        // ATen level, functional
   std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
   bool needs_grad = false;                   // an output requires grad: the graph alone would lose its history
+  std::vector<uint32_t> write_counts;        // per writeback: how often the program writes, by autograd's count (not .data, say)
   std::vector<SizeSymbol> size_symbols;
   std::vector<SizePlace> size_places;
   std::vector<SizeGuard> size_guards;        // over size_symbols

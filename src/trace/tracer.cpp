@@ -325,7 +325,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void add_place(sym::Expr symbol, PyObject* tensor, int32_t dim);
   void finish_sizes(Captured& captured, graph::Graph& graph);
   Gradients add_backward(Captured& captured, graph::Graph& graph);
-  void write_back_mutations(graph::Graph& graph);
+  std::vector<uint32_t> write_back_mutations(graph::Graph& graph);  // see Captured::write_counts
   bool differs_in_history(const Lifted& lifted) const;
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
   std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, Gradients& out);
@@ -473,7 +473,8 @@ bool TracerImpl::differs_in_history(const Lifted& l) const {
 }
 
 // Inputs whose data changed: their last values are written back. Fills mutated_.
-void TracerImpl::write_back_mutations(graph::Graph& graph) {
+std::vector<uint32_t> TracerImpl::write_back_mutations(graph::Graph& graph) {
+  std::vector<uint32_t> counts;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     const at::Tensor& fake = THPVariable_Unpack(lifted_[i].fake);
     if (!functional::isFunctionalTensor(fake))
@@ -500,14 +501,18 @@ void TracerImpl::write_back_mutations(graph::Graph& graph) {
     if (graph.type(input).dtype != graph.type(value).dtype || graph.type(input).sizes != graph.type(value).sizes)
       throw Unsupported(Reason::UnsupportedMutation, "an input would get values of another dtype or size");
     graph.writebacks.push_back({input, value});
+    // Taking over the history counts as one.
+    uint32_t count = fake.unsafeGetTensorImpl()->version_counter().current_version();
+    counts.push_back(history && count > 0 ? count - 1 : count);
   }
-  if (graph.writebacks.empty()) return;
+  if (graph.writebacks.empty()) return counts;
   // A write through one of two inputs that share memory would have to be seen through the other.
   std::unordered_map<const c10::StorageImpl*, size_t> owners;
   for (const Lifted& l : lifted_) ++owners[recorder_->slots[l.slot].real.storage().unsafeGetStorageImpl()];
   for (const auto& [storage, i] : mutated_)
     if (owners[recorder_->slots[lifted_[i].slot].real.storage().unsafeGetStorageImpl()] > 1)
       throw Unsupported(Reason::UnsupportedMutation, "an input is changed that shares its memory with another");
+  return counts;
 }
 
 graph::ValueId TracerImpl::output_value(PyObject* output, bool& needs_grad) {
@@ -546,8 +551,9 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   }
   graph::Graph& graph = recorder_->graph();
   bool needs_grad = false;
+  std::vector<uint32_t> write_counts;
   try {
-    write_back_mutations(graph);
+    write_counts = write_back_mutations(graph);
     for (PyObject* o : outputs) graph.outputs.push_back(output_value(o, needs_grad));
     needs_grad |= !written_with_history_.empty();
   } catch (python_error& e) {  // a graph break met while views were replayed
@@ -584,7 +590,7 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
       inputs.push_back(constant);
     }
   }
-  Captured captured{graph::Graph(graph.shared_arena()), std::move(constants), needs_grad, {}, {}, {}, {}};
+  Captured captured{graph::Graph(graph.shared_arena()), std::move(constants), needs_grad, std::move(write_counts), {}, {}, {}, {}};
   inputs_ = inputs;
   finish_sizes(captured, graph);
   captured.graph = std::move(graph);

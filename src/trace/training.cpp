@@ -80,7 +80,7 @@ class Compiled {
               std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
     training.saved_bytes = parts.saved_bytes;
     training.partition = parts.report();
-    forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh);
+    forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts));
     if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
@@ -382,8 +382,9 @@ auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_
 
 // `input` holds new data, `now` is on the same memory and knows where they come from.
 void take_history(const at::Tensor& input, const at::Tensor& now) {
-  if (input.is_view()) input.copy_(now);  // its base takes part
-  else torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+  if (input.is_view()) return void(input.copy_(now));  // its base takes part
+  torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+  input.unsafeGetTensorImpl()->bump_version();
 }
 
 class NodeRunnable : public TrainingRunnable {

@@ -86,6 +86,14 @@ def test_a_step_is_one_graph(name):
         assert all("runs compiled" in g for g in e.graphs), e
 
 
+def test_after_torch_compile_was_used():
+    torch.compile(nn.Linear(3, 3), backend="eager")(torch.randn(2, 3))
+    w = torch.randn(4, 3, requires_grad=True)
+    w.grad = torch.randn(4, 3)
+    e = braze.explain(torch.optim.AdamW([w]).step)
+    assert e.graph_break_count == 0 and e.graph_count == 1, e
+
+
 @pytest.mark.parametrize("cls", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
 def test_a_learning_rate_in_a_tensor(cls):
     same_training(lambda p: cls(p, lr=torch.tensor(1e-3)))

@@ -297,3 +297,71 @@ def test_losses_of_nothing(loss):
     assert e.output.isnan()
     e.output.backward()
     assert x.grad.shape == (0, 3)
+
+
+@pytest.mark.parametrize("fn, counts", [
+    (lambda a: a.mul_(2).add_(1), 2),
+    (lambda a: a.data.mul_(2), 0),
+    (lambda a: a[0].add_(1), 1),
+    (lambda a: (a.view(-1).mul_(2), a.add_(1)), 2),
+], ids=["twice", "data", "part", "view"])
+@pytest.mark.parametrize("make", [lambda: torch.zeros(3, 4), lambda: leaf(3, 4) * 2])
+def test_version_counters(fn, counts, make):
+    for f in (fn, braze.compile(lambda a: (fn(a), None)[1])):
+        a = make()
+        before = a._version
+        f(a)
+        assert a._version - before == counts
+
+
+def test_running_statistics_count_no_versions():
+    m = nn.BatchNorm1d(4)
+    other = nn.BatchNorm1d(4)
+    m(torch.randn(3, 4)), braze.compile(other)(torch.randn(3, 4))
+    assert [b._version for b in other.buffers()] == [b._version for b in m.buffers()]
+
+
+# ---- leaves made inside, recurrent layers ----
+
+def forces(w, positions):
+    positions = positions.detach().requires_grad_()
+    energy = torch.tanh(positions @ w).pow(2).sum()
+    (g,) = torch.autograd.grad(energy, positions, create_graph=True)
+    return energy.detach(), -g
+
+
+def test_a_gradient_with_respect_to_a_leaf_made_inside_is_trained():
+    w, x = leaf(3, 5), torch.randn(4, 3)
+    e = braze.explain(forces, w, x)
+    assert e.graph_break_count == 0 and e.training_graph_count == 1, e
+    results = []
+    for f in (forces, braze.compile(forces)):
+        energy, force = f(w, x)
+        results.append((energy, force.detach(), torch.autograd.grad(force.pow(2).sum(), w)))
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_a_result_of_nothing_but_a_leaf_made_inside():
+    def fn(x):
+        w = torch.ones(3, requires_grad=True)
+        return (w * x).sum()
+
+    y = braze.compile(fn)(torch.ones(3))
+    assert y.requires_grad and not y.is_leaf
+    y.backward()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("kw", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}, {"bias": False}])
+def test_recurrent_layers_are_trained(kind, kw):
+    m, x = kind(4, 5, **kw), leaf(3, 6, 4)
+    e = braze.explain(m, x)
+    assert e.graph_break_count == 0 and e.training_graph_count == 1, e
+    results = []
+    for f in (m, braze.compile(m)):
+        m.zero_grad()
+        x.grad = None
+        out, state = f(x)
+        (out.sin().sum() + sum(s.pow(2).sum() for s in (state if isinstance(state, tuple) else [state]))).backward()
+        results.append((out.detach(), x.grad, [p.grad for p in m.parameters()]))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)

@@ -111,7 +111,6 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   if (n == "grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
     static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("requires_grad_"));
-    tr.makes_leaves |= tr.truth(v);
     tr.call_torch(fn, Args{{this, v}, {}});
     return;
   }
@@ -176,7 +175,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference);
-  if (n == "requires_grad_") tr.makes_leaves = true;
+  if (n == "register_hook") {
+    Ref leaf = Ref::steal(PyObject_GetAttrString(value(tr), "is_leaf"));
+    if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
+  }
   PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
   if (!descr) return nullptr;
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
