@@ -394,3 +394,23 @@ def test_gradients_run_as_in_eager():
     f(x).backward()
     braze.compile(f, fullgraph=True)(y).backward()
     same(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.relu(x * 2).sum(1), lambda x: torch.cat([x, x]) + 1, lambda x: x @ torch.ones(3, 4), lambda x: x[: x.shape[0] // 2]])
+@pytest.mark.parametrize("mark", [braze.mark_unbacked, lambda t, d: setattr(t, "_dynamo_unbacked_indices", {d})], ids=["braze", "dynamo"])
+@torch.no_grad()
+def test_a_marked_size_is_never_looked_at(f, mark):
+    c = Counted(f)
+    for n in (0, 1, 2, 7):
+        x = r(n, 3)
+        mark(x, 0)
+        same(f(x), c(x))
+    assert c.count == 1
+
+
+@torch.no_grad()
+def test_a_branch_on_a_marked_size():
+    x = r(5, 3)
+    braze.mark_unbacked(x, 0)
+    with pytest.raises(braze.Unsupported, match="dimension 0 of an argument that was marked"):
+        braze.compile(lambda x: x * 2 if x.shape[0] > 3 else x, fullgraph=True)(x)
