@@ -67,6 +67,7 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
 Translator::~Translator() {
   *alive_ = nullptr;
   undo_states();
+  leave_devices();
   restore_function_modes();
   if (entered_ && segment_.tracer) segment_.tracer->leave();
 }
@@ -125,6 +126,7 @@ Segment Translator::run() {
   }
   undo_states();
   segment_.without_torch_functions = own_modes_ ? 2 : subclasses_ ? 1 : 0;
+  leave_devices();
   restore_function_modes();
   tracer().leave();
   entered_ = false;

@@ -164,8 +164,36 @@ graph::Location Translator::location() const {
   return loc;
 }
 
+// Functions that a context of a device places.
+static bool is_factory(PyObject* fn) {
+  static PyObject* all = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    PyObject* set = m ? PyObject_CallMethod(m.get(), "_device_constructors", nullptr) : nullptr;
+    PyErr_Clear();
+    return set;
+  }();
+  int found = all ? PySet_Contains(all, fn) : 0;
+  if (found < 0) PyErr_Clear();
+  return found == 1;
+}
+
 Variable* Translator::call_torch(PyObject* fn, const Args& args) {
   if (overrides_torch(args)) return call_overridden(fn, args);
+  if (!devices_.empty() && is_factory(fn)) {
+    // Said in the call: a graph of torch's functions runs outside of the context.
+    bool given = false;
+    for (auto& [name, v] : args.kw) given |= PyUnicode_CompareWithASCIIString(name, "device") == 0 && !is_none(force(v));
+    if (!given) {
+      Args placed = args;
+      placed.take_kw("device");
+      placed.kw.emplace_back(intern("device"), constant(devices_.back()));
+      return record_call(fn, placed);
+    }
+  }
+  return record_call(fn, args);
+}
+
+Variable* Translator::record_call(PyObject* fn, const Args& args) {
   RealArgs real = convert(*this, args, /*open=*/true);
   dirty_ = true;
   Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));

@@ -340,6 +340,26 @@ void Translator::adopt_function_modes() {
   for (const Ref& mode : stand_ins) push(mode.get());
 }
 
+void Translator::enter_device(PyObject* device) {
+  mutate();
+  if (!Ref::steal(PyObject_CallMethod(device, "__enter__", nullptr))) raise_current();
+  devices_.push_back(Ref::borrow(device));
+}
+
+bool Translator::exit_device() {
+  if (devices_.empty()) return false;
+  mutate();
+  Ref device = devices_.back();
+  devices_.pop_back();
+  if (!Ref::steal(PyObject_CallMethod(device.get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) raise_current();
+  return true;
+}
+
+void Translator::leave_devices() {
+  for (; !devices_.empty(); devices_.pop_back())
+    if (!Ref::steal(PyObject_CallMethod(devices_.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) PyErr_Clear();
+}
+
 std::vector<Ref> Translator::function_modes() const {
   std::vector<Ref> out;
   for (int64_t i = 0, n = stack_length(); i < n; ++i) {
@@ -358,7 +378,13 @@ void Translator::restore_function_modes() {
 
 // What the code pushed and popped is done when the entry runs.
 void Translator::emit_function_modes(Codegen& cg) {
-  if (!own_modes_) return;
+  if (!own_modes_) {
+    for (const Ref& device : devices_) {
+      Ref enter = Ref::steal(PyObject_GetAttrString(device.get(), "__enter__"));
+      cg.recipe.make(StepKind::Call, {cg.constant(enter.get())});
+    }
+    return;
+  }
   std::vector<Ref> now = function_modes();
   auto variable_of = [&](const Ref& mode) {
     auto it = stand_ins_.find(mode.get());
@@ -378,7 +404,25 @@ void Translator::emit_function_modes(Codegen& cg) {
   }
 }
 
+namespace {
+
+Variable* device_enter(Translator& tr, Args& a) {
+  PyObject* device = a.size() == 1 ? constant_of(a[0]) : nullptr;
+  if (!device) return nullptr;
+  tr.enter_device(device);
+  return a[0];
+}
+
+Variable* device_exit(Translator& tr, Args&) {
+  if (!tr.exit_device()) tr.unsupported("the end of a device's context that was entered before");
+  return tr.none();
+}
+
+}  // namespace
+
 void register_torch_function_builtins() {
+  register_builtin("torch", "device.__enter__", device_enter);
+  register_builtin("torch", "device.__exit__", device_exit);
   register_builtin("torch._C", "_push_on_torch_function_stack", push_mode);
   register_builtin("torch._C", "_pop_torch_function_stack", pop_mode);
   register_builtin("torch._C", "_get_function_stack_at", mode_at);

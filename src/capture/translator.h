@@ -199,6 +199,9 @@ class Translator {
   PyTypeObject* class_behind(PyTypeObject* cls) const;
   // Tensors in a result made here become tensors of the class.
   Variable* of_tensor_class(Variable* v, PyTypeObject* cls);
+  // `with device:`, entered for real while capturing; a context that is open when the segment ends is entered again by the entry.
+  void enter_device(PyObject* device);
+  bool exit_device();  // false: it was entered before
   void push_function_mode(Variable* mode);
   Variable* pop_function_mode();
 
@@ -291,12 +294,14 @@ class Translator {
   void emit_effects(Codegen& cg);
   void emit_gradients(Codegen& cg);
   Variable* host_object(Ref o);
+  Variable* record_call(PyObject* fn, const Args& args);
   Ref run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden);
   void shade(PyObject* fake, PyTypeObject* cls);   // PyTorch asks the capture for the torch functions of this fake
   Ref stand_in(Variable* v);                       // a real object with the torch function of v
   Ref mode_stand_in(Variable* mode);
   void adopt_function_modes();
   void restore_function_modes();
+  void leave_devices();
   std::vector<Ref> function_modes() const;
   void emit_function_modes(Codegen& cg);
   graph::Location location() const;
@@ -363,6 +368,7 @@ class Translator {
   std::vector<Ref> first_modes_;                            // of torch functions, at the start
   struct CachedCall { PyObject *cache, *key; SourceId source; };
   std::vector<CachedCall> cached_calls_;
+  std::vector<Ref> devices_;                                // contexts of devices that are open
   size_t cached_deferred_ = 0;                              // of deferred_: calls of caches
   Variable *none_, *true_, *false_;
   std::unordered_map<int64_t, Variable*> integers_;

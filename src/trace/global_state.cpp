@@ -13,8 +13,7 @@
 namespace braze::trace {
 namespace {
 
-// Modes of torch.overrides on the stack, the default device among them: told apart by object, and by device, since a
-// mode may be freed and another made at its address.
+// Modes of torch.overrides on the stack, the default device among them: told apart by object and class, and by device.
 void add_function_modes(Hasher& hash) {
   int64_t n = at::impl::PythonTorchFunctionTLS::stack_len();
   hash.add(n);
@@ -22,7 +21,8 @@ void add_function_modes(Hasher& hash) {
   for (int64_t i = 0; i < n; ++i) {
     const auto& mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i);
     PyObject* obj = mode->ptr(getPyInterpreter());
-    hash.add(reinterpret_cast<uint64_t>(obj));
+    // A context of a device is made anew for each `with`; all that it says is the device.
+    if (std::string_view(Py_TYPE(obj)->tp_name) != "DeviceContext") hash.add(reinterpret_cast<uint64_t>(obj));
     hash.add(reinterpret_cast<uint64_t>(Py_TYPE(obj)));
     PyObject* device = PyObject_GetAttrString(obj, "device");
     PyObject* text = device ? PyObject_Str(device) : nullptr;

@@ -209,3 +209,34 @@ def test_dispatch_modes_see_every_operator():
             compiled(x)
         assert flops.get_total_flops() == 2 * 2 * 3 * 2
     assert braze.explain(fn, x).graph_break_count == 0
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_context_of_a_device(backend):
+    def fn(t):
+        with torch.device("meta"):
+            y = torch.ones(2)
+            z = torch.zeros(2, device="cpu")
+        return y.device.type, y, z + t[0, 0], torch.ones(2)
+
+    want, got = fn(x), braze.compile(fn, backend=backend)(x)
+    assert got[1].device.type == "meta"
+    same((want[0], *want[2:]), (got[0], *got[2:]))
+
+
+def test_break_inside_of_the_context_of_a_device():
+    def fn(t):
+        with torch.device("meta"):
+            y = torch.ones(2)
+            braze.graph_break()
+            z = torch.ones(2)
+        braze.graph_break()
+        return y.device.type, z.device.type, torch.ones(2) + t[0, 0]
+
+    compiled = braze.compile(fn)
+    for _ in range(3):
+        same(fn(x), compiled(x))
+    assert torch._C._len_torch_function_stack() == 0
+    before = braze._C.compilations(compiled)
+    compiled(x)
+    assert braze._C.compilations(compiled) == before

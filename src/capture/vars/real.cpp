@@ -231,6 +231,9 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   }
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
+    // A method that is modelled, bound before.
+    PyObject* name = self && is_constant_type(Py_TYPE(self)) ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) : nullptr;
+    if (PyObject* raw = name ? _PyType_Lookup(Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self), Py_TYPE(self), name, args);
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
     if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
   }
