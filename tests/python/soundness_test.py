@@ -516,3 +516,21 @@ def test_explain_names_the_break():
     assert e.graph_count == 2 and e.graph_break_count == 1
     assert "soundness_test.py" in str(e) and isinstance(str(e), str)
     assert types.SimpleNamespace(e=e).e.breaks
+
+
+def test_a_tensor_as_a_key_is_that_tensor():
+    a, b, c = torch.ones(2), torch.ones(2), torch.ones(2)
+    known = {a: 2.0, b: 3.0}
+    get = braze.compile(lambda t: t * known.get(t, 7.0))
+    for t in (a, b, c, b, a):
+        torch.testing.assert_close(get(t), t * known.get(t, 7.0))
+    counts = {}
+
+    def note(t):
+        counts[t] = counts.get(t, 0) + 1
+        return t + 1
+
+    noted = braze.compile(note)
+    for t in (a, b, a, b, b):
+        noted(t)
+    assert counts == {a: 2, b: 3} and list(counts) == [a, b]

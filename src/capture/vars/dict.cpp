@@ -47,6 +47,13 @@ void DictVariable::reindex() {
   }
 }
 
+// Of a key that was written: which entry of a dict that was there before a tensor finds says which tensor it has to be.
+static Ref key_in(Translator& tr, const DictVariable& d, Variable* key) {
+  Ref k = key->hash_key(tr);
+  if (d.real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, k.get());
+  return k;
+}
+
 void DictVariable::load(Translator& tr) {
   if (loaded_) return;
   tr.guards().dict_keys(source, real.get(), tr.line());
@@ -116,7 +123,7 @@ Variable* DictVariable::get(Translator& tr, PyObject* key) {
 }
 
 Variable* DictVariable::get(Translator& tr, Variable* key) {
-  Ref k = tr.force(key)->hash_key(tr);
+  Ref k = key_in(tr, *this, tr.force(key));
   return get(tr, k.get());
 }
 
@@ -140,7 +147,7 @@ void DictVariable::change(Translator& tr) {
 
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
-  Ref k = key->hash_key(tr);
+  Ref k = key_in(tr, *this, key);
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
   change(tr);
@@ -163,7 +170,7 @@ void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr,
 
 bool DictVariable::remove(Translator& tr, Variable* key) {
   key = tr.force(key);
-  Ref k = key->hash_key(tr);
+  Ref k = key_in(tr, *this, key);
   if (!get(tr, k.get())) return false;
   change(tr);
   ++structure;
@@ -329,7 +336,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "move_to_end" && c >= 1 && is_ordered_dict()) {
     Variable* last = c > 1 ? args[1] : args.take_kw("last");
     load(tr);
-    Ref k = tr.force(args[0])->hash_key(tr);
+    Ref k = key_in(tr, *this, tr.force(args[0]));
     Py_ssize_t i = find(tr, k.get());
     if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
     change(tr);

@@ -263,7 +263,11 @@ Reg TensorVariable::build(Codegen& cg) {
   else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
   if (made_leaf) emit_gradient(cg, r);
   if (type() != braze::capture::known().tensor && type() != braze::capture::known().parameter) {
-    static PyObject* as_class = PyObject_GetAttrString(Ref::steal(PyImport_ImportModule("braze.polyfills")).get(), "as_class");
+    static PyObject* as_class = [] {
+      Ref polyfills = Ref::steal(PyImport_ImportModule("braze.polyfills"));
+      return polyfills ? PyObject_GetAttrString(polyfills.get(), "as_class") : nullptr;
+    }();
+    if (!as_class) cg.tr.raise_current();
     r = cg.recipe.make(StepKind::Call, {cg.constant(as_class), r, cg.constant(reinterpret_cast<PyObject*>(type()))});
   }
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {r, cg.reg(v)}, k);
