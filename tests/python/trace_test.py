@@ -305,10 +305,7 @@ def test_lift():
     assert type(fake.shape) is torch.Size and fake.shape == (3, 4) and len(fake) == 3 and fake.device == p.device
     assert not fake.data.requires_grad and not fake.detach().requires_grad
 
-    class Mine(torch.Tensor):
-        pass
-
-    for refused in (r(2).to_sparse(), r(2, dtype=torch.complex64).conj(), torch.empty(2, device="meta"), r(2).as_subclass(Mine)):
+    for refused in (r(2).to_sparse(), r(2, dtype=torch.complex64).conj(), torch.empty(2, device="meta")):
         with pytest.raises(RuntimeError, match="UnsupportedTensor"):
             tracer.lift(refused, "x")
 
