@@ -1,5 +1,6 @@
 // Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward, checkpoints, inference mode.
 #include "capture/builtins.h"
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -8,20 +9,13 @@
 namespace braze::capture {
 namespace {
 
-PyObject* attribute(const char* module, const char* name) {
-  Ref m = Ref::steal(PyImport_ImportModule(module));
-  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
-  if (!o) PyErr_Clear();
-  return o;
-}
-
 // ---- autograd.Function ----
 
 // A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what they
 // compute is recorded: the forward now, the backward when the graph is differentiated.
 Ref traced_class(Translator& tr, Variable* cls) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls->as_constant());
-  static PyObject* base = attribute("torch.autograd", "Function");
+  static PyObject* base = imported("torch.autograd", "Function", true);
   Ref body = Ref::steal(PyDict_New());
   for (const char* name : {"forward", "backward", "vjp", "jvp", "setup_context"}) {
     PyObject* key = tr.intern(name);
@@ -42,12 +36,12 @@ Variable* function_apply(Translator& tr, Args& a) {
   if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
   Ref cls = traced_class(tr, a[0]);
   static PyObject* descr = [] {
-    PyObject* base = attribute("torch._C", "_FunctionBase");
+    PyObject* base = imported("torch._C", "_FunctionBase", true);
     return PyDict_GetItemString(type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
   }();
   Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
   // torch.fx names functions by their module: a function of the class's own module.
-  static PyObject* node = attribute("braze.polyfills", "apply_of");
+  static PyObject* node = imported("braze.polyfills", "apply_of", true);
   Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
   return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
@@ -73,7 +67,7 @@ Variable* first(const Args& a, const char* name) {
 
 // grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, ...)
 Variable* autograd_grad(Translator& tr, Args& a) {
-  static PyObject* fn = attribute("torch.autograd", "grad");
+  static PyObject* fn = imported("torch.autograd", "grad", true);
   Variable* roots = first(a, "outputs");
   if (!roots) return nullptr;
   return run_engine(tr, fn, a, {roots}, false, given(tr, a, 3, "retain_graph") || given(tr, a, 4, "create_graph"));
@@ -81,7 +75,7 @@ Variable* autograd_grad(Translator& tr, Args& a) {
 
 // backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, ...); the same order as Tensor.backward's
 Variable* autograd_backward(Translator& tr, Args& a) {
-  static PyObject* fn = attribute("torch.autograd", "backward");
+  static PyObject* fn = imported("torch.autograd", "backward", true);
   Variable* roots = first(a, "tensors");
   if (!roots) return nullptr;
   return run_engine(tr, fn, a, {roots}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
@@ -107,7 +101,7 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
   Args call = a;
   Variable* reentrant = call.take_kw("use_reentrant");
   if (Variable* context = call.take_kw("context_fn")) {
-    static PyObject* noop = attribute("torch.utils.checkpoint", "noop_context_fn");
+    static PyObject* noop = imported("torch.utils.checkpoint", "noop_context_fn", true);
     if (tr.force(context)->as_constant() != noop) return nullptr;
   }
   for (const char* name : {"preserve_rng_state", "determinism_check", "debug", "early_stop"}) call.take_kw(name);
@@ -142,7 +136,7 @@ Variable* set_inference(Translator& tr, Args& a) {
 
 Variable* is_inference_mode(Translator& tr, Args&) {
   if (tr.inference) return tr.boolean(true);
-  static PyObject* fn = attribute("torch", "is_inference_mode_enabled");
+  static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
   return tr.query_torch(fn, Args{});
 }
 

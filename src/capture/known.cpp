@@ -5,30 +5,14 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "capture/imported.h"
 #include "capture/ref.h"
 
 namespace braze::capture {
 namespace {
 
-PyObject* import(const char* module, const char* path, bool optional = false) {
-  Ref at = Ref::steal(PyImport_ImportModule(module));
-  std::string rest = path ? path : "";
-  while (at && !rest.empty()) {
-    size_t dot = rest.find('.');
-    std::string head = rest.substr(0, dot);
-    rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
-    at = Ref::steal(PyObject_GetAttrString(at.get(), head.c_str()));
-  }
-  if (!at) {
-    PyErr_Clear();
-    if (optional) return nullptr;
-    throw InternalError(std::string("cannot import ") + module + "." + (path ? path : ""));
-  }
-  return at.release();  // kept for the life of the process
-}
-
 PyTypeObject* type(const char* module, const char* path, bool optional = false) {
-  return reinterpret_cast<PyTypeObject*>(import(module, path, optional));
+  return reinterpret_cast<PyTypeObject*>(imported(module, path, optional));
 }
 
 // The raw attribute of a class: functions as they are in its dict.
@@ -42,7 +26,7 @@ PyObject* raw(PyTypeObject* t, const char* name) {
 
 Known load() {
   Known k{};
-  k.torch = import("torch", nullptr);
+  k.torch = imported("torch", nullptr);
   k.tensor = type("torch", "Tensor");
   k.parameter = type("torch.nn", "Parameter");
   k.module = type("torch.nn", "Module");
@@ -68,8 +52,8 @@ Known load() {
   k.simple_namespace = type("types", "SimpleNamespace");
   k.tuple_getter = type("_collections", "_tuplegetter");
   k.abc_meta = type("abc", "ABCMeta");
-  k.op_overload = import("torch._ops", "OpOverload");
-  k.op_packet = import("torch._ops", "OpOverloadPacket");
+  k.op_overload = imported("torch._ops", "OpOverload");
+  k.op_packet = imported("torch._ops", "OpOverloadPacket");
   k.object_getattribute = raw(&PyBaseObject_Type, "__getattribute__");
   k.object_setattr = raw(&PyBaseObject_Type, "__setattr__");
   k.object_init = raw(&PyBaseObject_Type, "__init__");
@@ -78,9 +62,9 @@ Known load() {
   k.module_setattr = raw(k.module, "__setattr__");
   k.module_call = raw(k.module, "__call__");
   k.module_call_impl = raw(k.module, "_call_impl");
-  k.module_globals = import("torch.nn.modules.module", "__dict__");
-  k.make_leaf = import("braze._C", "_make_leaf");
-  k.mark_consumed = import("braze._C", "_mark_consumed");
+  k.module_globals = imported("torch.nn.modules.module", "__dict__");
+  k.make_leaf = imported("braze._C", "_make_leaf");
+  k.mark_consumed = imported("braze._C", "_mark_consumed");
   return k;
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/builtins.h"
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -11,21 +12,14 @@
 namespace braze::capture {
 namespace {
 
-PyObject* attribute(const char* module, const char* name) {
-  Ref m = Ref::steal(PyImport_ImportModule(module));
-  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
-  if (!o) PyErr_Clear();
-  return o;
-}
-
 PyObject* disabled_function() {
-  static PyObject* f = attribute("torch._C", "_disabled_torch_function_impl");
+  static PyObject* f = imported("torch._C", "_disabled_torch_function_impl", true);
   return f;
 }
 
 struct Stack {
-  PyObject *length = attribute("torch._C", "_len_torch_function_stack"), *at = attribute("torch._C", "_get_function_stack_at"),
-           *push = attribute("torch._C", "_push_on_torch_function_stack"), *pop = attribute("torch._C", "_pop_torch_function_stack");
+  PyObject *length = imported("torch._C", "_len_torch_function_stack", true), *at = imported("torch._C", "_get_function_stack_at", true),
+           *push = imported("torch._C", "_push_on_torch_function_stack", true), *pop = imported("torch._C", "_pop_torch_function_stack", true);
 };
 const Stack& stack() {
   static const Stack s;
@@ -49,16 +43,16 @@ Ref pop() {
 
 // PyTorch's own mode behind `with device`; it has no effects but on the arguments of factories.
 bool is_device_context(PyObject* mode) {
-  static PyObject* cls = attribute("torch.utils._device", "DeviceContext");
+  static PyObject* cls = imported("torch.utils._device", "DeviceContext", true);
   return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == cls;
 }
 
 PyObject* state_values() {
-  static PyObject* cls = attribute("torch._C", "_TorchFunctionState");
+  static PyObject* cls = imported("torch._C", "_TorchFunctionState", true);
   return cls;
 }
 PyObject* state_getter() {
-  static PyObject* f = attribute("torch._C", "_get_torch_function_state");
+  static PyObject* f = imported("torch._C", "_get_torch_function_state", true);
   return f;
 }
 
@@ -76,7 +70,7 @@ int64_t torch_function_state() {
 }
 
 void set_torch_function_state(Translator& tr, int64_t state) {
-  static PyObject* set = attribute("torch._C", "_set_torch_function_state");
+  static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
   tr.set_state(state_getter(), {}, set, {Ref::steal(PyObject_GetAttrString(state_values(), kStateNames[state]))});
 }
 
@@ -157,7 +151,7 @@ Variable* plain_function(Translator& tr, Args& a) {
   if (before < 1) set_torch_function_state(tr, 1);
   Variable* result = tr.force(tr.call(a[1], std::move(args)));
   if (before < 1) set_torch_function_state(tr, before);
-  static PyObject* unwrapped = attribute("torch.overrides", "get_default_nowrap_functions");
+  static PyObject* unwrapped = imported("torch.overrides", "get_default_nowrap_functions", true);
   Ref unconverted = Ref::steal(PyObject_CallNoArgs(unwrapped));
   PyObject* fn = a[1]->as_constant();
   if (fn && unconverted && PySet_Contains(unconverted.get(), fn) == 1) return result;
@@ -302,7 +296,7 @@ Ref Translator::stand_in(Variable* v) {
 // ---- modes ----
 
 Ref Translator::mode_stand_in(Variable* mode) {
-  static PyObject* cls = attribute("braze.polyfills", "CapturedMode");
+  static PyObject* cls = imported("braze.polyfills", "CapturedMode", true);
   Variable* function = getattr(mode, "__torch_function__");
   Ref made = Ref::steal(PyObject_CallOneArg(cls, callback(function).get()));
   if (!made) raise_current();

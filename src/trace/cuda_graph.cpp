@@ -41,17 +41,6 @@ class Object {  // an owned reference, to be used with the GIL
   PyObject* p_ = nullptr;
 };
 
-class Gil {
- public:
-  Gil() : state_(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-  Gil& operator=(const Gil&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
-
 bool is_expanded(const at::Tensor& t) {
   for (int64_t d = 0; d < t.dim(); ++d)
     if (t.stride(d) == 0 && t.size(d) > 1) return true;
@@ -107,15 +96,15 @@ c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardI
 }  // namespace
 
 struct ReplayedGraph::Recording {
-  Object graph, pool;
+  Object graph;
   std::vector<at::Tensor> inputs;      // copies of arguments; undefined for what stays
   std::vector<const void*> addresses;  // of what stays
   c10::SmallVector<at::Tensor, 8> outputs;
-  std::vector<std::pair<const c10::StorageImpl*, size_t>> lent;  // and how often the recording itself refers to it
+  std::vector<std::pair<c10::StorageImpl*, size_t>> lent;  // and how often the recording itself refers to it
 
   bool free() const {
     for (auto [storage, own] : lent)
-      if (c10::raw::intrusive_ptr::use_count(const_cast<c10::StorageImpl*>(storage)) > own) return false;
+      if (c10::raw::intrusive_ptr::use_count(storage) > own) return false;
     return true;
   }
 };
@@ -146,7 +135,7 @@ ReplayedGraph::~ReplayedGraph() {
       for (auto& r : all.alive) (void)r.release();
     return;
   }
-  Gil gil;
+  pybind11::gil_scoped_acquire gil;
   recordings_.clear();
   objects_.reset();
 }
@@ -163,7 +152,7 @@ bool ReplayedGraph::run(CompiledGraph::Call& call) {
   } free{busy_};
   Recordings* all = find(call);
   if (all && all->calls++ >= kWarmUps) {
-    Gil gil;
+    pybind11::gil_scoped_acquire gil;
     c10::DeviceGuard device(objects_->stream->device());
     c10::impl::ExcludeDispatchKeyGuard below(keys_above_region());
     if (Recording* r = choose(*all, call)) {
@@ -177,6 +166,7 @@ bool ReplayedGraph::run(CompiledGraph::Call& call) {
 
 ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) {
   Key key;
+  std::optional<c10::Device> looked_at;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!call.inputs[i]) continue;
     const at::Tensor& t = *call.inputs[i];
@@ -184,9 +174,12 @@ ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) 
       give_up("an argument is on the CPU");
       return nullptr;
     }
-    c10::Stream stream = current_stream(t.device());
-    if (!objects_->stream) objects_->stream = stream;
-    if (*objects_->stream != stream) return nullptr;
+    if (t.device() != looked_at) {  // nearly always all are on one
+      looked_at = t.device();
+      c10::Stream stream = current_stream(t.device());
+      if (!objects_->stream) objects_->stream = stream;
+      if (*objects_->stream != stream) return nullptr;
+    }
     if (inputs_[i] == Placement::Stays) continue;
     key.push_back(t.dim());
     key.insert(key.end(), t.sizes().begin(), t.sizes().end());
@@ -314,7 +307,7 @@ bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
     r.lent.emplace_back(storage, 0);
   }
   recorded = {};
-  for (auto& [storage, own] : r.lent) own = c10::raw::intrusive_ptr::use_count(const_cast<c10::StorageImpl*>(storage));
+  for (auto& [storage, own] : r.lent) own = c10::raw::intrusive_ptr::use_count(storage);
   if (!lends && !objects_->pool) objects_->pool = Object(PyObject_CallMethod(graph.get(), "pool", nullptr));
   r.graph = std::move(graph);
   return true;
