@@ -389,7 +389,8 @@ class Program final : public GuardProgram {
         case GuardKind::Length:
         case GuardKind::DictKeys:
           if (PyDict_Check(v)) tag(v).whole.push_back({&guard, v});
-          if (PyODict_Check(v)) extra_late(guard, n.reg);  // its order is no part of the dict
+          // The order of an ordered dict is no part of the dict: it can change without the dict's version.
+          if (PyODict_Check(v) && guard.kind == GuardKind::DictKeys && PyDict_GET_SIZE(v) > 1) extra_late(guard, n.reg);
           if (PyList_Check(v)) word(v, &reinterpret_cast<PyVarObject*>(v)->ob_size);
           if (PyAnySet_Check(v)) word(v, &reinterpret_cast<PySetObject*>(v)->used);
           break;
