@@ -1,39 +1,105 @@
 #include "runtime/pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 namespace braze::runtime {
 namespace {
 
-TEST(Pool, ReusesBlocksOfLikeSize) {
+constexpr size_t MiB = size_t{1} << 20;
+
+size_t resident_bytes() {
+  size_t whole = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> whole >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+void* filled(size_t bytes) {
+  void* p = pool_allocate(bytes);
+  std::memset(p, 1, bytes);
+  return p;
+}
+
+TEST(Pool, ReusesFreedBlocks) {
   trim_pool();
-  void* a = pool_allocate((1 << 20) + 1);
+  void* a = filled(MiB + 1);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0u);
-  std::memset(a, 1, 1 << 20);
   pool_free(a);
-  void* b = pool_allocate((1 << 20) + 50000);
+  void* b = pool_allocate(MiB + 50);
   EXPECT_EQ(a, b);
-  void* c = pool_allocate((1 << 20) + 2);
+  void* c = pool_allocate(MiB);
   EXPECT_NE(b, c);
   pool_free(b);
   pool_free(c);
-  EXPECT_GE(trim_pool(), size_t{2} << 20);
+  EXPECT_GE(trim_pool(), 2 * MiB);
   EXPECT_EQ(trim_pool(), 0u);
 }
 
-TEST(Pool, HoldsNoMoreMemoryThanItWasAskedFor) {
+TEST(Pool, NeighboursThatAreFreeBecomeOneBlock) {
   trim_pool();
-  for (size_t bytes : {size_t{9} << 20, size_t{6} << 20, size_t{9} << 18, kPooledBytes}) {
-    void* a = pool_allocate(bytes);
-    std::memset(a, 1, bytes);
+  std::vector<void*> parts;
+  for (int i = 0; i < 8; ++i) parts.push_back(filled(MiB));
+  for (int i : {0, 2, 4, 6, 1, 3, 5, 7}) pool_free(parts[static_cast<size_t>(i)]);
+  void* whole = pool_allocate(8 * MiB);
+  EXPECT_EQ(whole, parts[0]);
+  pool_free(whole);
+}
+
+TEST(Pool, GivesFreeMemoryBack) {
+  trim_pool();
+  size_t before = resident_bytes();
+  for (size_t bytes : {90 * MiB, 61 * MiB, 25 * MiB + 100}) {
+    void* a = filled(bytes);
+    EXPECT_GE(resident_bytes(), before + bytes);
     pool_free(a);
-    EXPECT_EQ(trim_pool(), bytes);
+    EXPECT_GE(trim_pool(), bytes);
+    EXPECT_LE(resident_bytes(), before + 4 * MiB);
   }
+}
+
+TEST(Pool, HoldsNoMoreThanWasLiveAtOnce) {
+  trim_pool();
+  pool_free(filled(128 * MiB));  // more than any other test has at once
+  size_t before = resident_bytes();
+  // Neither fits into what the other one left.
+  std::vector<void*> small;
+  for (int i = 0; i < 64; ++i) small.push_back(filled(2 * MiB));
+  for (size_t i = 0; i < small.size(); i += 2) pool_free(small[i]);
+  void* large = filled(60 * MiB);
+  EXPECT_LE(resident_bytes(), before + 4 * MiB);
+  pool_free(large);
+  for (size_t i = 1; i < small.size(); i += 2) pool_free(small[i]);
+}
+
+TEST(Pool, StepsThatRepeatBringNoNewPages) {
+  trim_pool();
+  auto step = [] {
+    std::vector<void*> saved, gradients;
+    for (size_t i = 0; i < 12; ++i) saved.push_back(filled((3 + i % 3) * MiB / 2));
+    for (size_t i = 0; i < 12; ++i) {
+      gradients.push_back(filled((2 + i % 5) * MiB));
+      pool_free(saved.back());
+      saved.pop_back();
+    }
+    for (void* p : gradients) pool_free(p);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  long before = page_faults();
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_LE(page_faults() - before, 20);
 }
 
 TEST(Pool, BlocksOfThreadsDoNotOverlap) {
