@@ -20,6 +20,7 @@ struct RegionOptions {
 
 // One segment, ready to run: its guards, its graph, its recipe.
 struct Entry {
+  std::string name;                // in profiles
   PyObject* globals = nullptr;     // of the function; kept alive by `sources`. One code may have many functions
   std::unique_ptr<GuardProgram> guards;
   std::shared_ptr<Sources> sources;
@@ -99,6 +100,7 @@ class Region {
   struct Place {
     std::vector<std::shared_ptr<Entry>> entries;
     bool closed = false;  // no further captures here
+    size_t number = 0;    // among all places of the process
     SeenSizes seen;
   };
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).

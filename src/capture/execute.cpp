@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "capture/entry.h"
 #include "trace/number.h"
+#include "trace/profile.h"
 
 namespace braze::capture {
 
@@ -78,6 +79,7 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
 }  // namespace
 
 bool execute(Entry& e, PyObject** regs) {
+  trace::ProfilerRange range(e.name);
   Held values(e.guards->values(), e.num_inputs + e.num_loads);
   Registers outputs(e.num_outputs);
   // A copy: other calls may check the same guards before this one is over.

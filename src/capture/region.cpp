@@ -1,3 +1,4 @@
+#include <atomic>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -107,7 +108,11 @@ void Region::clear_all() {
 
 std::shared_ptr<Region::Place> Region::place(PyCodeObject* code, int start) {
   std::shared_ptr<Place>& p = places_[code][start];
-  if (!p) p = std::make_shared<Place>();
+  if (!p) {
+    static std::atomic<size_t> count{0};
+    p = std::make_shared<Place>();
+    p->number = count++;
+  }
   return p;
 }
 
@@ -216,6 +221,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
     std::vector<SourceId> wanted = seg.inputs;
     for (const Step& s : seg.recipe.steps())
       if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    entry->name = "Torch-Compiled Region: " + std::to_string(here.number) + "/" + std::to_string(here.entries.size());
     entry->num_inputs = seg.inputs.size();
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;

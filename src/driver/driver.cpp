@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <unordered_map>
 
 #include "autodiff/masks.h"
 #include "autodiff/overwritten.h"
@@ -10,7 +11,9 @@
 #include "driver/compile_nests.h"
 #include "driver/fallback.h"
 #include "lower/lower.h"
+#include "passes/dce.h"
 #include "passes/optimize.h"
+#include "passes/split_by_device.h"
 #include "schedule/memory.h"
 #include "schedule/schedule.h"
 
@@ -105,6 +108,37 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   }
   made.forward = compile_optimized(made.parts.forward, std::move(timings), options, dumps, false);
   return made;
+}
+
+Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps) {
+  graph::Graph whole = passes::dce(captured);
+  Split split;
+  std::unordered_map<uint32_t, uint32_t> slots;  // by value
+  for (const graph::Input& in : whole.inputs) slots.emplace(in.value.index, split.slots++);
+  auto numbers = [&](const std::vector<graph::ValueId>& values) {
+    std::vector<uint32_t> out;
+    for (graph::ValueId v : values) {
+      auto [at, fresh] = slots.emplace(v.index, split.slots);
+      split.slots += fresh;
+      out.push_back(at->second);
+    }
+    return out;
+  };
+  for (passes::Piece& p : passes::split_by_device(whole)) {
+    Split::Piece piece{std::move(p.graph), p.on_gpu, numbers(p.inputs), numbers(p.outputs), std::move(p.why), {}};
+    Dumps texts;
+    piece.made = compile(piece.graph, options, dumps ? &texts : nullptr);
+    if (dumps) {
+      dumps->graph += texts.graph;
+      dumps->lowered += texts.lowered;
+      dumps->scheduled += texts.scheduled;
+      dumps->kernels += texts.kernels;
+    }
+    split.pieces.push_back(std::move(piece));
+  }
+  if (split.pieces.empty()) return split;
+  for (graph::ValueId v : whole.outputs) split.outputs.push_back(v.valid() ? static_cast<int32_t>(slots.at(v.index)) : -1);
+  return split;
 }
 
 std::vector<const loop::Nest*> nests_of(const loop::Program& program) {

@@ -36,6 +36,22 @@ struct Training {
 };
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps = nullptr);
 
+// A graph for CUDA Graphs whose parts run on the GPU and on the CPU by turns: its pieces, each compiled (passes/split_by_device.h).
+struct Split {
+  struct Piece {
+    graph::Graph graph;
+    bool on_gpu = false;
+    std::vector<uint32_t> inputs, outputs;  // slots: the whole graph's inputs first, then what pieces make
+    std::vector<std::string> why;           // not on the GPU alone: operators and the user's lines
+    Artefact made;
+  };
+  std::vector<Piece> pieces;
+  size_t slots = 0;
+  std::vector<int32_t> outputs;             // slots of the whole graph's outputs; -1: None
+};
+// No pieces: the graph is better compiled whole.
+Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
+
 // The loop nests of a program in order, and their generated code as text.
 std::vector<const loop::Nest*> nests_of(const loop::Program& program);
 std::string sources(const loop::Program& program, const Options& options);

@@ -15,6 +15,16 @@ Rewriter::Rewriter(const Graph& from) : from_(from), out_(from.shared_arena()), 
   out_.size_symbols = from.size_symbols;
 }
 
+Rewriter::Rewriter(const Graph& from, const std::vector<ValueId>& inputs) : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
+  for (const graph::Location& l : from.locations()) out_.add_location(l);
+  for (ValueId v : inputs) {
+    const graph::Value& value = from.value(v);
+    graph::InputKind kind = value.node.valid() ? graph::InputKind::Argument : from.inputs[value.index].kind;
+    if (kind == graph::InputKind::Constant) kind = graph::InputKind::Buffer;
+    map_[v.index] = out_.add_input(value.type, kind, value.name);
+  }
+}
+
 std::vector<Arg> Rewriter::map_args(const Node& node) const {
   std::vector<Arg> args = node.args;
   for (Arg& a : args) {

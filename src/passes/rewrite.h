@@ -18,6 +18,9 @@ class Rewriter {
  public:
   // The new graph starts with the inputs, locations and size symbols of the old one.
   explicit Rewriter(const Graph& from);
+  // It starts with these values of the old one as inputs: those that are inputs there keep their kind, but constants become
+  // buffers; others are arguments.
+  Rewriter(const Graph& from, const std::vector<ValueId>& inputs);
 
   Graph& out() { return out_; }
   ValueId map(ValueId old) const { return old.valid() ? map_[old.index] : old; }

@@ -195,7 +195,11 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
   for (uint32_t b : output_buffers_) f.set_pointer(b, host.allocate(f, b));
   void* const* pointers = f.pointer_args_.data();
   const int64_t* sizes = f.size_args_.data();
+  const bool profiled = host.is_profiled();
   for (const Step& s : steps_) {
+    std::unique_ptr<HostRange> range;
+    if (profiled && (s.kind == StepKind::Launch || s.kind == StepKind::GpuLaunch)) [[unlikely]]
+      range = host.range(std::get<plan::Launch>(plan_->steps[s.index]).name);
     switch (s.kind) {
       case StepKind::Launch:
         s.kernel(pointers + s.pointers, sizes + s.sizes);

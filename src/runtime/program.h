@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct HostState {
   virtual ~HostState() = default;
 };
 
+struct HostRange {
+  virtual ~HostRange() = default;
+};
+
 // What a program needs from where it is embedded. One Host may serve many calls at once: per-call state belongs in the
 // Frame's host_state.
 class Host {
@@ -45,6 +50,9 @@ class Host {
   // ends (what was enqueued by then may still use it).
   virtual void* stream(Device) { return nullptr; }
   virtual void* allocate_arena(Frame&, Device, size_t) { return nullptr; }
+  // Whether ranges are wanted during this call; one for the launch of the kernel of that name, until it is dropped.
+  virtual bool is_profiled() { return false; }
+  virtual std::unique_ptr<HostRange> range(const std::string&) { return nullptr; }
 };
 
 class Program {

@@ -1,5 +1,7 @@
 #include "trace/compiled_graph.h"
 
+#include <atomic>
+
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
@@ -12,6 +14,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "trace/extern.h"
+#include "trace/profile.h"
 
 namespace braze::trace {
 namespace {
@@ -50,6 +53,11 @@ struct RunFrame : TorchFrame {
   std::vector<uint64_t> output_generations;
   std::vector<at::Tensor> results;
   std::vector<WrappedView> writebacks;
+};
+
+struct KernelRange : runtime::HostRange {
+  explicit KernelRange(const std::string& name) : range(name) {}
+  ProfilerRange range;
 };
 
 class TorchHost : public runtime::Host {
@@ -107,6 +115,9 @@ class TorchHost : public runtime::Host {
     return tf.arena.get();
   }
 
+  bool is_profiled() override { return trace::is_profiled(); }
+  std::unique_ptr<runtime::HostRange> range(const std::string& kernel) override { return std::make_unique<KernelRange>("braze_fused_" + kernel); }
+
   static RunFrame& state(runtime::Frame& frame) { return static_cast<RunFrame&>(*frame.host_state); }
 
  private:
@@ -132,6 +143,8 @@ class CompiledGraph::Impl {
   Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts)
       : constants_(std::move(constants)), aliases_(aliases) {
     install_parallel_for();
+    static std::atomic<size_t> count{0};
+    name_ = "## Call CompiledFxGraph " + std::to_string(count++) + " ##";
     auto plan = std::make_shared<const plan::Plan>(std::move(made.plan));
     program_ = std::make_unique<runtime::Program>(plan, load(*plan));
     host_ = std::make_unique<TorchHost>(*program_, constants_->objects());
@@ -148,6 +161,7 @@ class CompiledGraph::Impl {
     std::unique_ptr<runtime::Frame> frame = program_->acquire();
     if (!frame->host_state) frame->host_state = new_state();
     RunFrame& rf = static_cast<RunFrame&>(*frame->host_state);
+    ProfilerRange range(name_);
     // A frame whose call failed midway is dropped with all it holds.
     try {
       run_in(*frame, rf, call);
@@ -444,6 +458,7 @@ class CompiledGraph::Impl {
 
   std::shared_ptr<const Constants> constants_;
   Aliases aliases_;
+  std::string name_;  // in profiles
   std::unique_ptr<runtime::Program> program_;
   std::unique_ptr<TorchHost> host_;
   size_t inputs_ = 0;

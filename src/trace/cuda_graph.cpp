@@ -226,6 +226,10 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
 
 void ReplayedGraph::give_up(const std::string& why) {
   facts_.why_not = why;
+  log_not_recorded(why);
+}
+
+void log_not_recorded(const std::string& why) {
   if (const char* logs = std::getenv("BRAZE_LOGS");
       logs && std::string_view(logs).find("graph_breaks") != std::string_view::npos)
     std::fprintf(stderr, "[braze] no CUDA Graph: %s\n", why.c_str());

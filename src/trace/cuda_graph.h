@@ -57,6 +57,9 @@ class ReplayedGraph {
   std::atomic<bool> busy_ = false;
 };
 
+// Says in the log's topic graph_breaks why something is not recorded.
+void log_not_recorded(const std::string& why);
+
 // Arguments are copied, all else stays.
 std::vector<Placement> placements(const graph::Graph& graph);
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "trace/cuda_graph.h"
+#include "trace/split_runnable.h"
 
 namespace braze::trace {
 
@@ -85,6 +86,8 @@ class InferenceRunnable : public Runnable {
 }  // namespace
 
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
+  if (options.cuda_graphs)
+    if (auto split = make_split_runnable(captured, options, texts)) return split;
   return std::make_unique<InferenceRunnable>(std::move(captured), options, texts);
 }
 

@@ -1,5 +1,6 @@
 """Kernels and models on an NVIDIA GPU, against eager. Skipped where there is none."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -413,3 +414,108 @@ def test_reduce_overhead_draws_new_masks():
         m.zero_grad()
     for a, b in zip(seen, seen[1:]):
         assert not torch.equal(a[0], b[0]) and not torch.equal(a[1] == 0, b[1] == 0) or not torch.equal(a[1], b[1])
+
+
+def graph_launches(run):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as p:
+        run()
+        torch.cuda.synchronize()
+    return sum(e.name == "cudaGraphLaunch" for e in p.events())
+
+
+def test_recordings_are_split_around_the_cpu(monkeypatch, capfd):
+    monkeypatch.setenv("BRAZE_LOGS", "graph_breaks")
+
+    def f(x, y):
+        a = torch.sin(x) @ x
+        b = (y * 2).cuda()
+        return a.T + b, (a * 2).sum(0), b.view(-1)
+
+    g = braze.compile(f, mode="reduce-overhead", fullgraph=True)
+    for i in range(6):
+        x, y = rand(32, 32, seed=i), torch.randn(32, 32)
+        got, want = g(x, y), f(x, y)
+        torch.testing.assert_close(got, want)
+    assert graph_launches(lambda: g(x, y)) == 2
+    log = capfd.readouterr().err
+    assert "_to_copy" in log and "split around" in log and "cuda_test.py" in log
+
+
+def test_profiles_show_recordings_and_kernels():
+    f = braze.compile(lambda x: torch.softmax(x, -1) * 2)
+    x = rand(512, 512)
+    f(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as p:
+        f(x)
+        torch.cuda.synchronize()
+    names = [e.name for e in p.events()]
+    assert any(n.startswith("Torch-Compiled Region: ") for n in names)
+    assert any(n.startswith("braze_fused_") for n in names)
+
+
+def test_grad_scaler():
+    torch.manual_seed(0)
+    start = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()
+
+    def train(compiled):
+        m = copy.deepcopy(start)
+        fn = braze.compile(m) if compiled else m
+        opt = torch.optim.SGD(m.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cuda", init_scale=2.0**17, growth_interval=3)
+        losses, scales = [], []
+        for i in range(8):
+            x, y = rand(32, 64, seed=i), torch.arange(32, device="cuda") % 10
+            opt.zero_grad()
+            with torch.autocast("cuda", torch.float16):
+                loss = F.cross_entropy(fn(x), y)
+            # An overflow: the step is left out and the scale halved.
+            scaler.scale(loss * (1e4 if i == 2 else 1)).backward()
+            scaler.step(opt)
+            scaler.update()
+            losses.append(float(loss.detach()))
+            scales.append(scaler.get_scale())
+        return losses, scales
+
+    (got, got_scales), (want, want_scales) = train(True), train(False)
+    assert got_scales == want_scales and len(set(want_scales)) > 1
+    torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=1e-2, atol=1e-3)
+
+
+def test_pinned_memory():
+    x = torch.randn(1000)
+    f = braze.compile(lambda x: x.pin_memory().cuda(non_blocking=True) * 2 + 1)
+    torch.testing.assert_close(f(x), x.cuda() * 2 + 1)
+    torch.testing.assert_close(braze.compile(lambda x: x.cuda(non_blocking=True) * 2)(x.pin_memory()), x.cuda() * 2)
+
+
+def test_streams_inside():
+    s = torch.cuda.Stream()
+
+    def f(x):
+        y = x * 2
+        s.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(s):
+            z = y.sin() + 1
+        torch.cuda.current_stream().wait_stream(s)
+        return z * y
+
+    x = rand(1 << 20)
+    torch.testing.assert_close(braze.compile(f)(x), f(x))
+
+
+@pytest.mark.parametrize("n", [64, 100, 1000])
+def test_sum_with_its_own_transpose(n):
+    check(lambda x: x + x.t() * 2, rand(n, n))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_devices():
+    f = braze.compile(lambda x: torch.softmax(x @ x, -1) + 1)
+    for device in ("cuda:1", "cuda:0", "cuda:1"):
+        x = torch.randn(64, 64, device=device)
+        got = f(x)
+        assert got.device == x.device
+        torch.testing.assert_close(got, torch.softmax(x @ x, -1) + 1)
+    g = braze.compile(lambda x, y: (x * 2).to(y.device) + y)
+    x, y = torch.randn(64, device="cuda:0"), torch.randn(64, device="cuda:1")
+    torch.testing.assert_close(g(x, y), (x * 2).to(y.device) + y)

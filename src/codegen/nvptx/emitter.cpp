@@ -172,6 +172,36 @@ void Emitter::run_points() {
   });
 }
 
+// Whether the nest reads a buffer both as it lies and turned over, so that a square and its mirror image want the same memory.
+bool Emitter::mirrored() {
+  const Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
+  if (nest_.outer.size() != 2 || row.extent != column.extent || arena_.range(row.extent).hi > (1 << 15) * kTile) return false;
+  const std::pair<Expr, Expr> turn[] = {{row.var, column.var}, {column.var, row.var}};
+  for (const Stage& s : nest_.stages)
+    for (const LoopOp& a : s.ops)
+      for (const LoopOp& b : s.ops) {
+        if (a.code != OpCode::Load || b.code != OpCode::Load || a.buffer != b.buffer || a.index == b.index) continue;
+        if (arena_.substitute(a.index, turn) == b.index) return true;
+      }
+  return false;
+}
+
+// The n-th tile of a square grid counted in shells around its corner, each tile before its mirror image: they run at about the
+// same time and share what the cache holds. As a number in the usual order.
+Value* Emitter::in_shells(Value* n, Expr side) {
+  auto* real = B.getFloatTy();
+  // The shell k has the numbers k*k to k*k + 2*k. The root may be one off: below 2^30 a float is off by less.
+  Value* k = B.CreateFPToSI(B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, B.CreateSIToFP(n, real)), vb_.i32());
+  Value* one = B.getInt32(1);
+  k = B.CreateSelect(B.CreateICmpSGT(B.CreateMul(k, k), n), B.CreateSub(k, one), k);
+  Value* next = B.CreateAdd(k, one);
+  k = B.CreateSelect(B.CreateICmpSLE(B.CreateMul(next, next), n), next, k);
+  Value* rest = B.CreateSub(n, B.CreateMul(k, k));
+  Value* along = B.CreateLShr(rest, one);
+  Value* below = B.CreateICmpEQ(B.CreateAnd(rest, one), B.getInt32(0));
+  return B.CreateAdd(B.CreateMul(B.CreateSelect(below, k, along), emit(side, 0, false)), B.CreateSelect(below, along, k));
+}
+
 void Emitter::run_tiles() {
   size_t n = nest_.outer.size();
   const Axis &row = nest_.outer[n - 2], &column = nest_.outer[n - 1];
@@ -181,7 +211,7 @@ void Emitter::run_tiles() {
   axes.push_back({fresh("column", column.extent), arena_.ceildiv(column.extent, side)});
   Expr unit = fresh("u", schedule::volume(arena_, axes));
   Lanes at;
-  at.v.push_back(block_);
+  at.v.push_back(mirrored() ? in_shells(block_, axes.back().extent) : block_);
   bind(unit, at, true);
   bind_points(unit, axes);
   constexpr int kCopies = kTile / kTileRows;

@@ -69,6 +69,8 @@ class Emitter {
   void begin(const std::string& symbol);
   void run_points();
   void run_tiles();
+  bool mirrored();
+  Value* in_shells(Value* n, Expr side);
   void run_rows();
   void run_columns();
   void run_stages();
