@@ -519,3 +519,29 @@ def test_two_devices():
     g = braze.compile(lambda x, y: (x * 2).to(y.device) + y)
     x, y = torch.randn(64, device="cuda:0"), torch.randn(64, device="cuda:1")
     torch.testing.assert_close(g(x, y), (x * 2).to(y.device) + y)
+
+
+@pytest.mark.parametrize("n", [1 << 16, 1 << 22, 3 * (1 << 20) + 96])
+def test_reductions_of_everything(n):
+    check(lambda x: (x * x).sum(), rand(n))
+    check(lambda x: (x.sum() * 2, x.amax()), rand(n))
+    check(lambda x: x.mean() + x[0], rand(n))
+
+
+def test_reductions_of_everything_on_several_streams():
+    f = braze.compile(lambda x: x.sum())
+    g = braze.compile(lambda x: x.sum() + 1, mode="reduce-overhead")
+    xs = [torch.arange(1 << 21, device="cuda").remainder(7 + i).double() for i in range(4)]
+    for _ in range(4):
+        f(xs[0]), g(xs[0])
+    streams = [torch.cuda.Stream() for _ in xs]
+    torch.cuda.synchronize()
+    got = []
+    for _ in range(30):
+        for x, s in zip(xs, streams):
+            with torch.cuda.stream(s):
+                got.append((f(x), x))
+        got.append((g(xs[1]) - 1, xs[1]))  # a replay beside them
+    torch.cuda.synchronize()
+    for y, x in got:
+        assert float(y) == float(x.sum())
