@@ -7,6 +7,7 @@
 #include "passes/dce.h"
 #include "passes/decompose.h"
 #include "passes/fold.h"
+#include "passes/fuse_activation.h"
 #include "passes/hoist_assertions.h"
 #include "passes/seed_random.h"
 #include "passes/simplify_views.h"
@@ -20,6 +21,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options& options) {
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);
+  g = fuse_activation(g);
   g = unfuse_bias(g);
   g = channels_last(std::move(g));
   return dce(g);

@@ -545,3 +545,14 @@ def test_reductions_of_everything_on_several_streams():
     torch.cuda.synchronize()
     for y, x in got:
         assert float(y) == float(x.sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_product_with_activation(dtype):
+    x, w, b = rand(4, 32, 64, dtype=dtype), rand(48, 64, dtype=dtype, seed=1), rand(48, dtype=dtype, seed=2)
+    check(lambda x, w, b: F.relu(F.linear(x, w, b)), x, w, b, kernels=0, externs=1)
+    check(lambda x, w, b: F.gelu(F.linear(x[0], w, b), approximate="tanh"), x, w, b, kernels=1 if dtype == torch.float32 else 0)
+    check(lambda x, w, b: F.relu(F.linear(x, w, b)) * 2 + F.linear(x, w, b), x, w, b)
+    b[:4] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0], dtype=dtype)
+    got, want = braze.compile(lambda x: F.relu(F.linear(x, w, b)))(x), F.relu(F.linear(x, w, b))
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=2e-2, atol=2e-2)

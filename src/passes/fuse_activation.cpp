@@ -1,0 +1,91 @@
+#include "passes/fuse_activation.h"
+
+#include <optional>
+
+#include "passes/rewrite.h"
+
+namespace braze::passes {
+namespace {
+
+enum class Activation : char { None, Relu, Gelu };
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& g) : g_(g), uses_(g.values().size(), 0), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
+
+  Graph run() {
+    for (const Node& n : g_.nodes()) Graph::for_each_operand(n, [&](ValueId v) { ++uses_[v.index]; });
+    for (ValueId v : g_.outputs)
+      if (v.valid()) ++uses_[v.index];
+    for (const graph::Writeback& w : g_.writebacks) ++uses_[w.value.index];
+    for (size_t i = 0; i < g_.nodes().size(); ++i) fuse(i);
+    Rewriter r(g_);
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.node(NodeId(i));
+      if (gone_[i]) {
+        r.replace(n.outputs[0], r.map(std::get<ValueId>(n.args[0])));
+      } else if (fused_[i] != Activation::None) {
+        std::vector<Arg> args = r.map_args(n);
+        args.emplace_back(fused_[i] == Activation::Gelu);
+        NodeId made = r.out().add_node(Op::Extern, std::move(args), {g_.type(n.outputs[0])}, n.loc, "aten::_addmm_activation", {-1});
+        r.replace(n.outputs[0], r.out().node(made).outputs[0]);
+      } else {
+        r.copy(n);
+      }
+    }
+    return r.finish();
+  }
+
+ private:
+  void fuse(size_t i) {
+    const Node& n = g_.node(NodeId(i));
+    Activation kind = n.op == Op::relu ? Activation::Relu : Activation::None;
+    if (n.op == Op::gelu && n.args.size() > 1)
+      if (auto* how = std::get_if<std::string>(&n.args[1]); how && *how == "tanh") kind = Activation::Gelu;
+    if (kind == Activation::None) return;
+    auto* x = std::get_if<ValueId>(&n.args[0]);
+    if (!x || !same_type(g_.type(*x), g_.type(n.outputs[0]))) return;
+    std::optional<NodeId> product = product_of(*x);
+    if (!product || !takes(g_.node(*product), kind)) return;
+    fused_[product->index] = kind;
+    gone_[i] = true;
+  }
+
+  // The addmm that this is, perhaps in another shape, and that nothing else reads.
+  std::optional<NodeId> product_of(ValueId v) const {
+    for (;;) {
+      NodeId from = g_.value(v).node;
+      if (!from.valid() || uses_[v.index] != 1) return std::nullopt;
+      const Node& n = g_.node(from);
+      if (n.op == Op::addmm) return from;
+      if (n.op != Op::view && n.op != Op::_unsafe_view && n.op != Op::reshape) return std::nullopt;
+      v = std::get<ValueId>(n.args[0]);
+    }
+  }
+
+  bool is_one(const Arg& a) const {
+    if (auto* d = std::get_if<double>(&a)) return *d == 1.0;
+    if (auto* e = std::get_if<Expr>(&a)) return g_.arena().is_const(*e, 1);
+    return false;
+  }
+
+  bool takes(const Node& n, Activation kind) const {
+    const TensorType& t = g_.type(n.outputs[0]);
+    auto* bias = std::get_if<ValueId>(&n.args[0]);
+    bool half = t.dtype == DType::BF16 || t.dtype == DType::F16;
+    return t.device.type == DeviceType::CUDA && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) && bias && g_.type(*bias).dim() == 1 &&
+           g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 && is_one(n.args[3]) && is_one(n.args[4]);
+  }
+
+  using Expr = sym::Expr;
+  const Graph& g_;
+  std::vector<uint32_t> uses_;      // per value
+  std::vector<Activation> fused_;   // per node: what a product ends with
+  std::vector<bool> gone_;          // per node: an activation that its product applies
+};
+
+}  // namespace
+
+Graph fuse_activation(const Graph& g) { return Fuser(g).run(); }
+
+}  // namespace braze::passes
