@@ -254,7 +254,8 @@ std::vector<std::string> print(const SizeGuards& g, const Sources& sources) {
   std::vector<std::string> first(g.symbols.size());
   for (const SizeGuards::Place& p : g.places) {
     std::string text = sources.print(p.source);
-    if (!p.integer) text += (p.dim >= 0 ? ".size(" : ".stride(") + std::to_string(p.dim >= 0 ? p.dim : ~p.dim) + ")";
+    if (p.dim == trace::kStorageOffset) text += ".storage_offset()";
+    else if (!p.integer) text += (p.dim >= 0 ? ".size(" : ".stride(") + std::to_string(p.dim >= 0 ? p.dim : ~p.dim) + ")";
     std::string& f = first[p.symbol];
     if (f.empty()) {
       f = text;

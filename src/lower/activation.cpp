@@ -31,20 +31,20 @@ RULE(gelu) {
 RULE(silu) { return p.in(0) * sigmoid(p.in(0)); }
 RULE(leaky_relu) {
   Val x = p.in(0);
-  return where(x > 0.0, x, x * p.number(1));
+  return where(x > 0.0, x, x * p.in(1));
 }
 RULE(elu) { return elu_of(p.in(0), p.number(1), p.number(2), p.number(3)); }
 RULE(celu) { return elu_of(p.in(0), p.number(1), 1.0, 1.0 / p.number(1)); }
 RULE(selu) { return elu_of(p.in(0), kSeluAlpha, kSeluScale, 1.0); }
 RULE(softplus) {
-  Val x = p.in(0), scaled = x * p.number(1);
-  return where(scaled > p.number(2), x, log1p(exp(scaled)) / p.number(1));
+  Val x = p.in(0), beta = p.in(1), scaled = x * beta;
+  return where(scaled > p.in(2), x, log1p(exp(scaled)) / beta);
 }
 RULE(mish) { return p.in(0) * tanh(softplus_of(p.in(0))); }
-RULE(hardtanh) { return min(max(p.in(0), p.number(1)), p.number(2)); }
+RULE(hardtanh) { return min(max(p.in(0), p.in(1)), p.in(2)); }
 RULE(hardswish) { return p.in(0) * hard(p.in(0)) / 6.0; }
 RULE(hardsigmoid) { return hard(p.in(0)) / 6.0; }
-RULE(threshold) { return where(p.in(0) <= p.number(1), p.number(2), p.in(0)); }
+RULE(threshold) { return where(p.in(0) <= p.in(1), p.in(2), p.in(0)); }
 RULE(softshrink) {
   Val x = p.in(0);
   double l = p.number(1);
@@ -79,8 +79,8 @@ RULE(silu_backward) {
   Val g = p.in(0), x = p.in(1), s = sigmoid(x);
   return g * s * (1.0 + x * (1.0 - s));
 }
-RULE(threshold_backward) { return where(p.in(1) <= p.number(2), 0.0, p.in(0)); }
-RULE(leaky_relu_backward) { return where(p.in(1) > 0.0, p.in(0), p.in(0) * p.number(2)); }
+RULE(threshold_backward) { return where(p.in(1) <= p.in(2), 0.0, p.in(0)); }
+RULE(leaky_relu_backward) { return where(p.in(1) > 0.0, p.in(0), p.in(0) * p.in(2)); }
 RULE(elu_backward) {
   double alpha = p.number(1), scale = p.number(2), input_scale = p.number(3);
   Val g = p.in(0), y = p.in(5);
@@ -88,8 +88,8 @@ RULE(elu_backward) {
   return where(y > 0.0, g * scale, g * input_scale * (alpha * scale) * exp(y * input_scale));
 }
 RULE(softplus_backward) {
-  Val g = p.in(0), scaled = p.in(1) * p.number(2), z = exp(scaled);
-  return where(scaled > p.number(3), g, g * z / (z + 1.0));
+  Val g = p.in(0), scaled = p.in(1) * p.in(2), z = exp(scaled);
+  return where(scaled > p.in(3), g, g * z / (z + 1.0));
 }
 RULE(mish_backward) {
   Val g = p.in(0), x = p.in(1), t = tanh(softplus_of(x));
@@ -97,7 +97,7 @@ RULE(mish_backward) {
 }
 RULE(hardtanh_backward) {
   Val x = p.in(1);
-  return where((x > p.number(2)) & (x < p.number(3)), p.in(0), p.in(0).same(0.0));
+  return where((x > p.in(2)) & (x < p.in(3)), p.in(0), p.in(0).same(0.0));
 }
 RULE(hardswish_backward) {
   Val g = p.in(0), x = p.in(1);

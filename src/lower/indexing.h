@@ -22,7 +22,11 @@ class Indexing {
   std::optional<std::vector<Expr>> reshape_strides(std::span<const Expr> from, std::span<const Expr> strides,
                                                    std::span<const Expr> sizes);
   Expr dot(std::span<const Expr> index, std::span<const Expr> strides, Expr offset);
-  bool is_one(Expr e) const { return arena_.is_const(e, 1); }
+  bool is_one(Expr e) const {  // ranges may know it where the expression does not show it
+    if (arena_.is_const(e, 1)) return true;
+    sym::Range r = arena_.range(e);
+    return r.lo == 1 && r.hi == 1;
+  }
   bool is_zero(Expr e) const { return arena_.is_const(e, 0); }
   // Dimensions from outermost (largest stride) to innermost; those of equal or unknown order stay as they are.
   std::vector<int> by_stride(std::span<const Expr> sizes, std::span<const Expr> strides);

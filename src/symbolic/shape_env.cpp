@@ -283,7 +283,13 @@ void ShapeEnv::learn_equal(Expr a, Expr b) {
     if (arena_->contains(by, symbol)) continue;
     return replace(symbol, by);
   }
-  // Products of positive sizes that are 1 or a prime's multiple say nothing more that is cheap to use.
+  // A size that is 1 is another kind of dimension, and is to be written as 1 from now on: what it is computed from is fixed.
+  Expr one = arena_->constant(1);
+  if (a != one && b != one) return;
+  std::vector<Expr> symbols;
+  arena_->collect_symbols(a == one ? b : a, symbols);
+  for (Expr s : symbols)
+    if (has_hint(s)) decide(arena_->eq(simplify(s), arena_->constant(hint(s))));
 }
 
 void ShapeEnv::learn_multiple(Expr e, Expr divisor) {

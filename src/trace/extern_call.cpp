@@ -13,7 +13,7 @@ using c10::IValue;
 
 // One argument of the call as it is made: constants are ready, the rest is read from the frame.
 struct Argument {
-  enum class Kind : uint8_t { Constant, View, Views, OptionalViews, Int, Float, Ints } kind = Kind::Constant;
+  enum class Kind : uint8_t { Constant, View, Views, OptionalViews, Int, Float, Ints, Number } kind = Kind::Constant;
   IValue constant;
   uint32_t view = 0;
   std::vector<uint32_t> views;          // UINT32_MAX: none
@@ -26,13 +26,15 @@ c10::TypePtr without_optional(c10::TypePtr type) {
   return type;
 }
 
+at::Tensor wrapped_number(const at::Scalar& value) {
+  at::Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : value.isBoolean() ? at::kBool : at::kLong);
+  t.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return t;
+}
+
 IValue number_as(const c10::TypePtr& type, const at::Scalar& value) {
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: {  // a wrapped number
-      at::Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : value.isBoolean() ? at::kBool : at::kLong);
-      t.unsafeGetTensorImpl()->set_wrapped_number(true);
-      return t;
-    }
+    case c10::TypeKind::TensorType: return wrapped_number(value);
     case c10::TypeKind::FloatType: return IValue(value.toDouble());
     case c10::TypeKind::BoolType: return IValue(value.toBool());
     default: return IValue(value);
@@ -81,8 +83,8 @@ class Builder {
       result_.constant = number_as(type_, *value);
       return;
     }
-    BRAZE_CHECK(type_->kind() != c10::TypeKind::TensorType, "a symbolic number as a tensor argument of " + call_.name);
-    result_.kind = type_->kind() == c10::TypeKind::FloatType ? Kind::Float : Kind::Int;
+    bool tensor = type_->kind() == c10::TypeKind::TensorType;
+    result_.kind = tensor ? Kind::Number : type_->kind() == c10::TypeKind::FloatType ? Kind::Float : Kind::Int;
     result_.slots = {program_.slot(e)};
   }
   void fill(const std::string& s) { result_.constant = s; }
@@ -280,6 +282,7 @@ class BoxedCall : public ExternCall {
       case Argument::Kind::View: stack.emplace_back(tensor(a.view)); break;
       case Argument::Kind::Int: stack.emplace_back(frame.value(a.slots[0])); break;
       case Argument::Kind::Float: stack.emplace_back(static_cast<double>(frame.value(a.slots[0]))); break;
+      case Argument::Kind::Number: stack.push_back(wrapped_number(frame.value(a.slots[0]))); break;
       case Argument::Kind::Views: {
         c10::List<at::Tensor> list;
         for (uint32_t v : a.views) list.push_back(v == UINT32_MAX ? at::Tensor() : tensor(v));

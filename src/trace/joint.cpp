@@ -116,6 +116,8 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     refuse(e);
   } catch (const c10::Error& e) {
     throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what_without_backtrace());
+  } catch (const pybind11::error_already_set& e) {  // of PyTorch's code that goes to Python, which only symbols make it do
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
   } catch (const std::runtime_error& e) {
     throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
   }

@@ -1,34 +1,20 @@
 // Result types of operators without a shape rule: PyTorch's Meta kernels, run on plain meta tensors of the same
 // geometry.
 #include <ATen/EmptyTensor.h>
-#include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "trace/below_tracing.h"
 #include "trace/convert.h"
+#include "trace/decomposition.h"
 #include "trace/recorder.h"
 
 namespace braze::trace {
 namespace {
-
-// Meta kernels are library code: the modes that the user's program entered are not meant for them.
-class WithoutTorchFunction {
- public:
-  WithoutTorchFunction() : saved_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
-    at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  }
-  ~WithoutTorchFunction() { at::impl::PythonTorchFunctionTLS::set_disabled_state(saved_); }
-  WithoutTorchFunction(const WithoutTorchFunction&) = delete;
-  WithoutTorchFunction& operator=(const WithoutTorchFunction&) = delete;
-
- private:
-  at::impl::TorchFunctionDisabledState saved_;
-};
 
 // Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights that nobody
 // asked for (need_weights, the call's 11th argument).
@@ -39,7 +25,16 @@ bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t 
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
 class MetaArgs {
  public:
+  // fixed: symbols become the numbers of this call, guarded.
+  explicit MetaArgs(bool fixed) : fixed_(fixed) {}
+
   c10::IValue convert(const c10::IValue& value) {
+    if (fixed_ && value.isSymInt()) return value.toSymInt().guard_int(__FILE__, __LINE__);
+    if (fixed_ && value.isSymIntList()) {
+      c10::List<int64_t> list;
+      for (const c10::SymInt& s : value.toSymIntVector()) list.push_back(s.guard_int(__FILE__, __LINE__));
+      return list;
+    }
     if (value.isTensor()) return tensor(value.toTensor());
     if (value.isDevice()) {
       device_ = explicit_ = value.toDevice();
@@ -78,15 +73,22 @@ class MetaArgs {
     else if (!device_)
       device_ = t.device();
     symbolic_ |= t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-    at::Tensor meta = at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
-    if (auto offset = t.sym_storage_offset().maybe_as_int(); offset && *offset != 0)
-      meta.unsafeGetTensorImpl()->set_storage_offset(*offset);
+    auto numbers = [](c10::SymIntArrayRef from) {
+      c10::SmallVector<int64_t, 5> to;
+      for (const c10::SymInt& i : from) to.push_back(i.guard_int(__FILE__, __LINE__));
+      return to;
+    };
+    at::Tensor meta = fixed_ ? at::detail::empty_strided_meta(numbers(t.sym_sizes()), numbers(t.sym_strides()), t.scalar_type())
+                             : at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
+    auto offset = t.sym_storage_offset();
+    if (fixed_) meta.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
+    else if (offset.maybe_as_int() != 0) meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sym_sizes(), t.sym_strides(), offset);
     storages_.push_back(meta.storage().unsafeGetStorageImpl());
     return meta;
   }
 
   c10::SmallVector<const c10::StorageImpl*, 4> storages_;
-  bool symbolic_ = false;
+  bool symbolic_ = false, fixed_ = false;
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
@@ -114,26 +116,21 @@ at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack&
   return at::detail::empty_strided_meta(workspace.sizes(), workspace.strides(), workspace.scalar_type());
 }
 
-[[noreturn]] void refuse_symbols() { throw Unsupported(Reason::UnsupportedOp, "its Meta kernel does not take symbolic sizes"); }
-
 }  // namespace
 
 void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
                         torch::jit::Stack* stack) {
-  MetaArgs convert;
+  MetaArgs convert(false);
   torch::jit::Stack meta;
-  meta.reserve(info.args.size());
-  for (const c10::IValue& value : torch::jit::last(*stack, info.args.size())) {
-    meta.push_back(convert.convert(value));
-  }
-  for (size_t i = 0; i < info.args.size();
-       ++i)  // a factory's device that is not given is still not that of real memory
-    if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
-  try {
-    c10::impl::ExcludeDispatchKeyGuard keys(c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset |
-                                            c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
-                                            c10::DispatchKeySet(c10::DispatchKey::Functionalize));
-    WithoutTorchFunction modes;
+  auto prepare = [&] {
+    meta.clear();
+    meta.reserve(info.args.size());
+    for (const c10::IValue& value : torch::jit::last(*stack, info.args.size())) meta.push_back(convert.convert(value));
+    for (size_t i = 0; i < info.args.size(); ++i)  // a factory's device that is not given is still not that of real memory
+      if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
+  };
+  auto call = [&] {
+    BelowTracing below;
     if (const at::Tensor* like = like_operand(info, meta)) {
       at::Tensor result = at::detail::empty_symint_meta(like->sym_sizes(), like->scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
       meta = {result};
@@ -142,15 +139,42 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
       op.callBoxed(&meta);
       if (!operands.empty()) meta.back() = rnn_workspace(op, operands);
     }
+  };
+  prepare();
+  bool symbolic = convert.symbolic() || std::any_of(meta.begin(), meta.end(), [](const c10::IValue& v) { return v.isSymInt() || v.isSymIntList(); });
+  try {
+    bool done = false;
+    if (symbolic) {
+      // PyTorch's kernels take symbols only in part; its decompositions in Python take more; what is left gets plain numbers.
+      try {
+        call();
+        done = true;
+      } catch (const c10::Error&) {
+      } catch (const pybind11::error_already_set&) {  // a question about sizes that went to Python
+      }
+      if (!done) {
+        convert = MetaArgs(false);
+        prepare();
+        BelowTracing below;
+        // Of those that lay out their result in another way than the kernel does.
+        done = info.name != "aten::max_unpool2d" && run_decomposition(op, info, meta);
+      }
+      if (!done) {
+        convert = MetaArgs(true);
+        prepare();
+      }
+    }
+    if (!done) call();
   } catch (const c10::NotImplementedError&) {
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
-  } catch (const c10::Error&) {
-    // PyTorch's own kernels take symbols only in part; what they say then is not about the user's program.
-    if (convert.symbolic()) refuse_symbols();
-    throw;
-  } catch (const pybind11::error_already_set&) {  // a question about sizes that went to Python
-    if (convert.symbolic()) refuse_symbols();
-    throw;
+  }
+  if (symbolic) {
+    refresh_sizes();
+    for (graph::Arg& a : args) {
+      if (auto* e = std::get_if<sym::Expr>(&a)) *e = sizes_->simplify(*e);
+      if (auto* l = std::get_if<graph::IntList>(&a))
+        for (sym::Expr& e : l->v) e = sizes_->simplify(e);
+    }
   }
 
   auto device = device_of(convert.device());

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "graph/shape.h"
 #include "trace/batch_norm.h"
+#include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
 #include "trace/size_decider.h"
@@ -106,10 +107,16 @@ const OpInfo& copy_info() {
   return info;
 }
 
+}  // namespace
+
+bool wrapped_symbol(const at::Tensor& t) { return t.scalar_type() == c10::kLong && t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj(); }
+
+namespace {
+
 // A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on the
 // tensor's Python object. nullopt: an ordinary number.
 std::optional<sym::Expr> wrapped_size(sym::ExprArena& arena, const at::Tensor& t) {
-  if (t.scalar_type() != c10::kLong || !t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return std::nullopt;
+  if (!wrapped_symbol(t)) return std::nullopt;
   pybind11::gil_scoped_acquire gil;
   auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
   auto number = pybind11::getattr(object, "_wrapped_number", pybind11::none());
@@ -345,14 +352,13 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
       return;
     }
     case Treatment::AsStrided: {
-      // An explicit offset counts from the start of the storage, which for an input is not known.
+      // An explicit offset counts from the start of the storage: for an input that is where its fake starts if it does so itself.
       if (!std::holds_alternative<sym::Expr>(args[3])) return;
-      ValueId base = std::get<ValueId>(args[0]);
-      while (graph_.value(base).node.valid()) {
-        const graph::Node& node = graph_.node(graph_.value(base).node);
-        auto* operand = node.args.empty() ? nullptr : std::get_if<ValueId>(&node.args[0]);
-        if (graph::op_class(node.op) != graph::OpClass::View || !operand) return;
-        base = *operand;
+      uint32_t slot = root_slot(std::get<ValueId>(args[0]));
+      if (slot == FakeTensor::kNoSlot) return;
+      if (slots[slot].kind != graph::InputKind::Constant && slots[slot].real.defined() && slots[slot].real.storage_offset() == 0) {
+        offset_slots.push_back(slot);
+        return;
       }
       throw Unsupported(Reason::UnsupportedOp, "as_strided with an offset into the storage of an input");
     }
@@ -366,6 +372,16 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
   }
 }
 
+uint32_t Recorder::root_slot(ValueId value) const {
+  while (graph_.value(value).node.valid()) {
+    const graph::Node& node = graph_.node(graph_.value(value).node);
+    auto* operand = node.args.empty() ? nullptr : std::get_if<ValueId>(&node.args[0]);
+    if (graph::op_class(node.op) != graph::OpClass::View || !operand) return FakeTensor::kNoSlot;
+    value = *operand;
+  }
+  return graph_.value(value).index < input_slots.size() ? input_slots[graph_.value(value).index] : FakeTensor::kNoSlot;
+}
+
 // The result is the operand's value; but a literal is copied, since the program may write to it or return it.
 void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
   if (closed_) throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
@@ -376,7 +392,9 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
     ValueId value = constant(operand);
     if (info.treatment == Treatment::Literal) {
       record(copy_info(), {value, graph::NoneArg{}}, {graph_.type(value)}, {-1}, stack);
-      literals_.insert(as_fake(stack->back().toTensor())->value().index);
+      ValueId literal = as_fake(stack->back().toTensor())->value();
+      literals_.insert(literal.index);
+      if (is_small(operand)) known_.emplace(literal.index, operand);
       return;
     }
     stack->emplace_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
@@ -387,9 +405,22 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
 }
 
 void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
-  size_t base = stack->size() - info.args.size();
   if (info.treatment == Treatment::Same || info.treatment == Treatment::Literal) return pass_on(info, stack);
   if (info.treatment == Treatment::Ignore) return torch::jit::drop(*stack, info.args.size());
+  auto known = known_operands(op, info, *stack);
+  if (known && info.treatment == Treatment::ReadsValue) {
+    BelowTracing below;
+    op.callBoxed(*known);
+    torch::jit::drop(*stack, info.args.size());
+    for (c10::IValue& v : *known) stack->push_back(std::move(v));
+    return;
+  }
+  note_call(op, info, stack);
+  if (known) compute_known(op, std::move(*known), *stack);
+}
+
+void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+  size_t base = stack->size() - info.args.size();
 
   std::vector<Arg> args;
   args.reserve(info.args.size());

@@ -35,6 +35,16 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   void call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
 
+  // The tensor that a value is whatever the run brings: computed from literals of the program, on the CPU, and small. nullptr: not known.
+  const at::Tensor* known(graph::ValueId value) const {
+    auto it = known_.find(value.index);
+    return it == known_.end() ? nullptr : &it->second;
+  }
+  // Whether a tensor is kept as known().
+  static bool is_small(const at::Tensor& t) { return t.device().is_cpu() && t.layout() == c10::kStrided && t.numel() <= 64; }
+  // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
+  uint32_t root_slot(graph::ValueId value) const;
+
   sym::ExprArena& arena() const { return graph_.arena(); }
   const std::shared_ptr<SizeEnv>& sizes() const { return sizes_; }
   // Puts what was learnt of the sizes into all types, so that equal sizes are equal expressions again. Cheap when nothing
@@ -58,6 +68,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   };
   std::vector<Slot> slots;            // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;  // per graph input: its slot
+  std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates
   std::string failure;                // what an InternalError said that a call ended with; empty: none
 
  private:
@@ -79,6 +90,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void assume_sizes(const std::vector<TensorType>& types);
   std::optional<c10::Scalar> literal_value(graph::ValueId v) const;
   void check_treatment(const OpInfo& info, std::vector<graph::Arg>& args);
+  std::optional<torch::jit::Stack> known_operands(const c10::OperatorHandle& op, const OpInfo& info, const torch::jit::Stack& stack) const;
+  void note_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
+  void compute_known(const c10::OperatorHandle& op, torch::jit::Stack operands, const torch::jit::Stack& results);
   graph::LocId location();
 
   graph::Graph graph_;
@@ -95,8 +109,12 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     sym::Expr symbol;
   };
   std::vector<MadeSymbol> made_symbols_;
-  std::unordered_set<uint32_t> literals_;  // values of tensors that the program writes down
+  std::unordered_map<uint32_t, at::Tensor> known_;  // by value
+  std::unordered_set<uint32_t> literals_;           // values of tensors that the program writes down
 };
+
+// Whether a wrapped number may stand for a symbol, which is on its Python object.
+bool wrapped_symbol(const at::Tensor& number);
 
 // Once at import. Throws std::runtime_error when kFakeKey is taken.
 void install_recorder();

@@ -41,6 +41,12 @@ int64_t SizeNode::fixed(Expr e) const {
     throw_graph_break(Reason::UnbackedDecision, "the value of " + env_->explain(e));
   }
   decide(arena().eq(e, arena().constant(value)));
+  if (!arena().as_const(env_->simplify(e))) {  // no rule of arithmetic tells what its symbols must be then: they stay as they are
+    std::vector<Expr> symbols;
+    arena().collect_symbols(e, symbols);
+    for (Expr s : symbols)
+      if (env_->has_hint(s)) decide(arena().eq(env_->simplify(s), arena().constant(env_->hint(s))));
+  }
   return value;
 }
 

@@ -60,6 +60,7 @@ std::string list(const Range& values) {
 
 int64_t read_size(PyObject* tensor, int32_t dim) {
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+  if (dim == kStorageOffset) return impl->storage_offset();
   return dim >= 0 ? impl->sizes()[static_cast<size_t>(dim)] : impl->strides()[static_cast<size_t>(~dim)];
 }
 

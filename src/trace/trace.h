@@ -35,8 +35,9 @@ struct SizeSymbol {
 struct SizePlace {
   uint32_t symbol;             // into Captured::size_symbols
   PyObject* tensor = nullptr;  // borrowed; nullptr: the integer number `dim` that was lifted
-  int32_t dim = 0;             // size of dimension d (d >= 0), or stride ~d
+  int32_t dim = 0;             // size of dimension d (d >= 0), or stride ~d, or kStorageOffset
 };
+constexpr int32_t kStorageOffset = INT32_MIN;
 
 struct Captured {
   graph::Graph graph;                        // ATen level, functional
@@ -74,7 +75,7 @@ class Tracer {
 
   // The fake that stands for a real tensor; the same object for the same tensor. It becomes a graph input only when used.
   // Throws Unsupported for kinds that are not compiled. `name`: e.g. "L['x']", "self.fc.weight", for the FX placeholder.
-  // A storage offset is not part of what is captured: the fake says 0, and code that asks for it breaks the graph.
+  // Of a storage offset the fake says 0; see storage_offset().
   virtual PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
                          const std::vector<SymbolicDim>& symbolic = {}) = 0;
   // An integer that is to stay open: a torch.SymInt. Its number is the count of those lifted before.
@@ -93,6 +94,11 @@ class Tracer {
   // What a torch.SymInt or SymBool of this capture is, over the symbols of Captured::size_symbols. False: something else.
   virtual bool size_expression(PyObject* sym, sym::Expr* out) = 0;
   virtual bool is_fake(PyObject* obj) const = 0;
+  // The value of a fake of one element that the program's own constants decide, as a Python number; nullptr, without an exception:
+  // it depends on the run. New reference.
+  virtual PyObject* known_number(PyObject* fake) = 0;
+  // Where a fake starts in its storage, guarded where that is an input's; nullptr, without an exception: not known. New reference.
+  virtual PyObject* storage_offset(PyObject* fake) = 0;
   // The real tensor of a lifted fake (borrowed), or nullptr if it was computed.
   virtual PyObject* real_of(PyObject* fake) const = 0;
 
@@ -175,7 +181,7 @@ class InferenceScope {
 struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type
 // `symbolic`: sizes in these dimensions are not compared, and if there are any no strides.
 std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<SymbolicDim>& symbolic = {});
-// The size of dimension d (dim >= 0) or the stride ~dim of a tensor that matched a spec of that rank.
+// The size of dimension d (dim >= 0), the stride ~dim, or the storage offset (kStorageOffset) of a tensor that matched a spec of that rank.
 int64_t read_size(PyObject* tensor, int32_t dim);
 // Sizes, then strides of a plain strided tensor; empty for others.
 std::vector<int64_t> geometry(PyObject* tensor);

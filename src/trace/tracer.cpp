@@ -16,8 +16,10 @@
 
 #include "base/check.h"
 #include "graph/given_symbol.h"
+#include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
+#include "trace/fixed_sizes.h"
 #include "trace/fx.h"
 #include "trace/graph_break.h"
 #include "trace/joint.h"
@@ -177,6 +179,37 @@ class TracerImpl final : public Tracer, public Differentiable {
     return pybind11::cast(sym_int(recorder_->sizes(), symbol)).release().ptr();
   }
 
+  PyObject* known_number(PyObject* fake) override {
+    const at::Tensor& t = THPVariable_Unpack(fake);
+    if (functional::isFunctionalTensor(t)) functional::sync(t);
+    FakeTensor* inner = unwrap_fake(t);
+    const at::Tensor* known = inner && inner->value().valid() ? recorder_->known(inner->value()) : nullptr;
+    if (!known || known->numel() != 1) return nullptr;
+    c10::Scalar number;
+    {
+      BelowTracing below;
+      number = known->item();
+    }
+    return pybind11::cast(number).release().ptr();
+  }
+
+  PyObject* storage_offset(PyObject* fake) override {
+    FakeTensor* inner = unwrap_fake(THPVariable_Unpack(fake));
+    if (!inner || host_depth_) return nullptr;
+    auto offset = inner->sym_storage_offset().maybe_as_int();
+    if (!offset) return nullptr;
+    uint32_t slot = inner->value().valid() ? recorder_->root_slot(inner->value()) : inner->slot();
+    if (slot != FakeTensor::kNoSlot) {
+      if (recorder_->slots[slot].kind == graph::InputKind::Constant || !recorder_->slots[slot].real.defined()) return nullptr;
+      recorder_->use_slot(slot);
+      recorder_->offset_slots.push_back(slot);
+      *offset += recorder_->slots[slot].real.storage_offset();
+    } else if (inner->value().valid() && graph::op_class(recorder_->graph().node(recorder_->graph().value(inner->value()).node).op) == graph::OpClass::View) {
+      return nullptr;
+    }
+    return PyLong_FromLongLong(*offset);
+  }
+
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
 
   bool size_expression(PyObject* sym, sym::Expr* out) override {
@@ -244,6 +277,8 @@ class TracerImpl final : public Tracer, public Differentiable {
     size_t before = recorder_->graph().nodes().size();
     WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
+    if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())
+      result = call_with_fixed_sizes(*recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, fn, args, nargs, kwargs);
     location_ = around;
     recorder_->set_location(around);
     if (!recorder_->failure.empty()) {
@@ -339,6 +374,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   std::vector<sym::Expr> symbols_;   // of sizes, integers and strides: what calls read
   std::vector<SizePlace> places_;
   std::vector<SizeGuard> stride_guards_;  // strides follow the sizes
+  std::unordered_map<uint32_t, sym::Expr> offset_symbols_;  // by slot
   int32_t ints_ = 0;
   std::vector<sym::Expr> graph_symbols_;
   CallList calls_;
@@ -414,6 +450,8 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
     }
     stride_guards_.push_back({arena.eq(read, type.strides[d]), 0});
   }
+  for (auto* list : {&type.sizes, &type.strides})  // a shared symbol may have been decided already
+    for (sym::Expr& e : *list) e = env.simplify(e);
   return type;
 }
 
@@ -454,6 +492,18 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
     captured.symbol_values.push_back(d.definition);
   }
   for (const auto& s : graph.size_symbols) graph_symbols_.push_back(s.first);
+  std::unordered_set<uint32_t> seen;
+  for (const Lifted& l : lifted_) {
+    bool relied = std::find(recorder_->offset_slots.begin(), recorder_->offset_slots.end(), l.slot) != recorder_->offset_slots.end();
+    if (!relied || !l.real || !seen.insert(l.slot).second) continue;
+    auto [known, fresh] = offset_symbols_.try_emplace(l.slot);
+    if (fresh) known->second = arena.symbol("s" + std::to_string(l.slot) + "_offset", sym::SymbolKind::Size, {});
+    sym::Expr read = known->second;
+    auto symbol = static_cast<uint32_t>(captured.size_symbols.size());
+    captured.size_symbols.push_back({read, {}, {}, -1});
+    captured.size_places.push_back({symbol, l.real, kStorageOffset});
+    captured.size_guards.push_back({arena.eq(read, arena.constant(recorder_->slots[l.slot].real.storage_offset())), 0});
+  }
   for (SizeGuard g : stride_guards_) {
     g.condition = env.over_base(env.simplify(g.condition));
     if (!arena.is_const(g.condition, 1)) captured.size_guards.push_back(g);

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import braze
 from dynamic_test import Counted, ids, r
 from harness import same
 from torch import nn
@@ -222,3 +223,32 @@ def test_optimizer_on_varying_batches():
     for p, q in zip(eager.parameters(), m.parameters()):
         same(p.detach(), q.detach(), tol=1e-3)
     assert c.count == 2
+
+
+def test_sizes_that_are_one_by_a_formula():
+    """The convolutions leave one pixel of 4 x 4, which no rule of arithmetic shows: the dimension that is then summed over and dropped is one."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 2, 1), torch.nn.Conv2d(4, 5, 3, 2, 1))
+            self.mix = torch.nn.Linear(5, 5)
+
+        def forward(self, x):
+            x = self.down(x)
+            n, channels, height, width = x.shape
+            y = x.permute(0, 2, 3, 1).reshape(n, height * width, channels)
+            y = self.mix(y) * y.sum(1).unsqueeze(1)
+            return x + y.reshape(n, height, width, channels).permute(0, 3, 1, 2)
+
+    torch.manual_seed(0)
+    model = Model()
+    ours = copy.deepcopy(model)
+    compiled = braze.compile(ours, dynamic=True)
+    for size in (4, 3, 9, 4, 12):
+        x = torch.randn(2, 3, size, size)
+        for m, f in ((model, model), (ours, compiled)):
+            m.zero_grad()
+            f(x).pow(2).sum().backward()
+        for want, got in zip(model.parameters(), ours.parameters()):
+            torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-5)

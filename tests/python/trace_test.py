@@ -248,7 +248,6 @@ def broken(fn, *args):
         (lambda x: x.numpy(), "UnsupportedOp"),
         (lambda x: x.tolist(), "UnsupportedOp"),
         (lambda x: x.storage_offset(), "UnsupportedOp"),
-        (lambda x: x.as_strided((2,), (1,), 1), "UnsupportedOp"),
         (lambda x: torch.rand(3, generator=torch.Generator()), "UnsupportedOp"),
     ],
 )

@@ -114,7 +114,7 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
     tr.call_torch(fn, Args{{this, v}, {}});
     return;
   }
-  if (n == "data" && v && real && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
+  if (n == "data" && v && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
   if (n == "data" || n == "grad" || n == "requires_grad" || !v || _PyType_Lookup(type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
@@ -138,17 +138,42 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
     Ref a = Ref::steal(PyObject_GetAttrString(value(tr), what)), b = Ref::steal(PyObject_GetAttrString(v->value(tr), what));
     return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
   };
-  if (v->real || v->type() != known().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
+  bool plain_class = type() == known().tensor || (real && type() == known().parameter);
+  if (!plain_class || v->type() != known().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
   tr.mutate();
+  static PyObject* detach = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("detach"));
+  auto* content = tr.force(tr.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
+  fake = content->fake;
+  if (!real) return;  // one that was made here is what it holds in the end
   tr.modified(this);
-  fake = v->fake;
-  data = v;
+  data = content;
+}
+
+// The methods that turn a tensor into a view of itself, on one that existed before: it gets the content of the view.
+bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, Args& args) {
+  static const std::unordered_map<std::string_view, const char*> views{
+      {"t_", "t"}, {"transpose_", "transpose"}, {"swapaxes_", "swapaxes"}, {"swapdims_", "swapdims"}, {"squeeze_", "squeeze"}, {"unsqueeze_", "unsqueeze"}};
+  auto it = views.find(method);
+  if (it == views.end() || tr.overrides_torch(Args{{this}, {}})) return false;
+  Ref grad = Ref::steal(PyObject_GetAttrString(value(tr), "requires_grad"));
+  if (grad.get() != Py_False) return false;
+  Args all{{this}, args.kw};
+  all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
+  Variable* view = tr.force(tr.call_torch(_PyType_Lookup(known().tensor, tr.intern(it->second)), all));
+  set_data(tr, view->as<TensorVariable>());
+  ++writes;
+  return true;
 }
 
 void TensorVariable::emit_changes(Codegen& cg, Reg self) {
   static PyObject* name = PyUnicode_InternFromString("data");
   if (data) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(data)}, name);
+  static PyObject* count = [] {  // what autograd counts as writes
+    Ref graph = Ref::steal(PyImport_ImportModule("torch.autograd.graph"));
+    return graph ? PyObject_GetAttrString(graph.get(), "increment_version") : nullptr;
+  }();
+  for (int i = 0; i < writes; ++i) cg.recipe.make(StepKind::Call, {cg.constant(count), self});
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(v)}, k);
 }
 
@@ -179,12 +204,15 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     Ref leaf = Ref::steal(PyObject_GetAttrString(value(tr), "is_leaf"));
     if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }
+  if (real && changes_geometry(tr, n, args)) return this;
   PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
   if (!descr) return nullptr;
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
       "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
   if (queries.count(n) && !(n == "type" && args.size() + args.kw.size() > 0)) {
     // No operation on data: not part of the graph.
+    if (n == "storage_offset")
+      if (Ref offset = Ref::steal(tr.tracer().storage_offset(value(tr)))) return tr.from_python(std::move(offset));
     if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to") tr.unsupported(std::string("Tensor.") + name + "()");
     Args all{{this}, args.kw};
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
@@ -243,7 +271,10 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
 
 Variable* TensorVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
 
-bool TensorVariable::truth(Translator& tr) { tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor"); }
+bool TensorVariable::truth(Translator& tr) {
+  if (Ref known = Ref::steal(tr.tracer().known_number(value(tr)))) return PyObject_IsTrue(known.get()) == 1;
+  tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor");
+}
 
 Ref TensorVariable::hash_key(Translator& tr) { return Ref::borrow(real ? real.get() : value(tr)); }
 

@@ -39,9 +39,11 @@ class TensorVariable final : public Variable {
   bool inference = false;                                             // made under torch.inference_mode()
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on it here
   TensorVariable* data = nullptr;                           // what was assigned to .data here
+  int writes = 0;                                           // of its geometry, in place
 
  private:
   void set_data(Translator&, TensorVariable*);
+  bool changes_geometry(Translator&, std::string_view method, Args& args);
 };
 
 // Calls getattr(tensor, name) as a recorded function: for attributes that are tensors.

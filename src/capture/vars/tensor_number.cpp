@@ -49,6 +49,12 @@ std::string text_of(Translator& tr, Variable* message) {
 }  // namespace
 
 Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
+  if (Ref known = Ref::steal(tr.tracer().known_number(t->value(tr)))) {
+    PyObject* c = reinterpret_cast<PyObject*>(as);
+    if (as == &PyLong_Type || as == &PyFloat_Type) known = Ref::steal(PyObject_CallOneArg(c, known.get()));
+    if (!known) tr.raise_current();
+    return tr.from_python(std::move(known));
+  }
   if (!tr.may_be_unbacked()) return nullptr;
   NumberKind kind = kind_of(tr, t);
   if (kind == NumberKind::Other || as == &PyFloat_Type || as == &PyComplex_Type) return nullptr;

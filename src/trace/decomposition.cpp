@@ -1,0 +1,128 @@
+#include "trace/decomposition.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <optional>
+
+#include "trace/trace.h"
+
+namespace braze::trace {
+namespace {
+
+namespace py = pybind11;
+
+// The function for an operator: of the table of Meta kernels, else of that of decompositions; none: neither has it.
+py::object find(const c10::OperatorHandle& op) {
+  const auto& name = op.schema().operator_name();
+  size_t colons = name.name.find("::");
+  py::object packet = py::module_::import("torch").attr("ops").attr(name.name.substr(0, colons).c_str()).attr(name.name.substr(colons + 2).c_str());
+  py::object overload = packet.attr(name.overload_name.empty() ? "default" : name.overload_name.c_str());
+  py::module_ tables = py::module_::import("torch._decomp");
+  for (const char* table : {"meta_table", "decomposition_table"}) {
+    py::object found = tables.attr(table).attr("get")(overload, py::none());
+    if (!found.is_none()) return found;
+  }
+  return py::none();
+}
+
+// nullopt: a kind of argument that no decomposition is asked with.
+std::optional<py::object> to_python(ArgKind kind, const c10::IValue& v) {
+  if (v.isNone()) return py::none();
+  auto list = [](auto&& items, auto&& make) {
+    py::list out;
+    for (auto&& item : items) out.append(make(item));
+    return out;
+  };
+  switch (kind) {
+    case ArgKind::Tensor: return py::cast(v.toTensor());
+    case ArgKind::TensorList:
+      return list(v.toListRef(), [](const c10::IValue& t) -> py::object { return t.isNone() ? py::object(py::none()) : py::cast(t.toTensor()); });
+    case ArgKind::Int: return v.isSymInt() ? py::cast(v.toSymInt()) : py::cast(v.toInt());
+    case ArgKind::IntList:
+      if (!v.isList()) return py::cast(v.isSymInt() ? v.toSymInt() : c10::SymInt(v.toInt()));
+      return list(v.toListRef(), [](const c10::IValue& i) { return i.isSymInt() ? py::cast(i.toSymInt()) : py::cast(i.toInt()); });
+    case ArgKind::Float: return py::cast(v.toDouble());
+    case ArgKind::FloatList: return list(v.toDoubleVector(), [](double d) { return py::cast(d); });
+    case ArgKind::Bool: return py::cast(v.toBool());
+    case ArgKind::BoolList: return list(v.toBoolList(), [](bool b) { return py::cast(b); });
+    case ArgKind::String: return py::cast(v.toStringRef());
+    case ArgKind::ScalarType: return py::cast(v.toScalarType());
+    case ArgKind::MemoryFormat: return py::cast(v.toMemoryFormat());
+    case ArgKind::Device: return py::cast(v.toDevice());
+    case ArgKind::Scalar:
+      if (v.isSymInt()) return py::cast(v.toSymInt());
+      if (v.isBool()) return py::cast(v.toBool());
+      if (v.isInt()) return py::cast(v.toInt());
+      if (v.isDouble()) return py::cast(v.toDouble());
+      return std::nullopt;
+    case ArgKind::Layout:
+    case ArgKind::Generator:
+    case ArgKind::Other: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool is_default(const c10::Argument& formal, const c10::IValue& v) {
+  const auto& d = formal.default_value();
+  if (!d) return false;
+  if (d->isNone() || v.isNone()) return d->isNone() && v.isNone();
+  if (v.isTensor() || v.isSymInt() || v.isList()) return false;
+  return *d == v;
+}
+
+bool give_results(const OpInfo& info, const py::object& result, torch::jit::Stack& stack) {
+  size_t n = info.tensor_results.size();
+  py::object results = n == 1 ? py::object(py::make_tuple(result)) : result;
+  if (!py::isinstance<py::sequence>(results) || py::len(results) != n) return false;
+  torch::jit::Stack out;
+  for (size_t i = 0; i < n; ++i) {
+    py::object r = py::reinterpret_borrow<py::object>(results[py::int_(i)]);
+    if (info.list_results[i]) {
+      c10::List<at::Tensor> tensors;
+      for (py::handle t : r) {
+        if (!THPVariable_Check(t.ptr())) return false;
+        tensors.push_back(THPVariable_Unpack(t.ptr()));
+      }
+      out.emplace_back(std::move(tensors));
+    } else {
+      if (!info.tensor_results[i] || !THPVariable_Check(r.ptr())) return false;
+      out.emplace_back(THPVariable_Unpack(r.ptr()));
+    }
+  }
+  for (const c10::IValue& v : out)
+    if (v.isTensor() && !v.toTensor().is_meta()) return false;
+  stack = std::move(out);
+  return true;
+}
+
+}  // namespace
+
+bool run_decomposition(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack) {
+  py::gil_scoped_acquire gil;
+  try {
+    py::object function = find(op);
+    if (function.is_none()) return false;
+    const auto& formals = op.schema().arguments();
+    size_t positional = 0;
+    for (size_t i = 0; i < formals.size(); ++i)
+      if (!formals[i].kwarg_only() && !is_default(formals[i], stack[i])) positional = i + 1;
+    py::list args;
+    py::dict named;
+    for (size_t i = 0; i < formals.size(); ++i) {
+      if (i >= positional && (!formals[i].kwarg_only() || is_default(formals[i], stack[i]))) continue;
+      auto value = to_python(info.args[i], stack[i]);
+      if (!value) return false;
+      if (i < positional) args.append(*value);
+      else named[formals[i].name().c_str()] = *value;
+    }
+    return give_results(info, function(*args, **named), stack);
+  } catch (py::error_already_set& e) {
+    if (is_graph_break_exception(e.value().ptr(), nullptr, nullptr)) throw;  // a decision that only the run can make
+    return false;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+}  // namespace braze::trace

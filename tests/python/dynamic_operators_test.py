@@ -1,0 +1,60 @@
+"""Every operator of PyTorch's own list of samples with open sizes: one compiled function is called with the samples in turn."""
+
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="PyTorch's samples of operators need it")
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+import braze  # noqa: E402
+from op_samples import double, fresh, outcome, same  # noqa: E402
+from opinfo_test import EXCEPTIONS, NO_VALUES, name_of  # noqa: E402
+
+SAMPLES = 6
+# Operators of which PyTorch has neither a Meta kernel nor a decomposition, or whose results' sizes depend on data.
+BREAKS = {
+    "allclose", "argwhere", "bernoulli", "equal", "geqrf", "hash_tensor", "histogram", "histogramdd", "linalg.lstsq", "masked_select", "narrow",
+    "combinations", "nn.functional.ctc_loss", "nn.functional.gaussian_nll_loss", "nn.functional.linear_cross_entropy",
+    "nn.functional.triplet_margin_with_distance_loss", "nonzero", "repeat_interleave", "resize_", "resize_as_", "sparse.mm",
+    "sparse.sampled_addmm", "tensor_split", "to_sparse", "unique", "unique_consecutive",
+    "as_strided",  # into the storage of an argument that does not start with it
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", op_db, ids=name_of)
+def test_operator(op):
+    if op.name in EXCEPTIONS or not op.supports_dtype(torch.float32, "cpu"):
+        pytest.skip("see opinfo_test.py")
+
+    def call(*args, **kwargs):
+        return op.op(*args, **kwargs)
+
+    compiled = braze.compile(call, options={"rng": "eager"}, dynamic=True)
+    explained = None
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _, sample in zip(range(SAMPLES), op.sample_inputs("cpu", torch.float32)):
+            args, kwargs = (sample.input, *sample.args), sample.kwargs
+            (want_args, want_kw), (got_args, got_kw) = fresh((args, kwargs)), fresh((args, kwargs))
+            torch.manual_seed(0)
+            want, error = outcome(op.op, *want_args, **want_kw)
+            if error is not None:
+                continue
+            torch.manual_seed(0)
+            if explained is None:
+                explained = braze.explain(compiled, *got_args, **got_kw)
+
+                wrapped = any("_DisableTorchDispatch" in b.detail for b in explained.breaks)  # of what the list wraps around random operators
+                assert wrapped or op.name in BREAKS or not explained.breaks, explained
+                (got_args, got_kw) = fresh((args, kwargs))
+                torch.manual_seed(0)
+            got = compiled(*got_args, **got_kw)
+            exact = None
+            doubled = double((args, kwargs))
+            if doubled is not None:
+                torch.manual_seed(0)
+                exact, _ = outcome(op.op, *doubled[0], **doubled[1])
+            same(want, got, exact, (want_args, want_kw), (got_args, got_kw), op.name not in NO_VALUES)
