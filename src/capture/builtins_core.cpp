@@ -199,9 +199,25 @@ Variable* do_bool(Translator& tr, Args& a) {
   return tr.boolean(a.size() == 1 && tr.truth(a[0]));
 }
 
+Variable* do_truth(Translator& tr, Args& a) { return a.size() == 1 ? tr.boolean(tr.truth(a[0])) : nullptr; }
+
+Variable* do_concat(Translator& tr, Args& a) {
+  if (a.size() != 2 || !a[0]->type()->tp_as_sequence || !a[0]->type()->tp_as_sequence->sq_concat) return nullptr;
+  return tr.binary_op(NB_ADD, a[0], a[1]);
+}
+
 Variable* do_str(Translator& tr, Args& a) {
+  if (!a.kw.empty() || a.size() > 1) return nullptr;
   if (a.size() == 0) return tr.string("");
-  if (a.size() != 1 || !a.kw.empty()) return nullptr;
+  // The method decides, also for a str of a class of its own.
+  if (SourceId at; a[0]->is(Kind::Object)) {
+    PyObject* own = tr.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
+    if (own && PyFunction_Check(own)) {
+      Variable* s = tr.force(tr.call(tr.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
+      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + s->type()->tp_name + ")");
+      return s;
+    }
+  }
   return tr.format(a[0], "", 1);
 }
 
@@ -211,14 +227,15 @@ Variable* do_repr(Translator& tr, Args& a) {
 }
 
 Variable* do_format(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
+  if (a.size() < 1 || a.size() > 2) return nullptr;
   std::string spec;
   if (a.size() == 2) {
     PyObject* s = constant_of(a[1]);
-    const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8(s) : nullptr;
+    Py_ssize_t length = 0;
+    const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8AndSize(s, &length) : nullptr;
     PyErr_Clear();
     if (!text) return nullptr;
-    spec = text;
+    spec.assign(text, static_cast<size_t>(length));
   }
   return tr.format(a[0], spec, 0);
 }
@@ -298,8 +315,9 @@ Variable* do_max(Translator& tr, Args& a) { return extreme(tr, a, Py_GT, "max");
 Variable* do_min(Translator& tr, Args& a) { return extreme(tr, a, Py_LT, "min"); }
 
 Variable* do_sum(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
+  if (a.size() < 1 || a.size() > 2) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
+  if (!a.kw.empty()) return nullptr;
   Variable* total = start ? start : tr.integer(0);
   if (PyObject* c = tr.force(total)->as_constant(); c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c))) return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
@@ -353,6 +371,7 @@ Variable* do_enumerate(Translator& tr, Args& a) {
 
 Variable* do_zip(Translator& tr, Args& a) {
   Variable* strict = a.take_kw("strict");
+  if (!a.kw.empty()) return nullptr;
   std::vector<Variable*> its;
   for (Variable* v : a.pos) its.push_back(tr.iter(v));
   return tr.make<ZipIterator>(std::move(its), strict && tr.truth(strict));
@@ -537,10 +556,10 @@ void register_core_builtins() {
       {"matmul", binary<NB_MATRIX_MULTIPLY>}, {"mul", binary<NB_MULTIPLY>}, {"mod", binary<NB_REMAINDER>}, {"or_", binary<NB_OR>}, {"pow", binary<NB_POWER>},
       {"rshift", binary<NB_RSHIFT>}, {"sub", binary<NB_SUBTRACT>}, {"truediv", binary<NB_TRUE_DIVIDE>}, {"xor", binary<NB_XOR>},
       {"iadd", binary<NB_INPLACE_ADD>}, {"iand", binary<NB_INPLACE_AND>}, {"imul", binary<NB_INPLACE_MULTIPLY>}, {"ior", binary<NB_INPLACE_OR>},
-      {"isub", binary<NB_INPLACE_SUBTRACT>}, {"itruediv", binary<NB_INPLACE_TRUE_DIVIDE>}, {"concat", binary<NB_ADD>},
+      {"isub", binary<NB_INPLACE_SUBTRACT>}, {"itruediv", binary<NB_INPLACE_TRUE_DIVIDE>}, {"concat", do_concat},
       {"lt", comparison<Py_LT>}, {"le", comparison<Py_LE>}, {"eq", comparison<Py_EQ>}, {"ne", comparison<Py_NE>}, {"gt", comparison<Py_GT>}, {"ge", comparison<Py_GE>},
       {"neg", unary<Opcode::UnaryNegative>}, {"pos", unary<Opcode::UnaryPositive>}, {"invert", unary<Opcode::UnaryInvert>}, {"inv", unary<Opcode::UnaryInvert>},
-      {"not_", unary<Opcode::UnaryNot>}, {"truth", do_bool}, {"abs", do_abs}, {"getitem", do_op_getitem}, {"setitem", do_op_setitem}, {"delitem", do_op_delitem},
+      {"not_", unary<Opcode::UnaryNot>}, {"truth", do_truth}, {"abs", do_abs}, {"getitem", do_op_getitem}, {"setitem", do_op_setitem}, {"delitem", do_op_delitem},
       {"contains", do_op_contains}, {"is_", do_op_is}, {"is_not", do_op_is_not}};
   for (const Row& r : operators) register_builtin("operator", r.name, r.handler);
 

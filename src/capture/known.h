@@ -27,6 +27,8 @@ const Known& known();
 // Immutable classes whose instances are Constants.
 bool is_constant_type(PyTypeObject* t);
 bool is_structseq(PyTypeObject* t);
+// Whether a Python function is one of the standard library's or PyTorch's own.
+bool of_library(PyObject* function);
 // The class's own dict (borrowed).
 PyObject* type_dict(PyTypeObject* t);
 

@@ -290,6 +290,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(*this, b, row.reflected, a, resumable);
     if (r) return r;
     if ((for_torch(a) && is_plain(content(b))) || (for_torch(b) && is_plain(content(a)))) return binary_op(op, content(a), content(b), resumable);
+    if (base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) unsupported("the text of " + b->describe());
     if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
     auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
     if (base == NB_OR && (ordered(a) || ordered(b))) unsupported("| of a subclass of OrderedDict");
@@ -387,6 +388,11 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
       if (!c) raise_current();
       return from_python(std::move(c));
     }
+    for (Variable* v : {a, b}) {
+      PyTypeObject* t = v->type();
+      bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare && t->tp_richcompare != PyBaseObject_Type.tp_richcompare) || v->is(Kind::Weakref);
+      if (own) unsupported("a comparison of " + a->describe() + " and " + b->describe());
+    }
     if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
       if (op == Py_EQ || op == Py_NE) return boolean((op == Py_EQ) == identical(a, b));
       raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
@@ -455,9 +461,15 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     auto *x = a->as<BoundMethodVariable>(), *y = b->as<BoundMethodVariable>();
     return boolean((identical(x->self, y->self) && equal(x->function, y->function)) == (op == Py_EQ));
   }
+  if (eq && a->is(Kind::Weakref) && b->is(Kind::Weakref)) {
+    // By what they refer to, while that lives; an error of call() says that it may not.
+    Args none_given;
+    return compare(op, force(a->call(*this, none_given)), force(b->call(*this, none_given)), resumable);
+  }
   // Objects of C classes may compare in ways that are not known here.
   auto by_identity = [&](Variable* v) {
     PyTypeObject* t = v->type();
+    if (v->is(Kind::Weakref)) return false;
     return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type || t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
   };
   if (eq && by_identity(a) && by_identity(b)) return boolean((op == Py_EQ) == identical(a, b));

@@ -20,6 +20,8 @@ PyObject* real_of(Variable* v) {
     case Kind::Dict: return v->as<DictVariable>()->real.get();
     case Kind::Cell: return v->as<CellVariable>()->real.get();
     case Kind::Tuple: return v->as<TupleVariable>()->real.get();
+    case Kind::BoundMethod: return v->as<BoundMethodVariable>()->real.get();
+    case Kind::Partial: return v->as<PartialVariable>()->real.get();
     default: return nullptr;
   }
 }
@@ -74,7 +76,7 @@ Variable* Translator::call(Variable* callee, Args args, bool resumable) {
         continue;
       }
       case Kind::Partial:
-        callee->as<PartialVariable>()->merge(args);
+        callee->as<PartialVariable>()->merge(*this, args);
         callee = callee->as<PartialVariable>()->function;
         continue;
       case Kind::Module: callee = module_call_target(*this, callee->as<ObjectVariable>()); continue;
@@ -99,6 +101,8 @@ bool Translator::identical(Variable* a, Variable* b) {
   b = force(b);
   if (a == b) return true;
   PyObject *ra = real_of(a), *rb = real_of(b);
+  // The one that is made here may be the one that is there already.
+  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) unsupported("whether two weak references are one");
   if (!ra || !rb) return false;
   bool same = ra == rb;
   if (a->is(Kind::Constant) || b->is(Kind::Constant)) return same;

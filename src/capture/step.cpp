@@ -326,6 +326,17 @@ int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {
     auto* g = receiver->as<GeneratorVariable>();
     yielded = g->send(*this, value);
     if (!yielded) result = g->result;
+  } else if (is_none(force(value)) && receiver->is(Kind::Object)) {
+    // The end of an iterator of the user's may carry a value.
+    SourceId at;
+    PyObject* method = lookup_on_type(receiver->type(), intern("__next__"), &at);
+    if (!method) raise(PyExc_TypeError, std::string("'") + receiver->type()->tp_name + "' object is not an iterator");
+    try {
+      yielded = call(bind_descriptor(method, at, receiver, receiver->type(), intern("__next__")), std::vector<Variable*>{});
+    } catch (PyRaise& e) {
+      if (!is_instance(e.exception, PyExc_StopIteration)) throw;
+      result = getattr(e.exception, "value");
+    }
   } else if (is_none(force(value))) {
     yielded = this->next(receiver);
   } else {

@@ -248,6 +248,7 @@ class Translator {
   bool inference = false;                     // torch.inference_mode() was entered in the captured code
   // Not 0: what was captured is being differentiated, from this ordinal on. Backwards of the user's are evaluated; they may not
   // change what was there before, nor have effects: the entry runs before its backward does.
+  std::unordered_map<Variable*, Variable*> weakrefs;  // those made in the capture, by what they refer to
   uint64_t backward_since = 0;
   void no_effect_of_backward(const char* what) { if (backward_since) unsupported(Reason::UnsupportedMutation, what); }
 
@@ -348,6 +349,7 @@ class Translator {
   struct Number { SourceId source; Ref tensor; Variable* variable; };
   std::vector<Number> numbers_;               // floats that are operands
   std::vector<UserLine> size_lines_;          // of decisions on sizes
+  bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
   void add_gradients();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

@@ -8,17 +8,18 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/key.h"
 
 namespace braze::capture {
 
 namespace {
 
 // As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of objects).
-bool same_key(PyObject* a, PyObject* b) {
+bool same_key(Translator& tr, PyObject* a, PyObject* b) {
   if (a == b) return true;
-  bool same = PyObject_Hash(a) == PyObject_Hash(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
-  PyErr_Clear();
-  return same;
+  int same = PyObject_Hash(a) == PyObject_Hash(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+  if (same < 0) tr.raise_current();
+  return same == 1;
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ void DictVariable::load(Translator& tr) {
     Py_ssize_t i = find(tr, w.hash_key.get());
     bool moved = false;
     for (const Change& c : changes_)
-      if (same_key(c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
+      if (same_key(tr, c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
     if (i >= 0 && (!w.value || moved)) {
       entries_.erase(entries_.begin() + i);
       reindex();
@@ -107,7 +108,13 @@ const std::vector<DictVariable::Entry>& DictVariable::entries(Translator& tr) {
   return entries_;
 }
 
+// Where user code compares the key, all keys are to be known: the place of one such key can't be guarded alone.
+void DictVariable::load_for(Translator& tr, PyObject* hash_key) {
+  if (!loaded_ && holds_made_key(hash_key)) load(tr);
+}
+
 Variable* DictVariable::get(Translator& tr, PyObject* key) {
+  load_for(tr, key);
   Py_ssize_t i = find(tr, key);
   if (i >= 0) return entries_[static_cast<size_t>(i)].value;
   if (loaded_) return nullptr;
@@ -130,14 +137,14 @@ Variable* DictVariable::get(Translator& tr, Variable* key) {
 void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool deleted, bool inserted) {
   if (!source.valid()) return;
   for (Change& c : changes_)
-    if (same_key(c.hash_key.get(), hash_key)) {
+    if (same_key(tr, c.hash_key.get(), hash_key)) {
       c.deleted |= deleted;
       if (inserted) c.order = next_order_++;
       return;
     }
-  bool original = PyDict_Contains(real.get(), hash_key) == 1;
-  changes_.push_back({Ref::borrow(hash_key), key, original, deleted, next_order_++});
-  (void)tr;
+  int original = PyDict_Contains(real.get(), hash_key);
+  if (original < 0) tr.raise_current();
+  changes_.push_back({Ref::borrow(hash_key), key, original == 1, deleted, next_order_++});
 }
 
 void DictVariable::change(Translator& tr) {
@@ -148,6 +155,7 @@ void DictVariable::change(Translator& tr) {
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
   Ref k = key_in(tr, *this, key);
+  load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
   change(tr);
@@ -254,8 +262,10 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
   if (n == "__len__" && c == 0) return tr.integer(len(tr));
   if (n == "__iter__" && c == 0) return iter(tr);
-  if (n == "__eq__" && c == 1) return tr.compare(Py_EQ, this, args[0]);
-  if (n == "__ne__" && c == 1) return tr.compare(Py_NE, this, args[0]);
+  if ((n == "__eq__" || n == "__ne__") && c == 1) {
+    if (!PyType_IsSubtype(args[0]->type(), &PyDict_Type)) return tr.constant(Py_NotImplemented);
+    return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
+  }
   if ((n == "__or__" || n == "__ior__") && c == 1) {
     DictVariable* into = this;
     if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented);
@@ -283,7 +293,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     remove(tr, args[0]);
     return v;
   }
-  if (n == "popitem" && c <= 1) {
+  if (n == "popitem" && c <= (is_ordered_dict() ? 1u : 0u)) {
     Variable* last = c ? args[0] : args.take_kw("last");
     const auto& all = entries(tr);
     if (all.empty()) tr.raise(PyExc_KeyError, "popitem(): dictionary is empty");
@@ -382,6 +392,13 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
     if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
   }
+}
+
+DictVariable* dict_behind(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base) v = v->as<ObjectVariable>()->base;
+  if (!v->is(Kind::Dict)) tr.unsupported("a __dict__ that is " + v->describe());
+  return v->as<DictVariable>();
 }
 
 // ---- proxies ----

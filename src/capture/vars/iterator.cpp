@@ -88,10 +88,11 @@ Reg SequenceIterator::build(Codegen& cg) {
     }
     return it;
   }
-  if (PyObject* o = constant_of(sequence); o && !done && PyUnicode_Check(o)) {
+  if (PyObject* o = constant_of(sequence); o && !done && (PyUnicode_Check(o) || PyBytes_Check(o))) {
     Reg it = iter_of(cg, cg.constant(o));
-    static PyObject* set_state = PyObject_GetAttrString(of(*type()), "__setstate__");
-    if (index) builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
+    // Of the class that this text's iterator has: there is another one for texts of ASCII alone.
+    Ref trial = Ref::steal(PyObject_GetIter(o)), set_state = Ref::steal(PyObject_GetAttrString(of(*Py_TYPE(trial.get())), "__setstate__"));
+    if (index) builtin_call(cg, set_state.get(), {it, integer(cg, static_cast<int64_t>(index))});
     return it;
   }
   const auto& from = sequence->is(Kind::Tuple) ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;

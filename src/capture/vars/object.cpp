@@ -38,7 +38,7 @@ DictVariable* ObjectVariable::instance_dict(Translator& tr) {
     PyErr_Clear();
     return nullptr;
   }
-  return dict_ = tr.force(tr.wrap(d.get(), tr.sources().instance_dict(source)))->as<DictVariable>();
+  return dict_ = dict_behind(tr, tr.wrap(d.get(), tr.sources().instance_dict(source)));
 }
 
 Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {

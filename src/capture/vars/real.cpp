@@ -40,6 +40,12 @@ std::string full_name(PyObject* o) {
   return out;
 }
 
+// The polyfill for objects of one of operator's classes of functions, or nullptr.
+const char* operator_maker(PyTypeObject* t) {
+  std::string_view name = t->tp_name;
+  return name == "operator.itemgetter" ? "itemgetter" : name == "operator.attrgetter" ? "attrgetter" : name == "operator.methodcaller" ? "methodcaller" : nullptr;
+}
+
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (PyTypeObject* t = Py_TYPE(self->object.get()); t != &PyModule_Type) {
     bool own = t->tp_getattro != PyModule_Type.tp_getattro && _PyType_Lookup(t, tr.intern("__getattribute__")) != _PyType_Lookup(&PyModule_Type, tr.intern("__getattribute__"));
@@ -159,7 +165,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     Ref own = Ref::steal(t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) ? PyObject_GenericGetDict(o, nullptr) : nullptr);
     PyErr_Clear();
     if (own)
-      if (Variable* v = tr.force(tr.wrap(own.get(), tr.sources().instance_dict(source)))->as<DictVariable>()->get(tr, name)) return v;
+      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
     return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d)) : nullptr;
   }
   Ref v = Ref::steal(PyObject_GetAttr(o, name));
@@ -225,7 +231,12 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
     auto* d = reinterpret_cast<PyDescrObject*>(o);
     if (args.size() == 0) tr.raise(PyExc_TypeError, std::string("unbound method ") + PyUnicode_AsUTF8(d->d_name) + "() needs an argument");
-    Variable* self = args[0];
+    Variable* self = tr.force(args[0]);
+    if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
+      std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
+      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + d->d_type->tp_name + "' objects doesn't apply to a '" + self->type()->tp_name + "' object");
+      tr.raise(PyExc_TypeError, method + "requires a '" + d->d_type->tp_name + "' object but received a '" + self->type()->tp_name + "'");
+    }
     args.pos.erase(args.pos.begin());
     return call_builtin_method(tr, self, d->d_type, d->d_name, args);
   }
@@ -242,6 +253,23 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (target == Py_None) return tr.none();
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, source)));
   }
+  if (const char* maker = operator_maker(Py_TYPE(o))) {
+    // Made anew from what it says that it was made from: a class, or a partial of it that holds the keywords; and arguments.
+    Ref parts = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
+    if (!parts) tr.raise_current();
+    Args own;
+    auto append = [&](PyObject* t) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i))));
+    };
+    if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == known().partial) {
+      Ref first = Ref::steal(PyObject_GetAttrString(made_by, "args")), named_ones = Ref::steal(PyObject_GetAttrString(made_by, "keywords"));
+      append(first.get());
+      PyObject *k, *v;
+      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v)));
+    }
+    append(PyTuple_GET_ITEM(parts.get(), 1));
+    return tr.call(tr.call(tr.polyfill(maker), own), args);
+  }
   if (Py_TYPE(o) == known().lru_cache) {
     if (Variable* v = tr.cached_call(this, args)) return v;
     // For arguments that are made in the capture the cache is for speed.
@@ -257,6 +285,12 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_));
   if (PyType_Check(o) && !is_enum)
     if (Variable* v = metaclass_method(tr, this, "__getitem__", {key})) return v;
+  if (PyType_Check(o) && !is_enum) {
+    SourceId at;
+    PyObject* d = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
+    Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(PyObject_GetAttrString(d, "__func__")) : Ref();
+    if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
+  }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
     if (tr.is_python_constant(key) || key->as_constant()) {
