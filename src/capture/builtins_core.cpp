@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "capture/builtins.h"
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/sorting.h"
 #include "capture/translator.h"
@@ -15,7 +16,7 @@ namespace {
 
 PyObject* attribute_name(Translator& tr, Variable* v) {
   PyObject* s = constant_of(tr.force(v));
-  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, "attribute name must be string");
+  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + v->type()->tp_name + "'");
   if (!PyUnicode_AsUTF8(s)) {
     PyErr_Clear();
     tr.unsupported("an attribute name with surrogates");
@@ -33,10 +34,25 @@ Variable* do_len(Translator& tr, Args& a) {
   return tr.integer(tr.len(a[0]));
 }
 
+// The second operand of isinstance() may hold classes made of anything that stands for a class: also Sequence, Mapping... of typing.
+Ref class_argument(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Tuple)) {
+    const auto& elements = v->as<TupleVariable>()->elements;
+    Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(elements.size())));
+    for (size_t i = 0; i < elements.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), class_argument(tr, elements[i]).release());
+    return t;
+  }
+  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr; o && o->real && std::string_view(v->type()->tp_name) == "_SpecialGenericAlias") {
+    tr.guard_identity(v->source, o->real.get());
+    return o->real;
+  }
+  return tr.to_python(v);
+}
+
 Variable* do_isinstance(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
-  // The second operand may hold classes made of anything that stands for a class.
-  Ref cls = tr.to_python(a[1]);
+  Ref cls = class_argument(tr, a[1]);
   return tr.boolean(tr.is_instance(a[0], cls.get()));
 }
 
@@ -103,7 +119,9 @@ Variable* do_delattr(Translator& tr, Args& a) {
 
 Variable* do_vars(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  return tr.getattr(a[0], "__dict__");
+  Variable* own = tr.getattr_or_null(a[0], "__dict__");
+  if (!own) tr.raise(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  return own;
 }
 
 // super() finds its class and instance in the frame that calls it.
@@ -240,6 +258,15 @@ Variable* do_format(Translator& tr, Args& a) {
   return tr.format(a[0], spec, 0);
 }
 
+// math's roundings ask an object first.
+template <int which>
+Variable* do_rounding(Translator& tr, Args& a) {
+  constexpr const char* kNames[] = {"__floor__", "__ceil__", "__trunc__"};
+  if (a.size() != 1 || !a.kw.empty() || !a[0]->is(Kind::Object)) return nullptr;
+  Variable* f = tr.special_method(a[0], kNames[which]);
+  return f && f->is(Kind::Function) ? tr.call(f, a) : nullptr;
+}
+
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
@@ -281,6 +308,8 @@ Variable* do_divmod(Translator& tr, Args& a) {
 
 Variable* do_round(Translator& tr, Args& a) {
   if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
+  if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);
   return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
 }
 
@@ -551,6 +580,9 @@ void register_core_builtins() {
   register_builtin("sys", "exc_info", do_exc_info);
   register_builtin("sys", "exception", do_exception);
   register_builtin("typing", "cast", do_cast);
+  register_builtin("math", "floor", do_rounding<0>);
+  register_builtin("math", "ceil", do_rounding<1>);
+  register_builtin("math", "trunc", do_rounding<2>);
 
   const Row operators[] = {{"add", binary<NB_ADD>}, {"and_", binary<NB_AND>}, {"floordiv", binary<NB_FLOOR_DIVIDE>}, {"lshift", binary<NB_LSHIFT>},
       {"matmul", binary<NB_MATRIX_MULTIPLY>}, {"mul", binary<NB_MULTIPLY>}, {"mod", binary<NB_REMAINDER>}, {"or_", binary<NB_OR>}, {"pow", binary<NB_POWER>},
@@ -569,6 +601,9 @@ void register_core_builtins() {
   for (const Row& r : operators) register_no_keywords("operator", r.name);
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
+  register_pure("posix", "fspath");
+  for (const char* n : {"dumps", "loads"}) register_pure("json", n);
+  for (const char* n : {"finfo", "iinfo"}) register_pure("numpy", n);
   Ref math = Ref::steal(PyImport_ImportModule("math"));
   Ref names = Ref::steal(PyObject_Dir(math.get()));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {

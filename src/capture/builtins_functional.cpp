@@ -36,6 +36,9 @@ Variable* do_operator_object(Translator& tr, Args& a) {
   return tr.call_pure(maker, a);
 }
 
+// Only tells how long values live: what was inlined has no frames that keep any.
+Variable* do_clear_frames(Translator& tr, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Traceback) || is_none(a[0])) ? tr.none() : nullptr; }
+
 Variable* do_reduce(Translator& tr, Args& a) {
   if (a.size() < 2 || a.size() > 3 || !a.kw.empty()) return nullptr;
   auto items = tr.unpack(a[1]);
@@ -163,6 +166,7 @@ void register_functional_builtins() {
   register_code("__import__('dataclasses')._recursive_repr(lambda self: '').__code__", do_recursive_repr);
   register_code("__import__('reprlib').recursive_repr()(lambda self: '').__code__", do_recursive_repr);
   register_code("__import__('functools').singledispatch(lambda a: a).dispatch.__code__", do_dispatch);
+  register_builtin("traceback", "clear_frames", do_clear_frames);
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
   register_builtin("inspect", "signature", do_signature);

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/builtins.h"
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -280,6 +281,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
       if (Variable* r = a->call_method(*this, row.inplace, args); r && !not_implemented(r)) return r;
     }
   }
+  bool own_types = !user_class(a) && !user_class(b);
   if (user_class(a) || user_class(b)) {
     // The right operand goes first when its class is a subclass of the left's that overrides.
     bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
@@ -300,6 +302,11 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   if (base == NB_MULTIPLY) {
     if (a->is(Kind::Sym)) a = specialised(a);
     if (b->is(Kind::Sym)) b = specialised(b);
+  }
+  if (base == NB_MULTIPLY) {
+    auto sequence = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || (v->is(Kind::Constant) && (PyUnicode_Check(constant_of(v)) || PyBytes_Check(constant_of(v)))); };
+    if (Variable* n = sequence(a) ? index_of(*this, b) : b; n != b) return binary_op(op, a, n, resumable);
+    if (Variable* n = sequence(b) ? index_of(*this, a) : a; n != a) return binary_op(op, n, b, resumable);
   }
   if (Variable* r = sequence_op(*this, base, a, b)) return r;
   if (a->is(Kind::DictView) || a->is(Kind::Set)) {
@@ -346,6 +353,11 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r) raise_current();
     return from_python(std::move(r));
   }
+  // Sets combine with sets alone.
+  auto a_set = [](Variable* v) { return v->is(Kind::Set); };
+  auto no_set = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Dict) || v->is(Kind::Generator) || v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::Constant); };
+  if (own_types && ((a_set(a) && no_set(b)) || (no_set(a) && a_set(b))))
+    raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (inplace ? "=" : "") + ": '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
   unsupported(std::string("operator ") + row.symbol + (inplace ? "=" : "") + " on " + a->describe() + " and " + b->describe());
 }
 
@@ -473,6 +485,13 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type || t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
   };
   if (eq && by_identity(a) && by_identity(b)) return boolean((op == Py_EQ) == identical(a, b));
+  // Containers have an order among their own kind only, the rest here has none.
+  auto orderless = [](Variable* v) {
+    return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Set) || v->is(Kind::Dict) || v->is(Kind::Generator) || v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::BoundMethod) ||
+           (v->is(Kind::Constant) && !(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
+  };
+  if (!eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b)))
+    raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
   unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + a->describe() + " and " + b->describe());
 }
 

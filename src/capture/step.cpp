@@ -378,6 +378,7 @@ void Translator::raise_instruction(Frame& f, int n) {
     if (!current && !handled) current = force(handled_at_start());
     if (current && is_none(current)) current = nullptr;
     if (!current) raise(PyExc_RuntimeError, "No active exception to reraise");
+    if (current->is(Kind::Object)) current->as<ObjectVariable>()->bare = false;
     throw PyRaise{current, origins_.try_emplace(current, ordinal_).first->second};
   }
   Variable* cause = n == 2 ? force(f.pop()) : nullptr;
@@ -394,6 +395,7 @@ void Translator::raise_instruction(Frame& f, int n) {
   // It would be left with another traceback.
   if (e->source.valid()) unsupported(Reason::RaisedException, "an exception that was there before is raised");
   chain_context(e, being_handled());
+  if (e->is(Kind::Object)) e->as<ObjectVariable>()->bare = false;
   throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
 }
 

@@ -183,7 +183,15 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
   Py_ssize_t pos = 0;
   Py_hash_t hash;
   while (_PySet_NextEntry(o, &pos, &key, &hash)) {
-    if (!is_constant_type(Py_TYPE(key)) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
+    // Objects that are told apart by identity are members as such.
+    PyTypeObject* t = Py_TYPE(key);
+    bool by_identity = (t->tp_hash == PyBaseObject_Type.tp_hash && t->tp_richcompare == PyBaseObject_Type.tp_richcompare && !PyObject_TypeCheck(key, known().tensor)) || PyCFunction_Check(key);
+    if (by_identity) {
+      of.emplace(key, global_object(key));
+      keep(Ref::borrow(key));
+      continue;
+    }
+    if (!is_constant_type(t) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
       unsupported("a set of objects");
     of.emplace(key, from_python(Ref::borrow(key)));
     keep(Ref::borrow(key));

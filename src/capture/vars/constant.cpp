@@ -47,7 +47,11 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
 
 Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& args) {
   if (PyUnicode_Check(value.get()) && args.size() == 1 && std::string_view(name) == "join")
-    args.pos[0] = tr.list(tr.unpack(args[0]));
+  {
+    Variable* parts = tr.force(args[0]);
+    if (PyObject* c = constant_of(parts); c && !Py_TYPE(c)->tp_iter && !PySequence_Check(c)) tr.raise(PyExc_TypeError, "can only join an iterable");
+    args.pos[0] = tr.list(tr.unpack(parts));
+  }
   if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
   Ref method = Ref::steal(PyObject_GetAttrString(value.get(), name));
   if (!method) {

@@ -22,6 +22,20 @@ bool same_key(Translator& tr, PyObject* a, PyObject* b) {
   return same == 1;
 }
 
+// Whether Python code says what a key's hash is.
+bool is_compared_by_code(PyObject* key) {
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
+      if (is_compared_by_code(PyTuple_GET_ITEM(key, i))) return true;
+    return false;
+  }
+  PyTypeObject* t = Py_TYPE(key);
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, known().enum_) || PyObject_TypeCheck(key, known().tensor)) return false;
+  static PyObject* name = PyUnicode_InternFromString("__hash__");
+  PyObject* hash = _PyType_Lookup(t, name);
+  return hash && PyFunction_Check(hash) && !of_library(hash);
+}
+
 }  // namespace
 
 DictVariable::DictVariable(PyTypeObject* t) : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())) {}
@@ -63,7 +77,9 @@ void DictVariable::load(Translator& tr) {
   loaded_ = true;
   auto put = [&](PyObject* key, PyObject* value) {
     SourceId at = tr.sources().dict_item(source, key);
-    entries_.push_back({Ref::borrow(key), tr.global_object(key), tr.wrap(value, at)});
+    // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's own.
+    Variable* k = tr.global_object(key);
+    entries_.push_back({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
   if (PyODict_Check(real.get())) {
     // The order of an OrderedDict is its own.

@@ -5,6 +5,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/miscalled.h"
 #include "capture/open_scalars.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -322,10 +323,12 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
                    target->is(Kind::Iterator) || target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
+    if (PyObject* raw = container && !args.kw.empty() && target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
     if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
     if (v == target && target != self) return content_given(tr, self, target);
     return v;
   }
+  if (PyObject* raw = target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }
 

@@ -1,6 +1,7 @@
 // Classes, Python modules, C functions and singletons.
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/miscalled.h"
 #include "capture/open_scalars.h"
 #include "capture/markers.h"
 #include "capture/translator.h"
@@ -209,6 +210,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o)) {
+    if (!args.kw.empty() && takes_no_keywords(o)) raise_if_miscalled(tr, o, nullptr, args);
     if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
     if (Variable* v = handler(tr, args)) return v;
   }
@@ -277,6 +279,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
     PyErr_Clear();
   }
+  if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
   tr.unsupported(Reason::UnknownFunction, full_name(o));
 }
 
@@ -318,6 +321,10 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i)));
     return out;
   }
+  // What neither says how it is iterated nor has items by number.
+  PyTypeObject* t = Py_TYPE(o);
+  bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item) && !PySequence_Check(o);
+  if (none) tr.raise(PyExc_TypeError, std::string("'") + t->tp_name + "' object is not iterable");
   tr.unsupported("iteration over " + describe());
 }
 
