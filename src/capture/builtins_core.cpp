@@ -43,7 +43,7 @@ Ref class_argument(Translator& tr, Variable* v) {
     for (size_t i = 0; i < elements.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), class_argument(tr, elements[i]).release());
     return t;
   }
-  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr; o && o->real && std::string_view(v->type()->tp_name) == "_SpecialGenericAlias") {
+  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr; o && o->real && (std::string_view(v->type()->tp_name) == "_SpecialGenericAlias" || std::string_view(v->type()->tp_name) == "_UnionGenericAlias")) {
     tr.guard_identity(v->source, o->real.get());
     return o->real;
   }
@@ -420,6 +420,8 @@ Variable* do_filter(Translator& tr, Args& a) {
 
 Variable* do_reversed(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Real) && PyType_Check(a[0]->as_constant()))  // of an enum
+    if (Variable* f = tr.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
   if (object && tr.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
@@ -602,6 +604,10 @@ void register_core_builtins() {
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
   register_pure("posix", "fspath");
+  for (const char* n : {"pack", "unpack", "calcsize"}) register_pure("_struct", n);
+  for (const char* n : {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "isclose", "isfinite", "isinf", "isnan", "log", "log10", "phase", "polar", "rect", "sin",
+                        "sinh", "sqrt", "tan", "tanh"})
+    register_pure("cmath", n);
   for (const char* n : {"dumps", "loads"}) register_pure("json", n);
   for (const char* n : {"finfo", "iinfo"}) register_pure("numpy", n);
   Ref math = Ref::steal(PyImport_ImportModule("math"));

@@ -3,8 +3,8 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
-#include "capture/miscalled.h"
 #include "capture/markers.h"
+#include "capture/miscalled.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -139,6 +139,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (!fn->anchored) guard_identity(sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
     }
   }
+  if (of_import_system(co)) unsupported(Reason::UnknownFunction, fn->describe());
   if (co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) unsupported("an async function");
   Frame* f = new_frame();
   f->code = &decode(co);

@@ -112,6 +112,12 @@ PyObject* type_dict(PyTypeObject* t) {
 #endif
 }
 
+bool of_import_system(PyCodeObject* code) {
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (!file) PyErr_Clear();
+  return file && std::string_view(file).starts_with("<frozen importlib");
+}
+
 bool of_library(PyObject* function) {
   static PyObject* names = PySys_GetObject("stdlib_module_names");  // of sys, which keeps it
   PyObject* module = PyFunction_Check(function) ? PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__") : nullptr;

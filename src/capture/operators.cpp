@@ -376,7 +376,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     return from_python(std::move(r));
   }
   if (a->is(Kind::Real) && b->is(Kind::Real) && (op == Py_EQ || op == Py_NE)) {
-    auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type; };
+    auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type || Py_TYPE(v->as_constant()) == &Py_GenericAliasType; };
     if (in_c(a) && in_c(b)) return boolean(PyObject_RichCompareBool(a->as_constant(), b->as_constant(), op) == 1);
   }
   if (for_torch(a) || for_torch(b)) {

@@ -46,9 +46,13 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
     PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
     Variable* own = tr.getattr_or_null(v, name);
-    if (!own) return 0;
     PyObject* of_class = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), name);
-    if (of_class && PyCallable_Check(of_class) && is_none(tr.force(own))) return 0;
+    if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
+    // It may be registered.
+    static PyObject* subclass = PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().abc_meta), "__subclasscheck__");
+    Ref r = Ref::steal(PyObject_CallFunctionObjArgs(subclass, cls, v->type(), nullptr));
+    if (!r) PyErr_Clear();
+    return r ? r.get() == Py_True : -1;
   }
   return 1;
 }
@@ -175,7 +179,7 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
       if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
     return false;
   }
-  if (std::string_view(Py_TYPE(cls)->tp_name) == "types.UnionType") {
+  if (std::string_view kind = Py_TYPE(cls)->tp_name; kind == "types.UnionType" || kind == "_UnionGenericAlias") {
     Ref args = Ref::steal(PyObject_GetAttrString(cls, "__args__"));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
       PyObject* c = PyTuple_GET_ITEM(args.get(), i);

@@ -158,6 +158,8 @@ class Translator {
   // Runs a Python function symbolically.
   Variable* inline_function(FunctionVariable* fn, Args& args, bool resumable);
   Variable* instantiate(PyTypeObject* cls, Args& args);
+  // What the __new__ of a class in C makes, for that class or one derived from it.
+  Variable* builtin_new(PyTypeObject* cls, PyObject* new_function, Args& args);
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
   // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache holds for them.
@@ -310,7 +312,6 @@ class Translator {
   void start_frame();
   void undo_states();
   void bind_arguments(FunctionVariable* fn, Args& args, Frame& f);
-  Variable* builtin_new(PyTypeObject* cls, PyObject* new_function, Args& args);
   Variable* load_const(PyObject* o);
   Variable* load_global(Frame& f, PyObject* name);
   void make_function(Frame& f, int flags);

@@ -207,3 +207,33 @@ def test_an_int_that_varies_is_the_small_int():
     compiled = braze.compile(fn)
     for n in (1, 2, 3, 4):
         assert compiled(n, n) == fn(n, n) and compiled(n, 2) == fn(n, 2)
+
+
+class Holder:
+    def __init__(self):
+        self.items = []
+        self.table = {}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_an_iterator_over_a_list_that_grew(backwards):
+    # The list was there before; what it was given and how far its iterator came are brought back together.
+    def fn(h):
+        h.items.append("a")
+        h.items.append("b")
+        return [stop(i) or i for i in (reversed(h.items) if backwards else h.items)], list(h.items)
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled(Holder()) == fn(Holder())
+
+
+def test_an_iterator_over_a_dict_that_grew():
+    def fn(h):
+        h.table["a"] = 1
+        h.table["b"] = 2
+        return [(k, stop(k)) for k in h.table], [stop(v) or v for v in h.table.values()]
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled(Holder()) == fn(Holder())

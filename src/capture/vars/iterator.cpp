@@ -74,6 +74,18 @@ static Reg advanced(Codegen& cg, Reg it, size_t n) {
   return it;
 }
 
+// What the code changed in a list that was there before is written at the end; the place of an iterator is cut off at the list's
+// length, so such a list is written before already.
+static Reg written(Codegen& cg, SequenceVariable* list) {
+  Reg self = cg.reg(list);
+  PyObject* real = list->is(Kind::List) && list->type() == &PyList_Type ? list->as<ListVariable>()->real.get() : nullptr;
+  if (!real || PyList_GET_SIZE(real) == static_cast<Py_ssize_t>(list->elements.size())) return self;
+  std::vector<Reg> args{self};
+  for (Variable* e : list->elements) args.push_back(cg.reg(e));
+  cg.recipe.effect(StepKind::ListAssign, args);
+  return self;
+}
+
 Reg SequenceIterator::build(Codegen& cg) {
   // Built from what is left: a list's own iterator would also see later changes of the list.
   if (sequence->type() == known().deque && !done) {
@@ -81,7 +93,7 @@ Reg SequenceIterator::build(Codegen& cg) {
     return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
   }
   if (sequence->is(Kind::List) && !done) {
-    Reg it = iter_of(cg, cg.reg(sequence));
+    Reg it = iter_of(cg, index ? written(cg, static_cast<SequenceVariable*>(sequence)) : cg.reg(sequence));
     if (index) {
       static PyObject* set_state = PyObject_GetAttrString(of(PyListIter_Type), "__setstate__");
       builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
@@ -132,6 +144,7 @@ Variable* DictIterator::next(Translator& tr) {
 
 Reg DictIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (dict->source.valid() && dict->structure) throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
   if (dict->is_ordered_dict() && structure != dict->structure) throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
   if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
@@ -181,7 +194,7 @@ Variable* ReversedIterator::next(Translator& tr) {
 
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
-  Reg it = builtin_call(cg, reverse, {cg.reg(sequence)});
+  Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
   Ref set_state = Ref::steal(PyObject_GetAttrString(of(*type()), "__setstate__"));
   builtin_call(cg, set_state.get(), {it, integer(cg, index)});

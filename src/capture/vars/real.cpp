@@ -242,6 +242,16 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     args.pos.erase(args.pos.begin());
     return call_builtin_method(tr, self, d->d_type, d->d_name, args);
   }
+  if (PyObject* maker = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr; maker && PyType_Check(maker) && args.size() && std::string_view(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) == "__new__") {
+    // dict.__new__(cls) and the like: an object of a class of its own, before any __init__.
+    PyObject* given = args[0]->as_constant();
+    auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr, *of = reinterpret_cast<PyTypeObject*>(maker);
+    bool container = of == &PyDict_Type || of == &PyList_Type || of == &PySet_Type;
+    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
+      Args rest{std::vector<Variable*>(args.pos.begin() + 1, args.pos.end()), args.kw};
+      return tr.builtin_new(cls, o, rest);
+    }
+  }
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
     // A method that is modelled, bound before.
