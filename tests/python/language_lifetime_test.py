@@ -237,3 +237,13 @@ def test_an_iterator_over_a_dict_that_grew():
     compiled = braze.compile(fn)
     for _ in range(2):
         assert compiled(Holder()) == fn(Holder())
+
+
+def test_an_iterator_over_a_set_that_grew():
+    def fn(s):
+        s.add(3)
+        return sorted(stop(i) or i for i in s), sorted([stop(i) or i for i in s]), s
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled({1, 2}) == fn({1, 2})

@@ -171,8 +171,8 @@ Variable* SetIterator::next(Translator& tr) {
 
 Reg SetIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
-  if (!set->source.valid() && index) {
-    // The set that is made anew may have another order.
+  if (set->source.valid() ? set->changed : index != 0) {
+    // The set that is made anew, or written at the end, may have another order.
     return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
   }
   if (set->elements() != elements) throw CannotRebuild{this, "an iterator over a set that was changed"};
@@ -194,6 +194,8 @@ Variable* ReversedIterator::next(Translator& tr) {
 
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
+  // One that has come to its end lets go of the sequence.
+  if (index < 0) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
   Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
   Ref set_state = Ref::steal(PyObject_GetAttrString(of(*type()), "__setstate__"));
