@@ -25,6 +25,7 @@ Variable* index_of(Translator& tr, Variable* v) {
   Variable* n = number_by(tr, v, "__index__");
   if (!n) return v;
   if (!PyType_IsSubtype(n->type(), &PyLong_Type)) tr.raise(PyExc_TypeError, std::string("__index__ returned non-int (type ") + n->type()->tp_name + ")");
+  if (n->type() != &PyLong_Type) tr.unsupported("__index__ that does not return an int itself");  // a warning
   return n;
 }
 

@@ -18,6 +18,12 @@ std::string text(PyObject* name) { return PyUnicode_AsUTF8(name); }
 
 bool is_c_method(PyObject* descr) { return Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type; }
 
+// Whether C code gave the exception a cause or context.
+bool has_chain(PyObject* e) {
+  auto* fields = reinterpret_cast<PyBaseExceptionObject*>(e);
+  return e && (fields->cause || fields->context);
+}
+
 }  // namespace
 
 std::string ObjectVariable::describe() const { return std::string("an object of class ") + cls->tp_name; }
@@ -112,6 +118,7 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
                                      {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
           if (!named(name, field)) continue;
           if (!real) {
+            if (!named(name, "__traceback__") && has_chain(like.get())) tr.raise_natively(this, "a field of an exception");
             if (!named(name, "__traceback__") || !tr.was_raised(this) || bare) return tr.none();
             if (!traceback_) traceback_ = tr.make<TracebackVariable>(this);
             return traceback_;
@@ -480,7 +487,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
 Reg ObjectVariable::build(Codegen& cg) {
   cg.tr.check_rebuild(cls);
   // Raised for real, it has a traceback, and what the interpreter notes in its fields.
-  if (is_exception() && cg.tr.was_raised(this) && (!bare || (like && !is_plain_exception(cls)))) cg.tr.raise_natively(this, "an exception outlives the compiled code");
+  if (is_exception() && cg.tr.was_raised(this) && (!bare || has_chain(like.get()) || (like && !is_plain_exception(cls)))) cg.tr.raise_natively(this, "an exception outlives the compiled code");
   auto* type_object = reinterpret_cast<PyObject*>(cls);
   Reg r;
   if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
