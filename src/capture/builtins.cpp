@@ -63,6 +63,27 @@ std::vector<Waiting>& waiting() {
 
 bool is_loaded(const char* module) { return PyDict_GetItemString(PyImport_GetModuleDict(), module) != nullptr; }
 
+// A module that is imported a second time has functions of its own with the same definitions: the one that was registered.
+std::unordered_map<PyMethodDef*, PyObject*>& definitions() {
+  static auto* d = new std::unordered_map<PyMethodDef*, PyObject*>;
+  return *d;
+}
+
+PyMethodDef* definition(PyObject* callable) {
+  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  return self && PyModule_Check(self) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_ml : nullptr;
+}
+
+PyObject* registered(PyObject* callable) {
+  if (PyMethodDef* d = definition(callable))
+    if (auto it = definitions().find(d); it != definitions().end()) return it->second;
+  return callable;
+}
+
+void note_definition(PyObject* callable) {
+  if (PyMethodDef* d = definition(callable)) definitions().try_emplace(d, callable);
+}
+
 }  // namespace
 
 void register_loaded() {
@@ -84,11 +105,14 @@ void once_loaded(const char* module, std::function<void()> then) {
 
 BuiltinHandler find_builtin(PyObject* callable) {
   register_loaded();
-  auto it = handlers().find(callable);
+  auto it = handlers().find(registered(callable));
   return it == handlers().end() ? nullptr : it->second;
 }
 
-void register_builtin(PyObject* callable, BuiltinHandler handler) { handlers()[callable] = handler; }
+void register_builtin(PyObject* callable, BuiltinHandler handler) {
+  note_definition(callable);
+  handlers()[registered(callable)] = handler;
+}
 
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler) {
   once_loaded(module, [=] {
@@ -98,13 +122,16 @@ void register_builtin(const char* module, const char* qualname, BuiltinHandler h
 
 const char* find_polyfill(PyObject* callable) {
   register_loaded();
-  auto it = polyfills().find(callable);
+  auto it = polyfills().find(registered(callable));
   return it == polyfills().end() ? nullptr : it->second;
 }
 
 void register_polyfill(const char* module, const char* qualname, const char* name) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) polyfills()[o] = name;
+    if (PyObject* o = find(module, qualname)) {
+      note_definition(o);
+      polyfills()[registered(o)] = name;
+    }
   });
 }
 
@@ -117,20 +144,20 @@ std::unordered_set<PyObject*>& keywordless() {
 
 bool takes_no_keywords(PyObject* callable) {
   register_loaded();
-  return keywordless().count(callable) != 0;
+  return keywordless().count(registered(callable)) != 0;
 }
 
 void register_no_keywords(const char* module, const char* qualname) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) keywordless().insert(o);
+    if (PyObject* o = find(module, qualname)) note_definition(o), keywordless().insert(registered(o));
   });
 }
 
-bool is_pure(PyObject* callable) { return pure().count(callable) != 0; }
+bool is_pure(PyObject* callable) { return pure().count(registered(callable)) != 0; }
 
 void register_pure(const char* module, const char* qualname) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) pure().insert(o);
+    if (PyObject* o = find(module, qualname)) note_definition(o), pure().insert(registered(o));
   });
 }
 

@@ -1,4 +1,6 @@
 // What Python keeps between calls: functools.lru_cache, context variables, weak references.
+#include <algorithm>
+
 #include "capture/builtins.h"
 #include "capture/cpython/lru_cache.h"
 #include "capture/known.h"
@@ -48,7 +50,10 @@ Variable* make_weakref(Translator& tr, Args& a) {
   bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) || a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
   if (!followed) return nullptr;
   if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + a[0]->type()->tp_name + "' object");
-  return tr.make<WeakrefVariable>(a[0]);
+  // References without a callback are one object.
+  auto [it, fresh] = tr.weakrefs.try_emplace(a[0]);
+  if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
+  return it->second;
 }
 
 }  // namespace
@@ -84,6 +89,9 @@ Variable* Translator::cached_call(Variable* cache, const Args& args) {
       dirty_ = dirty;
       return force(v);
     }
+    // What it drives out may be what the entry counts on.
+    if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
+      unsupported("a call of a cached function whose cache is full");
     tracer().leave();
     Ref made = Ref::steal(PyObject_Call(object, pos.get(), kw.get()));
     tracer().enter();

@@ -57,11 +57,38 @@ Ref real_closure(Translator& tr, FunctionVariable* body) {
   return out;
 }
 
+// Whether code of the user's runs when a class is made from these: of a metaclass, or of a base that wants to know.
+bool others_take_part(Translator& tr, const Args& a) {
+  auto users = [](PyTypeObject* cls, const char* name) {
+    Ref n = Ref::steal(PyUnicode_InternFromString(name));
+    PyObject* f = _PyType_Lookup(cls, n.get());
+    Ref inner;
+    if (f && (Py_TYPE(f) == &PyClassMethod_Type || Py_TYPE(f) == &PyStaticMethod_Type)) {
+      inner = Ref::steal(PyObject_GetAttrString(f, "__func__"));
+      f = inner.get();
+    }
+    PyErr_Clear();
+    return f && PyFunction_Check(f) && !of_library(f);
+  };
+  auto of_meta = [&](PyTypeObject* meta) { return users(meta, "__new__") || users(meta, "__init__") || users(meta, "__prepare__") || users(Py_TYPE(meta), "__call__"); };
+  for (size_t i = 1; i < a.size(); ++i) {
+    PyObject* base = tr.force(a[i])->as_constant();
+    if (!base || !PyType_Check(base)) continue;
+    if (of_meta(Py_TYPE(base)) || users(reinterpret_cast<PyTypeObject*>(base), "__init_subclass__")) return true;
+  }
+  for (auto& [name, v] : a.kw) {
+    if (PyUnicode_CompareWithASCIIString(name, "metaclass") != 0) continue;
+    PyObject* meta = tr.force(v)->as_constant();
+    if (!meta || !PyType_Check(meta) || of_meta(reinterpret_cast<PyTypeObject*>(meta))) return true;
+  }
+  return false;
+}
+
 // The body runs natively; it must not see anything that only exists in the capture.
 Variable* do_build_class(Translator& tr, Args& a) {
   if (a.size() < 2 || !a[0]->is(Kind::Function)) return nullptr;
   auto* body = a[0]->as<FunctionVariable>();
-  if (body->real) return nullptr;
+  if (body->real || others_take_part(tr, a)) return nullptr;
   Ref fn = Ref::steal(PyFunction_New(body->code.get(), body->globals));
   if (body->closure) {
     Ref closure = real_closure(tr, body);

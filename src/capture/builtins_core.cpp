@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "capture/builtins.h"
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/sorting.h"
 #include "capture/translator.h"
@@ -15,7 +16,7 @@ namespace {
 
 PyObject* attribute_name(Translator& tr, Variable* v) {
   PyObject* s = constant_of(tr.force(v));
-  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, "attribute name must be string");
+  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + v->type()->tp_name + "'");
   if (!PyUnicode_AsUTF8(s)) {
     PyErr_Clear();
     tr.unsupported("an attribute name with surrogates");
@@ -33,10 +34,25 @@ Variable* do_len(Translator& tr, Args& a) {
   return tr.integer(tr.len(a[0]));
 }
 
+// The second operand of isinstance() may hold classes made of anything that stands for a class: also Sequence, Mapping... of typing.
+Ref class_argument(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Tuple)) {
+    const auto& elements = v->as<TupleVariable>()->elements;
+    Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(elements.size())));
+    for (size_t i = 0; i < elements.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), class_argument(tr, elements[i]).release());
+    return t;
+  }
+  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr; o && o->real && (std::string_view(v->type()->tp_name) == "_SpecialGenericAlias" || std::string_view(v->type()->tp_name) == "_UnionGenericAlias")) {
+    tr.guard_identity(v->source, o->real.get());
+    return o->real;
+  }
+  return tr.to_python(v);
+}
+
 Variable* do_isinstance(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
-  // The second operand may hold classes made of anything that stands for a class.
-  Ref cls = tr.to_python(a[1]);
+  Ref cls = class_argument(tr, a[1]);
   return tr.boolean(tr.is_instance(a[0], cls.get()));
 }
 
@@ -103,7 +119,9 @@ Variable* do_delattr(Translator& tr, Args& a) {
 
 Variable* do_vars(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  return tr.getattr(a[0], "__dict__");
+  Variable* own = tr.getattr_or_null(a[0], "__dict__");
+  if (!own) tr.raise(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  return own;
 }
 
 // super() finds its class and instance in the frame that calls it.
@@ -199,9 +217,25 @@ Variable* do_bool(Translator& tr, Args& a) {
   return tr.boolean(a.size() == 1 && tr.truth(a[0]));
 }
 
+Variable* do_truth(Translator& tr, Args& a) { return a.size() == 1 ? tr.boolean(tr.truth(a[0])) : nullptr; }
+
+Variable* do_concat(Translator& tr, Args& a) {
+  if (a.size() != 2 || !a[0]->type()->tp_as_sequence || !a[0]->type()->tp_as_sequence->sq_concat) return nullptr;
+  return tr.binary_op(NB_ADD, a[0], a[1]);
+}
+
 Variable* do_str(Translator& tr, Args& a) {
+  if (!a.kw.empty() || a.size() > 1) return nullptr;
   if (a.size() == 0) return tr.string("");
-  if (a.size() != 1 || !a.kw.empty()) return nullptr;
+  // The method decides, also for a str of a class of its own.
+  if (SourceId at; a[0]->is(Kind::Object)) {
+    PyObject* own = tr.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
+    if (own && PyFunction_Check(own)) {
+      Variable* s = tr.force(tr.call(tr.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
+      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + s->type()->tp_name + ")");
+      return s;
+    }
+  }
   return tr.format(a[0], "", 1);
 }
 
@@ -211,16 +245,26 @@ Variable* do_repr(Translator& tr, Args& a) {
 }
 
 Variable* do_format(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
+  if (a.size() < 1 || a.size() > 2) return nullptr;
   std::string spec;
   if (a.size() == 2) {
     PyObject* s = constant_of(a[1]);
-    const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8(s) : nullptr;
+    Py_ssize_t length = 0;
+    const char* text = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8AndSize(s, &length) : nullptr;
     PyErr_Clear();
     if (!text) return nullptr;
-    spec = text;
+    spec.assign(text, static_cast<size_t>(length));
   }
   return tr.format(a[0], spec, 0);
+}
+
+// math's roundings ask an object first.
+template <int which>
+Variable* do_rounding(Translator& tr, Args& a) {
+  constexpr const char* kNames[] = {"__floor__", "__ceil__", "__trunc__"};
+  if (a.size() != 1 || !a.kw.empty() || !a[0]->is(Kind::Object)) return nullptr;
+  Variable* f = tr.special_method(a[0], kNames[which]);
+  return f && f->is(Kind::Function) ? tr.call(f, a) : nullptr;
 }
 
 Variable* do_hash(Translator& tr, Args& a) {
@@ -264,6 +308,8 @@ Variable* do_divmod(Translator& tr, Args& a) {
 
 Variable* do_round(Translator& tr, Args& a) {
   if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
+  if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);
   return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
 }
 
@@ -298,8 +344,9 @@ Variable* do_max(Translator& tr, Args& a) { return extreme(tr, a, Py_GT, "max");
 Variable* do_min(Translator& tr, Args& a) { return extreme(tr, a, Py_LT, "min"); }
 
 Variable* do_sum(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
+  if (a.size() < 1 || a.size() > 2) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
+  if (!a.kw.empty()) return nullptr;
   Variable* total = start ? start : tr.integer(0);
   if (PyObject* c = tr.force(total)->as_constant(); c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c))) return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
@@ -353,6 +400,7 @@ Variable* do_enumerate(Translator& tr, Args& a) {
 
 Variable* do_zip(Translator& tr, Args& a) {
   Variable* strict = a.take_kw("strict");
+  if (!a.kw.empty()) return nullptr;
   std::vector<Variable*> its;
   for (Variable* v : a.pos) its.push_back(tr.iter(v));
   return tr.make<ZipIterator>(std::move(its), strict && tr.truth(strict));
@@ -372,6 +420,8 @@ Variable* do_filter(Translator& tr, Args& a) {
 
 Variable* do_reversed(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Real) && PyType_Check(a[0]->as_constant()))  // of an enum
+    if (Variable* f = tr.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
   if (object && tr.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
@@ -532,15 +582,18 @@ void register_core_builtins() {
   register_builtin("sys", "exc_info", do_exc_info);
   register_builtin("sys", "exception", do_exception);
   register_builtin("typing", "cast", do_cast);
+  register_builtin("math", "floor", do_rounding<0>);
+  register_builtin("math", "ceil", do_rounding<1>);
+  register_builtin("math", "trunc", do_rounding<2>);
 
   const Row operators[] = {{"add", binary<NB_ADD>}, {"and_", binary<NB_AND>}, {"floordiv", binary<NB_FLOOR_DIVIDE>}, {"lshift", binary<NB_LSHIFT>},
       {"matmul", binary<NB_MATRIX_MULTIPLY>}, {"mul", binary<NB_MULTIPLY>}, {"mod", binary<NB_REMAINDER>}, {"or_", binary<NB_OR>}, {"pow", binary<NB_POWER>},
       {"rshift", binary<NB_RSHIFT>}, {"sub", binary<NB_SUBTRACT>}, {"truediv", binary<NB_TRUE_DIVIDE>}, {"xor", binary<NB_XOR>},
       {"iadd", binary<NB_INPLACE_ADD>}, {"iand", binary<NB_INPLACE_AND>}, {"imul", binary<NB_INPLACE_MULTIPLY>}, {"ior", binary<NB_INPLACE_OR>},
-      {"isub", binary<NB_INPLACE_SUBTRACT>}, {"itruediv", binary<NB_INPLACE_TRUE_DIVIDE>}, {"concat", binary<NB_ADD>},
+      {"isub", binary<NB_INPLACE_SUBTRACT>}, {"itruediv", binary<NB_INPLACE_TRUE_DIVIDE>}, {"concat", do_concat},
       {"lt", comparison<Py_LT>}, {"le", comparison<Py_LE>}, {"eq", comparison<Py_EQ>}, {"ne", comparison<Py_NE>}, {"gt", comparison<Py_GT>}, {"ge", comparison<Py_GE>},
       {"neg", unary<Opcode::UnaryNegative>}, {"pos", unary<Opcode::UnaryPositive>}, {"invert", unary<Opcode::UnaryInvert>}, {"inv", unary<Opcode::UnaryInvert>},
-      {"not_", unary<Opcode::UnaryNot>}, {"truth", do_bool}, {"abs", do_abs}, {"getitem", do_op_getitem}, {"setitem", do_op_setitem}, {"delitem", do_op_delitem},
+      {"not_", unary<Opcode::UnaryNot>}, {"truth", do_truth}, {"abs", do_abs}, {"getitem", do_op_getitem}, {"setitem", do_op_setitem}, {"delitem", do_op_delitem},
       {"contains", do_op_contains}, {"is_", do_op_is}, {"is_not", do_op_is_not}};
   for (const Row& r : operators) register_builtin("operator", r.name, r.handler);
 
@@ -550,6 +603,13 @@ void register_core_builtins() {
   for (const Row& r : operators) register_no_keywords("operator", r.name);
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
+  register_pure("posix", "fspath");
+  for (const char* n : {"pack", "unpack", "calcsize"}) register_pure("_struct", n);
+  for (const char* n : {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "isclose", "isfinite", "isinf", "isnan", "log", "log10", "phase", "polar", "rect", "sin",
+                        "sinh", "sqrt", "tan", "tanh"})
+    register_pure("cmath", n);
+  for (const char* n : {"dumps", "loads"}) register_pure("json", n);
+  for (const char* n : {"finfo", "iinfo"}) register_pure("numpy", n);
   Ref math = Ref::steal(PyImport_ImportModule("math"));
   Ref names = Ref::steal(PyObject_Dir(math.get()));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {

@@ -14,14 +14,33 @@ Variable* do_partial(Translator& tr, Args& a) {
   Args own{std::vector<Variable*>(a.pos.begin() + 1, a.pos.end()), a.kw};
   Variable* fn = a[0];
   if (fn->is(Kind::Partial)) {  // partials of partials are one
-    fn->as<PartialVariable>()->merge(own);
+    fn->as<PartialVariable>()->merge(tr, own);
     fn = fn->as<PartialVariable>()->function;
   }
-  return tr.make<PartialVariable>(fn, own.pos, own.kw);
+  auto* keywords = tr.dict();
+  for (auto& [k, v] : own.kw) keywords->set(tr, k, v);
+  return tr.make<PartialVariable>(fn, tr.tuple(own.pos), keywords);
 }
 
+// operator's makers of functions: with constants, their own objects; RealVariable::call() knows those.
+template <int which>
+Variable* do_operator_object(Translator& tr, Args& a) {
+  static PyObject* maker = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("operator"));
+    return PyObject_GetAttrString(m.get(), which == 0 ? "itemgetter" : which == 1 ? "attrgetter" : "methodcaller");
+  }();
+  for (Variable* v : a.pos)
+    if (!v->as_constant() || !is_constant_type(v->type())) return nullptr;
+  for (auto& [k, v] : a.kw)
+    if (Variable* given = tr.force(v); !given->as_constant() || !is_constant_type(given->type())) return nullptr;
+  return tr.call_pure(maker, a);
+}
+
+// Only tells how long values live: what was inlined has no frames that keep any.
+Variable* do_clear_frames(Translator& tr, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Traceback) || is_none(a[0])) ? tr.none() : nullptr; }
+
 Variable* do_reduce(Translator& tr, Args& a) {
-  if (a.size() < 2) return nullptr;
+  if (a.size() < 2 || a.size() > 3 || !a.kw.empty()) return nullptr;
   auto items = tr.unpack(a[1]);
   size_t i = 0;
   Variable* total = a.size() > 2 ? a[2] : nullptr;
@@ -134,6 +153,9 @@ void register_functional_builtins() {
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
+  register_builtin("operator", "itemgetter", do_operator_object<0>);
+  register_builtin("operator", "attrgetter", do_operator_object<1>);
+  register_builtin("operator", "methodcaller", do_operator_object<2>);
   register_polyfill("copy", "deepcopy", "deepcopy");
   for (const char* n : {"heapify", "heappush", "heappop", "heapreplace", "heappushpop"}) register_polyfill("_heapq", n, n);
   for (const char* n : {"bisect_left", "bisect_right", "insort_left", "insort_right"}) register_polyfill("_bisect", n, n);
@@ -144,6 +166,7 @@ void register_functional_builtins() {
   register_code("__import__('dataclasses')._recursive_repr(lambda self: '').__code__", do_recursive_repr);
   register_code("__import__('reprlib').recursive_repr()(lambda self: '').__code__", do_recursive_repr);
   register_code("__import__('functools').singledispatch(lambda a: a).dispatch.__code__", do_dispatch);
+  register_builtin("traceback", "clear_frames", do_clear_frames);
   register_builtin("functools", "partial", do_partial);
   register_builtin("functools", "reduce", do_reduce);
   register_builtin("inspect", "signature", do_signature);

@@ -50,6 +50,25 @@ PyObject* warn_explicit() {
   return f;
 }
 
+// Whether a value that was there before is this object, or one whose attribute it is, or a method of such a one.
+bool leads_to(Variable* v, PyObject* object) {
+  PyObject* o = nullptr;
+  switch (v->kind) {
+    case Kind::Lazy: o = v->as<LazyVariable>()->object.get(); break;
+    case Kind::List: o = v->as<ListVariable>()->real.get(); break;
+    case Kind::Object: o = v->as<ObjectVariable>()->real.get(); break;
+    case Kind::BoundMethod: return leads_to(v->as<BoundMethodVariable>()->self, object);
+    default: break;
+  }
+  if (o && PyMethod_Check(o)) o = PyMethod_GET_SELF(o);
+  if (!o || o == object) return o != nullptr;
+  PyObject** dict = _PyObject_GetDictPtr(o);
+  PyObject *key, *value;
+  for (Py_ssize_t pos = 0; dict && *dict && PyDict_Next(*dict, &pos, &key, &value);)
+    if (value == object) return true;
+  return false;
+}
+
 // Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
 // list that they are recorded in, or gets an error in its place.
 bool warning_is_observed(Translator& tr, PyObject* category) {
@@ -62,10 +81,9 @@ bool warning_is_observed(Translator& tr, PyObject* category) {
   PyObject* records = impl && PyCFunction_Check(impl) ? PyCFunction_GET_SELF(impl) : nullptr;
   if (records && !PyModule_Check(records))
     for (Frame* f = tr.frame(); f; f = f->parent)
-      for (Variable* v : f->locals) {
-        if (!v) continue;
-        PyObject* o = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : v->is(Kind::List) ? v->as<ListVariable>()->real.get() : nullptr;
-        if (o == records) return true;
+      for (int i = 0; i < static_cast<int>(f->locals.size()) + f->sp; ++i) {
+        int place = i - static_cast<int>(f->locals.size());
+        if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)]; v && leads_to(v, records)) return true;
       }
   PyObject* filters = PyDict_GetItemString(dict, "filters");
   for (Py_ssize_t i = 0; filters && PyList_Check(filters) && i < PyList_GET_SIZE(filters); ++i) {

@@ -4,6 +4,7 @@
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/markers.h"
+#include "capture/miscalled.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -138,6 +139,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (!fn->anchored) guard_identity(sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
     }
   }
+  if (of_import_system(co)) unsupported(Reason::UnknownFunction, fn->describe());
   if (co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) unsupported("an async function");
   Frame* f = new_frame();
   f->code = &decode(co);
@@ -157,15 +159,56 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
   return run_in(f, frame_, resumable);
 }
 
+// The error of a call whose arguments don't fit the parameters, in CPython's words: it comes before the function runs, so one with
+// the same parameters and as many defaults raises it, too.
+[[noreturn]] static void raise_misbound(Translator& tr, FunctionVariable* fn, const Args& args) {
+  PyCodeObject* co = fn->code_object();
+  Ref globals = Ref::steal(PyDict_New());
+  Ref like = Ref::steal(PyFunction_NewWithQualName(reinterpret_cast<PyObject*>(co), globals.get(), co->co_qualname));
+  if (!like) tr.raise_current();
+  if (fn->real) {
+    if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) PyFunction_SetDefaults(like.get(), d);
+    if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) PyFunction_SetKwDefaults(like.get(), d);
+    Ref qualname = Ref::steal(PyObject_GetAttrString(fn->real.get(), "__qualname__"));
+    PyObject_SetAttrString(like.get(), "__qualname__", qualname.get());
+  } else {
+    Variable* d = fn->defaults ? tr.force(fn->defaults) : nullptr;
+    if (d && d->is(Kind::Tuple)) {
+      Ref nones = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(d->as<TupleVariable>()->elements.size())));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(nones.get()); ++i) PyTuple_SET_ITEM(nones.get(), i, Py_NewRef(Py_None));
+      PyFunction_SetDefaults(like.get(), nones.get());
+    }
+    Variable* k = fn->kwdefaults ? tr.force(fn->kwdefaults) : nullptr;
+    if (k && k->is(Kind::Dict)) {
+      Ref named = Ref::steal(PyDict_New());
+      for (const auto& e : k->as<DictVariable>()->entries(tr)) PyDict_SetItem(named.get(), e.hash_key.get(), Py_None);
+      PyFunction_SetKwDefaults(like.get(), named.get());
+    }
+  }
+  Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), kw = Ref::steal(PyDict_New());
+  for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), Py_NewRef(Py_None));
+  for (auto& [name, v] : args.kw) PyDict_SetItem(kw.get(), name, Py_None);
+  if (co->co_nfreevars) {
+    Ref cells = Ref::steal(PyTuple_New(co->co_nfreevars));
+    for (int i = 0; i < co->co_nfreevars; ++i) PyTuple_SET_ITEM(cells.get(), i, PyCell_New(nullptr));
+    PyFunction_SetClosure(like.get(), cells.get());
+  }
+  Ref result = Ref::steal(PyObject_Call(like.get(), pos.get(), kw.get()));
+  if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    tr.unsupported(Reason::RaisedException, "the arguments of " + fn->describe());
+  }
+  tr.raise_current();
+}
+
 void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
   PyCodeObject* co = f.code->code;
   int positional = co->co_argcount, kwonly = co->co_kwonlyargcount, named = positional + kwonly;
   bool star = co->co_flags & CO_VARARGS, star_star = co->co_flags & CO_VARKEYWORDS;
-  std::string what = std::string(PyUnicode_AsUTF8(co->co_qualname)) + "()";
   int given = static_cast<int>(args.pos.size());
   for (int i = 0; i < std::min(given, positional); ++i) f.locals[static_cast<size_t>(i)] = args.pos[static_cast<size_t>(i)];
   if (star) f.locals[static_cast<size_t>(named)] = tuple(given > positional ? std::vector<Variable*>(args.pos.begin() + positional, args.pos.end()) : std::vector<Variable*>{});
-  else if (given > positional) unsupported(Reason::RaisedException, what + " takes " + std::to_string(positional) + " positional arguments but " + std::to_string(given) + " were given");
+  else if (given > positional) raise_misbound(*this, fn, args);
   DictVariable* more = nullptr;
   if (star_star) f.locals[static_cast<size_t>(named + star)] = more = dict();
   for (auto& [name, value] : args.kw) {
@@ -175,12 +218,12 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     for (int i = co->co_posonlyargcount; i < named && at < 0; ++i)
       if (PyUnicode_Compare(f.code->local_name(i), name) == 0) at = i;
     if (at >= 0) {
-      if (f.locals[static_cast<size_t>(at)]) unsupported(Reason::RaisedException, what + " got multiple values for argument '" + PyUnicode_AsUTF8(name) + "'");
+      if (f.locals[static_cast<size_t>(at)]) raise_misbound(*this, fn, args);
       f.locals[static_cast<size_t>(at)] = value;
     } else if (more) {
       more->set(*this, name, value);
     } else {
-      unsupported(Reason::RaisedException, what + " got an unexpected keyword argument '" + PyUnicode_AsUTF8(name) + "'");
+      raise_misbound(*this, fn, args);
     }
   }
   Variable *defaults = fn->defaults, *kwdefaults = fn->kwdefaults;
@@ -193,7 +236,7 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     if (slot) continue;
     Variable* d = defaults ? force(defaults) : nullptr;
     int n = d && d->is(Kind::Tuple) ? static_cast<int>(d->as<TupleVariable>()->elements.size()) : 0;
-    if (i < positional - n) unsupported(Reason::RaisedException, what + " missing required positional argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+    if (i < positional - n) raise_misbound(*this, fn, args);
     slot = d->as<TupleVariable>()->elements[static_cast<size_t>(i - (positional - n))];
   }
   for (int i = positional; i < named; ++i) {
@@ -201,7 +244,7 @@ void Translator::bind_arguments(FunctionVariable* fn, Args& args, Frame& f) {
     if (slot) continue;
     Variable* d = kwdefaults ? force(kwdefaults) : nullptr;
     if (d && d->is(Kind::Dict)) slot = d->as<DictVariable>()->get(*this, f.code->local_name(i));
-    if (!slot) unsupported(Reason::RaisedException, what + " missing required keyword-only argument: '" + PyUnicode_AsUTF8(f.code->local_name(i)) + "'");
+    if (!slot) raise_misbound(*this, fn, args);
   }
   // Free variables are the last slots.
   int frees = f.code->num_frees, first = f.code->num_locals_plus - frees;
@@ -264,7 +307,7 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   if (!PyType_IsSubtype(made->type(), cls)) return made;
   PyObject* init = lookup_on_type(made->type(), intern("__init__"), &init_at);
   if (!init || init == known().object_init) {
-    if (make_new == known().object_new && (args.size() || !args.kw.empty())) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes no arguments");
+    if (make_new == known().object_new && (args.size() || !args.kw.empty())) raise(PyExc_TypeError, std::string(cls->tp_name) + "() takes no arguments");
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
@@ -296,7 +339,10 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
   const Known& k = known();
   if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
     // Some keep more than their arguments; Python code may take keywords in __init__.
-    if (!is_plain_exception(cls)) unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
+    // An OSError or SyntaxError of one argument has no fields besides, and stays of its class.
+    auto like = [&](PyObject* e) { return cls->tp_init == reinterpret_cast<PyTypeObject*>(e)->tp_init && cls->tp_new == reinterpret_cast<PyTypeObject*>(e)->tp_new; };
+    bool bare = args.size() < 2 && (like(PyExc_OSError) || like(PyExc_SyntaxError));
+    if (!is_plain_exception(cls) && !bare) unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
     if (!args.kw.empty()) {
       PyObject* init = _PyType_Lookup(cls, intern("__init__"));
       if (init && !PyFunction_Check(init)) unsupported(std::string("an exception of class ") + cls->tp_name + " is made with keywords");
@@ -350,6 +396,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     Args copy = args;
     return call_pure(reinterpret_cast<PyObject*>(cls), copy);
   }
+  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) raise_if_miscalled(*this, reinterpret_cast<PyObject*>(cls), nullptr, args);
   unsupported(Reason::UnknownFunction, std::string("an object of class ") + cls->tp_name + " is made");
 }
 

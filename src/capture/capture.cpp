@@ -196,6 +196,35 @@ void Translator::finish(Variable* result) {
   }
 }
 
+// Of a value made here: whether making it needs nothing from the graph, and whether it has an instance of a class in it.
+bool Translator::holds_no_tensor(Variable* v, int& budget, bool& object) {
+  if (!v) return true;
+  if (--budget < 0) return false;
+  auto all = [&](const std::vector<Variable*>& elements) { return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return holds_no_tensor(e, budget, object); }); };
+  if (v->source.valid()) return !v->is(Kind::Tensor) && !(v->is(Kind::Lazy) && PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), known().tensor));
+  switch (v->kind) {
+    case Kind::Constant:
+    case Kind::Real: return true;
+    case Kind::Tuple:
+    case Kind::List: return all(static_cast<SequenceVariable*>(v)->elements);
+    case Kind::Set: return all(v->as<SetVariable>()->elements());
+    case Kind::Dict:
+      for (const auto& e : v->as<DictVariable>()->entries(*this))
+        if (!holds_no_tensor(e.key, budget, object) || !holds_no_tensor(e.value, budget, object)) return false;
+      return true;
+    case Kind::BoundMethod: return holds_no_tensor(v->as<BoundMethodVariable>()->self, budget, object);
+    case Kind::Object: {
+      auto* o = v->as<ObjectVariable>();
+      if (o->is_exception() || is_made_class(o->cls)) return false;
+      object = true;
+      for (const auto& s : o->slots)
+        if (!holds_no_tensor(s.value, budget, object)) return false;
+      return holds_no_tensor(o->base, budget, object) && holds_no_tensor(o->instance_dict(*this), budget, object);
+    }
+    default: return false;
+  }
+}
+
 void Translator::emit_frames(Codegen& cg) {
   std::vector<Frame*> chain;
   for (Frame* f = frame_; f; f = f->parent) chain.insert(chain.begin(), f);
@@ -210,9 +239,15 @@ void Translator::emit_frames(Codegen& cg) {
       std::vector<bool> caught = live_locals(*f->code, f->ip);
       for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
     }
-    // What was there before may be kept alive by this frame alone: it stays.
+    // What was there before may be kept alive by this frame alone: it stays. So does what a weak reference or a finalizer may
+    // tell the end of, where that costs no tensor.
     auto stays = [&](Variable* v) {
-      if (!v || !v->source.valid()) return false;
+      if (!v) return false;
+      if (!v->source.valid()) {
+        int budget = 200;
+        bool object = false;
+        return holds_no_tensor(v, budget, object) && object;
+      }
       return v->is(Kind::Lazy) ? !PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), known().tensor) : !v->is(Kind::Tensor);
     };
     for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);

@@ -1,5 +1,6 @@
 #include "capture/known.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -109,6 +110,24 @@ PyObject* type_dict(PyTypeObject* t) {
 #else
   return t->tp_dict;
 #endif
+}
+
+bool of_import_system(PyCodeObject* code) {
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (!file) PyErr_Clear();
+  return file && std::string_view(file).starts_with("<frozen importlib");
+}
+
+bool of_library(PyObject* function) {
+  static PyObject* names = PySys_GetObject("stdlib_module_names");  // of sys, which keeps it
+  PyObject* module = PyFunction_Check(function) ? PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__") : nullptr;
+  const char* text = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  if (!text) return PyErr_Clear(), false;
+  std::string root(text);
+  root.resize(std::min(root.size(), root.find('.')));
+  if (root == "torch" || root == "__main__") return root == "torch";
+  Ref name = Ref::steal(PyUnicode_FromString(root.c_str()));
+  return names && PySet_Contains(names, name.get()) == 1;
 }
 
 }  // namespace braze::capture

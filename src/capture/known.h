@@ -27,6 +27,10 @@ const Known& known();
 // Immutable classes whose instances are Constants.
 bool is_constant_type(PyTypeObject* t);
 bool is_structseq(PyTypeObject* t);
+// Whether a Python function is one of the standard library's or PyTorch's own.
+bool of_library(PyObject* function);
+// Code of the import system: it changes what it looks at whenever the capture imports, so it runs uncompiled.
+bool of_import_system(PyCodeObject* code);
 // The class's own dict (borrowed).
 PyObject* type_dict(PyTypeObject* t);
 

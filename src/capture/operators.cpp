@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/builtins.h"
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -280,6 +281,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
       if (Variable* r = a->call_method(*this, row.inplace, args); r && !not_implemented(r)) return r;
     }
   }
+  bool own_types = !user_class(a) && !user_class(b);
   if (user_class(a) || user_class(b)) {
     // The right operand goes first when its class is a subclass of the left's that overrides.
     bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
@@ -290,6 +292,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(*this, b, row.reflected, a, resumable);
     if (r) return r;
     if ((for_torch(a) && is_plain(content(b))) || (for_torch(b) && is_plain(content(a)))) return binary_op(op, content(a), content(b), resumable);
+    if (base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) unsupported("the text of " + b->describe());
     if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
     auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
     if (base == NB_OR && (ordered(a) || ordered(b))) unsupported("| of a subclass of OrderedDict");
@@ -299,6 +302,11 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   if (base == NB_MULTIPLY) {
     if (a->is(Kind::Sym)) a = specialised(a);
     if (b->is(Kind::Sym)) b = specialised(b);
+  }
+  if (base == NB_MULTIPLY) {
+    auto sequence = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || (v->is(Kind::Constant) && (PyUnicode_Check(constant_of(v)) || PyBytes_Check(constant_of(v)))); };
+    if (Variable* n = sequence(a) ? index_of(*this, b) : b; n != b) return binary_op(op, a, n, resumable);
+    if (Variable* n = sequence(b) ? index_of(*this, a) : a; n != a) return binary_op(op, n, b, resumable);
   }
   if (Variable* r = sequence_op(*this, base, a, b)) return r;
   if (a->is(Kind::DictView) || a->is(Kind::Set)) {
@@ -345,6 +353,11 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r) raise_current();
     return from_python(std::move(r));
   }
+  // Sets combine with sets alone.
+  auto a_set = [](Variable* v) { return v->is(Kind::Set); };
+  auto no_set = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Dict) || v->is(Kind::Generator) || v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::Constant); };
+  if (own_types && ((a_set(a) && no_set(b)) || (no_set(a) && a_set(b))))
+    raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (inplace ? "=" : "") + ": '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
   unsupported(std::string("operator ") + row.symbol + (inplace ? "=" : "") + " on " + a->describe() + " and " + b->describe());
 }
 
@@ -363,7 +376,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     return from_python(std::move(r));
   }
   if (a->is(Kind::Real) && b->is(Kind::Real) && (op == Py_EQ || op == Py_NE)) {
-    auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type; };
+    auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type || Py_TYPE(v->as_constant()) == &Py_GenericAliasType; };
     if (in_c(a) && in_c(b)) return boolean(PyObject_RichCompareBool(a->as_constant(), b->as_constant(), op) == 1);
   }
   if (for_torch(a) || for_torch(b)) {
@@ -386,6 +399,11 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
       Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
       if (!c) raise_current();
       return from_python(std::move(c));
+    }
+    for (Variable* v : {a, b}) {
+      PyTypeObject* t = v->type();
+      bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare && t->tp_richcompare != PyBaseObject_Type.tp_richcompare) || v->is(Kind::Weakref);
+      if (own) unsupported("a comparison of " + a->describe() + " and " + b->describe());
     }
     if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
       if (op == Py_EQ || op == Py_NE) return boolean((op == Py_EQ) == identical(a, b));
@@ -455,12 +473,25 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     auto *x = a->as<BoundMethodVariable>(), *y = b->as<BoundMethodVariable>();
     return boolean((identical(x->self, y->self) && equal(x->function, y->function)) == (op == Py_EQ));
   }
+  if (eq && a->is(Kind::Weakref) && b->is(Kind::Weakref)) {
+    // By what they refer to, while that lives; an error of call() says that it may not.
+    Args none_given;
+    return compare(op, force(a->call(*this, none_given)), force(b->call(*this, none_given)), resumable);
+  }
   // Objects of C classes may compare in ways that are not known here.
   auto by_identity = [&](Variable* v) {
     PyTypeObject* t = v->type();
+    if (v->is(Kind::Weakref)) return false;
     return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type || t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
   };
   if (eq && by_identity(a) && by_identity(b)) return boolean((op == Py_EQ) == identical(a, b));
+  // Containers have an order among their own kind only, the rest here has none.
+  auto orderless = [](Variable* v) {
+    return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Set) || v->is(Kind::Dict) || v->is(Kind::Generator) || v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::BoundMethod) ||
+           (v->is(Kind::Constant) && !(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
+  };
+  if (!eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b)))
+    raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
   unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + a->describe() + " and " + b->describe());
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -20,8 +21,40 @@ PyObject* real_of(Variable* v) {
     case Kind::Dict: return v->as<DictVariable>()->real.get();
     case Kind::Cell: return v->as<CellVariable>()->real.get();
     case Kind::Tuple: return v->as<TupleVariable>()->real.get();
+    case Kind::BoundMethod: return v->as<BoundMethodVariable>()->real.get();
+    case Kind::Partial: return v->as<PartialVariable>()->real.get();
     default: return nullptr;
   }
+}
+
+// Whether an object has what a runtime-checkable protocol of module typing asks for. -1: the class is none, or that is not known.
+int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
+  static PyObject* members_of = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("typing"));
+    PyObject* f = PyObject_GetAttrString(m.get(), "_get_protocol_attrs");
+    PyErr_Clear();
+    return f;
+  }();
+  auto flag = [&](const char* name) {
+    PyObject* f = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name));
+    return f == Py_True;
+  };
+  if (!members_of || !flag("_is_protocol") || !flag("_is_runtime_protocol")) return -1;
+  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return 1;
+  Ref members = Ref::steal(PyObject_CallOneArg(members_of, cls)), sorted = members ? Ref::steal(PySequence_List(members.get())) : Ref();
+  if (!sorted || PyList_Sort(sorted.get()) < 0) return PyErr_Clear(), -1;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
+    PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
+    Variable* own = tr.getattr_or_null(v, name);
+    PyObject* of_class = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), name);
+    if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
+    // It may be registered.
+    static PyObject* subclass = PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().abc_meta), "__subclasscheck__");
+    Ref r = Ref::steal(PyObject_CallFunctionObjArgs(subclass, cls, v->type(), nullptr));
+    if (!r) PyErr_Clear();
+    return r ? r.get() == Py_True : -1;
+  }
+  return 1;
 }
 
 }  // namespace
@@ -74,7 +107,7 @@ Variable* Translator::call(Variable* callee, Args args, bool resumable) {
         continue;
       }
       case Kind::Partial:
-        callee->as<PartialVariable>()->merge(args);
+        callee->as<PartialVariable>()->merge(*this, args);
         callee = callee->as<PartialVariable>()->function;
         continue;
       case Kind::Module: callee = module_call_target(*this, callee->as<ObjectVariable>()); continue;
@@ -98,7 +131,14 @@ bool Translator::identical(Variable* a, Variable* b) {
   a = force(a);
   b = force(b);
   if (a == b) return true;
+  // Small ints and the bools are one object each.
+  if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && a->type() == b->type()) {
+    a = specialised(a);
+    b = specialised(b);
+  }
   PyObject *ra = real_of(a), *rb = real_of(b);
+  // The one that is made here may be the one that is there already.
+  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) unsupported("whether two weak references are one");
   if (!ra || !rb) return false;
   bool same = ra == rb;
   if (a->is(Kind::Constant) || b->is(Kind::Constant)) return same;
@@ -117,11 +157,17 @@ bool Translator::identical(Variable* a, Variable* b) {
 
 Variable* Translator::getitem(Variable* v, Variable* key, bool) {
   v = force(v);
-  return v->getitem(*this, force(key));
+  return v->getitem(*this, as_key(*this, v, key));
 }
 
-void Translator::setitem(Variable* v, Variable* key, Variable* value) { force(v)->setitem(*this, force(key), value); }
-void Translator::delitem(Variable* v, Variable* key) { force(v)->delitem(*this, force(key)); }
+void Translator::setitem(Variable* v, Variable* key, Variable* value) {
+  v = force(v);
+  v->setitem(*this, as_key(*this, v, key), value);
+}
+void Translator::delitem(Variable* v, Variable* key) {
+  v = force(v);
+  v->delitem(*this, as_key(*this, v, key));
+}
 bool Translator::contains(Variable* v, Variable* item) { return force(v)->contains(*this, force(item)); }
 Variable* Translator::iter(Variable* v) { return force(v)->iter(*this); }
 std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(*this); }
@@ -133,7 +179,7 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
       if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
     return false;
   }
-  if (std::string_view(Py_TYPE(cls)->tp_name) == "types.UnionType") {
+  if (std::string_view kind = Py_TYPE(cls)->tp_name; kind == "types.UnionType" || kind == "_UnionGenericAlias") {
     Ref args = Ref::steal(PyObject_GetAttrString(cls, "__args__"));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
       PyObject* c = PyTuple_GET_ITEM(args.get(), i);
@@ -141,8 +187,15 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     }
     return false;
   }
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "_SpecialGenericAlias") {  // Sequence, Mapping... of module typing
+    Ref origin = Ref::steal(PyObject_GetAttrString(cls, "__origin__"));
+    if (!origin) raise_current();
+    return is_instance(v, origin.get());
+  }
   if (!PyType_Check(cls)) raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" && std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
+    if (int has = has_protocol(*this, v, cls); has >= 0) return has;
   static PyObject* abc = _PyType_Lookup(known().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
   static PyObject* parameter = _PyType_Lookup(Py_TYPE(known().parameter), PyUnicode_InternFromString("__instancecheck__"));
   if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(known().tensor))) {

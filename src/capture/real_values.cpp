@@ -1,6 +1,7 @@
 // From variables to real values, and calls into CPython and PyTorch on them.
 #include <functional>
 
+#include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/open_sizes.h"
 #include "capture/translator.h"
@@ -210,7 +211,8 @@ Variable* Translator::query_torch(PyObject* fn, const Args& args) {
   return from_python(std::move(result));
 }
 
-Variable* Translator::call_pure(PyObject* fn, const Args& args) {
+Variable* Translator::call_pure(PyObject* fn, const Args& given) {
+  Args args = as_numbers(*this, fn, given);
   for (Variable* v : args.pos)
     if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
   for (auto& [k, v] : args.kw)

@@ -8,6 +8,7 @@
 #include "capture/bind_args.h"
 #include "capture/entry.h"
 #include "capture/guards_eval.h"
+#include "capture/known.h"
 #include "capture/log.h"
 #include "capture/markers.h"
 
@@ -140,6 +141,7 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   if (!bind_arguments(function, args, nargs, kwnames, slots, owned)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
   if (code != last_code_) {
+    if (of_import_system(code)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
     last_place_ = place(code, 0);
     last_code_ = code;
   }

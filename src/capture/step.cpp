@@ -326,6 +326,17 @@ int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {
     auto* g = receiver->as<GeneratorVariable>();
     yielded = g->send(*this, value);
     if (!yielded) result = g->result;
+  } else if (is_none(force(value)) && receiver->is(Kind::Object)) {
+    // The end of an iterator of the user's may carry a value.
+    SourceId at;
+    PyObject* method = lookup_on_type(receiver->type(), intern("__next__"), &at);
+    if (!method) raise(PyExc_TypeError, std::string("'") + receiver->type()->tp_name + "' object is not an iterator");
+    try {
+      yielded = call(bind_descriptor(method, at, receiver, receiver->type(), intern("__next__")), std::vector<Variable*>{});
+    } catch (PyRaise& e) {
+      if (!is_instance(e.exception, PyExc_StopIteration)) throw;
+      result = getattr(e.exception, "value");
+    }
   } else if (is_none(force(value))) {
     yielded = this->next(receiver);
   } else {
@@ -367,6 +378,7 @@ void Translator::raise_instruction(Frame& f, int n) {
     if (!current && !handled) current = force(handled_at_start());
     if (current && is_none(current)) current = nullptr;
     if (!current) raise(PyExc_RuntimeError, "No active exception to reraise");
+    if (current->is(Kind::Object)) current->as<ObjectVariable>()->bare = false;
     throw PyRaise{current, origins_.try_emplace(current, ordinal_).first->second};
   }
   Variable* cause = n == 2 ? force(f.pop()) : nullptr;
@@ -383,6 +395,7 @@ void Translator::raise_instruction(Frame& f, int n) {
   // It would be left with another traceback.
   if (e->source.valid()) unsupported(Reason::RaisedException, "an exception that was there before is raised");
   chain_context(e, being_handled());
+  if (e->is(Kind::Object)) e->as<ObjectVariable>()->bare = false;
   throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
 }
 

@@ -158,6 +158,8 @@ class Translator {
   // Runs a Python function symbolically.
   Variable* inline_function(FunctionVariable* fn, Args& args, bool resumable);
   Variable* instantiate(PyTypeObject* cls, Args& args);
+  // What the __new__ of a class in C makes, for that class or one derived from it.
+  Variable* builtin_new(PyTypeObject* cls, PyObject* new_function, Args& args);
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
   // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache holds for them.
@@ -248,6 +250,7 @@ class Translator {
   bool inference = false;                     // torch.inference_mode() was entered in the captured code
   // Not 0: what was captured is being differentiated, from this ordinal on. Backwards of the user's are evaluated; they may not
   // change what was there before, nor have effects: the entry runs before its backward does.
+  std::unordered_map<Variable*, Variable*> weakrefs;  // those made in the capture, by what they refer to
   uint64_t backward_since = 0;
   void no_effect_of_backward(const char* what) { if (backward_since) unsupported(Reason::UnsupportedMutation, what); }
 
@@ -309,7 +312,6 @@ class Translator {
   void start_frame();
   void undo_states();
   void bind_arguments(FunctionVariable* fn, Args& args, Frame& f);
-  Variable* builtin_new(PyTypeObject* cls, PyObject* new_function, Args& args);
   Variable* load_const(PyObject* o);
   Variable* load_global(Frame& f, PyObject* name);
   void make_function(Frame& f, int flags);
@@ -348,6 +350,7 @@ class Translator {
   struct Number { SourceId source; Ref tensor; Variable* variable; };
   std::vector<Number> numbers_;               // floats that are operands
   std::vector<UserLine> size_lines_;          // of decisions on sizes
+  bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
   void add_gradients();
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

@@ -183,7 +183,15 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
   Py_ssize_t pos = 0;
   Py_hash_t hash;
   while (_PySet_NextEntry(o, &pos, &key, &hash)) {
-    if (!is_constant_type(Py_TYPE(key)) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
+    // Objects that are told apart by identity are members as such.
+    PyTypeObject* t = Py_TYPE(key);
+    bool by_identity = (t->tp_hash == PyBaseObject_Type.tp_hash && t->tp_richcompare == PyBaseObject_Type.tp_richcompare && !PyObject_TypeCheck(key, known().tensor)) || PyCFunction_Check(key);
+    if (by_identity) {
+      of.emplace(key, global_object(key));
+      keep(Ref::borrow(key));
+      continue;
+    }
+    if (!is_constant_type(t) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
       unsupported("a set of objects");
     of.emplace(key, from_python(Ref::borrow(key)));
     keep(Ref::borrow(key));
@@ -272,22 +280,24 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     guards().type_is(s, t, line());
     Variable* fn = wrap(PyMethod_GET_FUNCTION(o), sources().derived(SourceKind::MethodFunc, s));
     Variable* self = wrap(PyMethod_GET_SELF(o), sources().derived(SourceKind::MethodSelf, s));
-    return sourced(make<BoundMethodVariable>(fn, self));
+    auto* method = make<BoundMethodVariable>(fn, self);
+    method->real = Ref::borrow(o);
+    made = sourced(method);
   } else if (t == &PyCell_Type) {
     made = make<CellVariable>(o, s);
   } else if (t == &PyDictProxy_Type) {
     // Read through to the mapping behind it, the first field of the object.
     guards().type_is(s, t, line());
     PyObject* origin = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(o) + sizeof(PyObject));
-    return sourced(make<MappingProxyVariable>(force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)))));
+    made = sourced(make<MappingProxyVariable>(force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)))));
   } else if (t == k.partial) {
     guards().type_is(s, t, line());
     Ref fn = Ref::steal(PyObject_GetAttrString(o, "func")), a = Ref::steal(PyObject_GetAttrString(o, "args")), kw = Ref::steal(PyObject_GetAttrString(o, "keywords"));
     auto* args = force(wrap(a.get(), sources().derived(SourceKind::PartialArgs, s)))->as<TupleVariable>();
     auto* keywords = force(wrap(kw.get(), sources().derived(SourceKind::PartialKeywords, s)))->as<DictVariable>();
-    std::vector<std::pair<PyObject*, Variable*>> named;
-    for (const auto& e : keywords->entries(*this)) named.emplace_back(keep(Ref::borrow(e.hash_key.get())), e.value);
-    return sourced(make<PartialVariable>(wrap(fn.get(), sources().derived(SourceKind::PartialFunc, s)), args->elements, named));
+    auto* made_partial = make<PartialVariable>(wrap(fn.get(), sources().derived(SourceKind::PartialFunc, s)), args, keywords);
+    made_partial->real = Ref::borrow(o);
+    made = sourced(made_partial);
   } else if (PyTuple_Check(o) && is_plain_tuple_class(*this, t)) {
     guards().type_is(s, t, line());
     guards().length(s, PyTuple_GET_SIZE(o), line());

@@ -2,6 +2,8 @@
 
 from copy import copy as _copy, deepcopy as _deepcopy
 
+from torch import Tensor as _Tensor
+
 _copied = "braze copies"  # key in the memo: objects are told apart by identity, without the numbers that id() gives
 _itself = (type(None), int, float, bool, complex, bytes, str, range, type, type(Ellipsis), type(NotImplemented), property)
 _functions = (type(_deepcopy), type(len))
@@ -35,6 +37,19 @@ def deepcopy(x, memo=None, _nil=None):
         seen.append((x, y))
         for k, v in x.items():
             y[deepcopy(k, memo)] = deepcopy(v, memo)
+        return y
+    if cls is set:
+        y = set()
+        seen.append((x, y))
+        y.update([deepcopy(v, memo) for v in x])
+        return y
+    if cls is frozenset:
+        y = frozenset([deepcopy(v, memo) for v in x])
+        seen.append((x, y))
+        return y
+    if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None:
+        y = x.detach().clone().requires_grad_(x.requires_grad)
+        seen.append((x, y))
         return y
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)

@@ -60,6 +60,11 @@ bool knows_lru_cache() {
 
 void lru_uncount(PyObject* cache) { --of(cache)->hits; }
 
+bool lru_full(PyObject* cache) {
+  Cache* c = of(cache);
+  return c->capacity >= 0 && PyDict_GET_SIZE(c->entries) >= c->capacity;
+}
+
 bool lru_keeps(PyObject* cache) { return of(cache)->capacity != 0; }
 
 PyObject* lru_key(PyObject* cache, PyObject* args, PyObject* kwargs) {

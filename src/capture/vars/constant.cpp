@@ -23,6 +23,13 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
   SourceId where;
   PyObject* descr = tr.lookup_on_type(t, name, &where);
+  // Numbers and texts of a class of the user's may have attributes of their own.
+  bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT)) && !PyObject_TypeCheck(value.get(), known().enum_);
+  if (users && source.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
+    Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
+    if (!own) tr.raise_current();
+    if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
+  }
   if (descr) {
     PyTypeObject* d = Py_TYPE(descr);
     bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == known().enum_property;
@@ -40,8 +47,12 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
 
 Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& args) {
   if (PyUnicode_Check(value.get()) && args.size() == 1 && std::string_view(name) == "join")
-    args.pos[0] = tr.list(tr.unpack(args[0]));
-  if (std::string_view(name) == "__iter__" && args.size() == 0) return iter(tr);
+  {
+    Variable* parts = tr.force(args[0]);
+    if (PyObject* c = constant_of(parts); c && !Py_TYPE(c)->tp_iter && !PySequence_Check(c)) tr.raise(PyExc_TypeError, "can only join an iterable");
+    args.pos[0] = tr.list(tr.unpack(parts));
+  }
+  if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
   Ref method = Ref::steal(PyObject_GetAttrString(value.get(), name));
   if (!method) {
     PyErr_Clear();

@@ -8,17 +8,32 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/key.h"
 
 namespace braze::capture {
 
 namespace {
 
 // As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of objects).
-bool same_key(PyObject* a, PyObject* b) {
+bool same_key(Translator& tr, PyObject* a, PyObject* b) {
   if (a == b) return true;
-  bool same = PyObject_Hash(a) == PyObject_Hash(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
-  PyErr_Clear();
-  return same;
+  int same = PyObject_Hash(a) == PyObject_Hash(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+  if (same < 0) tr.raise_current();
+  return same == 1;
+}
+
+// Whether Python code says what a key's hash is.
+bool is_compared_by_code(PyObject* key) {
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
+      if (is_compared_by_code(PyTuple_GET_ITEM(key, i))) return true;
+    return false;
+  }
+  PyTypeObject* t = Py_TYPE(key);
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, known().enum_) || PyObject_TypeCheck(key, known().tensor)) return false;
+  static PyObject* name = PyUnicode_InternFromString("__hash__");
+  PyObject* hash = _PyType_Lookup(t, name);
+  return hash && PyFunction_Check(hash) && !of_library(hash);
 }
 
 }  // namespace
@@ -62,7 +77,9 @@ void DictVariable::load(Translator& tr) {
   loaded_ = true;
   auto put = [&](PyObject* key, PyObject* value) {
     SourceId at = tr.sources().dict_item(source, key);
-    entries_.push_back({Ref::borrow(key), tr.global_object(key), tr.wrap(value, at)});
+    // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's own.
+    Variable* k = tr.global_object(key);
+    entries_.push_back({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
   if (PyODict_Check(real.get())) {
     // The order of an OrderedDict is its own.
@@ -85,7 +102,7 @@ void DictVariable::load(Translator& tr) {
     Py_ssize_t i = find(tr, w.hash_key.get());
     bool moved = false;
     for (const Change& c : changes_)
-      if (same_key(c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
+      if (same_key(tr, c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
     if (i >= 0 && (!w.value || moved)) {
       entries_.erase(entries_.begin() + i);
       reindex();
@@ -107,7 +124,13 @@ const std::vector<DictVariable::Entry>& DictVariable::entries(Translator& tr) {
   return entries_;
 }
 
+// Where user code compares the key, all keys are to be known: the place of one such key can't be guarded alone.
+void DictVariable::load_for(Translator& tr, PyObject* hash_key) {
+  if (!loaded_ && holds_made_key(hash_key)) load(tr);
+}
+
 Variable* DictVariable::get(Translator& tr, PyObject* key) {
+  load_for(tr, key);
   Py_ssize_t i = find(tr, key);
   if (i >= 0) return entries_[static_cast<size_t>(i)].value;
   if (loaded_) return nullptr;
@@ -130,14 +153,14 @@ Variable* DictVariable::get(Translator& tr, Variable* key) {
 void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool deleted, bool inserted) {
   if (!source.valid()) return;
   for (Change& c : changes_)
-    if (same_key(c.hash_key.get(), hash_key)) {
+    if (same_key(tr, c.hash_key.get(), hash_key)) {
       c.deleted |= deleted;
       if (inserted) c.order = next_order_++;
       return;
     }
-  bool original = PyDict_Contains(real.get(), hash_key) == 1;
-  changes_.push_back({Ref::borrow(hash_key), key, original, deleted, next_order_++});
-  (void)tr;
+  int original = PyDict_Contains(real.get(), hash_key);
+  if (original < 0) tr.raise_current();
+  changes_.push_back({Ref::borrow(hash_key), key, original == 1, deleted, next_order_++});
 }
 
 void DictVariable::change(Translator& tr) {
@@ -148,6 +171,7 @@ void DictVariable::change(Translator& tr) {
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
   Ref k = key_in(tr, *this, key);
+  load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
   change(tr);
@@ -254,8 +278,10 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
   if (n == "__len__" && c == 0) return tr.integer(len(tr));
   if (n == "__iter__" && c == 0) return iter(tr);
-  if (n == "__eq__" && c == 1) return tr.compare(Py_EQ, this, args[0]);
-  if (n == "__ne__" && c == 1) return tr.compare(Py_NE, this, args[0]);
+  if ((n == "__eq__" || n == "__ne__") && c == 1) {
+    if (!PyType_IsSubtype(args[0]->type(), &PyDict_Type)) return tr.constant(Py_NotImplemented);
+    return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
+  }
   if ((n == "__or__" || n == "__ior__") && c == 1) {
     DictVariable* into = this;
     if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented);
@@ -283,7 +309,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     remove(tr, args[0]);
     return v;
   }
-  if (n == "popitem" && c <= 1) {
+  if (n == "popitem" && c <= (is_ordered_dict() ? 1u : 0u)) {
     Variable* last = c ? args[0] : args.take_kw("last");
     const auto& all = entries(tr);
     if (all.empty()) tr.raise(PyExc_KeyError, "popitem(): dictionary is empty");
@@ -382,6 +408,13 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
     if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
   }
+}
+
+DictVariable* dict_behind(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base) v = v->as<ObjectVariable>()->base;
+  if (!v->is(Kind::Dict)) tr.unsupported("a __dict__ that is " + v->describe());
+  return v->as<DictVariable>();
 }
 
 // ---- proxies ----

@@ -48,6 +48,7 @@ class DictVariable final : public Variable {
 
  private:
   void load(Translator&);
+  void load_for(Translator&, PyObject* hash_key);
   void change(Translator&);
   Py_ssize_t find(Translator&, PyObject* hash_key);
   void reindex();
@@ -69,6 +70,9 @@ class DictVariable final : public Variable {
   std::vector<Change> changes_;
   uint64_t next_order_ = 0;
 };
+
+// The dict that an object's or a function's __dict__ is, also where that is an instance of a subclass of dict.
+DictVariable* dict_behind(Translator&, Variable* v);
 
 // A types.MappingProxyType of a dict: the dict without the ways to change it.
 class MappingProxyVariable final : public Variable {

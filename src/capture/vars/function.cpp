@@ -5,6 +5,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/miscalled.h"
 #include "capture/open_scalars.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -183,7 +184,7 @@ DictVariable* FunctionVariable::own_dict(Translator& tr) {
   if (dict_) return dict_;
   if (!real) return dict_ = tr.dict();
   Ref d = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
-  return dict_ = tr.force(tr.wrap(d.get(), tr.sources().instance_dict(source)))->as<DictVariable>();
+  return dict_ = dict_behind(tr, tr.wrap(d.get(), tr.sources().instance_dict(source)));
 }
 
 Variable* FunctionVariable::call_method(Translator& tr, const char* name, Args& args) {
@@ -322,10 +323,12 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
                    target->is(Kind::Iterator) || target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
+    if (PyObject* raw = container && !args.kw.empty() && target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
     if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
     if (v == target && target != self) return content_given(tr, self, target);
     return v;
   }
+  if (PyObject* raw = target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }
 
@@ -333,9 +336,14 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
 
 PyTypeObject* PartialVariable::type() const { return braze::capture::known().partial; }
 
-void PartialVariable::merge(Args& call) const {
-  call.pos.insert(call.pos.begin(), args.begin(), args.end());
-  auto own = kw;
+void PartialVariable::merge(Translator& tr, Args& call) const {
+  call.pos.insert(call.pos.begin(), args->elements.begin(), args->elements.end());
+  std::vector<std::pair<PyObject*, Variable*>> own;
+  for (const auto& e : keywords->entries(tr)) {
+    PyObject* key = constant_of(e.key);
+    if (!key || !PyUnicode_Check(key)) tr.unsupported("keyword arguments whose names are no strings");
+    own.emplace_back(tr.keep(Ref::borrow(key)), e.value);
+  }
   for (auto& [k, v] : call.kw) {
     bool found = false;
     for (auto& [k2, v2] : own)
@@ -365,26 +373,41 @@ Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [k, v] : attributes)
     if (PyUnicode_Compare(k, name) == 0) return v;
   if (named(name, "func")) return function;
-  if (named(name, "args")) return tr.tuple(args);
-  if (named(name, "keywords")) {
-    auto* d = tr.dict();
-    for (auto& [k, v] : kw) d->set(tr, k, v);
-    return d;
-  }
-  if (source.valid()) tr.unsupported("attribute of a functools.partial");
+  if (named(name, "args")) return args;
+  if (named(name, "keywords")) return keywords;
   if (named(name, "__class__")) return Variable::getattr(tr, name);
+  if (source.valid()) {
+    if (_PyType_Lookup(type(), name)) tr.unsupported("attribute of a functools.partial");
+    Ref own = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
+    if (!own) tr.raise_current();
+    return dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name);
+  }
   return nullptr;
 }
 
 Reg PartialVariable::build(Codegen& cg) {
+  if (keywords->reg != kNoReg) throw CannotRebuild{this, "a functools.partial whose keywords were built before it"};
   std::vector<Reg> regs{cg.constant(reinterpret_cast<PyObject*>(braze::capture::known().partial)), cg.reg(function)};
-  for (Variable* a : args) regs.push_back(cg.reg(a));
-  Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(kw.size())));
-  for (size_t i = 0; i < kw.size(); ++i) {
-    regs.push_back(cg.reg(kw[i].second));
-    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Ref::borrow(kw[i].first).release());
+  for (Variable* a : args->elements) regs.push_back(cg.reg(a));
+  // Its keywords are a dict of its own, which it copies from what it is called with.
+  std::vector<Ref> named_ones;
+  std::vector<std::pair<Variable*, Variable*>> others;
+  for (const auto& e : keywords->entries(cg.tr)) {
+    PyObject* key = constant_of(e.key);
+    if (!key || !PyUnicode_CheckExact(key) || !others.empty()) {
+      others.emplace_back(e.key, e.value);
+      continue;
+    }
+    regs.push_back(cg.reg(e.value));
+    named_ones.push_back(Ref::borrow(key));
   }
-  reg = cg.recipe.make(StepKind::Call, regs, kw.empty() ? nullptr : names.get());
+  Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(named_ones.size())));
+  for (size_t i = 0; i < named_ones.size(); ++i) PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), named_ones[i].release());
+  reg = cg.recipe.make(StepKind::Call, regs, named_ones.empty() ? nullptr : names.get());
+  // The dict that the code may hold, too, is the one in the partial.
+  static PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+  keywords->reg = cg.recipe.make(StepKind::Call, {cg.constant(getattr), reg, cg.constant(cg.tr.intern("keywords"))});
+  for (auto& [k, v] : others) cg.recipe.effect(StepKind::SetItem, {keywords->reg, cg.reg(k), cg.reg(v)});
   emitting = false;
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {reg, cg.reg(v)}, k);
   return reg;

@@ -6,6 +6,7 @@ namespace braze::capture {
 
 struct Frame;
 class DictVariable;
+class TupleVariable;
 
 class CellVariable final : public Variable {
  public:
@@ -66,6 +67,7 @@ class BoundMethodVariable final : public Variable {
   Reg build(Codegen&) override;
   Variable* function;
   Variable* self;
+  Ref real;
 };
 
 // A method implemented in C. `owner` is the class that defines it: subclasses may override it, super() may ask for it.
@@ -88,17 +90,17 @@ Variable* call_builtin_method(Translator&, Variable* self, PyTypeObject* owner, 
 
 class PartialVariable final : public Variable {
  public:
-  PartialVariable(Variable* fn, std::vector<Variable*> args, std::vector<std::pair<PyObject*, Variable*>> kw)
-      : Variable(Kind::Partial), function(fn), args(std::move(args)), kw(std::move(kw)) {}
+  PartialVariable(Variable* fn, TupleVariable* args, DictVariable* keywords) : Variable(Kind::Partial), function(fn), args(args), keywords(keywords) {}
   PyTypeObject* type() const override;
   Variable* getattr(Translator&, PyObject* name) override;
   void setattr(Translator&, PyObject* name, Variable* value) override;
-  void merge(Args&) const;   // puts its own arguments before those of a call
+  void merge(Translator&, Args&) const;   // puts its own arguments before those of a call
   Reg build(Codegen&) override;
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on one made here
   Variable* function;
-  std::vector<Variable*> args;
-  std::vector<std::pair<PyObject*, Variable*>> kw;
+  TupleVariable* args;
+  DictVariable* keywords;
+  Ref real;
 };
 
 class GeneratorVariable final : public Variable {

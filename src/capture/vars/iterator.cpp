@@ -74,6 +74,18 @@ static Reg advanced(Codegen& cg, Reg it, size_t n) {
   return it;
 }
 
+// What the code changed in a list that was there before is written at the end; the place of an iterator is cut off at the list's
+// length, so such a list is written before already.
+static Reg written(Codegen& cg, SequenceVariable* list) {
+  Reg self = cg.reg(list);
+  PyObject* real = list->is(Kind::List) && list->type() == &PyList_Type ? list->as<ListVariable>()->real.get() : nullptr;
+  if (!real || PyList_GET_SIZE(real) == static_cast<Py_ssize_t>(list->elements.size())) return self;
+  std::vector<Reg> args{self};
+  for (Variable* e : list->elements) args.push_back(cg.reg(e));
+  cg.recipe.effect(StepKind::ListAssign, args);
+  return self;
+}
+
 Reg SequenceIterator::build(Codegen& cg) {
   // Built from what is left: a list's own iterator would also see later changes of the list.
   if (sequence->type() == known().deque && !done) {
@@ -81,17 +93,18 @@ Reg SequenceIterator::build(Codegen& cg) {
     return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
   }
   if (sequence->is(Kind::List) && !done) {
-    Reg it = iter_of(cg, cg.reg(sequence));
+    Reg it = iter_of(cg, index ? written(cg, static_cast<SequenceVariable*>(sequence)) : cg.reg(sequence));
     if (index) {
       static PyObject* set_state = PyObject_GetAttrString(of(PyListIter_Type), "__setstate__");
       builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
     }
     return it;
   }
-  if (PyObject* o = constant_of(sequence); o && !done && PyUnicode_Check(o)) {
+  if (PyObject* o = constant_of(sequence); o && !done && (PyUnicode_Check(o) || PyBytes_Check(o))) {
     Reg it = iter_of(cg, cg.constant(o));
-    static PyObject* set_state = PyObject_GetAttrString(of(*type()), "__setstate__");
-    if (index) builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
+    // Of the class that this text's iterator has: there is another one for texts of ASCII alone.
+    Ref trial = Ref::steal(PyObject_GetIter(o)), set_state = Ref::steal(PyObject_GetAttrString(of(*Py_TYPE(trial.get())), "__setstate__"));
+    if (index) builtin_call(cg, set_state.get(), {it, integer(cg, static_cast<int64_t>(index))});
     return it;
   }
   const auto& from = sequence->is(Kind::Tuple) ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;
@@ -131,6 +144,7 @@ Variable* DictIterator::next(Translator& tr) {
 
 Reg DictIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (dict->source.valid() && dict->structure) throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
   if (dict->is_ordered_dict() && structure != dict->structure) throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
   if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
@@ -157,8 +171,8 @@ Variable* SetIterator::next(Translator& tr) {
 
 Reg SetIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
-  if (!set->source.valid() && index) {
-    // The set that is made anew may have another order.
+  if (set->source.valid() ? set->changed : index != 0) {
+    // The set that is made anew, or written at the end, may have another order.
     return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
   }
   if (set->elements() != elements) throw CannotRebuild{this, "an iterator over a set that was changed"};
@@ -180,7 +194,9 @@ Variable* ReversedIterator::next(Translator& tr) {
 
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
-  Reg it = builtin_call(cg, reverse, {cg.reg(sequence)});
+  // One that has come to its end lets go of the sequence.
+  if (index < 0) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
+  Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
   Ref set_state = Ref::steal(PyObject_GetAttrString(of(*type()), "__setstate__"));
   builtin_call(cg, set_state.get(), {it, integer(cg, index)});

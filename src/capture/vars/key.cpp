@@ -63,6 +63,23 @@ Ref make_key(Translator& tr, Variable* v, Py_hash_t hash) {
   return Ref::steal(reinterpret_cast<PyObject*>(k));
 }
 
+bool holds_made_key(PyObject* key) {
+  if (Py_TYPE(key) == key_type()) return true;
+  if (PyTuple_Check(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
+      if (holds_made_key(PyTuple_GET_ITEM(key, i))) return true;
+  } else if (PyFrozenSet_Check(key)) {
+    PyObject* element;
+    Py_ssize_t pos = 0;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(key, &pos, &element, &hash))
+      if (holds_made_key(element)) return true;
+  } else if (PyMethod_Check(key)) {
+    return holds_made_key(PyMethod_GET_FUNCTION(key)) || holds_made_key(PyMethod_GET_SELF(key));
+  }
+  return false;
+}
+
 void rethrow_from_key() {
   if (!t_thrown) return;
   PyErr_Clear();

@@ -8,6 +8,9 @@ namespace braze::capture {
 // without a comparison, as in CPython.
 Ref make_key(Translator& tr, Variable* v, Py_hash_t hash);
 
+// Whether such an object is part of a key of an index. It is of this capture alone: no guard may hold it.
+bool holds_made_key(PyObject* key);
+
 // A comparison that failed left its C++ exception behind and a Python exception in its place: throws the former, if any.
 void rethrow_from_key();
 

@@ -18,6 +18,12 @@ std::string text(PyObject* name) { return PyUnicode_AsUTF8(name); }
 
 bool is_c_method(PyObject* descr) { return Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type; }
 
+// Whether C code gave the exception a cause or context.
+bool has_chain(PyObject* e) {
+  auto* fields = reinterpret_cast<PyBaseExceptionObject*>(e);
+  return e && (fields->cause || fields->context);
+}
+
 }  // namespace
 
 std::string ObjectVariable::describe() const { return std::string("an object of class ") + cls->tp_name; }
@@ -38,7 +44,7 @@ DictVariable* ObjectVariable::instance_dict(Translator& tr) {
     PyErr_Clear();
     return nullptr;
   }
-  return dict_ = tr.force(tr.wrap(d.get(), tr.sources().instance_dict(source)))->as<DictVariable>();
+  return dict_ = dict_behind(tr, tr.wrap(d.get(), tr.sources().instance_dict(source)));
 }
 
 Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
@@ -64,6 +70,7 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
     auto* args = base ? base->as<TupleVariable>() : nullptr;
     size_t n = args ? args->elements.size() : 0;
     if (named(name, "value")) return n ? args->elements[0] : tr.none();  // of StopIteration
+    if (named(name, "__suppress_context__")) return tr.boolean(false);
     if (raised_here) tr.raise_natively(this, "a field of an exception");
     if (named(name, "code")) return n == 1 ? args->elements[0] : n ? static_cast<Variable*>(args) : tr.none();  // of SystemExit
     if (named(name, "msg")) return n == 1 ? args->elements[0] : tr.none();                                       // of ImportError
@@ -111,7 +118,8 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
                                      {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
           if (!named(name, field)) continue;
           if (!real) {
-            if (!named(name, "__traceback__") || !tr.was_raised(this)) return tr.none();
+            if (!named(name, "__traceback__") && has_chain(like.get())) tr.raise_natively(this, "a field of an exception");
+            if (!named(name, "__traceback__") || !tr.was_raised(this) || bare) return tr.none();
             if (!traceback_) traceback_ = tr.make<TracebackVariable>(this);
             return traceback_;
           }
@@ -218,7 +226,12 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
         return;
       }
       if (named(name, "__traceback__") && v) {
-        if (v == traceback_) return;  // its own
+        if (v == traceback_ && !bare) return;  // its own
+        if (!real && is_none(v)) {
+          tr.mutate();
+          bare = true;
+          return;
+        }
         if (real && (is_none(v) || v->type() == &PyTraceBack_Type)) return set_field(tr, name, v);
       }
       if (!exception || named(name, "__traceback__") || !(named(name, "__cause__") || named(name, "__context__")))
@@ -450,7 +463,11 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of));
   }
   if (n == "with_traceback" && args.size() == 1 && is_exception() && traceback_ && tr.force(args[0]) == traceback_) return this;
-  if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !tr.was_raised(this) && !real) return this;
+  if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !real) {
+    tr.mutate();
+    bare = true;
+    return this;
+  }
   if (n == "add_note" && args.size() == 1 && is_exception()) {
     Variable* note = tr.force(args[0]);
     if (!PyType_IsSubtype(note->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + note->type()->tp_name + "'");
@@ -470,7 +487,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
 Reg ObjectVariable::build(Codegen& cg) {
   cg.tr.check_rebuild(cls);
   // Raised for real, it has a traceback, and what the interpreter notes in its fields.
-  if (is_exception() && cg.tr.was_raised(this)) cg.tr.raise_natively(this, "an exception outlives the compiled code");
+  if (is_exception() && cg.tr.was_raised(this) && (!bare || has_chain(like.get()) || (like && !is_plain_exception(cls)))) cg.tr.raise_natively(this, "an exception outlives the compiled code");
   auto* type_object = reinterpret_cast<PyObject*>(cls);
   Reg r;
   if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {

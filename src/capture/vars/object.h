@@ -77,6 +77,7 @@ class ObjectVariable : public Variable {
   // Of exceptions: one of the C fields (__context__, __cause__...).
   void set_field(Translator&, PyObject* name, Variable* value);
   bool raised_here = false;  // an exception that an instruction raised by itself
+  bool bare = false;         // an exception that was raised, and whose traceback was taken away since
   Ref like;                  // the real exception that it was made from
 
  private:

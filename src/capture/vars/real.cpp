@@ -1,6 +1,7 @@
 // Classes, Python modules, C functions and singletons.
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/miscalled.h"
 #include "capture/open_scalars.h"
 #include "capture/markers.h"
 #include "capture/translator.h"
@@ -38,6 +39,12 @@ std::string full_name(PyObject* o) {
   }
   if (out.empty()) out = Py_TYPE(o)->tp_name;
   return out;
+}
+
+// The polyfill for objects of one of operator's classes of functions, or nullptr.
+const char* operator_maker(PyTypeObject* t) {
+  std::string_view name = t->tp_name;
+  return name == "operator.itemgetter" ? "itemgetter" : name == "operator.attrgetter" ? "attrgetter" : name == "operator.methodcaller" ? "methodcaller" : nullptr;
 }
 
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
@@ -159,7 +166,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     Ref own = Ref::steal(t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) ? PyObject_GenericGetDict(o, nullptr) : nullptr);
     PyErr_Clear();
     if (own)
-      if (Variable* v = tr.force(tr.wrap(own.get(), tr.sources().instance_dict(source)))->as<DictVariable>()->get(tr, name)) return v;
+      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
     return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d)) : nullptr;
   }
   Ref v = Ref::steal(PyObject_GetAttr(o, name));
@@ -203,6 +210,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o)) {
+    if (!args.kw.empty() && takes_no_keywords(o)) raise_if_miscalled(tr, o, nullptr, args);
     if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
     if (Variable* v = handler(tr, args)) return v;
   }
@@ -225,9 +233,24 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
     auto* d = reinterpret_cast<PyDescrObject*>(o);
     if (args.size() == 0) tr.raise(PyExc_TypeError, std::string("unbound method ") + PyUnicode_AsUTF8(d->d_name) + "() needs an argument");
-    Variable* self = args[0];
+    Variable* self = tr.force(args[0]);
+    if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
+      std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
+      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + d->d_type->tp_name + "' objects doesn't apply to a '" + self->type()->tp_name + "' object");
+      tr.raise(PyExc_TypeError, method + "requires a '" + d->d_type->tp_name + "' object but received a '" + self->type()->tp_name + "'");
+    }
     args.pos.erase(args.pos.begin());
     return call_builtin_method(tr, self, d->d_type, d->d_name, args);
+  }
+  if (PyObject* maker = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr; maker && PyType_Check(maker) && args.size() && std::string_view(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) == "__new__") {
+    // dict.__new__(cls) and the like: an object of a class of its own, before any __init__.
+    PyObject* given = args[0]->as_constant();
+    auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr, *of = reinterpret_cast<PyTypeObject*>(maker);
+    bool container = of == &PyDict_Type || of == &PyList_Type || of == &PySet_Type;
+    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
+      Args rest{std::vector<Variable*>(args.pos.begin() + 1, args.pos.end()), args.kw};
+      return tr.builtin_new(cls, o, rest);
+    }
   }
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
@@ -242,6 +265,23 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (target == Py_None) return tr.none();
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, source)));
   }
+  if (const char* maker = operator_maker(Py_TYPE(o))) {
+    // Made anew from what it says that it was made from: a class, or a partial of it that holds the keywords; and arguments.
+    Ref parts = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
+    if (!parts) tr.raise_current();
+    Args own;
+    auto append = [&](PyObject* t) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i))));
+    };
+    if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == known().partial) {
+      Ref first = Ref::steal(PyObject_GetAttrString(made_by, "args")), named_ones = Ref::steal(PyObject_GetAttrString(made_by, "keywords"));
+      append(first.get());
+      PyObject *k, *v;
+      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v)));
+    }
+    append(PyTuple_GET_ITEM(parts.get(), 1));
+    return tr.call(tr.call(tr.polyfill(maker), own), args);
+  }
   if (Py_TYPE(o) == known().lru_cache) {
     if (Variable* v = tr.cached_call(this, args)) return v;
     // For arguments that are made in the capture the cache is for speed.
@@ -249,6 +289,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
     PyErr_Clear();
   }
+  if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
   tr.unsupported(Reason::UnknownFunction, full_name(o));
 }
 
@@ -257,6 +298,12 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_));
   if (PyType_Check(o) && !is_enum)
     if (Variable* v = metaclass_method(tr, this, "__getitem__", {key})) return v;
+  if (PyType_Check(o) && !is_enum) {
+    SourceId at;
+    PyObject* d = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
+    Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(PyObject_GetAttrString(d, "__func__")) : Ref();
+    if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
+  }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
     if (tr.is_python_constant(key) || key->as_constant()) {
@@ -284,6 +331,10 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i)));
     return out;
   }
+  // What neither says how it is iterated nor has items by number.
+  PyTypeObject* t = Py_TYPE(o);
+  bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item) && !PySequence_Check(o);
+  if (none) tr.raise(PyExc_TypeError, std::string("'") + t->tp_name + "' object is not iterable");
   tr.unsupported("iteration over " + describe());
 }
 

@@ -138,8 +138,11 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   if (n == "__iter__" && args.size() == 0) return iter(tr);
   if (n == "__add__" && args.size() == 1) return tr.binary_op(0, this, args[0]);
   if (n == "__mul__" && args.size() == 1) return tr.binary_op(5, this, args[0]);
-  if (n == "__eq__" && args.size() == 1) return tr.compare(Py_EQ, this, args[0]);
-  if (n == "__ne__" && args.size() == 1) return tr.compare(Py_NE, this, args[0]);
+  if ((n == "__eq__" || n == "__ne__") && args.size() == 1) {
+    PyTypeObject* like = is(Kind::Tuple) ? &PyTuple_Type : type();
+    if (!PyType_IsSubtype(args[0]->type(), like)) return tr.constant(Py_NotImplemented);
+    return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
+  }
   if (n == "__reversed__" && args.size() == 0 && type() == &PyList_Type) return tr.make<ReversedIterator>(this);
   return nullptr;
 }

@@ -56,6 +56,7 @@ Ref SetVariable::hash_key(Translator& tr) {
 }
 
 void SetVariable::change(Translator& tr) {
+  changed = true;
   tr.mutate();
   tr.modified(this);
 }

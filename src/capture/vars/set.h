@@ -27,6 +27,7 @@ class SetVariable final : public Variable {
   bool add(Translator&, Variable* v);       // without noting a change: for building. False: was there
   bool remove(Translator&, Variable* v);
   void change(Translator&);
+  bool changed = false;  // since the capture began
   PyTypeObject* cls;
 
  private:

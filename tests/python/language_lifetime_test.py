@@ -1,0 +1,249 @@
+"""Identity and lifetime: which objects are one, which are still there, and whose code runs when."""
+
+import collections
+import functools
+import pickle
+import weakref
+
+import pytest
+
+import braze
+
+
+def stop(*_):
+    braze.graph_break()
+
+
+class Plain:
+    def method(self):
+        return self
+
+
+class Valued:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Valued) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+class Deque(collections.deque):
+    pass
+
+
+class Number(int):
+    count = 0
+
+    def step(self):
+        self.count += 1
+        return self + 1
+
+    @functools.lru_cache(2)
+    def kept(self, n):
+        self.count += 1
+        return self * 10 + n
+
+
+def reference_is_shared():
+    o = Plain()
+    first, second = weakref.ref(o), weakref.ref(o)
+    return first is second, first() is o
+
+
+def references_compare_by_content():
+    a, b = Valued(1), Valued(1)
+    return weakref.ref(a) == weakref.ref(b), weakref.ref(a) == weakref.ref(Valued)
+
+
+def reference_in_dict():
+    d = weakref.WeakKeyDictionary()
+    a, b = Valued("a"), Valued("b")
+    d[a], d[b] = 1, 2
+    stop()
+    return d.get(a), d.get(Valued("b")), d.get(Valued("c")), len(d)
+
+
+def finalizer_waits_for_the_local():
+    o = Valued(1)
+    f = weakref.finalize(o, lambda: "done")
+    stop()
+    return f.alive, f()
+
+
+def object_in_a_dead_list():
+    several = [Valued(i) for i in range(3)]
+    seen = [weakref.ref(o) for o in several]
+    stop()
+    return [r() is not None for r in seen]
+
+
+def method_stays_itself():
+    m = Plain().method
+    stop(m)
+    other = m
+    stop(other)
+    return m is other, weakref.ref(m)() is m
+
+
+def partial_shares_its_keywords():
+    p = functools.partial(dict, a=1)
+    keywords = p.keywords
+    keywords["b"] = 2
+    stop(p)
+    keywords["c"] = 3
+    return p(), p.keywords is keywords
+
+
+def dict_that_is_its_own():
+    class Own(dict):
+        def __init__(self):
+            self.__dict__ = self
+
+    o = Own()
+    o.attribute = 3
+    return o["attribute"], list(o)
+
+
+def number_with_attributes():
+    n = Number(5)
+    stop(n)
+    return n.step(), n.step(), n.count
+
+
+def full_cache():
+    Number.kept.cache_clear()
+    a, b = Number(5), Number(5)
+    stop(a, b)
+    results = [a.kept(i) for i in (1, 2, 2, 3, 1, 1, 2, 3, 3)]
+    return results, a.count, b.count, Number.kept.cache_info()
+
+
+def deque_that_holds_itself():
+    lengths = []
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for d in Deque("abc"), Deque("abc", 3):
+            d.append(d)
+            copy = pickle.loads(pickle.dumps(d, protocol))
+            assert copy is not d and type(copy) is Deque and copy.maxlen == d.maxlen
+            assert d.pop() is d and copy.pop() is copy and copy == d
+            d.me = d
+            d.extend([1, d])
+            stop(d)
+            lengths.append(len(d))
+    return lengths
+
+
+def key_with_an_equality_of_its_own():
+    d = {Valued(1): "one", (Valued(2), 0): "two"}
+    stop(d)
+    return d[Valued(1)], d.get(Valued(3)), d[(Valued(2), 0)], (Valued(4), 0) in d
+
+
+log = []
+
+
+class Meta(type):
+    def __new__(cls, name, bases, namespace):
+        log.append(name)
+        return super().__new__(cls, name, bases, namespace)
+
+
+class Told:
+    def __init_subclass__(cls):
+        log.append(cls.__name__)
+
+
+class Indexed:
+    asked = None
+
+    def __class_getitem__(cls, item):
+        cls.asked = item
+        return item
+
+
+def code_of_metaclasses_runs_once():
+    log.clear()
+    Indexed.asked = None
+    before = Indexed.asked
+
+    class A(metaclass=Meta):
+        pass
+
+    class B(Told):
+        pass
+
+    return before, Indexed[int], Indexed.asked, list(log)
+
+
+@pytest.mark.parametrize("fn", [f for f in list(globals().values()) if getattr(f, "__module__", None) == __name__ and callable(f) and not isinstance(f, type) and f is not stop],
+                         ids=lambda f: f.__name__)
+def test_as_in_plain_python(fn):
+    want = fn()
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled() == want
+
+
+def test_a_key_of_the_capture_is_not_in_a_guard():
+    # The guard outlives the capture, which compared keys by running their code.
+    d = {Valued(1): "one"}
+
+    def fn(d):
+        return d.get(Valued(2), "none")
+
+    compiled = braze.compile(fn, fullgraph=True)
+    assert compiled(d) == compiled(d) == "none"
+    d[Valued(2)] = "two"
+    assert compiled(d) == "two"
+
+
+def test_an_int_that_varies_is_the_small_int():
+    def fn(n, k):
+        return n is k, n is None, n == k
+
+    compiled = braze.compile(fn)
+    for n in (1, 2, 3, 4):
+        assert compiled(n, n) == fn(n, n) and compiled(n, 2) == fn(n, 2)
+
+
+class Holder:
+    def __init__(self):
+        self.items = []
+        self.table = {}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_an_iterator_over_a_list_that_grew(backwards):
+    # The list was there before; what it was given and how far its iterator came are brought back together.
+    def fn(h):
+        h.items.append("a")
+        h.items.append("b")
+        return [stop(i) or i for i in (reversed(h.items) if backwards else h.items)], list(h.items)
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled(Holder()) == fn(Holder())
+
+
+def test_an_iterator_over_a_dict_that_grew():
+    def fn(h):
+        h.table["a"] = 1
+        h.table["b"] = 2
+        return [(k, stop(k)) for k in h.table], [stop(v) or v for v in h.table.values()]
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled(Holder()) == fn(Holder())
+
+
+def test_an_iterator_over_a_set_that_grew():
+    def fn(s):
+        s.add(3)
+        return sorted(stop(i) or i for i in s), sorted([stop(i) or i for i in s]), s
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert compiled({1, 2}) == fn({1, 2})
