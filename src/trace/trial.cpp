@@ -78,6 +78,7 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
   if (form == Op::Extern) return Trial::Unknown;
   sym::ExprArena& arena = recorder.arena();
   std::vector<TensorType> types;
+  std::vector<bool> wrapped;
   std::vector<Arg> converted;
   for (size_t i = 0; i < info.args.size(); ++i) {
     const c10::IValue& value = args[i];
@@ -88,8 +89,9 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
           break;
         }
         const at::Tensor& t = value.toTensor();
-        if (!t.is_meta() || t.layout() != c10::kStrided || t.unsafeGetTensorImpl()->is_wrapped_number() || !dtype_of(t.scalar_type())) return Trial::Unknown;
+        if (!t.is_meta() || t.layout() != c10::kStrided || !dtype_of(t.scalar_type())) return Trial::Unknown;
         types.push_back(type_of(arena, t));
+        wrapped.push_back(t.unsafeGetTensorImpl()->is_wrapped_number());
         converted.emplace_back(ValueId(types.size() - 1));
         break;
       }
@@ -113,12 +115,14 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
   const TensorType& into = types[self->index];
   if (has_repeated_elements(arena, into)) return Trial::Refused;
   if (!elements_are_apart(arena, into)) return Trial::Unknown;
-  auto lookup = [&](ValueId v) { return graph::Operand{&types[v.index], false}; };
+  auto lookup = [&](ValueId v) { return graph::Operand{&types[v.index], wrapped[v.index]}; };
   graph::ShapeContext context{graph::OperandLookup(lookup), arena, *dtype_of(c10::get_default_dtype_as_scalartype())};
   auto result = graph::infer(form, converted, context);
   if (!result || result->size() != 1) return Trial::Unknown;
-  bool holds = (*result)[0].sizes == into.sizes && c10::canCast(scalar_type((*result)[0].dtype), scalar_type(into.dtype));
-  return holds ? Trial::Succeeds : Trial::Unknown;
+  // Eager's error: not all of PyTorch's versions look at this in their Meta kernels.
+  at::ScalarType from = scalar_type((*result)[0].dtype), to = scalar_type(into.dtype);
+  TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
+  return (*result)[0].sizes == into.sizes ? Trial::Succeeds : Trial::Unknown;
 }
 
 }  // namespace braze::trace

@@ -13,6 +13,7 @@ enum class Trial : uint8_t {
   Refused,   // eager refuses what PyTorch's Meta kernels let pass: elements are written that share their memory
   Unknown,   // PyTorch's kernel is to be asked
 };
+// Throws eager's error where the result cannot be cast to the first operand's dtype.
 Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpInfo& info, const c10::IValue* args);
 
 }  // namespace braze::trace
