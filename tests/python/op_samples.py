@@ -174,7 +174,9 @@ def check(fn, args, kwargs, values=True, seed=True):
     torch.manual_seed(0)
     if error is not None:
         got, raised = outcome(braze.compile(fn, options={"rng": "eager"}), *args_got, **kw_got)
-        assert type(raised) is type(error), f"raised {raised!r}, expected {error!r}"
+        # Some versions of eager lack a kernel for a dtype; a decomposition may do without it.
+        lacks_kernel = isinstance(error, NotImplementedError) and "not implemented for" in str(error)
+        assert type(raised) is type(error) or (lacks_kernel and raised is None), f"raised {raised!r}, expected {error!r}"
         return None
     explained = braze.explain(braze.compile(fn, options={"rng": "eager"}), *args_got, **kw_got)
     exact = None
