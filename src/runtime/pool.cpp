@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kUnit = size_t{2} << 20;     // a huge page: what is asked from the system and given back as a whole
 constexpr size_t kStep = size_t{32} << 20;    // by how much the usable part of the reservation grows
-constexpr size_t kLeastReserved = size_t{1} << 30;
+constexpr size_t kLeastReserved = size_t{64} << 20;
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -48,6 +48,7 @@ class Pool {
     std::lock_guard lock(mutex_);
     uintptr_t at = take(bytes);
     live_.emplace(at, bytes);
+    if (!inside(at)) return reinterpret_cast<void*>(at);
     for (size_t u = unit(at); u <= unit(at + bytes - 1); ++u) {
       if (units_[u].blocks++ == 0) ++num_live_;
       if (!std::exchange(units_[u].held, true)) ++num_held_;
@@ -62,6 +63,10 @@ class Pool {
     auto found = live_.find(reinterpret_cast<uintptr_t>(block));
     auto [at, bytes] = *found;
     live_.erase(found);
+    if (!inside(at)) {
+      munmap(block, bytes);
+      return;
+    }
     for (size_t u = unit(at); u <= unit(at + bytes - 1); ++u)
       if (--units_[u].blocks == 0) --num_live_;
     try {
@@ -80,18 +85,28 @@ class Pool {
   }
 
  private:
+  bool inside(uintptr_t at) const { return at >= base_ && at < limit_; }
   size_t unit(uintptr_t at) const { return (at - base_) / kUnit; }
 
-  // Makes [top_, end) usable. Throws std::bad_alloc and changes nothing when the system refuses.
-  void grow(uintptr_t end) {
-    if (end > limit_) throw std::bad_alloc();
+  // Makes [top_, end) usable. False, and nothing changes, when the system refuses.
+  bool grow(uintptr_t end) {
+    if (end > limit_) return false;
     if (end > usable_) {
       uintptr_t to = std::min(limit_, usable_ + round_up(end - usable_, kStep));
-      if (mprotect(reinterpret_cast<void*>(usable_), to - usable_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+      if (mprotect(reinterpret_cast<void*>(usable_), to - usable_, PROT_READ | PROT_WRITE) != 0) return false;
       usable_ = to;
       units_.resize(unit(usable_));
     }
     top_ = end;
+    return true;
+  }
+
+  // Memory of its own, where the reservation is full: a limit on addresses made it small.
+  uintptr_t map(size_t bytes) {
+    keep(0);
+    void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == MAP_FAILED) throw std::bad_alloc();
+    return reinterpret_cast<uintptr_t>(got);
   }
 
   uintptr_t take(size_t bytes) {
@@ -106,7 +121,7 @@ class Pool {
     auto last = free_.empty() ? free_.end() : std::prev(free_.end());
     bool joins = last != free_.end() && last->first + last->second == top_;
     uintptr_t at = joins ? last->first : top_;
-    grow(at + bytes);
+    if (!grow(at + bytes)) return map(bytes);
     if (joins) erase(last);
     return at;
   }
