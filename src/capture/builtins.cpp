@@ -80,8 +80,10 @@ PyObject* registered(PyObject* callable) {
   return callable;
 }
 
-void note_definition(PyObject* callable) {
-  if (PyMethodDef* d = definition(callable)) definitions().try_emplace(d, callable);
+// The same, for a callable that is registered now.
+PyObject* to_register(PyObject* callable) {
+  PyMethodDef* d = definition(callable);
+  return d ? definitions().try_emplace(d, callable).first->second : callable;
 }
 
 }  // namespace
@@ -109,10 +111,7 @@ BuiltinHandler find_builtin(PyObject* callable) {
   return it == handlers().end() ? nullptr : it->second;
 }
 
-void register_builtin(PyObject* callable, BuiltinHandler handler) {
-  note_definition(callable);
-  handlers()[registered(callable)] = handler;
-}
+void register_builtin(PyObject* callable, BuiltinHandler handler) { handlers()[to_register(callable)] = handler; }
 
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler) {
   once_loaded(module, [=] {
@@ -128,10 +127,7 @@ const char* find_polyfill(PyObject* callable) {
 
 void register_polyfill(const char* module, const char* qualname, const char* name) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) {
-      note_definition(o);
-      polyfills()[registered(o)] = name;
-    }
+    if (PyObject* o = find(module, qualname)) polyfills()[to_register(o)] = name;
   });
 }
 
@@ -149,7 +145,7 @@ bool takes_no_keywords(PyObject* callable) {
 
 void register_no_keywords(const char* module, const char* qualname) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) note_definition(o), keywordless().insert(registered(o));
+    if (PyObject* o = find(module, qualname)) keywordless().insert(to_register(o));
   });
 }
 
@@ -157,7 +153,7 @@ bool is_pure(PyObject* callable) { return pure().count(registered(callable)) != 
 
 void register_pure(const char* module, const char* qualname) {
   once_loaded(module, [=] {
-    if (PyObject* o = find(module, qualname)) note_definition(o), pure().insert(registered(o));
+    if (PyObject* o = find(module, qualname)) pure().insert(to_register(o));
   });
 }
 

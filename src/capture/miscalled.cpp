@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 
 namespace braze::capture {
 
 void raise_if_miscalled(Translator& tr, PyObject* callable, PyTypeObject* owner, const Args& args) {
-  static PyObject* signature = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("inspect"));
-    return PyObject_GetAttrString(m.get(), "signature");
-  }();
+  static PyObject* signature = imported("inspect", "signature");
   // Of a method, an instance without content stands for self.
   static PyTypeObject* const containers[] = {&PyList_Type, &PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyTuple_Type, &PyUnicode_Type, &PyBytes_Type, known().deque, known().ordered_dict};
   Ref self;

@@ -63,21 +63,14 @@ class Fuser {
     }
   }
 
-  bool is_one(const Arg& a) const {
-    if (auto* d = std::get_if<double>(&a)) return *d == 1.0;
-    if (auto* e = std::get_if<Expr>(&a)) return g_.arena().is_const(*e, 1);
-    return false;
-  }
-
   bool takes(const Node& n, Activation kind) const {
     const TensorType& t = g_.type(n.outputs[0]);
     auto* bias = std::get_if<ValueId>(&n.args[0]);
     bool half = t.dtype == DType::BF16 || t.dtype == DType::F16;
     return t.device.type == DeviceType::CUDA && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) && bias && g_.type(*bias).dim() == 1 &&
-           g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 && is_one(n.args[3]) && is_one(n.args[4]);
+           g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 && is_one(g_, n.args[3]) && is_one(g_, n.args[4]);
   }
 
-  using Expr = sym::Expr;
   const Graph& g_;
   std::vector<uint32_t> uses_;      // per value
   std::vector<Activation> fused_;   // per node: what a product ends with

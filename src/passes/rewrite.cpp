@@ -6,22 +6,13 @@
 
 namespace braze::passes {
 
-Rewriter::Rewriter(const Graph& from) : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
+Rewriter::Rewriter(const Graph& from) : Rewriter(from, from.inputs) { out_.size_symbols = from.size_symbols; }
+
+Rewriter::Rewriter(const Graph& from, const std::vector<graph::Input>& inputs) : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
   for (const graph::Location& l : from.locations()) out_.add_location(l);
-  for (const graph::Input& in : from.inputs) {
+  for (const graph::Input& in : inputs) {
     const graph::Value& v = from.value(in.value);
     map_[in.value.index] = out_.add_input(v.type, in.kind, v.name);
-  }
-  out_.size_symbols = from.size_symbols;
-}
-
-Rewriter::Rewriter(const Graph& from, const std::vector<ValueId>& inputs) : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
-  for (const graph::Location& l : from.locations()) out_.add_location(l);
-  for (ValueId v : inputs) {
-    const graph::Value& value = from.value(v);
-    graph::InputKind kind = value.node.valid() ? graph::InputKind::Argument : from.inputs[value.index].kind;
-    if (kind == graph::InputKind::Constant) kind = graph::InputKind::Buffer;
-    map_[v.index] = out_.add_input(value.type, kind, value.name);
   }
 }
 
@@ -84,6 +75,12 @@ std::vector<bool> escaping(const Graph& g) {
     if (any) Graph::for_each_operand(n, [&](ValueId v) { out[v.index] = true; });
   }
   return out;
+}
+
+bool is_one(const Graph& g, const Arg& a) {
+  if (auto* d = std::get_if<double>(&a)) return *d == 1.0;
+  if (auto* e = std::get_if<sym::Expr>(&a)) return g.arena().is_const(*e, 1);
+  return false;
 }
 
 uint64_t hash_of(const std::vector<Arg>& args) {

@@ -18,9 +18,8 @@ class Rewriter {
  public:
   // The new graph starts with the inputs, locations and size symbols of the old one.
   explicit Rewriter(const Graph& from);
-  // It starts with these values of the old one as inputs: those that are inputs there keep their kind, but constants become
-  // buffers; others are arguments.
-  Rewriter(const Graph& from, const std::vector<ValueId>& inputs);
+  // It starts with values of the old one as inputs of these kinds.
+  Rewriter(const Graph& from, const std::vector<graph::Input>& inputs);
 
   Graph& out() { return out_; }
   ValueId map(ValueId old) const { return old.valid() ? map_[old.index] : old; }
@@ -44,6 +43,7 @@ class Rewriter {
 std::vector<bool> escaping(const Graph& g);
 
 uint64_t hash_of(const std::vector<Arg>& args);
+bool is_one(const Graph& g, const Arg& a);  // a number, as an integer or not
 bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b);  // bit-equal doubles: 0.0 is not -0.0, nan is nan
 bool same_type(const TensorType& a, const TensorType& b);
 

@@ -37,6 +37,14 @@ class Splitter {
     return any;
   }
 
+  // As an input of a piece.
+  graph::InputKind kind_of(ValueId v) const {
+    const graph::Value& value = g_.value(v);
+    if (value.node.valid()) return graph::InputKind::Argument;
+    graph::InputKind kind = g_.inputs[value.index].kind;
+    return kind == graph::InputKind::Constant ? graph::InputKind::Buffer : kind;
+  }
+
   // Even levels run on the GPU alone. A node's level is the first of its side at which all that it reads is there.
   bool assign_levels() {
     size_t effects = 0, sides[2] = {0, 0};
@@ -94,7 +102,9 @@ class Splitter {
     bool wanted = !p.outputs.empty();
     for_each_node(piece, [&](const Node& n) { wanted |= (graph::op_traits(n.op) & graph::kEffect) != 0; });
     if (!wanted) return false;
-    Rewriter r(g_, p.inputs);
+    std::vector<graph::Input> inputs;
+    for (ValueId v : p.inputs) inputs.push_back({v, kind_of(v)});
+    Rewriter r(g_, inputs);
     std::function<void(ValueId)> provide = [&](ValueId v) {
       if (r.map(v).valid()) return;
       const Node& n = g_.node(g_.value(v).node);

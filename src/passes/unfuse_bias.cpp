@@ -7,12 +7,7 @@ namespace {
 
 using graph::OpClass;
 
-bool is_one(const Graph& g, const Node& n, size_t i) {
-  if (i >= n.args.size()) return true;
-  if (auto* d = std::get_if<double>(&n.args[i])) return *d == 1.0;
-  if (auto* e = std::get_if<Expr>(&n.args[i])) return g.arena().is_const(*e, 1);
-  return false;
-}
+bool is_one_or_absent(const Graph& g, const Node& n, size_t i) { return i >= n.args.size() || is_one(g, n.args[i]); }
 
 }  // namespace
 
@@ -35,7 +30,7 @@ Graph unfuse_bias(const Graph& g) {
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
     bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() && in_kernels[n.outputs[0].index] &&
-                 is_one(g, n, 3) && is_one(g, n, 4);
+                 is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
     if (takes) {
       const TensorType& t = g.type(n.outputs[0]);
       auto* bias = std::get_if<ValueId>(&n.args[0]);

@@ -68,7 +68,6 @@ PyObject* Fixer::fix(PyObject* obj) {
 
 }  // namespace
 
-// Whether the Python exception that is set may be about symbolic sizes: a refusal of PyTorch's code that asks for plain numbers.
 bool failed_on_symbols() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

@@ -1,10 +1,10 @@
 #include "trace/fx.h"
 
-#include <ATen/PythonTorchFunctionTLS.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/DynamicTypes.h>
 
 #include "base/check.h"
+#include "trace/below_tracing.h"
 
 #include <cctype>
 #include <string_view>
@@ -58,14 +58,6 @@ std::string identifier(const std::string& name) {
 }
 
 // Builds a torch.fx.Graph call by call.
-struct PlainTensors {  // torch functions of the user's are not called
-  PlainTensors() : before(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
-    at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  }
-  ~PlainTensors() { at::impl::PythonTorchFunctionTLS::set_disabled_state(before); }
-  at::impl::TorchFunctionDisabledState before;
-};
-
 class Builder {
  public:
   Builder(const sym::ExprArena& arena, const CallList::Size& size)
@@ -236,7 +228,7 @@ class Builder {
     if (py::isinstance(result, tensor_)) {
       nodes_[result] = node;
       if (!unbacked_) return;
-      PlainTensors plain;  // the shape is asked for by us, not by the program
+      WithoutTorchFunction modes;  // the shape is asked for by us, not by the program
       py::object shape = py::reinterpret_borrow<py::object>(result).attr("shape");
       for (size_t d = 0; d < py::len(shape); ++d) {
         py::object size = shape.attr("__getitem__")(d);

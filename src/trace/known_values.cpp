@@ -61,7 +61,7 @@ void Recorder::compute_known(const c10::OperatorHandle& op, torch::jit::Stack op
   if (op.schema().returns().size() != 1 || !results.back().isTensor()) return;
   const at::Tensor& result = results.back().toTensor();
   auto* fake = result.defined() ? as_fake(result) : nullptr;
-  if (!fake || !fake->value().valid() || !fake->device().is_cpu() || fake->has_symbolic_sizes_strides() || fake->numel() > 64) return;
+  if (!fake || !fake->value().valid() || fake->has_symbolic_sizes_strides() || !is_small(result)) return;
   BelowTracing below;
   op.callBoxed(operands);
   known_.emplace(fake->value().index, operands.back().toTensor());
