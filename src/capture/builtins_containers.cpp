@@ -54,8 +54,7 @@ Variable* do_tuple(Translator& tr, Args& a) {
 Variable* make_set(Translator& tr, Args& a, PyTypeObject* cls) {
   if (a.size() > 1) return nullptr;
   auto* s = tr.make<SetVariable>(cls);
-  if (a.size())
-    for (Variable* v : tr.unpack(a[0])) s->add(tr, v);
+  if (a.size()) s->merge(tr, a[0]);
   return s;
 }
 Variable* do_set(Translator& tr, Args& a) { return make_set(tr, a, &PySet_Type); }

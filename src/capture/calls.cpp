@@ -380,7 +380,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     bool named = !args.kw.empty() && cls->tp_init == PyFrozenSet_Type.tp_init;
     if (named || args.size() > 1) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
     auto* content = make<SetVariable>(&PyFrozenSet_Type);
-    for (Variable* v : args.size() ? unpack(args[0]) : std::vector<Variable*>{}) content->add(*this, v);
+    if (args.size()) content->merge(*this, args[0]);
     o->base = content;
     return o;
   }

@@ -263,15 +263,20 @@ void Translator::emit_effects(Codegen& cg) {
   for (size_t i = 0; i < modified_.size(); ++i) {
     Variable* v = modified_[i];
     Reg self = cg.reg(v);
-    auto assign = [&](StepKind kind, const std::vector<Variable*>& elements) {
-      std::vector<Reg> args{self};
-      for (Variable* e : elements) args.push_back(cg.reg(e));
-      cg.recipe.effect(kind, args);
-    };
     switch (v->kind) {
       case Kind::Dict: v->as<DictVariable>()->emit_changes(cg, self); break;
-      case Kind::List: assign(StepKind::ListAssign, v->as<ListVariable>()->elements); break;
-      case Kind::Set: assign(StepKind::SetAssign, v->as<SetVariable>()->elements()); break;
+      case Kind::List: {
+        std::vector<Reg> args{self};
+        for (Variable* e : v->as<ListVariable>()->elements) args.push_back(cg.reg(e));
+        cg.recipe.effect(StepKind::ListAssign, args);
+        break;
+      }
+      case Kind::Set: {
+        std::vector<Reg> args{self};
+        v->as<SetVariable>()->add_content(cg, args);
+        cg.recipe.effect(StepKind::SetAssign, args);
+        break;
+      }
       case Kind::Cell: cg.recipe.effect(StepKind::CellSet, {self, cg.reg(v->as<CellVariable>()->contents)}); break;
       case Kind::Object:
       case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;

@@ -181,6 +181,34 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
   return nullptr;
 }
 
+// Set operations of which at least one side is a view of a dict's keys or items: as CPython's views make them, so that the
+// result iterates as theirs. nullptr: there is none.
+Variable* operation_of_views(Translator& tr, int code, Variable* a, Variable* b) {
+  using What = DictViewVariable::What;
+  auto is_view = [](Variable* v) { return v->is(Kind::DictView); };
+  auto shows = [&](Variable* v, What what) { return is_view(v) && v->as<DictViewVariable>()->what == what; };
+  if (shows(a, What::Values) || shows(b, What::Values)) return nullptr;
+  if (code == NB_AND) {
+    if (!is_view(a)) std::swap(a, b);
+    if (b->type() == &PySet_Type && b->is(Kind::Set) && a->len(tr) <= b->len(tr)) {
+      Args args{{a}, {}};
+      return b->call_method(tr, "intersection", args);
+    }
+    if (is_view(b) && b->len(tr) > a->len(tr)) std::swap(a, b);
+    auto* result = tr.make<SetVariable>();
+    for (Variable* v : b->items(tr))
+      if (a->contains(tr, v)) result->add(tr, v);
+    return result;
+  }
+  if (code == NB_XOR && shows(a, What::Items) && shows(b, What::Items)) tr.unsupported("^ of two views of a dict's items");
+  auto* result = tr.make<SetVariable>();
+  result->merge(tr, shows(a, What::Keys) ? a->as<DictViewVariable>()->dict : a);
+  if (code == NB_OR) return result->merge(tr, b), result;
+  Args args{{b}, {}};
+  result->call_method(tr, code == NB_SUBTRACT ? "difference_update" : "symmetric_difference_update", args);
+  return result;
+}
+
 }  // namespace
 
 // An int or float that nothing is known of yet, and a constant or another such: the result stays unknown.
@@ -313,22 +341,12 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     static const std::pair<int, const char*> ops[] = {{NB_OR, "__or__"}, {NB_AND, "__and__"}, {NB_SUBTRACT, "__sub__"}, {NB_XOR, "__xor__"}};
     for (auto& [code, name] : ops)
       if (code == base && (b->is(Kind::Set) || b->is(Kind::DictView))) {
-        Variable* left = a;
-        auto is_view = [](Variable* v) { return v->is(Kind::DictView); };
-        if ((is_view(a) && a->as<DictViewVariable>()->what == DictViewVariable::What::Values) || (is_view(b) && b->as<DictViewVariable>()->what == DictViewVariable::What::Values)) break;
-        Variable* right = b;
-        if (is_view(b)) {
-          auto* s = make<SetVariable>();
-          for (Variable* v : b->items(*this)) s->add(*this, v);
-          right = s;
+        if (a->is(Kind::Set) && b->is(Kind::Set)) {
+          Args args{{b}, {}};
+          if (Variable* r = a->call_method(*this, name, args); r && !not_implemented(r)) return r;
+        } else if (Variable* r = operation_of_views(*this, code, a, b)) {
+          return r;
         }
-        if (is_view(a) || is_view(b)) {
-          auto* s = make<SetVariable>();
-          for (Variable* v : a->items(*this)) s->add(*this, v);
-          left = s;
-        }
-        Args args{{right}, {}};
-        if (Variable* r = left->call_method(*this, name, args); r && !not_implemented(r)) return r;
       }
   }
   if (a->is(Kind::Dict) && b->is(Kind::Dict) && base == NB_OR) {

@@ -4,6 +4,7 @@
 #include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/open_sizes.h"
+#include "capture/python_set.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -84,8 +85,10 @@ Ref Translator::to_python(Variable* v) {
     }
     case Kind::Set: {
       Ref out = Ref::steal(v->type() == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));
-      for (Variable* e : v->as<SetVariable>()->elements())
-        if (PySet_Add(out.get(), closed(e).get()) < 0) raise_current();
+      std::vector<Ref> owned;
+      std::vector<PyObject*> elements;
+      for (Variable* e : v->as<SetVariable>()->elements()) elements.push_back(owned.emplace_back(closed(e)).get());
+      if (!set_becomes(out.get(), v->as<SetVariable>()->keys(), elements)) raise_current();
       return out;
     }
     case Kind::Slice: {

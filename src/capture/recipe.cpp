@@ -1,6 +1,7 @@
 #include "capture/recipe.h"
 
 #include "base/check.h"
+#include "capture/python_set.h"
 
 namespace braze::capture {
 
@@ -83,6 +84,13 @@ PyObject* make_function(const Step& s, PyObject** regs) {
   return fn.release();
 }
 
+// The arguments from number `first` on.
+std::vector<PyObject*> registers(const Step& s, size_t first, PyObject** regs) {
+  std::vector<PyObject*> out;
+  for (size_t i = first; i < s.args.size(); ++i) out.push_back(regs[s.args[i]]);
+  return out;
+}
+
 PyObject* build(const Step& s, PyObject** regs) {
   auto at = [&](size_t i) { return s.args[i] == kNoReg ? nullptr : regs[s.args[i]]; };
   size_t n = s.args.size();
@@ -100,9 +108,7 @@ PyObject* build(const Step& s, PyObject** regs) {
     case StepKind::Set:
     case StepKind::FrozenSet: {
       Ref t = Ref::steal(s.kind == StepKind::Set ? PySet_New(nullptr) : PyFrozenSet_New(nullptr));
-      for (size_t i = 0; t && i < n; ++i)
-        if (PySet_Add(t.get(), at(i)) < 0) return nullptr;
-      return t.release();
+      return t && set_becomes(t.get(), at(0), registers(s, 1, regs)) ? t.release() : nullptr;
     }
     case StepKind::Dict: {
       Ref t = Ref::steal(PyDict_New());
@@ -160,12 +166,7 @@ int effect(const Step& s, PyObject** regs) {
         if (set_raw(at(0), at(i), at(i + 1)) < 0) return -1;
       return 0;
     }
-    case StepKind::SetAssign: {
-      if (PySet_Clear(at(0)) < 0) return -1;
-      for (size_t i = 1; i < n; ++i)
-        if (PySet_Add(at(0), at(i)) < 0) return -1;
-      return 0;
-    }
+    case StepKind::SetAssign: return set_becomes(at(0), at(1), registers(s, 2, regs)) ? 0 : -1;
     case StepKind::CellSet: return PyCell_Set(at(0), n > 1 ? at(1) : nullptr);
     default: break;
   }

@@ -19,7 +19,8 @@ enum class StepKind : uint8_t {
   Const,        // dst = object
   Integer,      // dst = the entry's size value `number`, an int
   Truth,        // the same as a bool
-  Tuple, List, Set, FrozenSet,  // dst = of args
+  Tuple, List,     // dst = of args
+  Set, FrozenSet,  // dst = of args[1:] with the table of a0 (python_set.h)
   Dict,         // dst = of args: key, value, key, value...
   Slice,        // dst = slice(a0, a1, a2)
   NewObject,    // dst = object.__new__-like instance of the type a0, without calling __init__ (tp_alloc-level base's __new__)
@@ -35,7 +36,7 @@ enum class StepKind : uint8_t {
   DelItem,      // del a0[a1], raw for dicts and lists
   ListAssign,   // a0[:] = args[1:]
   DictAssign,   // a0 (a dict) becomes exactly args[1:] (key, value, ...), in that order
-  SetAssign,    // a0 (a set) becomes exactly args[1:]
+  SetAssign,    // a0 (a set) becomes exactly args[2:] with the table of a1
   CellSet,      // cell a0 holds a1 (kNoReg: empty)
 };
 

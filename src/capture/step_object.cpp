@@ -174,10 +174,10 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       return true;
     }
     case SetUpdate: {
-      auto more = unpack(f.pop());
+      Variable* more = f.pop();
       auto* s = force(f.top(ins.arg))->as<SetVariable>();
       s->change(*this);
-      for (Variable* v : more) s->add(*this, v);
+      s->merge(*this, more);
       return true;
     }
     case MapAdd: {

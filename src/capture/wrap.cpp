@@ -4,6 +4,7 @@
 
 #include "capture/known.h"
 #include "capture/builtins.h"
+#include "capture/python_set.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -130,10 +131,10 @@ Variable* Translator::from_python(Ref object) {
     return d;
   }
   if (PyAnySet_CheckExact(o)) {
-    auto* s = make<SetVariable>(t);
+    std::vector<Variable*> elements;
     Ref it = Ref::steal(PyObject_GetIter(o));
-    while (Ref e = Ref::steal(PyIter_Next(it.get()))) s->add(*this, from_python(e));
-    return s;
+    while (Ref e = Ref::steal(PyIter_Next(it.get()))) elements.push_back(from_python(e));
+    return make<SetVariable>(*this, t, o, elements);
   }
   if (PyExceptionInstance_Check(o)) {
     auto* e = make<ObjectVariable>(t);
@@ -196,7 +197,7 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
     of.emplace(key, from_python(Ref::borrow(key)));
     keep(Ref::borrow(key));
   }
-  return make<SetVariable>(PyFrozenSet_Check(o) ? &PyFrozenSet_Type : &PySet_Type, Ref::steal(PySet_New(o)), std::move(of));
+  return make<SetVariable>(PyFrozenSet_Check(o) ? &PyFrozenSet_Type : &PySet_Type, set_like(&PySet_Type, o), std::move(of));
 }
 
 Variable* Translator::classify(PyObject* o, SourceId s) {

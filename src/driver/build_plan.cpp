@@ -75,6 +75,11 @@ class Builder {
     plan_.arena_bytes = end;
   }
 
+  void release_after_last_use(const Placement& p, uint32_t number) {
+    auto last = static_cast<size_t>(std::max(p.first, p.last));  // one past the items: a writeback reads it
+    if (last < program_.items.size()) release_after_[last].push_back(number);
+  }
+
   void buffers() {
     number_.assign(program_.buffers.size(), kNone);
     bool gives_up_inputs = std::find(droppable_.begin(), droppable_.end(), true) != droppable_.end();
@@ -112,21 +117,18 @@ class Builder {
           }
           b.where = plan::Where::Output;
           allocate_before_[at.first].push_back(number);
-          release_after_[std::max(at.first, at.last)].push_back(number);
+          release_after_last_use(at, number);
           break;
         case Placement::Kind::Output:
           b.where = plan::Where::Output;
           // Where inputs are given up on the way, their memory is to become that of later outputs.
           if (depends_on_data(at.bytes) || (gives_up_inputs && at.first >= 0)) allocate_before_[at.first].push_back(number);
           break;
-        case Placement::Kind::Adopted: {
+        case Placement::Kind::Adopted:
           b.where = plan::Where::Adopted;
           b.bytes = dense_bytes(from);
-          if (handed_out) break;
-          size_t last = std::max(at.first, at.last);  // one past the items where a writeback reads it
-          if (last < program_.items.size()) release_after_[last].push_back(number);
+          if (!handed_out) release_after_last_use(at, number);
           break;
-        }
         case Placement::Kind::None: break;
       }
       plan_.buffers.push_back(std::move(b));

@@ -481,6 +481,34 @@ def test_grad_scaler():
     torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("cls, kw", [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.AdamW, {}), (torch.optim.AdamW, {"capturable": True}), (torch.optim.AdamW, {"fused": True})])
+def test_a_whole_step_is_one_function(cls, kw, mode):
+    """Forward, backward, optimizer and zero_grad together: parameters, losses and what is left in .grad are eager's."""
+
+    def train(wrap):
+        torch.manual_seed(0)
+        m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()
+        o = cls(m.parameters(), lr=1e-2, **kw)
+
+        def step(x, y):
+            o.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            o.step()
+            return loss
+
+        step, losses = wrap(step), []
+        for i in range(8):
+            x = rand(32, 64, seed=i)
+            losses.append(step(x, x.sum(1).long() % 10).detach().clone())
+        return torch.stack(losses), [p.detach().clone() for p in m.parameters()], [p.grad.clone() for p in m.parameters()]
+
+    want = train(lambda f: f)
+    got = train(lambda f: braze.compile(f, mode=mode))
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
 def test_pinned_memory():
     x = torch.randn(1000)
     f = braze.compile(lambda x: x.pin_memory().cuda(non_blocking=True) * 2 + 1)

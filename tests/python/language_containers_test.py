@@ -11,6 +11,8 @@ import pytest
 import torch
 from cases import Cases, P, run, X, x, y
 
+import braze
+
 case = Cases()
 
 
@@ -275,3 +277,62 @@ def bools(a):
 @case(x)
 def int_methods(a):
     return a * (6).bit_length(), 3 & 6, 3 | 6, 3 ^ 6, ~3, 1 << 4, min(3, 1, 2), max([4, 9]), pow(2, 5, 7)
+
+
+# ---- the order of sets, which depends on how they came to be ----
+
+WORDS = ["gallahad", "robin", "bors", "bedivere", "lancelot", "arthur", "kay", "ector"]
+
+
+def displays(a):
+    s = {"a", "b", "c", "d", "e", "f"}
+    t = {"x", *"gallahad", *s}
+    return a + 1, list(s), list(t), str(t), s, t, frozenset(t)
+
+
+def sets_that_shrank(a):
+    s = set(range(0, 700, 7))
+    for i in range(0, 700, 14):
+        s.discard(i)
+    t = set(s)
+    u = s.copy()
+    return a + 1, list(s), list(t), list(u), s, t, u, s.pop()
+
+
+def sets_of_the_caller(a, s, d, t):
+    old = list(t)
+    u = s | d.keys()
+    v = d.keys() | t
+    w = d.keys() & {"kay", "ector", "bors", "nobody"}
+    t.update(WORDS)
+    t -= {"kay", "s"}
+    return a + 1, list(s), old, u, v, w, d.keys() - {"kay"}, d.keys() ^ t, t
+
+
+def sets_over_a_break(a):
+    s = set("gallahad")
+    s.discard("g")
+    t = {(1, 2), (3, "four"), *WORDS, 5, 6.5}
+    braze.graph_break()
+    u = s | t
+    s.add("zz")
+    return a + len(u), list(s), list(t), list(u), s, t, frozenset(u)
+
+
+def few_of_many(keep):
+    s = set(range(0, 2000, 37)) | {"a", "b"}
+    for v in list(s)[keep:]:
+        s.discard(v)
+    return s
+
+
+@pytest.mark.parametrize("fn", [displays, sets_that_shrank, sets_of_the_caller, sets_over_a_break])
+def test_the_order_of_sets(fn):
+    args = lambda: (few_of_many(5), {w: i for i, w in enumerate(WORDS)}, set("collisions of hashes"))[: fn.__code__.co_argcount - 1]
+    e = braze.explain(fn, torch.ones(2), *args())
+    assert e.graph_count == 1, e
+    given, taken = args(), args()
+    want, got = fn(torch.ones(2), *given), braze.compile(fn)(torch.ones(2), *taken)
+    listed = lambda values: [list(v) if isinstance(v, (set, frozenset)) else v for v in values]
+    assert listed(got[1:]) == listed(want[1:])
+    assert listed(taken) == listed(given)

@@ -280,9 +280,7 @@ Reg BuiltinMethodVariable::build(Codegen& cg) {
 static Variable* content_given(Translator& tr, Variable* self, Variable* content) {
   if (content->is(Kind::Tuple)) return tr.tuple(content->as<TupleVariable>()->elements);
   if (!content->is(Kind::Set) || content->type() != &PyFrozenSet_Type) return self;
-  auto* copy = tr.make<SetVariable>(&PyFrozenSet_Type);
-  for (Variable* e : content->items(tr)) copy->add(tr, e);
-  return copy;
+  return content->as<SetVariable>()->copy(tr, &PyFrozenSet_Type);
 }
 
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {

@@ -515,9 +515,12 @@ Reg ObjectVariable::build(Codegen& cg) {
           args.push_back(cg.reg(e.value));
         }
         cg.recipe.effect(StepKind::DictAssign, args);
-      } else {
+      } else if (base->is(Kind::List)) {
         for (Variable* v : base->items(cg.tr)) args.push_back(cg.reg(v));
-        cg.recipe.effect(base->is(Kind::List) ? StepKind::ListAssign : StepKind::SetAssign, args);
+        cg.recipe.effect(StepKind::ListAssign, args);
+      } else {
+        base->as<SetVariable>()->add_content(cg, args);
+        cg.recipe.effect(StepKind::SetAssign, args);
       }
     }
   }

@@ -1,17 +1,33 @@
 #include "capture/vars/set.h"
 
-#include <algorithm>
-#include <random>
-
+#include "capture/python_set.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
 
+// A set, a frozenset, or the content of an object of a subclass; else nullptr.
+static SetVariable* set_of(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base) v = v->as<ObjectVariable>()->base;
+  return v->is(Kind::Set) ? v->as<SetVariable>() : nullptr;
+}
+
 SetVariable::SetVariable(PyTypeObject* t) : Variable(Kind::Set), cls(t), keys_(Ref::steal(PySet_New(nullptr))) {}
 
 SetVariable::SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known)
     : Variable(Kind::Set), cls(t), keys_(std::move(keys)), of_(std::move(known)) {}
+
+SetVariable::SetVariable(Translator& tr, PyTypeObject* t, PyObject* like, const std::vector<Variable*>& elements) : SetVariable(t) {
+  std::vector<PyObject*> keys;
+  for (Variable* e : elements) {
+    Ref k = tr.force(e)->hash_key(tr);
+    of_.try_emplace(k.get(), e);
+    tr.keep(k);
+    keys.push_back(k.get());
+  }
+  if (!set_becomes(keys_.get(), like, keys)) tr.raise_current();
+}
 
 std::vector<Variable*> SetVariable::elements() const {
   std::vector<Variable*> out;
@@ -38,6 +54,17 @@ bool SetVariable::remove(Translator& tr, Variable* v) {
   return r == 1;
 }
 
+void SetVariable::merge(Translator& tr, Variable* iterable) {
+  iterable = tr.force(iterable);
+  if (!set_of(tr, iterable) && iterable->type() != &PyDict_Type) {
+    for (Variable* v : tr.unpack(iterable)) add(tr, v);
+  } else if (_PySet_Update(keys_.get(), operand(tr, iterable).get()) < 0) {
+    tr.raise_current();
+  }
+}
+
+SetVariable* SetVariable::copy(Translator& tr, PyTypeObject* t) const { return tr.make<SetVariable>(t, set_like(&PySet_Type, keys_.get()), of_); }
+
 bool SetVariable::contains(Translator& tr, Variable* item) {
   item = tr.force(item);
   Ref k;
@@ -62,15 +89,12 @@ void SetVariable::change(Translator& tr) {
 }
 
 Ref SetVariable::operand(Translator& tr, Variable* v) {
-  v = tr.force(v);
-  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && v->as<ObjectVariable>()->base->is(Kind::Set)) v = v->as<ObjectVariable>()->base;
-  if (v->is(Kind::Set)) {
-    auto* s = v->as<SetVariable>();
+  if (SetVariable* s = set_of(tr, v)) {
     for (auto& [k, e] : s->of_) of_.try_emplace(k, e);
     return s->keys_;
   }
-  bool dict = v->is(Kind::Dict);
-  if (dict) {
+  v = tr.force(v);
+  if (v->is(Kind::Dict)) {
     Ref keys = Ref::steal(PyDict_New());
     for (const auto& e : v->as<DictVariable>()->entries(tr)) {
       of_.try_emplace(e.hash_key.get(), e.key);
@@ -92,7 +116,7 @@ Ref SetVariable::operand(Translator& tr, Variable* v) {
 Variable* SetVariable::made(Translator& tr, PyTypeObject* t, Ref keys) {
   if (!keys) tr.raise_current();
   // A frozenset of keys would be shared, not copied.
-  if (PyFrozenSet_CheckExact(keys.get())) keys = Ref::steal(PySet_New(keys.get()));
+  if (PyFrozenSet_CheckExact(keys.get())) keys = set_like(&PySet_Type, keys.get());
   return tr.make<SetVariable>(t, std::move(keys), of_);
 }
 
@@ -110,10 +134,6 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   if (n == "__iter__" && c == 0) return iter(tr);
   if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
   if (n == "copy" && c == 0) return mutable_set ? made(tr, cls, Ref::steal(PySet_New(keys_.get()))) : this;
-  auto setlike = [&](Variable* v) {
-    v = tr.force(v);
-    return v->is(Kind::Set) || (v->is(Kind::Object) && v->as<ObjectVariable>()->base && v->as<ObjectVariable>()->base->is(Kind::Set));
-  };
   auto on_keys = [&](const char* method) {
     Ref name_object = Ref::steal(PyUnicode_FromString(method));
     std::vector<Ref> owned;
@@ -130,7 +150,7 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   bool inplace_operator = false;
   for (auto& [op, method] : operators)
     if (n == op && c == 1) {
-      if (!setlike(args[0])) return tr.constant(Py_NotImplemented);
+      if (!set_of(tr, args[0])) return tr.constant(Py_NotImplemented);
       inplace_operator = n[2] == 'i' ;
       if (inplace_operator && !mutable_set) return nullptr;
       n = method;
@@ -146,7 +166,7 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
     }
   if (c == 1)
     for (auto [method, op] : {std::pair{"__le__", Py_LE}, {"__ge__", Py_GE}, {"__lt__", Py_LT}, {"__gt__", Py_GT}, {"__eq__", Py_EQ}, {"__ne__", Py_NE}})
-      if (n == method) return setlike(args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented);
+      if (n == method) return set_of(tr, args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented);
   if (!mutable_set) return nullptr;
   if (n == "add" && c == 1) return change(tr), add(tr, args[0]), tr.none();
   if (n == "discard" && c == 1) return change(tr), remove(tr, args[0]), tr.none();
@@ -176,37 +196,15 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   return nullptr;
 }
 
+void SetVariable::add_content(Codegen& cg, std::vector<Reg>& args) {
+  args.push_back(cg.constant(set_like(&PySet_Type, keys_.get()).get()));
+  for (Variable* e : elements()) args.push_back(cg.reg(e));
+}
+
 Reg SetVariable::build(Codegen& cg) {
-  // Which of the ways to make it anew keeps the order that the program saw: it depends on how the set came to be.
-  bool constants = true;
-  for (Variable* e : elements()) constants = constants && cg.tr.force(e)->is(Kind::Constant);
-  if (constants) {
-    auto in_order = [](PyObject* set) { return Ref::steal(PySequence_List(set)); };
-    auto same = [&](PyObject* content) {
-      Ref made = Ref::steal(PySet_New(content)), a = in_order(made.get()), b = in_order(keys_.get());
-      bool equal = PyList_GET_SIZE(a.get()) == PyList_GET_SIZE(b.get());
-      for (Py_ssize_t i = 0; equal && i < PyList_GET_SIZE(a.get()); ++i) equal = PyList_GET_ITEM(a.get(), i) == PyList_GET_ITEM(b.get(), i);
-      return equal;
-    };
-    Ref listed = Ref::steal(PySequence_Tuple(keys_.get())), copied = Ref::steal(PyFrozenSet_New(keys_.get()));
-    Ref backwards = in_order(keys_.get());
-    PyList_Reverse(backwards.get());
-    backwards = Ref::steal(PyList_AsTuple(backwards.get()));
-    PyObject* content = same(listed.get()) ? listed.get() : same(copied.get()) ? copied.get() : same(backwards.get()) ? backwards.get() : nullptr;
-    // Else by some order of filling: where the table has collisions, many give the same.
-    Ref shuffled;
-    std::vector<PyObject*> order(PySequence_Fast_ITEMS(listed.get()), PySequence_Fast_ITEMS(listed.get()) + PyTuple_GET_SIZE(listed.get()));
-    std::mt19937 random(1);
-    for (int i = 0; !content && i < 300; ++i) {
-      std::shuffle(order.begin(), order.end(), random);
-      shuffled = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(order.size())));
-      for (size_t k = 0; k < order.size(); ++k) PyTuple_SET_ITEM(shuffled.get(), static_cast<Py_ssize_t>(k), Py_NewRef(order[k]));
-      if (same(shuffled.get())) content = shuffled.get();
-    }
-    if (!content) content = listed.get();
-    return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(cls)), cg.constant(content)});
-  }
-  return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, cg.regs(elements()));
+  std::vector<Reg> args;
+  add_content(cg, args);
+  return cg.recipe.make(cls == &PyFrozenSet_Type ? StepKind::FrozenSet : StepKind::Set, args);
 }
 
 }  // namespace braze::capture

@@ -1,5 +1,5 @@
 // set and frozenset. The keys are kept in a real set that goes through the same operations as the program's, so that the
-// order of iteration is CPython's own.
+// order of iteration is CPython's own; what is built from it gets the same table (python_set.h).
 #pragma once
 #include <unordered_map>
 
@@ -12,6 +12,8 @@ class SetVariable final : public Variable {
   explicit SetVariable(PyTypeObject* t = &PySet_Type);
   // A pre-existing set, or the result of an operation on keys: `keys` is taken over, `known` names the variables of its keys.
   SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known);
+  // Of `elements`, which stand for those of `like`, and iterates as it does.
+  SetVariable(Translator&, PyTypeObject* t, PyObject* like, const std::vector<Variable*>& elements);
   PyTypeObject* type() const override { return cls; }
   Variable* call_method(Translator&, const char* name, Args&) override;
   bool contains(Translator&, Variable* item) override;
@@ -24,8 +26,13 @@ class SetVariable final : public Variable {
   Reg build(Codegen&) override;
 
   std::vector<Variable*> elements() const;  // in the order of iteration
+  PyObject* keys() const { return keys_.get(); }  // borrowed: the set of their hash keys
   bool add(Translator&, Variable* v);       // without noting a change: for building. False: was there
   bool remove(Translator&, Variable* v);
+  void merge(Translator&, Variable* iterable);  // as set.update, without noting a change
+  SetVariable* copy(Translator&, PyTypeObject* t) const;  // iterates as this one
+  // What set_becomes takes (python_set.h): a constant with this one's table, then the elements. Appended to `args`.
+  void add_content(Codegen&, std::vector<Reg>& args);
   void change(Translator&);
   bool changed = false;  // since the capture began
   PyTypeObject* cls;
