@@ -6,7 +6,7 @@ Each figure comes from fresh child processes with empty cache folders:
             both hold one run of the program; "compile" in the summary is each without the steady time of a call
   steady    milliseconds a call: rounds of all compilers in turn; minimum, and the median of the rounds
   overhead  microseconds a call with a backend that returns a kept result (--overhead)
-  memory    peak resident MiB of the process up to the first result of the second process
+  memory    peak resident MiB of the second process over its first three calls
   error     largest error against float64, as a multiple of eager's own
 
 Writes a table, results.json and results.png into --out.

@@ -34,6 +34,16 @@ check_cxx_source_compiles("#include <features.h>
 int main() {}" BRAZE_GLIBC_2_36)
 check_linker_flag(CXX -Wl,-z,pack-relative-relocs BRAZE_LINKER_PACKS)
 
+# LLVM registers its options and passes as the module is loaded, by some thousand small functions that lie all over its code. Side
+# by side they are on a few pages: half the time of the import, and 10 MB less of the process.
+set(BRAZE_LOAD_ORDER ${PROJECT_BINARY_DIR}/load_order.txt)
+if(LLD AND CMAKE_NM AND NOT EXISTS ${BRAZE_LOAD_ORDER})
+  file(GLOB archives ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+  execute_process(COMMAND ${CMAKE_NM} -j --defined-only --quiet ${archives}
+    COMMAND grep -E "llvm2cl|CommandLineParser|DebugCounter|ManagedStatic|object_creator|PassRegistry|RegisterPassParser"
+    COMMAND sort -u OUTPUT_FILE ${BRAZE_LOAD_ORDER} ERROR_QUIET)
+endif()
+
 # The extension module: the files of its folders, everything else linked statically and hidden.
 function(braze_extension name)
   cmake_parse_arguments(A "" "" "FOLDERS;USES" ${ARGN})
@@ -64,6 +74,10 @@ function(braze_extension name)
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--exclude-libs,ALL)
   if(BRAZE_GLIBC_2_36 AND BRAZE_LINKER_PACKS)
     target_link_options(braze${name} PRIVATE -Wl,-z,pack-relative-relocs)
+  endif()
+  if(EXISTS ${BRAZE_LOAD_ORDER})
+    target_link_options(braze${name} PRIVATE -Wl,-z,keep-text-section-prefix
+      -Wl,--symbol-ordering-file=${BRAZE_LOAD_ORDER} -Wl,--no-warn-symbol-ordering)
   endif()
   # What LLVM's package says it may need comes after these, and is only loaded if it is used.
   target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10 -Wl,--as-needed)

@@ -1,15 +1,13 @@
 #include "runtime/arena.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <new>
 #include <vector>
 
+#include "runtime/pool.h"
+
 namespace braze::runtime {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 struct Block {
   std::byte* base = nullptr;
@@ -23,14 +21,10 @@ struct Block {
   void grow(size_t wanted) {
     std::free(base);
     base = nullptr, bytes = 0;
-    bool huge = wanted >= 2 * kHugePage;
-    size_t alignment = huge ? kHugePage : kAlignment;
-    size_t size = (wanted + alignment - 1) / alignment * alignment;
-    base = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
+    size_t size = (wanted + kAlignment - 1) / kAlignment * kAlignment;
+    base = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
     if (!base) throw std::bad_alloc();
     bytes = size;
-    // Fewer page faults and TLB misses; a refusal costs speed only.
-    if (huge) (void)madvise(base, size, MADV_HUGEPAGE);
   }
 };
 
@@ -46,7 +40,11 @@ Blocks& blocks() {
 
 }  // namespace
 
-ArenaLease::ArenaLease(size_t bytes) {
+ArenaLease::ArenaLease(size_t bytes) : pooled_(bytes >= kPooledBytes) {
+  if (pooled_) {
+    base_ = static_cast<std::byte*>(pool_allocate(bytes));
+    return;
+  }
   Blocks& b = blocks();
   if (b.stack.size() == b.depth) b.stack.emplace_back();
   Block& block = b.stack[b.depth];
@@ -55,16 +53,9 @@ ArenaLease::ArenaLease(size_t bytes) {
   ++b.depth;
 }
 
-ArenaLease::~ArenaLease() { --blocks().depth; }
-
-size_t trim_arena() {
-  Blocks& b = blocks();
-  size_t freed = 0;
-  while (b.stack.size() > b.depth) {
-    freed += b.stack.back().bytes;
-    b.stack.pop_back();
-  }
-  return freed;
+ArenaLease::~ArenaLease() {
+  if (pooled_) pool_free(base_);
+  else --blocks().depth;
 }
 
 }  // namespace braze::runtime

@@ -1,4 +1,5 @@
-// Scratch memory of running programs: one block per thread and nesting depth, shared by all programs and kept between calls.
+// Scratch memory of running programs. Small blocks are kept, one per thread and nesting depth, for all programs; large ones
+// come from the pool and go back to it after each run, so that results take their place in the meantime.
 #pragma once
 #include <cstddef>
 
@@ -6,8 +7,8 @@ namespace braze::runtime {
 
 inline constexpr size_t kAlignment = 64;
 
-// Holds the thread's block of the current depth while a program runs. A program that runs inside another one's extern call
-// gets the next block. Not to be moved to another thread.
+// Holds a block while a program runs. A program that runs inside another one's extern call gets the next one. Not to be moved
+// to another thread. Throws std::bad_alloc.
 class ArenaLease {
  public:
   explicit ArenaLease(size_t bytes);
@@ -18,9 +19,7 @@ class ArenaLease {
 
  private:
   std::byte* base_;
+  bool pooled_;
 };
-
-// Gives back this thread's blocks that no program holds; returns how many bytes that was.
-size_t trim_arena();
 
 }  // namespace braze::runtime

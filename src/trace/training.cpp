@@ -18,6 +18,7 @@
 #include "base/strict.h"
 #include "driver/fallback.h"
 #include "runtime/heap.h"
+#include "runtime/pool.h"
 #include "trace/cuda_graph.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
@@ -319,7 +320,10 @@ class CompiledFunctionBackward : public Node {
     call.symbols = symbols.data();
     if (replayed) backward.replayed->run(call);
     else backward.graph->run(call);
-    if (!backward.ran.exchange(true)) runtime::trim_heap(kWorthGivingBack);
+    if (!backward.ran.exchange(true)) {
+      runtime::trim_heap(kWorthGivingBack);
+      runtime::trim_pool();
+    }
     const Gradients& g = compiled_->gradients;
     variable_list out(g.inputs.size());
     for (size_t k = 0; k < out.size(); ++k) out[k] = std::move(call.results[k]);
