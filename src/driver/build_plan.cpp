@@ -1,6 +1,8 @@
 #include "driver/build_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/check.h"
 
@@ -168,9 +170,21 @@ class Builder {
     l.sizes = compiled_.sizes_of.at(next_nest_);
     l.blocks = arena_.constant(0);
     if (next_nest_ < compiled_.blocks_of.size()) l.blocks = compiled_.blocks_of[next_nest_];
-    plan_.kernels.at(l.kernel).device = codegen::device_of(program_, nest);
+    l.kernel = kernel_on(codegen::device_of(program_, nest), l.kernel);
     ++next_nest_;
     plan_.steps.emplace_back(std::move(l));
+  }
+
+  // Equal nests share code; on several GPUs it is loaded for each.
+  uint32_t kernel_on(Device device, uint32_t kernel) {
+    auto [it, fresh] = kernels_.try_emplace({kernel, device.index}, kernel);
+    if (!fresh) return it->second;
+    if (!launched_.insert(kernel).second) {
+      it->second = static_cast<uint32_t>(plan_.kernels.size());
+      plan_.kernels.push_back(plan::Kernel(plan_.kernels.at(kernel)));
+    }
+    plan_.kernels[it->second].device = device;
+    return it->second;
   }
 
   const loop::Program& program_;
@@ -182,6 +196,8 @@ class Builder {
   std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
   std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
   size_t next_nest_ = 0;
+  std::set<uint32_t> launched_;                                         // kernels
+  std::map<std::pair<uint32_t, int32_t>, uint32_t> kernels_;            // of the plan's kernel, per kernel and number of the device
 };
 
 }  // namespace

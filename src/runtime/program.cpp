@@ -54,11 +54,10 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
         step.shared = k.shared;
         step.early = k.early;
         step.blocks = slot(l->blocks);
-        step.device = std::max<int>(0, k.device.index);
+        step.gpu = static_cast<uint32_t>(std::find(gpus_.begin(), gpus_.end(), k.device) - gpus_.begin());
+        if (step.gpu == gpus_.size()) gpus_.push_back(k.device);
         step.parameters = parameters_;
         parameters_ += l->buffers.size() + l->sizes.size() + kTrailing;
-        on_gpu_ = true;
-        gpu_ = k.device;
       }
       for (uint32_t b : l->buffers) uses[b].push_back(pointer_args_++);
       for (sym::Expr e : l->sizes) size_args_.push_back(slot(e));
@@ -86,7 +85,7 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   }
   use_starts_.push_back(uses_.size());
   arena_bytes_ = slot(plan_->arena_bytes);
-  if (on_gpu_) gpu_error_ = cuda::error_word();
+  if (!gpus_.empty()) gpu_error_ = cuda::error_word();
 }
 
 Program::~Program() { delete spare_.load(); }
@@ -175,9 +174,10 @@ void Program::prepare(Frame& f, const int64_t* symbols) const {
 
 void Program::run(Frame& f, Host& host, void* const* inputs) const {
   std::optional<ArenaLease> arena;
-  if (on_gpu_ && cuda::take_error())
+  if (!gpus_.empty() && cuda::take_error())
     throw IndexOutOfRange("index out of range in a GPU kernel that was launched before (its results are not valid)");
-  void* stream = on_gpu_ ? host.stream(gpu_) : nullptr;
+  const bool several = gpus_.size() > 1;
+  void* stream = !gpus_.empty() ? host.stream(gpus_[0]) : nullptr;
   if (int64_t bytes = f.values_[arena_bytes_]; bytes > 0) {
     std::byte* base;
     if (plan_->arena_device.type == DeviceType::CPU) base = arena.emplace(bytes).base();
@@ -206,7 +206,8 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
         break;
       case StepKind::GpuLaunch:
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
-          cuda::launch(reinterpret_cast<void*>(s.kernel), {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early}, stream, f.parameters_.data() + s.parameters, s.device);
+          cuda::launch(reinterpret_cast<void*>(s.kernel), {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early, several},
+                       several ? host.stream(gpus_[s.gpu]) : stream, f.parameters_.data() + s.parameters, std::max<int>(0, gpus_[s.gpu].index));
         break;
       case StepKind::Call:
         host.call(f, s.index);

@@ -92,7 +92,7 @@ class Program {
     uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
     bool early = false;
     Slot blocks = 0;
-    int device = 0;
+    uint32_t gpu = 0;       // in gpus_
   };
 
   void evaluate(Frame& frame) const;
@@ -112,8 +112,7 @@ class Program {
   std::vector<Slot> arena_offsets_, bytes_;          // per buffer
   Slot arena_bytes_ = 0;
   uint32_t pointer_args_ = 0, parameters_ = 0;
-  bool on_gpu_ = false;
-  Device gpu_;
+  std::vector<Device> gpus_;                         // that kernels run on
   void* gpu_error_ = nullptr;                        // see codegen::CompiledKernel
   std::vector<uint32_t> use_starts_, uses_;          // per buffer: positions among all launches' pointer arguments
   std::vector<uint32_t> input_buffers_, output_buffers_, arena_buffers_;

@@ -75,6 +75,7 @@ class TorchHost : public runtime::Host {
     c10::Allocator* allocator = device.is_cpu() ? c10::GetCPUAllocator() : c10::GetAllocator(device.type());
     c10::DataPtr memory;
     if (!device.is_cpu()) {
+      c10::DeviceGuard guard(device);
       memory = allocator->allocate(bytes);
     } else if (bytes < runtime::kPooledBytes) {
       memory = allocator->allocate(bytes);
@@ -111,6 +112,7 @@ class TorchHost : public runtime::Host {
   }
   void* allocate_arena(runtime::Frame& frame, Device device, size_t bytes) override {
     TorchFrame& tf = state(frame);
+    c10::DeviceGuard guard(torch_device(device));
     tf.arena = c10::GetAllocator(torch_device(device).type())->allocate(bytes);
     return tf.arena.get();
   }
@@ -203,9 +205,11 @@ class CompiledGraph::Impl {
       for (size_t k = 0; k < kernels.size(); ++k)
         if (plan.kernels[k].blob == blob) symbols.push_back(plan.kernels[k].symbol), which.push_back(k);
       if (symbols.empty()) continue;
-      if (const plan::Kernel& first = plan.kernels[which[0]]; first.threads) {
-        for (size_t k : which)
-          kernels[k] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], plan.kernels[k].symbol, plan.kernels[k].shared, std::max<int>(0, first.device.index)));
+      if (plan.kernels[which[0]].threads) {
+        for (size_t i : which) {
+          const plan::Kernel& k = plan.kernels[i];
+          kernels[i] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], k.symbol, k.shared, std::max<int>(0, k.device.index)));
+        }
         continue;
       }
       std::vector<void*> addresses = codegen::cpu_loader().load(plan.blobs[blob], symbols);
@@ -236,11 +240,15 @@ class CompiledGraph::Impl {
   void prepare_gpu() {
     const plan::Plan& plan = program_->plan();
     std::vector<char> on_gpu(inputs_), on_cpu(inputs_);
+    bool several = false;  // GPUs
     for (const plan::Step& s : plan.steps) {
       auto* l = std::get_if<plan::Launch>(&s);
       if (!l) continue;
       const plan::Kernel& k = plan.kernels[l->kernel];
-      if (k.threads) gpu_ = torch_device(k.device);
+      if (k.threads) {
+        several = several || (gpu_ && *gpu_ != torch_device(k.device));
+        gpu_ = torch_device(k.device);
+      }
       for (uint32_t b : l->buffers) {
         const plan::Buffer& buffer = plan.buffers[b];
         if (buffer.where == plan::Where::Input) (k.threads ? on_gpu : on_cpu)[buffer.index] = 1;
@@ -251,7 +259,7 @@ class CompiledGraph::Impl {
       }
     }
     for (uint32_t i : uploads_)
-      if (on_cpu[i]) throw Unsupported(Reason::UnsupportedTensor, "a CPU tensor that kernels on two devices read");
+      if (on_cpu[i] || several) throw Unsupported(Reason::UnsupportedTensor, "a CPU tensor that kernels on two devices read");
     for (uint32_t i = 0; i < inputs_; ++i)
       if (on_gpu[i]) aligned_.push_back(i);
     for (const plan::Buffer& b : plan.buffers)

@@ -166,7 +166,7 @@ void launch(void* function, const Grid& grid, void* stream, void** parameters, i
     LaunchConfig config{{grid.blocks, 1, 1}, {grid.threads, 1, 1}, grid.shared, stream, &early, 1};
     return a.launch_with(&config, function, parameters, nullptr);
   };
-  Result r = once();
+  Result r = grid.elsewhere ? kInvalidContext : once();
   if (r == kInvalidContext) {
     Use use(device);
     r = once();

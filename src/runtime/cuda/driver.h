@@ -16,6 +16,7 @@ struct Grid {
   uint32_t blocks, threads;
   uint32_t shared = 0;  // bytes of shared memory besides the kernel's own
   bool early = false;   // the kernel waits for what precedes it (griddepcontrol.wait): it may start while that still ends
+  bool elsewhere = false;  // the device may not be the current one: its context is made current for the launch
 };
 // Parameters as cuLaunchKernel takes them. Throws Unsupported with the driver's words.
 void launch(void* function, const Grid& grid, void* stream, void** parameters, int device);
