@@ -13,6 +13,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "codegen/cpu/arith.h"
@@ -139,6 +140,7 @@ class Emitter {
   void add_to(BufferId buffer, Expr index, Value* value);
   void add_lanes(BufferId buffer, Expr index, int copy, Value* value);
   Value* sum_of(Value* a, Value* b);
+  std::optional<int64_t> footprint() const;
   bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);

@@ -1,8 +1,11 @@
 #include "codegen/cpu/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -72,6 +75,13 @@ Pool& pool() {
   return *p;
 }
 
+std::optional<int64_t> host_cache() {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  if (long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) return bytes;
+#endif
+  return std::nullopt;
+}
+
 Isa detect() {
   Isa isa;
   if (const char* forced = std::getenv("BRAZE_CPU"); forced && *forced) {
@@ -79,6 +89,7 @@ Isa detect() {
   } else {
     isa.cpu = llvm::sys::getHostCPUName().str();
     isa.features = host_features(isa.cpu);
+    isa.cache_bytes = host_cache().value_or(isa.cache_bytes);
   }
   auto machine = make_machine(isa.cpu, isa.features);
   const auto* info = machine->getMCSubtargetInfo();
@@ -106,6 +117,7 @@ const std::string& host_text() {
     std::sort(has.begin(), has.end());
     std::string all = llvm::sys::getHostCPUName().str();
     for (const std::string& f : has) all += "," + f;
+    all += "," + std::to_string(host_cache().value_or(0));
     return all;
   }();
   return text;

@@ -1,4 +1,7 @@
 // Loads and stores: contiguous vectors, broadcasts, gathers, and the nest's private buffers.
+#include <optional>
+#include <set>
+
 #include "base/check.h"
 #include "codegen/cpu/emitter.h"
 
@@ -8,9 +11,6 @@ using loop::BufferKind;
 using sym::Kind;
 
 namespace {
-
-// Bytes that one nest writes to a buffer, from which on the caches do not hold them until they are read.
-constexpr int64_t kStreamed = 12 << 20;
 
 }  // namespace
 
@@ -175,7 +175,28 @@ void Emitter::emit_store(const LoopOp& op) {
   }
 }
 
-// Whole vectors to a buffer that no cache will hold until it is read: past the caches, which saves reading the lines first.
+// Bytes of the buffers that the nest touches; nullopt: their sizes vary.
+std::optional<int64_t> Emitter::footprint() const {
+  std::set<uint32_t> seen;
+  int64_t total = 0;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.code != loop::OpCode::Load && op.code != loop::OpCode::Store) continue;
+      const loop::Buffer& b = program_.buffers[op.buffer];
+      if (b.kind == BufferKind::Local || !seen.insert(op.buffer.index).second) continue;
+      int64_t bytes = size_of(b.dtype);
+      for (size_t d = 0; d < b.sizes.size(); ++d) {
+        if (arena_.is_const(b.strides[d], 0)) continue;
+        auto n = arena_.as_const(b.sizes[d]);
+        if (!n) return std::nullopt;
+        bytes *= *n;
+      }
+      total += bytes;
+    }
+  return total;
+}
+
+// Whole vectors to a large buffer of a nest that touches more than the caches hold: past them, which saves reading the lines first.
 bool Emitter::streams(BufferId buffer, Expr index) {
   const loop::Buffer& b = program_.buffers[buffer];
   if (b.kind == BufferKind::Local || static_cast<int64_t>(width_) * size_of(b.dtype) * 8 != vb_.isa.bits) return false;
@@ -186,7 +207,8 @@ bool Emitter::streams(BufferId buffer, Expr index) {
       if (!n) return false;
       bytes *= *n;
     }
-  return bytes >= kStreamed && aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
+  constexpr int64_t kStreamed = 12 << 20;
+  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.isa.cache_bytes && aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
 }
 
 void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
