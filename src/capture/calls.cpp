@@ -123,6 +123,9 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (Variable* v = handler(*this, args)) return v;
     }
     if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
+    if (is_pure(real) && std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return is_python_constant(a); }) &&
+        std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& a) { return is_python_constant(a.second); }))
+      return call_pure(real, args);
     if (BuiltinHandler handler = find_builtin(reinterpret_cast<PyObject*>(co))) {
       // Closures of the standard library are known by their code; the function itself comes first.
       Args all{{fn}, args.kw};

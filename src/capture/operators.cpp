@@ -9,6 +9,7 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
 namespace {
@@ -248,9 +249,12 @@ Variable* Translator::defer_negation(Variable* v) {
 }
 
 Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
-  if (a->is(Kind::Lazy) || b->is(Kind::Lazy)) {
+  if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
     if (Variable* d = defer_arithmetic(op, a, b)) return d;
-    if (Variable* r = varying_operand(op, a, b)) return r;
+  if (Variable* r = varying_operand(op, a, b)) return r;
+  if (a->is(Kind::Float) || b->is(Kind::Float)) {
+    if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
+    unsupported(Reason::ScalarFromTensor, "an operator on " + (a->is(Kind::Float) ? a : b)->describe());
   }
   a = force(a);
   b = force(b);
@@ -385,6 +389,14 @@ bool Translator::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a
 
 Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) {
   check_stack();
+  if (Variable* r = varying_comparison(op, a, b)) return r;
+  if (a->is(Kind::Float) || b->is(Kind::Float)) {
+    if (Variable* r = float_comparison(*this, op, a, b)) return r;
+    Variable* other = force(a->is(Kind::Float) ? b : a);
+    bool unlike = is_none(other) || other->is(Kind::Tuple) || other->is(Kind::List) || (constant_of(other) && PyUnicode_Check(constant_of(other)));
+    if (unlike && (op == Py_EQ || op == Py_NE)) return boolean(op == Py_NE);
+    unsupported(Reason::ScalarFromTensor, "a comparison of " + (a->is(Kind::Float) ? a : b)->describe());
+  }
   a = force(a);
   b = force(b);
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
@@ -517,6 +529,10 @@ Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   if (op == Opcode::UnaryNegative)
     if (Variable* d = defer_negation(v)) return d;
   v = force(v);
+  if (v->is(Kind::Float) && op != Opcode::UnaryNot) {
+    if (op == Opcode::UnaryPositive) return v;
+    if (op == Opcode::UnaryNegative) return float_arithmetic(*this, NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0)))));
+  }
   if (op == Opcode::UnaryNot) {
     return boolean(!v->truth(*this));
   }
