@@ -91,6 +91,19 @@ bool stays_open(Translator& tr, int base, Variable* a, Variable* b) {
 
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
 
+bool only_run_knows(Translator& tr, Variable* v) {
+  return tr.may_be_unbacked() && v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+}
+
+// A bool that only the run knows, as the number that it is beside a tensor of numbers.
+Variable* as_factor(Translator& tr, Variable* v, Variable* tensor) {
+  if (!only_run_knows(tr, v) || v->type() != &PyBool_Type || !tensor->is(Kind::Tensor)) return v;
+  static PyObject* boolean = PyObject_GetAttrString(known().torch, "bool");
+  Ref dtype = Ref::steal(PyObject_GetAttrString(tensor->as<TensorVariable>()->value(tr), "dtype"));
+  if (!dtype || dtype.get() == boolean) return PyErr_Clear(), v;
+  return tr.from_python(Ref::steal(tr.tracer().as_integer(v->as<SymVariable>()->value.get())));
+}
+
 // Open integers are compared with integers only.
 void close_unlike(Translator& tr, Variable*& a, Variable*& b) {
   if (!(a->is(Kind::Sym) || b->is(Kind::Sym)) || (small_int(a) && small_int(b))) return;
@@ -266,6 +279,9 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    if (only_run_knows(*this, a) || only_run_knows(*this, b))
+      if (base == NB_TRUE_DIVIDE || a->type() == &PyFloat_Type || b->type() == &PyFloat_Type)
+        if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
     if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !stays_open(*this, base, a, b)) {
       a = specialised(a);
       b = specialised(b);
@@ -277,6 +293,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   if (for_torch(a) || for_torch(b)) {
     bool other_class = user_class(a) || user_class(b);
     if (!other_class) {
+      if (base == NB_MULTIPLY || base == NB_ADD || base == NB_SUBTRACT) {
+        Variable *x = as_factor(*this, a, b), *y = as_factor(*this, b, a);
+        a = x, b = y;
+      }
       std::string name = inplace && for_torch(a) ? std::string("i") + row.operator_name : row.operator_name;
       if (inplace && for_torch(a) && name.back() == '_') name.pop_back();
       return call_torch(operator_function(inplace && for_torch(a) ? intern_text(name) : row.operator_name), Args{{a, b}, {}});
@@ -400,6 +420,8 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   a = force(a);
   b = force(b);
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    if ((only_run_knows(*this, a) && b->type() == &PyFloat_Type) || (only_run_knows(*this, b) && a->type() == &PyFloat_Type))
+      if (Variable* r = float_comparison(*this, op, a, b)) return r;
     close_unlike(*this, a, b);
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();

@@ -294,6 +294,7 @@ class Translator {
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
   bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
   bool step_flow(Frame& f, const Instruction& ins, int& next);
+  bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
   void finish(Variable* result);

@@ -67,8 +67,10 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
     static PyObject* integer = PyDict_GetItemString(PyEval_GetBuiltins(), "int");
     return float_function(tr, integer, Args{{float_of(tr, t)}, {}});
   }
-  if (kind == NumberKind::Bool && as == &PyLong_Type) from = tr.call_torch(to_int, Args{{t}, {}});
-  return tr.call_torch(item, Args{{from}, {}});
+  // PyTorch hands out symbolic ints to Python code, but no bools.
+  if (kind == NumberKind::Bool) from = tr.call_torch(to_int, Args{{t}, {}});
+  Variable* number = tr.call_torch(item, Args{{from}, {}});
+  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0)) : number;
 }
 
 Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
