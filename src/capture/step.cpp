@@ -207,12 +207,17 @@ static PyObject* raised_from(const Frame& f, int at, PyObject** text) {
     using enum Opcode;
     if (in.handler >= 0 || in.target >= 0 || in.op == ReturnValue || in.op == ReturnConst || in.op == YieldValue || in.op == Reraise) return nullptr;
     if (in.op == RaiseVarargs) return in.arg == 1 ? cls : nullptr;
-    if (cls || in.op != LoadGlobal) continue;
-    PyObject* name = f.code->name(in.arg);
-    PyObject* found = PyDict_GetItem(f.globals, name) ? nullptr : PyDict_GetItem(PyEval_GetBuiltins(), name);
+    if (cls || (in.op != LoadGlobal && in.op != LoadAssertionError)) continue;
+    PyObject* found = PyExc_AssertionError;
+    if (in.op == LoadGlobal) {
+      PyObject* name = f.code->name(in.arg);
+      found = PyDict_GetItem(f.globals, name) ? nullptr : PyDict_GetItem(PyEval_GetBuiltins(), name);
+    }
     if (!found || !PyExceptionClass_Check(found)) return nullptr;
     cls = found;
-    if (i + 2 < all.size() && all[i + 1].op == LoadConst && all[i + 2].op == Call && PyUnicode_Check(f.code->constant(all[i + 1].arg))) *text = f.code->constant(all[i + 1].arg);
+    size_t then = i + 2;
+    while (then < all.size() && all[then].op == Nop) ++then;
+    if (then < all.size() && all[i + 1].op == LoadConst && all[then].op == Call && PyUnicode_Check(f.code->constant(all[i + 1].arg))) *text = f.code->constant(all[i + 1].arg);
   }
   return nullptr;
 }

@@ -189,3 +189,12 @@ def test_distributions():
         return d.log_prob(x + 1), d.entropy(), D.kl_divergence(d, D.Normal(x + 1, y + 1)), D.Categorical(logits=x).entropy(), D.Uniform(y, y + 1).log_prob(y + 0.5)
 
     one_graph(fn, [(r(4), r(4).abs() + 1), (r(4), -r(4).abs() - 1)])
+
+
+def test_assertions_on_tensors_are_checked_by_the_run():
+    names = {}  # out of sight of pytest, which rewrites assertions
+    exec('def asserts_a_tensor(x):\n    assert (x < 50).all(), "an element is too large"\n    return x + 1', names)
+    asserts_a_tensor = names["asserts_a_tensor"]
+    one_graph(asserts_a_tensor, [(r(4),), (r(4) + 60,), (r(4),)])
+    with pytest.raises(AssertionError, match="an element is too large"):
+        braze.compile(asserts_a_tensor, fullgraph=True)(r(4) + 60)
