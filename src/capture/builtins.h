@@ -44,5 +44,6 @@ void register_torch_builtins();
 void register_message_builtins();
 void register_autograd_builtins();
 void register_cache_builtins();
+void register_random_builtins();
 
 }  // namespace braze::capture

@@ -9,6 +9,7 @@
 #include "capture/sorting.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 #include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
@@ -206,6 +207,9 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     }
     // A symbolic int stays one.
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
+    bool unknown = type == &PyFloat_Type && tr.may_be_unbacked() && a[0]->is(Kind::Sym) && a[0]->type() == &PyLong_Type;
+    if (unknown && tr.tracer().depends_on_data(a[0]->as<SymVariable>()->value.get()))
+      if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0], tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1)))))) return f;
   }
   return tr.call_pure(reinterpret_cast<PyObject*>(type), a);
 }
@@ -604,6 +608,7 @@ void register_core_builtins() {
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("operator", n);
   register_pure("posix", "fspath");
+  register_pure("builtins", "str.maketrans");
   for (const char* n : {"pack", "unpack", "calcsize"}) register_pure("_struct", n);
   for (const char* n : {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "isclose", "isfinite", "isinf", "isnan", "log", "log10", "phase", "polar", "rect", "sin",
                         "sinh", "sqrt", "tan", "tanh"})

@@ -123,6 +123,9 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (Variable* v = handler(*this, args)) return v;
     }
     if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
+    if (is_pure(real) && std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return is_python_constant(a); }) &&
+        std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& a) { return is_python_constant(a.second); }))
+      return call_pure(real, args);
     if (BuiltinHandler handler = find_builtin(reinterpret_cast<PyObject*>(co))) {
       // Closures of the standard library are known by their code; the function itself comes first.
       Args all{{fn}, args.kw};
@@ -277,7 +280,22 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   }
   if (PyType_IsSubtype(cls, known().tensor)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) unsupported("a class is made");
-  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) raise(PyExc_TypeError, std::string("Can't instantiate abstract class ") + cls->tp_name);
+  if (PyType_IsSubtype(cls, &PyProperty_Type) && args.kw.empty() && args.size() == 1 && force(args[0])->is(Kind::Function)) {
+    // PyTorch's own properties hold a function and nothing else: one is as good as another.
+    Ref module = Ref::steal(PyObject_GetAttrString(cls_object, "__module__"));
+    const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
+    PyObject* wrapped = args[0]->as<FunctionVariable>()->real.get();
+    if (wrapped && std::string_view(text).starts_with("torch.")) {
+      guard_identity(args[0]->source, wrapped);
+      Ref made = Ref::steal(PyObject_CallOneArg(cls_object, wrapped));
+      if (!made) raise_current();
+      return global_object(keep(made));
+    }
+  }
+  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) {  // said by the interpreter itself
+    Ref empty = Ref::steal(PyTuple_New(0)), refused = Ref::steal(PyBaseObject_Type.tp_new(cls, empty.get(), nullptr));
+    if (!refused) raise_current();
+  }
   if (is_constant_type(cls) && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(cls->tp_name).starts_with("numpy.")) return call_pure(cls_object, args);
   if (!cls->tp_new) raise(PyExc_TypeError, std::string("cannot create '") + cls->tp_name + "' instances");
   SourceId new_at, init_at;

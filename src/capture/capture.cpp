@@ -39,6 +39,7 @@ void register_all() {
     register_message_builtins();
     register_autograd_builtins();
     register_cache_builtins();
+    register_random_builtins();
     register_torch_function_builtins();
     return true;
   }();

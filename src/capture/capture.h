@@ -64,7 +64,8 @@ struct Segment {
   SizeGuards sizes;                        // values: the recipe's integers, then the graph's symbols
   size_t num_integers = 0;
   std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
-  bool numbers = false;                    // some of them are floats, which the graph takes as tensors (trace/number.h)
+  bool numbers = false;                    // some of them are floats, which the graph takes as tensors (trace/number.h), or positions in `draws`
+  std::vector<Ref> draws;                  // calls that draw random numbers: made once a run, before the graph, in this order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
   int without_torch_functions = 0;         // a graph for another backend runs with those of classes (1), of modes as well (2) off

@@ -27,7 +27,8 @@ struct Entry {
   Recipe recipe;
   std::optional<BreakInfo> stop;
   bool has_graph = false;
-  bool numbers = false;            // some inputs are floats
+  bool numbers = false;            // some inputs are floats or drawn
+  std::vector<Ref> draws;          // as in Segment
   int without_torch_functions = 0; // as in Segment
   bool inference = false;          // the graph runs in inference mode
   std::unique_ptr<trace::Runnable> runnable;

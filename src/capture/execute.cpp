@@ -64,14 +64,30 @@ bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObj
   return true;
 }
 
-// The inputs with tensors in place of floats.
+// A number that a call of Python's random module gives, as a tensor.
+Ref drawn(PyObject* call) {
+  Ref r = Ref::steal(PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), nullptr));
+  if (!r) return r;
+  if (PyFloat_Check(r.get())) return Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(r.get())));
+  int64_t n = PyLong_AsLongLong(r.get());
+  return n == -1 && PyErr_Occurred() ? Ref() : Ref::steal(trace::tensor_of_integer(n));
+}
+
+// The inputs with tensors in place of floats and of drawn numbers (an int: which one).
 bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inputs, std::vector<Ref>& numbers) {
   inputs.assign(values, values + e.num_inputs);
+  for (const Ref& call : e.draws) {
+    numbers.push_back(drawn(call.get()));
+    if (!numbers.back()) return false;
+  }
   for (PyObject*& v : inputs) {
-    if (!PyFloat_CheckExact(v)) continue;
-    numbers.push_back(Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(v))));
-    v = numbers.back().get();
-    if (!v) return false;
+    if (PyLong_CheckExact(v)) {
+      v = numbers[static_cast<size_t>(PyLong_AsSsize_t(v))].get();
+    } else if (PyFloat_CheckExact(v)) {
+      numbers.push_back(Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(v))));
+      v = numbers.back().get();
+      if (!v) return false;
+    }
   }
   return true;
 }
@@ -90,10 +106,10 @@ bool execute(Entry& e, PyObject** regs) {
   int64_t* integers = num_sizes > kInline ? large.data() : small;
   std::copy_n(e.guards->size_values(), num_sizes, integers);
   const int64_t* symbols = integers + e.num_integers;
+  std::vector<Ref> numbers;
+  std::vector<PyObject*> inputs;
+  if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return false;
   if (e.has_graph) {
-    std::vector<Ref> numbers;
-    std::vector<PyObject*> inputs;
-    if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return false;
     PyObject* const* given = e.numbers ? inputs.data() : values.get();
     std::optional<trace::InferenceScope> inference;
     if (e.inference) inference.emplace();

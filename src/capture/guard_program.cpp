@@ -19,7 +19,8 @@ bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind:
 int rank(GuardKind k) {
   switch (k) {
     case GuardKind::TypeIs: return 0;
-    case GuardKind::Identity: return 1;
+    case GuardKind::Identity:
+    case GuardKind::WeakIdentity: return 1;
     case GuardKind::Absent:
     case GuardKind::Exists:
     case GuardKind::Length: return 2;

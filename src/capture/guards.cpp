@@ -47,6 +47,11 @@ void GuardSet::type_is(SourceId s, PyTypeObject* type, UserLine line) {
 void GuardSet::identity(SourceId s, PyObject* object, UserLine line) {
   add({GuardKind::Identity, s, {}, 0, Ref::borrow(object), nullptr, line});
 }
+void GuardSet::weak_identity(SourceId s, PyObject* object, UserLine line) {
+  Ref weak = Ref::steal(PyWeakref_NewRef(object, nullptr));  // the same object each time
+  if (!weak) return PyErr_Clear(), identity(s, object, line);
+  add({GuardKind::WeakIdentity, s, {}, 0, std::move(weak), nullptr, line});
+}
 void GuardSet::equal(SourceId s, PyObject* object, UserLine line) {
   add({GuardKind::Equal, s, {}, 0, Ref::borrow(object), nullptr, line});
 }
@@ -180,6 +185,7 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
   switch (g.kind) {
     case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.object.get();
     case GuardKind::Identity: return v == g.object.get();
+    case GuardKind::WeakIdentity: return v == PyWeakref_GET_OBJECT(g.object.get());  // None once it is gone, which v's class is not
     case GuardKind::Equal: return equal_constants(v, g.object.get());
     case GuardKind::Tensor: return trace::matches(*g.tensor, v) && marks_within(v, g.symbolic);
     case GuardKind::Exists: return true;
@@ -233,6 +239,7 @@ std::string print(const Guard& g, const Sources& sources) {
   switch (g.kind) {
     case GuardKind::TypeIs: out = "type(" + s + ") is " + type_name(); break;
     case GuardKind::Identity: out = s + " is " + (PyType_Check(g.object.get()) ? type_name() : "the same " + std::string(Py_TYPE(g.object.get())->tp_name)); break;
+    case GuardKind::WeakIdentity: out = s + " is the same " + Py_TYPE(PyWeakref_GET_OBJECT(g.object.get()))->tp_name; break;
     case GuardKind::Equal: out = s + " == " + object(); break;
     case GuardKind::Tensor: out = s + " is a tensor of the same kind"; break;
     case GuardKind::Exists: out = s + " exists"; break;

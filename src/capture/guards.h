@@ -21,6 +21,7 @@ namespace braze::capture {
 enum class GuardKind : uint8_t {
   TypeIs,        // Py_TYPE(value) is `object`
   Identity,      // value is `object`; what is read through it from here on is watched
+  WeakIdentity,  // value is what the weak reference `object` refers to, which nobody else has to keep alive
   Equal,         // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
                  // None, complex, slice, Ellipsis, dtype-like singletons by identity
   Tensor,        // value matches `tensor` (trace::matches); objects that are no tensors fail
@@ -51,6 +52,7 @@ class GuardSet {
  public:
   void type_is(SourceId s, PyTypeObject* type, UserLine line);
   void identity(SourceId s, PyObject* object, UserLine line);
+  void weak_identity(SourceId s, PyObject* object, UserLine line);  // of a class with weak references
   void equal(SourceId s, PyObject* object, UserLine line);
   // Takes a snapshot of the real tensor; what is symbolic is left to SizeGuards.
   void tensor(SourceId s, PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic, UserLine line);

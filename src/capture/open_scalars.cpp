@@ -9,14 +9,18 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
 namespace {
 
+constexpr int kAnywhere = -2;
+
 // Where an operator takes a number. `name`: also of its form in place, with a trailing underscore.
 struct ScalarParameter {
   const char* name;
-  int position;  // of the number among the arguments; -1: by keyword only
+  int position;  // of the number among the arguments; -1: by keyword only;
+                 // kAnywhere: the polyfill takes a tensor for any number
   const char* keyword;
   const char* polyfill;  // for tensors in its place (with the underscore for the form in place); nullptr: the operator
                          // takes them itself
@@ -27,6 +31,24 @@ constexpr ScalarParameter kParameters[] = {
     {"sub", 1, "other", nullptr, NB_SUBTRACT},
     {"mul", 1, "other", nullptr, NB_MULTIPLY},
     {"div", 1, "other", nullptr, NB_TRUE_DIVIDE},
+    {"subtract", 1, "other", nullptr, NB_SUBTRACT},
+    {"multiply", 1, "other", nullptr, NB_MULTIPLY},
+    {"divide", 1, "other", nullptr, NB_TRUE_DIVIDE},
+    {"true_divide", 1, "other", nullptr, NB_TRUE_DIVIDE},
+    {"clamp", kAnywhere, "", "clamp"},
+    {"clip", kAnywhere, "", "clamp"},
+    {"clamp_min", kAnywhere, "", "clamp_min"},
+    {"clamp_max", kAnywhere, "", "clamp_max"},
+    {"pow", kAnywhere, "", "pow_number"},
+    {"fill", kAnywhere, "", "fill"},
+    {"masked_fill", kAnywhere, "", "masked_fill"},
+    {"lerp", kAnywhere, "", "lerp"},
+    {"where", kAnywhere, "", "where"},
+    {"full", kAnywhere, "", "full"},
+    {"full_like", kAnywhere, "", "full_like"},
+    {"new_full", kAnywhere, "", "new_full"},
+    {"tensor", kAnywhere, "", "tensor_of"},
+    {"scalar_tensor", kAnywhere, "", "tensor_of"},
     {"add", -1, "alpha", "add_scaled"},
     {"sub", -1, "alpha", "sub_scaled"},
     {"addcmul", -1, "value", "addcmul"},
@@ -114,9 +136,32 @@ bool of_numbers(Translator& tr, Variable* v) {
   return true;
 }
 
+// v with operands in place of open numbers, in lists and tuples too.
+Variable* with_operands(Translator& tr, Variable* v, bool& any) {
+  if (tr.is_open_float(v)) {
+    Variable* operand = tr.varying_number(v);
+    any |= operand != nullptr;
+    return operand ? operand : v;
+  }
+  if (!v->is(Kind::List) && !(v->is(Kind::Tuple) && v->type() == &PyTuple_Type)) return v;
+  std::vector<Variable*> items;
+  bool inside = false;
+  for (Variable* e : static_cast<SequenceVariable*>(v)->elements) items.push_back(with_operands(tr, e, inside));
+  if (!inside) return v;
+  any = true;
+  return v->is(Kind::List) ? static_cast<Variable*>(tr.list(std::move(items))) : tr.tuple(std::move(items));
+}
+
 Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const Entry& entry) {
   const ScalarParameter& row = *entry.row;
   Args made = args;
+  if (row.position == kAnywhere) {
+    bool any = false;
+    for (Variable*& v : made.pos) v = with_operands(tr, v, any);
+    for (auto& [name, v] : made.kw) v = with_operands(tr, v, any);
+    if (!any) return nullptr;
+    return tr.call(tr.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
+  }
   Variable** scalar = nullptr;
   if (row.position >= 0 && static_cast<int>(made.pos.size()) == row.position + 1 && made.kw.empty())
     scalar = &made.pos.back();
@@ -155,10 +200,13 @@ Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) 
   static PyObject* is_instance = PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance");
   if (callable == is_instance && args.pos.size() == 2 && args.kw.empty() && tr.is_open_float(args[0])) {
     // Its class is all that is asked for.
+    if (args[0]->is(Kind::Float)) return nullptr;
     if (args[0]->source.valid()) tr.guards().type_is(args[0]->source, &PyFloat_Type, tr.line());
     args.pos[0] = tr.constant(args[0]->as<LazyVariable>()->object.get());
     return nullptr;
   }
+  if (std::any_of(args.pos.begin(), args.pos.end(), [](Variable* v) { return v->is(Kind::Float); }))
+    if (Variable* v = float_function(tr, callable, args)) return v;
   auto [begin, end] = entries().equal_range(callable);
   for (auto it = begin; it != end; ++it)
     if (Variable* v = try_call(tr, callable, args, it->second)) return v;

@@ -9,6 +9,7 @@
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
 namespace {
@@ -89,6 +90,19 @@ bool stays_open(Translator& tr, int base, Variable* a, Variable* b) {
 }
 
 PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
+
+bool only_run_knows(Translator& tr, Variable* v) {
+  return tr.may_be_unbacked() && v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+}
+
+// A bool that only the run knows, as the number that it is beside a tensor of numbers.
+Variable* as_factor(Translator& tr, Variable* v, Variable* tensor) {
+  if (!only_run_knows(tr, v) || v->type() != &PyBool_Type || !tensor->is(Kind::Tensor)) return v;
+  static PyObject* boolean = PyObject_GetAttrString(known().torch, "bool");
+  Ref dtype = Ref::steal(PyObject_GetAttrString(tensor->as<TensorVariable>()->value(tr), "dtype"));
+  if (!dtype || dtype.get() == boolean) return PyErr_Clear(), v;
+  return tr.from_python(Ref::steal(tr.tracer().as_integer(v->as<SymVariable>()->value.get())));
+}
 
 // Open integers are compared with integers only.
 void close_unlike(Translator& tr, Variable*& a, Variable*& b) {
@@ -248,9 +262,12 @@ Variable* Translator::defer_negation(Variable* v) {
 }
 
 Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable) {
-  if (a->is(Kind::Lazy) || b->is(Kind::Lazy)) {
+  if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
     if (Variable* d = defer_arithmetic(op, a, b)) return d;
-    if (Variable* r = varying_operand(op, a, b)) return r;
+  if (Variable* r = varying_operand(op, a, b)) return r;
+  if (a->is(Kind::Float) || b->is(Kind::Float)) {
+    if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
+    unsupported(Reason::ScalarFromTensor, "an operator on " + (a->is(Kind::Float) ? a : b)->describe());
   }
   a = force(a);
   b = force(b);
@@ -262,6 +279,9 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    if (only_run_knows(*this, a) || only_run_knows(*this, b))
+      if (base == NB_TRUE_DIVIDE || a->type() == &PyFloat_Type || b->type() == &PyFloat_Type)
+        if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
     if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !stays_open(*this, base, a, b)) {
       a = specialised(a);
       b = specialised(b);
@@ -273,6 +293,10 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   if (for_torch(a) || for_torch(b)) {
     bool other_class = user_class(a) || user_class(b);
     if (!other_class) {
+      if (base == NB_MULTIPLY || base == NB_ADD || base == NB_SUBTRACT) {
+        Variable *x = as_factor(*this, a, b), *y = as_factor(*this, b, a);
+        a = x, b = y;
+      }
       std::string name = inplace && for_torch(a) ? std::string("i") + row.operator_name : row.operator_name;
       if (inplace && for_torch(a) && name.back() == '_') name.pop_back();
       return call_torch(operator_function(inplace && for_torch(a) ? intern_text(name) : row.operator_name), Args{{a, b}, {}});
@@ -385,9 +409,19 @@ bool Translator::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a
 
 Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) {
   check_stack();
+  if (Variable* r = varying_comparison(op, a, b)) return r;
+  if (a->is(Kind::Float) || b->is(Kind::Float)) {
+    if (Variable* r = float_comparison(*this, op, a, b)) return r;
+    Variable* other = force(a->is(Kind::Float) ? b : a);
+    bool unlike = is_none(other) || other->is(Kind::Tuple) || other->is(Kind::List) || (constant_of(other) && PyUnicode_Check(constant_of(other)));
+    if (unlike && (op == Py_EQ || op == Py_NE)) return boolean(op == Py_NE);
+    unsupported(Reason::ScalarFromTensor, "a comparison of " + (a->is(Kind::Float) ? a : b)->describe());
+  }
   a = force(a);
   b = force(b);
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
+    if ((only_run_knows(*this, a) && b->type() == &PyFloat_Type) || (only_run_knows(*this, b) && a->type() == &PyFloat_Type))
+      if (Variable* r = float_comparison(*this, op, a, b)) return r;
     close_unlike(*this, a, b);
     Ref r = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
     if (!r) raise_current();
@@ -517,6 +551,10 @@ Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   if (op == Opcode::UnaryNegative)
     if (Variable* d = defer_negation(v)) return d;
   v = force(v);
+  if (v->is(Kind::Float) && op != Opcode::UnaryNot) {
+    if (op == Opcode::UnaryPositive) return v;
+    if (op == Opcode::UnaryNegative) return float_arithmetic(*this, NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0)))));
+  }
   if (op == Opcode::UnaryNot) {
     return boolean(!v->truth(*this));
   }

@@ -228,6 +228,7 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
     entry->num_loads = wanted.size() - seg.inputs.size();
     entry->num_outputs = seg.num_outputs;
     entry->numbers = seg.numbers;
+    entry->draws = seg.draws;
     entry->without_torch_functions = seg.without_torch_functions;
     entry->num_integers = seg.num_integers;
     entry->num_symbols = seg.captured.symbol_values.size();

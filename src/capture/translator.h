@@ -118,9 +118,13 @@ class Translator {
   // Such a float that nothing is known of yet, or what was computed from such, as a tensor that each call fills. nullptr: it is
   // to be looked at.
   Variable* varying_number(Variable* v);
+  // A number of a pseudo-random generator of Python's: `call` is a tuple of a callable and its arguments. Each run of the entry
+  // makes these calls first, in the order of the capture. A tensor of one element: float64, or int64 if `integer`.
+  TensorVariable* draw(Ref call, bool integer);
   // a op b of one beside a tensor; nullptr: not of that kind.
   Variable* varying_operand(int op, Variable* a, Variable* b);
-  // A float that nothing is known of yet, or that was computed from such.
+  Variable* varying_comparison(int op, Variable* a, Variable* b);  // the same
+  // A float that nothing is known of yet, or that was computed from such, or that only the run knows.
   bool is_open_float(Variable* v);
   // One as an operand beside the tensor, in operators that take tensors where they take numbers; nullptr: it is to be looked at.
   Variable* number_beside(Variable* v, Variable* tensor);
@@ -290,6 +294,7 @@ class Translator {
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
   bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
   bool step_flow(Frame& f, const Instruction& ins, int& next);
+  bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
   void finish(Variable* result);

@@ -31,6 +31,7 @@ enum class Kind : uint8_t {
   Lazy,        // pre-existing, nothing known yet
   Constant,    // an immutable real object: numbers, strings, None, dtypes, ranges, enum members...
   Sym,         // a torch.SymInt, SymFloat or SymBool
+  Float,       // a float that only the run knows, see vars/tensor_float.h
   Tensor,
   Tuple,       // tuple, its subclasses (named tuples, torch.Size), lists of results of torch functions
   List,

@@ -15,6 +15,8 @@ LazyVariable* open_float(Variable* v) {
   return !lazy->forced && PyFloat_CheckExact(lazy->object.get()) ? lazy : nullptr;
 }
 
+bool is_number(Variable* v) { return v->is(Kind::Float) || open_float(v); }
+
 PyObject* of_torch(const char* name) { return PyObject_GetAttrString(known().torch, name); }
 
 PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
@@ -49,6 +51,7 @@ PyObject* function_of(int base) {
   static PyObject* module = PyImport_ImportModule("operator");
   static PyObject *add = PyObject_GetAttrString(module, "add"), *sub = PyObject_GetAttrString(module, "sub"),
                   *mul = PyObject_GetAttrString(module, "mul"), *div = PyObject_GetAttrString(module, "truediv"),
+                  *mod = PyObject_GetAttrString(module, "mod"), *pow = PyObject_GetAttrString(module, "pow"),
                   *iadd = PyObject_GetAttrString(module, "iadd"), *isub = PyObject_GetAttrString(module, "isub"),
                   *imul = PyObject_GetAttrString(module, "imul"), *idiv = PyObject_GetAttrString(module, "itruediv");
   switch (base) {
@@ -60,6 +63,10 @@ PyObject* function_of(int base) {
       return mul;
     case NB_TRUE_DIVIDE:
       return div;
+    case NB_REMAINDER:
+      return mod;
+    case NB_POWER:
+      return pow;
     case NB_INPLACE_ADD:
       return iadd;
     case NB_INPLACE_SUBTRACT:
@@ -75,7 +82,21 @@ PyObject* function_of(int base) {
 
 }  // namespace
 
+TensorVariable* Translator::draw(Ref call, bool integer) {
+  mutate();
+  Ref real = Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5));
+  if (!real) raise_current();
+  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(segment_.draws.size())));
+  if (!made) raise_current();
+  PyObject* index = keep(Ref::steal(PyLong_FromSize_t(segment_.draws.size())));
+  segment_.draws.push_back(std::move(call));
+  Variable* operand = from_python(made);
+  numbers_.push_back({sources().constant(index), real, operand});
+  return operand->as<TensorVariable>();
+}
+
 Variable* Translator::varying_number(Variable* v) {
+  if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   LazyVariable* lazy = open_float(v);
   if (!lazy || !view_.seen || view_.torch_level) return nullptr;
   if (lazy->function) {
@@ -105,8 +126,8 @@ Variable* Translator::varying_number(Variable* v) {
 // dtype; a tensor of one element does the same where the other has dimensions and is of 32 or 64 bits.
 Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
   PyObject* fn = function_of(op);
-  LazyVariable *x = open_float(a), *y = open_float(b);
-  if (!fn || (x != nullptr) == (y != nullptr)) return nullptr;
+  bool x = is_number(a), y = is_number(b);
+  if (!fn || x == y) return nullptr;
   Variable* other = force(x ? b : a);
   if (!other->is(Kind::Tensor)) return nullptr;
   auto* tensor = other->as<TensorVariable>();
@@ -135,7 +156,26 @@ Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
   return back ? as_type(*this, r, back) : r;
 }
 
+// The operators compare in the dtype of the tensor, in the default one for ints.
+Variable* Translator::varying_comparison(int op, Variable* a, Variable* b) {
+  bool x = is_number(a), y = is_number(b);
+  if (x == y) return nullptr;
+  Variable* with = force(x ? b : a);
+  if (!with->is(Kind::Tensor)) return nullptr;
+  auto floats = floats_of(*this, with->as<TensorVariable>());
+  if (!floats) return nullptr;
+  Variable* number = varying_number(x ? a : b);
+  if (!number) return nullptr;
+  static PyObject* default_dtype = of_torch("get_default_dtype");
+  if (*floats == Floats::None) with = as_type(*this, with, keep(Ref::steal(PyObject_CallNoArgs(default_dtype))));
+  number = as_type(*this, number, attribute(*this, with->as<TensorVariable>(), "dtype"));
+  static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"), of_torch("ne"), of_torch("gt"), of_torch("ge")};
+  static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+  return force(call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
+}
+
 bool Translator::is_open_float(Variable* v) {
+  if (v->is(Kind::Float)) return true;
   LazyVariable* lazy = open_float(v);
   return lazy && (lazy->function || (v->source.valid() && sources()[v->source].kind != SourceKind::Const));
 }

@@ -331,7 +331,10 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     guards().type_is(s, t, line());  // __class__ can be set
     made = make<ModuleVariable>(o, s);
   } else if (is_opaque(t) && !PyDict_Check(o) && !PyList_Check(o) && !PyTuple_Check(o)) {
-    guard_identity(s, o);
+    // Objects of the call's own, like iterators, files and buffers, are not kept alive.
+    bool weak = !anchored(s) && PyType_SUPPORTS_WEAKREFS(t) && (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyCallable_Check(o);
+    if (weak) guards().weak_identity(s, o, line());
+    else guard_identity(s, o);
     return make<RealVariable>(o, s);
   } else {
     if (sources()[s].kind != SourceKind::Const) guards().type_is(s, t, line());

@@ -14,4 +14,12 @@ PyObject* tensor_of_number(double value) {
   END_HANDLE_TH_ERRORS
 }
 
+PyObject* tensor_of_integer(int64_t value) {
+  HANDLE_TH_ERRORS
+  at::Tensor t(at::detail::empty_cpu({}, at::kLong));
+  *t.mutable_data_ptr<int64_t>() = value;
+  return THPVariable_Wrap(std::move(t));
+  END_HANDLE_TH_ERRORS
+}
+
 }  // namespace braze::trace

@@ -26,7 +26,7 @@ GROUPS = {
     "test_unary test_unpack_ex test_baseexception test_exception_variations test_positional_only_arg test_slice test_enumerate test_property test_super "
     "test_bisect test_funcattrs test_string test_listcomps test_fstring test_range test_dataclasses test_copy",
     "programs": "test_argparse test_optparse test_urlparse test_csv test_graphlib",
-    "more": "test_deque test_userdict test_yield_from test_genericclass test_generator_stop test_subclassinit test_richcmp test_hash test_index",
+    "more": "test_deque test_userdict test_yield_from test_genericclass test_array test_generator_stop test_subclassinit test_richcmp test_hash test_index",
     "flow": "test_scope test_call test_generators test_with test_raise test_iter test_exceptions",
 }
 

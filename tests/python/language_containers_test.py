@@ -336,3 +336,24 @@ def test_the_order_of_sets(fn):
     listed = lambda values: [list(v) if isinstance(v, (set, frozenset)) else v for v in values]
     assert listed(got[1:]) == listed(want[1:])
     assert listed(taken) == listed(given)
+
+
+def test_state_dict_inside():
+    m = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+
+    def fn(x):
+        state = m.state_dict()
+        return x @ state["0.weight"].t(), list(state), hasattr(state, "_metadata")
+
+    got = braze.compile(fn, fullgraph=True)(torch.ones(2, 3))
+    torch.testing.assert_close(got[0], fn(torch.ones(2, 3))[0])
+    assert got[1:] == fn(torch.ones(2, 3))[1:]
+    state = braze.compile(lambda x: (m.state_dict(), x + 1), fullgraph=True)(torch.ones(2))[0]
+    assert state._metadata == m.state_dict()._metadata
+
+
+def test_attributes_of_an_ordered_dict_from_outside():
+    state = torch.nn.Linear(2, 2).state_dict()
+    fn = lambda x, d: (x + 1, hasattr(d, "_metadata"), len(d))
+    want, got = fn(torch.ones(2), state), braze.compile(fn)(torch.ones(2), state)
+    assert want[1:] == got[1:]

@@ -1,11 +1,14 @@
 """Identity and lifetime: which objects are one, which are still there, and whose code runs when."""
 
+import array
 import collections
 import functools
+import gc
 import pickle
 import weakref
 
 import pytest
+import torch
 
 import braze
 
@@ -247,3 +250,23 @@ def test_an_iterator_over_a_set_that_grew():
     compiled = braze.compile(fn)
     for _ in range(2):
         assert compiled({1, 2}) == fn({1, 2})
+
+
+def test_a_guard_keeps_no_buffer_alive():
+    def fn(x, a, b):
+        return x + (1 if a is b else 2), a
+
+    c = braze.compile(fn)
+    x = torch.ones(2)
+    one, other = array.array("i", [1]), array.array("i", [2])
+    for a, b in ((one, one), (one, other), (other, one), (other, other), (one, one)):
+        got = c(x, a, b)
+        assert got[0].tolist() == fn(x, a, b)[0].tolist() and got[1] is a
+    gone = weakref.ref(one)
+    del one, a, b, got
+    gc.collect()
+    assert gone() is None
+    for _ in range(20):  # some of them lie where the first one was
+        fresh = array.array("i", [3])
+        assert c(x, fresh, other)[0].tolist() == [3.0, 3.0] and c(x, fresh, fresh)[1] is fresh
+        del fresh

@@ -223,3 +223,23 @@ def test_an_optimizer_under_a_schedule(make, kw):
     for a, b in zip(p, q):
         same(a.detach(), b.detach(), tol=1e-5)
     assert step.count == before, f"{step.count - before} compilations for new values"
+
+
+def bounded(x, lo, hi):
+    return x.clamp(lo, hi), torch.clamp(x, min=lo), x > lo, hi <= x, torch.full((2,), lo), torch.where(x > 0, x, hi), torch.tensor(lo), torch.full_like(x, lo)
+
+
+def powers(x, lo, hi):
+    return x.abs() ** hi, x.abs().pow(lo), lo**x, x.lerp(x + 1, hi), x.masked_fill(x > 0, lo), x % hi
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("fn", [bounded, powers])
+def test_operators_with_numbers_that_vary(fn, dtype):
+    if dtype is torch.int64 and fn is powers:
+        pytest.skip("lerp takes no ints")
+    c = Counted(fn)
+    for i in range(6):
+        x = (r(6) * 4).to(dtype)
+        same(fn(x, 0.1 + i / 7, 0.5 + i / 5), c(x, 0.1 + i / 7, 0.5 + i / 5), tol=2e-2 if dtype is torch.bfloat16 else 1e-5)
+    assert c.count <= 2

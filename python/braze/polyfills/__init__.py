@@ -42,6 +42,27 @@ from ._pure import (  # noqa: F401
     insort_left,
     insort_right,
 )
+from ._numbers import (  # noqa: F401
+    clamp,
+    clamp_,
+    clamp_max,
+    clamp_max_,
+    clamp_min,
+    clamp_min_,
+    fill,
+    fill_,
+    full,
+    full_like,
+    lerp,
+    lerp_,
+    masked_fill,
+    masked_fill_,
+    new_full,
+    pow_number,
+    pow_number_,
+    tensor_of,
+    where,
+)
 from ._scalars import (  # noqa: F401
     add_scaled,
     add_scaled_,

@@ -4,6 +4,8 @@
 
 namespace braze::capture {
 
+class TensorVariable;
+
 class LazyVariable final : public Variable {
  public:
   explicit LazyVariable(PyObject* o) : Variable(Kind::Lazy), object(Ref::borrow(o)) {}
@@ -61,6 +63,17 @@ class SymVariable final : public Variable {
   // Fixed to its value in this call.
   Variable* specialise(Translator&);
   Ref value;
+};
+
+// A float that only the run knows: the value of a 0-dim float64 tensor on the CPU (vars/tensor_float.h).
+class FloatVariable final : public Variable {
+ public:
+  explicit FloatVariable(TensorVariable* t) : Variable(Kind::Float), tensor(t) {}
+  PyTypeObject* type() const override { return &PyFloat_Type; }
+  std::string describe() const override { return "a float that is read from a tensor or drawn"; }
+  bool truth(Translator&) override;  // v != 0
+  Reg build(Codegen&) override;
+  TensorVariable* const tensor;
 };
 
 inline PyObject* constant_of(Variable* v) { return v->kind == Kind::Constant ? static_cast<ConstantVariable*>(v)->value.get() : nullptr; }

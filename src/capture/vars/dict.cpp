@@ -226,7 +226,23 @@ void DictVariable::clear(Translator& tr) {
 
 Variable* DictVariable::getattr(Translator& tr, PyObject* name) {
   if (default_factory && PyUnicode_CompareWithASCIIString(name, "default_factory") == 0) return default_factory;
-  return Variable::getattr(tr, name);
+  for (auto& [own, v] : attributes_)
+    if (PyUnicode_Compare(own, name) == 0) return v;
+  Variable* of_class = Variable::getattr(tr, name);
+  if (!of_class && real && cls == known().ordered_dict) tr.unsupported("an attribute of an OrderedDict that was there before");
+  return of_class;
+}
+
+void DictVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
+  SourceId at;
+  if (cls != known().ordered_dict || real || source.valid() || !value || tr.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
+  tr.mutate();
+  for (auto& [own, v] : attributes_)
+    if (PyUnicode_Compare(own, name) == 0) {
+      v = value;
+      return;
+    }
+  attributes_.emplace_back(tr.keep(Ref::borrow(name)), value);
 }
 
 Variable* DictVariable::getitem(Translator& tr, Variable* key) {
@@ -388,7 +404,9 @@ Reg DictVariable::build(Codegen& cg) {
   if (cls == &PyDict_Type) return d;
   Reg c = cg.constant(reinterpret_cast<PyObject*>(cls));
   if (cls == known().default_dict) return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
-  return cg.recipe.make(StepKind::Call, {c, d});
+  Reg made = cg.recipe.make(StepKind::Call, {c, d});
+  for (auto& [name, v] : attributes_) cg.recipe.effect(StepKind::SetAttr, {made, cg.reg(v)}, name);
+  return made;
 }
 
 void DictVariable::emit_changes(Codegen& cg, Reg self) {

@@ -18,6 +18,7 @@ class DictVariable final : public Variable {
 
   PyTypeObject* type() const override { return cls; }
   Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;  // of an OrderedDict
   Variable* call_method(Translator&, const char* name, Args&) override;
   Variable* getitem(Translator&, Variable* key) override;
   void setitem(Translator&, Variable* key, Variable* value) override;
@@ -68,6 +69,7 @@ class DictVariable final : public Variable {
   bool loaded_ = true;
   bool rewrite_ = false;        // the order changed in a way that only writing everything restores
   std::vector<Change> changes_;
+  std::vector<std::pair<PyObject*, Variable*>> attributes_;  // of an OrderedDict that was made here
   uint64_t next_order_ = 0;
 };
 

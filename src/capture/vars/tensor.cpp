@@ -187,6 +187,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (args.size() + args.kw.size() == 0) {
     Variable* number = n == "tolist"                                                                  ? list_of_numbers(tr, this)
                        : n == "item"                                                                  ? number_of(tr, this, nullptr)
+                       : n == "__float__"                                                             ? number_of(tr, this, &PyFloat_Type)
                        : n == "__int__" || n == "__index__"                                           ? number_of(tr, this, &PyLong_Type)
                                                                                                       : nullptr;
     if (number) return number;

@@ -2,11 +2,12 @@
 
 #include "capture/known.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
 namespace {
 
-enum class NumberKind : uint8_t { Bool, Int, Other };
+enum class NumberKind : uint8_t { Bool, Int, Float, Complex };
 
 NumberKind kind_of(Translator& tr, TensorVariable* t) {
   Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
@@ -14,7 +15,8 @@ NumberKind kind_of(Translator& tr, TensorVariable* t) {
   Ref complex = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_complex")) : Ref();
   static PyObject* boolean = PyObject_GetAttrString(known().torch, "bool");
   if (!floating || !complex) tr.raise_current();
-  if (floating.get() == Py_True || complex.get() == Py_True) return NumberKind::Other;
+  if (complex.get() == Py_True) return NumberKind::Complex;
+  if (floating.get() == Py_True) return NumberKind::Float;
   return dtype.get() == boolean ? NumberKind::Bool : NumberKind::Int;
 }
 
@@ -57,15 +59,22 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
   }
   if (!tr.may_be_unbacked()) return nullptr;
   NumberKind kind = kind_of(tr, t);
-  if (kind == NumberKind::Other || as == &PyFloat_Type || as == &PyComplex_Type) return nullptr;
+  if (kind == NumberKind::Complex || as == &PyComplex_Type) return nullptr;
+  if (as == &PyFloat_Type || (kind == NumberKind::Float && as != &PyLong_Type)) return float_of(tr, t);
   static PyObject *item = method("item"), *to_int = method("long");
   Variable* from = t;
-  if (kind == NumberKind::Bool && as == &PyLong_Type) from = tr.call_torch(to_int, Args{{t}, {}});
-  return tr.call_torch(item, Args{{from}, {}});
+  if (kind == NumberKind::Float) {
+    static PyObject* integer = PyDict_GetItemString(PyEval_GetBuiltins(), "int");
+    return float_function(tr, integer, Args{{float_of(tr, t)}, {}});
+  }
+  // PyTorch hands out symbolic ints to Python code, but no bools.
+  if (kind == NumberKind::Bool) from = tr.call_torch(to_int, Args{{t}, {}});
+  Variable* number = tr.call_torch(item, Args{{from}, {}});
+  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0)) : number;
 }
 
 Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
-  if (!tr.may_be_unbacked() || kind_of(tr, t) == NumberKind::Other) return nullptr;
+  if (!tr.may_be_unbacked() || kind_of(tr, t) == NumberKind::Complex) return nullptr;
   if (rank_of(tr, t) == 0) return number_of(tr, t, nullptr);
   std::vector<Variable*> out;
   for (Variable* v : t->items(tr)) out.push_back(list_of_numbers(tr, tr.force(v)->as<TensorVariable>()));
