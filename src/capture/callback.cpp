@@ -63,6 +63,16 @@ PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee) {
   return reinterpret_cast<PyObject*>(c);
 }
 
+bool wraps_user_code(PyObject* function) {
+  PyObject* closure = PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : nullptr;
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+    if (!held || !PyCallable_Check(held) || PyType_Check(held) || PyCFunction_Check(held)) continue;
+    if (!PyFunction_Check(held) || !of_library(held) || wraps_user_code(held)) return true;
+  }
+  return false;
+}
+
 Ref Translator::callback(Variable* callee) {
   Ref c = Ref::steal(new_callback(alive_, callee));
   if (!c) raise_current();

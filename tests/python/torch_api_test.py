@@ -512,3 +512,17 @@ def test_attention_weights_that_were_not_asked_for():
         assert (want[1] is None) == (got[1] is None)
         if need:
             same(want[1], got[1])
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.grad_and_value, torch.vmap, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
+                                       lambda f: torch.vmap(torch.func.grad(f)), lambda f: torch.func.functionalize(torch.func.grad(f))])
+def test_transforms_made_outside_read_what_is_now(transform):
+    scale = 2.0
+
+    def loss(x):
+        return (x * x * scale).sum()
+
+    g, x = transform(loss), torch.arange(6.0).view(2, 3)
+    compiled = braze.compile(lambda x: g(x))
+    for scale in (2.0, 3.0, 2.0):
+        same(g(x), compiled(x))

@@ -1,5 +1,6 @@
 // Classes, Python modules, C functions and singletons.
 #include "capture/builtins.h"
+#include "capture/callback.h"
 #include "capture/known.h"
 #include "capture/miscalled.h"
 #include "capture/open_scalars.h"
@@ -224,6 +225,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     case TorchRule::Call: return tr.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
+      if (wraps_user_code(o)) return tr.call(tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o)), args);
       return tr.call_host(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);
     case TorchRule::None: break;
