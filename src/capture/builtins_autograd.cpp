@@ -1,4 +1,6 @@
 // Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward, checkpoints, inference mode.
+#include <string_view>
+
 #include "capture/builtins.h"
 #include "capture/imported.h"
 #include "capture/known.h"
@@ -11,16 +13,27 @@ namespace {
 
 // ---- autograd.Function ----
 
+// PyTorch binds the arguments of a forward by its signature; defaults do not count where all are given.
+void set_signature(Translator& tr, PyObject* callback, FunctionVariable* fn) {
+  static PyObject* signature = imported("inspect", "signature", true);
+  Ref globals = Ref::steal(PyDict_New());
+  Ref like = fn->real ? fn->real : Ref::steal(PyFunction_New(reinterpret_cast<PyObject*>(fn->code_object()), globals.get()));
+  Ref found = Ref::steal(like ? PyObject_CallOneArg(signature, like.get()) : nullptr);
+  if (!found || PyObject_SetAttrString(callback, "__signature__", found.get()) < 0) tr.raise_current();
+}
+
 // A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what they
 // compute is recorded: the forward now, the backward when the graph is differentiated.
 Ref traced_class(Translator& tr, Variable* cls) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls->as_constant());
   static PyObject* base = imported("torch.autograd", "Function", true);
   Ref body = Ref::steal(PyDict_New());
-  for (const char* name : {"forward", "backward", "vjp", "jvp", "setup_context"}) {
+  for (const char* name : {"forward", "backward", "vjp", "jvp", "vmap", "setup_context"}) {
     PyObject* key = tr.intern(name);
     if (_PyType_Lookup(type, key) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), key)) continue;
-    Ref callback = tr.callback(tr.getattr(cls, key));
+    Variable* callee = tr.force(tr.getattr(cls, key));
+    Ref callback = tr.callback(callee);
+    if (std::string_view(name) == "forward" && callee->is(Kind::Function)) set_signature(tr, callback.get(), callee->as<FunctionVariable>());
     Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
     PyDict_SetItem(body.get(), key, method.get());
   }
@@ -45,6 +58,24 @@ Variable* function_apply(Translator& tr, Args& a) {
   Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
   return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
+}
+
+// Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user defined.
+Variable* transformed_apply(Translator& tr, Args& a) {
+  static PyObject *active = imported("torch._C", "_are_functorch_transforms_active", true), *base = imported("torch.autograd", "Function", true),
+                  *function_call = imported("torch._functorch.autograd_function", "custom_function_call", true);
+  Ref transformed = Ref::steal(PyObject_CallNoArgs(active));
+  if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
+  // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the signature.
+  PyObject* setup = tr.intern("setup_context");
+  if (_PyType_Lookup(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
+  Variable* forward = tr.force(tr.getattr(a[0], "forward"));
+  if (!forward->is(Kind::Function)) return nullptr;
+  PyCodeObject* code = forward->as<FunctionVariable>()->code_object();
+  if (!(code->co_flags & CO_VARARGS) && static_cast<size_t>(code->co_argcount) != a.size() - 1) return nullptr;
+  Args all{{tr.global_object(traced_class(tr, a[0]).get())}, {}};
+  all.pos.insert(all.pos.end(), a.pos.begin() + 1, a.pos.end());
+  return tr.call_host(function_call, all);
 }
 
 Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr; }
@@ -144,6 +175,7 @@ Variable* is_inference_mode(Translator& tr, Args&) {
 
 void register_autograd_builtins() {
   register_builtin("torch._C", "_FunctionBase.apply", function_apply);
+  register_builtin("torch.autograd", "Function.apply.__func__", transformed_apply);
   // No transform is over while the code that it calls still runs.
   register_builtin("torch._functorch.utils", "unwrap_dead_wrappers", as_given);
   register_builtin("torch.autograd", "grad", autograd_grad);

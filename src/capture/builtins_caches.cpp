@@ -62,7 +62,7 @@ Variable* make_weakref(Translator& tr, Args& a) {
 // as it holds that. A call that finds nothing is made now, for real, if nothing that was captured before it is still to be done.
 Variable* Translator::cached_call(Variable* cache, const Args& args) {
   PyObject* object = cache->as_constant();
-  if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || backward_since) return nullptr;
+  if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || pure_since) return nullptr;
   Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), kw;
   for (size_t i = 0; i < args.size(); ++i) {
     Ref o = fixed_object(*this, args[i]);

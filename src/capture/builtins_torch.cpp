@@ -181,10 +181,10 @@ Variable* constrain_size(Translator& tr, Args& a) {
   return constrain(tr, a);
 }
 
-// torch.cond of a condition that is known: the branch that it chooses.
-Variable* known_condition(Translator& tr, Args& a) {
-  if (a.size() < 3 || a.size() > 4 || !a.kw.empty() || a[0]->type() != &PyBool_Type) return nullptr;
-  return tr.call(tr.truth(a[0]) ? a[1] : a[2], a.size() == 4 ? tr.unpack(a[3]) : std::vector<Variable*>{});
+// run_branches(predicate, true_fn, false_fn, operands): see the polyfill.
+Variable* run_branches(Translator& tr, Args& a) {
+  if (a.size() != 4 || !a.kw.empty() || !a[0]->is(Kind::Tensor)) return nullptr;
+  return tr.both_branches(a[0], a[1], a[2], tr.unpack(a[3]));
 }
 
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
@@ -231,7 +231,9 @@ void register_torch_builtins() {
   register_builtin("torch._C", "_len_torch_dispatch_stack", zero);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
-  register_builtin("torch", "cond", known_condition);
+  register_polyfill("torch", "cond", "cond");
+  for (const char* n : {"while_loop", "map", "scan"}) register_polyfill("torch._higher_order_ops", n, n);
+  register_builtin("braze.polyfills", "run_branches", run_branches);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_check_is_size", check_is_size);
   register_builtin("torch", "_check_index", torch_check_index);

@@ -13,10 +13,12 @@ struct Callback {
   PyObject_HEAD
   std::shared_ptr<Translator*> owner;
   Variable* callee;
+  PyObject* signature;  // owned; nullptr: not known
 };
 
 void dealloc(PyObject* self) {
   reinterpret_cast<Callback*>(self)->owner.~shared_ptr();
+  Py_CLEAR(reinterpret_cast<Callback*>(self)->signature);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -29,9 +31,21 @@ PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return nullptr;
 }
 
+PyObject* get_signature(PyObject* self, void*) {
+  PyObject* s = reinterpret_cast<Callback*>(self)->signature;
+  if (!s) PyErr_SetString(PyExc_AttributeError, "__signature__");
+  return Py_XNewRef(s);
+}
+
+int set_signature(PyObject* self, PyObject* value, void*) {
+  Py_XSETREF(reinterpret_cast<Callback*>(self)->signature, Py_XNewRef(value));
+  return 0;
+}
+
 PyTypeObject* callback_type() {
   static PyTypeObject* type = [] {
-    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_call, reinterpret_cast<void*>(call)}, {0, nullptr}};
+    static PyGetSetDef properties[] = {{"__signature__", get_signature, set_signature, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_call, reinterpret_cast<void*>(call)}, {Py_tp_getset, properties}, {0, nullptr}};
     static PyType_Spec spec = {"braze._C.Callback", sizeof(Callback), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   }();
@@ -47,6 +61,16 @@ PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee) {
   new (&c->owner) std::shared_ptr<Translator*>(std::move(owner));
   c->callee = callee;
   return reinterpret_cast<PyObject*>(c);
+}
+
+bool wraps_user_code(PyObject* function) {
+  PyObject* closure = PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : nullptr;
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+    if (!held || !PyCallable_Check(held) || PyType_Check(held) || PyCFunction_Check(held)) continue;
+    if (!PyFunction_Check(held) || !of_library(held) || wraps_user_code(held)) return true;
+  }
+  return false;
 }
 
 Ref Translator::callback(Variable* callee) {

@@ -14,4 +14,8 @@ class Variable;
 // is a graph break. New reference.
 PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee);
 
+// Whether a function of PyTorch's keeps one of the user's in its closure, as the results of torch.func.grad(f) and torch.vmap(f) do: what
+// that reads is to be guarded, so that it may not run on fakes unseen.
+bool wraps_user_code(PyObject* function);
+
 }  // namespace braze::capture

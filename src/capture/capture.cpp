@@ -143,7 +143,8 @@ void Translator::add_gradients() {
     segment_.no_gradients = Stop{Reason::UnsupportedFeature, "gradients of a graph with sizes that depend on data"};
     return;
   }
-  backward_since = ++ordinal_;
+  pure_since = ++ordinal_;
+  pure_part = "the backward of an autograd.Function";
   try {
     segment_.gradients = trace::differentiate(tracer(), segment_.captured);
   } catch (const Unsupported& e) {

@@ -1,6 +1,8 @@
 // From variables to real values, and calls into CPython and PyTorch on them.
 #include <functional>
 
+#include "capture/builtins.h"
+#include "capture/callback.h"
 #include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/open_sizes.h"
@@ -96,7 +98,9 @@ Ref Translator::to_python(Variable* v) {
       Ref a = to_python(s->parts[0]), b = to_python(s->parts[1]), c = to_python(s->parts[2]);
       return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
-    case Kind::Real: return Ref::borrow(v->as_constant());
+    case Kind::Real:
+      if (hosting_ && torch_rule(v->as_constant()) == TorchRule::Host && wraps_user_code(v->as_constant())) return callback(v);
+      return Ref::borrow(v->as_constant());
     case Kind::Iterator:
     case Kind::Generator:
     case Kind::DictView: {

@@ -6,7 +6,7 @@
 namespace braze::capture {
 
 void Translator::modified(Variable* v) {
-  if (v->source.valid() || v->born < backward_since) no_effect_of_backward("the backward of an autograd.Function changes an object");
+  if (v->source.valid() || v->born < pure_since) no_effect("changes an object");
   if (!v->source.valid()) return;
   for (Variable* m : modified_)
     if (m == v) return;
@@ -40,7 +40,7 @@ void Translator::set_state(PyObject* get, std::vector<Ref> get_args, PyObject* s
 }
 
 void Translator::defer_call(Variable* callee, Args args) {
-  no_effect_of_backward("the backward of an autograd.Function has an effect");
+  no_effect("has an effect");
   mutate();
   deferred_.push_back({callee, std::move(args)});
 }

@@ -252,11 +252,19 @@ class Translator {
     gradients_.push_back(t);
   }
   bool inference = false;                     // torch.inference_mode() was entered in the captured code
-  // Not 0: what was captured is being differentiated, from this ordinal on. Backwards of the user's are evaluated; they may not
-  // change what was there before, nor have effects: the entry runs before its backward does.
+  // Not 0: what is evaluated may not change what was there before this ordinal, nor have effects. `pure_part` says what it is: the
+  // backward of the user's (the entry runs before its backward does), or a branch that is evaluated whether it is taken or not.
   std::unordered_map<Variable*, Variable*> weakrefs;  // those made in the capture, by what they refer to
-  uint64_t backward_since = 0;
-  void no_effect_of_backward(const char* what) { if (backward_since) unsupported(Reason::UnsupportedMutation, what); }
+  uint64_t pure_since = 0;
+  const char* pure_part = "";
+  void no_effect(const char* what) { if (pure_since) unsupported(Reason::UnsupportedMutation, std::string(pure_part) + " " + what); }
+
+  // ---- branches on what only the run knows (branches.cpp) ----
+  // Evaluates both, so that the results of one can be selected: a tuple of two. Throws Unsupported where one of them may not be run
+  // in vain, or their results cannot be selected element by element.
+  Variable* both_branches(Variable* predicate, Variable* if_true, Variable* if_false, const std::vector<Variable*>& operands);
+  // Throws Restart if both branches of something were evaluated: what follows cannot be had with them.
+  void without_both_branches(const char* why);
 
   // ---- frames ----
   Frame* frame() { return frame_; }
@@ -358,6 +366,9 @@ class Translator {
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
   void add_gradients();
+  Variable* branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands);
+  bool selectable(Variable* a, Variable* b);
+  uint64_t first_choice_ = 0;                 // the ordinal of the first both_branches()
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };
   std::vector<State> states_;
   struct DeferredCall { Variable* callee; Args args; };

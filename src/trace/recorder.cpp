@@ -85,6 +85,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     return;
   }
   try {
+    if (info.name == "aten::_efficientzerotensor") {
+      // What forward-mode differentiation takes for a tangent of zeros: it has no memory, which a kernel would read.
+      static const c10::OperatorHandle zeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
+      return recorder->call(zeros, op_info(zeros), stack);
+    }
     recorder->call(op, info, stack);
   } catch (const Unsupported& e) {
     throw_graph_break(e.reason(), info.name + ": " + e.detail());

@@ -1,5 +1,6 @@
 // Tensor guards: what a compiled graph assumed about each input, compared on every call.
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -16,7 +17,7 @@ struct TensorSpec {
   uint64_t keys = 0;
   caffe2::TypeMeta dtype;
   c10::Device device{c10::kCPU};
-  bool requires_grad = false, leaf = true;
+  bool requires_grad = false, leaf = true, tangent = false;
   size_t dim = 0;
   std::vector<int64_t> geometry;  // sizes, then strides
 
@@ -39,6 +40,12 @@ bool agree(c10::IntArrayRef now, c10::IntArrayRef expected) {
 bool is_leaf(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
   return !meta || !meta->grad_fn_;
+}
+
+// One half of a dual number of torch.autograd.forward_ad: compiled code would lose the other.
+bool has_tangent(const c10::TensorImpl* impl) {
+  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  return meta && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
 template <class Range>
@@ -85,6 +92,7 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<S
   spec->device = impl->device();
   spec->requires_grad = impl->requires_grad();
   spec->leaf = !spec->requires_grad || is_leaf(impl);
+  spec->tangent = has_tangent(impl);
   if (impl->layout() == c10::kStrided && !impl->key_set().has(c10::DispatchKey::NestedTensor)) {
     auto sizes = impl->sizes(), strides = impl->strides();
     spec->dim = sizes.size();
@@ -103,7 +111,7 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
     return false;
-  if (impl->requires_grad() != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf)) return false;
+  if (impl->requires_grad() != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) || has_tangent(impl) != spec.tangent) return false;
   if (spec.geometry.empty() && (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor)))
     return true;  // never compiled, only told apart
   auto sizes = impl->sizes();
@@ -130,6 +138,8 @@ std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
     return differ("requires_grad", spec.requires_grad ? "True" : "False", spec.requires_grad ? "False" : "True");
   if (spec.requires_grad && is_leaf(impl) != spec.leaf)
     return differ("is_leaf", spec.leaf ? "True" : "False", spec.leaf ? "False" : "True");
+  if (has_tangent(impl) != spec.tangent)
+    return differ("a tangent of forward-mode differentiation", spec.tangent ? "there" : "not there", spec.tangent ? "not there" : "there");
   if (impl->key_set().raw_repr() != spec.keys)
     return differ("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.keys)),
                   c10::toString(impl->key_set()));

@@ -123,6 +123,19 @@ class Tracer {
   // This fake requires grad, but as an output it brings no history.
   virtual void forget_history(PyObject* fake) = 0;
 
+  // ---- both branches of a choice that only the run makes ----
+  // Before one: how much was recorded, what autograd numbers its next node, and how often these fakes and all lifted ones were written.
+  struct BranchStart {
+    size_t nodes = 0, writes = 0;
+    uint64_t order = 0;
+  };
+  // There is no torch-level graph any more.
+  virtual BranchStart begin_branch(const std::vector<PyObject*>& fakes) = 0;
+  // After it: the gradients that flow from its results to what was there before are zero in runs where the predicate (of one element)
+  // is not `when`, whatever the branch computed then. Returns why it may not run in vain; empty: it may.
+  virtual std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& results,
+                                 PyObject* predicate, bool when) = 0;
+
   // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant). `inputs`
   // receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input is a chain
   // of views of that input, so that it shows what writebacks bring; an output may be an input, or the same value twice.

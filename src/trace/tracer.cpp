@@ -1,8 +1,11 @@
 #include <ATen/Context.h>
+#include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -17,6 +20,7 @@
 #include "base/check.h"
 #include "graph/given_symbol.h"
 #include "trace/below_tracing.h"
+#include "trace/branch.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/fixed_sizes.h"
@@ -49,6 +53,8 @@ void check_liftable(PyObject* obj) {
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched})))
     refuse_tensor("a wrapper tensor (of a transform or a dispatch mode)");
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
+  auto* meta = torch::autograd::impl::get_autograd_meta(t);
+  if (meta && meta->fw_grad_ && !meta->fw_grad_->empty()) refuse_tensor("a dual number of forward-mode differentiation");
 }
 
 // Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which
@@ -265,6 +271,24 @@ class TracerImpl final : public Tracer, public Differentiable {
     return perform(fn, args, nargs, kwargs, loc, nullptr);
   }
 
+  BranchStart begin_branch(const std::vector<PyObject*>& fakes) override {
+    torch_level_ = false;
+    return {recorder_->graph().nodes().size(), writes_of(fakes), at::sequence_number::peek()};
+  }
+  std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& results,
+                         PyObject* predicate, bool when) override {
+    if (writes_of(fakes) != start.writes) return "it writes to a tensor that was there before";
+    if (std::string why = why_not_in_vain(recorder_->graph(), start.nodes); !why.empty()) return why;
+    std::vector<at::Tensor> roots;
+    for (PyObject* o : results) roots.push_back(THPVariable_Unpack(o));
+    std::unordered_set<const torch::autograd::Node*> outer;
+    for (const Lifted& l : lifted_)
+      if (l.outer.function) outer.insert(l.outer.function.get());
+    RecordingScope scope(recorder_.get());
+    end_gradients(roots, start.order, outer, THPVariable_Unpack(predicate), when);
+    return {};
+  }
+
   bool has_torch_level() const override { return torch_level_; }
   void forget_history(PyObject* fake) override { without_history_.insert(fake); }
 
@@ -332,6 +356,18 @@ class TracerImpl final : public Tracer, public Differentiable {
     if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;
     auto* size = dynamic_cast<SizeNode*>(held.cast<c10::SymNodeImpl*>());
     return size && &size->arena() == &recorder_->sizes()->arena() ? size : nullptr;  // the object keeps it alive
+  }
+
+  // How often these fakes were written, and those that were lifted.
+  size_t writes_of(const std::vector<PyObject*>& fakes) const {
+    std::unordered_set<const c10::StorageImpl*> storages;
+    for (const Lifted& l : lifted_) storages.insert(l.storage);
+    for (PyObject* o : fakes)
+      if (const at::Tensor& t = THPVariable_Unpack(o); functional::isFunctionalTensor(t)) storages.insert(t.storage().unsafeGetStorageImpl());
+    size_t writes = 0;
+    for (const c10::StorageImpl* s : storages)
+      if (auto* f = dynamic_cast<const at::functionalization::FunctionalStorageImpl*>(s)) writes += f->generation();
+    return writes;
   }
 
   struct Lifted {

@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -34,6 +35,13 @@ using autodiff::Source;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
+
+// Below a transform of functions, or a dual number: PyTorch's operators know what to do with it, compiled code does not.
+bool is_transformed(const at::Tensor& t) {
+  if (!t.defined()) return false;
+  auto* meta = torch::autograd::impl::get_autograd_meta(t);
+  return !t.has_storage() || (meta && meta->fw_grad_ && !meta->fw_grad_->empty());
+}
 
 // The backward for one set of outputs that have gradients.
 struct Backward {
@@ -123,13 +131,14 @@ class Compiled {
     tracer_ = std::move(tracer);
   }
 
-  // Gradients of the inputs that require grad, with histories: by PyTorch, through the torch-level graph. `region`: the
+  // Gradients of the inputs that require grad, with histories if create_graph: by PyTorch, through the torch-level graph. `region`: the
   // inputs without constants; `symbols`, `random_state`: of the forward's call.
-  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const at::Tensor& random_state, const variable_list& tangents) {
+  variable_list uncompiled_gradients(const variable_list& region, const std::vector<int64_t>& symbols, const at::Tensor& random_state, const variable_list& tangents,
+                                     bool create_graph) {
     if (parts.random && !replay)
-      throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True: it cannot be run again");
+      throw std::runtime_error("braze: a compiled region that draws random numbers is differentiated with create_graph=True or batched gradients: it cannot be run again");
     if (reads_overwritten_)
-      throw std::runtime_error("braze: a compiled region that computes with what its inputs held before it wrote to them is differentiated with create_graph=True: it cannot be run again");
+      throw std::runtime_error("braze: a compiled region that computes with what its inputs held before it wrote to them is differentiated with create_graph=True or batched gradients: it cannot be run again");
     variable_list outputs;
     {
       pybind11::gil_scoped_acquire gil;
@@ -137,7 +146,7 @@ class Compiled {
         module_ = tracer_ ? tracer_->graph_module() : nullptr;
         if (!module_) {
           if (PyErr_Occurred()) throw_python_error();
-          throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, for which it is not prepared");
+          throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True or batched gradients, for which it is not prepared");
         }
         tracer_.reset();
       }
@@ -171,7 +180,7 @@ class Compiled {
       if (parts.forward.inputs[i].kind != graph::InputKind::Constant) number[i] = next++;
     for (uint32_t i : gradients.inputs) ends.push_back(torch::autograd::impl::gradient_edge(region[number[i]]));
     if (starts.empty()) return variable_list(ends.size());
-    return torch::autograd::Engine::get_default_engine().execute(starts, from, /*keep_graph=*/true, /*create_graph=*/true,
+    return torch::autograd::Engine::get_default_engine().execute(starts, from, /*keep_graph=*/true, create_graph,
                                                                  /*accumulate_grad=*/false, ends);
   }
 
@@ -242,7 +251,7 @@ class Compiled {
     if (number < outputs.size()) return outputs[number];
     for (const Gradients::View& v : gradients.views)
       if (!v.of_input && v.base == number && v.differentiable) return outputs[v.output].is_view() ? at::Tensor(outputs[v.output]._base()) : outputs[v.output];
-    throw std::runtime_error("braze: a compiled region whose outputs share memory is differentiated with create_graph=True");
+    throw std::runtime_error("braze: a compiled region whose outputs share memory is differentiated with create_graph=True or batched gradients");
   }
 
   Options options_;
@@ -289,7 +298,7 @@ class CompiledFunctionBackward : public Node {
 
   variable_list apply(variable_list&& tangents) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (c10::GradMode::is_enabled()) return apply_uncompiled(std::move(tangents));
+    if (c10::GradMode::is_enabled() || std::any_of(tangents.begin(), tangents.end(), is_transformed)) return apply_uncompiled(std::move(tangents));
     std::vector<bool> given;
     for (const at::Tensor& t : tangents) given.push_back(t.defined());
     const Backward& backward = compiled_->backward(given);
@@ -335,10 +344,12 @@ class CompiledFunctionBackward : public Node {
     variable_list inputs;
     for (auto& weak : region_inputs) {
       auto impl = weak.lock();
-      if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True, but its inputs are gone: keep them alive");
+      if (!impl) throw std::runtime_error("braze: a compiled region is differentiated with create_graph=True or batched gradients, but its inputs are gone: keep them alive");
       inputs.emplace_back(std::move(impl));
     }
-    return compiled_->uncompiled_gradients(inputs, symbols, random_state, tangents);
+    bool again = c10::GradMode::is_enabled();
+    c10::AutoGradMode on(true);
+    return compiled_->uncompiled_gradients(inputs, symbols, random_state, tangents, again);
   }
 
   void prepare(size_t count) {

@@ -324,3 +324,46 @@ def test_values_in_the_backward_are_read_in_the_backward():
         x = leaf(3)
         fast(x).backward(torch.full((3,), float(sign)))
         assert torch.equal(x.grad, torch.full((3,), 3.0 if sign > 0 else -5.0))
+
+
+class Transformed(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * x.cos()
+
+
+class Batched(Function):
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * x.cos()
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return Batched.apply(x) * 5, in_dims[0]
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, lambda f: torch.func.grad(lambda x: f(x).sum()), lambda f: torch.vmap(torch.func.grad(lambda x: f(x).sum()))],
+                         ids=["vmap", "grad", "vmap_grad"])
+@pytest.mark.parametrize("cls", [Transformed, Batched])
+def test_below_transforms_of_functions(cls, transform):
+    check(lambda x: transform(cls.apply)(x), leaf(3, 4))

@@ -284,10 +284,19 @@ def test_transforms(f):
     run(f, tensor(3, 4))
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)), lambda x: torch.func.hessian(square_sum)(x)],
-                         ids=["jvp", "hessian"])
-def test_forward_mode_runs_uncompiled(f):
-    run(f, tensor(3, 4), breaks=None, compiled=False)
+def norm_net(x):
+    return torch.nn.functional.layer_norm(x.sin() @ x.new_ones(4, 2), (2,)).sum(-1).tanh()
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)), lambda x: torch.func.jvp(lambda y: (y * 2, y.cos()), (x,), (x,), has_aux=True),
+    lambda x: torch.func.jacfwd(lambda y: y.sin() * y)(x[0]), lambda x: torch.func.hessian(square_sum)(x[0]),
+    lambda x: torch.func.jvp(torch.func.grad(square_sum), (x,), (x,)), lambda x: torch.func.grad(lambda y: torch.func.jvp(torch.sin, (y,), (x,))[1].sum())(x),
+    lambda x: torch.func.jacfwd(torch.func.jacfwd(torch.sin))(x[0]), lambda x: torch.vmap(torch.func.hessian(norm_net))(x), lambda x: torch.vmap(torch.func.jacfwd(norm_net))(x),
+    lambda x: torch.autograd.functional.jvp(torch.sin, x, x), lambda x: torch.autograd.functional.hessian(square_sum, x[0], vectorize=True, outer_jacobian_strategy="forward-mode")],
+    ids=["jvp", "aux", "jacfwd", "hessian", "jvp_of_grad", "grad_of_jvp", "jacfwd_twice", "vmap_hessian", "vmap_jacfwd", "functional", "functional_hessian"])
+def test_forward_mode(f):
+    run(f, tensor(3, 4))
 
 
 def test_transforms_of_what_is_around():
@@ -503,3 +512,17 @@ def test_attention_weights_that_were_not_asked_for():
         assert (want[1] is None) == (got[1] is None)
         if need:
             same(want[1], got[1])
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.grad_and_value, torch.vmap, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
+                                       lambda f: torch.vmap(torch.func.grad(f)), lambda f: torch.func.functionalize(torch.func.grad(f))])
+def test_transforms_made_outside_read_what_is_now(transform):
+    scale = 2.0
+
+    def loss(x):
+        return (x * x * scale).sum()
+
+    g, x = transform(loss), torch.arange(6.0).view(2, 3)
+    compiled = braze.compile(lambda x: g(x))
+    for scale in (2.0, 3.0, 2.0):
+        same(g(x), compiled(x))

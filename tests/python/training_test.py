@@ -539,3 +539,30 @@ def test_torch_compile_with_our_backend_trains():
     x = torch.randn(3, 16)
     got, want = step(torch.compile(other, backend="braze"), (x,), list(other.parameters())), step(model, (x,), list(model.parameters()))
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_batched_gradients_of_a_compiled_function():
+    w = torch.randn(3, requires_grad=True)
+    f = lambda x: (x * w).sin()
+    compiled, x = braze.compile(f), torch.randn(3, requires_grad=True)
+    for create_graph in (False, True):
+        want, got = (torch.autograd.grad(g(x), x, torch.eye(3), is_grads_batched=True, create_graph=create_graph)[0] for g in (f, compiled))
+        assert want.requires_grad == got.requires_grad == create_graph
+        torch.testing.assert_close(got, want)
+    for strategy in ("reverse-mode", "forward-mode"):
+        want, got = (torch.autograd.functional.jacobian(g, x.detach(), vectorize=True, strategy=strategy) for g in (f, compiled))
+        torch.testing.assert_close(got, want)
+
+
+def test_dual_numbers_reach_a_compiled_function():
+    import torch.autograd.forward_ad as forward
+
+    w = torch.randn(3, requires_grad=True)
+    f = lambda x: (x * w).sin()
+    compiled, x, t = braze.compile(f), torch.randn(3), torch.ones(3)
+    compiled(x)
+    for _ in range(2):
+        with forward.dual_level():
+            want, got = (forward.unpack_dual(g(forward.make_dual(x, t))) for g in (f, compiled))
+        torch.testing.assert_close(tuple(got), tuple(want))
+        torch.testing.assert_close(compiled(x), f(x))

@@ -24,6 +24,7 @@ from ._itertools import (  # noqa: F401
     tee,
     zip_longest,
 )
+from ._control_flow import cond, map, run_branches, scan, while_loop  # noqa: F401
 from ._copy import copy, deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
 from ._optim import fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_  # noqa: F401

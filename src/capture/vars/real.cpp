@@ -1,5 +1,6 @@
 // Classes, Python modules, C functions and singletons.
 #include "capture/builtins.h"
+#include "capture/callback.h"
 #include "capture/known.h"
 #include "capture/miscalled.h"
 #include "capture/open_scalars.h"
@@ -15,15 +16,15 @@ bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIStr
 // Functions of NumPy that give a number for numbers.
 bool is_numpy_ufunc(PyTypeObject* t) { return std::string_view(t->tp_name) == "numpy.ufunc"; }
 
-// Transforms by dual numbers, and the functions that they return: over a reverse-mode transform of fakes PyTorch's dual levels crash.
-bool is_forward_mode(PyObject* o) {
+// torch.func.linearize traces the function with PyTorch's own compiler.
+bool traces_by_itself(PyObject* o) {
   if (!PyFunction_Check(o)) return false;
   // The code's name: functools.wraps gives the function that of the user's.
   auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(o)->func_code);
   const char* c = PyUnicode_AsUTF8(code->co_qualname);
   std::string_view name = c ? c : "";
   name = name.substr(0, name.find('.'));
-  return name == "jvp" || name == "jacfwd" || name == "hessian" || name == "linearize" || name == "_jvp_with_argnums";
+  return name == "linearize";
 }
 
 std::string full_name(PyObject* o) {
@@ -223,7 +224,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
     case TorchRule::Host:
-      if (is_forward_mode(o)) tr.unsupported("forward-mode differentiation of a function");
+      if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
+      if (wraps_user_code(o)) return tr.call(tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o)), args);
       return tr.call_host(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);
     case TorchRule::None: break;

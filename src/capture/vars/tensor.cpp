@@ -141,6 +141,7 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
   bool plain_class = type() == known().tensor || (real && type() == known().parameter);
   if (!plain_class || v->type() != known().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
+  tr.no_effect("sets the data of a tensor");
   tr.mutate();
   static PyObject* detach = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("detach"));
   auto* content = tr.force(tr.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
@@ -202,6 +203,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference);
   if (n == "register_hook") {
+    tr.no_effect("registers a hook");
     Ref leaf = Ref::steal(PyObject_GetAttrString(value(tr), "is_leaf"));
     if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }

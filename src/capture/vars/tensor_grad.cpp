@@ -49,6 +49,7 @@ Variable* get_gradient(Translator& tr, TensorVariable* t) {
 }
 
 void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
+  tr.no_effect("sets a gradient");
   Ref v = value ? tr.to_python(value) : Ref::borrow(Py_None);
   tr.mutate();
   PyObject* fake = t->value(tr);
@@ -61,6 +62,8 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
 }
 
 Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains) {
+  if (accumulates) tr.no_effect("adds to gradients");
+  if (retains) tr.without_both_branches("gradients that are differentiated again");
   std::vector<TensorVariable*> leaves;
   for (TensorVariable* t : tr.lifted_tensors())
     if (is_true(tr, t->real.get(), "requires_grad")) leaves.push_back(t);

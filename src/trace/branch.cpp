@@ -1,0 +1,163 @@
+#include "trace/branch.h"
+
+#include <ATen/ops/where.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/input_metadata.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <utility>
+
+#include "trace/graph_break.h"
+
+namespace braze::trace {
+namespace {
+
+using graph::Op;
+using graph::OpClass;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+// Operators that divide raise an error for integers by zero.
+bool divides(Op op) {
+  switch (op) {
+    case Op::div_Tensor_mode:
+    case Op::div_Scalar_mode:
+    case Op::floor_divide:
+    case Op::floor_divide_Scalar:
+    case Op::remainder_Tensor:
+    case Op::remainder_Scalar:
+    case Op::remainder_Scalar_Tensor:
+    case Op::fmod_Tensor:
+    case Op::fmod_Scalar: return true;
+    default: return false;
+  }
+}
+
+// Of the classes that others of their kind rule out: those that only move data, draw without looking at it, or order it.
+bool is_total(Op op) {
+  switch (op) {
+    case Op::cat:
+    case Op::stack:
+    case Op::flip:
+    case Op::roll:
+    case Op::repeat:
+    case Op::constant_pad_nd:
+    case Op::tril:
+    case Op::triu:
+    case Op::slice_scatter:
+    case Op::select_scatter:
+    case Op::diagonal_scatter:
+    case Op::as_strided_scatter:
+    case Op::slice_backward:
+    case Op::select_backward:
+    case Op::unfold_backward:
+    case Op::native_dropout:
+    case Op::rand:
+    case Op::rand_like:
+    case Op::randn:
+    case Op::randn_like:
+    case Op::cumsum:
+    case Op::cumprod:
+    case Op::logcumsumexp:
+    case Op::sort:
+    case Op::sort_stable:
+    case Op::topk: return true;
+    default: return false;
+  }
+}
+
+bool reads_classes(Op op) {
+  switch (op) {
+    case Op::nll_loss_forward:
+    case Op::nll_loss_backward:
+    case Op::nll_loss2d_forward:
+    case Op::nll_loss2d_backward:
+    case Op::binary_cross_entropy:
+    case Op::binary_cross_entropy_backward: return true;
+    default: return false;
+  }
+}
+
+bool never_fails(const graph::Graph& graph, const graph::Node& node) {
+  switch (graph::op_class(node.op)) {
+    case OpClass::Pointwise: return !divides(node.op) || is_floating(graph.type(node.outputs[0]).dtype);
+    case OpClass::Reduction:
+    case OpClass::View:
+    case OpClass::Factory:
+    case OpClass::Matmul:
+    case OpClass::Conv:
+    case OpClass::Attention: return true;
+    case OpClass::Decompose: return !reads_classes(node.op);
+    case OpClass::Index:
+    case OpClass::Random:
+    case OpClass::Extern: return is_total(node.op);
+  }
+  return false;
+}
+
+struct ChosenBackward final : Node {
+  ChosenBackward(const at::Tensor& p, bool w, const Edge& to) : predicate(p), when(w) {
+    const auto& metadata = to.function->input_metadata(to.input_nr);
+    add_input_metadata(metadata.options(), metadata.shape_as_dim_vector(), metadata.is_tensor_subclass(), metadata.is_nested_tensor(), metadata.grad_dtype());
+    add_next_edge(to);
+  }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const at::Tensor& g = gradients[0];
+    if (!g.defined()) return {at::Tensor()};
+    // Derivatives of what the branch's backward computes would reach what was there before by other ways than the edges below.
+    if (c10::GradMode::is_enabled()) throw_graph_break(Reason::UnsupportedFeature, "second derivatives of a branch on the value of a tensor");
+    at::Tensor chosen = predicate.device() == g.device() ? predicate : predicate.to(g.device());
+    return {when ? at::where(chosen, g, c10::Scalar(0)) : at::where(chosen, c10::Scalar(0), g)};
+  }
+  std::string name() const override { return "ChosenBackward"; }
+
+  at::Tensor predicate;
+  bool when;
+};
+
+// Nodes are held by shared_ptr or, in later versions, by intrusive_ptr.
+template <class Pointer>
+Pointer make_chosen(const at::Tensor& predicate, bool when, const Edge& to) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) return std::make_shared<ChosenBackward>(predicate, when, to);
+  else return c10::make_intrusive<ChosenBackward>(predicate, when, to);
+}
+
+}  // namespace
+
+std::string why_not_in_vain(const graph::Graph& graph, size_t first) {
+  for (size_t i = first; i < graph.nodes().size(); ++i) {
+    const graph::Node& node = graph.node(graph::NodeId(i));
+    if (never_fails(graph, node)) continue;
+    return "it calls " + (node.op == Op::Extern ? node.extern_name : std::string(graph::op_name(node.op))) + ", which may fail or have effects";
+  }
+  return {};
+}
+
+void end_gradients(const std::vector<at::Tensor>& roots, uint64_t order, const std::unordered_set<const Node*>& outer, const at::Tensor& predicate, bool when) {
+  auto inside = [&](const Node* n) { return n->sequence_nr() >= order && n->sequence_nr() != UINT64_MAX && !outer.count(n); };
+  std::vector<Node*> open;
+  std::unordered_set<Node*> seen;
+  auto visit = [&](Node* n) {
+    if (seen.insert(n).second) open.push_back(n);
+  };
+  for (const at::Tensor& root : roots)
+    if (const auto& fn = root.grad_fn(); fn && inside(fn.get())) visit(fn.get());
+  std::map<std::pair<Node*, uint32_t>, Edge> ends;
+  while (!open.empty()) {
+    Node* n = open.back();
+    open.pop_back();
+    for (Edge& e : n->next_edges()) {
+      if (!e.is_valid()) continue;
+      if (inside(e.function.get())) {
+        visit(e.function.get());
+        continue;
+      }
+      Edge& end = ends[{e.function.get(), e.input_nr}];
+      if (!end.is_valid()) end = Edge(make_chosen<decltype(Edge::function)>(predicate, when, e), 0);
+      e = end;
+    }
+  }
+}
+
+}  // namespace braze::trace
