@@ -81,6 +81,29 @@ Ref Translator::callback(Variable* callee) {
   return c;
 }
 
+Ref Translator::with_callbacks(PyObject* function, SourceId source) {
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  SourceId cells_at = sources().derived(SourceKind::FuncClosure, source);
+  guard_identity(sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(function));
+  bool before = std::exchange(hosting_, true);
+  struct Back {
+    bool &flag, before;
+    ~Back() { flag = before; }
+  } back{hosting_, before};
+  Ref cells = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(closure)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
+    auto* cell = force(wrap(PyTuple_GET_ITEM(closure, i), sources().tuple_item(cells_at, i)))->as<CellVariable>();
+    Variable* held = cell->get(*this);
+    PyTuple_SET_ITEM(cells.get(), i, PyCell_New(held ? to_python(held).get() : nullptr));
+  }
+  Ref copy = Ref::steal(PyFunction_New(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function)));
+  if (!copy || PyFunction_SetClosure(copy.get(), cells.get()) < 0) raise_current();
+  if (PyObject* d = PyFunction_GET_DEFAULTS(function)) PyFunction_SetDefaults(copy.get(), d);
+  if (PyObject* d = PyFunction_GET_KW_DEFAULTS(function)) PyFunction_SetKwDefaults(copy.get(), d);
+  keep(copy);
+  return copy;
+}
+
 Variable* Translator::from_host(Ref o) {
   bool before = std::exchange(hosting_, true);
   struct Back {

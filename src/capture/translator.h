@@ -175,6 +175,8 @@ class Translator {
   // What such a function gave or hands to a callback.
   Variable* from_host(Ref object);
   Ref callback(Variable* callee);   // a real callable that evaluates callee in this capture
+  // A function of PyTorch's with callbacks in place of those of the user's that are in its closure (wraps_user_code).
+  Ref with_callbacks(PyObject* function, SourceId source);
   PyObject* run_callback(Variable* callee, PyObject* args, PyObject* kwargs);
   // Calls a function of torch that only asks for metadata: on fakes, not recorded.
   Variable* query_torch(PyObject* fn, const Args& args);

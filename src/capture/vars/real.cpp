@@ -225,7 +225,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     case TorchRule::Call: return tr.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
-      if (wraps_user_code(o)) return tr.call(tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o)), args);
+      if (wraps_user_code(o)) return tr.call_host(tr.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
       return tr.call_host(o, args);
     case TorchRule::Constant: return tr.query_torch(o, args);
     case TorchRule::None: break;
