@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "trace/autograd_node.h"
 #include "trace/graph_break.h"
 
 namespace braze::trace {
@@ -116,13 +117,6 @@ struct ChosenBackward final : Node {
   bool when;
 };
 
-// Nodes are held by shared_ptr or, in later versions, by intrusive_ptr.
-template <class Pointer>
-Pointer make_chosen(const at::Tensor& predicate, bool when, const Edge& to) {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) return std::make_shared<ChosenBackward>(predicate, when, to);
-  else return c10::make_intrusive<ChosenBackward>(predicate, when, to);
-}
-
 }  // namespace
 
 std::string why_not_in_vain(const graph::Graph& graph, size_t first) {
@@ -154,7 +148,7 @@ void end_gradients(const std::vector<at::Tensor>& roots, uint64_t order, const s
         continue;
       }
       Edge& end = ends[{e.function.get(), e.input_nr}];
-      if (!end.is_valid()) end = Edge(make_chosen<decltype(Edge::function)>(predicate, when, e), 0);
+      if (!end.is_valid()) end = Edge(make_node<ChosenBackward>(predicate, when, e), 0);
       e = end;
     }
   }

@@ -4,26 +4,17 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include "trace/autograd_node.h"
 #include "trace/trace.h"
 
 namespace braze::trace {
-namespace {
-
-// Nodes are held by shared_ptr or, in later versions, by intrusive_ptr.
-template <class Pointer>
-Pointer make_node(const char* message) {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) return std::make_shared<torch::autograd::Error>(message);
-  else return c10::make_intrusive<torch::autograd::Error>(message);
-}
-
-}  // namespace
 
 void make_leaf(PyObject* tensor) { THPVariable_Unpack(tensor).set_requires_grad(true); }
 
 void mark_consumed(PyObject* tensor) {
   const at::Tensor& t = THPVariable_Unpack(tensor);
   if (t.grad_fn()) return;
-  torch::autograd::set_history(t, make_node<decltype(torch::autograd::Edge::function)>(
+  torch::autograd::set_history(t, make_node<torch::autograd::Error>(
       "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
       "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
       "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward."));

@@ -20,6 +20,7 @@
 #include "driver/fallback.h"
 #include "runtime/heap.h"
 #include "runtime/pool.h"
+#include "trace/autograd_node.h"
 #include "trace/cuda_graph.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
@@ -386,15 +387,6 @@ at::Tensor without_history(const at::Tensor& t) {
   return at::Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
 }
 
-// PyTorch holds nodes by one kind of pointer or another, according to its version.
-auto make_node(const std::shared_ptr<Compiled>& compiled, torch::autograd::edge_list&& edges) {
-  using Pointer = decltype(torch::autograd::Edge::function);
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>)
-    return std::make_shared<CompiledFunctionBackward>(compiled, std::move(edges));
-  else
-    return c10::make_intrusive<CompiledFunctionBackward>(compiled, std::move(edges));
-}
-
 // `input` holds new data, `now` is on the same memory and knows where they come from.
 void take_history(const at::Tensor& input, const at::Tensor& now) {
   if (input.is_view()) return void(input.copy_(now));  // its base takes part
@@ -439,7 +431,7 @@ class NodeRunnable : public TrainingRunnable {
     torch::autograd::edge_list edges;
     edges.reserve(g.inputs.size());
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
-    auto node = make_node(compiled_, std::move(edges));
+    auto node = make_node<CompiledFunctionBackward>(compiled_, std::move(edges));
     node->replayed = replayed;
 
     size_t symbols = compiled_->forward->plan().size_symbols.size();
