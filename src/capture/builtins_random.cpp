@@ -1,6 +1,7 @@
 // Python's generators of random numbers: each run of the compiled code draws its own, by the generator itself, so that its state
 // is eager's.
 #include "capture/builtins.h"
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
@@ -10,10 +11,7 @@ namespace braze::capture {
 namespace {
 
 PyTypeObject* random_class() {
-  static PyTypeObject* const cls = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("random"));
-    return reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(m.get(), "Random"));
-  }();
+  static auto* const cls = reinterpret_cast<PyTypeObject*>(imported("random", "Random"));
   return cls;
 }
 
@@ -43,10 +41,7 @@ Variable* random_method(Translator& tr, Args& a) {
 
 // random.random, which is bound to the module's own generator.
 Variable* random_function(Translator& tr, Args& a) {
-  static PyObject* const self = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("random"));
-    return PyObject_GetAttrString(m.get(), "_inst");
-  }();
+  static PyObject* const self = imported("random", "_inst");
   return a.size() == 0 && Py_TYPE(self) == random_class() ? of_generator(tr, self) : nullptr;
 }
 

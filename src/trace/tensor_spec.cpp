@@ -1,6 +1,5 @@
 // Tensor guards: what a compiled graph assumed about each input, compared on every call.
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "trace/trace.h"
+#include "trace/dual_number.h"
 
 namespace braze::trace {
 
@@ -40,12 +40,6 @@ bool agree(c10::IntArrayRef now, c10::IntArrayRef expected) {
 bool is_leaf(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
   return !meta || !meta->grad_fn_;
-}
-
-// One half of a dual number of torch.autograd.forward_ad: compiled code would lose the other.
-bool has_tangent(const c10::TensorImpl* impl) {
-  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
-  return meta && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
 template <class Range>

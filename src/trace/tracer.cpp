@@ -5,7 +5,6 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -21,6 +20,7 @@
 #include "graph/given_symbol.h"
 #include "trace/below_tracing.h"
 #include "trace/branch.h"
+#include "trace/dual_number.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/fixed_sizes.h"
@@ -53,8 +53,7 @@ void check_liftable(PyObject* obj) {
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched})))
     refuse_tensor("a wrapper tensor (of a transform or a dispatch mode)");
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
-  auto* meta = torch::autograd::impl::get_autograd_meta(t);
-  if (meta && meta->fw_grad_ && !meta->fw_grad_->empty()) refuse_tensor("a dual number of forward-mode differentiation");
+  if (has_tangent(t.unsafeGetTensorImpl())) refuse_tensor("a dual number of forward-mode differentiation");
 }
 
 // Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which

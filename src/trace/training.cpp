@@ -3,7 +3,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -22,6 +21,7 @@
 #include "runtime/pool.h"
 #include "trace/autograd_node.h"
 #include "trace/cuda_graph.h"
+#include "trace/dual_number.h"
 #include "trace/extern.h"
 #include "trace/joint.h"
 #include "trace/replay.h"
@@ -40,8 +40,7 @@ using torch::autograd::variable_list;
 // Below a transform of functions, or a dual number: PyTorch's operators know what to do with it, compiled code does not.
 bool is_transformed(const at::Tensor& t) {
   if (!t.defined()) return false;
-  auto* meta = torch::autograd::impl::get_autograd_meta(t);
-  return !t.has_storage() || (meta && meta->fw_grad_ && !meta->fw_grad_->empty());
+  return !t.has_storage() || has_tangent(t.unsafeGetTensorImpl());
 }
 
 // The backward for one set of outputs that have gradients.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -69,6 +70,13 @@ void require(Translator& tr, TensorVariable* t, const char* exception, const cha
   } else if (!tr.truth(b)) {
     tr.unsupported(Reason::RaisedException, message);
   }
+}
+
+// Has the run raise OverflowError where a finite argument gave a result that is not.
+void require_finite(Translator& tr, Variable* result, Variable* argument, const char* message) {
+  static PyObject *finite = of_torch("isfinite"), *either = of_torch("logical_or"), *negated = of_torch("logical_not");
+  Variable* was = call(tr, negated, Args{{call(tr, finite, Args{{argument}, {}})}, {}});
+  require(tr, call(tr, either, Args{{call(tr, finite, Args{{result}, {}}), was}, {}}), "OverflowError", message);
 }
 
 Variable* to_int(Translator& tr, TensorVariable* t) {
@@ -164,9 +172,7 @@ Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
     if (exponent != 2 && exponent != 1 && exponent != 0.5) return nullptr;
     if (exponent == 0.5) require(tr, compared(tr, "ge", x, zero), "ValueError", "a root of a negative number or NaN is not a float that compiled code makes");
     TensorVariable* r = call(tr, fn, Args{{x, y}, {}});
-    static PyObject *finite = of_torch("isfinite"), *either = of_torch("logical_or"), *infinite = of_torch("logical_not");
-    Variable* was = call(tr, infinite, Args{{call(tr, finite, Args{{x}, {}})}, {}});
-    require(tr, call(tr, either, Args{{call(tr, finite, Args{{r}, {}}), was}, {}}), "OverflowError", "(34, 'Numerical result out of range')");
+    require_finite(tr, r, x, "(34, 'Numerical result out of range')");
     return made(tr, r);
   }
   return made(tr, call(tr, fn, Args{{x, y}, {}}));
@@ -179,10 +185,7 @@ Variable* float_comparison(Translator& tr, int op, Variable* a, Variable* b) {
 }
 
 Variable* float_function(Translator& tr, PyObject* callable, const Args& args) {
-  static PyObject* const pow = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("math"));
-    return PyObject_GetAttrString(m.get(), "pow");
-  }();
+  static PyObject* const pow = imported("math", "pow");
   if (callable == pow && args.size() == 2 && args.kw.empty()) return float_arithmetic(tr, NB_POWER, args[0], args[1]);
   auto it = functions().find(callable);
   if (it == functions().end() || args.size() != 1 || !args.kw.empty()) return nullptr;
@@ -190,15 +193,12 @@ Variable* float_function(Translator& tr, PyObject* callable, const Args& args) {
   Variable* v = tr.force(args[0]);
   TensorVariable* t = v->as<FloatVariable>()->tensor;
   if (!f.torch) return v;
-  static PyObject *finite = of_torch("isfinite"), *either = of_torch("logical_or"), *negated = of_torch("logical_not");
+  static PyObject* const negated = of_torch("logical_not");
   if (f.relation)
     require(tr, call(tr, negated, Args{{compared(tr, f.relation, t, number_of_double(tr, f.bound))}, {}}), "ValueError", "math domain error");
   Ref fn = Ref::steal(of_torch(f.torch));
   TensorVariable* r = call(tr, fn.get(), Args{{t}, {}});
-  if (f.finite) {
-    Variable* was = call(tr, negated, Args{{call(tr, finite, Args{{t}, {}})}, {}});
-    require(tr, call(tr, either, Args{{call(tr, finite, Args{{r}, {}}), was}, {}}), "OverflowError", "math range error");
-  }
+  if (f.finite) require_finite(tr, r, t, "math range error");
   switch (f.gives) {
     case Function::Gives::Float: return made(tr, r);
     case Function::Gives::Bool: return as_bool(tr, r);
