@@ -7,6 +7,7 @@
 #include "driver/build_plan.h"
 #include "driver/driver.h"
 #include "lower/lower.h"
+#include "passes/accumulate_scatter.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
@@ -51,6 +52,7 @@ struct Row {
 };
 const Row kGraphPasses[] = {
     {"dce", [](const graph::Graph& g, const Options&) { return passes::dce(g); }},
+    {"accumulate-scatter", [](const graph::Graph& g, const Options&) { return passes::accumulate_scatter(g); }},
     {"cse", [](const graph::Graph& g, const Options&) { return passes::cse(g); }},
     {"fold", [](const graph::Graph& g, const Options&) { return passes::fold(g); }},
     {"views", [](const graph::Graph& g, const Options&) { return passes::simplify_views(g); }},

@@ -1,18 +1,11 @@
 #include "passes/fold.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "passes/rewrite.h"
 
 namespace braze::passes {
 namespace {
-
-bool is_number(const Graph& g, const Arg& a, double value) {
-  if (auto* d = std::get_if<double>(&a)) return *d == value && std::signbit(*d) == std::signbit(value);
-  if (auto* e = std::get_if<sym::Expr>(&a)) return g.arena().is_const(*e, static_cast<int64_t>(value));
-  return false;
-}
 
 // The argument that the node's result equals, when that is so whatever its value.
 int identity_operand(const Graph& g, const Node& n, DType dtype) {

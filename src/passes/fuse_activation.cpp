@@ -11,13 +11,9 @@ enum class Activation : char { None, Relu, Gelu };
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& g) : g_(g), uses_(g.values().size(), 0), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
+  explicit Fuser(const Graph& g) : g_(g), uses_(use_counts(g)), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
 
   Graph run() {
-    for (const Node& n : g_.nodes()) Graph::for_each_operand(n, [&](ValueId v) { ++uses_[v.index]; });
-    for (ValueId v : g_.outputs)
-      if (v.valid()) ++uses_[v.index];
-    for (const graph::Writeback& w : g_.writebacks) ++uses_[w.value.index];
     for (size_t i = 0; i < g_.nodes().size(); ++i) fuse(i);
     Rewriter r(g_);
     for (size_t i = 0; i < g_.nodes().size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "passes/accumulate_scatter.h"
 #include "passes/channels_last.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -21,6 +22,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options& options) {
   g = fold(g);
   g = simplify_views(g);
   g = cse(g);
+  g = accumulate_scatter(g);
   g = fuse_activation(g);
   g = unfuse_bias(g);
   g = channels_last(std::move(g));

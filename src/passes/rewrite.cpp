@@ -1,6 +1,7 @@
 #include "passes/rewrite.h"
 
 #include <bit>
+#include <cmath>
 
 #include "base/hash.h"
 
@@ -77,10 +78,22 @@ std::vector<bool> escaping(const Graph& g) {
   return out;
 }
 
-bool is_one(const Graph& g, const Arg& a) {
-  if (auto* d = std::get_if<double>(&a)) return *d == 1.0;
-  if (auto* e = std::get_if<sym::Expr>(&a)) return g.arena().is_const(*e, 1);
+bool is_number(const Graph& g, const Arg& a, double value) {
+  if (auto* d = std::get_if<double>(&a)) return *d == value && std::signbit(*d) == std::signbit(value);
+  if (auto* e = std::get_if<sym::Expr>(&a)) return g.arena().is_const(*e, static_cast<int64_t>(value));
   return false;
+}
+
+bool is_one(const Graph& g, const Arg& a) { return is_number(g, a, 1); }
+bool is_one_or_absent(const Graph& g, const Node& n, size_t i) { return i >= n.args.size() || is_one(g, n.args[i]); }
+
+std::vector<uint32_t> use_counts(const Graph& g) {
+  std::vector<uint32_t> uses(g.values().size(), 0);
+  for (const Node& n : g.nodes()) Graph::for_each_operand(n, [&](ValueId v) { ++uses[v.index]; });
+  for (ValueId v : g.outputs)
+    if (v.valid()) ++uses[v.index];
+  for (const graph::Writeback& w : g.writebacks) ++uses[w.value.index];
+  return uses;
 }
 
 uint64_t hash_of(const std::vector<Arg>& args) {

@@ -3,13 +3,8 @@
 #include "passes/builder.h"
 
 namespace braze::passes {
-namespace {
 
 using graph::OpClass;
-
-bool is_one_or_absent(const Graph& g, const Node& n, size_t i) { return i >= n.args.size() || is_one(g, n.args[i]); }
-
-}  // namespace
 
 Graph unfuse_bias(const Graph& g) {
   // Whether all that reads a value, also through views, is computed in kernels.

@@ -4,6 +4,7 @@
 
 #include "loop/analysis.h"
 #include "schedule/clean.h"
+#include "schedule/coalesce.h"
 #include "schedule/group.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
@@ -73,6 +74,7 @@ Program schedule(const Program& lowered, const Options& options) {
     normalise(arena, n);
     simplify(p, n, nothing);
   });
+  coalesce_copies(p);
   split_reductions(p);
   p.items = fuse_items(p, options);
 

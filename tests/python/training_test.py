@@ -311,6 +311,36 @@ def test_in_place_on_intermediates_and_buffers():
     check_module(M(), (torch.randn(3, 4),))
 
 
+class Tied(nn.Module):
+    """One table for what comes in and what goes out: its gradient is a product and rows that are added to it."""
+
+    def __init__(self, padding=None, lookups=1):
+        super().__init__()
+        self.table = nn.Embedding(300, 24, padding_idx=padding)
+        self.mix = nn.Linear(24, 24)
+        self.lookups = lookups
+
+    def forward(self, rows):
+        h = sum(self.mix(self.table((rows + k) % 300)) for k in range(self.lookups))
+        return F.linear(torch.tanh(h), self.table.weight)
+
+
+@pytest.mark.parametrize("kw", [{}, {"padding": 7}, {"lookups": 3}], ids=str)
+def test_the_gradient_of_a_tied_table(kw):
+    rows = torch.randint(0, 300, (4, 31))
+    rows[0, :9] = 7  # equal rows add up
+    check_module(Tied(**kw), (rows,))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, i: x[i].sin().sum() + x[i.flip(0)].cos().sum() + (x * x).sum(),
+    lambda x, i: x.index_select(0, i).exp().sum() + (x.tanh() @ x.t()).sum(),
+    lambda x, i: x.gather(0, i[:, None].expand(-1, 6)).exp().sum() + x.sin().sum(),
+], ids=["index", "index_select", "gather"])
+def test_gradients_that_are_added_to_rows(fn):
+    check(fn, leaf(20, 6), torch.randint(0, 20, (50,)))
+
+
 def test_a_smaller_memory_budget_saves_less():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 32), nn.Softmax(-1)) for _ in range(4)))
     x, params = torch.randn(128, 32), list(model.parameters())
