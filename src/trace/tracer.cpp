@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <typeinfo>
 #include <utility>
 
 #include "base/check.h"
@@ -683,6 +684,23 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   return captured;
 }
 
+namespace {
+
+// A result of an autograd.Function on the memory of its operand has a history that views of that memory do not have.
+bool is_of_custom_function(const at::Tensor& t) {
+  if (!t.requires_grad() || !t.is_view()) return false;
+  const torch::autograd::Node* end = torch::autograd::impl::gradient_edge(at::Tensor(t._base())).function.get();
+  for (const torch::autograd::Node* n = t.grad_fn().get(); n && n != end; n = n->num_outputs() ? n->next_edge(0).function.get() : nullptr)
+    if (std::string_view(typeid(*n).name()) == "N5torch8autograd6PyNodeE") return true;  // PyTorch does not export the class
+  return false;
+}
+
+bool is_one_of_several(const at::Tensor& t) {
+  return t.is_view() && torch::autograd::impl::get_view_autograd_meta(t)->get_creation_meta() == torch::autograd::CreationMeta::MULTI_OUTPUT_NODE;
+}
+
+}  // namespace
+
 // What the backward starts from. Outputs on the memory of inputs or of each other become views in Gradients::views: as in
 // eager they know their bases, so that writing to one changes the history of the others.
 std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, Gradients& out) {
@@ -700,15 +718,20 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     bool differentiable = false;
   };
   std::vector<std::pair<graph::ValueId, Group>> groups;
+  std::vector<at::Tensor> roots;
   for (uint32_t i = 0; i < out.results; ++i) {
     if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
+    if (is_of_custom_function(THPVariable_Unpack(outputs_[i]))) {
+      roots.push_back(THPVariable_Unpack(outputs_[i]));
+      out.tangent_of.push_back(i);
+      continue;
+    }
     graph::ValueId root = root_of(graph.outputs[i]);
     auto it = std::find_if(groups.begin(), groups.end(), [&](auto& g) { return g.first == root; });
     if (it == groups.end()) it = groups.insert(it, {root, {}});
     it->second.members.push_back(i);
     it->second.differentiable |= THPVariable_Unpack(outputs_[i]).requires_grad();
   }
-  std::vector<at::Tensor> roots;
   for (auto& [root, group] : groups) {
     if (!group.differentiable) continue;
     for (uint32_t i : group.members) {
@@ -724,7 +747,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     if (!graph.value(root).node.valid()) {
       for (uint32_t i : group.members) {
         same_dtype(i);
-        out.views.push_back({i, graph.value(root).index, true, tensor(i).requires_grad()});
+        out.views.push_back({i, graph.value(root).index, true, tensor(i).requires_grad(), is_one_of_several(tensor(i))});
       }
       continue;
     }
@@ -754,7 +777,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     roots.push_back(base);
     out.tangent_of.push_back(number);
     for (uint32_t i : group.members) {
-      out.views.push_back({i, number, false, tensor(i).requires_grad()});
+      out.views.push_back({i, number, false, tensor(i).requires_grad(), is_one_of_several(tensor(i))});
     }
   }
   // The program writes the data; as an output an input stands for what it then holds.
