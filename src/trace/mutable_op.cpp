@@ -93,8 +93,11 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
     recorder->guarded(info, [&] { copies = recorder->call_writing(op, info, stack); });
   }
   auto copy = copies.begin();
+  // What PyTorch's own kernel for writes does not count, the operator's does in eager mode, by what it calls.
+  bool counted = op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
   for (const Operand& o : operands) {
     if (!o.written) continue;
+    if (!counted && !o.tensor.is_inference()) o.tensor.unsafeGetTensorImpl()->bump_version();
     BRAZE_CHECK(copy != copies.end(), "a written argument without a result");
     functional::replace_(o.tensor, *copy++);
     functional::commit_update(o.tensor);

@@ -112,6 +112,7 @@ def test_in_one_graph(f, dynamic):
         a, b = x.clone(), y.clone()
         same(f(x, y), c(a, b))
         same([x, y], [a, b])
+        assert [bool(t._version) for t in (x, y)] == [bool(t._version) for t in (a, b)]
     assert c.count == (1 if dynamic else 2) and not c.breaks
 
 
