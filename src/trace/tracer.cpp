@@ -116,6 +116,36 @@ Ambient current_ambient() {
           static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
 }
 
+// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake lacks.
+bool is_overload_packet(PyObject* fn) { return std::string_view(Py_TYPE(fn)->tp_name) == "OpOverloadPacket"; }
+
+class WithoutTexts {
+ public:
+  explicit WithoutTexts(bool on) {
+    if (!on) return;
+    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)), METH_VARARGS | METH_KEYWORDS, nullptr};
+    static PyObject* instead = PyCFunction_New(&method, nullptr);
+    static PyObject* module = pybind11::object(pybind11::module_::import("torch._tensor_str")).release().ptr();
+    before_ = PyObject_GetAttrString(module, "_str");
+    module_ = module;
+    PyObject_SetAttrString(module, "_str", instead);
+  }
+  ~WithoutTexts() {
+    if (!before_) return;
+    PyObject *type, *value, *traceback;  // of the call, which may have failed
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject_SetAttrString(module_, "_str", before_);
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(before_);
+  }
+  WithoutTexts(const WithoutTexts&) = delete;
+  WithoutTexts& operator=(const WithoutTexts&) = delete;
+
+ private:
+  static PyObject* text(PyObject*, PyObject*, PyObject*) { return PyUnicode_FromString("a tensor"); }
+  PyObject *before_ = nullptr, *module_ = nullptr;
+};
+
 class TracerImpl final : public Tracer, public Differentiable {
  public:
   TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(current_ambient()) { require_recorder(); }
@@ -299,6 +329,7 @@ class TracerImpl final : public Tracer, public Differentiable {
     recorder_->set_location(&loc);
     Ambient ambient = current_ambient();
     size_t before = recorder_->graph().nodes().size();
+    WithoutTexts no_texts(is_overload_packet(fn));
     WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
     if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())

@@ -164,3 +164,14 @@ def make_scale(n):
         x.mul_(n)
 
     return scale
+
+
+def test_overloads_are_tried_by_turns():
+    def f(x, m, v):
+        aten = torch.ops.aten
+        return aten.fill(x, v), aten.masked_fill(x, m, v), aten.masked_fill(x, m, torch.tensor(3.5)), aten.add(x, v)
+
+    x, v = torch.randn(3, 4), torch.tensor(2.5)
+    c = Counted(f, fullgraph=True)
+    same(f(x, x > 0, v), c(x, x > 0, v))
+    assert c.count == 1 and not c.breaks and repr(x).startswith("tensor(")
