@@ -1,5 +1,6 @@
 // Copies parts of a graph into another that shares its arena.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -8,8 +9,8 @@ namespace braze::autodiff {
 
 class Copier {
  public:
-  // `to` receives the locations of `from`.
-  Copier(const graph::Graph& from, graph::Graph& to);
+  // `to` receives the locations of `from`. `symbols`: what stands for symbols of `from` in `to`.
+  Copier(const graph::Graph& from, graph::Graph& to, std::vector<std::pair<sym::Expr, sym::Expr>> symbols = {});
   bool has(graph::ValueId v) const { return map_[v.index].valid(); }
   graph::ValueId map(graph::ValueId v) const { return v.valid() ? map_[v.index] : v; }
   void set(graph::ValueId from, graph::ValueId to) { map_[from.index] = to; }
@@ -32,10 +33,13 @@ class Copier {
 
  private:
   void add(const graph::Node& n, std::vector<graph::Arg> args);
+  sym::Expr renamed(sym::Expr e) const { return symbols_.empty() ? e : to_.arena().substitute(e, symbols_); }
+  TensorType renamed(TensorType type) const;
 
   const graph::Graph& from_;
   graph::Graph& to_;
   std::vector<graph::ValueId> map_;
+  std::vector<std::pair<sym::Expr, sym::Expr>> symbols_;
 };
 
 }  // namespace braze::autodiff

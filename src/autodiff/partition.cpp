@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "graph/given_symbol.h"
 #include "graph/random.h"
+#include "passes/symbols.h"
 
 namespace braze::autodiff {
 
@@ -68,6 +69,12 @@ class Partitioner {
         for (ValueId v : n.outputs)
           if (v.valid()) root_[v.index] = root_[std::get<ValueId>(n.args[0]).index];
     }
+    binds_.resize(g_.nodes().size());
+    for (const auto& [symbol, node] : passes::symbol_definitions(g_)) {
+      binds_[node] = true;
+      if (!after_[node]) bound_.push_back({symbol, node});
+    }
+    std::sort(bound_.begin(), bound_.end());
     // What the backward half reads of the forward half.
     read_.assign(count, false);
     for (size_t i = 0; i < g_.nodes().size(); ++i)
@@ -99,7 +106,7 @@ class Partitioner {
     repeats_.resize(g_.nodes().size());
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.node(NodeId(i));
-      repeats_[i] = repeat(g_, n);
+      repeats_[i] = binds_[i] ? Repeat::Never : repeat(g_, n);
       bool dear = repeats_[i] >= Repeat::Dear;
       if (!dear) continue;
       bool reduces = graph::op_class(n.op) == OpClass::Reduction;  // reads through its operand's formula
@@ -214,7 +221,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      keep[i] = graph::traits_of(n) & graph::kEffect;
+      keep[i] = binds_[i] || (graph::traits_of(n) & graph::kEffect);
       for (ValueId v : n.outputs) keep[i] = keep[i] || (v.valid() && live[v.index]);
       if (!keep[i]) continue;
       Graph::for_each_operand(n, [&](ValueId v) { live[v.index] = true; });
@@ -240,8 +247,21 @@ class Partitioner {
     return n;
   }
 
+  // What the forward graph finds out is given to the backward: symbols like any other there.
+  std::vector<std::pair<sym::Expr, sym::Expr>> symbols_for_backward(Partition& out) const {
+    std::vector<std::pair<sym::Expr, sym::Expr>> names;
+    sym::ExprArena& arena = *g_.shared_arena();
+    for (const auto& [id, node] : bound_) {
+      sym::Expr symbol{id};
+      names.emplace_back(symbol, arena.symbol("of_" + std::string(arena.symbol_name(symbol)), sym::SymbolKind::Size, arena.range(symbol)));
+      out.bound.push_back(symbol);
+    }
+    return names;
+  }
+
   void make_backward(Partition& out) {
-    Copier copy(g_, out.backward);
+    auto names = symbols_for_backward(out);
+    Copier copy(g_, out.backward, names);
     auto input = [&](ValueId v, InputKind kind, Source source) {
       copy.input(v, kind);
       out.sources.push_back(source);
@@ -297,7 +317,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.node(NodeId(i));
       if (!after_[i]) continue;
-      live[i] = graph::traits_of(n) & graph::kEffect;
+      live[i] = binds_[i] || (graph::traits_of(n) & graph::kEffect);
       for (ValueId v : n.outputs) live[i] = live[i] || (v.valid() && wanted[v.index]);
       if (live[i]) Graph::for_each_operand(n, [&](ValueId v) { wanted[v.index] = true; });
     }
@@ -311,6 +331,7 @@ class Partitioner {
     }
     // Who runs the backward knows the values that the forward ran with.
     for (const auto& [symbol, origin] : g_.size_symbols) out.backward.size_symbols.push_back({symbol, {graph::kGivenSymbol, 0}});
+    for (const auto& [symbol, given] : names) out.backward.size_symbols.push_back({given, {graph::kGivenSymbol, 0}});
   }
 
   void find_reads(Partition& out) const {
@@ -355,6 +376,8 @@ class Partitioner {
   std::vector<bool> after_;                         // per node: depends on a tangent
   std::vector<bool> read_, needed_, dear_read_;     // per value
   std::vector<Repeat> repeats_;                     // per node
+  std::vector<bool> binds_;                         // per node: symbols get their values there
+  std::vector<std::pair<uint32_t, size_t>> bound_;  // symbols that the forward half binds, by Expr::id; their nodes
   std::vector<int64_t> cost_;                       // per value, of keeping it
   std::vector<ValueId> kept_;
   std::vector<NodeId> again_;

@@ -6,7 +6,8 @@
 //   are never kept, their bases are. Parameters and buffers are alive anyway and cost next to nothing.
 // - Matrix products, convolutions, attention, reductions, scatters, external calls: computed once, in the forward graph.
 //   Random operators, too, always. So is what the backward graph would have to write to memory for an external call.
-// - Size symbols of both graphs are those of the joint one, in its order; the backward's are given by who runs it.
+// - Size symbols of both graphs are those of the joint one, in its order; the backward's are given by who runs it. Symbols that
+//   the forward graph binds (sizes that depend on data) are size symbols of the backward, too, and come after the others.
 // - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once
@@ -49,6 +50,7 @@ struct Partition {
   graph::Graph backward;   // inputs are arguments, but for constants; outputs: the gradients
   std::vector<Source> sources;                    // per input of `backward`
   std::vector<std::vector<uint32_t>> depends_on;  // per gradient: the tangents that it is a function of
+  std::vector<sym::Expr> bound;  // unbacked symbols of `forward` whose values the last size symbols of `backward` are
   // Forward inputs and outputs whose memory the captured backward reads: writing to them before the backward is an error of
   // the program, whether or not the partition kept them.
   std::vector<uint32_t> read_inputs, read_outputs;

@@ -139,10 +139,6 @@ Segment Translator::run() {
 
 // Before the guards are known: the backward may decide on sizes that stay open.
 void Translator::add_gradients() {
-  if (tracer().has_unbacked()) {
-    segment_.no_gradients = Stop{Reason::UnsupportedFeature, "gradients of a graph with sizes that depend on data"};
-    return;
-  }
   pure_since = ++ordinal_;
   pure_part = "the backward of an autograd.Function";
   try {

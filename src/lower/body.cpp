@@ -155,6 +155,13 @@ ValId Body::cast(ValId v, DType dtype) {
   return this->dtype(v) == dtype ? v : op(OpCode::Cast, dtype, v);
 }
 
+ValId Body::rounded(ValId v, DType half) {
+  const auto& ops = nest_.stages.back().ops;
+  auto made = std::find_if(ops.rbegin(), ops.rend(), [&](const loop::LoopOp& o) { return o.result == v; });
+  if (made != ops.rend() && made->code == OpCode::Cast && this->dtype(made->args[0]) == half) return v;
+  return cast(cast(v, half), this->dtype(v));
+}
+
 ValId Body::bitcast(ValId v, DType dtype) {
   return this->dtype(v) == dtype ? v : op(OpCode::Bitcast, dtype, v);
 }

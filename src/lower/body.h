@@ -30,6 +30,8 @@ class Body {
   ValId index(Expr e, DType dtype);            // an integer expression as a value of any type
   ValId cast(ValId v, DType dtype);
   ValId bitcast(ValId v, DType dtype);
+  // What a tensor of type `half` would hold of it, in its own type. What was read from such a tensor stands for itself.
+  ValId rounded(ValId v, DType half);
   // The value as an index into a dimension of size `bound`, checked when it runs. A value that is an index expression anyway,
   // and inside, stands for itself.
   Expr indirect(ValId v, Expr bound, loop::IndexCheck check);

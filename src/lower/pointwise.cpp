@@ -21,7 +21,7 @@ Val scaled(const Point& p, Val x, size_t alpha) {
 
 bool is_int(Val x) { return !x.floating(); }
 
-// Rounds to the dtype of the tensors as eager does before comparing.
+// Rounds to the dtype of the tensors as eager does before comparing: a value and what was stored of it are equal.
 Val compare_rule(const Point& p, OpCode code) {
   graph::Promotion promotion(DType::F32);
   for (size_t i = 0; i < 2; ++i) {
@@ -33,8 +33,9 @@ Val compare_rule(const Point& p, OpCode code) {
   DType common = promotion.result();
   auto side = [&](size_t i) {
     Val x = p.in(i, compute_dtype(common));
-    bool rounds = common != compute_dtype(common) && !std::holds_alternative<graph::ValueId>(p.arg(i));
-    return rounds ? x.to(common).to(compute_dtype(common)) : x;
+    auto* v = std::get_if<graph::ValueId>(&p.arg(i));
+    DType own = v ? p.low.source.type(*v).dtype : common;
+    return own != compute_dtype(own) ? x.rounded(own) : x;
   };
   Val a = side(0), b = side(1);
   return compare(code, a, b);

@@ -13,6 +13,7 @@ struct Val {
 
   DType dtype() const { return body->dtype(id); }
   Val to(DType t) const { return {body, body->cast(id, t)}; }
+  Val rounded(DType half) const { return {body, body->rounded(id, half)}; }
   Val same(double c) const { return {body, body->constant(c, dtype())}; }
   Val same(int c) const { return {body, body->constant(static_cast<int64_t>(c), dtype())}; }
   bool floating() const { return is_floating(dtype()); }

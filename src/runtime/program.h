@@ -133,6 +133,7 @@ class Frame {
   int64_t bytes(uint32_t buffer) const { return values_[program_.bytes_[buffer]]; }
   // The value of an unbacked symbol, from an extern call; the formulas are evaluated again when the call returns.
   void bind(uint32_t symbol, int64_t value);
+  int64_t bound(uint32_t symbol) const { return symbol_values_[symbol]; }
   // Evaluates the formulas now, if a symbol got another value: for what the call itself reads of them.
   void refresh();
   // Changes whenever sizes or the arena's address did: what a host derived from them is then stale.

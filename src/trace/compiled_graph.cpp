@@ -142,7 +142,8 @@ Constants::~Constants() {
 
 class CompiledGraph::Impl {
  public:
-  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts)
+  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts,
+       const std::vector<sym::Expr>& told)
       : constants_(std::move(constants)), aliases_(aliases) {
     install_parallel_for();
     static std::atomic<size_t> count{0};
@@ -153,6 +154,7 @@ class CompiledGraph::Impl {
     prepare_inputs(graph);
     prepare_outputs(graph);
     for (size_t i = 0; i < writebacks_.size() && i < write_counts.size(); ++i) writebacks_[i].count = write_counts[i];
+    for (sym::Expr symbol : told) told_.push_back(program_->symbol_index(symbol));
   }
 
   const plan::Plan& plan() const { return program_->plan(); }
@@ -334,6 +336,7 @@ class CompiledGraph::Impl {
       if (auto fault = codegen::take_fault()) raise(*fault);
       finish(frame, rf);
     }
+    for (uint32_t symbol : told_) call.told.push_back(frame.bound(symbol));
     call.results.resize(outputs_.size());
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const OutputSpec& o = outputs_[i];
@@ -477,11 +480,12 @@ class CompiledGraph::Impl {
   std::vector<std::pair<uint32_t, int32_t>> symbol_origins_;
   std::vector<OutputSpec> outputs_;
   std::vector<WritebackSpec> writebacks_;
+  std::vector<uint32_t> told_;  // symbols of the program
 };
 
 CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
-                             std::vector<uint32_t> write_counts)
-    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts)) {}
+                             std::vector<uint32_t> write_counts, const std::vector<sym::Expr>& told)
+    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts, told)) {}
 CompiledGraph::~CompiledGraph() = default;
 void CompiledGraph::run(Call& call) const { impl_->run(call); }
 size_t CompiledGraph::inputs() const { return impl_->inputs(); }

@@ -45,9 +45,9 @@ struct ReplayFacts {
 class CompiledGraph {
  public:
   // `graph`: as it was compiled; its constants are the first ones of `constants`.
-  // `write_counts`: as in Captured; for others 1.
+  // `write_counts`: as in Captured; for others 1. `told`: unbacked symbols whose values a call tells.
   CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
-                std::vector<uint32_t> write_counts = {});
+                std::vector<uint32_t> write_counts = {}, const std::vector<sym::Expr>& told = {});
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
@@ -63,6 +63,7 @@ class CompiledGraph {
     bool holds_gil = false;  // given up while the kernels run, if that pays
     // After the call: one per graph output; undefined for None.
     c10::SmallVector<at::Tensor, 8> results;
+    std::vector<int64_t> told;
   };
   // Calls may overlap. Throws what operators throw.
   void run(Call& call) const;

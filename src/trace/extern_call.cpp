@@ -3,6 +3,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <iterator>
+
 #include "base/check.h"
 #include "trace/extern.h"
 
@@ -204,6 +206,8 @@ class BoxedCall : public ExternCall {
         arguments_.push_back({.constant = *formal.default_value()});
       }
     }
+    for (size_t i = 0; i < formals && !writes_outputs_; ++i)
+      if (const auto* alias = schema.arguments()[i].alias_info(); alias && alias->isWrite()) written_.push_back(i);
     for (const loop::View& v : call.views) views_.emplace_back(program, v);
     std::vector<uint32_t> same = first_of_its_kind(call.views);
     for (Argument& a : arguments_) {
@@ -237,12 +241,14 @@ class BoxedCall : public ExternCall {
     for (const Argument& a : arguments_) push(stack, a, frame, call, state);
     if (writes_outputs_)
       for (size_t i = 0; i < outputs_.size(); ++i) stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
+    std::vector<at::Tensor> copies = copy_written(stack);
     op_->callBoxed(stack);
     if (writes_outputs_) {
       stack.clear();
     } else {
       std::vector<at::Tensor> results = flatten(stack);
       stack.clear();
+      std::move(copies.begin(), copies.end(), std::back_inserter(results));
       BRAZE_CHECK(results.size() == outputs_.size(), name_ + " returned " + std::to_string(results.size()) + " tensors instead of " +
                                                          std::to_string(outputs_.size()));
       for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -304,6 +310,29 @@ class BoxedCall : public ExternCall {
     }
   }
 
+  // What the operator writes to is the graph's: it gets copies, which are results after its own.
+  std::vector<at::Tensor> copy_written(torch::jit::Stack& stack) const {
+    std::vector<at::Tensor> copies;
+    auto copy = [&](const at::Tensor& t) {
+      return copies.emplace_back(t.clone(t.is_non_overlapping_and_dense() ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous));
+    };
+    for (size_t i : written_) {
+      IValue& v = stack[i];
+      if (v.isTensor() && v.toTensor().defined()) {
+        v = copy(v.toTensor());
+      } else if (v.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& t : v.toTensorVector()) list.push_back(t.defined() ? copy(t) : t);
+        v = std::move(list);
+      } else if (v.isOptionalTensorList()) {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const auto& t : v.toOptionalTensorVector()) list.push_back(t && t->defined() ? std::optional<at::Tensor>(copy(*t)) : t);
+        v = std::move(list);
+      }
+    }
+    return copies;
+  }
+
   // The tensors among the results; a return that is no tensor has list size 0.
   std::vector<at::Tensor> flatten(torch::jit::Stack& stack) const {
     std::vector<at::Tensor> results;
@@ -355,6 +384,7 @@ class BoxedCall : public ExternCall {
   std::optional<c10::OperatorHandle> op_;
   std::vector<Argument> arguments_;
   std::vector<ViewSpec> views_;
+  std::vector<size_t> written_;  // arguments
   std::vector<Output> outputs_;
   std::vector<int32_t> list_sizes_;
   bool preallocated_ = false, writes_outputs_ = false;

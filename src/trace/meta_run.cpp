@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/shape.h"
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/decomposition.h"
@@ -118,8 +119,8 @@ at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack&
 
 }  // namespace
 
-void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
-                        torch::jit::Stack* stack) {
+std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args, torch::jit::Stack* stack,
+                                           const std::vector<graph::ValueId>& written) {
   MetaArgs convert(false);
   torch::jit::Stack meta;
   auto prepare = [&] {
@@ -141,10 +142,12 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
     }
   };
   prepare();
+  bool nothing_asked = !written.empty() && std::none_of(info.tensor_results.begin(), info.tensor_results.end(), [](bool b) { return b; });
   bool symbolic = convert.symbolic() || std::any_of(meta.begin(), meta.end(), [](const c10::IValue& v) { return v.isSymInt() || v.isSymIntList(); });
   try {
-    bool done = false;
-    if (symbolic) {
+    bool done = nothing_asked;
+    if (done) meta.assign(info.tensor_results.size(), c10::IValue());
+    if (symbolic && !done) {
       // PyTorch's kernels take symbols only in part; its decompositions in Python take more; what is left gets plain numbers.
       try {
         call();
@@ -205,12 +208,19 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
       list_sizes.push_back(0);
     }
   }
-  if (!any) {
+  if (!any && written.empty()) {
     // Questions about metadata are answered, not recorded; what has no result is there for its effect (a check).
     if (meta.empty()) append(info, std::move(args), {}, {});
     torch::jit::drop(*stack, info.args.size());
     for (c10::IValue& value : meta) stack->push_back(std::move(value));
-    return;
+    return {};
+  }
+  for (graph::ValueId v : written) {
+    TensorType type = graph_.type(v);
+    if (!graph::is_non_overlapping_and_dense(arena(), type)) type.strides = contiguous_strides(arena(), type.sizes);
+    type.offset = arena().constant(0);
+    types.push_back(std::move(type));
+    list_sizes.push_back(-1);
   }
 
   std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
@@ -227,6 +237,7 @@ void Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::
       stack->push_back(std::move(meta[i]));
     }
   }
+  return {results.begin() + static_cast<ptrdiff_t>(at), results.end()};
 }
 
 }  // namespace braze::trace

@@ -84,22 +84,14 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     return;
   }
-  try {
+  recorder->guarded(info, [&] {
     if (info.name == "aten::_efficientzerotensor") {
       // What forward-mode differentiation takes for a tangent of zeros: it has no memory, which a kernel would read.
       static const c10::OperatorHandle zeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
       return recorder->call(zeros, op_info(zeros), stack);
     }
     recorder->call(op, info, stack);
-  } catch (const Unsupported& e) {
-    throw_graph_break(e.reason(), info.name + ": " + e.detail());
-  } catch (const sym::Undecidable& e) {
-    throw_graph_break(Reason::UnbackedDecision, info.name + ": " + recorder->sizes()->explain(e.condition));
-  } catch (const InternalError& e) {
-    // PyTorch would make a RuntimeError of it, which looks like the user's: Tracer::call throws it again.
-    recorder->failure = e.what();
-    throw_graph_break(Reason::TraceFailed, info.name + ": " + e.what());
-  }
+  });
 }
 
 const OpInfo& copy_info() {
@@ -136,6 +128,22 @@ double number(const at::Tensor& t) { return *static_cast<const double*>(t.const_
 Recorder::Recorder()
     : graph_(std::make_shared<sym::ExprArena>()), sizes_(std::make_shared<SizeEnv>(graph_.shared_arena())) {
   record_assertions();
+}
+
+Recorder* Recorder::current() { return current_recorder; }
+
+void Recorder::guarded(const OpInfo& info, const std::function<void()>& calls) {
+  try {
+    calls();
+  } catch (const Unsupported& e) {
+    throw_graph_break(e.reason(), info.name + ": " + e.detail());
+  } catch (const sym::Undecidable& e) {
+    throw_graph_break(Reason::UnbackedDecision, info.name + ": " + sizes_->explain(e.condition));
+  } catch (const InternalError& e) {
+    // PyTorch would make a RuntimeError of it, which looks like the user's: Tracer::call throws it again.
+    failure = e.what();
+    throw_graph_break(Reason::TraceFailed, info.name + ": " + e.what());
+  }
 }
 
 at::Tensor Recorder::lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type) {
@@ -476,6 +484,21 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
   run_meta(op, info, std::move(args), stack);
 }
 
+std::vector<at::Tensor> Recorder::call_writing(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+  size_t base = stack->size() - info.args.size();
+  std::vector<Arg> args;
+  std::vector<ValueId> written;
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    args.push_back(convert(info.args[i], (*stack)[base + i], info));
+    const auto* alias = op.schema().arguments()[i].alias_info();
+    if (!alias || !alias->isWrite()) continue;
+    if (auto* v = std::get_if<ValueId>(&args.back())) written.push_back(*v);
+    if (auto* l = std::get_if<graph::TensorList>(&args.back())) written.insert(written.end(), l->begin(), l->end());
+  }
+  std::erase_if(written, [](ValueId v) { return !v.valid(); });
+  return run_meta(op, info, std::move(args), stack, written);
+}
+
 std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> args, std::vector<TensorType> types,
                                          std::vector<int32_t> list_sizes) {
   std::vector<bool> defined;
@@ -518,6 +541,7 @@ namespace {
 void register_kernels() {
   auto* library = new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  watch_operators();
   install_batch_norm();
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 
 #include "graph/graph.h"
 #include "trace/fake_tensor.h"
+#include "trace/mutable_op.h"
 #include "trace/op_info.h"
 #include "trace/symnode.h"
 
@@ -34,6 +36,12 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::ValueId use_slot(uint32_t slot);
 
   void call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
+  // Of an operator that writes to arguments: the node works on copies of them. Answers what they hold then, in order.
+  std::vector<at::Tensor> call_writing(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
+  // What fails in `calls` becomes a graph break, an InternalError `failure` as well.
+  void guarded(const OpInfo& info, const std::function<void()>& calls);
+  // The recorder of this thread; nullptr: none.
+  static Recorder* current();
 
   // The tensor that a value is whatever the run brings: computed from literals of the program, on the CPU, and small. nullptr: not known.
   const at::Tensor* known(graph::ValueId value) const {
@@ -80,8 +88,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
                                  std::vector<int32_t> list_sizes);
   void record(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
               const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack);
-  void run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
-                torch::jit::Stack* stack);
+  // `written`: operands of which the node gives copies after its results; answered.
+  std::vector<at::Tensor> run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args, torch::jit::Stack* stack,
+                                   const std::vector<graph::ValueId>& written = {});
   // Of an operator whose result depends on values. False: not taken.
   bool call_data_dependent(const OpInfo& info, const std::vector<graph::Arg>& args, torch::jit::Stack* stack);
   // The same for the same arguments: what is read twice is equal.
@@ -131,6 +140,7 @@ class RecordingScope {
   RecordingScope& operator=(const RecordingScope&) = delete;
 
  private:
+  FunctionalForms forms_;
   Recorder* recorder_;
   bool fake_, functionalize_, reapply_views_;
 };

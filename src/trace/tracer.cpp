@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <typeinfo>
 #include <utility>
 
 #include "base/check.h"
@@ -114,6 +115,36 @@ Ambient current_ambient() {
           at::autocast::is_autocast_enabled(at::kCUDA), static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU)),
           static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
 }
+
+// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake lacks.
+bool is_overload_packet(PyObject* fn) { return std::string_view(Py_TYPE(fn)->tp_name) == "OpOverloadPacket"; }
+
+class WithoutTexts {
+ public:
+  explicit WithoutTexts(bool on) {
+    if (!on) return;
+    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)), METH_VARARGS | METH_KEYWORDS, nullptr};
+    static PyObject* instead = PyCFunction_New(&method, nullptr);
+    static PyObject* module = pybind11::object(pybind11::module_::import("torch._tensor_str")).release().ptr();
+    before_ = PyObject_GetAttrString(module, "_str");
+    module_ = module;
+    PyObject_SetAttrString(module, "_str", instead);
+  }
+  ~WithoutTexts() {
+    if (!before_) return;
+    PyObject *type, *value, *traceback;  // of the call, which may have failed
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject_SetAttrString(module_, "_str", before_);
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(before_);
+  }
+  WithoutTexts(const WithoutTexts&) = delete;
+  WithoutTexts& operator=(const WithoutTexts&) = delete;
+
+ private:
+  static PyObject* text(PyObject*, PyObject*, PyObject*) { return PyUnicode_FromString("a tensor"); }
+  PyObject *before_ = nullptr, *module_ = nullptr;
+};
 
 class TracerImpl final : public Tracer, public Differentiable {
  public:
@@ -298,6 +329,7 @@ class TracerImpl final : public Tracer, public Differentiable {
     recorder_->set_location(&loc);
     Ambient ambient = current_ambient();
     size_t before = recorder_->graph().nodes().size();
+    WithoutTexts no_texts(is_overload_packet(fn));
     WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
     PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
     if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())
@@ -683,6 +715,23 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   return captured;
 }
 
+namespace {
+
+// A result of an autograd.Function on the memory of its operand has a history that views of that memory do not have.
+bool is_of_custom_function(const at::Tensor& t) {
+  if (!t.requires_grad() || !t.is_view()) return false;
+  const torch::autograd::Node* end = torch::autograd::impl::gradient_edge(at::Tensor(t._base())).function.get();
+  for (const torch::autograd::Node* n = t.grad_fn().get(); n && n != end; n = n->num_outputs() ? n->next_edge(0).function.get() : nullptr)
+    if (std::string_view(typeid(*n).name()) == "N5torch8autograd6PyNodeE") return true;  // PyTorch does not export the class
+  return false;
+}
+
+bool is_one_of_several(const at::Tensor& t) {
+  return t.is_view() && torch::autograd::impl::get_view_autograd_meta(t)->get_creation_meta() == torch::autograd::CreationMeta::MULTI_OUTPUT_NODE;
+}
+
+}  // namespace
+
 // What the backward starts from. Outputs on the memory of inputs or of each other become views in Gradients::views: as in
 // eager they know their bases, so that writing to one changes the history of the others.
 std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, Gradients& out) {
@@ -700,15 +749,20 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     bool differentiable = false;
   };
   std::vector<std::pair<graph::ValueId, Group>> groups;
+  std::vector<at::Tensor> roots;
   for (uint32_t i = 0; i < out.results; ++i) {
     if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
+    if (is_of_custom_function(THPVariable_Unpack(outputs_[i]))) {
+      roots.push_back(THPVariable_Unpack(outputs_[i]));
+      out.tangent_of.push_back(i);
+      continue;
+    }
     graph::ValueId root = root_of(graph.outputs[i]);
     auto it = std::find_if(groups.begin(), groups.end(), [&](auto& g) { return g.first == root; });
     if (it == groups.end()) it = groups.insert(it, {root, {}});
     it->second.members.push_back(i);
     it->second.differentiable |= THPVariable_Unpack(outputs_[i]).requires_grad();
   }
-  std::vector<at::Tensor> roots;
   for (auto& [root, group] : groups) {
     if (!group.differentiable) continue;
     for (uint32_t i : group.members) {
@@ -724,7 +778,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     if (!graph.value(root).node.valid()) {
       for (uint32_t i : group.members) {
         same_dtype(i);
-        out.views.push_back({i, graph.value(root).index, true, tensor(i).requires_grad()});
+        out.views.push_back({i, graph.value(root).index, true, tensor(i).requires_grad(), is_one_of_several(tensor(i))});
       }
       continue;
     }
@@ -754,7 +808,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     roots.push_back(base);
     out.tangent_of.push_back(number);
     for (uint32_t i : group.members) {
-      out.views.push_back({i, number, false, tensor(i).requires_grad()});
+      out.views.push_back({i, number, false, tensor(i).requires_grad(), is_one_of_several(tensor(i))});
     }
   }
   // The program writes the data; as an output an input stands for what it then holds.

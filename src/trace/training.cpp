@@ -89,12 +89,12 @@ class Compiled {
               std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
     training.saved_bytes = parts.saved_bytes;
     training.partition = parts.report();
-    forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts));
+    forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts), parts.bound);
     if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
     for (const Source& s : parts.sources)
       if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
     for (uint32_t i : gradients.tangent_of)
-      if (const auto& value = parts.forward.value(parts.forward.outputs[i]); !value.node.valid()) written.emplace_back(i, value.index);
+      if (const auto& value = parts.forward.value(parts.forward.outputs[i]); i >= gradients.results && !value.node.valid()) written.emplace_back(i, value.index);
   }
 
   // Compiled when it is asked for. Thread-safe; needs no GIL.
@@ -349,7 +349,8 @@ class CompiledFunctionBackward : public Node {
     }
     bool again = c10::GradMode::is_enabled();
     c10::AutoGradMode on(true);
-    return compiled_->uncompiled_gradients(inputs, symbols, random_state, tangents, again);
+    size_t of_region = compiled_->forward->plan().size_symbols.size();
+    return compiled_->uncompiled_gradients(inputs, {symbols.begin(), symbols.begin() + of_region}, random_state, tangents, again);
   }
 
   void prepare(size_t count) {
@@ -359,7 +360,7 @@ class CompiledFunctionBackward : public Node {
   bool replayed = false;  // the forward was: what it saved lies where the backward's recording expects it
   std::vector<SavedVariable> saved;
   std::vector<Watched> watched;
-  std::vector<int64_t> symbols;  // values of the size symbols
+  std::vector<int64_t> symbols;  // values of the backward's size symbols
   at::Tensor random_state;       // of the generator when the region was called
   variable_list scalars;         // inputs that may be a float of the program's, which nobody else keeps
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> region_inputs;  // that are no constants
@@ -435,6 +436,7 @@ class NodeRunnable : public TrainingRunnable {
 
     size_t symbols = compiled_->forward->plan().size_symbols.size();
     if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
+    node->symbols.insert(node->symbols.end(), call.told.begin(), call.told.end());
     node->random_state = std::move(random_state);
     node->region_inputs.reserve(given_.size());
     for (uint32_t i : given_) {
@@ -470,6 +472,7 @@ class NodeRunnable : public TrainingRunnable {
                             ? at::alias(base)
                             : base.as_strided(result.sizes(), result.strides(), result.storage_offset());
       result = v.differentiable ? std::move(view) : view.detach();
+      if (v.differentiable && v.one_of_several) torch::autograd::impl::get_view_autograd_meta(result)->set_creation_meta(torch::autograd::CreationMeta::MULTI_OUTPUT_NODE);
     }
   }
 

@@ -367,3 +367,43 @@ class Batched(Function):
 @pytest.mark.parametrize("cls", [Transformed, Batched])
 def test_below_transforms_of_functions(cls, transform):
     check(lambda x: transform(cls.apply)(x), leaf(3, 4))
+
+
+class Reversal(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return -2 * g
+
+
+class ViewReversal(Reversal):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+
+class OneOfTwo(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        return y, x * 2
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return ctx.saved_tensors[0] * h, 3 * g
+
+
+@pytest.mark.parametrize("f", [lambda x, y: Reversal.apply(x), lambda x, y: ViewReversal.apply(x), lambda x, y: Reversal.apply(x).view(-1), lambda x, y: (Reversal.apply(x), x.view(-1)),
+                               lambda x, y: OneOfTwo.apply(x, y), lambda x, y: (x * 2, Reversal.apply(x * 2)), lambda x, y: (lambda z: (z, Reversal.apply(z), z[0]))(x * 2)])
+def test_a_result_on_the_memory_of_the_operand_has_the_functions_backward(f):
+    check(f, leaf(2, 3), leaf(2, 3), compiled=False)
+
+
+def test_views_of_one_call_may_not_be_written_to():
+    for f in (lambda x: x.unbind(0), lambda x: (x * 2).unbind(0)):
+        x = (leaf(2, 3) + 0)
+        with pytest.raises(RuntimeError, match="returns multiple views|multiple views"):
+            braze.compile(f)(x)[0].mul_(2)

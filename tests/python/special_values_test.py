@@ -112,3 +112,23 @@ def test_special_values(name, aten, dtype):
                 close |= (a != 0) & (a.abs() < torch.finfo(a.dtype).tiny)
         bad = (~close).nonzero().flatten()[:5].tolist()
         assert not bad, [(i, [a[i if a.dim() else ()].item() for a in args], w[i].item(), g[i].item()) for i in bad]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_half_value_equals_what_was_stored_of_it(dtype):
+    def equal(a, b):
+        s = a * 1.01 + b
+        top = s.amax(1, keepdim=True)
+        return s == top, s >= top, s < s.to(torch.float32).amin(1, keepdim=True) + 0.5
+
+    a, b = torch.randn(33, 17).to(dtype), torch.randn(33, 17).to(dtype)
+    want, got = equal(a, b), braze.compile(equal, fullgraph=True)(a, b)
+    assert got[0].any(1).all() and (got[0] == got[1]).all()
+    # The sum itself may be rounded once where eager rounds twice.
+    assert all((w != g).sum() <= 0.02 * w.numel() for w, g in zip(want, got))
+
+    x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+    braze.compile(lambda x, y: (x + y).max(), fullgraph=True)(x, y).backward()
+    z = a.clone().requires_grad_()
+    (z + b).max().backward()
+    assert torch.equal(x.grad, z.grad) and torch.equal(y.grad, z.grad)

@@ -387,13 +387,50 @@ def test_results_of_one_mask_are_tensors_of_their_own():
     assert b.sum() > 0
 
 
-def test_gradients_run_as_in_eager():
-    f = lambda x: (x[x > 0] * 2).sum()
-    x = r(4, 4).requires_grad_()
-    y = x.detach().clone().requires_grad_()
-    f(x).backward()
-    braze.compile(f, fullgraph=True)(y).backward()
-    same(x.grad, y.grad)
+def with_parts(x, w):
+    a, b = (x > 0).sum(0)[:2].tolist()
+    return torch.cat([torch.ones(a) * w.sum(), torch.ones(b) * w[0]]) * 2
+
+
+def rows_to_layers(x, w):
+    y = x[x[:, 0] > 0]
+    return torch.relu(y @ w[:, None]).sum(0), F.softmax(y * w, 1), y.shape[0]
+
+
+def masked_write(x, w):
+    y = x * w
+    y[x > 0] = 0
+    return y * x
+
+
+@pytest.mark.parametrize("f", [lambda x, w: (x[x > 0] * 2).sum() * w, lambda x, w: x[x > 0], lambda x, w: torch.masked_select(x * w, x > 0) * 3, with_parts, rows_to_layers,
+                               masked_write, lambda x, w: x.index_put(((x > 0).nonzero(as_tuple=True)), w.sum()) * w,
+                               lambda x, w: torch.repeat_interleave(x, (x[:, 0] > 0).long() * 2, dim=0) * w,
+                               lambda x, w: (x * w).index_put((x > 0,), torch.ones((x > 0).sum().item()) * w[0])])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_are_compiled(f, dynamic):
+    c = Counted(f, fullgraph=True, dynamic=dynamic)
+    for x in inputs():
+        found = []
+        for g in (f, c):
+            a, w = x.clone().requires_grad_(), torch.arange(1.0, 6).requires_grad_()
+            out = [o for o in (lambda o: o if isinstance(o, tuple) else (o,))(g(a, w)) if isinstance(o, torch.Tensor)]
+            sum((o * torch.arange(1.0, o.numel() + 1).view(o.shape)).sum() for o in out).backward()
+            found.append([[o.detach() for o in out], a.grad, w.grad])
+        same(*found)
+    assert c.count == 1
+
+
+def test_second_derivatives_and_what_is_kept_of_sizes():
+    f = lambda x: (torch.sin(x[x > 0]) * x[x > 0]).sum()
+    c = braze.compile(f, fullgraph=True)
+    for x in inputs():
+        found = []
+        for g in (f, c):
+            a = x.clone().requires_grad_()
+            (first,) = torch.autograd.grad(g(a), a, create_graph=True)
+            found.append([first.detach(), torch.autograd.grad(first.sum(), a, allow_unused=True)[0]])
+        same(*found)
 
 
 @pytest.mark.parametrize("f", [lambda x: torch.relu(x * 2).sum(1), lambda x: torch.cat([x, x]) + 1, lambda x: x @ torch.ones(3, 4), lambda x: x[: x.shape[0] // 2]])
