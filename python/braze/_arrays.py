@@ -83,6 +83,28 @@ def _of_floats(fn):
     return call
 
 
+def _by_zero(fn):
+    """A division of whole numbers, which gives zero where NumPy divides by zero."""
+
+    def call(a, b, *args, **kwargs):
+        whole = isinstance(b, tnp.ndarray) and all(isinstance(x, int) or (isinstance(x, tnp.ndarray) and _whole(x.tensor)) for x in (a, b))
+        if not whole or args or kwargs:
+            return fn(a, b, *args, **kwargs)
+        zero = b.tensor == 0
+        made = fn(a, tnp.ndarray(torch.where(zero, torch.ones_like(b.tensor), b.tensor)))
+        parts = [tnp.ndarray(r.tensor.masked_fill(zero, 0)) for r in (made if isinstance(made, tuple) else (made,))]
+        return tuple(parts) if isinstance(made, tuple) else parts[0]
+
+    return call
+
+
+def _whole(tensor):
+    return not tensor.is_floating_point() and not tensor.is_complex()
+
+
+DIVISIONS = ("floordiv", "floor_divide", "mod", "remainder", "fmod", "divmod")
+DIFFERENT = ("cbrt", "fix", "modf", "from_dlpack")  # torch._numpy's gives other values
+NOT_OF_BOOLS = ("numpy_ceil", "numpy_floor", "numpy_trunc", "numpy_rint")  # PyTorch has none, which only the run finds
 OF_FLOATS = ("truediv", "divide", "true_divide", "arctan2", "hypot", "logaddexp", "logaddexp2")
 
 
@@ -97,8 +119,12 @@ def _fill():
             fn, known = getattr(theirs, name), getattr(ours, name, None)
             if name.startswith("_") or isinstance(fn, type) or not callable(fn) or not callable(known) or isinstance(known, type):
                 continue
+            if name in DIFFERENT:
+                continue
             if name in OF_FLOATS:
                 fn = _of_floats(fn)
+            elif name in DIVISIONS:
+                fn = _by_zero(fn)
             _functions.setdefault(known, Operation(prefix + name, known, {"array": _array, "asarray": _asarray}.get(name, fn)))
 
 
@@ -135,7 +161,8 @@ def operation(name):
     """The operation of an operator, by its name in module operator."""
     if name not in _operators:
         fn = getattr(operator, name)
-        _operators[name] = Operation(name, fn, _of_floats(fn) if name in OF_FLOATS else fn)
+        wrapped = _of_floats(fn) if name in OF_FLOATS else _by_zero(fn) if name in DIVISIONS else fn
+        _operators[name] = Operation(name, fn, wrapped)
     return _operators[name]
 
 
@@ -213,6 +240,10 @@ def expect(operation, args, kwargs, kinds):
     """What NumPy gives: nested ("array" | "scalar" | "tensor", torch's dtype, shape, places of what it shares memory with) | ("same", place) | ("none",)
     | (tuple | list, parts). `kinds`: by the id of a tensor among the arguments, ("array" | "scalar" | "tensor", its place)."""
     error = None
+    if operation.__name__ in NOT_OF_BOOLS and any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in args):
+        raise Mismatch("bools have no such function in PyTorch")
+    if operation.__name__ == "numpy_roll" and len(args) == 2 and "axis" not in kwargs and isinstance(args[1], (tuple, list)):
+        raise Mismatch("several shifts of all elements")
     for fill in (1, 0, _DIAGONAL):
         made = {}
 

@@ -8,8 +8,7 @@ namespace braze::capture {
 namespace {
 
 struct Made {
-  PyObject* array;  // held by the tensor
-  Ref tensor;
+  Ref array, tensor;
 };
 thread_local std::vector<Made> made;
 
@@ -32,14 +31,17 @@ PyTypeObject* array_type() {
 PyObject* array_tensor(PyObject* array) {
   if (Py_TYPE(array) != array_type()) return nullptr;
   for (const Made& m : made)
-    if (m.array == array) return m.tensor.get();
+    if (m.array.get() == array) return m.tensor.get();
   Py_buffer memory;
   if (PyObject_GetBuffer(array, &memory, PyBUF_WRITABLE | PyBUF_STRIDES) < 0) return PyErr_Clear(), nullptr;
+  bool empty = memory.len == 0;
   PyBuffer_Release(&memory);
   static PyObject* from_numpy = imported("torch", "from_numpy");
   Ref tensor = Ref::steal(PyObject_CallOneArg(from_numpy, array));
+  // NumPy says that arrays without elements have strides of zero: no tensor of PyTorch's own is like that.
+  if (tensor && empty) tensor = Ref::steal(PyObject_CallMethod(tensor.get(), "new_empty", "O", Ref::steal(PyObject_GetAttrString(tensor.get(), "shape")).get()));
   if (!tensor) return PyErr_Clear(), nullptr;
-  made.push_back({array, std::move(tensor)});
+  made.push_back({Ref::borrow(array), std::move(tensor)});
   return made.back().tensor.get();
 }
 

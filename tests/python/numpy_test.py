@@ -68,6 +68,9 @@ FUNCTIONS = {
     "to a tensor": (lambda a, x: (torch.from_numpy(a) + x, torch.as_tensor(a, dtype=torch.float64), torch.tensor(a)), F, X),
     "there and back": (lambda x: torch.from_numpy(np.tanh(x.numpy())).relu(), X),
     "of constants": (lambda x: x.reshape(int(np.prod((3, 4)))), X),
+    "no elements": (lambda a: (np.conjugate(a), np.fliplr(a), a + 1, a.sum()), np.zeros((0, 3))),
+    "quotients of whole numbers": (lambda i: (i / i.max(), np.divide(i, 2), np.arctan2(i, 3), 1 / (i + 1)), I),
+    "divisions by zero": (lambda i, j: (i // j, i % j, np.fmod(i, j), np.divmod(j, i)), I, I[::-1].copy()),
     "numbers": (lambda x: x + np.iinfo(np.int16).max + np.finfo(np.float32).eps, X),
     "list of numbers": (lambda i: i.tolist(), I),
 }
@@ -197,6 +200,10 @@ OTHERS = {
     "no truth": (lambda a: 1 if a else 2, np.ones(3)),
     "no attribute": (lambda a: a.foo, np.ones(3)),
     "a tensor with gradients": (lambda x: x.numpy(), torch.ones(3, requires_grad=True)),
+    "roots of negative numbers": (lambda a: np.cbrt(a), A),
+    "parts of numbers": (lambda a: (np.fix(a), np.modf(a)), A),
+    "several shifts": (lambda a: np.roll(a, (1, 2)), A),
+    "bools that are rounded": (lambda a: np.ceil(a > 0), A),
     "bytes": (lambda a: (a + 1).tobytes(), I),
 }
 
