@@ -91,9 +91,17 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   }
   if (d == &PyClassMethod_Type) {
     Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
-    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get())) unsupported("a class method of a descriptor");
     PyObject* through = self->as_constant();
     Variable* cls = through && PyType_Check(through) ? self : global_object(reinterpret_cast<PyObject*>(type));
+#if PY_VERSION_HEX < 0x030D0000
+    if (PyType_IsSubtype(Py_TYPE(fn.get()), &PyProperty_Type)) {  // read through the class
+      Ref get = Ref::steal(PyObject_GetAttrString(fn.get(), "fget"));
+      if (at.valid()) guard_identity(at, descr);
+      if (get && PyFunction_Check(get.get())) return call(global_object(get.get()), {cls});
+      PyErr_Clear();
+    }
+#endif
+    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get())) unsupported("a class method of a descriptor");
     Variable* f;
     if (at.valid()) {
       guards().type_is(at, d, line());

@@ -45,5 +45,6 @@ void register_message_builtins();
 void register_autograd_builtins();
 void register_cache_builtins();
 void register_random_builtins();
+void register_numpy_builtins();
 
 }  // namespace braze::capture

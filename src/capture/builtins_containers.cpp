@@ -95,6 +95,11 @@ Variable* do_dict_fromkeys(Translator& tr, Args& a) {
   return d;
 }
 
+Variable* do_ordered_fromkeys(Translator& tr, Args& a) {
+  if (Variable* value = a.size() == 2 ? a.take_kw("value") : nullptr) a.pos.push_back(value);
+  return do_dict_fromkeys(tr, a);
+}
+
 Variable* do_deque(Translator& tr, Args& a) {
   if (a.size() > 2) return nullptr;
   Variable* maxlen = a.size() > 1 ? a[1] : a.take_kw("maxlen");
@@ -133,7 +138,7 @@ void register_container_builtins() {
   register_builtin("torch", "Size", do_size);
   register_builtin("types", "MappingProxyType", do_mapping_proxy);
   register_builtin("builtins", "dict.fromkeys", do_dict_fromkeys);
-  register_builtin("collections", "OrderedDict.fromkeys", do_dict_fromkeys);
+  register_builtin("collections", "OrderedDict.fromkeys", do_ordered_fromkeys);
 }
 
 }  // namespace braze::capture

@@ -5,6 +5,7 @@
 
 #include "capture/builtins.h"
 #include "capture/index_protocol.h"
+#include "capture/imported.h"
 #include "capture/known.h"
 #include "capture/sorting.h"
 #include "capture/translator.h"
@@ -274,6 +275,20 @@ Variable* do_rounding(Translator& tr, Args& a) {
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+  if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.is_python_constant(a[0])) {
+    // A tuple of objects with the hashes of its items hashes as it does.
+    static PyObject *hash = PyDict_GetItemString(PyEval_GetBuiltins(), "hash"), *hashed = imported("braze.polyfills", "Hashed");
+    Ref like = Ref::steal(PyTuple_New(a[0]->len(tr)));
+    Py_ssize_t at = 0;
+    for (Variable* e : a[0]->items(tr)) {
+      PyObject* number = constant_of(tr.force(tr.call(tr.global_object(hash), {e})));
+      if (!number || !hashed) return nullptr;
+      PyTuple_SET_ITEM(like.get(), at++, PyObject_CallOneArg(hashed, number));
+    }
+    Py_hash_t h = PyObject_Hash(like.get());
+    if (h == -1) tr.raise_current();
+    return tr.integer(h);
+  }
   if (!tr.is_python_constant(a[0])) return nullptr;
   Ref k = tr.to_python(a[0]);
   Py_hash_t h = PyObject_Hash(k.get());
@@ -284,6 +299,7 @@ Variable* do_hash(Translator& tr, Args& a) {
 Variable* do_abs(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);
+  if (a[0]->is(Kind::Array)) return array_operator(tr, "abs", {a[0]});
   if (a[0]->is(Kind::Object))
     if (Variable* f = tr.special_method(a[0], "__abs__")) return tr.call(f, {a[0]});
   return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);

@@ -132,6 +132,17 @@ Variable* warn(Translator& tr, Args& a) {
   return tr.none();
 }
 
+// The filters that are set while capturing are set when the entry runs: so is what it remembers of them.
+Variable* filters_mutated(Translator& tr, Args& a) {
+  if (a.size() || !a.kw.empty()) return nullptr;
+  static PyObject* fn = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
+    return PyObject_GetAttrString(m.get(), "_filters_mutated");
+  }();
+  tr.defer_call(tr.global_object(fn), Args{});
+  return tr.none();
+}
+
 }  // namespace
 
 void register_message_builtins() {
@@ -140,6 +151,7 @@ void register_message_builtins() {
   for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
   register_builtin("logging", "getLogger", get_logger);
   register_builtin("_warnings", "warn", warn);
+  register_builtin("_warnings", "_filters_mutated", filters_mutated);
   register_builtin("warnings", "warn", warn);
 }
 

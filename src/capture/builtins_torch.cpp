@@ -133,6 +133,16 @@ Variable* autocast_nesting(Translator& tr, Args&) {
   return tr.integer(1);
 }
 
+// Both of its flags are one state.
+Variable* use_deterministic(Translator& tr, Args& a) {
+  static PyObject *get = import("braze.polyfills", "deterministic_state"), *set = import("braze.polyfills", "set_deterministic_state");
+  Variable *warn_only = a.take_kw("warn_only"), *mode = a.size() ? a[0] : a.take_kw("mode");
+  if (a.size() > 1 || !a.kw.empty() || !mode || !get || !set) return nullptr;
+  std::vector<Ref> state{tr.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false)}))};
+  tr.set_state(get, {}, set, std::move(state));
+  return tr.none();
+}
+
 // torch._check and its kin: known now, or checked by the run.
 Variable* check_with(Translator& tr, Args& a, const char* exception) {
   if (a.size() < 1 || a[0]->is(Kind::Tensor)) return nullptr;
@@ -220,6 +230,8 @@ TorchRule torch_rule(PyObject* o) {
 }
 
 void register_torch_builtins() {
+  register_builtin("torch", "use_deterministic_algorithms", use_deterministic);
+  register_pure("torch._C", "_accelerator_getAccelerator");
   for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
   const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
       {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"},

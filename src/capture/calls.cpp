@@ -122,6 +122,8 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       for (Variable*& a : args.pos) a = force(a);
       if (Variable* v = handler(*this, args)) return v;
     }
+    if (of_numpy(real))
+      if (Variable* v = call_numpy(*this, real, args)) return v;
     if (const char* name = find_polyfill(real)) return call(polyfill(name), args, resumable);
     if (is_pure(real) && std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return is_python_constant(a); }) &&
         std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& a) { return is_python_constant(a.second); }))
@@ -370,7 +372,15 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     return e;
   }
   if (PyType_IsSubtype(cls, &PyTuple_Type)) {
-    if (is_structseq(cls)) unsupported("a struct sequence is made");
+    if (is_structseq(cls)) {
+      // Fields that are no items would stay as they are in a sequence of fewer items.
+      static PyObject *items = PyUnicode_InternFromString("n_sequence_fields"), *fields = PyUnicode_InternFromString("n_fields");
+      PyObject *n = PyDict_GetItem(type_dict(cls), items), *all = PyDict_GetItem(type_dict(cls), fields);
+      if (args.size() != 1 || !args.kw.empty() || !n || !all || PyObject_RichCompareBool(n, all, Py_EQ) != 1) unsupported("a struct sequence is made");
+      std::vector<Variable*> given = unpack(args[0]);
+      if (static_cast<long>(given.size()) != PyLong_AsLong(n)) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() of another length");
+      return make<TupleVariable>(std::move(given), cls);
+    }
     bool named = !args.kw.empty() && cls->tp_init == PyTuple_Type.tp_init;
     if (named || args.size() > 1) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
     return make_tuple(cls, args.size() ? unpack(args[0]) : std::vector<Variable*>{});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "capture/builtins.h"
+#include "capture/guards_eval.h"
 #include "capture/known.h"
 #include "capture/liveness.h"
 #include "capture/markers.h"
@@ -40,6 +41,7 @@ void register_all() {
     register_autograd_builtins();
     register_cache_builtins();
     register_random_builtins();
+    register_numpy_builtins();
     register_torch_function_builtins();
     return true;
   }();
@@ -411,6 +413,9 @@ void Translator::finish_graph(Codegen& cg) {
         if (i == j || !written[i] || (written[j] && j < i) || numbers[j]) continue;
         if (keys[i] && keys[j] && PyObject_RichCompareBool(keys[i].get(), keys[j].get(), Py_EQ) == 1 && PyObject_IsTrue(keys[i].get()) == 1)
           throw Unsupported(Reason::UnsupportedMutation, "a tensor is written that shares storage with another input");
+        auto of_array = [&](size_t k) { return sources()[tensors[k].first].kind == SourceKind::ArrayTensor; };
+        if ((of_array(i) || of_array(j)) && share_storage(tensors[i].second, tensors[j].second))
+          throw Unsupported(Reason::UnsupportedMutation, "an array is written that shares memory with another input");
         if (!(fixed[i] && fixed[j])) guards().not_overlapping(tensors[i].first, tensors[j].first, {});
       }
   }

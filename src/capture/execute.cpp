@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "capture/array_memory.h"
 #include "capture/entry.h"
 #include "trace/number.h"
 #include "trace/profile.h"
@@ -97,6 +98,7 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
 bool execute(Entry& e, PyObject** regs) {
   trace::ProfilerRange range(e.name);
   Held values(e.guards->values(), e.num_inputs + e.num_loads);
+  forget_array_tensors();
   Registers outputs(e.num_outputs);
   // A copy: other calls may check the same guards before this one is over.
   constexpr size_t kInline = 16;

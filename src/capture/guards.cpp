@@ -85,22 +85,24 @@ namespace {
 
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Whether two tensors have one storage: more than overlapping, so never wrong.
-bool share_storage(PyObject* a, PyObject* b) {
-  auto address = [](PyObject* t) {
-    Ref storage = Ref::steal(PyObject_CallMethod(t, "untyped_storage", nullptr));
-    Ref p = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
-    void* v = p ? PyLong_AsVoidPtr(p.get()) : nullptr;
-    PyErr_Clear();
-    return v;
-  };
-  void* p = address(a);
-  return !p || p == address(b);
-}
-
 bool plain_key(PyObject* k) { return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || k == Py_None || PyBool_Check(k); }
 
 }  // namespace
+
+// By the memory of their storages: more than overlapping, so never wrong.
+bool share_storage(PyObject* a, PyObject* b) {
+  auto memory = [](PyObject* t) {
+    Ref storage = Ref::steal(PyObject_CallMethod(t, "untyped_storage", nullptr));
+    Ref p = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
+    Ref n = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
+    uintptr_t from = p ? reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(p.get())) : 0, size = n ? PyLong_AsSize_t(n.get()) : 0;
+    PyErr_Clear();
+    return std::pair{from, from + size};
+  };
+  auto [a_from, a_to] = memory(a);
+  auto [b_from, b_to] = memory(b);
+  return !a_from || a_from == b_from || (a_from < b_to && b_from < a_to);
+}
 
 bool equal_constants(PyObject* a, PyObject* b) {
   if (a == b) return true;
@@ -128,6 +130,7 @@ bool equal_constants(PyObject* a, PyObject* b) {
     Ref members = Ref::steal(PySequence_Tuple(b));
     return same_members(a, members.get());
   }
+  if (std::strncmp(Py_TYPE(a)->tp_name, "numpy.dtype", 11) == 0) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
   // Numbers of NumPy: by their bytes.
   if (std::strncmp(Py_TYPE(a)->tp_name, "numpy.", 6) == 0) {
     Py_buffer x, y;

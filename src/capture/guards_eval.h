@@ -7,6 +7,8 @@ namespace braze::capture {
 // Equality of constants as GuardKind::Equal means it.
 bool equal_constants(PyObject* a, PyObject* b);
 bool same_members(PyObject* set, PyObject* expected);
+// Whether the storages of two tensors share memory.
+bool share_storage(PyObject* a, PyObject* b);
 // `value`, `other`: nullptr when the source leads nowhere.
 bool holds(const Guard& guard, PyObject* value, PyObject* other);
 // The guard and what was found instead.

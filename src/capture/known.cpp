@@ -91,8 +91,10 @@ bool is_constant_type(PyTypeObject* t) {
             k.memory_format, k.qscheme, k.finfo, k.iinfo, type_of("re", "Pattern"), type_of("re", "Match")};
   }();
   if (types.count(t)) return true;
-  // Numbers of NumPy; once it is imported.
+  // Numbers of NumPy and their types; once it is imported.
   if (std::string_view(t->tp_name).substr(0, 6) != "numpy.") return false;
+  static PyTypeObject* dtype = type("numpy", "dtype", true);
+  if (dtype && PyType_IsSubtype(t, dtype)) return true;
   static PyTypeObject* generic = type("numpy", "generic", true);
   return generic && PyType_IsSubtype(t, generic);
 }

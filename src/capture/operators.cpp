@@ -278,11 +278,17 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   bool inplace = op >= NB_INPLACE_ADD;
   const BinaryRow& row = kRows[inplace ? op - NB_INPLACE_ADD : op];
   int base = inplace ? op - NB_INPLACE_ADD : op;
+  if (a->is(Kind::Array) || b->is(Kind::Array)) {
+    std::string name = (inplace ? "i" : "") + std::string(row.operator_name);
+    if (inplace && name.back() == '_') name.pop_back();
+    return array_operator(*this, intern_text(name), {a, b});
+  }
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
     if (only_run_knows(*this, a) || only_run_knows(*this, b))
       if (base == NB_TRUE_DIVIDE || a->type() == &PyFloat_Type || b->type() == &PyFloat_Type)
         if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
-    if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !stays_open(*this, base, a, b)) {
+    bool conditions = (base == NB_AND || base == NB_OR) && a->type() == &PyBool_Type && b->type() == &PyBool_Type && (only_run_knows(*this, a) || only_run_knows(*this, b));
+    if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !conditions && !stays_open(*this, base, a, b)) {
       a = specialised(a);
       b = specialised(b);
     }
@@ -419,6 +425,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   }
   a = force(a);
   b = force(b);
+  if (a->is(Kind::Array) || b->is(Kind::Array)) return array_operator(*this, kCompareOperator[op], {a, b});
   if (is_plain(a) && is_plain(b) && !user_number(a) && !user_number(b)) {
     if ((only_run_knows(*this, a) && b->type() == &PyFloat_Type) || (only_run_knows(*this, b) && a->type() == &PyFloat_Type))
       if (Variable* r = float_comparison(*this, op, a, b)) return r;
@@ -560,6 +567,7 @@ Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   }
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
+  if (v->is(Kind::Array)) return array_operator(*this, name, {v});
   if (v->is(Kind::Tensor)) return call_torch(operator_function(name), Args{{v}, {}});
   if (v->is(Kind::Sym) && (op == Opcode::UnaryInvert || !small_int(v))) v = specialised(v);
   if (is_plain(v) && !user_number(v)) {

@@ -187,6 +187,14 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     }
     return false;
   }
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
+    if (!v->is(Kind::Tensor)) return false;
+    Variable* type = force(query_torch(_PyType_Lookup(known().tensor, intern("type")), Args{{v}, {}}));
+    Ref module = Ref::steal(PyObject_GetAttrString(cls, "__module__")), name = Ref::steal(PyObject_GetAttrString(cls, "__name__"));
+    Ref full = Ref::steal(module && name ? PyUnicode_FromFormat("%U.%U", module.get(), name.get()) : nullptr);
+    if (!full) raise_current();
+    return PyObject_RichCompareBool(type->as_constant(), full.get(), Py_EQ) == 1;
+  }
   if (std::string_view(Py_TYPE(cls)->tp_name) == "_SpecialGenericAlias") {  // Sequence, Mapping... of module typing
     Ref origin = Ref::steal(PyObject_GetAttrString(cls, "__origin__"));
     if (!origin) raise_current();

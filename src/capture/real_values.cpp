@@ -231,6 +231,8 @@ Variable* Translator::call_pure(PyObject* fn, const Args& given) {
   PyObject* o = result.get();
   bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, known().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
                     PyDict_CheckExact(o) || PyAnySet_CheckExact(o) || PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
+  std::string_view class_name = Py_TYPE(o)->tp_name;  // NumPy's limits of a type, which it keeps
+  known_kind |= class_name == "finfo" || class_name == "iinfo";
   if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
     unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
   return from_python(std::move(result));

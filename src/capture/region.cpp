@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_set>
 
+#include "capture/array_memory.h"
 #include "capture/bind_args.h"
 #include "capture/entry.h"
 #include "capture/guards_eval.h"
@@ -168,7 +169,7 @@ std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
     std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
     return here.entries[0];
   }
-  if (here.closed) return nullptr;
+  if (here.closed) return forget_array_tensors(), nullptr;
   if (here.entries.size() >= kMostEntries) {
     here.closed = true;
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "base/hash.h"
+#include "capture/array_memory.h"
 #include "capture/cpython/lru_cache.h"
 
 namespace braze::capture {
@@ -156,6 +157,7 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::PartialFunc: return base() + ".func";
     case SourceKind::PartialArgs: return base() + ".args";
     case SourceKind::PartialKeywords: return base() + ".keywords";
+    case SourceKind::ArrayTensor:
     case SourceKind::MappingOrigin: return base();
     case SourceKind::WeakTarget: return base() + "()";
     case SourceKind::TensorAttr: return base() + "." + text(s.key.get());
@@ -230,6 +232,7 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       Py_XDECREF(v);  // the tensor keeps it
       return v;
     }
+    case SourceKind::ArrayTensor: return array_tensor(base);
     case SourceKind::CachedCall: return cpython::lru_peek(base, s.key.get());
     case SourceKind::ContextValue: {
       PyObject* v = nullptr;

@@ -33,6 +33,7 @@ enum class Kind : uint8_t {
   Sym,         // a torch.SymInt, SymFloat or SymBool
   Float,       // a float that only the run knows, see vars/tensor_float.h
   Tensor,
+  Array,       // see vars/array.h
   Tuple,       // tuple, its subclasses (named tuples, torch.Size), lists of results of torch functions
   List,
   Dict,

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <unordered_map>
 
+#include "capture/array_memory.h"
 #include "capture/known.h"
 #include "capture/builtins.h"
 #include "capture/python_set.h"
@@ -330,6 +331,8 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     guard_identity(s, o);
     guards().type_is(s, t, line());  // __class__ can be set
     made = make<ModuleVariable>(o, s);
+  } else if (Variable* array = t == array_type() ? wrap_array(*this, o, s) : nullptr) {
+    made = array;
   } else if (is_opaque(t) && !PyDict_Check(o) && !PyList_Check(o) && !PyTuple_Check(o)) {
     // Objects of the call's own, like iterators, files and buffers, are not kept alive.
     bool weak = !anchored(s) && PyType_SUPPORTS_WEAKREFS(t) && (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyCallable_Check(o);

@@ -103,7 +103,14 @@ class Builder {
     py::object fx_args = map(args);
     py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
     py::object node;
-    if (auto attribute = attribute_name(fn); !attribute.empty())
+    bool spelt = true;  // with keywords that Python's grammar takes
+    for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs)) spelt &= !py::module_::import("keyword").attr("iskeyword")(item.first).cast<bool>();
+    if (!spelt) {
+      py::dict renamed;
+      for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs)) renamed[py::str(item.first.cast<std::string>() + "_")] = item.second;
+      py::object target = py::module_::import("braze.polyfills").attr("renamed_keywords")(py::reinterpret_borrow<py::object>(fn));
+      node = graph_.attr("call_function")(target, fx_args, renamed);
+    } else if (auto attribute = attribute_name(fn); !attribute.empty())
       node = graph_.attr("call_function")(py::module_::import("builtins").attr("getattr"),
                                           py::make_tuple(fx_args.attr("__getitem__")(0), attribute));
     else if (auto method = method_name(fn, args); !method.empty())
@@ -206,6 +213,9 @@ class Builder {
       py::object start = map(slice->start), stop = map(slice->stop), step = map(slice->step);
       return py::reinterpret_steal<py::object>(PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
     }
+    // torch.FloatTensor and the like are known by their names.
+    if (std::string_view(Py_TYPE(obj)->tp_name) == "torch.tensortype")
+      return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." + py::getattr(obj, "__name__").cast<std::string>());
     // A real tensor, and what has no text that the generated code understands: an attribute of the module.
     bool of_numpy = std::string_view(Py_TYPE(obj)->tp_name).starts_with("numpy.") && !PyType_Check(obj);
     if (of_numpy || py::isinstance(obj, tensor_)) {

@@ -80,6 +80,7 @@ class SizeNode final : public c10::SymNodeImpl {
   bool statically_known_true(const char* file, int64_t line) override;
   int64_t int_() override { return guard_int("", 0); }
   bool bool_() override { return guard_bool("", 0); }
+  int64_t hint() const { return env_->hint(expr()); }
   bool has_hint() override { return type_ == Type::Float || env_->has_hint(expr()); }
   std::string str() override { return type_ == Type::Float ? std::to_string(number_) : arena().print(expr()); }
   std::optional<int64_t> constant_int() override;

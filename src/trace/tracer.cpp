@@ -29,6 +29,7 @@
 #include "trace/graph_break.h"
 #include "trace/joint.h"
 #include "trace/recorder.h"
+#include "trace/size_hint.h"
 #include "trace/trace.h"
 
 namespace braze::trace {
@@ -909,5 +910,14 @@ std::unique_ptr<Tracer> Tracer::create(const Options&) {
 }
 
 void initialize() { install_recorder(); }
+
+PyObject* size_hint(PyObject* size) {
+  pybind11::handle h(size);
+  if (!torch::is_symint(h)) return Py_NewRef(size);
+  pybind11::object held = pybind11::getattr(h, "node");
+  auto* node = pybind11::isinstance<c10::SymNodeImpl>(held) ? dynamic_cast<SizeNode*>(held.cast<c10::SymNodeImpl*>()) : nullptr;
+  if (!node || !node->has_hint()) Py_RETURN_NONE;
+  return PyLong_FromLongLong(node->hint());
+}
 
 }  // namespace braze::trace

@@ -302,9 +302,9 @@ def test_fullgraph_raises_the_users_own_exception():
 
 def test_fullgraph_breaks_are_errors_at_every_call():
     def f(a):
-        return a * a.sum().numpy()
+        return a * a.sum().__array__()
 
     g = braze.compile(f, fullgraph=True)
     for _ in range(2):
-        with pytest.raises(braze.Unsupported, match="numpy"):
+        with pytest.raises(braze.Unsupported, match="__array__"):
             g(X)

@@ -1,5 +1,6 @@
 // Every kind of variable.
 #pragma once
+#include "capture/vars/array.h"
 #include "capture/vars/constant.h"
 #include "capture/vars/dict.h"
 #include "capture/vars/function.h"

@@ -283,6 +283,14 @@ static Variable* content_given(Translator& tr, Variable* self, Variable* content
   return content->as<SetVariable>()->copy(tr, &PyFrozenSet_Type);
 }
 
+Variable* get_through(Translator& tr, PyObject* descr, Args& args) {
+  bool of_c = Py_TYPE(descr) == &PyGetSetDescr_Type || Py_TYPE(descr) == &PyMemberDescr_Type;
+  if (!of_c || !args.kw.empty() || args.size() < 1 || args.size() > 2) return nullptr;
+  Variable* object = tr.force(args[0]);
+  PyObject* name = reinterpret_cast<PyDescrObject*>(descr)->d_name;
+  return !is_none(object) && _PyType_Lookup(object->type(), name) == descr ? tr.getattr(object, name) : nullptr;
+}
+
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
   self = tr.force(self);
   const char* n = PyUnicode_AsUTF8(name);
@@ -292,6 +300,8 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
     if (Variable* v = call_with_open_scalar(tr, raw, all)) return v;
   }
   for (Variable*& a : args.pos) a = tr.force(a);
+  if (PyObject* descr = self->is(Kind::Real) && std::string_view(n) == "__get__" ? self->as_constant() : nullptr)
+    if (Variable* v = get_through(tr, descr, args)) return v;
   if (PyObject* raw = _PyType_Lookup(owner, name)) {
     if (BuiltinHandler handler = find_builtin(raw)) {
       Args all{{self}, args.kw};
@@ -380,7 +390,13 @@ Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
     if (!own) tr.raise_current();
     return dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name);
   }
-  return nullptr;
+  PyObject* of_class = _PyType_Lookup(type(), name);
+  if (!of_class) return nullptr;
+  if (Py_TYPE(of_class) == &PyMethodDescr_Type || Py_TYPE(of_class) == &PyWrapperDescr_Type) return tr.make<BuiltinMethodVariable>(this, of_class, type(), name);
+  if (Py_TYPE(of_class) == &PyGetSetDescr_Type || Py_TYPE(of_class) == &PyMemberDescr_Type) tr.unsupported("attribute of a functools.partial");
+  Ref v = Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type()), name));
+  if (!v) tr.raise_current();
+  return tr.global_object(tr.keep(std::move(v)));
 }
 
 Reg PartialVariable::build(Codegen& cg) {

@@ -85,6 +85,8 @@ class BuiltinMethodVariable final : public Variable {
   PyTypeObject* owner;
   PyObject* name;  // interned
 };
+// descr.__get__(object), for a descriptor in C that is what its name finds on the object's class; nullptr: for no other.
+Variable* get_through(Translator&, PyObject* descr, Args& args);
 // self.<method of owner>(args), without looking at overrides.
 Variable* call_builtin_method(Translator&, Variable* self, PyTypeObject* owner, PyObject* name, Args&);
 

@@ -203,8 +203,21 @@ Reg ReversedIterator::build(Codegen& cg) {
   return it;
 }
 
+Reg WrappedIterator::build(Codegen& cg) {
+  if (advanced) return IteratorVariable::build(cg);
+  std::vector<Reg> regs{cg.constant(reinterpret_cast<PyObject*>(cls))};
+  for (Variable* a : of.pos) regs.push_back(cg.reg(a));
+  Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(of.kw.size())));
+  for (size_t i = 0; i < of.kw.size(); ++i) {
+    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(of.kw[i].first));
+    regs.push_back(cg.reg(of.kw[i].second));
+  }
+  return cg.recipe.make(StepKind::Call, regs, of.kw.empty() ? nullptr : names.get());
+}
+
 Variable* WrappedIterator::next(Translator& tr) {
   tr.mutate();
+  advanced = true;
   return tr.next(inner);
 }
 

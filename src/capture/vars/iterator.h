@@ -75,11 +75,14 @@ class ReversedIterator final : public IteratorVariable {
 // An iterator of a class of the standard library that is evaluated as a generator.
 class WrappedIterator final : public IteratorVariable {
  public:
-  WrappedIterator(PyTypeObject* cls, Variable* inner) : cls(cls), inner(inner) {}
+  WrappedIterator(PyTypeObject* cls, Variable* inner, Args of = {}) : cls(cls), inner(inner), of(std::move(of)) {}
   PyTypeObject* type() const override { return cls; }
   Variable* next(Translator&) override;
+  Reg build(Codegen&) override;  // before its first item: made by its class of the same arguments
   PyTypeObject* cls;
   Variable* inner;
+  Args of;
+  bool advanced = false;
 };
 
 // Over a range: no variable per item in advance.

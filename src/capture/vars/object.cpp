@@ -143,6 +143,7 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
 Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
   const TypeInfo& info = tr.type_info(cls);
   Variable* found = nullptr;
+  if (named(name, "__weakref__") && !source.valid() && PyType_SUPPORTS_WEAKREFS(cls) && !tr.weakrefs.count(this)) return tr.none();
   if (info.generic) {
     try {
       found = generic_getattr(tr, name);
@@ -292,10 +293,31 @@ static bool is_typing_form(PyTypeObject* cls) {
   return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
+// What a form is subscripted with: constants, classes, other forms and type variables, in lists and tuples. None: anything else.
+static Ref typing_argument(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Object)) {
+    auto* o = v->as<ObjectVariable>();
+    if (!o->real || !o->source.valid() || !is_typing_form(o->cls)) return Ref();
+    tr.guard_identity(o->source, o->real.get());
+    return o->real;
+  }
+  if ((v->is(Kind::List) && v->type() == &PyList_Type) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type)) {
+    Ref all = Ref::steal(PyList_New(0));
+    for (Variable* e : static_cast<SequenceVariable*>(v)->elements) {
+      Ref one = typing_argument(tr, e);
+      if (!one) return Ref();
+      PyList_Append(all.get(), one.get());
+    }
+    return v->is(Kind::List) ? all : Ref::steal(PyList_AsTuple(all.get()));
+  }
+  return v->as_constant() || tr.is_python_constant(v) ? tr.to_python(v) : Ref();
+}
+
 Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
-  if (real && source.valid() && is_typing_form(cls) && (key->as_constant() || tr.is_python_constant(key))) {
+  if (Ref argument = real && source.valid() && is_typing_form(cls) ? typing_argument(tr, key) : Ref()) {
     tr.guard_identity(source, real.get());
-    Ref form = Ref::steal(PyObject_GetItem(real.get(), tr.to_python(key).get()));
+    Ref form = Ref::steal(PyObject_GetItem(real.get(), argument.get()));
     if (!form) tr.raise_current();
     return tr.global_object(form.get());
   }
@@ -528,6 +550,13 @@ Reg ObjectVariable::build(Codegen& cg) {
     for (const auto& e : dict_->entries(cg.tr)) {
       PyObject* name = constant_of(e.key);
       if (!name || !PyUnicode_Check(name)) throw CannotRebuild{this, "an instance dict with keys that are no strings"};
+      if (PyObject* on_class = _PyType_Lookup(cls, name); on_class && Py_TYPE(on_class)->tp_descr_set) {
+        // Written to the dict behind a descriptor, which setattr would ask.
+        static PyObject *get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr"), *dict = PyUnicode_InternFromString("__dict__");
+        Reg own = cg.recipe.make(StepKind::Call, {cg.constant(get), r, cg.constant(dict)});
+        cg.recipe.effect(StepKind::SetItem, {own, cg.constant(name), cg.reg(e.value)});
+        continue;
+      }
       cg.recipe.effect(StepKind::SetAttrRaw, {r, cg.reg(e.value)}, name);
     }
   emit_changes(cg, r);

@@ -76,7 +76,14 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(cls);
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta));
   if (Variable* v = tr.written_on_type(cls, name)) return v;
-  if (named(name, "__dict__")) tr.unsupported("the dict of a class");
+  if (named(name, "__dict__")) {
+    if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
+    PyObject* dict = type_dict(cls);
+    PyObject* key;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, nullptr);)
+      if (tr.written_on_type(cls, key)) tr.unsupported("the dict of a class that changes");
+    return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
+  }
   SourceId meta_at, at;
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
@@ -215,9 +222,12 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
     if (Variable* v = handler(tr, args)) return v;
   }
+  if (of_numpy(o) && !is_pure(o))
+    if (Variable* v = call_numpy(tr, o, args)) return v;
   if (const char* name = find_polyfill(o)) {
+    Args given = args;
     Variable* v = tr.force(tr.call(tr.polyfill(name), args));
-    if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v);
+    if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
     return v;
   }
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
@@ -262,6 +272,12 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
     if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
   }
+  if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
+    Ref self = Ref::steal(PyObject_GetAttrString(o, "__self__")), name = Ref::steal(PyObject_GetAttrString(o, "__name__"));
+    if (self && name && named(name.get(), "__get__"))
+      if (Variable* v = get_through(tr, self.get(), args)) return v;
+    PyErr_Clear();
+  }
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
@@ -289,6 +305,12 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     // For arguments that are made in the capture the cache is for speed.
     Ref wrapped = Ref::steal(PyObject_GetAttrString(o, "__wrapped__"));
     if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
+    PyErr_Clear();
+  }
+  if (std::string_view(Py_TYPE(o)->tp_name).ends_with("ScriptFunction")) {
+    // PyTorch keeps the Python function that was scripted.
+    Ref scripted = Ref::steal(PyObject_GetAttrString(o, "_torchdynamo_inline"));
+    if (scripted && PyFunction_Check(scripted.get())) return tr.call(tr.global_object(tr.keep(std::move(scripted))), args);
     PyErr_Clear();
   }
   if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);

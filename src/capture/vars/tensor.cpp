@@ -70,7 +70,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
         tr.guards().exists(at, tr.line());
         return tr.wrap(v, at);
       }
-      if (dict && PyDict_GET_SIZE(dict.get())) tr.guards().absent(at, tr.line());
+      if (dict) tr.guards().absent(at, tr.line());
     } else {
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
@@ -108,7 +108,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
 
 void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
-  if (n == "grad") return set_gradient(tr, this, v);
+  if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
     static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("requires_grad_"));
     tr.call_torch(fn, Args{{this, v}, {}});
@@ -192,6 +192,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
                        : n == "__int__" || n == "__index__"                                           ? number_of(tr, this, &PyLong_Type)
                                                                                                       : nullptr;
     if (number) return number;
+  }
+  if (n == "numpy" && args.size() == 0 && args.kw.size() <= 1) {
+    Variable* force = args.kw.empty() ? nullptr : args.take_kw("force");
+    if (Variable* v = args.kw.empty() ? array_of(tr, this, force && tr.truth(force)) : nullptr) return v;
   }
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
@@ -279,7 +283,15 @@ bool TensorVariable::truth(Translator& tr) {
   tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor");
 }
 
-Ref TensorVariable::hash_key(Translator& tr) { return Ref::borrow(real ? real.get() : value(tr)); }
+// By identity: two that are told apart here are to be two in every call. (Of the many that an optimizer keeps, that is taken to hold.)
+Ref TensorVariable::hash_key(Translator& tr) {
+  if (!real) return Ref::borrow(value(tr));
+  value(tr);
+  if (tr.lifted_tensors().size() > 32) return real;
+  for (TensorVariable* t : tr.lifted_tensors())
+    if (t != this && !(tr.anchored(source) && tr.anchored(t->source))) tr.guards().distinct(source, t->source, tr.line());
+  return real;
+}
 
 // The gradient that a leaf made here has by now.
 void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
@@ -295,7 +307,7 @@ Reg TensorVariable::build(Codegen& cg) {
   Reg r = cg.tensor(fake.get());
   if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().make_leaf), r});
   else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
-  if (made_leaf) emit_gradient(cg, r);
+  if (made_leaf || grad_written) emit_gradient(cg, r);
   if (type() != braze::capture::known().tensor && type() != braze::capture::known().parameter) {
     static PyObject* as_class = [] {
       Ref polyfills = Ref::steal(PyImport_ImportModule("braze.polyfills"));

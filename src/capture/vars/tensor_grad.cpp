@@ -56,8 +56,8 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
   if (t->real) {
     tr.watch_gradient(t);
     t->grad_known = true;
-    t->grad_written = true;
   }
+  t->grad_written = true;
   if (PyObject_SetAttrString(fake, "grad", v.get()) < 0) tr.raise_current();
 }
 

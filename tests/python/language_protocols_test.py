@@ -1,0 +1,223 @@
+"""Protocols of Python and PyTorch in compiled functions: descriptors, hashes, iterators that leave, attributes of tensors, states."""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import operator
+import typing
+import warnings
+
+import pytest
+import torch
+
+import braze
+from harness import Graphs, check
+
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+def test_an_attribute_that_a_tensor_lacks_is_guarded():
+    fn = braze.compile(lambda x: x + 2 if hasattr(x, "mark") else x + 1, fullgraph=True)
+    torch.testing.assert_close(fn(X), X + 1)
+    marked = X.clone()
+    marked.mark = None
+    torch.testing.assert_close(fn(marked), X + 2)
+
+
+def test_the_gradient_put_on_a_new_tensor():
+    def fn(x):
+        y = x + 10
+        y.grad = x
+        y.mark = 42
+        return y
+
+    y = braze.compile(fn, fullgraph=True)(X)
+    torch.testing.assert_close(y.grad, X)
+    assert y.mark == 42
+
+
+def test_tensors_in_a_set_are_told_apart():
+    g = X.clone()
+    fn = lambda a, b, c: a + len({g, a, b, c})
+    compiled = braze.compile(fn, fullgraph=True)
+    a, b, c = X.clone(), X.clone(), X.clone()
+    for args in ((a, b, c), (b, a, c), (a, a, a), (b, b, b), (g, g, g), (a, b, c)):
+        torch.testing.assert_close(compiled(*args), fn(*args))
+
+
+@pytest.mark.parametrize("dtype, cls", [(torch.float32, torch.FloatTensor), (torch.float64, torch.DoubleTensor), (torch.int64, torch.LongTensor), (torch.bool, torch.BoolTensor)])
+def test_classes_of_tensors_by_type(dtype, cls):
+    check(lambda x: (x.to(dtype) + 0, isinstance(x.to(dtype), cls), isinstance(x, cls), isinstance(3, cls)), X)
+
+
+class Stored:
+    def __init__(self, n):
+        self.__dict__["field"] = n
+
+    field = property(lambda self: self.__dict__["field"])
+
+
+def test_a_value_behind_a_property():
+    x, made = braze.compile(lambda x: (x + Stored(42).field, Stored(7)), fullgraph=True)(X)
+    torch.testing.assert_close(x, X + 42)
+    assert made.field == 7
+
+
+def test_descriptors_called_by_hand():
+    check(lambda x: (x + 1, torch.Tensor.shape.__get__(x)), X)
+    get = torch.Tensor.shape.__get__
+    check(lambda x: (x + 1, get(x)), X)
+
+
+class Plain:
+    known = 4
+
+
+def test_the_dict_of_a_class():
+    fn = braze.compile(lambda x: x + ("known" in Plain.__dict__) + 2 * ("later" in Plain.__dict__), fullgraph=True)
+    torch.testing.assert_close(fn(X), X + 1)
+    Plain.later = 1
+    torch.testing.assert_close(fn(X), X + 3)
+    del Plain.later
+    torch.testing.assert_close(fn(X), X + 1)
+
+
+def test_warnings_caught():
+    def fn(x):
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("ignore")
+            return x.sin()
+
+    before = list(warnings.filters), warnings.showwarning
+    check(fn, X)
+    assert (list(warnings.filters), warnings.showwarning) == before
+
+
+def test_deterministic_algorithms_set_inside():
+    def fn(x):
+        assert torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(False)
+        return x + 1
+
+    compiled = braze.compile(fn, fullgraph=True)
+    for _ in range(2):
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            torch.testing.assert_close(compiled(X), X + 1)
+            assert not torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+
+def test_struct_sequences_are_made():
+    check(lambda x: torch.return_types.max((x, x + 1)), X)
+    check(lambda x: tuple(torch.return_types.qr((x, x + 1))), X)
+
+
+def test_iterators_leave_before_their_first_item():
+    for fn in (lambda x: itertools.islice(x, 0, 2), lambda x: itertools.accumulate([x, x + 1, x + 2], operator.mul, initial=3), lambda x: itertools.chain([x], [x + 1])):
+        got, want = braze.compile(fn, fullgraph=True)(X), fn(X)
+        assert type(got) is type(want)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    x: float
+    y: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner
+    z: int
+
+
+def test_objects_hash_by_their_fields():
+    def fn(x):
+        d = {Outer(Inner(2.4, 4.4), 5): 2}
+        return x + d[Outer(Inner(2.4, 4.4), 5)], hash(Outer(Inner(1.0, 2.0), 3)), hash((Inner(1.0, 2.0), 3))
+
+    check(fn, X)
+
+
+T = typing.TypeVar("T")
+
+
+def test_forms_of_typing():
+    def fn(x):
+        def apply(f: typing.Callable[[T], T], y: T) -> typing.Optional[T]:
+            return f(y)
+
+        return apply(torch.sin, x)
+
+    check(fn, X)
+
+
+def test_attributes_of_partials():
+    def fn(x):
+        p = functools.partial(torch.add, other=x)
+        return p(x), [hasattr(p, name) for name in ("__call__", "__doc__", "__hash__", "func", "__name__", "__code__")]
+
+    check(fn, X)
+
+
+def test_ordered_dicts_from_keys():
+    check(lambda x: collections.OrderedDict.fromkeys(("a", "b"), value=x + 1), X)
+
+
+def test_class_methods_of_properties():
+    class Named:
+        _index = 1
+
+        @classmethod
+        @property
+        def part(cls):
+            return slice(cls._index, cls._index + 2)
+
+    check(lambda x: x[:, Named.part], X)
+
+
+def test_functions_that_were_scripted():
+    scripted = torch.jit.script(_scaled)
+    check(lambda x: scripted(x) + scripted(x, 3.0), X)
+
+
+def _scaled(x, c: float = 2.0):
+    return torch.cos(x) * c
+
+
+def test_numbers_of_tensors_in_lists():
+    for dtype in (None, torch.float64):
+        check(lambda a, b: torch.tensor([a, b, 3], dtype=dtype), torch.tensor(20), torch.tensor(1.5))
+    with pytest.raises(TypeError, match="only integer tensors"):
+        braze.compile(lambda a: torch.tensor([a, 3], dtype=torch.int64))(torch.tensor(1.5))
+    check(lambda a: torch.tensor([a, 3], dtype=torch.int32), torch.tensor(20))
+    check(lambda a: torch.tensor([[a, a + 1], [2, a]]), torch.tensor(True))
+    check(lambda x: 1 + torch._shape_as_tensor(x)[0], X)
+
+
+def test_keywords_that_python_reserves():
+    check(lambda x: x.clone().random_(**{"from": 3, "to": 4}), X)
+
+
+def test_a_function_with_saved_tensors_for_another_backend():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.factor = 3
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.factor * x * x
+
+    counter = Graphs()
+    x = X.clone().requires_grad_()
+    braze.compile(lambda x: Cube.apply(x + 1) * 2, backend=counter, fullgraph=True)(x).sum().backward()
+    assert counter.count == 1
+    torch.testing.assert_close(x.grad, 6 * (X + 1) ** 2)
