@@ -413,7 +413,8 @@ std::vector<loop::Axis> Lowering::axes(std::span<const Expr> sizes, std::span<co
   std::vector<loop::Axis> out;
   index.assign(sizes.size(), arena.constant(0));
   for (int d : indexing.by_stride(sizes, strides)) {
-    if (indexing.is_one(sizes[d]) || indexing.is_zero(strides[d])) continue;
+    // One point writes what all along a dimension of stride 0 share, unless there is none.
+    if (indexing.is_one(sizes[d]) || (indexing.is_zero(strides[d]) && arena.range(sizes[d]).lo >= 1)) continue;
     Expr var = symbols.loop_var('i', static_cast<int>(out.size()), sizes[d]);
     index[d] = var;
     out.push_back({var, sizes[d]});
