@@ -132,9 +132,25 @@ Variable* warn(Translator& tr, Args& a) {
   return tr.none();
 }
 
+// Whether the filter that comes first was there before, or hides warnings: then it does not matter that functions which capture
+// calls once and for all warn before the filter is set.
+bool first_filter_hides(Translator& tr) {
+  static PyObject* module = PyImport_ImportModule("warnings");
+  PyObject* dict = PyModule_GetDict(module);
+  Variable* filters = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->get(tr, tr.intern("filters"));
+  if (!filters || tr.force(filters)->kind != Kind::List) return false;
+  std::vector<Variable*> rows = tr.force(filters)->items(tr);
+  Variable* first = rows.empty() ? nullptr : tr.force(rows[0]);
+  if (!first || first->kind != Kind::Tuple) return false;
+  auto* row = first->as<TupleVariable>();
+  if (row->real) return true;
+  PyObject* action = row->elements.empty() ? nullptr : tr.force(row->elements[0])->as_constant();
+  return action && PyUnicode_Check(action) && PyUnicode_CompareWithASCIIString(action, "ignore") == 0;
+}
+
 // The filters that are set while capturing are set when the entry runs: so is what it remembers of them.
 Variable* filters_mutated(Translator& tr, Args& a) {
-  if (a.size() || !a.kw.empty()) return nullptr;
+  if (a.size() || !a.kw.empty() || !first_filter_hides(tr)) return nullptr;
   static PyObject* fn = [] {
     Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
     return PyObject_GetAttrString(m.get(), "_filters_mutated");
