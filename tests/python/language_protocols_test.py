@@ -94,6 +94,34 @@ def test_warnings_caught():
     assert (list(warnings.filters), warnings.showwarning) == before
 
 
+class OfASubclass:
+    def __float__(self):  # deprecated: warns whoever asks for the float
+        return type("Sub", (float,), {})(42.0)
+
+
+def test_warnings_that_the_program_sees():
+    def recorded(x):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            x = x + float(OfASubclass())
+        return x, [w.category for w in seen]
+
+    def raised(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                float(OfASubclass())
+            except DeprecationWarning:
+                return x + 1
+        return x
+
+    for fn in (recorded, raised):
+        compiled = braze.compile(fn)
+        for _ in range(2):
+            want, got = fn(X), compiled(X)
+            assert want[0].equal(got[0]) and want[1:] == got[1:] if fn is recorded else want.equal(got)
+
+
 def test_deterministic_algorithms_set_inside():
     def fn(x):
         assert torch.are_deterministic_algorithms_enabled()
