@@ -30,7 +30,7 @@ const Node* scatter_of(const Graph& g, ValueId v) {
     case Op::scatter_add:
     case Op::index_add: return onto_zeros() ? &n : nullptr;
     case Op::index_put:
-    case Op::_unsafe_index_put: return std::get<bool>(n.args[3]) && onto_zeros() ? &n : nullptr;
+    case Op::_unsafe_index_put: return n.args.size() > 3 && std::get<bool>(n.args[3]) && onto_zeros() ? &n : nullptr;
     default: return nullptr;
   }
 }
