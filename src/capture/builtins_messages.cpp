@@ -69,12 +69,17 @@ bool leads_to(Variable* v, PyObject* object) {
   return false;
 }
 
+PyObject* warnings_dict() {
+  static PyObject* module = PyImport_ImportModule("warnings");
+  return PyModule_GetDict(module);
+}
+DictVariable* warnings_state(Translator& tr) { return tr.force(tr.wrap(warnings_dict(), tr.sources().constant(warnings_dict())))->as<DictVariable>(); }
+
 // Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
 // list that they are recorded in, or gets an error in its place.
 bool warning_is_observed(Translator& tr, PyObject* category) {
-  static PyObject* module = PyImport_ImportModule("warnings");
-  PyObject* dict = PyModule_GetDict(module);
-  auto* state = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
+  PyObject* dict = warnings_dict();
+  DictVariable* state = warnings_state(tr);
   for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl", "_showwarnmsg"})
     if (state->wrote(tr, tr.intern(name))) return true;
   PyObject* impl = PyDict_GetItemString(dict, "_showwarnmsg_impl");
@@ -135,9 +140,7 @@ Variable* warn(Translator& tr, Args& a) {
 // Whether the filter that comes first was there before, or hides warnings: then it does not matter that functions which capture
 // calls once and for all warn before the filter is set.
 bool first_filter_hides(Translator& tr) {
-  static PyObject* module = PyImport_ImportModule("warnings");
-  PyObject* dict = PyModule_GetDict(module);
-  Variable* filters = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->get(tr, tr.intern("filters"));
+  Variable* filters = warnings_state(tr)->get(tr, tr.intern("filters"));
   if (!filters || tr.force(filters)->kind != Kind::List) return false;
   std::vector<Variable*> rows = tr.force(filters)->items(tr);
   Variable* first = rows.empty() ? nullptr : tr.force(rows[0]);

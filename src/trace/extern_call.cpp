@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "trace/extern.h"
+#include "trace/schema.h"
 
 namespace braze::trace {
 namespace {
@@ -207,7 +208,7 @@ class BoxedCall : public ExternCall {
       }
     }
     for (size_t i = 0; i < formals && !writes_outputs_; ++i)
-      if (const auto* alias = schema.arguments()[i].alias_info(); alias && alias->isWrite()) written_.push_back(i);
+      if (is_written(schema.arguments()[i])) written_.push_back(i);
     for (const loop::View& v : call.views) views_.emplace_back(program, v);
     std::vector<uint32_t> same = first_of_its_kind(call.views);
     for (Argument& a : arguments_) {
@@ -274,7 +275,7 @@ class BoxedCall : public ExternCall {
   static bool is_out_variant(const c10::FunctionSchema& schema, size_t outputs) {
     size_t written = 0;
     for (const c10::Argument& a : schema.arguments())
-      if (a.alias_info() && a.alias_info()->isWrite()) {
+      if (is_written(a)) {
         if (!a.is_out() || a.type()->kind() != c10::TypeKind::TensorType) return false;
         ++written;
       }

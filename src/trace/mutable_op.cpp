@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "trace/graph_break.h"
 #include "trace/recorder.h"
+#include "trace/schema.h"
 
 namespace braze::trace {
 namespace {
@@ -25,8 +26,6 @@ bool is_of_pytorch(std::string_view name) {
   std::string_view space = name.substr(0, name.find("::"));
   return std::find(std::begin(kNamespaces), std::end(kNamespaces), space) != std::end(kNamespaces);
 }
-
-bool writes(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
 
 struct Operand {
   at::Tensor tensor;  // as the program has it
@@ -72,7 +71,7 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   };
   for (size_t i = 0; i < count; ++i) {
     c10::IValue& v = (*stack)[start + i];
-    written = writes(schema.arguments()[i]);
+    written = is_written(schema.arguments()[i]);
     if (v.isTensor()) {
       v = inner(v.toTensor());
     } else if (v.isTensorList()) {

@@ -16,6 +16,7 @@
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/schema.h"
 #include "trace/size_decider.h"
 #include "trace/symbolic_matmul.h"
 #include "trace/trial.h"
@@ -490,8 +491,7 @@ std::vector<at::Tensor> Recorder::call_writing(const c10::OperatorHandle& op, co
   std::vector<ValueId> written;
   for (size_t i = 0; i < info.args.size(); ++i) {
     args.push_back(convert(info.args[i], (*stack)[base + i], info));
-    const auto* alias = op.schema().arguments()[i].alias_info();
-    if (!alias || !alias->isWrite()) continue;
+    if (!is_written(op.schema().arguments()[i])) continue;
     if (auto* v = std::get_if<ValueId>(&args.back())) written.push_back(*v);
     if (auto* l = std::get_if<graph::TensorList>(&args.back())) written.insert(written.end(), l->begin(), l->end());
   }

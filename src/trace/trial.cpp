@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "graph/shape.h"
 #include "trace/convert.h"
+#include "trace/schema.h"
 
 namespace braze::trace {
 namespace {
@@ -30,7 +31,7 @@ Op functional_form(const c10::OperatorHandle& op) {
   const auto& theirs = functional->schema().arguments();
   if (ours.size() != theirs.size()) return Op::Extern;
   for (size_t i = 0; i < ours.size(); ++i) {
-    bool written = ours[i].alias_info() && ours[i].alias_info()->isWrite();
+    bool written = is_written(ours[i]);
     if (written != (i == 0) || ours[i].name() != theirs[i].name() || *ours[i].real_type() != *theirs[i].real_type()) return Op::Extern;
   }
   Op form = op_info(*functional).op;
