@@ -1,7 +1,7 @@
 # Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
 PYTHON ?= python3
 SHELL := /bin/bash
-.PHONY: demo test setup install test-unit test-text test-python bench format clean
+.PHONY: demo test setup install test-unit test-text test-python fuzz bench format clean
 
 demo: install
 	@$$(cat build/python) -m benchmarks.demo
@@ -17,6 +17,10 @@ install: setup
 
 test-unit test-text test-python: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
+
+# Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"
+fuzz: install
+	BRAZE_STRICT=1 $$(cat build/python) tests/fuzz/tensors.py $(ARGS)
 
 bench: install
 	@$$(cat build/python) -m benchmarks.run $(ARGS)

@@ -66,7 +66,7 @@ const Row kGraphPasses[] = {
 std::vector<std::string> stage_names() {
   std::vector<std::string> names;
   for (const Row& r : kGraphPasses) names.push_back(r.name);
-  for (const char* n : {"lower", "schedule", "memory", "codegen", "plan"}) names.push_back(n);
+  for (const char* n : {"lower", "schedule", "memory", "codegen", "assembly", "plan"}) names.push_back(n);
   return names;
 }
 
@@ -108,6 +108,10 @@ void apply(State& s, const std::string& stage, const Options& options) {
     s.text = describe_memory(need_program(s, stage));
   } else if (stage == "codegen") {
     s.text = driver::sources(need_program(s, stage), options);
+  } else if (stage == "assembly") {
+    const loop::Program& p = need_program(s, stage);
+    s.text.emplace();
+    for (const loop::Nest* n : driver::nests_of(p)) *s.text += codegen::cpu_target().assembly(p, *n) + "\n";
   } else {
     loop::Program& p = need_program(s, stage);
     codegen::Compiled code = codegen::cpu_target().compile(p, driver::nests_of(p), options);

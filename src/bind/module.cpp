@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "base/cpu.h"
 #include "bind/callable.h"
 #include "bind/graph_callable.h"
 #include "bind/options.h"
@@ -192,5 +193,6 @@ PYBIND11_MODULE(_C, m) {
   braze::bind::init_trace_hooks(m);
   braze::bind::init_triton(m);
   std::string bad = braze::capture::read_log_topics(std::getenv("BRAZE_LOGS"));
+  if (bad.empty()) bad = braze::cpu_error();
   if (!bad.empty()) throw std::runtime_error(bad);
 }

@@ -49,6 +49,14 @@ PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   return found;
 }
 
+void Translator::tensor_operator(const std::string& method) {
+  SourceId at;
+  PyObject* found = lookup_on_type(known().tensor, intern(method.c_str()), &at);
+  if (!found) return;
+  if (PyFunction_Check(found) && !of_library(found)) unsupported("torch.Tensor." + method + ", which the program replaced");
+  guard_identity(at, found);
+}
+
 const TypeInfo& Translator::type_info(PyTypeObject* type) {
   auto [it, fresh] = types_.try_emplace(type);
   if (fresh) {

@@ -5,6 +5,7 @@
 #include "capture/builtins.h"
 #include "capture/known.h"
 #include "capture/once_loaded.h"
+#include "capture/torch_queries.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -30,14 +31,9 @@ bool hosted_module(std::string_view m) {
   return modules.count(m) != 0;
 }
 
-std::unordered_set<PyObject*>& queries() {
-  static std::unordered_set<PyObject*> q;
-  return q;
-}
-
 TorchRule find_rule(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
-  if (queries().count(o)) return TorchRule::Constant;
+  if (query_ground(o)) return TorchRule::Constant;
   if (t == &PyFunction_Type) {
     PyObject* globals = PyFunction_GET_GLOBALS(o);
     static PyObject* name = PyUnicode_InternFromString("__name__");
@@ -211,10 +207,12 @@ Variable* optimizer_break(Translator& tr, Args&) {
 
 Variable* anomaly_enabled(Translator& tr, Args& a) {
   static PyObject* get = import("torch", "is_anomaly_enabled");
-  Ref on = Ref::steal(PyObject_CallNoArgs(get));
-  if (a.size() < 1 || tr.truth(a[0]) != (on.get() == Py_True)) return nullptr;
+  if (a.size() < 1 || tr.truth(a[0]) != tr.truth(tr.query_torch(get, Args{}))) return nullptr;
   return tr.none();
 }
+
+// Other processes take part in it: the call is carried out as it stands, between two graphs.
+Variable* collective(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a collective of torch.distributed"); }
 
 Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
 
@@ -234,8 +232,7 @@ void register_torch_builtins() {
   register_pure("torch._C", "_accelerator_getAccelerator");
   for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
   const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
-      {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"},
-      {"torch.cuda", "is_current_stream_capturing"}, {"torch.distributed", "is_initialized"}};
+      {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"}};
   for (auto& [m, n] : falsehoods) register_builtin(m, n, no);
   register_builtin("torch._C", "_get_tracing_state", nothing);
   register_builtin("torch._C", "_log_api_usage_once", nothing);
@@ -278,25 +275,12 @@ void register_torch_builtins() {
   for (size_t i = 0; i < states().size(); ++i)
     if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
 
-  // Queries: of global state that the guards cover, or of types.
-  const std::pair<const char*, const char*> constant[] = {{"torch", "is_grad_enabled"}, {"torch", "get_default_dtype"},
-      {"torch", "is_autocast_enabled"}, {"torch", "get_autocast_dtype"}, {"torch", "is_autocast_cpu_enabled"}, {"torch", "get_autocast_cpu_dtype"},
-      {"torch", "get_autocast_gpu_dtype"}, {"torch", "is_autocast_cache_enabled"}, {"torch", "is_anomaly_enabled"}, {"torch", "are_deterministic_algorithms_enabled"},
-      {"torch", "get_deterministic_debug_mode"}, {"torch", "get_default_device"}, {"torch", "is_floating_point"}, {"torch", "is_complex"}, {"torch", "is_signed"},
-      {"torch", "numel"}, {"torch", "promote_types"}, {"torch", "can_cast"}, {"torch", "result_type"}, {"torch", "broadcast_shapes"}, {"torch", "typename"},
-      {"torch", "is_storage"}, {"torch.cuda", "is_available"}, {"torch.cuda", "device_count"}, {"torch.cuda", "is_initialized"}, {"torch.backends.mps", "is_available"},
-      {"torch.backends.cuda", "is_built"}, {"torch.backends.mkldnn", "is_available"}, {"torch.distributed", "is_available"}, {"torch.amp", "is_autocast_available"},
-      {"torch.amp.autocast_mode", "is_autocast_available"}, {"torch._C", "_is_autocast_available"}, {"torch._C", "_get_privateuse1_backend_name"}, {"torch._C", "_has_torch_function"}, {"torch._C", "_has_torch_function_unary"},
-      {"torch._C", "_has_torch_function_variadic"}, {"torch.overrides", "has_torch_function"}, {"torch.overrides", "has_torch_function_unary"},
-      {"torch.overrides", "has_torch_function_variadic"}, {"torch.overrides", "is_tensor_like"}, {"torch.xpu", "is_available"}, {"torch", "is_vulkan_available"},
-      {"torch._C", "_get_cudnn_enabled"}, {"torch._C", "_get_default_device"}, {"torch", "_C._get_accelerator"},
-      {"torch._C", "_get_flash_sdp_enabled"}, {"torch._C", "_get_mem_efficient_sdp_enabled"}, {"torch._C", "_get_math_sdp_enabled"},
-      {"torch._C", "_get_cudnn_sdp_enabled"}, {"torch._C", "_get_overrideable_sdp_enabled"}, {"torch._C", "_are_functorch_transforms_active"}, {"torch", "is_anomaly_check_nan_enabled"}, {"torch", "get_num_threads"}, {"torch", "get_num_interop_threads"},
-      {"torch._C", "_get_cudnn_allow_tf32"}, {"torch._C", "_get_cublas_allow_tf32"}, {"torch", "get_float32_matmul_precision"}};
-  for (auto& [m, n] : constant)
-    once_loaded(m, [m = m, n = n] {
-      if (PyObject* o = import(m, n)) queries().insert(o);
-    });
+  register_torch_queries();
+  for (const char* n : {"isend", "irecv", "send", "recv", "batch_isend_irecv", "broadcast", "all_reduce", "all_reduce_coalesced", "reduce", "all_gather_object",
+           "gather_object", "send_object_list", "recv_object_list", "broadcast_object_list", "scatter_object_list", "all_gather", "all_gather_single",
+           "all_gather_into_tensor", "all_gather_coalesced", "gather", "scatter", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+           "all_to_all_single", "all_to_all", "barrier", "monitored_barrier", "init_process_group", "destroy_process_group", "new_group"})
+    register_builtin("torch.distributed.distributed_c10d", n, collective);
   for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
 }
 

@@ -85,11 +85,7 @@ Ref Translator::with_callbacks(PyObject* function, SourceId source) {
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   SourceId cells_at = sources().derived(SourceKind::FuncClosure, source);
   guard_identity(sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(function));
-  bool before = std::exchange(hosting_, true);
-  struct Back {
-    bool &flag, before;
-    ~Back() { flag = before; }
-  } back{hosting_, before};
+  Hosting host(*this, true);
   Ref cells = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(closure)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
     auto* cell = force(wrap(PyTuple_GET_ITEM(closure, i), sources().tuple_item(cells_at, i)))->as<CellVariable>();
@@ -105,11 +101,7 @@ Ref Translator::with_callbacks(PyObject* function, SourceId source) {
 }
 
 Variable* Translator::from_host(Ref o) {
-  bool before = std::exchange(hosting_, true);
-  struct Back {
-    bool &flag, before;
-    ~Back() { flag = before; }
-  } back{hosting_, before};
+  Hosting host(*this, true);
   return from_python(std::move(o));
 }
 
@@ -124,16 +116,12 @@ Variable* Translator::host_object(Ref o) {
 
 // What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
 PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
-  bool before = std::exchange(hosting_, false);
-  ++callback_depth_;
-  struct Back {
-    bool &flag, before;
+  Hosting host(*this, false);
+  struct Depth {
     int& depth;
-    ~Back() {
-      flag = before;
-      --depth;
-    }
-  } back{hosting_, before, callback_depth_};
+    explicit Depth(int& d) : depth(d) { ++depth; }
+    ~Depth() { --depth; }
+  } inside(callback_depth_);
   // PyTorch's modes are others here than in the code around, and PyTorch sets them back.
   struct Modes {
     Translator& tr;
@@ -158,7 +146,7 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
         if (!now || PyObject_RichCompareBool(now.get(), states_[i].before.get(), Py_EQ) != 1)
           unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
       }
-      hosting_ = true;
+      Hosting back(*this, true);
       OpenSizes open(true);
       return to_python(result).release();
     }
@@ -186,11 +174,7 @@ Ref Translator::run_host(PyObject* fn, const Args& args, PyObject* noted, bool o
   mutate();
   Ref result;
   {
-    bool before = std::exchange(hosting_, true);
-    struct Back {
-      bool &flag, before;
-      ~Back() { flag = before; }
-    } back{hosting_, before};
+    Hosting host(*this, true);
     std::vector<Ref> owned;
     std::vector<PyObject*> pos;
     Ref kw;

@@ -2,6 +2,7 @@
 #include "capture/capture.h"
 
 #include <algorithm>
+#include <set>
 
 #include "capture/builtins.h"
 #include "capture/guards_eval.h"
@@ -10,6 +11,7 @@
 #include "capture/markers.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
+#include "trace/storage_range.h"
 
 namespace braze::capture {
 namespace {
@@ -20,14 +22,6 @@ std::string text_of(Variable* exception) {
     if (auto* base = exception->as<ObjectVariable>()->base; base && base->is(Kind::Tuple) && !base->as<TupleVariable>()->elements.empty())
       if (PyObject* s = base->as<TupleVariable>()->elements[0]->as_constant(); s && PyUnicode_Check(s)) out += std::string(": ") + PyUnicode_AsUTF8(s);
   return out;
-}
-
-// The address of the bytes that a tensor looks at.
-PyObject* storage_key(PyObject* tensor) {
-  Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
-  PyObject* p = storage ? PyObject_CallMethod(storage.get(), "data_ptr", nullptr) : nullptr;
-  if (!p) PyErr_Clear();
-  return p;
 }
 
 void register_all() {
@@ -382,15 +376,7 @@ void Translator::finish_graph(Codegen& cg) {
     for (Variable* m : modified_) replaced |= m->source.valid() && m->source == sources()[t->source].base;
     if (!replaced) guard_identity(t->source, t->real.get());
   }
-  // What was changed is no other container that was looked at by another path.
-  size_t checked = 0;
-  for (Variable* m : modified_) {
-    if (!m->source.valid() || m->is(Kind::Cell)) continue;
-    for (auto& [object, v] : by_object_) {
-      if (!v || v == m || v->kind != m->kind || !v->source.valid() || v->type() != m->type() || (anchored(v->source) && anchored(m->source))) continue;
-      if (++checked < 2000) guards().distinct(m->source, v->source, {});
-    }
-  }
+  guard_distinct_objects();
   bool writes = !graph.writebacks.empty();
   // What is no tensor of the caller's, or always the same, needs no comparison with others of its kind.
   std::vector<bool> fixed, numbers;
@@ -400,32 +386,48 @@ void Translator::finish_graph(Codegen& cg) {
   }
   if (writes) {
     // Two inputs on one storage, one of them written: reads through the other would have to see it.
-    std::vector<Ref> keys;
-    for (auto& [s, t] : tensors) keys.push_back(Ref::steal(storage_key(t)));
     std::vector<bool> written(tensors.size());
     for (const auto& w : graph.writebacks) {
       size_t index = graph.value(w.input).index, k = 0;
       for (size_t i = 0; i < index && i < graph.inputs.size(); ++i) k += graph.inputs[i].kind != graph::InputKind::Constant;
       if (k < written.size()) written[k] = true;
     }
-    for (size_t i = 0; i < tensors.size(); ++i)
-      for (size_t j = 0; j < tensors.size(); ++j) {
-        if (i == j || !written[i] || (written[j] && j < i) || numbers[j]) continue;
-        if (keys[i] && keys[j] && PyObject_RichCompareBool(keys[i].get(), keys[j].get(), Py_EQ) == 1 && PyObject_IsTrue(keys[i].get()) == 1)
-          throw Unsupported(Reason::UnsupportedMutation, "a tensor is written that shares storage with another input");
-        auto of_array = [&](size_t k) { return sources()[tensors[k].first].kind == SourceKind::ArrayTensor; };
-        if ((of_array(i) || of_array(j)) && share_storage(tensors[i].second, tensors[j].second))
-          throw Unsupported(Reason::UnsupportedMutation, "an array is written that shares memory with another input");
-        if (!(fixed[i] && fixed[j])) guards().not_overlapping(tensors[i].first, tensors[j].first, {});
+    std::vector<trace::StorageRange> ranges;
+    for (auto& [s, t] : tensors) ranges.push_back(trace::storage_range(t));
+    std::vector<SourceId> group, others;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!numbers[i]) (written[i] ? group : others).push_back(tensors[i].first);
+      for (size_t j = 0; j < tensors.size() && written[i]; ++j) {
+        if (i == j || numbers[j] || !trace::overlap(ranges[i], ranges[j])) continue;
+        bool array = sources()[tensors[i].first].kind == SourceKind::ArrayTensor || sources()[tensors[j].first].kind == SourceKind::ArrayTensor;
+        throw Unsupported(Reason::UnsupportedMutation, array ? "an array is written that shares memory with another input" : "a tensor is written that shares storage with another input");
       }
+    }
+    size_t count = group.size();
+    group.insert(group.end(), others.begin(), others.end());
+    if (count && group.size() > 1) guards().apart(std::move(group), count, {});
   }
-  size_t pairs = 0;
+  std::vector<SourceId> callers;
   for (size_t i = 0; i < tensors.size(); ++i)
-    for (size_t j = i + 1; j < tensors.size() && !fixed[i] && pairs < 500; ++j)
-      if (!fixed[j]) {
-        guards().distinct(tensors[i].first, tensors[j].first, {});
-        ++pairs;
-      }
+    if (!fixed[i]) callers.push_back(tensors[i].first);
+  if (callers.size() > 1) guards().all_distinct(std::move(callers), {});
+}
+
+// What was changed, or told from others by its identity, is no other object that was met on another path.
+void Translator::guard_distinct_objects() {
+  std::set<std::pair<Kind, PyTypeObject*>> kinds;
+  for (Variable* m : modified_)
+    if (m->source.valid() && !m->is(Kind::Cell)) kinds.emplace(m->kind, m->type());
+  if (tensor_keys_)
+    for (TensorVariable* t : lifted_) kinds.emplace(Kind::Tensor, t->type());
+  for (const auto& [kind, type] : kinds) {
+    std::vector<SourceId> group;
+    for (auto& [object, v] : by_object_)
+      if (v && v->kind == kind && v->source.valid() && v->type() == type) group.push_back(v->source);
+    std::sort(group.begin(), group.end(), [](SourceId a, SourceId b) { return a.index < b.index; });
+    group.erase(std::unique(group.begin(), group.end()), group.end());
+    if (group.size() > 1) guards().all_distinct(std::move(group), {});
+  }
 }
 
 Segment capture(const FrameView& frame, const Options& options) {

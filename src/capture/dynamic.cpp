@@ -11,6 +11,7 @@ namespace {
 
 // Sizes and products of a few sizes stay far inside of 64 bits.
 constexpr int64_t kMostSize = int64_t{1} << 40;
+constexpr int64_t kMostInteger = (int64_t{1} << 31) - 1;  // of open integers: their products stay inside 64 bits
 
 PyObject* attributes(PyObject* tensor) {
   PyObject** dict = _PyObject_GetDictPtr(tensor);
@@ -141,8 +142,8 @@ std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyO
 bool SeenSizes::integer(const std::string& source, int64_t value, bool anchored, Dynamic policy, sym::Range* range) {
   const Seen& seen = note(source, {value});
   bool open = policy != Dynamic::Never && (seen.varies[0] || (policy == Dynamic::Always && !anchored));
-  if (!open || (value >= 0 && value < 2) || value > kMostSize || value < -kMostSize) return false;
-  *range = value > 0 ? sym::Range{1, kMostSize} : sym::Range{-kMostSize, -1};
+  if (!open || (value >= 0 && value < 2) || value > kMostInteger || value < -kMostInteger) return false;
+  *range = value > 0 ? sym::Range{1, kMostInteger} : sym::Range{-kMostInteger, -1};
   return true;
 }
 

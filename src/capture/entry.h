@@ -103,10 +103,14 @@ class Region {
     bool closed = false;  // no further captures here
     size_t number = 0;    // among all places of the process
     SeenSizes seen;
+    int searching = 0;    // not 0: entries stay where they are
+    void remove_ended();  // those that no call can match any more
+    std::string ended;    // why the last of them did
   };
   // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
-  std::shared_ptr<Entry> find(Place& place, const FrameView& view);
-  std::shared_ptr<Entry> capture_entry(Place& place, const FrameView& view);
+  std::shared_ptr<Entry> find(const std::shared_ptr<Place>& place, const FrameView& view);
+  std::shared_ptr<Entry> find_in(const std::shared_ptr<Place>& place, const FrameView& view);
+  std::shared_ptr<Entry> capture_entry(const std::shared_ptr<Place>& place, const FrameView& view);
   // False: to be captured again, as `again` says now.
   bool compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event, FrameView& again);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,

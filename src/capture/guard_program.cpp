@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 #include "capture/cpython/dict.h"
+#include "capture/death_watch.h"
+#include "capture/group_guards.h"
 #include "capture/guards_eval.h"
 
 namespace braze::capture {
@@ -13,8 +15,10 @@ namespace {
 constexpr uint32_t kNone = UINT32_MAX;
 
 // Guards that are done after the watch table, because they cost more than a few instructions.
-bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::NotOverlapping; }
-bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct || k == GuardKind::NotOverlapping; }
+bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::Answer; }
+bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct; }
+// Guards on one value alone.
+bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart; }
 
 int rank(GuardKind k) {
   switch (k) {
@@ -34,6 +38,18 @@ bool class_is_fixed(PyObject* o) {
   return (Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyModule_Check(o);
 }
 
+// Refers to objects that may be large, or be its owners. Of other classes without weak references (numbers, strings, slices, properties,
+// descriptors) the instances never change and hold little.
+bool is_container(PyObject* o) {
+  if (PyTuple_CheckExact(o)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+      if (PyType_IS_GC(Py_TYPE(PyTuple_GET_ITEM(o, i)))) return true;
+    return false;
+  }
+  return PyDict_Check(o) || PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || PyExceptionInstance_Check(o) ||
+         Py_TYPE(o) == &PyDictProxy_Type || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && PyType_IS_GC(Py_TYPE(o)));
+}
+
 class Program final : public GuardProgram {
  public:
   Program(std::shared_ptr<const Sources> sources, const GuardSet& guards, const std::vector<SourceId>& wanted,
@@ -45,9 +61,80 @@ class Program final : public GuardProgram {
         sizes_(std::move(sizes)) {
     build(wanted);
     build_sizes();
+    loosen();
   }
 
   bool check(PyObject* const* slots) override {
+    if (over_) return false;
+    unsigned lost = lost_;
+    return holds_for(slots) && lost_ == lost;  // what a check calls may end an object
+  }
+
+  const std::unordered_set<PyObject*>& mortals() const override { return mortals_; }
+  void when_over(std::function<void()> then) override { then_ = std::move(then); }
+  bool is_over() const override { return over_; }
+
+  PyObject* const* values() const override { return values_.data(); }
+  const int64_t* size_values() const override { return size_values_.data(); }
+  int traverse(visitproc visit, void* arg) const {
+    for (const Guard& g : guards_) {
+      Py_VISIT(g.object.owned());
+      for (const LooseRef& m : g.members) Py_VISIT(m.owned());
+    }
+    for (const Ref& r : pins_) Py_VISIT(r.get());
+    return 0;
+  }
+  size_t num_watched() const override { return words_.size() + short_words_.size(); }
+  size_t num_steps() const override { return moving_.size() + trailing_.size() + late_.size() + late_groups_.size() + apart_.size(); }
+
+  std::string failure() override {
+    if (over_) {
+      bool printable = failed_ && sources_->is_held(failed_->source);
+      return (printable ? sources_->print(failed_->source) : "an object that was compared by identity") + (failed_ && !failed_->members.empty() ? " has a key that is gone" : " is gone");
+    }
+    if (global_changed_) return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
+    if (size_failure_ != SizeFailure::None) return describe_size_failure();
+    if (!failed_) return "none";
+    return describe_failure(*failed_, *sources_, failed_value_);
+  }
+
+ private:
+  struct Node {
+    uint32_t reg, base;  // indices into vals_
+    const Source* source;
+    uint32_t guards_begin = 0, guards_end = 0;  // in early_
+  };
+  struct Late {
+    const Guard* guard;
+    uint32_t reg, other;
+    const trace::TensorSpec* tensor;  // of a Tensor guard
+  };
+  struct Group {
+    const Guard* guard;
+    std::vector<uint32_t> registers;
+  };
+  // What to look up again when a tag moved.
+  struct KeyRead {
+    PyObject* key;
+    PyObject* value;  // nullptr: was not there
+    PyTypeObject* type = nullptr;  // of the value
+  };
+  struct Tagged {
+    PyObject* object;  // a dict or a type
+    std::vector<KeyRead> keys;
+    std::vector<std::pair<const Guard*, PyObject*>> whole;  // guards over the whole dict
+    bool any_change = false;  // the order of keys was read: no change can be taken
+  };
+  struct Word {
+    const uint64_t* at;
+    uint64_t expected;
+  };
+  struct ShortWord {
+    const unsigned* at;
+    unsigned expected;
+  };
+
+  bool holds_for(PyObject* const* slots) {
     failed_ = nullptr;
     size_failure_ = SizeFailure::None;
     global_changed_ = false;
@@ -78,58 +165,14 @@ class Program final : public GuardProgram {
       }
       if (!holds(*l.guard, v, l.other == kNone ? nullptr : vals_[l.other])) return fail(l.guard, v);
     }
+    for (const Group& g : late_groups_)
+      if (!all_distinct(g.registers, vals_)) return fail(g.guard, nullptr);
+    for (auto& [guard, storages] : apart_)
+      if (!storages.hold(vals_)) return fail(guard, nullptr);
     if (!places_.empty() && !sizes_hold()) return false;
     for (auto [to, reg] : wanted_moving_) values_[to] = vals_[reg];
     return true;
   }
-
-  PyObject* const* values() const override { return values_.data(); }
-  const int64_t* size_values() const override { return size_values_.data(); }
-  int traverse(visitproc visit, void* arg) const {
-    for (const Guard& g : guards_) Py_VISIT(g.object.get());
-    for (const Ref& r : pins_) Py_VISIT(r.get());
-    return 0;
-  }
-  size_t num_watched() const override { return words_.size() + short_words_.size(); }
-  size_t num_steps() const override { return moving_.size() + trailing_.size() + late_.size(); }
-
-  std::string failure() override {
-    if (global_changed_) return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
-    if (size_failure_ != SizeFailure::None) return describe_size_failure();
-    if (!failed_) return "none";
-    return describe_failure(*failed_, *sources_, failed_value_);
-  }
-
- private:
-  struct Node {
-    uint32_t reg, base;  // indices into vals_
-    const Source* source;
-    uint32_t guards_begin = 0, guards_end = 0;  // in early_
-  };
-  struct Late {
-    const Guard* guard;
-    uint32_t reg, other;
-    const trace::TensorSpec* tensor;  // of a Tensor guard
-  };
-  // What to look up again when a tag moved.
-  struct KeyRead {
-    PyObject* key;
-    PyObject* value;  // nullptr: was not there
-  };
-  struct Tagged {
-    PyObject* object;  // a dict or a type
-    std::vector<KeyRead> keys;
-    std::vector<std::pair<const Guard*, PyObject*>> whole;  // guards over the whole dict
-    bool any_change = false;  // the order of keys was read: no change can be taken
-  };
-  struct Word {
-    const uint64_t* at;
-    uint64_t expected;
-  };
-  struct ShortWord {
-    const unsigned* at;
-    unsigned expected;
-  };
 
   bool fail(const Guard* g, PyObject* v) {
     failed_ = g;
@@ -158,6 +201,7 @@ class Program final : public GuardProgram {
     for (const Guard& g : guards_) {
       need(g.source);
       need(g.other);
+      for (SourceId s : g.group) need(s);
       if (g.kind == GuardKind::Identity) identity[g.source.index] = 1;
     }
     for (SourceId s : wanted) need(s);
@@ -167,7 +211,7 @@ class Program final : public GuardProgram {
     std::vector<char> anchored(all.size()), fixed(all.size()), trailing(all.size());
     std::vector<std::vector<const Guard*>> by_source(all.size());
     for (const Guard& g : guards_)
-      if (!is_late(g.kind) && !is_pair(g.kind)) by_source[g.source.index].push_back(&g);
+      if (!is_late(g.kind) && is_single(g.kind)) by_source[g.source.index].push_back(&g);
     // A base has a smaller id than what hangs off it.
     for (size_t i = 0; i < all.size(); ++i) {
       if (!needed[i]) continue;
@@ -188,6 +232,14 @@ class Program final : public GuardProgram {
       if (identity[i] && !anchored[i]) roots_.push_back(n.reg);
     }
     for (const Guard& g : guards_) {
+      if (!g.group.empty()) {
+        std::vector<uint32_t> registers;
+        bool all_anchored = true;
+        for (SourceId s : g.group) registers.push_back(reg[s.index]), all_anchored &= anchored[s.index] != 0;
+        if (g.kind == GuardKind::Apart) apart_.emplace_back(&g, StoragesApart(std::move(registers), static_cast<size_t>(g.number)));
+        else (all_anchored ? anchored_groups_ : late_groups_).push_back({&g, std::move(registers)});
+        continue;
+      }
       if (!is_late(g.kind) && !is_pair(g.kind)) continue;
       bool both_anchored = anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
       Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone, g.kind == GuardKind::Tensor ? g.tensor.get() : nullptr};
@@ -196,8 +248,8 @@ class Program final : public GuardProgram {
     // Cheap comparisons of identities before tensors, tensors that are arguments before parameters.
     std::stable_sort(late_.begin(), late_.end(), [&](const Late& a, const Late& b) {
       auto key = [&](const Late& l) {
-        if (!is_late(l.guard->kind)) return 0;
-        return l.guard->kind == GuardKind::NotOverlapping ? 3 : anchored[l.guard->source.index] ? 2 : 1;
+        if (!is_late(l.guard->kind) || l.guard->kind == GuardKind::Answer) return 0;
+        return anchored[l.guard->source.index] ? 2 : 1;
       };
       return key(a) < key(b);
     });
@@ -211,6 +263,36 @@ class Program final : public GuardProgram {
       std::pair<uint32_t, uint32_t> w{static_cast<uint32_t>(i), reg[wanted[i].index]};
       (anchored[wanted[i].index] ? wanted_anchored_ : wanted_moving_).push_back(w);
     }
+  }
+
+  // What others keep alive as long as the guards can hold is not kept by them.
+  void loosen() {
+    auto give_up = [&](const Guard& g, LooseRef& r) {
+      if (!mortals_.count(r.get())) {
+        if (!deaths_.add(r.get())) return;
+        mortals_.insert(r.get());
+        first_guards_.push_back(&g);
+      }
+      r.loosen();
+    };
+    for (Guard& g : guards_) {
+      if (g.kind == GuardKind::Identity || g.kind == GuardKind::WeakIdentity || g.kind == GuardKind::TypeIs) give_up(g, g.object);
+      for (LooseRef& m : g.members)
+        if (is_compared_by_address(m.get())) give_up(g, m);
+    }
+    secured_ = mortals_;
+    for (const Guard& g : guards_)
+      if (g.object) secured_.insert(g.object.get());
+    for (size_t i = 0; i < sources_->size(); ++i)
+      if (const Source& s = (*sources_)[SourceId(i)]; s.kind == SourceKind::Const) secured_.insert(s.key.get());
+  }
+
+  // One of mortals_ goes.
+  void end(const Guard& of) {
+    over_ = true;
+    lose();
+    failed_ = &of;
+    if (std::function<void()> then = then_) then();
   }
 
   void build_sizes() {
@@ -287,12 +369,12 @@ class Program final : public GuardProgram {
     for (size_t i = 0, n = words_.size(); i < n; ++i) {
       if (*words_[i].at == words_[i].expected) [[likely]] continue;
       uint32_t t = owner_[i];
-      if (t == kNone || !still_reads(tagged_[t])) return false;
+      if (t == kNone || !still_reads(tagged_[t]) || !fresh_) return false;
       words_[i].expected = *words_[i].at;
     }
     for (size_t i = 0, n = short_words_.size(); i < n; ++i) {
       if (*short_words_[i].at == short_words_[i].expected && short_words_[i].expected) [[likely]] continue;
-      if (!still_reads(tagged_[short_owner_[i]])) return false;
+      if (!still_reads(tagged_[short_owner_[i]]) || !fresh_) return false;
       short_words_[i].expected = *short_words_[i].at;
     }
     return true;
@@ -309,7 +391,7 @@ class Program final : public GuardProgram {
         v = PyDict_GetItemWithError(t.object, k.key);
         if (!v && PyErr_Occurred()) PyErr_Clear();
       }
-      if (v != k.value) return false;
+      if (v != k.value || (v && Py_TYPE(v) != k.type)) return false;
     }
     for (auto& [g, v] : t.whole)
       if (!holds(*g, v, nullptr)) return false;
@@ -319,6 +401,11 @@ class Program final : public GuardProgram {
   // Looks at everything that is watched and, if all guards hold, writes the table anew.
   bool refresh(PyObject* const* slots) {
     fresh_ = false;
+    unsigned lost = lost_;
+    std::vector<Ref> old;
+    old.swap(pins_);  // released last: dropping a reference may run code
+    pinned_.clear();
+    pinned_deaths_.clear();
     for (const Node& n : anchored_) {
       PyObject* v = fetch(n, slots);
       vals_[n.reg] = v;
@@ -327,10 +414,10 @@ class Program final : public GuardProgram {
     }
     for (const Late& l : anchored_pairs_)
       if (!holds(*l.guard, vals_[l.reg], vals_[l.other])) return fail(l.guard, vals_[l.reg]);
+    for (const Group& g : anchored_groups_)
+      if (!all_distinct(g.registers, vals_)) return fail(g.guard, nullptr);
     for (auto [to, reg] : wanted_anchored_) values_[to] = vals_[reg];
 
-    std::vector<Ref> old = std::move(pins_);  // released last: dropping a reference may run code
-    pins_.clear();
     words_.clear();
     owner_.clear();
     short_words_.clear();
@@ -340,24 +427,38 @@ class Program final : public GuardProgram {
     tag_of_.clear();
     for (uint32_t r : roots_) watch_class(vals_[r]);
     for (const Node& n : anchored_) watch(n);
-    fresh_ = true;
+    fresh_ = lost_ == lost;
     return true;
   }
 
-  void pin(PyObject* o) { pins_.push_back(Ref::borrow(o)); }
+  void lose() {
+    fresh_ = false;
+    ++lost_;
+  }
 
+  // Another object that comes to lie where `v` lies is not to be taken for it. The table hears of the end of v; or it holds v, if that
+  // keeps nothing else alive; or v is a container, of which every word that was read is watched: holding it would keep alive what is in
+  // it, and what that has in turn, which may well be the container's own owner.
+  void secure(PyObject* v, SourceKind from) {
+    if (secured_.count(v) || !pinned_.insert(v).second || pinned_deaths_.add(v)) return;
+    if (!is_container(v)) return pins_.push_back(Ref::borrow(v));
+    // A dict that did not change kept v; where it changed, the class of what it has now is compared. An instance's dict is a dict.
+    bool class_known = from == SourceKind::DictItem || from == SourceKind::TypeAttr || from == SourceKind::InstanceDict;
+    if (!class_known) word(&v->ob_type);
+  }
+
+  // Read only after the words on the way to it were found unchanged: it is still there then.
   template <class T>
-  void word(PyObject* holder, T* at, uint32_t owner = kNone) {
+  void word(T* at, uint32_t owner = kNone) {
     static_assert(sizeof(T) == 8);
     auto* p = reinterpret_cast<const uint64_t*>(at);
     if (!seen_.emplace(p, 1).second) return;
     words_.push_back({p, *p});
     owner_.push_back(owner);
-    pin(holder);
   }
 
   void watch_class(PyObject* o) {
-    if (o && !class_is_fixed(o)) word(o, &o->ob_type);
+    if (o && !class_is_fixed(o)) word(&o->ob_type);
   }
 
   Tagged& tag(PyObject* o) {
@@ -368,9 +469,8 @@ class Program final : public GuardProgram {
         auto* t = reinterpret_cast<PyTypeObject*>(o);
         short_words_.push_back({&t->tp_version_tag, t->tp_version_tag});
         short_owner_.push_back(it->second);
-        pin(o);
       } else {
-        word(o, cpython::dict_version(o), it->second);
+        word(cpython::dict_version(o), it->second);
       }
     }
     return tagged_[it->second];
@@ -381,6 +481,7 @@ class Program final : public GuardProgram {
     PyObject* v = vals_[n.reg];
     PyObject* base = n.base == kNone ? nullptr : vals_[n.base];
     if (base) watch_step(*n.source, base, v);
+    if (v) secure(v, n.source->kind);
     for (uint32_t g = n.guards_begin; g < n.guards_end; ++g) {
       const Guard& guard = *early_[g];
       if (!v) continue;
@@ -392,8 +493,8 @@ class Program final : public GuardProgram {
           if (PyDict_Check(v)) tag(v).whole.push_back({&guard, v});
           // The order of an ordered dict is no part of the dict: it can change without the dict's version.
           if (PyODict_Check(v) && guard.kind == GuardKind::DictKeys && PyDict_GET_SIZE(v) > 1) extra_late(guard, n.reg);
-          if (PyList_Check(v)) word(v, &reinterpret_cast<PyVarObject*>(v)->ob_size);
-          if (PyAnySet_Check(v)) word(v, &reinterpret_cast<PySetObject*>(v)->used);
+          if (PyList_Check(v) || (PyTuple_Check(v) && is_container(v))) word(&reinterpret_cast<PyVarObject*>(v)->ob_size);
+          if (PyAnySet_Check(v)) word(&reinterpret_cast<PySetObject*>(v)->used);
           break;
         case GuardKind::SetMembers:
           // Sets have no version: compared anew at every check.
@@ -412,43 +513,49 @@ class Program final : public GuardProgram {
 
   void watch_step(const Source& s, PyObject* base, PyObject* v) {
     switch (s.kind) {
-      case SourceKind::CellContents: word(base, &reinterpret_cast<PyCellObject*>(base)->ob_ref); break;
+      case SourceKind::CellContents: word(&reinterpret_cast<PyCellObject*>(base)->ob_ref); break;
       case SourceKind::DictItem:
-        if (PyDict_Check(base)) tag(base).keys.push_back({s.key.get(), v});
+        if (PyDict_Check(base)) tag(base).keys.push_back({s.key.get(), v, v ? Py_TYPE(v) : nullptr});
         break;
       case SourceKind::DictKeyAt: if (PyDict_Check(base)) tag(base).any_change = true; break;
       case SourceKind::ListItem: {
         auto* l = reinterpret_cast<PyListObject*>(base);
-        word(base, &reinterpret_cast<PyVarObject*>(base)->ob_size);
-        word(base, &l->ob_item);
-        if (v) word(base, &l->ob_item[s.index]);
+        word(&reinterpret_cast<PyVarObject*>(base)->ob_size);
+        word(&l->ob_item);
+        if (v) word(&l->ob_item[s.index]);
         break;
       }
-      case SourceKind::TypeOf: word(base, &base->ob_type); break;
+      case SourceKind::TupleItem:
+        if (!is_container(base)) break;
+        word(&reinterpret_cast<PyVarObject*>(base)->ob_size);
+        if (v) word(&reinterpret_cast<PyTupleObject*>(base)->ob_item[s.index]);
+        break;
+      case SourceKind::MappingOrigin: word(reinterpret_cast<PyObject**>(base + 1)); break;
+      case SourceKind::TypeOf: word(&base->ob_type); break;
       case SourceKind::InstanceDict:
-        if (PyObject** p = _PyObject_GetDictPtr(base)) word(base, p);
+        if (PyObject** p = _PyObject_GetDictPtr(base)) word(p);
         break;
       case SourceKind::TypeAttr:
         if (PyType_Check(base)) {
           // The lookup that found v has given the type a tag, if it had none.
-          tag(base).keys.push_back({s.key.get(), v});
+          tag(base).keys.push_back({s.key.get(), v, v ? Py_TYPE(v) : nullptr});
         }
         break;
-      case SourceKind::Slot: word(base, reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index)); break;
-      case SourceKind::FuncCode: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_code); break;
-      case SourceKind::FuncDefaults: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_defaults); break;
-      case SourceKind::FuncKwDefaults: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_kwdefaults); break;
-      case SourceKind::FuncClosure: word(base, &reinterpret_cast<PyFunctionObject*>(base)->func_closure); break;
+      case SourceKind::Slot: word(reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index)); break;
+      case SourceKind::FuncCode: word(&reinterpret_cast<PyFunctionObject*>(base)->func_code); break;
+      case SourceKind::FuncDefaults: word(&reinterpret_cast<PyFunctionObject*>(base)->func_defaults); break;
+      case SourceKind::FuncKwDefaults: word(&reinterpret_cast<PyFunctionObject*>(base)->func_kwdefaults); break;
+      case SourceKind::FuncClosure: word(&reinterpret_cast<PyFunctionObject*>(base)->func_closure); break;
       case SourceKind::PartialFunc:
       case SourceKind::PartialArgs:
       case SourceKind::PartialKeywords: {
         PyObject** first = reinterpret_cast<PyObject**>(base + 1);
         int at = s.kind == SourceKind::PartialFunc ? 0 : s.kind == SourceKind::PartialArgs ? 1 : 2;
-        word(base, first + at);
+        word(first + at);
         break;
       }
-      case SourceKind::WeakTarget: word(base, &reinterpret_cast<PyWeakReference*>(base)->wr_object); break;
-      default: break;  // immutable: tuples, methods, properties, static methods, proxies, a function's globals
+      case SourceKind::WeakTarget: word(&reinterpret_cast<PyWeakReference*>(base)->wr_object); break;
+      default: break;  // immutable, and held or heard of: methods, properties, static methods, a function's globals
     }
   }
 
@@ -461,17 +568,23 @@ class Program final : public GuardProgram {
   std::vector<Node> moving_, anchored_, trailing_;
   std::vector<const Guard*> early_;
   std::vector<Late> late_, anchored_pairs_;
+  std::vector<Group> late_groups_, anchored_groups_;
+  std::vector<std::pair<const Guard*, StoragesApart>> apart_;
   std::vector<uint32_t> roots_;
   std::vector<std::pair<uint32_t, uint32_t>> wanted_moving_, wanted_anchored_;
   std::vector<PyObject*> values_;
 
-  bool fresh_ = false;
+  bool fresh_ = false, over_ = false;
+  unsigned lost_ = 0;  // how often something went that is known by its address
   std::vector<Word> words_;
   std::vector<uint32_t> owner_;  // by word: the dict to look into when its tag moved
   std::vector<ShortWord> short_words_;
   std::vector<uint32_t> short_owner_;
   std::vector<Tagged> tagged_;
-  std::vector<Ref> pins_;  // what holds the words
+  // What the words and the values of keys are compared with.
+  std::vector<Ref> pins_;
+  std::unordered_set<PyObject*> pinned_;
+  DeathWatch pinned_deaths_{[this](size_t) { lose(); }};
   std::unordered_map<const uint64_t*, char> seen_;
   std::unordered_map<PyObject*, uint32_t> tag_of_;
 
@@ -490,6 +603,12 @@ class Program final : public GuardProgram {
   SizeFailure size_failure_ = SizeFailure::None;
   size_t size_failure_at_ = 0;
   int64_t size_found_ = 0;
+
+  std::unordered_set<PyObject*> mortals_;
+  std::vector<const Guard*> first_guards_;  // of each
+  DeathWatch deaths_{[this](size_t i) { end(*first_guards_[i]); }};
+  std::function<void()> then_;
+  std::unordered_set<PyObject*> secured_;  // what is held for as long as the program lives, and mortals_
 
   const Guard* failed_ = nullptr;
   PyObject* failed_value_ = nullptr;

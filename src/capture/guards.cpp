@@ -1,6 +1,7 @@
 #include "capture/guards.h"
 
 #include <cstring>
+#include <string_view>
 
 #include "base/hash.h"
 #include "capture/cpython/dict.h"
@@ -19,6 +20,12 @@ uint64_t hash_of(const Guard& guard) {
   return h.value();
 }
 
+std::vector<LooseRef> items_of(PyObject* tuple) {
+  std::vector<LooseRef> out;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) out.push_back(Ref::borrow(PyTuple_GET_ITEM(tuple, i)));
+  return out;
+}
+
 }  // namespace
 
 bool GuardSet::add(Guard guard) {
@@ -26,7 +33,8 @@ bool GuardSet::add(Guard guard) {
   uint32_t known = index_.find(hash, [&](uint32_t id) {
     const Guard& g = items_[id];
     return g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
-           (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers);
+           g.group == guard.group && (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers ||
+            (guard.kind == GuardKind::Answer && equal_constants(g.object.get(), guard.object.get())));
   });
   if (known != HashIndex::kNone) return false;
   index_.insert(hash, static_cast<uint32_t>(items_.size()));
@@ -48,9 +56,7 @@ void GuardSet::identity(SourceId s, PyObject* object, UserLine line) {
   add({GuardKind::Identity, s, {}, 0, Ref::borrow(object), nullptr, line});
 }
 void GuardSet::weak_identity(SourceId s, PyObject* object, UserLine line) {
-  Ref weak = Ref::steal(PyWeakref_NewRef(object, nullptr));  // the same object each time
-  if (!weak) return PyErr_Clear(), identity(s, object, line);
-  add({GuardKind::WeakIdentity, s, {}, 0, std::move(weak), nullptr, line});
+  add({GuardKind::WeakIdentity, s, {}, 0, Ref::borrow(object), nullptr, line});
 }
 void GuardSet::equal(SourceId s, PyObject* object, UserLine line) {
   add({GuardKind::Equal, s, {}, 0, Ref::borrow(object), nullptr, line});
@@ -66,19 +72,27 @@ void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}
 void GuardSet::length(SourceId s, int64_t n, UserLine line) { add({GuardKind::Length, s, {}, n, {}, nullptr, line}); }
 void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
   Ref keys = Ref::steal(cpython::keys_in_order(dict));
-  add({GuardKind::DictKeys, s, {}, 0, keys, nullptr, line});
+  add({GuardKind::DictKeys, s, {}, 0, {}, nullptr, line, {}, {}, items_of(keys.get())});
 }
 void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }
 void GuardSet::distinct(SourceId a, SourceId b, UserLine line) { add({GuardKind::Distinct, a, b, 0, {}, nullptr, line}); }
+void GuardSet::all_distinct(std::vector<SourceId> group, UserLine line) {
+  SourceId first = group.front();
+  add({GuardKind::AllDistinct, first, {}, 0, {}, nullptr, line, {}, std::move(group)});
+}
 void GuardSet::set_members(SourceId s, PyObject* set, UserLine line) {
   Ref members = Ref::steal(PySequence_Tuple(set));
-  add({GuardKind::SetMembers, s, {}, 0, members, nullptr, line});
+  add({GuardKind::SetMembers, s, {}, 0, {}, nullptr, line, {}, {}, items_of(members.get())});
 }
 void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {
   add({GuardKind::RangeIs, s, {}, 0, Ref::borrow(range), nullptr, line});
 }
-void GuardSet::not_overlapping(SourceId a, SourceId b, UserLine line) {
-  add({GuardKind::NotOverlapping, a, b, 0, {}, nullptr, line});
+void GuardSet::answer(SourceId function, PyObject* arguments, PyObject* answer, UserLine line) {
+  add({GuardKind::Answer, function, {}, 0, Ref::steal(PyTuple_Pack(2, arguments, answer)), nullptr, line});
+}
+void GuardSet::apart(std::vector<SourceId> group, size_t written, UserLine line) {
+  SourceId first = group.front();
+  add({GuardKind::Apart, first, {}, static_cast<int64_t>(written), {}, nullptr, line, {}, std::move(group)});
 }
 
 namespace {
@@ -87,21 +101,40 @@ bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; 
 
 bool plain_key(PyObject* k) { return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || k == Py_None || PyBool_Check(k); }
 
+bool same_key(PyObject* key, const LooseRef& want) { return key == want.get() || (plain_key(key) && equal_constants(key, want.get())); }
+
+bool same_members(PyObject* set, const std::vector<LooseRef>& expected) {
+  if (!PyAnySet_Check(set) || static_cast<size_t>(PySet_GET_SIZE(set)) != expected.size()) return false;
+  PyObject* key;
+  Py_ssize_t pos = 0;
+  Py_hash_t hash;
+  for (size_t i = 0; _PySet_NextEntry(set, &pos, &key, &hash); ++i)
+    if (key != expected[i].get() && !equal_constants(key, expected[i].get())) return false;
+  return true;
+}
+
+bool same_keys(PyObject* dict, const std::vector<LooseRef>& expected) {
+  if (!PyDict_Check(dict) || static_cast<size_t>(PyDict_GET_SIZE(dict)) != expected.size()) return false;
+  if (PyODict_Check(dict)) {
+    Ref keys = Ref::steal(cpython::keys_in_order(dict));
+    if (!keys) return PyErr_Clear(), false;
+    for (size_t i = 0; i < expected.size(); ++i)
+      if (!same_key(PyTuple_GET_ITEM(keys.get(), static_cast<Py_ssize_t>(i)), expected[i])) return false;
+    return true;
+  }
+  PyObject *key, *value;
+  Py_ssize_t pos = 0;
+  for (size_t i = 0; PyDict_Next(dict, &pos, &key, &value); ++i)
+    if (!same_key(key, expected[i])) return false;
+  return true;
+}
+
 }  // namespace
 
-// By the memory of their storages: more than overlapping, so never wrong.
-bool share_storage(PyObject* a, PyObject* b) {
-  auto memory = [](PyObject* t) {
-    Ref storage = Ref::steal(PyObject_CallMethod(t, "untyped_storage", nullptr));
-    Ref p = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
-    Ref n = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
-    uintptr_t from = p ? reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(p.get())) : 0, size = n ? PyLong_AsSize_t(n.get()) : 0;
-    PyErr_Clear();
-    return std::pair{from, from + size};
-  };
-  auto [a_from, a_to] = memory(a);
-  auto [b_from, b_to] = memory(b);
-  return !a_from || a_from == b_from || (a_from < b_to && b_from < a_to);
+bool is_compared_by_address(PyObject* member) {
+  std::string_view name = Py_TYPE(member)->tp_name;
+  bool by_content = plain_key(member) || PyTuple_Check(member) || PyFrozenSet_Check(member) || name.starts_with("numpy.") || name == "torch.device";
+  return !by_content;
 }
 
 bool equal_constants(PyObject* a, PyObject* b) {
@@ -128,7 +161,7 @@ bool equal_constants(PyObject* a, PyObject* b) {
   }
   if (PyFrozenSet_CheckExact(a)) {
     Ref members = Ref::steal(PySequence_Tuple(b));
-    return same_members(a, members.get());
+    return same_members(a, items_of(members.get()));
   }
   if (std::strncmp(Py_TYPE(a)->tp_name, "numpy.dtype", 11) == 0) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
   // Numbers of NumPy: by their bytes.
@@ -156,27 +189,6 @@ bool equal_constants(PyObject* a, PyObject* b) {
   return false;
 }
 
-bool same_members(PyObject* set, PyObject* expected) {
-  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
-  PyObject* key;
-  Py_ssize_t pos = 0;
-  Py_hash_t hash;
-  for (Py_ssize_t i = 0; _PySet_NextEntry(set, &pos, &key, &hash); ++i) {
-    PyObject* want = PyTuple_GET_ITEM(expected, i);
-    if (key != want && !equal_constants(key, want)) return false;
-  }
-  return true;
-}
-
-// The same objects, or equal constants, in order.
-static bool same_items(PyObject* a, PyObject* b) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
-    PyObject *k = PyTuple_GET_ITEM(a, i), *want = PyTuple_GET_ITEM(b, i);
-    if (k != want && !(plain_key(k) && equal_constants(k, want))) return false;
-  }
-  return true;
-}
-
 bool holds(const Guard& g, PyObject* v, PyObject* other) {
   switch (g.kind) {
     case GuardKind::Absent: return v == nullptr;
@@ -187,8 +199,8 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
   if (!v) return false;
   switch (g.kind) {
     case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.object.get();
-    case GuardKind::Identity: return v == g.object.get();
-    case GuardKind::WeakIdentity: return v == PyWeakref_GET_OBJECT(g.object.get());  // None once it is gone, which v's class is not
+    case GuardKind::Identity:
+    case GuardKind::WeakIdentity: return v == g.object.get();
     case GuardKind::Equal: return equal_constants(v, g.object.get());
     case GuardKind::Tensor: return trace::matches(*g.tensor, v) && marks_within(v, g.symbolic);
     case GuardKind::Exists: return true;
@@ -198,24 +210,14 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
       if (PyDict_Check(v)) return PyDict_GET_SIZE(v) == g.number;
       if (PyAnySet_Check(v)) return PySet_GET_SIZE(v) == g.number;
       return false;
-    case GuardKind::DictKeys: {
-      if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.object.get())) return false;
-      if (PyODict_Check(v)) {
-        Ref keys = Ref::steal(cpython::keys_in_order(v));
-        if (!keys) return PyErr_Clear(), false;
-        return same_items(keys.get(), g.object.get());
-      }
-      PyObject *k, *item;
-      Py_ssize_t pos = 0;
-      for (Py_ssize_t i = 0; PyDict_Next(v, &pos, &k, &item); ++i) {
-        PyObject* want = PyTuple_GET_ITEM(g.object.get(), i);
-        if (k != want && !(plain_key(k) && equal_constants(k, want))) return false;
-      }
-      return true;
-    }
-    case GuardKind::SetMembers: return same_members(v, g.object.get());
+    case GuardKind::DictKeys: return same_keys(v, g.members);
+    case GuardKind::SetMembers: return same_members(v, g.members);
     case GuardKind::RangeIs: return Py_TYPE(v) == &PyRange_Type && PyObject_RichCompareBool(v, g.object.get(), Py_EQ) == 1;
-    case GuardKind::NotOverlapping: return other && v != other && !share_storage(v, other);
+    case GuardKind::Answer: {
+      Ref now = Ref::steal(PyObject_Call(v, PyTuple_GET_ITEM(g.object.get(), 0), nullptr));
+      if (!now) return PyErr_Clear(), false;
+      return equal_constants(now.get(), PyTuple_GET_ITEM(g.object.get(), 1));
+    }
     default: return false;
   }
 }
@@ -237,23 +239,41 @@ std::string repr_of(PyObject* o) {
 std::string print(const Guard& g, const Sources& sources) {
   std::string s = sources.print(g.source);
   auto object = [&] { return repr_of(g.object.get()); };
+  auto members = [&] {
+    Ref all = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(g.members.size())));
+    for (size_t i = 0; i < g.members.size(); ++i) PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), Py_NewRef(g.members[i].get()));
+    return repr_of(all.get());
+  };
   auto type_name = [&] { return std::string(reinterpret_cast<PyTypeObject*>(g.object.get())->tp_name); };
   std::string out;
   switch (g.kind) {
     case GuardKind::TypeIs: out = "type(" + s + ") is " + type_name(); break;
     case GuardKind::Identity: out = s + " is " + (PyType_Check(g.object.get()) ? type_name() : "the same " + std::string(Py_TYPE(g.object.get())->tp_name)); break;
-    case GuardKind::WeakIdentity: out = s + " is the same " + Py_TYPE(PyWeakref_GET_OBJECT(g.object.get()))->tp_name; break;
+    case GuardKind::WeakIdentity: out = s + " is the same " + Py_TYPE(g.object.get())->tp_name; break;
     case GuardKind::Equal: out = s + " == " + object(); break;
     case GuardKind::Tensor: out = s + " is a tensor of the same kind"; break;
     case GuardKind::Exists: out = s + " exists"; break;
     case GuardKind::Absent: out = s + " does not exist"; break;
     case GuardKind::Length: out = "len(" + s + ") == " + std::to_string(g.number); break;
-    case GuardKind::DictKeys: out = "list(" + s + ") == " + object(); break;
+    case GuardKind::DictKeys: out = "list(" + s + ") == " + members(); break;
     case GuardKind::SameObject: out = s + " is " + sources.print(g.other); break;
     case GuardKind::Distinct: out = s + " is not " + sources.print(g.other); break;
-    case GuardKind::SetMembers: out = s + " == " + object(); break;
+    case GuardKind::AllDistinct:
+      for (size_t i = 1; i < g.group.size(); ++i) out += (i == 1 ? s + ", " : ", ") + sources.print(g.group[i]);
+      out += " are different objects";
+      break;
+    case GuardKind::SetMembers: out = s + " == " + members(); break;
     case GuardKind::RangeIs: out = s + " == " + object(); break;
-    case GuardKind::NotOverlapping: out = s + " does not overlap " + sources.print(g.other); break;
+    case GuardKind::Answer: {
+      std::string arguments = repr_of(PyTuple_GET_ITEM(g.object.get(), 0));
+      if (arguments.ends_with(",)")) arguments.replace(arguments.size() - 2, 2, ")");
+      out = s + arguments + " == " + repr_of(PyTuple_GET_ITEM(g.object.get(), 1));
+      break;
+    }
+    case GuardKind::Apart:
+      for (size_t i = 0; i < static_cast<size_t>(g.number); ++i) out += (i ? ", " : "") + sources.print(g.group[i]);
+      out += " share no memory with other inputs";
+      break;
   }
   if (g.line.code) out += "    # " + describe(g.line);
   return out;

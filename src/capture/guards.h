@@ -6,8 +6,10 @@
 // new tag remembered. All else is fetched from the frame's slots and checked, step by step, in the order of cost.
 // No Python code runs while checking, except the hash and equality of keys that a user put into a dict.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/hash_index.h"
@@ -20,20 +22,22 @@ namespace braze::capture {
 
 enum class GuardKind : uint8_t {
   TypeIs,        // Py_TYPE(value) is `object`
-  Identity,      // value is `object`; what is read through it from here on is watched
-  WeakIdentity,  // value is what the weak reference `object` refers to, which nobody else has to keep alive
+  Identity,      // value is `object`; what is read through it from here on is watched while it lives
+  WeakIdentity,  // value is `object`; what is read through it is read anew
   Equal,         // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
                  // None, complex, slice, Ellipsis, dtype-like singletons by identity
   Tensor,        // value matches `tensor` (trace::matches); objects that are no tensors fail
   Exists,        // the source leads somewhere (DictItem: key is there; TypeAttr: found)
   Absent,        // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
   Length,        // list, tuple, dict or set: `number` of items
-  DictKeys,      // keys are those of the tuple `object`, in that order (equal as in Equal, else identical)
+  DictKeys,      // keys are `members`, in that order (equal as in Equal, else identical)
   SameObject,    // value is the value of `other`
   Distinct,      // value is not the value of `other`
-  SetMembers,    // set or frozenset: its members, in the order of iteration, are those of the tuple `object` (as in DictKeys)
+  AllDistinct,   // no two of `group` have the same value
+  SetMembers,    // set or frozenset: its members, in the order of iteration, are `members` (as in DictKeys)
   RangeIs,       // a range object with the same start, stop, step as `object`
-  NotOverlapping, // two tensors (`other`) have different storages
+  Answer,        // the value, a function in C, called with the arguments object[0] gives a constant equal to object[1]
+  Apart,         // the first `number` tensors of `group` share memory with no other of it
 };
 
 struct Guard {
@@ -41,10 +45,12 @@ struct Guard {
   SourceId source;
   SourceId other;
   int64_t number = 0;
-  Ref object;
+  LooseRef object;
   std::shared_ptr<const trace::TensorSpec> tensor;
   UserLine line;
   std::vector<trace::SymbolicDim> symbolic = {};  // Tensor: what the spec leaves open
+  std::vector<SourceId> group = {};               // AllDistinct, Apart; `source` is the first
+  std::vector<LooseRef> members = {};             // DictKeys, SetMembers
 };
 
 // Collected while capturing. Adding the same guard twice keeps the first.
@@ -62,9 +68,11 @@ class GuardSet {
   void dict_keys(SourceId s, PyObject* dict, UserLine line);
   void same_object(SourceId a, SourceId b, UserLine line);
   void distinct(SourceId a, SourceId b, UserLine line);
+  void all_distinct(std::vector<SourceId> group, UserLine line);  // two or more
   void set_members(SourceId s, PyObject* set, UserLine line);
   void range_is(SourceId s, PyObject* range, UserLine line);
-  void not_overlapping(SourceId a, SourceId b, UserLine line);
+  void answer(SourceId function, PyObject* arguments, PyObject* answer, UserLine line);
+  void apart(std::vector<SourceId> group, size_t written, UserLine line);  // the written ones first
 
   const std::vector<Guard>& items() const { return items_; }
   void truncate(size_t n);  // back to an earlier size(): what a rolled back part of the capture added goes away
@@ -122,6 +130,11 @@ class GuardProgram {
   virtual const int64_t* size_values() const = 0;
   // Why the last check failed.
   virtual std::string failure() = 0;
+  // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is called, which
+  // may end the program.
+  virtual const std::unordered_set<PyObject*>& mortals() const = 0;
+  virtual void when_over(std::function<void()> then) = 0;
+  virtual bool is_over() const = 0;
   virtual size_t num_watched() const = 0;
   virtual size_t num_steps() const = 0;
 };

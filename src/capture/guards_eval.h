@@ -6,9 +6,8 @@ namespace braze::capture {
 
 // Equality of constants as GuardKind::Equal means it.
 bool equal_constants(PyObject* a, PyObject* b);
-bool same_members(PyObject* set, PyObject* expected);
-// Whether the storages of two tensors share memory.
-bool share_storage(PyObject* a, PyObject* b);
+// Of a member of Guard::members: whether only the very same object will do.
+bool is_compared_by_address(PyObject* member);
 // `value`, `other`: nullptr when the source leads nowhere.
 bool holds(const Guard& guard, PyObject* value, PyObject* other);
 // The guard and what was found instead.

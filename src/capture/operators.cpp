@@ -149,6 +149,17 @@ Variable* content(Variable* v) {
   return v;
 }
 
+// What PyTorch makes of a number of the user's class: its value. nullptr: no such number.
+Variable* as_number(Translator& tr, Variable* v) {
+  v = content(v);
+  PyObject* o = constant_of(v);
+  if (!user_number(v)) return is_plain(v) && !(o && (PyUnicode_Check(o) || PyBytes_Check(o))) ? v : nullptr;
+  if (PyLong_Check(o)) return tr.constant(Ref::steal(_PyLong_Copy(reinterpret_cast<PyLongObject*>(o))));
+  if (PyFloat_Check(o)) return tr.constant(Ref::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(o))));
+  if (PyComplex_Check(o)) return tr.constant(Ref::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(o))));
+  return nullptr;
+}
+
 Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
   auto repeat = [&](Variable* s, Variable* n) -> Variable* {
     int64_t count = PyLong_AsLongLong(plain(n));
@@ -298,6 +309,8 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   }
   if (for_torch(a) || for_torch(b)) {
     bool other_class = user_class(a) || user_class(b);
+    // A tensor on the left takes the number before the number's own class is asked.
+    if (Variable* n = for_torch(a) && user_class(b) ? as_number(*this, b) : nullptr) return binary_op(op, a, n, resumable);
     if (!other_class) {
       if (base == NB_MULTIPLY || base == NB_ADD || base == NB_SUBTRACT) {
         Variable *x = as_factor(*this, a, b), *y = as_factor(*this, b, a);
@@ -305,6 +318,9 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
       }
       std::string name = inplace && for_torch(a) ? std::string("i") + row.operator_name : row.operator_name;
       if (inplace && for_torch(a) && name.back() == '_') name.pop_back();
+      std::string_view plain_name = row.operator_name;
+      if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
+      for (const char* side : {inplace ? "i" : "", "", "r"}) tensor_operator("__" + (side + std::string(plain_name)) + "__");
       return call_torch(operator_function(inplace && for_torch(a) ? intern_text(name) : row.operator_name), Args{{a, b}, {}});
     }
   }
@@ -349,7 +365,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (!r && user_class(a)) r = try_special(*this, a, row.method, b, resumable);
     if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(*this, b, row.reflected, a, resumable);
     if (r) return r;
-    if ((for_torch(a) && is_plain(content(b))) || (for_torch(b) && is_plain(content(a)))) return binary_op(op, content(a), content(b), resumable);
+    if (Variable* n = for_torch(b) ? as_number(*this, a) : nullptr) return binary_op(op, n, b, resumable);
     if (base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) unsupported("the text of " + b->describe());
     if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
     auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
@@ -441,8 +457,10 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   if (for_torch(a) || for_torch(b)) {
     Variable* other = for_torch(a) ? b : a;
     if (is_none(other) && (op == Py_EQ || op == Py_NE)) return boolean(op == Py_NE);
+    if (Variable* n = for_torch(a) && user_class(b) ? as_number(*this, b) : nullptr) return compare(op, a, n, resumable);
     if (!user_class(other)) {
       if ((op == Py_EQ || op == Py_NE) && !is_plain(other) && !for_torch(other) && !is_python_constant(other)) return boolean((op == Py_EQ) == identical(a, b));
+      for (int side : {op, kSwapped[op]}) tensor_operator(kCompare[side]);
       return call_torch(operator_function(kCompareOperator[op]), Args{{a, b}, {}});
     }
   }
@@ -453,6 +471,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     if (!r && user_class(a)) r = try_special(*this, a, kCompare[op], b, resumable);
     if (!r && !right_first && user_class(b)) r = try_special(*this, b, kCompare[kSwapped[op]], a, resumable);
     if (r) return r;
+    if (Variable* n = for_torch(b) ? as_number(*this, a) : nullptr) return compare(op, n, b, resumable);
     if (is_plain(a) && is_plain(b)) {
       close_unlike(*this, a, b);
       Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), op));
@@ -479,7 +498,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     const auto &x = static_cast<SequenceVariable*>(a)->elements, &y = static_cast<SequenceVariable*>(b)->elements;
     if (eq && x.size() != y.size()) return boolean(op == Py_NE);
     for (size_t i = 0; i < x.size() && i < y.size(); ++i)
-      if (Variable *p = x[i], *q = y[i]; !identical(p, q) && !equal(p, q)) return eq ? boolean(op == Py_NE) : compare(op, p, q);
+      if (Variable *p = x[i], *q = y[i]; !same_item(p, q)) return eq ? boolean(op == Py_NE) : compare(op, p, q);
     if (eq) return boolean(op == Py_EQ);
     Ref n = Ref::steal(PyLong_FromSize_t(x.size())), m = Ref::steal(PyLong_FromSize_t(y.size()));
     return boolean(PyObject_RichCompareBool(n.get(), m.get(), op) == 1);
@@ -491,11 +510,11 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
     bool same = ex.size() == y->entries(*this).size();
     if (same && x->is_ordered_dict() && y->is_ordered_dict()) {
       auto ey = y->entries(*this);
-      for (size_t i = 0; same && i < ex.size(); ++i) same = identical(ex[i].key, ey[i].key) || equal(ex[i].key, ey[i].key);
+      for (size_t i = 0; same && i < ex.size(); ++i) same = same_item(ex[i].key, ey[i].key);
     }
     for (size_t i = 0; same && i < ex.size(); ++i) {
       Variable* other = y->get(*this, ex[i].key);
-      same = other && (identical(ex[i].value, other) || equal(ex[i].value, other));
+      same = other && same_item(ex[i].value, other);
     }
     return boolean(same == (op == Py_EQ));
   }
@@ -568,7 +587,7 @@ Variable* Translator::unary_op(Opcode op, Variable* v, bool resumable) {
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
   if (v->is(Kind::Array)) return array_operator(*this, name, {v});
-  if (v->is(Kind::Tensor)) return call_torch(operator_function(name), Args{{v}, {}});
+  if (v->is(Kind::Tensor)) return tensor_operator(method), call_torch(operator_function(name), Args{{v}, {}});
   if (v->is(Kind::Sym) && (op == Opcode::UnaryInvert || !small_int(v))) v = specialised(v);
   if (is_plain(v) && !user_number(v)) {
     Ref r = Ref::steal(op == Opcode::UnaryNegative ? PyNumber_Negative(plain(v)) : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v)) : PyNumber_Invert(plain(v)));

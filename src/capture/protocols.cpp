@@ -2,6 +2,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/imported.h"
 #include "capture/index_protocol.h"
 #include "capture/known.h"
 #include "capture/translator.h"
@@ -25,6 +26,19 @@ PyObject* real_of(Variable* v) {
     case Kind::Partial: return v->as<PartialVariable>()->real.get();
     default: return nullptr;
   }
+}
+
+// Whether every object of this class with this value is the same object.
+bool one_per_value(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (t == &PyLong_Type) {
+    int overflow = 0;
+    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+    return !overflow && n >= -5 && n <= 256;  // CPython's small integers
+  }
+  if (o == Py_None || o == Py_Ellipsis || o == Py_NotImplemented || t == &PyBool_Type) return true;
+  const Known& k = known();
+  return t == k.dtype || t == k.layout || t == k.memory_format || t == k.qscheme;
 }
 
 // Whether an object has what a runtime-checkable protocol of module typing asks for. -1: the class is none, or that is not known.
@@ -136,23 +150,36 @@ bool Translator::identical(Variable* a, Variable* b) {
     a = specialised(a);
     b = specialised(b);
   }
-  PyObject *ra = real_of(a), *rb = real_of(b);
+  auto object_of = [&](Variable* v) {
+    auto met = v->source.valid() ? by_source_.find(v->source.index) : by_source_.end();
+    return met == by_source_.end() ? real_of(v) : met->second->as<LazyVariable>()->object.get();
+  };
+  PyObject *ra = object_of(a), *rb = object_of(b);
   // The one that is made here may be the one that is there already.
   if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) unsupported("whether two weak references are one");
   if (!ra || !rb) return false;
   bool same = ra == rb;
-  if (a->is(Kind::Constant) || b->is(Kind::Constant)) return same;
+  // What the guards on a constant's value or a class say decides it.
+  if (Py_TYPE(ra) != Py_TYPE(rb) || one_per_value(ra) || one_per_value(rb)) return same;
+  SourceId known = a->source.valid() ? a->source : b->source;
+  if (!known.valid()) return same;
   if (a->source.valid() && b->source.valid()) {
-    if (anchored(a->source) && anchored(b->source)) {
-      guard_identity(a->source, ra);
-      guard_identity(b->source, rb);
-    } else if (same) {
-      guards().same_object(a->source, b->source, line());
-    } else {
-      guards().distinct(a->source, b->source, line());
-    }
+    if (same) guards().same_object(a->source, b->source, line());
+    else guards().distinct(a->source, b->source, line());
+  } else if (same) {
+    guard_identity(known, ra);
+  } else {
+    guards().distinct(known, sources().constant(a->source.valid() ? rb : ra), line());
   }
   return same;
+}
+
+bool Translator::same_item(Variable* a, Variable* b) {
+  a = force(a);
+  b = force(b);
+  // Equal constants of one object or two are the same to a container, but for NaN.
+  auto reflexive = [](Variable* v) { return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v)); };
+  return (!(reflexive(a) && reflexive(b)) && identical(a, b)) || equal(a, b);
 }
 
 Variable* Translator::getitem(Variable* v, Variable* key, bool) {
@@ -171,6 +198,21 @@ void Translator::delitem(Variable* v, Variable* key) {
 bool Translator::contains(Variable* v, Variable* item) { return force(v)->contains(*this, force(item)); }
 Variable* Translator::iter(Variable* v) { return force(v)->iter(*this); }
 std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(*this); }
+
+bool Translator::is_subclass(PyObject* derived, PyObject* cls) {
+  int r = PyObject_IsSubclass(derived, cls);
+  if (r < 0) raise_current();
+  if (r == 0) guard_registrations(cls);
+  return r == 1;
+}
+
+void Translator::guard_registrations(PyObject* cls) {
+  if (!PyType_IsSubtype(Py_TYPE(cls), known().abc_meta)) return;
+  static PyObject* token = imported("_abc", "get_cache_token");
+  Ref now = Ref::steal(PyObject_CallNoArgs(token));
+  if (!now) raise_current();
+  guard_answer(token, {}, now.get());
+}
 
 bool Translator::is_instance(Variable* v, PyObject* cls) {
   v = force(v);
@@ -234,17 +276,14 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   if (PyObject* o = v->as_constant()) {
     int r = PyObject_IsInstance(o, cls);
     if (r < 0) raise_current();
+    if (r == 0) guard_registrations(cls);
     return r == 1;
   }
   PyObject* check = _PyType_Lookup(Py_TYPE(cls), intern("__instancecheck__"));
   static PyObject* plain = _PyType_Lookup(&PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(known().tensor)) && !PyType_IsSubtype(v->type(), known().tensor)) return false;
-  if (check == abc || !check) {
-    int r = PyObject_IsSubclass(reinterpret_cast<PyObject*>(v->type()), cls);
-    if (r < 0) raise_current();
-    return r == 1;
-  }
+  if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
   unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name + ", which decides by itself");
 }
 

@@ -7,6 +7,7 @@
 #include "capture/known.h"
 #include "capture/open_sizes.h"
 #include "capture/python_set.h"
+#include "capture/torch_queries.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 
@@ -105,7 +106,9 @@ Ref Translator::to_python(Variable* v) {
     case Kind::Generator:
     case Kind::DictView: {
       Variable* all = [&] {
-        OpenSizes open(false);  // iterating may run code of the user's
+        // Iterating may run code of the user's.
+        OpenSizes open(false);
+        Hosting host(*this, false);
         return list(v->items(*this));
       }();
       return to_python(all);
@@ -215,7 +218,15 @@ Variable* Translator::query_torch(PyObject* fn, const Args& args) {
   RealArgs real = convert(*this, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();
+  if (query_ground(fn) == QueryGround::Asked) guard_answer(fn, real.pos, result.get());
   return from_python(std::move(result));
+}
+
+void Translator::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer) {
+  if (!is_constant_type(Py_TYPE(answer))) unsupported(Reason::UnknownFunction, "an answer of class " + std::string(Py_TYPE(answer)->tp_name));
+  Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  guards().answer(sources().constant(fn), given.get(), answer, line());
 }
 
 Variable* Translator::call_pure(PyObject* fn, const Args& given) {

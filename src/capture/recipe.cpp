@@ -50,6 +50,11 @@ Reg Recipe::make(StepKind kind, std::vector<Reg> args, PyObject* object) {
   return steps_.back().dst;
 }
 
+void Recipe::loosen(const std::unordered_set<PyObject*>& objects) {
+  for (Step& s : steps_)
+    if (s.object && objects.count(s.object.get())) s.object.loosen();
+}
+
 void Recipe::effect(StepKind kind, std::vector<Reg> args, PyObject* object) {
   Step s{kind};
   s.object = Ref::borrow(object);

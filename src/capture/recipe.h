@@ -45,7 +45,7 @@ struct Step {
   Reg dst = kNoReg;
   SourceId source;
   int64_t number = 0;
-  Ref object;
+  LooseRef object;
   std::vector<Reg> args;
 };
 
@@ -76,6 +76,8 @@ class Recipe {
   std::vector<FrameImage> frames;   // break: outermost first
 
   const std::vector<Step>& steps() const { return steps_; }
+  // Gives up what is in `objects`: the recipe is not run any more once one of them is gone.
+  void loosen(const std::unordered_set<PyObject*>& objects);
   int32_t num_registers() const { return next_; }
   std::string print(const Sources& sources) const;
 

@@ -31,6 +31,21 @@ class Ref {
   PyObject* p_ = nullptr;
 };
 
+// A reference that can be given up by one who is told when the object goes (death_watch.h), and knows it by its address until then.
+class LooseRef {
+ public:
+  LooseRef() = default;
+  LooseRef(Ref o) : owned_(std::move(o)), p_(owned_.get()) {}
+  PyObject* get() const { return p_; }
+  PyObject* owned() const { return owned_.get(); }  // for the garbage collector
+  void loosen() { owned_ = Ref(); }
+  explicit operator bool() const { return p_ != nullptr; }
+
+ private:
+  Ref owned_;
+  PyObject* p_ = nullptr;
+};
+
 // A line of the user's program. The code object is kept alive by the decoder's cache (bytecode.h).
 struct UserLine {
   PyCodeObject* code = nullptr;

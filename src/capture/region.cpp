@@ -79,8 +79,8 @@ Entry::~Entry() {
 int Entry::traverse(visitproc visit, void* arg) const {
   for (PyObject* c : constants) Py_VISIT(c);
   Py_VISIT(callable.get());
-  for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.get());
-  for (const Step& s : recipe.steps()) Py_VISIT(s.object.get());
+  for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.owned());
+  for (const Step& s : recipe.steps()) Py_VISIT(s.object.owned());
   return guards ? capture::traverse(*guards, visit, arg) : 0;
 }
 
@@ -147,13 +147,11 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
     last_code_ = code;
   }
   std::shared_ptr<Entry> entry;
-  if (!last_place_->entries.empty() && last_place_->entries[0]->globals == function->func_globals &&
-      last_place_->entries[0]->guards->check(slots)) {
-    entry = last_place_->entries[0];
-  } else {
+  if (!last_place_->entries.empty()) entry = last_place_->entries[0];
+  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots)) {
     std::shared_ptr<Place> here = last_place_;  // braze.reset() may come meanwhile
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(*here, view);
+    entry = find(here, view);
     if (!entry && PyErr_Occurred()) return nullptr;
     if (!entry) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
   }
@@ -163,30 +161,58 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   return Py_NewRef(regs.get()[entry->recipe.result]);
 }
 
-std::shared_ptr<Entry> Region::find(Place& here, const FrameView& view) {
+void Region::Place::remove_ended() {
+  if (searching) return;
+  auto ended = std::stable_partition(entries.begin(), entries.end(), [](const auto& e) { return !e->guards->is_over(); });
+  std::vector<std::shared_ptr<Entry>> gone(ended, entries.end());  // released last: it may run code
+  entries.erase(ended, entries.end());
+}
+
+std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const FrameView& view) {
+  struct Searching {
+    Place& place;
+    explicit Searching(Place& p) : place(p) { ++place.searching; }
+    ~Searching() {
+      if (--place.searching == 0) place.remove_ended();
+    }
+  } searching(*place);
+  std::shared_ptr<Entry> found = find_in(place, view);
+  if (!found) forget_array_tensors();
+  return found;
+}
+
+std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, const FrameView& view) {
+  Place& here = *place;
   for (size_t i = 0; i < here.entries.size(); ++i) {
     if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots)) continue;
     std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
     return here.entries[0];
   }
-  if (here.closed) return forget_array_tensors(), nullptr;
-  if (here.entries.size() >= kMostEntries) {
+  if (here.closed) return nullptr;
+  auto is_full = [&] {
+    auto living = std::count_if(here.entries.begin(), here.entries.end(), [](const auto& e) { return !e->guards->is_over(); });
+    return static_cast<size_t>(living) >= kMostEntries;
+  };
+  if (is_full()) PyGC_Collect();  // modules that refer back to themselves wait for it
+  if (is_full()) {
     here.closed = true;
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
     std::fprintf(stderr, "braze: %s was compiled %zu times and runs uncompiled from now on for other inputs; what varied last: %s\n",
                  describe(at).c_str(), here.entries.size(), here.entries[0]->guards->failure().c_str());
     return nullptr;
   }
-  if (logs(Topic::Recompiles) && !here.entries.empty()) {
+  if (logs(Topic::Recompiles) && (!here.entries.empty() || !here.ended.empty())) {
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
     std::string text = describe(at) + " compiled again:\n";
     for (auto& e : here.entries) text += "  " + e->guards->failure() + "\n";
+    if (!here.ended.empty()) text += "  " + std::exchange(here.ended, {}) + "\n";
     log(Topic::Recompiles, text);
   }
-  return capture_entry(here, view);
+  return capture_entry(place, view);
 }
 
-std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given) {
+std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place, const FrameView& given) {
+  Place& here = *place;
   FrameView view = given;
   view.torch_level |= static_cast<bool>(options_.backend);
   view.gradients = !options_.backend;
@@ -252,10 +278,18 @@ std::shared_ptr<Entry> Region::capture_entry(Place& here, const FrameView& given
       throw InternalError("a guard does not hold right after capture: " + entry->guards->failure());
     }
     entry->recipe = std::move(seg.recipe);
+    entry->sources->loosen(entry->guards->mortals());
+    entry->recipe.loosen(entry->guards->mortals());
+    entry->guards->when_over([of = std::weak_ptr<Place>(place), guards = entry->guards.get()] {
+      std::shared_ptr<Place> p = of.lock();
+      if (!p) return;
+      p->ended = guards->failure();
+      p->remove_ended();
+    });
     if (seg.num_calls || seg.num_outputs) {
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(here, view);
+      if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(place, view);
       event.compile_seconds = seconds_since(t1);
       ++compilations_;
       if (PyErr_Occurred()) {

@@ -215,7 +215,7 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       cpython::set_position(frame, code.instructions[ip].offset);
       cpython::link(ts, frame);
       std::shared_ptr<Place> here = place(co, ip);
-      entry = find(*here, view);
+      entry = find(here, view);
       cpython::unlink(ts, frame);
       if (!entry && PyErr_Occurred()) return cpython::go_on(ts, frame, true);
     }

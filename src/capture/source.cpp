@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include <cstdio>
+
 #include "base/hash.h"
 #include "capture/array_memory.h"
 #include "capture/cpython/lru_cache.h"
@@ -51,7 +53,18 @@ std::string text(PyObject* o) {
   return c ? c : "?";
 }
 
+// Of a key. No code of the user's is run, nor PyTorch's on a tensor, which would be recorded.
 std::string repr(PyObject* o) {
+  if (PyTuple_CheckExact(o)) {
+    std::string items;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items += (i ? ", " : "") + repr(PyTuple_GET_ITEM(o, i));
+    return "(" + items + (PyTuple_GET_SIZE(o) == 1 ? ",)" : ")");
+  }
+  if (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE || PyMethod_Check(o) || PyAnySet_Check(o)) {
+    char text[24];
+    std::snprintf(text, sizeof text, " at %p>", static_cast<void*>(o));
+    return std::string("<") + Py_TYPE(o)->tp_name + text;
+  }
   Ref s = Ref::steal(PyObject_Repr(o));
   const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
   if (!c) PyErr_Clear();
@@ -92,6 +105,17 @@ SourceId Sources::add(SourceKind kind, SourceId base, int64_t index, PyObject* k
   items_.push_back({kind, base, index, Ref::borrow(key)});
   interned_.insert(h.value(), static_cast<uint32_t>(items_.size() - 1));
   return SourceId(items_.size() - 1);
+}
+
+void Sources::loosen(const std::unordered_set<PyObject*>& objects) {
+  for (Source& s : items_)
+    if (s.key && objects.count(s.key.get())) s.key.loosen();
+}
+
+bool Sources::is_held(SourceId id) const {
+  for (; id.valid(); id = items_[id.index].base)
+    if (const LooseRef& key = items_[id.index].key; key && !key.owned()) return false;
+  return true;
 }
 
 SourceId Sources::constant(PyObject* object, const std::string& label) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/hash_index.h"
@@ -16,7 +17,7 @@ enum class SourceKind : uint8_t {
   Local,         // index: slot of localsplus (for a cell or free variable: the cell object itself)
   Stack,         // index: value stack of the frame where the segment starts, 0 = bottom
   Handled,       // the exception that the thread handles (sys.exc_info), None when it handles none
-  Const,         // key: an object that is held alive for good (globals dicts, modules, types, code of guarded functions)
+  Const,         // key: an object that is held alive for good (globals dicts, modules, types, code of guarded functions), unless it is loosened
   CellContents,  // of a cell object
   DictItem,      // key: any key whose hash and equality run no Python code. On subclasses of dict: the raw item
   DictKeyAt,     // index: the key at that position in order
@@ -46,7 +47,7 @@ struct Source {
   SourceKind kind;
   SourceId base;       // invalid for Local, Stack, Handled, Const
   int64_t index = 0;
-  Ref key;
+  LooseRef key;
 };
 
 class Sources {
@@ -75,6 +76,9 @@ class Sources {
   SourceId add(SourceKind kind, SourceId base, int64_t index, PyObject* key);
 
   const Source& operator[](SourceId id) const { return items_[id.index]; }
+  // Gives up what is in `objects`: no path is to be walked any more once one of them is gone.
+  void loosen(const std::unordered_set<PyObject*>& objects);
+  bool is_held(SourceId) const;  // nothing on the path was
   size_t size() const { return items_.size(); }
   // As the user would write it: L['x'], G['torch'].nn, L['self'].layers[0].weight.
   std::string print(SourceId) const;

@@ -4,6 +4,7 @@
 
 #include "capture/builtins.h"
 #include "capture/known.h"
+#include "capture/open_sizes.h"
 #include "capture/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -47,6 +48,9 @@ Variable* Translator::run_frame(Frame* frame) {
 }
 
 Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
+  // Whatever a conversion is about to do with the result: what the code itself makes is not for PyTorch.
+  Hosting host(*this, false);
+  OpenSizes open(false);
   f->parent = caller;
   f->resumable = resumable;
   struct Scope {

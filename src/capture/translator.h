@@ -132,6 +132,7 @@ class Translator {
   Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
   bool identical(Variable* a, Variable* b);  // a is b, guarded where sources are involved
+  bool same_item(Variable* a, Variable* b);  // a is b or a == b, as containers compare their items
   Variable* getitem(Variable* v, Variable* key, bool resumable = false);
   void setitem(Variable* v, Variable* key, Variable* value);
   void delitem(Variable* v, Variable* key);
@@ -142,6 +143,9 @@ class Translator {
   bool truth(Variable* v) { return force(v)->truth(*this); }
   int64_t len(Variable* v) { return force(v)->len(*this); }
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
+  bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes
+  // That a class is none of an abstract one holds until another class is registered there.
+  void guard_registrations(PyObject* cls);
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   // ---- attributes (attributes.cpp) ----
@@ -154,6 +158,8 @@ class Translator {
   Variable* special_method(Variable* self, PyObject* name);
   Variable* special_method(Variable* self, const char* name) { return special_method(self, intern(name)); }
 
+  // To be called before an operator's function is called on a tensor: that the class has PyTorch's own method for it is guarded.
+  void tensor_operator(const std::string& method);
   // What the captured code put on a class under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
@@ -180,6 +186,8 @@ class Translator {
   PyObject* run_callback(Variable* callee, PyObject* args, PyObject* kwargs);
   // Calls a function of torch that only asks for metadata: on fakes, not recorded.
   Variable* query_torch(PyObject* fn, const Args& args);
+  // The entry holds where the function in C, called again with these, answers the same.
+  void guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
   Variable* call_pure(PyObject* fn, const Args& args);
   // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
@@ -248,6 +256,7 @@ class Translator {
   void stands_for(PyObject* fake, Variable* v) { by_object_.try_emplace(fake, v); }
   // The variable that is known under this object's address, if any.
   Variable* standing_for(PyObject* o) const { auto it = by_object_.find(o); return it == by_object_.end() ? nullptr : it->second; }
+  void tensor_is_key() { tensor_keys_ = true; }
   void watch_gradient(TensorVariable* t) {
     for (TensorVariable* o : gradients_)
       if (o == t) return;
@@ -324,6 +333,7 @@ class Translator {
   void emit_function_modes(Codegen& cg);
   graph::Location location() const;
   void finish_graph(Codegen& cg);
+  void guard_distinct_objects();
   void start_frame();
   void undo_states();
   void bind_arguments(FunctionVariable* fn, Args& args, Frame& f);
@@ -351,6 +361,7 @@ class Translator {
   std::unordered_map<std::string_view, PyObject*> interned_;
   std::unordered_map<uint32_t, Variable*> by_source_;
   std::unordered_map<PyObject*, Variable*> by_object_;     // mutable pre-existing objects that were forced
+  bool tensor_keys_ = false;                               // a tensor of before was looked up in a dict or set
   std::unordered_map<PyObject*, Variable*> global_objects_;
   std::unordered_map<PyObject*, Variable*> consts_;        // constants of code objects
   std::unordered_map<const Variable*, uint64_t> origins_;   // of exceptions: the instruction that raised them first
@@ -377,7 +388,19 @@ class Translator {
   std::vector<DeferredCall> deferred_;
   std::vector<TensorVariable*> gradients_;   // tensors that were there before, whose .grad was read or written
   std::shared_ptr<Translator*> alive_;
-  bool hosting_ = false;                     // values go to or come from a call of call_host()
+  // Values go to or come from a call of call_host(). Said by Hosting, for as long as that lives; code that is evaluated meanwhile, an
+  // iterator's that is unpacked for the call, say, is none of PyTorch's.
+  bool hosting_ = false;
+  class Hosting {
+   public:
+    Hosting(Translator& tr, bool on) : flag_(tr.hosting_), before_(std::exchange(tr.hosting_, on)) {}
+    ~Hosting() { flag_ = before_; }
+    Hosting(const Hosting&) = delete;
+    Hosting& operator=(const Hosting&) = delete;
+
+   private:
+    bool &flag_, before_;
+  };
   std::exception_ptr pending_;               // what ended a callback
   std::unordered_map<PyObject*, Variable*> hosts_;
   int callback_depth_ = 0;

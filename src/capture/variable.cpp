@@ -46,7 +46,7 @@ void Variable::delitem(Translator& tr, Variable*) {
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   for (Variable* v : items(tr))
-    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+    if (tr.same_item(v, item)) return true;
   return false;
 }
 Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not iterable"); }

@@ -250,7 +250,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
   // The same object through another path is the same variable, as long as the paths meet.
   if (auto it = by_object_.find(o); it != by_object_.end()) {
     if (it->second->is(Kind::Cell) && it->second->as<CellVariable>()->real.get() != o) return it->second;  // of a class made here
-    if (!(anchored(s) && anchored(it->second->source))) guards().same_object(it->second->source, s, line());
+    if (it->second->source.valid()) guards().same_object(it->second->source, s, line());
     else guard_identity(s, o);
     return it->second;
   }
@@ -319,9 +319,9 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     if (sources()[s].kind != SourceKind::Const && sources()[s].kind != SourceKind::InstanceDict) guards().type_is(s, t, line());
     auto* d = make<DictVariable>(o, s, t);
     if (t == k.default_dict) {
-      guard_identity(s, o);  // the factory has no path of its own
+      // The one field that collections.defaultdict adds to a dict.
       Ref f = Ref::steal(PyObject_GetAttrString(o, "default_factory"));
-      d->default_factory = from_python(f);
+      d->default_factory = wrap(f.get(), sources().add(SourceKind::Slot, s, sizeof(PyDictObject), intern("default_factory")));
     }
     made = d;
   } else if (PyAnySet_CheckExact(o)) {

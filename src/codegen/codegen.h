@@ -45,6 +45,8 @@ class Target {
   virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests, const Options& options) = 0;
   // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
   virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
+  // The machine code of one nest as text, for a target whose code is assembled in this process; else empty.
+  virtual std::string assembly(const loop::Program&, const loop::Nest&) { return {}; }
 };
 
 // The host's CPU through LLVM. Thread-safe; lives as long as the process.

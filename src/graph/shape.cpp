@@ -179,9 +179,9 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
     if (x && y) return *x < *y;
     if (a == b) return false;
     auto k = arena.known(arena.lt(a, b));
+    if (!k && decide) k = decide->decide(arena.lt(a, b));
     // Strides that may be equal only where a size is 1 are taken for different: such a dimension's place does not matter.
     if (!k && arena.known(arena.le(a, b)) == true) k = true;
-    if (!k && decide) k = decide->decide(arena.lt(a, b));
     if (!k && decide) k = decide->usually(arena.lt(a, b));
     if (!k) known = false;
     return k.value_or(false);
@@ -191,13 +191,9 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
     for (const Sizes* s : strides) {
       Expr s0 = (*s)[d0], s1 = (*s)[d1];
       if (arena.is_const(s0, 0) || arena.is_const(s1, 0)) continue;
-      if (s0 == s1) {
-        if (less(sizes[d1], sizes[d0])) return 1;
-      } else if (less(s0, s1)) {
-        return -1;
-      } else if (less(s1, s0)) {
-        return 1;
-      }
+      if (less(s0, s1)) return -1;
+      if (less(s1, s0)) return 1;
+      if (less(sizes[d1], sizes[d0])) return 1;  // equal, be they one expression or two
     }
     return 0;
   };
@@ -271,10 +267,10 @@ Sizes format_strides(sym::ExprArena& arena, const Sizes& sizes, int8_t format) {
   return last ? channels_last_strides(arena, sizes) : contiguous_strides(arena, sizes);
 }
 
-Sizes preserved_strides(sym::ExprArena& arena, const TensorType& t) {
+std::optional<Sizes> preserved_strides(sym::ExprArena& arena, const TensorType& t, Decide decide) {
   if (is_non_overlapping_and_dense(arena, t)) return t.strides;
-  auto perm = sorted_dims(arena, t.sizes, {&t.strides});
-  if (!perm) return contiguous_strides(arena, t.sizes);
+  auto perm = sorted_dims(arena, t.sizes, {&t.strides}, decide);
+  if (!perm) return std::nullopt;
   Sizes out(t.dim());
   Expr step = arena.constant(1);
   for (size_t d : *perm) {

@@ -80,7 +80,7 @@ std::optional<std::vector<sym::Expr>> iterator_strides(sym::ExprArena& arena, co
                                                        const std::vector<const TensorType*>& operands, bool with_scalar = false,
                                                        Decide decide = nullptr);
 // Strides of empty_like / clone with torch.preserve_format.
-std::vector<sym::Expr> preserved_strides(sym::ExprArena& arena, const TensorType& type);
+std::optional<std::vector<sym::Expr>> preserved_strides(sym::ExprArena& arena, const TensorType& type, Decide decide = nullptr);
 // Strides under a c10::MemoryFormat number (0 contiguous, 2 channels last, 3 channels last 3d).
 std::vector<sym::Expr> format_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes, int8_t memory_format);
 bool is_non_overlapping_and_dense(sym::ExprArena& arena, const TensorType& type);  // provably

@@ -36,13 +36,8 @@ Types like(const Call& c, size_t options) {
   if (!device) return std::nullopt;
   TensorType t{c.dtype(options, x->dtype), *device, x->sizes, {}, c.arena().constant(0)};
   auto* format = c.get<MemoryFormatArg>(options + 4);
-  if (format && format->value != 1) {
-    t.strides = format_strides(c.arena(), t.sizes, format->value);
-  } else {
-    if (!is_non_overlapping_and_dense(c.arena(), *x) && !sorted_dims(c.arena(), x->sizes, {&x->strides}, c.context.decide)) return std::nullopt;
-    t.strides = preserved_strides(c.arena(), *x);
-  }
-  return one(std::move(t));
+  auto strides = format && format->value != 1 ? format_strides(c.arena(), t.sizes, format->value) : preserved_strides(c.arena(), *x, c.context.decide);
+  return with_strides(std::move(t), std::move(strides));
 }
 
 Types arange(const Call& c, const Arg& start, const Arg& end, const Arg& step, size_t options) {
@@ -70,8 +65,7 @@ Types factory_types(const Call& c) {
   auto copy_of = [&](bool contiguous) -> Types {
     if (!x) return std::nullopt;
     TensorType t = c.fresh(*x, x->dtype, x->sizes);
-    if (!contiguous) t.strides = preserved_strides(arena, *x);
-    return one(std::move(t));
+    return with_strides(t, contiguous ? t.strides : preserved_strides(arena, *x, c.context.decide));
   };
   switch (c.op) {
     case Op::full: return sizes ? made(c, sizes->v, c.dtype(2, of_scalar(c, 1)), 3) : std::nullopt;

@@ -47,26 +47,30 @@ Types index(const Call& c) {
       source.strides.insert(source.strides.end(), common.size(), arena.constant(0));
     }
     if (given[order[k]]) continue;
-    // The iterator reads the strides that reshaping gives an index in such a dimension.
     Expr kept = x->sizes[order[k]];
-    bool longer = arena.range(kept).lo > 1 || arena.depends_on_data(kept) || (data && c.equal(kept, arena.constant(1)) == false);
+    bool longer = arena.is_const(kept, 1) || arena.range(kept).lo > 1 || arena.depends_on_data(kept) || (data && c.equal(kept, arena.constant(1)) == false);
     if (!longer) return std::nullopt;
     source.sizes.push_back(x->sizes[order[k]]);
     source.strides.push_back(x->strides[order[k]]);
   }
   std::vector<TensorType> shown;
-  for (size_t d : indexed) {  // expanded to the common sizes, then with ones before and after
+  for (size_t d : indexed) {  // expanded to the common sizes, then reshaped to have ones before and after
     TensorType t = *given[d];
     size_t shift = common.size() - t.dim();
-    Sizes sizes(before, arena.constant(1)), strides(before, arena.constant(0));
+    Sizes strides;
     for (size_t k = 0; k < common.size(); ++k) {
       bool own = k >= shift && !(arena.is_const(t.sizes[k - shift], 1) && !arena.is_const(common[k], 1));
-      sizes.push_back(common[k]);
       strides.push_back(own ? t.strides[k - shift] : arena.constant(0));
     }
-    sizes.insert(sizes.end(), after, arena.constant(1));
-    strides.insert(strides.end(), after, arena.constant(0));
-    t.sizes = std::move(sizes);
+    // Reshaping gives ones behind the stride of the last dimension, ones before the step from end to end of the first that is not 1.
+    Expr inner = strides.empty() ? arena.constant(1) : strides.back(), outer = inner;
+    for (size_t k = common.size(); k-- > 0;)
+      if (!arena.is_const(common[k], 1)) outer = arena.mul(common[k], strides[k]);
+    strides.insert(strides.begin(), before, outer);
+    strides.insert(strides.end(), after, inner);
+    t.sizes.assign(before, arena.constant(1));
+    t.sizes.insert(t.sizes.end(), common.begin(), common.end());
+    t.sizes.insert(t.sizes.end(), after, arena.constant(1));
     t.strides = std::move(strides);
     shown.push_back(std::move(t));
   }
@@ -122,6 +126,34 @@ Types cat(const Call& c, const TensorList& list, bool stack) {
     format = f;
   }
   t.strides = format_strides(arena, t.sizes, *format);
+  return one(std::move(t));
+}
+
+// roll of four or five dimensions: on the CPU each dimension in turn is put together from two parts by cat.
+Types roll(const Call& c, const TensorType& x) {
+  auto *shifts = c.get<IntList>(1), *dims = c.get<IntList>(2);
+  sym::ExprArena& arena = c.arena();
+  TensorType t = c.fresh(x, x.dtype, x.sizes);
+  if (x.device.type != DeviceType::CPU || (dims && dims->v.empty())) return one(std::move(t));
+  if (!shifts || !dims || shifts->v.size() != dims->v.size()) return std::nullopt;
+  t = x;
+  for (size_t i = 0; i < dims->v.size(); ++i) {
+    auto d = wrap_dim(arena.as_const(dims->v[i]).value_or(INT64_MAX), x.dim());
+    auto shift = arena.as_const(shifts->v[i]);
+    int64_t n = d ? arena.as_const(x.sizes[*d]).value_or(0) : 0;
+    if (!shift || n <= 0) return std::nullopt;
+    int64_t start = ((n - *shift % n) % n + n) % n;
+    std::optional<int8_t> format;
+    for (int64_t part : {n - start, start}) {
+      TensorType piece = t;
+      piece.sizes[*d] = arena.constant(part);
+      auto f = suggested_format(c, piece);
+      if (!f) return std::nullopt;
+      format = format && *format != *f ? int8_t{0} : *f;
+    }
+    t.strides = format_strides(arena, t.sizes, *format);
+  }
+  t.offset = arena.constant(0);
   return one(std::move(t));
 }
 
@@ -207,9 +239,8 @@ Types index_types(const Call& c) {
       const TensorType* v = c.tensor(2);
       if (!v || v->dtype != x->dtype) return std::nullopt;
       TensorType t = *x;
-      t.strides = preserved_strides(arena, *x);
       t.offset = arena.constant(0);
-      return one(std::move(t));
+      return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
     }
     case Op::scatter_src: case Op::scatter_add: case Op::scatter_value: case Op::scatter_reduce_two: {
       const TensorType *i = c.tensor(2), *s = c.tensor(3);
@@ -231,11 +262,18 @@ Types index_types(const Call& c) {
       auto* at = c.get<Expr>(3);
       if (s && s->dtype == x->dtype && at && (arena.depends_on_data(*at) || arena.depends_on_data(x->offset))) {
         TensorType t = *x;
-        t.strides = preserved_strides(arena, *x);
         t.offset = arena.constant(0);
-        return one(std::move(t));
+        return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
       }
-      if (!s || s->dtype != x->dtype || !is_non_overlapping_and_dense(arena, *x) || !arena.is_const(x->offset, 0)) return std::nullopt;
+      if (!s || s->dtype != x->dtype) return std::nullopt;
+      // Strides are kept, but where elements share memory.
+      for (size_t d = 0; d < x->dim(); ++d)
+        if (arena.is_const(x->strides[d], 0) && !arena.is_const(x->sizes[d], 1)) {
+          TensorType t = *x;
+          t.offset = arena.constant(0);
+          return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
+        }
+      if (!is_non_overlapping_and_dense(arena, *x) || !arena.is_const(x->offset, 0)) return std::nullopt;
       return one(*x);
     }
     case Op::embedding_dense_backward: {
@@ -249,13 +287,11 @@ Types index_types(const Call& c) {
     }
     case Op::flip: {
       TensorType t = *x;
-      if (!sorted_dims(arena, x->sizes, {&x->strides}, c.context.decide)) return std::nullopt;
-      t.strides = preserved_strides(arena, *x);
       t.offset = arena.constant(0);
-      return one(std::move(t));
+      return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
     }
     case Op::roll:
-      if (x->dim() > 3) return std::nullopt;
+      if (x->dim() > 3) return roll(c, *x);
       for (Expr s : x->sizes)
         if (arena.range(s).lo < 1 && !arena.depends_on_data(s)) return std::nullopt;
       return is_contiguous(arena, *x) ? like(*x) : std::nullopt;

@@ -42,9 +42,10 @@ Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weigh
   const TensorType* weight = c.tensor(weight_at);
   TensorType y = c.fresh(x, x.dtype, x.sizes);
   if (!is_contiguous(c.arena(), x)) {
-    if (!is_non_overlapping_and_dense(c.arena(), x)) return std::nullopt;
-    y.strides = *format ? format_strides(c.arena(), y.sizes, *format) : y.strides;
-    if (!*format) return std::nullopt;
+    bool dense = is_non_overlapping_and_dense(c.arena(), x);
+    if (*format && dense) y.strides = format_strides(c.arena(), y.sizes, *format);
+    // The kernel of the CPU lays out anything else row by row; its Meta kernel would keep the strides.
+    else if (*format || x.device.type != DeviceType::CPU) return std::nullopt;
   }
   if (!training && x.device.type != DeviceType::CPU) return std::nullopt;
   TensorType s = c.fresh(x, statistics_dtype(x, weight), {training ? x.sizes[1] : c.arena().constant(0)});
@@ -195,9 +196,10 @@ Types attention_types(const Call& c) {
       std::swap(lse.sizes[1], lse.sizes[2]);
       std::swap(lse.strides[1], lse.strides[2]);
       // The result is laid out like the query.
-      if (!c.surely_equal(q->sizes[3], v->sizes[3]) || !sorted_dims(c.arena(), q->sizes, {&q->strides}, c.context.decide)) return std::nullopt;
+      auto laid_out = preserved_strides(c.arena(), *q, c.context.decide);
+      if (!c.surely_equal(q->sizes[3], v->sizes[3]) || !laid_out) return std::nullopt;
       TensorType out = c.fresh(*q, q->dtype, q->sizes);
-      out.strides = preserved_strides(c.arena(), *q);
+      out.strides = std::move(*laid_out);
       return std::vector<TensorType>{std::move(out), std::move(lse)};
     }
     case Op::_scaled_dot_product_flash_attention_for_cpu_backward: {

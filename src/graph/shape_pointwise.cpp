@@ -116,17 +116,7 @@ Types copy_types(const Call& c) {
     t.strides = format_strides(c.arena(), t.sizes, format->value);
     return one(std::move(t));
   }
-  if (is_non_overlapping_and_dense(c.arena(), *x)) return one(std::move(t));
-  if (c.op == Op::_to_copy) {
-    auto suggested = suggested_format(c, *x);
-    if (!suggested) return std::nullopt;
-    t.strides = format_strides(c.arena(), t.sizes, *suggested);
-  } else {
-    auto perm = sorted_dims(c.arena(), t.sizes, {&x->strides}, c.context.decide);
-    if (!perm) return std::nullopt;
-    t.strides = preserved_strides(c.arena(), *x);
-  }
-  return one(std::move(t));
+  return with_strides(std::move(t), preserved_strides(c.arena(), *x, c.context.decide));
 }
 
 Types masked_fill_types(const Call& c) {

@@ -72,6 +72,12 @@ struct Call {
   bool same_sizes(const Sizes& a, const Sizes& b) const;
 };
 
+// A result with these strides; no rule where they are not known.
+inline Types with_strides(TensorType t, std::optional<Sizes> strides) {
+  if (!strides) return std::nullopt;
+  t.strides = std::move(*strides);
+  return std::vector<TensorType>{std::move(t)};
+}
 inline Types one(TensorType t) {
   std::vector<TensorType> v;
   v.push_back(std::move(t));

@@ -8,6 +8,12 @@
 
 namespace braze::loop {
 
+bool is_indirect(const sym::ExprArena& arena, Expr index) {
+  std::vector<Expr> symbols;
+  arena.collect_symbols(index, symbols);
+  return std::any_of(symbols.begin(), symbols.end(), [&](Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Indirect; });
+}
+
 int arity(OpCode code) { return text::kOps[static_cast<int>(code)].arity; }
 
 int cost(OpCode code) {

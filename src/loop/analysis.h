@@ -38,6 +38,9 @@ uint64_t hash(const Program& program, const Nest& nest);
 // What the stages' op that defines `value` gives; nothing where no op does.
 std::optional<DType> dtype_of(const Nest& nest, ValId value);
 
+// Whether the index has an Indirect symbol: it is known only where the stage has read what binds it.
+bool is_indirect(const sym::ExprArena& arena, Expr index);
+
 int arity(OpCode code);
 inline bool is_comparison(OpCode c) { return c >= OpCode::Eq && c <= OpCode::Ge; }
 // Relative cost of one evaluation; 1 is an addition.

@@ -173,9 +173,9 @@ double float_op(OpCode c, double a, double b) {
       return m != 0 && (b < 0) != (m < 0) ? m + b : m;
     }
     case OpCode::Max:
-      return std::isnan(a) || std::isnan(b) ? std::nan("") : a > b ? a : b;
+      return std::isnan(a) || std::isnan(b) ? std::nan("") : b > a ? b : a;
     case OpCode::Min:
-      return std::isnan(a) || std::isnan(b) ? std::nan("") : a < b ? a : b;
+      return std::isnan(a) || std::isnan(b) ? std::nan("") : b < a ? b : a;
     case OpCode::Pow:
       return std::pow(a, b);
     case OpCode::Atan2:
@@ -187,7 +187,7 @@ double float_op(OpCode c, double a, double b) {
     case OpCode::Abs:
       return std::fabs(a);
     case OpCode::Sign:
-      return std::isnan(a) ? a : (a > 0) - (a < 0);
+      return (a > 0) - (a < 0);
     case OpCode::Floor:
       return std::floor(a);
     case OpCode::Ceil:

@@ -9,12 +9,12 @@
 //  4. A Load's dtype is its buffer's; a stored value's dtype is its buffer's.
 //  5. Axis variables are distinct loop variables (stages may share theirs). Index expressions use only variables of the
 //  outer axes and of their stage, sizes, unbacked symbols and
-//     Indirect symbols bound earlier in the stage or in an earlier stage without axes.
+//     Indirect symbols bound earlier in the stage or in an earlier stage without axes. A nest binds each once.
 //  6. Stores go to Temp, Output and Local buffers. Temp, Output and Local buffers are written, by an earlier item or
 //  earlier in the nest, before they are read.
 //  7. A Local buffer belongs to one nest.
 //  8. Extern calls' view references exist. Outputs are views of Output, Input or Constant buffers that were written.
-#include <unordered_set>
+#include <algorithm>
 
 #include "base/check.h"
 #include "loop/analysis.h"
@@ -109,7 +109,7 @@ class Verifier {
     nest_ = &n;
     op_ = nullptr;
     std::vector<Def> defs(n.values);
-    std::vector<Expr> outer, indirect;
+    std::vector<Expr> outer, indirect, symbols;
     for (const Axis& a : n.outer) axis(a, outer);
     for (uint32_t s = 0; s < n.stages.size(); ++s) {
       const Stage& st = n.stages[s];
@@ -137,6 +137,8 @@ class Verifier {
           require(
               arena_.kind(op.index) == sym::Kind::Symbol && arena_.symbol_kind(op.index) == sym::SymbolKind::Indirect,
               "Indirect binds an Indirect symbol");
+          require(std::ranges::find(symbols, op.index) == symbols.end(), "an Indirect symbol is bound once in a nest");
+          symbols.push_back(op.index);
           bound.push_back(op.index);
         }
         bool has_result = op.code != OpCode::Store && op.code != OpCode::Indirect;

@@ -41,10 +41,10 @@ RULE(softplus) {
   return where(scaled > p.in(2), x, log1p(exp(scaled)) / beta);
 }
 RULE(mish) { return p.in(0) * tanh(softplus_of(p.in(0))); }
-RULE(hardtanh) { return min(max(p.in(0), p.in(1)), p.in(2)); }
+RULE(hardtanh) { return min(max(p.in(0), p.converted(1)), p.converted(2)); }
 RULE(hardswish) { return p.in(0) * hard(p.in(0)) / 6.0; }
 RULE(hardsigmoid) { return hard(p.in(0)) / 6.0; }
-RULE(threshold) { return where(p.in(0) <= p.in(1), p.in(2), p.in(0)); }
+RULE(threshold) { return where(p.in(0) <= p.converted(1), p.held(2), p.in(0)); }
 RULE(softshrink) {
   Val x = p.in(0);
   double l = p.number(1);
@@ -68,7 +68,7 @@ RULE(gelu_backward) {
   Val g = p.in(0), x = p.in(1);
   if (tanh_form(p, 2)) {
     Val t = tanh(kSqrt2_Pi * (x + kCubic * cube(x)));
-    Val inner = kSqrt2_Pi * (1.0 + 3.0 * kCubic * x * x);
+    Val inner = kSqrt2_Pi * (1.0 + 3.0 * kCubic * (x * x));
     return g * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner);
   }
   Val cdf = 0.5 * (1.0 + erf(x * kSqrt1_2));

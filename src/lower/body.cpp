@@ -247,21 +247,7 @@ const Expr* Symbols::extent_of(Expr symbol) const {
 }
 
 Expr Symbols::make(char prefix, int position, Expr extent, sym::SymbolKind kind) {
-  uint64_t key = (static_cast<uint64_t>(prefix) << 48) | (static_cast<uint64_t>(position) << 32) | extent.id;
-  auto it = made_.find(key);
-  if (it != made_.end()) return it->second;
-  auto size = arena_.as_const(extent);
-  std::string name = prefix + std::to_string(position) + '_' + (size ? std::to_string(*size)
-                                                                        : arena_.kind(extent) == sym::Kind::Symbol ? std::string(arena_.symbol_name(extent))
-                                                                                                                   : "e" + std::to_string(extent.id));
-  Expr s;
-  if (auto known = arena_.find_symbol(name)) {
-    s = *known;
-  } else {
-    int64_t hi = arena_.range(extent).hi;
-    s = arena_.symbol(std::move(name), kind, {0, hi == INT64_MAX ? hi : std::max<int64_t>(hi - 1, 0)});
-  }
-  made_.emplace(key, s);
+  Expr s = arena_.positional_symbol(prefix, static_cast<size_t>(position), extent, kind);
   extents_.emplace(s.id, extent);
   return s;
 }

@@ -81,7 +81,6 @@ class Symbols {
  private:
   Expr make(char prefix, int position, Expr extent, sym::SymbolKind kind);
   sym::ExprArena& arena_;
-  std::unordered_map<uint64_t, Expr> made_;
   std::unordered_map<uint32_t, Expr> extents_;
 };
 

@@ -10,9 +10,9 @@ namespace {
 
 Val zero(const Point& p) { return p.literal(0); }  // of empty tensors too: any value will do
 Val one(const Point& p) { return p.literal(1); }
-Val full(const Point& p) { return p.in(1); }
-Val new_full(const Point& p) { return p.in(2); }
-Val scalar_tensor(const Point& p) { return p.in(0); }
+Val full(const Point& p) { return p.held(1); }
+Val new_full(const Point& p) { return p.held(2); }
+Val scalar_tensor(const Point& p) { return p.held(0); }
 
 // start + i * step; floats in double, as eager accumulates them.
 Val sequence(const Point& p, int start, int step) {

@@ -331,6 +331,11 @@ View Lowering::realise(ValueId v) {
 View Lowering::realise_exact(ValueId v) {
   View view = realise(v);
   if (promised(v, view)) return view;
+  // A view stays on its operand's memory, which is laid out as recorded, then.
+  if (NodeId n = source.value(v).node; n.valid() && ways_[n.index] == Way::View) {
+    realise_exact(std::get<ValueId>(source.node(n).args[0]));
+    if (auto w = window(v); w && promised(v, *w)) return *(states_[v.index].view = w);
+  }
   return realise_into(v, fresh_buffer(source.type(v), true));
 }
 
@@ -398,6 +403,9 @@ View Lowering::fresh_buffer(const TensorType& type, bool exact) {
   b.sizes = type.sizes;
   b.strides = exact || graph::is_non_overlapping_and_dense(arena, type) ? type.strides : contiguous_strides(arena, type.sizes);
   b.offset = arena.constant(0);
+  bool empty = std::ranges::any_of(b.sizes, [&](Expr s) { return indexing.is_zero(s); });
+  for (size_t d = 0; d < b.sizes.size() && !empty; ++d)
+    BRAZE_CHECK(!indexing.is_zero(b.strides[d]) || indexing.is_one(b.sizes[d]) || arena.range(b.sizes[d]).lo < 2, "elements of a result share memory");
   View view{{}, b.sizes, b.strides, b.offset, b.dtype};
   view.buffer = program.buffers.add(std::move(b));
   return view;

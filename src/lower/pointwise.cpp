@@ -1,4 +1,5 @@
 // Arithmetic, comparisons, one-operand functions, selection, copies. One element of each, as eager PyTorch computes it.
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -13,13 +14,27 @@ namespace {
 
 Val ones(const Point& p) { return p.literal(1); }
 
-// self + alpha * other, without the multiplication by 1.
+// alpha * x, without the multiplication by 1.
 Val scaled(const Point& p, Val x, size_t alpha) {
   if (p.none(alpha) || p.constant(alpha) == 1.0) return x;
   return x * p.in(alpha);
 }
 
 bool is_int(Val x) { return !x.floating(); }
+
+Val multiply_add(Val x, Val y, Val z) { return {z.body, z.body->op(OpCode::Fma, z.dtype(), x.id, y.id, z.id)}; }
+
+// x + alpha * y or x - alpha * y, of floats rounded once.
+Val sum(const Point& p, Val x, Val y, size_t alpha, bool minus) {
+  if (is_int(x) || p.none(alpha) || p.constant(alpha) == 1.0) {
+    y = scaled(p, y, alpha);
+    return minus ? x - y : x + y;
+  }
+  Val a = p.converted(alpha);
+  // An integer has no negative zero.
+  if (minus) a = std::holds_alternative<double>(p.arg(alpha)) ? -a : 0.0 - a;
+  return multiply_add(y, a, x);
+}
 
 // Rounds to the dtype of the tensors as eager does before comparing: a value and what was stored of it are equal.
 Val compare_rule(const Point& p, OpCode code) {
@@ -59,14 +74,14 @@ Val remainder(Val a, Val b) {
 }
 
 Val division(const Point& p) {
-  Val a = p.in(0), b = p.in(1);
+  Val a = p.converted(0), b = p.factor(1);
   if (p.none(2)) return a / b;
   if (std::get<std::string>(p.arg(2)) == "floor") return floor_division(a, b);
   return is_int(a) ? a / b : trunc(a / b);
 }
 
 Val power(const Point& p) {
-  Val x = p.in(0);
+  Val x = p.converted(0);
   if (auto e = p.constant(1)) {
     if (is_int(x)) {
       Val out = ones(p);
@@ -78,12 +93,14 @@ Val power(const Point& p) {
     if (*e == 1.0) return x;
     if (*e == 2.0) return x * x;
     if (*e == 3.0) return x * x * x;
-    if (*e == 0.5) return sqrt(x);
-    if (*e == -0.5) return rsqrt(x);
+    // Of infinity and zero, powers differ from square roots; eager takes the latter but for this dtype.
+    bool roots = p.type().dtype != DType::F16;
+    if (*e == 0.5 && roots) return sqrt(x);
+    if (*e == -0.5 && roots) return rsqrt(x);
     if (*e == -1.0) return recip(x);
     if (*e == -2.0) return recip(x * x);
   }
-  return pow(x, p.in(1));
+  return pow(x, p.converted(1));
 }
 
 // A shift by the type's width or more, or by a negative amount, leaves no bits (copies of the sign on the right).
@@ -114,53 +131,59 @@ Val cast_to_result(const Point& p, size_t arg) {
 
 Val clamp_rule(const Point& p, size_t lo, size_t hi) {
   Val x = p.in(0);
-  if (!p.none(lo)) x = max(x, p.in(lo));
-  if (!p.none(hi)) x = min(x, p.in(hi));
+  if (!p.none(lo)) x = max(x, p.converted(lo));
+  if (!p.none(hi)) x = min(x, p.converted(hi));
   return x;
 }
 
+// fmax and fmin: a number over NaN, and of equal numbers (zeros of two signs) the first, in bfloat16 the second.
+Val number_or_extreme(const Point& p, OpCode better, OpCode on_integers) {
+  Val a = p.in(0), b = p.in(1);
+  if (is_int(a)) return binary(on_integers, a, b);
+  if (p.type().dtype == DType::BF16) std::swap(a, b);
+  return where(compare(better, a, b) | isnan(b), a, b);
+}
+
 Val lerp_rule(const Point& p) {
-  Val a = p.in(0), b = p.in(1), w = p.in(2);
-  return where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w));
+  // From the nearer end, rounded once.
+  Val a = p.in(0), b = p.in(1), w = p.in(2), far = w - 1.0;
+  auto from = [&](Val end, Val weight) { return multiply_add(weight, b - a, end); };
+  if (auto c = p.constant(2)) return std::abs(*c) < 0.5 ? from(a, w) : from(b, far);
+  Val near = abs(w) < 0.5;
+  return from(where(near, a, b), where(near, w, far));
 }
 
 }  // namespace
 
-RULE(add_Tensor) { return p.in(0) + scaled(p, p.in(1), 2); }
+RULE(add_Tensor) { return sum(p, p.converted(0), p.converted(1), 2, false); }
 RULES_EQUAL(add_Scalar, add_Tensor)
-RULE(sub_Tensor) { return p.in(0) - scaled(p, p.in(1), 2); }
+RULE(sub_Tensor) { return sum(p, p.converted(0), p.converted(1), 2, true); }
 RULES_EQUAL(sub_Scalar, sub_Tensor)
-RULE(rsub_Tensor) { return p.in(1) - scaled(p, p.in(0), 2); }
+RULE(rsub_Tensor) { return sum(p, p.converted(1), p.converted(0), 2, true); }
 RULES_EQUAL(rsub_Scalar, rsub_Tensor)
-RULE(mul_Tensor) { return p.in(0) * p.in(1); }
+RULE(mul_Tensor) { return p.factor(0) * p.factor(1); }
 RULES_EQUAL(mul_Scalar, mul_Tensor)
-RULE(div_Tensor) { return p.in(0) / p.in(1); }
+RULE(div_Tensor) { return p.converted(0) / p.factor(1); }
 RULES_EQUAL(div_Scalar, div_Tensor)
 RULE(div_Tensor_mode) { return division(p); }
 RULES_EQUAL(div_Scalar_mode, div_Tensor_mode)
 RULE(pow_Tensor_Tensor) { return power(p); }
 RULES_EQUAL(pow_Tensor_Scalar, pow_Tensor_Tensor)
-RULE(pow_Scalar) { return pow(p.in(0), p.in(1)); }
-RULE(remainder_Tensor) { return remainder(p.in(0), p.in(1)); }
+RULE(pow_Scalar) { return pow(p.converted(0), p.converted(1)); }
+RULE(remainder_Tensor) { return remainder(p.converted(0), p.converted(1)); }
 RULES_EQUAL(remainder_Scalar, remainder_Tensor)
 RULES_EQUAL(remainder_Scalar_Tensor, remainder_Tensor)
-RULE(fmod_Tensor) { return fmod(p.in(0), p.in(1)); }
+RULE(fmod_Tensor) { return fmod(p.converted(0), p.converted(1)); }
 RULES_EQUAL(fmod_Scalar, fmod_Tensor)
-RULE(floor_divide) { return floor_division(p.in(0), p.in(1)); }
+RULE(floor_divide) { return floor_division(p.converted(0), p.factor(1)); }
 RULES_EQUAL(floor_divide_Scalar, floor_divide)
 RULE(maximum) { return max(p.in(0), p.in(1)); }
 RULES_EQUAL(max_other, maximum)
 RULE(minimum) { return min(p.in(0), p.in(1)); }
 RULES_EQUAL(min_other, minimum)
-RULE(fmax) {
-  Val a = p.in(0), b = p.in(1);
-  return is_int(a) ? max(a, b) : where(isnan(a), b, where(isnan(b), a, max(a, b)));
-}
-RULE(fmin) {
-  Val a = p.in(0), b = p.in(1);
-  return is_int(a) ? min(a, b) : where(isnan(a), b, where(isnan(b), a, min(a, b)));
-}
-RULE(atan2) { return binary(OpCode::Atan2, p.in(0), p.in(1)); }
+RULE(fmax) { return number_or_extreme(p, OpCode::Ge, OpCode::Max); }
+RULE(fmin) { return number_or_extreme(p, OpCode::Le, OpCode::Min); }
+RULE(atan2) { return binary(OpCode::Atan2, p.converted(0), p.converted(1)); }
 RULE(copysign_Tensor) { return copysign(p.in(0), p.in(1)); }
 RULES_EQUAL(copysign_Scalar, copysign_Tensor)
 NO_RULE(hypot)
@@ -170,11 +193,11 @@ RULE(xlogy_Tensor) {
 }
 RULES_EQUAL(xlogy_Scalar_Other, xlogy_Tensor)
 RULE(logaddexp) {
-  Val a = p.in(0), b = p.in(1);
+  Val a = p.converted(0), b = p.converted(1);
   return where(isinf(a) & (a == b), a, max(a, b) + log1p(exp(-abs(a - b))));
 }
 RULE(logaddexp2) {
-  Val a = p.in(0), b = p.in(1);
+  Val a = p.converted(0), b = p.converted(1);
   return where(isinf(a) & (a == b), a, max(a, b) + log1p(exp2(-abs(a - b))) * std::numbers::log2e);
 }
 RULE(heaviside) {
@@ -318,24 +341,24 @@ RULE(sinc) {
 RULE(deg2rad) { return p.in(0) * (std::numbers::pi / 180); }
 RULE(rad2deg) { return p.in(0) * (180 / std::numbers::pi); }
 
-RULE(where_self) { return where(p.boolean(0), p.in(1), p.in(2)); }
+RULE(where_self) { return where(p.boolean(0), p.held(1), p.held(2)); }
 RULES_EQUAL(where_ScalarOther, where_self)
 RULES_EQUAL(where_ScalarSelf, where_self)
 RULES_EQUAL(where_Scalar, where_self)
 RULE(clamp) { return clamp_rule(p, 1, 2); }
 RULES_EQUAL(clamp_Tensor, clamp)
-RULE(clamp_min) { return max(p.in(0), p.in(1)); }
+RULE(clamp_min) { return max(p.in(0), p.converted(1)); }
 RULES_EQUAL(clamp_min_Tensor, clamp_min)
-RULE(clamp_max) { return min(p.in(0), p.in(1)); }
+RULE(clamp_max) { return min(p.in(0), p.converted(1)); }
 RULES_EQUAL(clamp_max_Tensor, clamp_max)
-RULE(masked_fill_Scalar) { return where(p.boolean(1), p.in(2), p.in(0)); }
+RULE(masked_fill_Scalar) { return where(p.boolean(1), p.held(2), p.in(0)); }
 RULES_EQUAL(masked_fill_Tensor, masked_fill_Scalar)
 RULE(lerp_Scalar) { return lerp_rule(p); }
 RULES_EQUAL(lerp_Tensor, lerp_Scalar)
 RULE(addcmul) {
   Val a = p.in(0), x = scaled(p, p.in(1), 3), y = p.in(2);
   if (is_int(a)) return a + x * y;
-  return p.wrap(p.body.op(OpCode::Fma, a.dtype(), x.id, y.id, a.id));  // eager rounds once
+  return multiply_add(x, y, a);  // eager rounds once
 }
 RULE(addcdiv) { return p.in(0) + scaled(p, p.in(1), 3) / p.in(2); }
 NO_RULE(polar)
@@ -540,6 +563,24 @@ Val Point::in(size_t i, DType t) const {
   if (auto* d = std::get_if<double>(&a)) return wrap(body.constant(*d, t));
   if (auto* b = std::get_if<bool>(&a)) return wrap(body.constant(static_cast<int64_t>(*b), t));
   BRAZE_CHECK(false, "operand is neither tensor nor number: " + std::string(graph::op_name(node.op)));
+}
+
+Val Point::held(size_t i) const {
+  Val x = in(i);
+  DType to = type().dtype;
+  if (to == dtype()) return x;
+  auto* v = std::get_if<graph::ValueId>(&arg(i));
+  return v && low.source.type(*v).dtype == to ? x : x.rounded(to);
+}
+
+Val Point::converted(size_t i) const { return type().device.type == DeviceType::CPU ? held(i) : in(i); }
+
+Val Point::factor(size_t i) const {
+  auto* v = std::get_if<graph::ValueId>(&arg(i));
+  if (!v) return in(i);
+  const auto& sizes = low.source.type(*v).sizes;
+  bool one = std::all_of(sizes.begin(), sizes.end(), [&](Expr s) { return low.arena.is_const(s, 1); });
+  return one ? in(i) : converted(i);
 }
 
 Val Point::own(size_t i) const {

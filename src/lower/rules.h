@@ -23,6 +23,10 @@ struct Point {
   // Operand i (a tensor, broadcast to the result; or a number) in the result's compute dtype, or in another one.
   Val in(size_t i) const { return in(i, dtype()); }
   Val in(size_t i, DType t) const;
+  // An operand as eager's CPU kernels see it, converted to the result's dtype: what has another one is rounded to 16 bits.
+  Val converted(size_t i) const;
+  Val held(size_t i) const;      // the same on every device: for what becomes an element of the result as it is
+  Val factor(size_t i) const;    // the same of a factor or divisor: where it is one number, they take it in float
   Val own(size_t i) const;       // a tensor operand in its own compute dtype; a number as bool, i64 or f64
   Val boolean(size_t i) const { return in(i, DType::Bool); }
   double number(size_t i) const;             // a constant number

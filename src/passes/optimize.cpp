@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "passes/accumulate_scatter.h"
+#include "passes/ask_less.h"
 #include "passes/channels_last.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -26,7 +27,7 @@ graph::Graph optimize(const graph::Graph& captured, const Options& options) {
   g = fuse_activation(g);
   g = unfuse_bias(g);
   g = channels_last(std::move(g));
-  return dce(g);
+  return ask_less(dce(g));
 }
 
 }  // namespace braze::passes

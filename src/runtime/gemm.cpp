@@ -9,15 +9,38 @@
 #endif
 
 namespace braze::runtime {
-
-#if defined(__x86_64__)
 namespace {
 
-#define BRAZE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")))
-
-constexpr int kRows = 6;         // with kGemmColumns: 24 accumulators, 5 operands of 32 registers
 constexpr int64_t kDepth = 1024; // of a block of b, 16 KiB: stays in the first cache
 constexpr int64_t kHeight = 256; // rows of a, 1 MiB per depth: stay in the second
+
+// One tile of c over `k` elements. `bias` is added, or c where `accumulate`.
+using Tile = void (*)(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias, bool accumulate);
+
+// The tiles of one level, by [rows - 1][columns - 1].
+struct Tiles {
+  int rows;
+  const Tile (*of)[kGemmColumns];
+};
+
+// Without intrinsics: for machines without AVX2.
+template <int R, int C>
+void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias, bool accumulate) {
+  for (int r = 0; r < R; ++r)
+    for (int j = 0; j < C; ++j) {
+      constexpr int kParts = 8;  // sums of their own, which a compiler may keep in one vector
+      float part[kParts] = {}, sum = 0;
+      for (int64_t i = 0; i < k; ++i) part[i % kParts] += a[r * lda + i] * b[j * ldb + i];
+      for (float p : part) sum += p;
+      float& to = c[r * ldc + j];
+      to = accumulate ? to + sum : bias ? bias[j] + sum : sum;
+    }
+}
+
+#if defined(__x86_64__)
+
+#define BRAZE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")))
+#define BRAZE_AVX2 __attribute__((target("avx2,fma")))
 
 // The sums of the elements of four vectors.
 BRAZE_AVX512 inline __m128 sums_of(__m512 a, __m512 b, __m512 c, __m512 d) {
@@ -28,9 +51,8 @@ BRAZE_AVX512 inline __m128 sums_of(__m512 a, __m512 b, __m512 c, __m512 d) {
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-// One tile of c over `k` elements. `bias` is added, or c where `accumulate`.
 template <int R, int C>
-BRAZE_AVX512 inline void tile(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias,
+BRAZE_AVX512 void tile_avx512(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias,
                               bool accumulate) {
   __m512 sum[R][C];
 #pragma GCC unroll 8
@@ -73,12 +95,81 @@ BRAZE_AVX512 inline void tile(const float* a, int64_t lda, const float* b, int64
   }
 }
 
-using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, const float*, bool);
-template <int R>
-constexpr Tile kTilesOf[kGemmColumns] = {tile<R, 1>, tile<R, 2>, tile<R, 3>, tile<R, 4>};
-constexpr const Tile* kTiles[kRows] = {kTilesOf<1>, kTilesOf<2>, kTilesOf<3>, kTilesOf<4>, kTilesOf<5>, kTilesOf<6>};
+// The sums of the elements of four vectors.
+BRAZE_AVX2 inline __m128 sums_of(__m256 a, __m256 b, __m256 c, __m256 d) {
+  __m256 v = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
 
-BRAZE_AVX512 void columns(const GemmNT& g, int64_t from, int64_t to) {
+// Lanes below `n` of eight.
+BRAZE_AVX2 inline __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+template <int R, int C>
+BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias,
+                          bool accumulate) {
+  __m256 sum[R][C];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int j = 0; j < C; ++j) sum[r][j] = _mm256_setzero_ps();
+  int64_t i = 0;
+  for (; i + 8 <= k; i += 8) {
+    __m256 x[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] = _mm256_loadu_ps(a + r * lda + i);
+#pragma GCC unroll 8
+    for (int j = 0; j < C; ++j) {
+      __m256 y = _mm256_loadu_ps(b + j * ldb + i);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum[r][j] = _mm256_fmadd_ps(x[r], y, sum[r][j]);
+    }
+  }
+  if (i < k) {
+    __m256i mask = first_lanes(k - i);
+    __m256 x[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] = _mm256_maskload_ps(a + r * lda + i, mask);
+#pragma GCC unroll 8
+    for (int j = 0; j < C; ++j) {
+      __m256 y = _mm256_maskload_ps(b + j * ldb + i, mask);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum[r][j] = _mm256_fmadd_ps(x[r], y, sum[r][j]);
+    }
+  }
+  __m128i mask = _mm256_castsi256_si128(first_lanes(C));
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    __m256 none = _mm256_setzero_ps();
+    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none, C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
+    float* to = c + r * ldc;
+    if (accumulate) s = _mm_add_ps(s, _mm_maskload_ps(to, mask));
+    else if (bias) s = _mm_add_ps(s, _mm_maskload_ps(bias, mask));
+    _mm_maskstore_ps(to, mask, s);
+  }
+}
+
+#endif  // __x86_64__
+
+#define BRAZE_TILES(way, r) {way<r, 1>, way<r, 2>, way<r, 3>, way<r, 4>}
+constexpr Tile kPlain[][kGemmColumns] = {BRAZE_TILES(tile_plain, 1)};
+#if defined(__x86_64__)
+constexpr Tile kAvx2[][kGemmColumns] = {BRAZE_TILES(tile_avx2, 1), BRAZE_TILES(tile_avx2, 2), BRAZE_TILES(tile_avx2, 3)};
+constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TILES(tile_avx512, 2), BRAZE_TILES(tile_avx512, 3),
+                                          BRAZE_TILES(tile_avx512, 4), BRAZE_TILES(tile_avx512, 5), BRAZE_TILES(tile_avx512, 6)};
+#endif
+
+// With kGemmColumns: 12 accumulators and 4 operands of 16 registers, or 24 and 5 of 32.
+Tiles tiles_of(CpuLevel level) {
+#if defined(__x86_64__)
+  if (level == CpuLevel::Avx512) return {6, kAvx512};
+  if (level == CpuLevel::Avx2) return {3, kAvx2};
+#endif
+  return {1, kPlain};
+}
+
+void columns(const Tiles& tiles, const GemmNT& g, int64_t from, int64_t to) {
   for (int64_t k = 0; k < g.k; k += kDepth) {
     int64_t depth = std::min(kDepth, g.k - k);
     for (int64_t m = 0; m < g.m; m += kHeight) {
@@ -90,46 +181,54 @@ BRAZE_AVX512 void columns(const GemmNT& g, int64_t from, int64_t to) {
         // The next block of b comes in from memory while this one is multiplied.
         int64_t ahead = std::clamp<int64_t>(to - n - kGemmColumns, 0, kGemmColumns);
         const float* next = b + kGemmColumns * g.ldb;
-        int64_t tiles = (last - m + kRows - 1) / kRows;
-        int64_t lines = (depth + 15) / 16, each = (lines + tiles - 1) / tiles, fetched = 0;
-        for (int64_t row = m; row < last; row += kRows) {
+        int64_t steps = (last - m + tiles.rows - 1) / tiles.rows;
+        int64_t lines = (depth + 15) / 16, each = (lines + steps - 1) / steps, fetched = 0;
+        for (int64_t row = m; row < last; row += tiles.rows) {
           int64_t stop = std::min(fetched + each, lines);
           for (int64_t j = 0; j < ahead; ++j)
-            for (int64_t l = fetched; l < stop; ++l) _mm_prefetch(reinterpret_cast<const char*>(next + j * g.ldb + l * 16), _MM_HINT_T1);
+            for (int64_t l = fetched; l < stop; ++l) __builtin_prefetch(next + j * g.ldb + l * 16, 0, 2);
           fetched = stop;
-          kTiles[std::min<int64_t>(kRows, last - row) - 1][width - 1](g.a + row * g.lda + k, g.lda, b, g.ldb, depth, g.c + row * g.ldc + n, g.ldc,
-                                                                        bias, k > 0);
+          tiles.of[std::min<int64_t>(tiles.rows, last - row) - 1][width - 1](g.a + row * g.lda + k, g.lda, b, g.ldb, depth, g.c + row * g.ldc + n,
+                                                                            g.ldc, bias, k > 0);
         }
       }
     }
   }
 }
 
-bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512bw");
-  return has;
+// The highest level that is both here and allowed.
+CpuLevel best_level() {
+  static const CpuLevel level = [] {
+    for (CpuLevel l : {CpuLevel::Avx512, CpuLevel::Avx2})
+      if (gemm_nt_has(l) && l <= forced_cpu().value_or(l)) return l;
+    return CpuLevel::Baseline;
+  }();
+  return level;
 }
 
 }  // namespace
 
-bool gemm_nt_pays(int64_t m, int64_t n, int64_t k) { return has_avx512() && m >= 3 && m <= 64 && k >= 256 && n >= 8 * kGemmColumns; }
-
-void gemm_nt(const GemmNT& g, int64_t from, int64_t to) { columns(g, from, to); }
-
-#else
-
-bool gemm_nt_pays(int64_t, int64_t, int64_t) { return false; }
-
-void gemm_nt(const GemmNT& g, int64_t from, int64_t to) {
-  for (int64_t m = 0; m < g.m; ++m)
-    for (int64_t n = from; n < to; ++n) {
-      float sum = g.bias ? g.bias[n] : 0;
-      for (int64_t k = 0; k < g.k; ++k) sum += g.a[m * g.lda + k] * g.b[n * g.ldb + k];
-      g.c[m * g.ldc + n] = sum;
-    }
+bool gemm_nt_has(CpuLevel level) {
+#if defined(__x86_64__)
+#define HAS __builtin_cpu_supports
+  switch (level) {
+    case CpuLevel::Avx512: return HAS("avx512f") && HAS("avx512vl") && HAS("avx512dq") && HAS("avx512bw");
+    case CpuLevel::Avx2: return HAS("avx2") && HAS("fma");
+    default: break;
+  }
+#undef HAS
+#endif
+  return level == CpuLevel::Baseline;
 }
 
-#endif
+bool gemm_nt_pays(int64_t m, int64_t n, int64_t k) {
+  // With more rows packing costs a BLAS little beside the product.
+  int64_t most = best_level() == CpuLevel::Avx512 ? 64 : best_level() == CpuLevel::Avx2 ? 32 : 0;
+  return m >= 3 && m <= most && k >= 256 && n >= 8 * kGemmColumns;
+}
+
+void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) { columns(tiles_of(level), g, from, to); }
+
+void gemm_nt(const GemmNT& g, int64_t from, int64_t to) { gemm_nt_with(best_level(), g, from, to); }
 
 }  // namespace braze::runtime

@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "base/cpu.h"
+
 namespace braze::runtime {
 
 struct GemmNT {
@@ -18,11 +20,15 @@ struct GemmNT {
   int64_t ldc = 0;
 };
 
-// Whether this machine has the instructions, and the shape is one where this is faster than packing.
+// Whether the shape is one where this is faster than packing, with the instructions of this machine.
 bool gemm_nt_pays(int64_t m, int64_t n, int64_t k);
 // Columns of c are computed in blocks of this many.
 inline constexpr int64_t kGemmColumns = 4;
-// Columns [from, to) of c; ranges that do not overlap may run at once.
+// Columns [from, to) of c; ranges that do not overlap may run at once. Runs on every machine.
 void gemm_nt(const GemmNT& g, int64_t from, int64_t to);
+
+// The same with the instructions of one level; to be asked for only where this machine has them.
+bool gemm_nt_has(CpuLevel level);
+void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to);
 
 }  // namespace braze::runtime

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "loop/analysis.h"
 #include "schedule/index.h"
+#include "schedule/normalise.h"
 
 namespace braze::schedule {
 namespace {
@@ -343,9 +344,8 @@ void make_rows(sym::ExprArena& arena, Nest& n) {
   }
   if (gain < kDear) return;
   n.outer.pop_back();
-  Axis row{canonical_var(arena, 'r', 0, last.extent), last.extent};
-  substitute(arena, n.stages[0], {{last.var, row.var}});
-  n.stages[0].axes = {row};
+  n.stages[0].axes = {last};
+  canonical_names(arena, n);
 }
 
 // ---------------------------------------------------------------- loop invariants

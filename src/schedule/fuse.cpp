@@ -79,9 +79,8 @@ void split(sym::ExprArena& arena, Nest& n, const Pieces& pieces, size_t keep) {
     for (Expr extent : pieces[k]) {
       bool is_outer = outer.size() < keep;
       auto& into = is_outer ? outer : inner;
-      Expr var = canonical_var(arena, is_outer ? 'i' : 'r', into.size(), extent);
-      into.push_back({var, extent});
-      value = arena.add(arena.mul(value, extent), var);
+      into.push_back(fresh_axis(arena, extent));
+      value = arena.add(arena.mul(value, extent), into.back().var);
     }
     if (value != n.outer[k].var) to.push_back({n.outer[k].var, value});
   }
@@ -92,18 +91,10 @@ void split(sym::ExprArena& arena, Nest& n, const Pieces& pieces, size_t keep) {
   }
 }
 
-bool mentions_indirect(const sym::ExprArena& arena, Expr e, std::vector<Expr>& scratch) {
-  scratch.clear();
-  arena.collect_symbols(e, scratch);
-  for (Expr s : scratch)
-    if (arena.symbol_kind(s) == sym::SymbolKind::Indirect) return true;
-  return false;
-}
-
 // Does the outer point that runs both read with `load` only what it wrote with `store`?
 bool covered(sym::ExprArena& arena, const Nest& a, const Access& store, const Nest& b, const Access& load,
              std::vector<Expr>& scratch) {
-  if (store.atomic || mentions_indirect(arena, store.index, scratch)) return false;
+  if (store.atomic || loop::is_indirect(arena, store.index)) return false;
   const auto& sa = a.stages[store.stage].axes;
   if (load.index == store.index && (sa.empty() || same_axes(sa, b.stages[load.stage].axes))) return true;
   auto base = dense_base(arena, store.index, sa);

@@ -1,9 +1,6 @@
 #include "schedule/index.h"
 
 #include <algorithm>
-#include <cstdio>
-
-#include "base/hash.h"
 
 namespace braze::schedule {
 
@@ -103,18 +100,8 @@ bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes) {
   return dense_base(arena, index, axes).has_value();
 }
 
-Expr canonical_var(sym::ExprArena& arena, char prefix, size_t position, Expr extent, sym::SymbolKind kind) {
-  char name[48];
-  if (auto c = arena.as_const(extent)) {
-    std::snprintf(name, sizeof name, "%c%zu_%lld", prefix, position, static_cast<long long>(*c));
-  } else {
-    Hasher h;
-    h.add(std::string_view(arena.print(extent)));
-    std::snprintf(name, sizeof name, "%c%zu_s%08x", prefix, position, static_cast<unsigned>(h.value()));
-  }
-  if (auto s = arena.find_symbol(name)) return *s;
-  int64_t hi = arena.range(extent).hi;
-  return arena.symbol(name, kind, {0, hi == INT64_MAX ? hi : std::max<int64_t>(hi - 1, 0)});
+Axis fresh_axis(sym::ExprArena& arena, Expr extent) {
+  return {arena.fresh_symbol('m', sym::SymbolKind::LoopVar, {0, std::max<int64_t>(arena.range(extent).hi - 1, 0)}), extent};
 }
 
 void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to) {

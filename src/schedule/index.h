@@ -32,9 +32,8 @@ std::optional<Expr> dense_base(sym::ExprArena& arena, Expr index, std::span<cons
 // Different points of the box give different indices (proved; false: not known).
 bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes);
 
-// The loop variable for an axis at a position: equal position and extent give the same symbol, in every nest.
-Expr canonical_var(sym::ExprArena& arena, char prefix, size_t position, Expr extent,
-                   sym::SymbolKind kind = sym::SymbolKind::LoopVar);
+// An axis of this extent whose variable no other expression has.
+Axis fresh_axis(sym::ExprArena& arena, Expr extent);
 
 // Applies a substitution to every index expression of a stage.
 void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to);

@@ -85,16 +85,7 @@ bool tile(sym::ExprArena& arena, Nest& n) {
 // Stores whose points may meet in one element, and so must come one after the other.
 bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
   if (s.axes.empty()) return false;
-  std::vector<Expr> symbols;
-  for (const LoopOp& op : s.ops) {
-    if (op.code != OpCode::Store) continue;
-    if (op.atomic_add) return true;
-    symbols.clear();
-    arena.collect_symbols(op.index, symbols);
-    for (Expr e : symbols)
-      if (arena.symbol_kind(e) == sym::SymbolKind::Indirect) return true;
-  }
-  return false;
+  return std::any_of(s.ops.begin(), s.ops.end(), [&](const LoopOp& op) { return op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index)); });
 }
 
 }  // namespace

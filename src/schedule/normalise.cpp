@@ -57,9 +57,7 @@ void sort_axes(sym::ExprArena& arena, std::vector<Axis>& axes, Expr index) {
 bool merge_pair(sym::ExprArena& arena, std::vector<Axis>& axes, size_t k, const Stages& stages) {
   const Axis a = axes[k], b = axes[k + 1];
   Expr extent = arena.mul(a.extent, b.extent);
-  Expr var = canonical_var(arena, 'm', k, extent);  // a passing name; canonical_names gives the final one
-  for (const Axis& x : axes)
-    if (x.var == var) return false;
+  const Axis whole = fresh_axis(arena, extent);
   auto merged = [&](Expr e) -> std::optional<Expr> {
     bool in_a = arena.contains(e, a.var), in_b = arena.contains(e, b.var);
     if (!in_a && !in_b) return e;
@@ -68,7 +66,7 @@ bool merge_pair(sym::ExprArena& arena, std::vector<Axis>& axes, size_t k, const 
     if (!fa || arena.contains(fa->coefficient, b.var)) return std::nullopt;
     auto fb = arena.affine_in(fa->rest, b.var);
     if (!fb || fa->coefficient != arena.mul(fb->coefficient, b.extent)) return std::nullopt;
-    return arena.add(arena.mul(fb->coefficient, var), fb->rest);
+    return arena.add(arena.mul(fb->coefficient, whole.var), fb->rest);
   };
   Substitution seen;  // accesses of one nest are few expressions
   auto find = [&](Expr e) -> const Expr* {
@@ -86,7 +84,7 @@ bool merge_pair(sym::ExprArena& arena, std::vector<Axis>& axes, size_t k, const 
   for (Stage* s : stages)
     for (LoopOp& op : s->ops)
       if (has_index(op)) op.index = *find(op.index);
-  axes[k] = {var, extent};
+  axes[k] = whole;
   axes.erase(axes.begin() + static_cast<long>(k) + 1);
   return true;
 }
@@ -104,13 +102,13 @@ void drop_trivial_reductions(Nest& n) {
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
       if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
-      bool constant =
-          op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin || op.reduce == ReduceKind::WelfordM2;
-      if (constant) {
+      if (op.reduce == ReduceKind::WelfordM2) {  // 0, but NaN of an infinity
+        op.code = OpCode::Sub;
+        op.args[1] = op.args[0];
+      } else if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin) {
         op.code = OpCode::Const;
         op.args = {};
         op.integer = 0;
-        if (is_floating(op.dtype)) op.number = 0;
       } else {
         same[op.result.index] = op.args[0];
       }
@@ -133,26 +131,26 @@ void join_plain_stages(Nest& n) {
 }  // namespace
 
 size_t canonical_names(sym::ExprArena& arena, Nest& n, size_t next_indirect) {
-  Substitution outer;
   auto rename = [&](std::vector<Axis>& axes, char prefix, Substitution& to) {
     for (size_t k = 0; k < axes.size(); ++k) {
-      Expr v = canonical_var(arena, prefix, k, axes[k].extent);
-      if (v != axes[k].var) to.push_back({axes[k].var, v});
+      Expr v = arena.positional_symbol(prefix, k, axes[k].extent, sym::SymbolKind::LoopVar);
+      to.push_back({axes[k].var, v});
       axes[k].var = v;
     }
   };
+  Substitution outer;  // of the outer axes, and of Indirect symbols that all later stages see
   rename(n.outer, 'i', outer);
-  Substitution indirect;  // grows along the nest: a symbol is bound before it is used
   for (Stage& s : n.stages) {
-    Substitution to = outer;
-    rename(s.axes, 'r', to);
-    for (const LoopOp& op : s.ops)
-      if (op.code == OpCode::Indirect) {
-        Expr v = canonical_var(arena, 'x', next_indirect++, op.bound, sym::SymbolKind::Indirect);
-        if (v != op.index) indirect.push_back({op.index, v});
-      }
-    to.insert(to.end(), indirect.begin(), indirect.end());
-    substitute(arena, s, to);
+    Substitution here = outer;
+    rename(s.axes, 'r', here);
+    for (LoopOp& op : s.ops) {
+      if (has_index(op)) op.index = arena.substitute(op.index, here);
+      if (op.code != OpCode::Indirect) continue;
+      Expr v = arena.positional_symbol('x', next_indirect++, op.bound, sym::SymbolKind::Indirect);
+      here.push_back({op.index, v});
+      if (s.axes.empty()) outer.push_back({op.index, v});
+      op.index = v;
+    }
   }
   return next_indirect;
 }

@@ -5,6 +5,7 @@
 #include "loop/analysis.h"
 #include "schedule/clean.h"
 #include "schedule/coalesce.h"
+#include "schedule/fuse.h"
 #include "schedule/group.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
@@ -87,7 +88,7 @@ Program schedule(const Program& lowered, const Options& options) {
     normalise(arena, n);
     choose_mapping(p, n);
     // A scratch row belongs to one outer point: not where several run as one vector.
-    bool rows = n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(p, n);
+    bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(p, n);
     if (rows) make_local(p, n, mine);
     make_rows(arena, n);
     hoist(arena, n);

@@ -93,8 +93,7 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
   }
   if (!pieces) return false;
 
-  Axis piece{canonical_var(arena, 'p', 0, arena.constant(pieces)), arena.constant(pieces)};
-  Axis inside{canonical_var(arena, 'p', 1, arena.constant(*first / pieces)), arena.constant(*first / pieces)};
+  Axis piece = fresh_axis(arena, arena.constant(pieces)), inside = fresh_axis(arena, arena.constant(*first / pieces));
   // Where the results are the vector, they stay innermost.
   auto partial_index = [&](Expr point) {
     return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point)

@@ -181,6 +181,25 @@ std::optional<Expr> ExprArena::find_symbol(std::string_view name) const {
   return it == impl_->by_name.end() ? std::nullopt : std::optional(it->second);
 }
 
+Expr ExprArena::fresh_symbol(char prefix, SymbolKind kind, Range range) {
+  std::string name;
+  do name = prefix + ("_" + std::to_string(impl_->fresh++));
+  while (find_symbol(name));
+  return symbol(std::move(name), kind, range);
+}
+
+Expr ExprArena::positional_symbol(char prefix, size_t position, Expr extent, SymbolKind kind) {
+  auto [it, fresh] = impl_->positional.try_emplace({prefix, position, extent.id, kind});
+  if (!fresh) return it->second;
+  // The name is for readers: a free one that tells position and extent.
+  auto size = as_const(extent);
+  std::string name = prefix + std::to_string(position) + '_' +
+                     (size ? std::to_string(*size) : this->kind(extent) == Kind::Symbol ? std::string(symbol_name(extent)) : "e" + std::to_string(extent.id));
+  while (find_symbol(name)) name += '_';
+  int64_t hi = range(extent).hi;
+  return it->second = symbol(std::move(name), kind, {0, hi == INT64_MAX ? hi : std::max<int64_t>(hi - 1, 0)});
+}
+
 Kind ExprArena::kind(Expr e) const { return impl_->at(e).kind; }
 std::span<const Expr> ExprArena::operands(Expr e) const { return impl_->operands(e); }
 

@@ -1,6 +1,8 @@
 // Inside of the expression arena: nodes, interning, interval arithmetic. Only symbolic/*.cpp include this.
 #pragma once
 #include <deque>
+#include <map>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/hash_index.h"
@@ -23,6 +25,8 @@ struct ExprArena::Impl {
   std::deque<std::vector<Expr>> pool;  // operand lists, stable spans
   std::vector<std::string> names;
   std::unordered_map<std::string, Expr> by_name;
+  std::map<std::tuple<char, size_t, uint32_t, SymbolKind>, Expr> positional;
+  size_t fresh = 0;             // names that fresh_symbol gave
   HashIndex interned;
   uint32_t epoch = 1;
 

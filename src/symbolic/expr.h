@@ -49,6 +49,11 @@ class ExprArena {
   // Makes a new symbol; the name is for print and parse and must be unique in the arena.
   Expr symbol(std::string name, SymbolKind kind, Range range);
   std::optional<Expr> find_symbol(std::string_view name) const;
+  // A symbol that no other call gave. Its name starts with `prefix`.
+  Expr fresh_symbol(char prefix, SymbolKind kind, Range range);
+  // The symbol with values 0 .. extent-1 at a position among others of its kind: one for each (prefix, position, extent, kind), so
+  // that equal loop nests are equal expressions. Two of its users that are in scope at once must differ in prefix or position.
+  Expr positional_symbol(char prefix, size_t position, Expr extent, SymbolKind kind);
 
   Expr add(Expr a, Expr b);
   Expr sub(Expr a, Expr b);

@@ -153,6 +153,7 @@ class TracerImpl final : public Tracer, public Differentiable {
 
   ~TracerImpl() override {
     recorder_->close();
+    for (auto& slot : recorder_->slots) slot.real = at::Tensor();  // fakes that are still held hold the recorder
     for (Lifted& l : lifted_) {
       Py_DECREF(l.fake);
       Py_XDECREF(l.real);

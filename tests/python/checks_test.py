@@ -50,6 +50,26 @@ def test_gradient_of_a_checked_operator():
     same(t.grad, u.grad)
 
 
+@pytest.mark.parametrize(
+    "fn, call",
+    [
+        (torch.linalg.svdvals, ", false, false, none)"),
+        (torch.linalg.cond, ", false, false, none)"),
+        (torch.linalg.eigvalsh, ', "L", false)'),
+        (torch.linalg.eigvals, "_linalg_eigvals("),
+    ],
+)
+def test_values_of_a_matrix_are_computed_without_its_vectors(fn, call):
+    explained = braze.explain(fn, a)
+    assert call in explained.plans[0], explained.plans[0]
+    assert torch.equal(explained.output, fn(a))
+    # A gradient needs the vectors.
+    t, u = a.clone().requires_grad_(), a.clone().requires_grad_()
+    fn(t).abs().sum().backward()
+    braze.compile(lambda v: fn(v).abs().sum(), fullgraph=True)(u).backward()
+    same(t.grad, u.grad)
+
+
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("make", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
 def test_recurrent_layers(make, train):

@@ -165,3 +165,42 @@ def test_attention_backends():
     q = torch.randn(1, 2, 4, 8)
     same(fn(q), braze.compile(fn)(q))
     assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_buffer_that_comes_to_share_the_memory_of_a_written_one():
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("written", torch.zeros(3))
+            self.register_buffer("read", torch.ones(3))
+
+        def forward(self, x):
+            self.written.add_(1)
+            return x * self.read
+
+    eager, m = Module(), Module()
+    compiled, x = braze.compile(m), torch.ones(3)
+    for call in range(4):
+        if call == 2:
+            for each in (eager, m):
+                each.written.data = each.read.data
+        assert torch.equal(compiled(x), eager(x))
+        assert torch.equal(m.read, eager.read) and torch.equal(m.written, eager.written)
+
+
+def test_written_argument_beside_many_others():
+    """One of them lies where the call writes, in some calls."""
+
+    def f(cache, *others):
+        cache.add_(1)
+        return sum(o.sum() for o in others) + cache.sum()
+
+    compiled = braze.compile(f)
+    for overlapping in (None, 0, 49, None):
+        results = []
+        for g in (f, compiled):
+            memory, others = torch.zeros(400), [torch.full((4,), float(i)) for i in range(50)]
+            if overlapping is not None:
+                others[overlapping] = memory[4:12]
+            results.append((g(memory[:8], *others), memory))
+        same(*results)

@@ -43,7 +43,8 @@ def step(fn, args, params, loss=lambda outs: sum((o.float() if o.dtype != torch.
     return [o.detach().clone() for o in outs], [None if p.grad is None else p.grad.clone() for p in params]
 
 
-def close(got, want, exact, what, slack=1e-6):
+def close(got, want, exact, what, slack=1e-6, terms=0.0):
+    """No further from `exact` than twice eager, or `slack` of what was added up: `terms`, the sum of the magnitudes, where they cancel."""
     assert (got is None) == (want is None), f"{what}: {got} against {want}"
     if got is None:
         return
@@ -51,7 +52,7 @@ def close(got, want, exact, what, slack=1e-6):
     if not got.is_floating_point():
         assert torch.equal(got, want), what
         return
-    scale = exact.abs().max().item() + 1e-6
+    scale = max(exact.abs().max().item() + 1e-6, terms)
     own, eager = (got.double() - exact.double()).abs().max().item(), (want.double() - exact.double()).abs().max().item()
     assert own <= 2 * eager + slack * scale, f"{what}: error {own:.3g}, eager's {eager:.3g}"
 

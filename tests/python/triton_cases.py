@@ -76,6 +76,8 @@ CASES = {
     "positions_in_turns": (lambda x: x.argmax(-1), r(1, 17000)),
     "choices": (lambda x: ((x > 1.5).any(-1), (x > -2).all(-1), (x > 0).any()), r(9, 20)),
     "variance": (lambda x: (x.var(-1), x.std(-1), x.var(0)), r(7, 50)),
+    "variance_far_from_zero": (lambda x: (*torch.var_mean(x, -1), *torch.var_mean(x, 0)), r(7, 50) + 1e4),
+    "variance_far_from_zero_in_turns": (lambda x: torch.var_mean(x, -1), r(1, 20000) + 1e4),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (60,), w, b), r(7, 60), r(60), r(60, seed=5)),
     "layer_norm_in_turns": (lambda x, w: F.layer_norm(x, (17000,), w), r(1, 17000), r(17000)),
     "rms_norm": (lambda x, w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6).to(BF16) * w, r(5, 48, dtype=BF16), r(48, dtype=BF16)),

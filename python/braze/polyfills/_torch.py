@@ -90,7 +90,10 @@ def call_without_grad(fn, *args, **kwargs):
 def one_hot(tensor, num_classes=-1):
     if num_classes < 0:
         return torch.ops.aten.one_hot(tensor, num_classes)
-    return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
+    classes = torch.arange(num_classes, device=tensor.device)
+    # Looked up among the classes, so that one which is none of them is an error of the run.
+    known = classes.gather(0, tensor.reshape(-1)).reshape(tensor.shape)
+    return (known.unsqueeze(-1) == classes).to(torch.int64)
 
 
 def group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):

@@ -24,11 +24,13 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   SourceId where;
   PyObject* descr = tr.lookup_on_type(t, name, &where);
   // Numbers and texts of a class of the user's may have attributes of their own.
-  bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT)) && !PyObject_TypeCheck(value.get(), known().enum_);
-  if (users && source.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
+  bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT));
+  // A member of an enumeration is the same object on every path.
+  SourceId of = users && PyObject_TypeCheck(value.get(), known().enum_) ? tr.sources().constant(value.get()) : source;
+  if (users && of.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
     if (!own) tr.raise_current();
-    if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
+    if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, name)) return v;
   }
   if (descr) {
     PyTypeObject* d = Py_TYPE(descr);

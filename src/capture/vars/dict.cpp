@@ -468,7 +468,7 @@ bool DictViewVariable::contains(Translator& tr, Variable* item) {
     if (!item->is(Kind::Tuple) || item->len(tr) != 2) return false;
     const auto& pair = item->as<TupleVariable>()->elements;
     Variable* v = dict->get(tr, pair[0]);
-    return v && (tr.identical(v, pair[1]) || tr.equal(v, pair[1]));
+    return v && tr.same_item(v, pair[1]);
   }
   return Variable::contains(tr, item);
 }

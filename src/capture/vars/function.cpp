@@ -1,5 +1,6 @@
 #include "capture/vars/function.h"
 
+#include <cstddef>
 #include <string_view>
 #include <unordered_set>
 
@@ -86,11 +87,15 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     if (Variable* v = derived("__kwdefaults__", SourceKind::FuncKwDefaults, PyFunction_GET_KW_DEFAULTS(real.get()))) return v;
     if (Variable* v = derived("__globals__", SourceKind::FuncGlobals, PyFunction_GET_GLOBALS(real.get()))) return v;
     if (Variable* v = derived("__closure__", SourceKind::FuncClosure, PyFunction_GET_CLOSURE(real.get()))) return v;
-    static const char* fixed[] = {"__name__", "__qualname__", "__module__", "__doc__"};
-    for (const char* f : fixed)
-      if (named(name, f)) {
-        if (!anchored) tr.guard_identity(source, real.get());
-        return tr.from_python(Ref::steal(PyObject_GetAttr(real.get(), name)));
+    static constexpr std::pair<const char*, size_t> fields[] = {{"__name__", offsetof(PyFunctionObject, func_name)}, {"__qualname__", offsetof(PyFunctionObject, func_qualname)},
+        {"__module__", offsetof(PyFunctionObject, func_module)}, {"__doc__", offsetof(PyFunctionObject, func_doc)}};
+    for (auto [attr, offset] : fields)
+      if (named(name, attr)) {
+        SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
+        PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
+        if (value) return tr.wrap(value, at);
+        tr.guards().absent(at, tr.line());
+        return tr.none();
       }
     PyObject* field = _PyType_Lookup(&PyFunction_Type, name);
     if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {

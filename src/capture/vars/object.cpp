@@ -339,7 +339,7 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
-    if (tr.identical(v, item) || tr.equal(v, item)) return true;
+    if (tr.same_item(v, item)) return true;
   return false;
 }
 

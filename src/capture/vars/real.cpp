@@ -1,4 +1,6 @@
 // Classes, Python modules, C functions and singletons.
+#include <cstddef>
+
 #include "capture/builtins.h"
 #include "capture/callback.h"
 #include "capture/known.h"
@@ -60,15 +62,34 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (named(name, "__dict__")) return d;
   bool computed = Py_TYPE(self->object.get()) != &PyModule_Type || PyDict_GetItemString(dict, "__getattr__");
   if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name) || !computed) return d->get(tr, name);
-  // A lazy module makes its attributes when they are asked for.
+  // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
+  // looked up anew each time.
+  auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
+  bool computes = programs(PyDict_GetItemString(dict, "__getattr__")) || programs(_PyType_Lookup(Py_TYPE(self->object.get()), tr.intern("__getattr__")));
+  const char* text = PyUnicode_AsUTF8(name);
+  bool special = text && std::string_view(text).starts_with("__");
   Ref made = Ref::steal(PyObject_GetAttr(self->object.get(), name));
-  if (!made) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
-    PyErr_Clear();
-    return d->get(tr, name);
-  }
+  if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+  PyErr_Clear();
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
-  return tr.global_object(made.get());
+  if (computes && (made || !special)) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
+  return made ? tr.global_object(made.get()) : d->get(tr, name);
+}
+
+Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
+  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls)) return nullptr;
+  SourceId of = tr.sources().constant(reinterpret_cast<PyObject*>(cls));
+  static constexpr std::pair<const char*, size_t> fields[] = {{"__name__", offsetof(PyHeapTypeObject, ht_name)}, {"__qualname__", offsetof(PyHeapTypeObject, ht_qualname)},
+      {"__bases__", offsetof(PyTypeObject, tp_bases)}, {"__mro__", offsetof(PyTypeObject, tp_mro)}};
+  for (auto [attr, offset] : fields)
+    if (named(name, attr)) {
+      PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(cls) + offset);
+      return value ? tr.wrap(value, tr.sources().add(SourceKind::Slot, of, static_cast<int64_t>(offset), name)) : nullptr;
+    }
+  if (!named(name, "__doc__") && !named(name, "__module__") && !named(name, "__annotations__")) return nullptr;
+  PyObject* dict = type_dict(cls);
+  PyObject* value = PyDict_GetItemWithError(dict, name);
+  return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, tr.sources().dict_item(tr.sources().constant(dict), name)) : nullptr;
 }
 
 Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
@@ -87,6 +108,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   SourceId meta_at, at;
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
+  if (Variable* v = data && on_meta == _PyType_Lookup(&PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
     Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
     if (!v) {

@@ -92,7 +92,7 @@ bool SequenceVariable::contains(Translator& tr, Variable* item) {
   bool deque = type() == known().deque;
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   for (size_t i = 0; i < elements.size(); ++i) {  // a comparison may change the list
-    bool same = tr.identical(elements[i], item) || tr.equal(elements[i], item);
+    bool same = tr.same_item(elements[i], item);
     if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
     if (same) return true;
   }
@@ -110,7 +110,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   bool deque = type() == known().deque;
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   auto is_item = [&](size_t i) {
-    bool same = tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0]);
+    bool same = tr.same_item(elements[i], args[0]);
     if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
     return same;
   };
@@ -319,7 +319,7 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
   }
   if (n == "remove" && args.size() == 1) {
     for (size_t i = 0; i < elements.size(); ++i)
-      if ((tr.identical(elements[i], args[0]) || tr.equal(elements[i], args[0])) && i < elements.size()) {
+      if (tr.same_item(elements[i], args[0]) && i < elements.size()) {
         change(tr);
         elements.erase(elements.begin() + static_cast<long>(i));
         return tr.none();

@@ -14,6 +14,17 @@ namespace {
 
 PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
 
+// Of an attribute of torch.Tensor: whether the program put it there, so that it is its own code or data and no operation.
+bool put_by_program(PyObject* attribute) {
+  PyTypeObject* t = Py_TYPE(attribute);
+  if (t == &PyFunction_Type) return !of_library(attribute);
+  if (PyType_IsSubtype(t, &PyProperty_Type)) {
+    Ref get = Ref::steal(PyObject_GetAttrString(attribute, "fget"));
+    return get && PyFunction_Check(get.get()) && !of_library(get.get());
+  }
+  return !t->tp_descr_get || (t->tp_flags & Py_TPFLAGS_HEAPTYPE);
+}
+
 }  // namespace
 
 PyTypeObject* TensorVariable::type() const {
@@ -56,6 +67,14 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
+  if (n == "_base" && real) {
+    Ref base = Ref::steal(PyObject_GetAttr(real.get(), name));
+    if (!base) tr.raise_current();
+    return tr.wrap(base.get(), tr.sources().add(SourceKind::TensorAttr, source, 0, name));
+  }
+  // What happened to a tensor is not known of a fake, and no part of a tensor's guard.
+  bool history = n == "_version" || n == "_is_view" || (real && (n == "output_nr" || n == "retains_grad"));
+  if (history) tr.unsupported("attribute '" + n + "' of a tensor");
   SourceId where;
   PyObject* descr = tr.lookup_on_type(type(), name, &where);
   if (!descr) {
@@ -93,6 +112,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     }
     return tr.bind_descriptor(descr, where, this, type(), name);
   }
+  if (put_by_program(descr)) return tr.bind_descriptor(descr, where, this, type(), name);
+  if (where.valid()) tr.guard_identity(where, descr);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)
     return tr.make<BuiltinMethodVariable>(this, descr, type(), name);
   if (tensors.count(n) || tr.overrides_torch(Args{{this}, {}})) return tensor_attribute(tr, this, name);
@@ -233,6 +254,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__getitem__"));
+  tr.tensor_operator("__getitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
   return tr.call_torch(fn, Args{{this, key}, {}});
@@ -240,6 +262,7 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__setitem__"));
+  tr.tensor_operator("__setitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
     static PyObject *copy = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("copy_")), *fill = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("fill_"));
@@ -283,13 +306,11 @@ bool TensorVariable::truth(Translator& tr) {
   tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor");
 }
 
-// By identity: two that are told apart here are to be two in every call. (Of the many that an optimizer keeps, that is taken to hold.)
+// By identity: two that are told apart here are to be two in every call.
 Ref TensorVariable::hash_key(Translator& tr) {
   if (!real) return Ref::borrow(value(tr));
   value(tr);
-  if (tr.lifted_tensors().size() > 32) return real;
-  for (TensorVariable* t : tr.lifted_tensors())
-    if (t != this && !(tr.anchored(source) && tr.anchored(t->source))) tr.guards().distinct(source, t->source, tr.line());
+  tr.tensor_is_key();
   return real;
 }
 

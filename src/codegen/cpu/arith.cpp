@@ -263,15 +263,15 @@ Value* emit_max(VectorBuilder& b, Value* a, Value* c, bool sign, bool minimum) {
     return minimum ? b.B.CreateSelect(less, a, c) : b.B.CreateSelect(less, c, a);
   }
   if (Value* r = b.native_max(a, c, minimum)) return r;
-  if (llvm::isa<llvm::Constant>(c) && !llvm::isa<llvm::Constant>(a)) std::swap(a, c);
-  // The second operand where either is NaN.
-  Value* r = minimum ? b.at_most(a, c) : b.at_least(a, c);
-  bool number = false;
-  if (auto* k = llvm::dyn_cast<llvm::Constant>(a)) {
-    auto* s = llvm::dyn_cast_or_null<llvm::ConstantFP>(k->getType()->isVectorTy() ? k->getSplatValue() : k);
-    number = s && !s->isNaN();
-  }
-  return number ? r : b.B.CreateSelect(b.is_nan(a), a, r);
+  auto number = [](Value* v) -> llvm::ConstantFP* {
+    auto* k = llvm::dyn_cast<llvm::Constant>(v);
+    auto* s = llvm::dyn_cast_or_null<llvm::ConstantFP>(k && k->getType()->isVectorTy() ? k->getSplatValue() : k);
+    return s && !s->isNaN() ? s : nullptr;
+  };
+  // A constant as the bound needs no test for NaN; equal operands differ in the sign of zero alone.
+  if (auto* s = number(a); s && !s->isZero() && !number(c)) std::swap(a, c);
+  Value* r = minimum ? b.at_most(c, a) : b.at_least(c, a);  // the first operand where either is NaN, and of equals
+  return number(c) ? r : b.B.CreateSelect(b.is_nan(c), c, r);
 }
 
 Value* emit_arith(VectorBuilder& b, const LoopOp& op, const std::array<DType, 3>& types, std::array<Value*, 3> v) {

@@ -44,8 +44,8 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
     case ReduceKind::Prod: into[0] = fp ? b.B.CreateFMul(x, y) : boolean ? b.B.CreateAnd(x, y) : b.B.CreateMul(x, y); return;
     case ReduceKind::Any: into[0] = b.B.CreateOr(x, y); return;
     case ReduceKind::All: into[0] = b.B.CreateAnd(x, y); return;
-    case ReduceKind::Max: into[0] = emit_max(b, y, x, sign, false); return;
-    case ReduceKind::Min: into[0] = emit_max(b, y, x, sign, true); return;
+    case ReduceKind::Max: into[0] = emit_max(b, x, y, sign, false); return;
+    case ReduceKind::Min: into[0] = emit_max(b, x, y, sign, true); return;
     case ReduceKind::ArgMax:
     case ReduceKind::ArgMin: {
       bool max = kind == ReduceKind::ArgMax;
@@ -79,12 +79,20 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
       Value* some = b.B.CreateFCmpOGT(n, b.num(n, 0.0));
       Value* share = b.B.CreateFDiv(from[2], b.B.CreateSelect(some, n, b.num(n, 1.0)));
       into[0] = b.fma(delta, share, x);
-      Value* cross = b.B.CreateFMul(b.B.CreateFMul(delta, delta), b.B.CreateFMul(into[2], share));
-      into[1] = b.B.CreateFAdd(b.B.CreateFAdd(into[1], from[1]), cross);
+      // The factor that may be 0 first: the square of a large difference may be infinite.
+      Value* cross = b.B.CreateFMul(delta, b.B.CreateFMul(delta, b.B.CreateFMul(into[2], share)));
+      into[1] = b.B.CreateFAdd(into[1], b.B.CreateFAdd(from[1], cross));
       into[2] = n;
       return;
     }
   }
+}
+
+void align_welford(VectorBuilder& b, Value** into, Value** from) {
+  Value* some = b.B.CreateFCmpOGT(into[2], b.num(into[2], 0.0));
+  into[3] = b.B.CreateSelect(some, into[3], from[3]);
+  from[0] = b.B.CreateFAdd(from[0], b.B.CreateFSub(from[3], into[3]));
+  into[0] = b.B.CreateSelect(some, into[0], from[0]);
 }
 
 }  // namespace braze::codegen::cpu

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "codegen/cpu/math.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::cpu {
 
@@ -262,6 +263,12 @@ Emitter::Values Emitter::loop(Value* begin, Value* end, int64_t step, bool nonem
   } else {
     B.CreateBr(head);
   }
+  for (size_t i = 0; i < phis.size(); ++i) {
+    if (next[i] != phis[i]) continue;  // else the loop leaves it as it is
+    phis[i]->replaceAllUsesWith(init[i]);
+    phis[i]->eraseFromParent();
+    out[i] = init[i];
+  }
   B.SetInsertPoint(exit);
   return out;
 }
@@ -349,7 +356,7 @@ void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops) {
       if (op.code != OpCode::Load || stores_to(op.buffer) || program_.buffers[op.buffer].kind == loop::BufferKind::Local) continue;
-      if (!varies(op.index) || lane_step(op.index) == 1) continue;
+      if (!varies(op.index) || lane_step(op.index) == 1 || loop::is_indirect(arena_, op.index)) continue;
       auto down = arena_.affine_in(op.index, row.var), along = arena_.affine_in(op.index, *vector_.var);
       bool known = std::any_of(across.begin(), across.end(), [&](const LoopOp* o) { return o->buffer == op.buffer && o->index == op.index; });
       if (!known && down && arena_.is_const(down->coefficient, 1) && along && !arena_.contains(along->coefficient, row.var)) across.push_back(&op);
@@ -480,31 +487,74 @@ void Emitter::run_stage(const loop::Stage& stage) {
   finish_reductions(stage, carried);
 }
 
+int64_t Emitter::steps(const loop::Stage& stage, size_t k) const {
+  int64_t group = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1, n = 1;
+  for (; k < stage.axes.size(); ++k) {
+    auto known = arena_.as_const(stage.axes[k].extent);
+    if (!known) return INT64_MAX;
+    n *= k + 1 < stage.axes.size() ? *known : (*known + group - 1) / group;
+  }
+  return n;
+}
+
+bool Emitter::folds(const loop::Stage& stage, size_t k) const { return steps(stage, k) > 2 * kShortRun; }
+
 Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values carried) {
   const loop::Axis& axis = stage.axes[k];
   Value* end = emit(axis.extent);
   auto known = arena_.as_const(axis.extent);
-  if (k + 1 < stage.axes.size())
-    return loop(B.getInt64(0), end, 1, known && *known > 0, carried, [&](Value* iv, Values current) {
-      bind(axis.var, iv, top());
-      return run_axis(stage, k + 1, std::move(current));
-    });
-  // Long sums in two levels, as rounding errors grow with the number of additions to one accumulator.
-  constexpr int64_t kRun = 64;
-  int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1;
-  bool sums = false;
-  for (const Accumulator& a : accumulators_) sums |= a.op->reduce == loop::ReduceKind::Sum && is_floating(a.op->dtype);
-  if (sums && (!known || *known > 2 * kRun * step)) {
-    int64_t chunk = kRun * step;
-    bool even = known && *known % chunk == 0;
-    return loop(B.getInt64(0), end, chunk, known && *known > 0, carried, [&](Value* begin, Values current) {
-      Value* stop = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(chunk)), "", true, true);
+  bool sums = false, variances = false;
+  for (const Accumulator& a : accumulators_) {
+    sums |= runs(a) && is_floating(a.op->dtype);
+    variances |= runs(a) && a.op->reduce != loop::ReduceKind::Sum;
+  }
+  // `length` positions from begin, or what is left, with sums of their own.
+  auto in_runs = [&](int64_t length, const std::function<Values(Value*, Value*, std::optional<int64_t>, Values)>& run) {
+    bool even = known && *known % length == 0;
+    return loop(B.getInt64(0), end, length, known && *known > 0, carried, [&](Value* begin, Values current) {
+      Value* stop = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(length)), "", true, true);
       if (!even) stop = B.CreateSelect(B.CreateICmpSLT(stop, end), stop, end);
-      Values inner = run_last_axis(stage, begin, stop, even ? std::optional<int64_t>(chunk) : std::nullopt, restart(current));
+      Values inner = run(begin, stop, even ? std::optional<int64_t>(length) : std::nullopt, restart(current));
       return resume(current, inner);
     });
+  };
+  if (k + 1 < stage.axes.size()) {
+    auto each = [&](Value* begin, Value* stop, bool nonempty, Values from) {
+      return loop(begin, stop, 1, nonempty, std::move(from), [&](Value* iv, Values current) {
+        bind(axis.var, iv, top());
+        return run_axis(stage, k + 1, std::move(current));
+      });
+    };
+    if (!variances || folds(stage, k + 1) || !folds(stage, k)) return each(B.getInt64(0), end, known && *known > 0, carried);
+    return in_runs(std::max<int64_t>(1, kShortRun / std::max<int64_t>(1, steps(stage, k + 1))),
+                   [&](Value* begin, Value* stop, std::optional<int64_t>, Values from) { return each(begin, stop, true, std::move(from)); });
   }
-  if (sums && stage.axes.size() > 1 && known && *known >= 8 * step) {
+  // Of columns, the first values are few and may lie far from the others: the first runs are short, and none is much longer
+  // than all before it, so that no mean of those is a bad centre for it.
+  if (variances && stage.axes.size() == 1 && (outer_vector_ || width_ == 1) && (!known || *known > 4)) {
+    constexpr int64_t kEnds[] = {2, 8, 32, 128}, kFew = std::size(kEnds), kLong = 256;  // then every kLong
+    auto number = [&](int64_t n) { return B.getInt64(static_cast<uint64_t>(n)); };
+    Value* runs = B.CreateAdd(B.CreateSDiv(B.CreateAdd(end, number(kLong - 1 - kEnds[kFew - 1])), number(kLong)), number(kFew));
+    for (int64_t i = kFew; i-- > 0;) runs = B.CreateSelect(B.CreateICmpSLE(end, number(kEnds[i])), number(i + 1), runs);
+    runs = B.CreateSelect(B.CreateICmpSLE(end, number(0)), number(0), runs);
+    return loop(number(0), runs, 1, known.has_value(), carried, [&](Value* i, Values current) {
+      auto place = [&](Value* run) {
+        Value* at = B.CreateAdd(B.CreateMul(B.CreateSub(run, number(kFew)), number(kLong)), number(kEnds[kFew - 1]));
+        for (int64_t n = kFew; n-- > 0;) at = B.CreateSelect(B.CreateICmpEQ(run, number(n)), number(n ? kEnds[n - 1] : 0), at);
+        return at;
+      };
+      Value* stop = place(B.CreateAdd(i, number(1)));
+      stop = B.CreateSelect(B.CreateICmpSLT(stop, end), stop, end);
+      return resume(current, run_last_axis(stage, place(i), stop, std::nullopt, restart(current)));
+    });
+  }
+  // Long sums in two levels, as rounding errors grow with the number of additions to one accumulator.
+  int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1, run = variances ? kShortRun : kRun;
+  if (sums && (!known || *known > 2 * run * step))
+    return in_runs(run * step, [&](Value* begin, Value* stop, std::optional<int64_t> length, Values from) {
+      return run_last_axis(stage, begin, stop, length, std::move(from));
+    });
+  if (sums && !variances && stage.axes.size() > 1 && known && *known >= 8 * step) {
     Values inner = run_last_axis(stage, B.getInt64(0), end, known, restart(carried));
     return resume(carried, inner);
   }
@@ -561,10 +611,10 @@ void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
       // Over no axis: the value itself.
       Lanes x = value(op.args[0]);
       bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
-      bool zero = index || op.reduce == loop::ReduceKind::WelfordM2;
       for (Value*& v : x.v) {
         v = emit_cast(vb_, v, x.dtype, op.dtype);
-        if (zero) v = llvm::Constant::getNullValue(v->getType());
+        if (index) v = llvm::Constant::getNullValue(v->getType());
+        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
       }
       x.dtype = op.dtype;
       x.wide = nullptr;

@@ -44,6 +44,7 @@ class Emitter {
 
  private:
   static constexpr int64_t kStripe = 4;
+  static constexpr int64_t kRun = 64, kShortRun = 16;  // additions to one accumulator, of sums and of variances
   static constexpr int64_t kTile = 64;  // rows and columns: transposed reads use runs of cache lines and few pages
   using Values = llvm::SmallVector<Value*, 8>;
   struct Scope {
@@ -65,7 +66,13 @@ class Emitter {
     size_t first = 0;                    // into the carried values
     int copies = 1, parts = 1;           // parts: values per copy
     bool vec = false;
+    bool shared = false;                 // Welford: the same values as an earlier one
     DType operand = DType::F32;
+  };
+
+  struct Welford {                       // places among the carried values: reduce.cpp
+    bool rows;
+    size_t centres, count, rest, centre, started, mean, total, total_rest, end;
   };
 
   // emitter.cpp: loops and stages
@@ -101,6 +108,14 @@ class Emitter {
   void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
   void update_welford(const Accumulator& a, Lanes x, Values& carried);
   void finish_reductions(const loop::Stage& stage, const Values& carried);
+  void fold_welford(const Accumulator& a, Values& carried);
+  void move_centres(const Accumulator& a, Values& carried);
+  std::pair<Value*, Value*> join_lanes(const Accumulator& a, const Values& carried);  // mean and sum of squared deviations
+  void fold_lanes(Values& parts, const std::function<void(Value** into, Value* const* from)>& join);
+  Welford welford(const Accumulator& a) const;
+  bool runs(const Accumulator& a) const;                           // sums up, so that long ones are taken in runs
+  int64_t steps(const loop::Stage& stage, size_t k) const;         // of one accumulator along axes k..., where known
+  bool folds(const loop::Stage& stage, size_t k) const;            // run_axis(k) takes variances in runs by itself
   Values restart(const Values& carried);                           // sums begin again at 0, others go on
   Values resume(const Values& before, const Values& after);        // and are added to what was there
   Value* reduce_identity(const Accumulator& a, int part, Type* type);

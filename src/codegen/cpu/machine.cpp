@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "codegen/llvm_headers.h"
 #include "codegen/unit.h"
 
@@ -82,10 +82,19 @@ std::optional<int64_t> host_cache() {
   return std::nullopt;
 }
 
+// LLVM's model for the level that BRAZE_CPU forces; nullptr: the host as it is.
+const char* forced_model() {
+  auto level = forced_cpu();
+  return !level ? nullptr : *level == CpuLevel::Avx512 ? "x86-64-v4" : "x86-64-v3";
+}
+
+// A forced CPU takes nothing from the host, so that its code is the same on every machine.
 Isa detect() {
   Isa isa;
-  if (const char* forced = std::getenv("BRAZE_CPU"); forced && *forced) {
+  if (const char* forced = forced_model()) {
     isa.cpu = forced;
+    // Of the machines with AVX2 those of Intel's gather by an instruction.
+    if (*forced_cpu() == CpuLevel::Avx2) isa.features = "+fast-gather";
   } else {
     isa.cpu = llvm::sys::getHostCPUName().str();
     isa.features = host_features(isa.cpu);
@@ -110,7 +119,7 @@ const Isa& host() {
 
 const std::string& host_text() {
   static const std::string text = [] {
-    if (const char* forced = std::getenv("BRAZE_CPU"); forced && *forced) return std::string(forced);
+    if (const char* forced = forced_model()) return std::string(forced);
     std::vector<std::string> has;
     for (const auto& feature : llvm::sys::getHostCPUFeatures())
       if (feature.second) has.push_back(feature.first().str());
@@ -150,6 +159,16 @@ std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine) {
   BRAZE_CHECK(!machine.addPassesToEmitMC(passes, context, stream, /*DisableVerify=*/true), "LLVM cannot emit objects");
   passes.run(module);
   return std::string(bytes.data(), bytes.size());
+}
+
+std::string emit_assembly(llvm::Module& module, llvm::TargetMachine& machine) {
+  optimise(module, machine);
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  BRAZE_CHECK(!machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile), "LLVM cannot emit assembly");
+  passes.run(module);
+  return std::string(text.data(), text.size());
 }
 
 }  // namespace braze::codegen::cpu

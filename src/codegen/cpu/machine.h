@@ -12,7 +12,7 @@ class TargetMachine;
 
 namespace braze::codegen::cpu {
 
-// The host, or the CPU that the environment variable BRAZE_CPU names (read once).
+// The host, or the CPU that BRAZE_CPU forces (base/cpu.h).
 const Isa& host();
 
 // The same as text for keys, without LLVM's tables: its model and what it can do.
@@ -32,5 +32,7 @@ class MachineLoan {
 
 // Runs the IR passes and emits a relocatable object. Throws InternalError.
 std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine);
+// The same code as text.
+std::string emit_assembly(llvm::Module& module, llvm::TargetMachine& machine);
 
 }  // namespace braze::codegen::cpu

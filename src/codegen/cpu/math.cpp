@@ -74,6 +74,28 @@ Value* expm1(VectorBuilder& b, Value* x) {
   return b.copysign(b.B.CreateFAdd(half, half), x);
 }
 
+// exp(|x|) / 2 through 2^(n-1), which does not overflow before the result does.
+Value* half_exp(VectorBuilder& b, Value* x) {
+  auto [n, r] = reduce_ln2(b, b.at_most(b.num(x, 90.0), b.fabs(x)));
+  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), b.B.CreateFSub(n, b.num(x, 1.0)));
+}
+
+Value* cosh(VectorBuilder& b, Value* x) {
+  Value* h = half_exp(b, x);
+  return b.B.CreateFAdd(h, b.B.CreateFDiv(b.num(x, 0.25), h));
+}
+
+Value* sinh(VectorBuilder& b, Value* x) {
+  Value* s = b.B.CreateFMul(x, x);
+  // The series: five terms are exact to 2^-32 up to 1.
+  Value* p = b.horner(s, {2.505210838544172e-8, 2.755731922398589e-6, 1.984126984126984e-4, 8.333333333333333e-3, 1.6666666666666666e-1});
+  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
+  Value* h = half_exp(b, x);
+  Value* large = b.B.CreateFSub(h, b.B.CreateFDiv(b.num(x, 0.25), h));
+  // The sign last: the small form gives +0 for -0.
+  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(b.fabs(x), b.num(x, 1.0)), large, small), x);
+}
+
 struct Log {
   Value *f, *y, *e;  // log(x) = (f + y) + e ln(2), f = m - 1 exact
 };
@@ -213,17 +235,7 @@ Value* sin_cos(VectorBuilder& b, Value* x, bool cosine) {
   if (!cosine) out = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, 0.0)), x, out);
   // Larger arguments are rare: the C library, behind a branch.
   Value* big = b.B.CreateFCmpOGT(b.fabs(x), b.num(x, kLimit));
-  Value* any = VectorBuilder::is_vector(big) ? b.B.CreateOrReduce(big) : big;
-  llvm::BasicBlock* straight = b.B.GetInsertBlock();
-  llvm::Instruction* resume = b.begin_if(any, true);
-  Value* exact = b.call_per_lane(cosine ? "cosf" : "sinf", b.f32(), {x});
-  llvm::BasicBlock* slow = b.B.GetInsertBlock();
-  b.end_if(resume);
-  llvm::BasicBlock* after = b.B.GetInsertBlock();
-  llvm::PHINode* merged = llvm::PHINode::Create(x->getType(), 2, "", after->begin());
-  merged->addIncoming(out, straight);
-  merged->addIncoming(exact, slow);
-  return merged;
+  return b.rarely(big, out, [&] { return b.call_per_lane(cosine ? "cosf" : "sinf", b.f32(), {x}); });
 }
 
 constexpr double kPi = 3.14159265358979323846;
@@ -279,6 +291,20 @@ Value* area_function(VectorBuilder& b, const char* name, Value* x) {
   return b.B.CreateSelect(big, large, plain);
 }
 
+// sinh and cosh of doubles: the library's vectors overflow before the result does.
+Value* wide_hyperbolic(VectorBuilder& b, const char* name, Value* x) {
+  Value* plain = call_library(b, name, {x});
+  if (!VectorBuilder::is_vector(x)) return plain;
+  Value* t = b.fabs(x);
+  Value* far = b.B.CreateFCmpOGT(t, b.num(x, 709.0));
+  return b.rarely(far, plain, [&] {
+    Value* root = call_library(b, "exp", {b.B.CreateFMul(t, b.num(x, 0.5))});
+    Value* large = b.B.CreateFMul(b.B.CreateFMul(root, b.num(x, 0.5)), root);
+    if (name[0] == 's') large = b.copysign(large, x);
+    return b.B.CreateSelect(far, large, plain);
+  });
+}
+
 struct Row {
   OpCode code;
   Value* (*f32)(VectorBuilder&, Value*);  // nullptr: of the library
@@ -299,8 +325,8 @@ const Row kRows[] = {
     {OpCode::Asin, asin, "asin", 26},
     {OpCode::Acos, acos, "acos", 28},
     {OpCode::Atan, atan, "atan", 28},
-    {OpCode::Sinh, nullptr, "sinh", 60},
-    {OpCode::Cosh, nullptr, "cosh", 60},
+    {OpCode::Sinh, sinh, "sinh", 28},
+    {OpCode::Cosh, cosh, "cosh", 18},
     {OpCode::Tanh, tanh, "tanh", 20},
     {OpCode::Asinh, nullptr, "asinh", 80},
     {OpCode::Acosh, nullptr, "acosh", 80},
@@ -317,7 +343,7 @@ const Row* find(OpCode code) {
   return nullptr;
 }
 
-// Powers that eager, too, computes as products and square roots.
+// Powers that eager, too, computes as products.
 Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
   auto* c = llvm::dyn_cast<llvm::Constant>(y);
   if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
@@ -326,8 +352,6 @@ Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
   if (f->isExactlyValue(1.0)) return x;
   if (f->isExactlyValue(2.0)) return b.B.CreateFMul(x, x);
   if (f->isExactlyValue(3.0)) return b.B.CreateFMul(b.B.CreateFMul(x, x), x);
-  if (f->isExactlyValue(0.5)) return b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
-  if (f->isExactlyValue(-0.5)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
   if (f->isExactlyValue(-1.0)) return b.B.CreateFDiv(b.num(x, 1.0), x);
   if (f->isExactlyValue(-2.0)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFMul(x, x));
   return nullptr;
@@ -353,6 +377,7 @@ Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
     Value* e = emit_math(b, OpCode::Exp, b.B.CreateFNeg(x), nullptr);
     return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
   }
+  if (code == OpCode::Sinh || code == OpCode::Cosh) return wide_hyperbolic(b, row->name, x);
   if (code == OpCode::Asinh || code == OpCode::Acosh) return area_function(b, row->name, x);
   return y ? call_library(b, row->name, {x, y}) : call_library(b, row->name, {x});
 }

@@ -41,20 +41,19 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     a.copies = outer_vector_ ? vector_.copies : a.vec ? stage_copies_ : 1;
     a.parts = is_welford(op.reduce) || is_arg(op.reduce) ? 2 : 1;
     a.first = carried.size();
-    bool shared = false;
     if (is_welford(op.reduce))
       for (const Accumulator& other : accumulators_)
-        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, shared = true;
+        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
     auto zero = [&](Type* t) { carried.push_back(llvm::Constant::getNullValue(t)); };
-    if (!shared) {
+    if (!a.shared) {
       for (int c = 0; c < a.copies; ++c)
         for (int p = 0; p < a.parts; ++p)
           carried.push_back(reduce_identity(a, p, VectorBuilder::vector(accumulator_type(a, p), a.vec ? width_ : 1)));
       if (is_welford(op.reduce)) {
-        Type* element = accumulator_type(a, 0);
-        zero(element);
-        if (a.vec && !outer_vector_)
-          for (int p = 0; p < 3; ++p) zero(VectorBuilder::vector(element, width_));
+        Type *element = accumulator_type(a, 0), *lanes = VectorBuilder::vector(element, a.vec ? width_ : 1);
+        Welford w = welford(a);
+        for (size_t i = w.count; i < w.end; ++i)
+          zero(i == w.count || i == w.total ? element : i == w.started ? B.getInt1Ty() : lanes);
       }
     }
     accumulators_.push_back(a);
@@ -100,32 +99,166 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& car
   }
 }
 
-// All copies and lanes take a value each in every step, so that they share one count and one division. What runs under a mask
-// goes to three vectors of its own, with a count per lane. Carried: (mean, m2) per copy, the count, then (mean, m2, count).
+// A mean and the squares around it are those of sums of distances to a centre near the mean, which the values far from zero
+// lose no digits to. At first it is the first value (of rows: a mean of some of the first); after every few steps the sums become
+// a mean and squares, joined with those before (Chan's formula), and the mean is the next centre. Carried:
+//   (sum, sum of squares) of the distances, per copy; the number of steps; of rows, how many values each lane took under a mask
+//   the centres (one per copy of columns, one of a row), whether there are any, and relative to each the mean and the squares
+//   the number of values in them, and of rows those under a mask
+Emitter::Welford Emitter::welford(const Accumulator& a) const {
+  Welford w;
+  w.rows = a.vec && !outer_vector_;
+  w.centres = w.rows ? 1 : static_cast<size_t>(a.copies);
+  w.count = a.first + static_cast<size_t>(a.copies) * 2;
+  w.rest = w.count + 1;
+  w.centre = w.rest + (w.rows ? 1 : 0);
+  w.started = w.centre + w.centres;
+  w.mean = w.started + 1;
+  w.total = w.mean + w.centres * 2;
+  w.total_rest = w.total + 1;
+  w.end = w.total_rest + (w.rows ? 1 : 0);
+  return w;
+}
+
 void Emitter::update_welford(const Accumulator& a, Lanes x, Values& carried) {
-  auto step = [&](Value* v, Value* reciprocal, Value*& mean, Value*& m2) {
-    Value* delta = B.CreateFSub(v, mean);
-    mean = vb_.fma(delta, reciprocal, mean);
-    m2 = vb_.fma(delta, B.CreateFSub(v, mean), m2);
+  Welford w = welford(a);
+  Value *started = carried[w.started], *mask = w.rows ? vector_.mask : nullptr;
+  int copies = a.vec ? vector_.copies : 1;
+  Values v;
+  for (int c = 0; c < copies; ++c) v.push_back(emit_cast(vb_, a.vec ? copy_of(x, c) : x.v[0], x.dtype, a.op->dtype));
+  if (w.rows) {
+    carried[w.centre] = vb_.rarely(B.CreateNot(started), carried[w.centre], [&]() -> Value* {
+      if (mask) return B.CreateSelect(mask, v[0], vb_.splat(B.CreateExtractElement(v[0], uint64_t(0)), width_));
+      Value *part = vb_.num(v[0], 1.0 / copies), *mean = B.CreateFMul(v[0], part);
+      for (int c = 1; c < copies; ++c) mean = vb_.fma(v[static_cast<size_t>(c)], part, mean);
+      for (int n = 2; n <= 4 && n <= width_; n *= 2) {
+        llvm::SmallVector<int, 16> turned;
+        for (int l = 0; l < width_; ++l) turned.push_back((l + width_ / n) % width_);
+        Value* half = vb_.num(mean, 0.5);
+        mean = vb_.fma(mean, half, B.CreateFMul(B.CreateShuffleVector(mean, turned), half));
+      }
+      return mean;
+    });
+  } else {
+    for (size_t c = 0; c < v.size(); ++c) carried[w.centre + c] = B.CreateSelect(started, carried[w.centre + c], v[c]);
+  }
+  carried[w.started] = B.getTrue();
+  Value*& count = carried[mask ? w.rest : w.count];
+  Value* one = vb_.num(count, 1.0);
+  count = B.CreateFAdd(count, mask ? B.CreateSelect(mask, one, vb_.num(one, 0.0)) : one);
+  for (size_t c = 0; c < v.size(); ++c) {
+    Value** slot = carried.data() + a.first + c * 2;
+    Value* d = B.CreateFSub(v[c], carried[w.centre + (w.rows ? 0 : c)]);
+    if (mask) d = B.CreateSelect(mask, d, vb_.num(d, 0.0));
+    slot[0] = B.CreateFAdd(slot[0], d);
+    slot[1] = vb_.fma(d, d, slot[1]);
+  }
+}
+
+namespace {
+
+bool is_zero(Value* v) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(v);
+  return c && c->isNullValue();
+}
+
+}  // namespace
+
+// All lanes become one, by halves.
+void Emitter::fold_lanes(Values& parts, const std::function<void(Value** into, Value* const* from)>& join) {
+  for (unsigned n = VectorBuilder::lanes(parts[0]); n > 1; n /= 2) {
+    Values low, high;
+    llvm::SmallVector<int, 32> first, second;
+    for (unsigned l = 0; l < n / 2; ++l) first.push_back(static_cast<int>(l)), second.push_back(static_cast<int>(l + n / 2));
+    for (Value* x : parts) {
+      if (n == 2) {
+        low.push_back(B.CreateExtractElement(x, uint64_t(0)));
+        high.push_back(B.CreateExtractElement(x, uint64_t(1)));
+      } else {
+        low.push_back(B.CreateShuffleVector(x, first));
+        high.push_back(B.CreateShuffleVector(x, second));
+      }
+    }
+    join(low.data(), high.data());
+    parts = std::move(low);
+  }
+}
+
+// The sums of distances join the mean and the squares.
+void Emitter::fold_welford(const Accumulator& a, Values& v) {
+  Welford w = welford(a);
+  bool first = is_zero(v[w.total]) && (!w.rows || is_zero(v[w.total_rest]));
+  Value *n = v[w.count], *before = v[w.total];  // of every lane, where none took more than another
+  if (w.rows) n = B.CreateFMul(n, vb_.num(n, a.copies));
+  v[w.total] = B.CreateFAdd(before, n);
+  auto wide = [&](Value* x) { return VectorBuilder::is_vector(x) ? x : vb_.splat(x, a.vec ? width_ : 1); };
+  if (w.rows && !(is_zero(v[w.rest]) && is_zero(v[w.total_rest]))) {
+    n = B.CreateFAdd(wide(n), v[w.rest]);
+    before = B.CreateFAdd(wide(before), v[w.total_rest]);
+    v[w.total_rest] = B.CreateFAdd(v[w.total_rest], v[w.rest]);
+  }
+  auto divide = [&](Value* x, Value* count) {
+    return B.CreateFDiv(x, B.CreateSelect(B.CreateFCmpOGT(count, vb_.num(count, 0.0)), count, vb_.num(count, 1.0)));
   };
-  auto operand = [&](int c) { return emit_cast(vb_, a.vec ? copy_of(x, c) : x.v[0], x.dtype, a.op->dtype); };
-  size_t count = a.first + static_cast<size_t>(a.copies) * 2;
-  if (a.vec && vector_.mask && !outer_vector_) {
-    Value** rest = carried.data() + count + 1;
-    Value *mean = rest[0], *m2 = rest[1], *n = B.CreateFAdd(rest[2], vb_.num(rest[2], 1.0));
-    step(operand(0), B.CreateFDiv(vb_.num(n, 1.0), n), mean, m2);
-    Value* next[] = {mean, m2, n};
-    for (int p = 0; p < 3; ++p) rest[p] = B.CreateSelect(vector_.mask, next[p], rest[p]);
-    return;
+  Value *part = wide(divide(vb_.num(n, 1.0), n)), *share = nullptr, *weight = nullptr;
+  if (!first) {
+    Value* s = divide(n, B.CreateFAdd(before, n));
+    share = wide(s);
+    weight = wide(B.CreateFMul(before, s));
   }
-  Value* n = B.CreateFAdd(carried[count], vb_.num(carried[count], 1.0));
-  carried[count] = n;
-  Value* reciprocal = B.CreateFDiv(vb_.num(n, 1.0), n);
-  if (a.vec) reciprocal = vb_.splat(reciprocal, width_);
-  for (int c = 0; c < (a.vec ? vector_.copies : 1); ++c) {
-    Value** slot = carried.data() + a.first + static_cast<size_t>(c) * 2;
-    step(operand(c), reciprocal, slot[0], slot[1]);
+  for (size_t i = 0; i < w.centres; ++i) {
+    Value *sum = v[a.first + 2 * i], *squares = v[a.first + 2 * i + 1];
+    for (int c = 1; w.rows && c < a.copies; ++c) {
+      sum = B.CreateFAdd(sum, v[a.first + 2 * static_cast<size_t>(c)]);
+      squares = B.CreateFAdd(squares, v[a.first + 2 * static_cast<size_t>(c) + 1]);
+    }
+    Value *&mean = v[w.mean + 2 * i], *&around = v[w.mean + 2 * i + 1];
+    Value* own = B.CreateFMul(sum, part);
+    squares = vb_.at_least(vb_.num(squares, 0.0), vb_.fma(B.CreateFNeg(sum), own, squares));
+    if (!first) {
+      Value* delta = B.CreateFSub(own, mean);
+      // The weight first: it may be 0 where the square is infinite.
+      squares = B.CreateFAdd(around, vb_.fma(B.CreateFMul(delta, weight), delta, squares));
+      own = vb_.fma(delta, share, mean);
+    }
+    around = squares;
+    mean = own;
   }
+}
+
+// The mean becomes the centre; what rounding takes from it stays.
+void Emitter::move_centres(const Accumulator& a, Values& v) {
+  Welford w = welford(a);
+  for (size_t i = 0; i < w.centres; ++i) {
+    Value *&centre = v[w.centre + i], *&mean = v[w.mean + 2 * i], *moved = B.CreateFAdd(centre, mean);
+    mean = B.CreateFSub(mean, B.CreateFSub(moved, centre));
+    centre = moved;
+  }
+}
+
+// A row's mean and squares from those of the lanes.
+std::pair<Value*, Value*> Emitter::join_lanes(const Accumulator& a, const Values& v) {
+  Welford w = welford(a);
+  auto total = [&](Value* x) {
+    Values parts{x};
+    fold_lanes(parts, [&](Value** into, Value* const* from) { into[0] = B.CreateFAdd(into[0], from[0]); });
+    return parts[0];
+  };
+  // Relative to the first lane's, unless the lanes are as far from each other as from zero.
+  Value *x = B.CreateExtractElement(v[w.centre], uint64_t(0)), *y = B.CreateExtractElement(v[w.centre], uint64_t(1));
+  Value* far = B.CreateFCmpOGT(vb_.fabs(x), B.CreateFMul(vb_.fabs(B.CreateFSub(x, y)), vb_.num(x, 4.0)));
+  Value* base = B.CreateSelect(far, x, vb_.num(x, 0.0));
+  Value* means = B.CreateFAdd(B.CreateFSub(v[w.centre], vb_.splat(base, width_)), v[w.mean]);
+  Value *n = vb_.splat(v[w.total], width_), *mean;
+  if (is_zero(v[w.total_rest])) {
+    mean = B.CreateFMul(total(means), vb_.num(x, 1.0 / width_));
+  } else {
+    n = B.CreateFAdd(n, v[w.total_rest]);
+    Value* all = total(n);
+    mean = B.CreateFDiv(total(B.CreateFMul(means, n)), B.CreateSelect(B.CreateFCmpOGT(all, vb_.num(all, 0.0)), all, vb_.num(all, 1.0)));
+  }
+  Value* off = B.CreateFSub(means, vb_.splat(mean, width_));
+  return {B.CreateFAdd(base, mean), total(vb_.fma(B.CreateFMul(off, n), off, v[w.mean + 1]))};
 }
 
 void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried) {
@@ -134,70 +267,65 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
     Lanes out;
     out.dtype = a.op->dtype;
     out.depth = top();
+    auto at = [&](int c) { return carried.begin() + static_cast<long>(a.first) + static_cast<long>(c) * a.parts; };
     auto cast = [&](Value* v) { return is_arg(a.op->reduce) ? emit_cast(vb_, v, DType::I64, a.op->dtype) : v; };
-    if (outer_vector_) {
-      out.vec = true;
-      for (int c = 0; c < a.copies; ++c) out.v.push_back(cast(carried[a.first + static_cast<size_t>(c) * a.parts + part]));
-    } else {
-      int parts = a.parts, copies = a.copies;
-      Values v;
-      if (is_welford(a.op->reduce)) {
-        // With their counts, and what ran under a mask as one more copy.
-        size_t count = a.first + static_cast<size_t>(copies) * 2;
-        Value* n = a.vec ? vb_.splat(carried[count], width_) : carried[count];
-        for (int c = 0; c < copies; ++c) v.append({carried[a.first + static_cast<size_t>(c) * 2], carried[a.first + static_cast<size_t>(c) * 2 + 1], n});
-        if (a.vec) {
-          v.append({carried[count + 1], carried[count + 2], carried[count + 3]});
-          ++copies;
-        }
-        parts = 3;
+    if (is_welford(a.op->reduce)) {
+      Values v(carried);
+      Welford w = welford(a);
+      if (!is_zero(v[w.count]) || (w.rows && !is_zero(v[w.rest]))) fold_welford(a, v);
+      if (w.rows) {
+        auto [mean, squares] = join_lanes(a, v);
+        out.v.push_back(part ? squares : mean);
       } else {
-        v.append(carried.begin() + a.first, carried.begin() + a.first + static_cast<size_t>(copies) * parts);
+        out.vec = outer_vector_;
+        for (size_t c = 0; c < w.centres; ++c)
+          out.v.push_back(part ? v[w.mean + 2 * c + 1] : B.CreateFAdd(v[w.centre + c], v[w.mean + 2 * c]));
       }
-      for (int n = copies; n > 1; n = (n + 1) / 2)
-        for (int c = 0; c < n / 2; ++c) combine(a, v.data() + c * parts, v.data() + (c + (n + 1) / 2) * parts);
-      if (a.vec) {
-        for (int n = width_; n > 1; n /= 2) {
-          llvm::SmallVector<Value*, 3> low, high;
-          llvm::SmallVector<int, 32> first, second;
-          for (int l = 0; l < n / 2; ++l) first.push_back(l), second.push_back(l + n / 2);
-          for (int p = 0; p < parts; ++p) {
-            Value* x = v[p];
-            if (n == 2) {
-              low.push_back(B.CreateExtractElement(x, uint64_t(0)));
-              high.push_back(B.CreateExtractElement(x, uint64_t(1)));
-            } else {
-              low.push_back(B.CreateShuffleVector(x, first));
-              high.push_back(B.CreateShuffleVector(x, second));
-            }
-          }
-          combine(a, low.data(), high.data());
-          std::copy(low.begin(), low.end(), v.begin());
-        }
-      }
-      out.v.push_back(cast(v[part]));
+    } else if (outer_vector_) {
+      out.vec = true;
+      for (int c = 0; c < a.copies; ++c) out.v.push_back(cast(at(c)[part]));
+    } else {
+      llvm::SmallVector<Values, 4> copies;
+      for (int c = 0; c < a.copies; ++c) copies.emplace_back(at(c), at(c) + a.parts);
+      for (int n = a.copies; n > 1; n = (n + 1) / 2)
+        for (int c = 0; c < n / 2; ++c) combine(a, copies[static_cast<size_t>(c)].data(), copies[static_cast<size_t>(c + (n + 1) / 2)].data());
+      if (a.vec) fold_lanes(copies[0], [&](Value** into, Value* const* from) { combine(a, into, from); });
+      out.v.push_back(cast(copies[0][static_cast<size_t>(part)]));
     }
     value(a.op->result) = std::move(out);
   }
 }
 
+bool Emitter::runs(const Accumulator& a) const {
+  return a.op->reduce == ReduceKind::Sum || (is_welford(a.op->reduce) && !a.shared);
+}
+
 Emitter::Values Emitter::restart(const Values& carried) {
   Values out = carried;
-  for (const Accumulator& a : accumulators_)
-    if (a.op->reduce == ReduceKind::Sum)
-      for (int c = 0; c < a.copies; ++c) out[a.first + c] = llvm::Constant::getNullValue(carried[a.first + c]->getType());
+  for (const Accumulator& a : accumulators_) {
+    if (!runs(a)) continue;
+    size_t end = is_welford(a.op->reduce) ? welford(a).centre : a.first + static_cast<size_t>(a.copies);
+    for (size_t i = a.first; i < end; ++i) out[i] = llvm::Constant::getNullValue(carried[i]->getType());
+  }
   return out;
 }
 
 Emitter::Values Emitter::resume(const Values& before, const Values& after) {
   Values out = after;
-  for (const Accumulator& a : accumulators_)
-    if (a.op->reduce == ReduceKind::Sum)
-      for (int c = 0; c < a.copies; ++c) {
-        Value* sum = before[a.first + c];
-        combine(a, &sum, &after[a.first + c]);
-        out[a.first + c] = sum;
-      }
+  for (const Accumulator& a : accumulators_) {
+    if (!runs(a)) continue;
+    if (is_welford(a.op->reduce)) {
+      fold_welford(a, out);
+      move_centres(a, out);
+      for (size_t i = a.first; i < welford(a).centre; ++i) out[i] = before[i];
+      continue;
+    }
+    for (int c = 0; c < a.copies; ++c) {
+      Value* sum = before[a.first + c];
+      combine(a, &sum, &after[a.first + c]);
+      out[a.first + c] = sum;
+    }
+  }
   return out;
 }
 

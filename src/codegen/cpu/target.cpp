@@ -4,6 +4,7 @@
 
 #include "base/build_id.h"
 #include "base/check.h"
+#include "base/cpu.h"
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/cpu/emitter.h"
@@ -43,9 +44,15 @@ class CpuTarget final : public Target {
     u.module->print(stream, nullptr);
     return text;
   }
+  std::string assembly(const Program& program, const Nest& nest) override {
+    MachineLoan machine;
+    Unit u = emit(program, nest, signature_of(program, nest), "kernel", *machine);
+    return head_comment(program, nest, "#") + emit_assembly(*u.module, *machine);
+  }
 };
 
 Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) {
+  BRAZE_CHECK(cpu_error().empty(), cpu_error());
   Compiled out;
   std::string print = fingerprint() + "\n";
   DistinctKernels distinct(out, print);

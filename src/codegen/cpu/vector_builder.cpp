@@ -1,6 +1,6 @@
 #include "codegen/cpu/vector_builder.h"
 
-#include "codegen/cpu/library.h"
+#include <cmath>
 
 namespace braze::codegen::cpu {
 
@@ -36,7 +36,35 @@ Value* VectorBuilder::to_bf16(Value* x) {
   return B.CreateTrunc(r, like(x, i16()));
 }
 
-Value* VectorBuilder::frem(Value* x, Value* y) { return call_library(*this, "fmod", {x, y}); }
+Value* VectorBuilder::frem(Value* x, Value* y) {
+  Type* element = x->getType()->getScalarType();
+  bool wide = element->isDoubleTy();
+  auto exact = [&] { return call_per_lane(wide ? "fmod" : "fmodf", element, {x, y}); };
+  if (!is_vector(x)) return exact();
+  // Of a quotient of few enough bits the whole part is right or one too great, and what is left has no rounding error. NaN comes
+  // of itself where the quotient has no whole part.
+  Value *n = fabs(x), *d = fabs(y), *zero = num(x, 0.0), *quotient = B.CreateFDiv(n, d);
+  Value* whole = B.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, quotient);
+  Value* rest = fma(B.CreateFNeg(whole), d, n);
+  rest = B.CreateSelect(B.CreateFCmpOLT(rest, zero), B.CreateFAdd(rest, d), rest);
+  rest = B.CreateSelect(B.CreateFCmpOEQ(whole, zero), n, rest);  // also of an infinite divisor
+  Value* far = B.CreateAnd(B.CreateFCmpOGE(quotient, num(x, wide ? 0x1p51 : 0x1p22)),
+                           B.CreateAnd(B.CreateFCmpOLT(n, num(x, INFINITY)), B.CreateFCmpOGT(d, zero)));
+  return rarely(far, copysign(rest, x), exact);
+}
+
+Value* VectorBuilder::rarely(Value* condition, Value* fast, llvm::function_ref<Value*()> slow) {
+  llvm::BasicBlock* straight = B.GetInsertBlock();
+  llvm::Instruction* resume = begin_if(is_vector(condition) ? B.CreateOrReduce(condition) : condition, true);
+  Value* other = slow();
+  llvm::BasicBlock* from = B.GetInsertBlock();
+  end_if(resume);
+  llvm::BasicBlock* after = B.GetInsertBlock();
+  llvm::PHINode* merged = llvm::PHINode::Create(fast->getType(), 2, "", after->begin());
+  merged->addIncoming(fast, straight);
+  merged->addIncoming(other, from);
+  return merged;
+}
 
 llvm::FunctionCallee VectorBuilder::declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters) {
   auto callee = module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));

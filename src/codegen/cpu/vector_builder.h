@@ -64,6 +64,8 @@ class VectorBuilder {
   virtual Value* to_bf16(Value* x);
   // The larger or smaller of two floats, NaN if either is, in one instruction; nullptr: there is none.
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }
+  // `fast`, or where any lane of `condition` holds, what `slow` makes for all lanes: behind a branch.
+  Value* rarely(Value* condition, Value* fast, llvm::function_ref<Value*()> slow);
   // The C library's fmod.
   virtual Value* frem(Value* x, Value* y);
   // Calls the C function `name` for every lane; all operands of one shape. A target without a C library overrides it.

@@ -467,10 +467,10 @@ void Emitter::run_ops(const Stage& stage, Values* carried) {
       // Over no axis: the value itself.
       Lanes x = values_[op.args[0].index];
       bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
-      bool zero = index || op.reduce == loop::ReduceKind::WelfordM2;
       for (Value*& v : x.v) {
         v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
-        if (zero) v = llvm::Constant::getNullValue(v->getType());
+        if (index) v = llvm::Constant::getNullValue(v->getType());
+        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
       }
       x.dtype = op.dtype;
       values_[op.result.index] = std::move(x);

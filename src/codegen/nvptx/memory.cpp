@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "codegen/nvptx/emitter.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::nvptx {
 
@@ -273,14 +274,10 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
 
 // Calls f on the loads of the nest, each place once, whose address and value are known from the start.
 void Emitter::for_each_early_load(const std::function<void(const LoopOp&)>& f) {
-  std::vector<Expr> symbols;
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops) {
       if (op.code != OpCode::Load || stores_to(op.buffer) || tiles_.contains({op.buffer.index, op.index.id})) continue;
-      symbols.clear();
-      arena_.collect_symbols(op.index, symbols);
-      bool indirect = std::any_of(symbols.begin(), symbols.end(), [&](Expr e) { return arena_.symbol_kind(e) == sym::SymbolKind::Indirect; });
-      if (!indirect) f(op);
+      if (!loop::is_indirect(arena_, op.index)) f(op);
     }
 }
 

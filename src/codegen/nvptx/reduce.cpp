@@ -33,7 +33,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     Accumulator a;
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
-    a.parts = is_welford(op.reduce) ? 3 : is_arg(op.reduce) ? 2 : 1;
+    a.parts = is_welford(op.reduce) ? 4 : is_arg(op.reduce) ? 2 : 1;
     a.wide = arena_.range(schedule::volume(arena_, stage.axes)).hi > INT32_MAX;
     a.first = carried.size();
     if (is_welford(op.reduce))
@@ -45,6 +45,11 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     accumulators_.push_back(a);
   }
   return carried;
+}
+
+void Emitter::combine(const Accumulator& a, Value** into, Value** from) {
+  if (is_welford(a.op->reduce)) cpu::align_welford(vb_, into, from);
+  cpu::reduce_combine(vb_, a.op->reduce, a.operand, into, from);
 }
 
 void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) {
@@ -66,13 +71,16 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
       if (!columns && e % flight_.lanes) at = B.CreateAdd(at, vb_.integer(at, e % flight_.lanes));
       v.push_back(at);
     }
-    if (is_welford(kind)) v.append({vb_.num(v[0], 0.0), vb_.num(v[0], 1.0)});
+    if (is_welford(kind)) {
+      Value *zero = vb_.num(v[0], 0.0), *shift = v[0];
+      v = {zero, zero, vb_.num(shift, 1.0), shift};
+    }
     return v;
   };
   if (columns) {  // every element is an outer point of its own
     for (int e = 0; e < elements; ++e) {
       Values v = parts_of(e);
-      cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first + static_cast<size_t>(e * a.parts), v.data());
+      combine(a, carried.data() + a.first + static_cast<size_t>(e * a.parts), v.data());
     }
     return;
   }
@@ -89,7 +97,8 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
   cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
 }
 
-// The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn.
+// The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn. All of the
+// distances to the thread's first element.
 void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
   int elements = flight_.elements();
   Values v;
@@ -112,9 +121,16 @@ void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
     return terms[0];
   };
   Values kept;
+  Value** into = carried.data() + a.first;
+  Value* shift = nullptr;
   for (int e = 0; e < elements; ++e) {
-    v.push_back(cpu::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype));
+    Value* value = cpu::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype);
     Value* active = flight_.active_at(e / flight_.lanes);
+    if (!shift) {
+      Value* first = active ? B.CreateSelect(active, value, zero) : value;
+      shift = B.CreateSelect(B.CreateFCmpOGT(into[2], zero), into[3], first);
+    }
+    v.push_back(B.CreateFSub(value, shift));
     kept.push_back(active ? B.CreateSelect(active, v.back(), zero) : v.back());
   }
   Value* divisor = certain ? n : B.CreateSelect(B.CreateFCmpOGT(n, zero), n, vb_.num(type, 1.0));
@@ -127,7 +143,8 @@ void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
     squares.push_back(active ? B.CreateSelect(active, d, zero) : d);
   }
   Value* own[] = {mean, tree(squares), n};
-  cpu::reduce_combine(vb_, a.op->reduce, a.operand, carried.data() + a.first, own);
+  cpu::reduce_combine(vb_, a.op->reduce, a.operand, into, own);
+  into[3] = shift;
 }
 
 Value* Emitter::shuffle(Value* v, int offset) {
@@ -154,7 +171,7 @@ void Emitter::combine_group(Values& carried) {
       for (int offset = width / 2; offset > 0; offset /= 2) {
         Values other;
         for (int p = 0; p < a.parts; ++p) other.push_back(shuffle(carried[a.first + static_cast<size_t>(p)], offset));
-        cpu::reduce_combine(vb_, a.op->reduce, a.operand, carried.data() + a.first, other.data());
+        combine(a, carried.data() + a.first, other.data());
       }
     }
   };
@@ -211,7 +228,7 @@ void Emitter::combine_columns(Values& carried) {
         size_t first = a.first + static_cast<size_t>(l * a.parts);
         Values other;
         for (int p = 0; p < a.parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
-        cpu::reduce_combine(vb_, a.op->reduce, a.operand, current.data() + first, other.data());
+        combine(a, current.data() + first, other.data());
       }
     }
     return current;
@@ -227,7 +244,9 @@ void Emitter::finish_reductions(Values carried) {
     Lanes out;
     out.dtype = a.op->dtype;
     for (int l = 0; l < outer_lanes(); ++l) {
-      Value* v = carried[a.first + static_cast<size_t>(l * a.parts + part)];
+      size_t first = a.first + static_cast<size_t>(l * a.parts);
+      Value* v = carried[first + static_cast<size_t>(part)];
+      if (a.op->reduce == ReduceKind::WelfordMean) v = B.CreateFAdd(v, carried[first + 3]);
       out.v.push_back(is_arg(a.op->reduce) ? cpu::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype) : v);
     }
     values_[a.op->result.index] = std::move(out);

@@ -37,12 +37,15 @@ inline constexpr Helper kHelpers[] = {
     better = better | (equal & (at_b < at_a))
     return tl.where(better, b, a), tl.where(better, at_b, at_a)
 )"},
-    // Mean, sum of squared deviations and count.
-    {"welford", R"(def welford(mean_a, squares_a, count_a, mean_b, squares_b, count_b):
+    // Mean, sum of squared deviations, count, and what the mean is relative to.
+    {"welford", R"(def welford(mean_a, squares_a, count_a, shift_a, mean_b, squares_b, count_b, shift_b):
     count = count_a + count_b
     share = count_b / tl.where(count > 0, count, 1.0)
+    shift = tl.where(count_a > 0, shift_a, shift_b)
+    mean_b = mean_b + (shift_b - shift)
+    mean_a = tl.where(count_a > 0, mean_a, mean_b)
     delta = mean_b - mean_a
-    return mean_a + delta * share, squares_a + squares_b + delta * delta * count_a * share, count
+    return mean_a + delta * share, squares_a + (squares_b + delta * (delta * (count_a * share))), count, shift
 )"},
     {"trunc_div", R"(def trunc_div(a, b):
     return a // tl.where(b == 0, 1, b)

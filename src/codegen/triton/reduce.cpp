@@ -81,7 +81,7 @@ void Printer::begin_reductions(const loop::Stage& stage, bool at_once) {
         a.parts = {running(identity(kind, a.operand), compute_type(a.operand == DType::Bool ? DType::I32 : a.operand)),
                    running(wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX), index_type())};
       } else if (is_welford(kind)) {
-        for (int i = 0; i < 3; ++i) a.parts.push_back(running("0.0", compute_type(op.dtype)));
+        for (int i = 0; i < 4; ++i) a.parts.push_back(running("0.0", compute_type(op.dtype)));
       } else {
         a.parts = {running(identity(kind, op.dtype), is_choice(kind) ? "tl.int32" : compute_type(op.dtype))};
       }
@@ -145,7 +145,7 @@ void Printer::update_reduction(Accumulator& a) {
       return;
     }
     if (is_welford(kind)) {
-      // Twice over what is in registers: the mean, then the deviations from it.
+      // Over what is in registers: the mean, what its rounding left of it, then the deviations.
       for (const Accumulator& other : accumulators_) {
         if (&other == &a) break;
         if (!is_welford(other.op->reduce) || other.op->args[0] != op.args[0]) continue;
@@ -162,7 +162,9 @@ void Printer::update_reduction(Accumulator& a) {
       n = assign("count", n);
       std::string mean = assign("mean", "tl.sum(" + masked(value, "0.0") + ", 1, keep_dims=True) / " + n);
       std::string off = assign("off", masked(value + " - " + mean, "0.0"));
-      a.parts = {mean, assign("squares", "tl.sum(" + off + " * " + off + ", 1, keep_dims=True)")};
+      std::string left = assign("left", "tl.sum(" + off + ", 1, keep_dims=True) / " + n);
+      off = assign("off", masked(off + " - " + left, "0.0"));
+      a.parts = {assign("mean", mean + " + " + left), assign("squares", "tl.sum(" + off + " * " + off + ", 1, keep_dims=True)")};
       set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
       return;
     }
@@ -183,9 +185,12 @@ void Printer::update_reduction(Accumulator& a) {
     return;
   }
   if (is_welford(kind)) {
-    std::string count = assign("count", a.parts[2] + " + 1.0"), off = assign("off", value + " - " + acc);
+    // Of the distances to the first value: a mean far from zero would be rounded by more than the deviations are worth.
+    update(3, "tl.where(" + a.parts[2] + " == 0, " + value + ", " + a.parts[3] + ")");
+    std::string near = assign("near", value + " - " + a.parts[3]);
+    std::string count = assign("count", a.parts[2] + " + 1.0"), off = assign("off", near + " - " + acc);
     std::string mean = assign("mean", acc + " + " + off + " / " + count);
-    update(1, a.parts[1] + " + " + off + " * (" + value + " - " + mean + ")");
+    update(1, a.parts[1] + " + " + off + " * (" + near + " - " + mean + ")");
     update(0, mean);
     update(2, count);
     return;
@@ -228,9 +233,10 @@ void Printer::finish_reductions() {
       set(op, where + ".to(" + compute_type(op.dtype) + ")", kFirst);
     } else if (is_welford(kind)) {
       if (!a.shared) {
-        std::vector<std::string> out = {fresh("mean"), fresh("squares"), fresh("count")};
-        line(out[0] + ", " + out[1] + ", " + out[2] + " = tl.reduce((" + a.parts[0] + ", " + a.parts[1] + ", " +
-             a.parts[2] + "), 1, " + helper("welford") + ", keep_dims=True)");
+        std::vector<std::string> out = {fresh("mean"), fresh("squares"), fresh("count"), fresh("shift")};
+        auto list = [](const std::vector<std::string>& v) { return v[0] + ", " + v[1] + ", " + v[2] + ", " + v[3]; };
+        line(list(out) + " = tl.reduce((" + list(a.parts) + "), 1, " + helper("welford") + ", keep_dims=True)");
+        out[0] = assign("mean", out[0] + " + " + out[3]);
         for (Accumulator& other : accumulators_)
           if (&other != &a && other.shared && other.op->args[0] == op.args[0]) other.parts = out;
         a.parts = out;

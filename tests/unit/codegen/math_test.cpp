@@ -34,6 +34,7 @@ const Function kFunctions[] = {
     {"log1p", std::log1p, -1, 3.4e38, 2.0},   {"sin", std::sin, -3.4e38, 3.4e38, 2.0},  {"cos", std::cos, -3.4e38, 3.4e38, 2.0},
     {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0}, {"erf", std::erf, -3.4e38, 3.4e38, 2.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
     {"tan", std::tan, -1e6, 1e6, 2.0},        {"erfc", std::erfc, -10, 10, 4.0},
+    {"sinh", std::sinh, -89.41, 89.41, 2.0},  {"cosh", std::cosh, -89.41, 89.41, 2.0},
 };
 
 double ulp_of(double exact) {
@@ -127,6 +128,50 @@ TEST(Math, OpsAgainstInterpreter) {
       if (std::string(to) == "u8" && std::string(from) != "u8" && std::string(from) != "bool") continue;  // negative to unsigned: not defined for floats
       check(text(from, to, "cast", false), inputs(*dtype_from_name(from)));
     }
+}
+
+// Zeros of both signs, denormals, the bounds of overflow, infinities, NaN: the same are NaN, infinite or negative zero.
+TEST(Math, EdgesAgainstInterpreter) {
+  const char* unary[] = {"neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "recip", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+                         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid"};
+  const char* binary[] = {"add", "sub", "mul", "div", "floordiv", "mod", "remainder", "max", "min", "pow", "atan2", "copysign"};
+  struct Type {
+    const char* name;
+    double low, tiny, largest, tolerance;  // the least denormal, the least normal
+  };
+  const Type types[] = {{"f32", 0x1p-149, 0x1p-126, 0x1.fffffep127, 1e-5}, {"f64", 0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp1023, 1e-13},
+                        {"bf16", 0x1p-133, 0x1p-126, 0x1.fep127, 1e-2}, {"f16", 0x1p-24, 0x1p-14, 65504, 2e-3}};
+  for (const Type& t : types) {
+    double bound = std::log(t.largest);
+    std::vector<double> values{NAN};
+    for (double v : {0.0, t.low, t.tiny, 0.5, 1.0, 1.5, 3.0, bound * (1 - 1e-7), bound + 0.1, bound + 0.6, std::log2(t.largest) - 1e-6, -std::log(t.low) - 0.1, 1e15, t.largest, static_cast<double>(INFINITY)})
+      values.insert(values.end(), {v, -v});
+    auto n = static_cast<int64_t>(values.size());
+    HostTensor x = loop::host_tensor(*dtype_from_name(t.name), {n * n}), y = x;
+    for (int64_t i = 0; i < n * n; ++i) {
+      loop::set_number(x, i, values[static_cast<size_t>(i / n)]);
+      loop::set_number(y, i, values[static_cast<size_t>(i % n)]);
+    }
+    auto run = [&](const std::string& op, bool two) {
+      for (const char* way : {"outer", "none"}) {
+        std::string size = std::to_string(n * n), type = t.name;
+        Program p = loop::parse("program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [" + size + "] strides [1]\nbuffer %1 \"y\" " + type + " cpu input 1 sizes [" + size +
+                                "] strides [1]\nbuffer %2 \"o\" " + type + " cpu output sizes [" + size + "] strides [1]\nnest \"n\" outer [i0: " + size + "] vector " + way +
+                                " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load " + type + " %0[i0]\n    v1 = load " + type + " %1[i0]\n    v2 = " + op + " " + type +
+                                " v0" + (two ? ", v1" : "") + "\n    store %2[i0] = v2\n  }\n}\noutput view %2 " + type + " sizes [" + size + "] strides [1] offset 0\n");
+        std::vector<HostTensor> inputs{x, y}, same{x, y};
+        std::vector<double> got = elements(run_compiled(p, inputs)[0]), want = elements(loop::run(p, same)[0]);
+        for (size_t i = 0; i < got.size(); ++i) {
+          double g = got[i], w = want[i];
+          bool fine = std::isnan(w) ? std::isnan(g) : g == w ? std::signbit(g) == std::signbit(w) : std::abs(g - w) <= t.tolerance * std::abs(w) + 4 * t.low;
+          EXPECT_TRUE(fine && std::isinf(g) == std::isinf(w)) << op << " " << t.name << " " << way << " of " << loop::get_number(x, static_cast<int64_t>(i)) << ", "
+                                                              << loop::get_number(y, static_cast<int64_t>(i)) << ": " << g << ", not " << w;
+        }
+      }
+    };
+    for (const char* op : unary) run(op, false);
+    for (const char* op : binary) run(op, true);
+  }
 }
 
 }  // namespace

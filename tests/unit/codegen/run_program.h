@@ -1,10 +1,12 @@
 // Compiles every nest of a loop program for the host and runs them in order on host memory.
 #pragma once
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "codegen/codegen.h"
 #include "loop/interpret.h"
 #include "loop/loop.h"
@@ -14,6 +16,19 @@ namespace braze::codegen::testing {
 using loop::HostTensor;
 using loop::Program;
 
+// A register that machines without AVX-512 do not have, in the assembly; empty: none.
+inline std::string avx512_register(const std::string& assembly) {
+  for (size_t at = assembly.find('%'); at != std::string::npos; at = assembly.find('%', at + 1)) {
+    size_t end = at + 1;
+    while (end < assembly.size() && std::isalnum(static_cast<unsigned char>(assembly[end]))) ++end;
+    std::string name = assembly.substr(at + 1, end - at - 1);
+    bool mask = name.size() == 2 && name[0] == 'k' && std::isdigit(static_cast<unsigned char>(name[1]));
+    bool vector = name.starts_with("xmm") || name.starts_with("ymm");
+    if (mask || name.starts_with("zmm") || (vector && std::stoi(name.substr(3)) > 15)) return name;
+  }
+  return "";
+}
+
 struct Linked {
   Compiled compiled;
   std::vector<void*> entry;  // per nest
@@ -22,6 +37,9 @@ struct Linked {
 inline Linked link(const Program& p) {
   std::vector<const loop::Nest*> nests;
   for (const loop::Item& item : p.items) nests.push_back(&std::get<loop::Nest>(item));
+  if (forced_cpu() == CpuLevel::Avx2) {
+    for (const loop::Nest* n : nests) EXPECT_EQ(avx512_register(cpu_target().assembly(p, *n)), "") << n->name;
+  }
   Options options;
   options.disk_cache = false;
   Linked l{cpu_target().compile(p, nests, options), {}};

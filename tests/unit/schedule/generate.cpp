@@ -14,10 +14,16 @@ class Generator {
   Generated run() {
     size_t rank = 1 + pick(4);
     bool symbolic = chance(3), large = rank <= 3 && chance(4);
+    // Sizes that coincide, and whose products do: two axes of one extent must not be taken for one another.
+    static const int64_t kSizes[] = {1, 2, 3, 4, 8, 16};
+    const int64_t few[] = {kSizes[pick(6)], kSizes[pick(6)]};
+    bool coincide = chance(2);
     for (size_t d = 0; d < rank; ++d) {
-      int64_t n = chance(8)                ? 1
-                  : large && d + 2 >= rank ? 16 + static_cast<int64_t>(pick(20))
-                                           : 2 + static_cast<int64_t>(pick(5));
+      int64_t n = chance(8)                  ? 1
+                  : coincide                 ? few[pick(2)]
+                  : large && d + 2 >= rank   ? 16 + static_cast<int64_t>(pick(20))
+                                             : 2 + static_cast<int64_t>(pick(5));
+      if (rank == 4) n = std::min<int64_t>(n, 8);
       real_.push_back(n);
       if (symbolic && n > 1 && chance(2)) {
         Expr s = a_.symbol("s" + std::to_string(d), sym::SymbolKind::Size, {2, 64});

@@ -87,7 +87,7 @@ TEST(ScheduleRandom, KeepsMeaning) {
     return;
   }
   const char* many = std::getenv("BRAZE_SEEDS");
-  uint64_t n = many ? std::strtoull(many, nullptr, 10) : 400;
+  uint64_t n = many ? std::strtoull(many, nullptr, 10) : 2000;
   for (uint64_t seed = 0; seed < n; ++seed)
     if (!check(seed, before, after)) break;
   EXPECT_LT(after, before);

@@ -1,0 +1,63 @@
+"""BRAZE_CPU: kernels with the instructions of older CPUs, on every machine that has them; code of one CPU is not found by another."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import braze  # noqa: F401
+from cpu_cases import NAMES
+
+HERE = pathlib.Path(__file__).parent
+LACKS = "this CPU does not have these instructions"
+
+
+def python(cpu, *arguments, **environment):
+    env = {**os.environ, "BRAZE_CPU": cpu, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment}
+    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=1200)
+
+
+@functools.lru_cache
+def has(cpu):
+    done = python(cpu, "-c", "import braze")
+    assert done.returncode == 0 or LACKS in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+@functools.lru_cache
+def results(cpu):
+    if not has(cpu):
+        pytest.skip(f"{cpu}: {LACKS}")
+    done = python(cpu, str(HERE / "cpu_cases.py"))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cpu", ["avx2", "avx512"])
+def test_agrees_with_eager(cpu, name):
+    assert results(cpu)[name] == "", results(cpu)[name]
+
+
+def test_an_unknown_cpu_is_refused():
+    done = python("avx3", "-c", "import braze")
+    assert done.returncode != 0 and "BRAZE_CPU: no CPU 'avx3'; accepted: avx2, avx512, host" in done.stderr
+
+
+CHILD = "import torch, braze; braze.compile(lambda x: torch.tanh(x) * 2)(torch.randn(37))"
+
+
+def test_cached_code_is_of_its_cpu(tmp_path):
+    """Each CPU compiles into the folder once, and finds its own there, only."""
+    cpus = [c for c in ("host", "avx2", "avx512") if has(c)]
+    counts = []
+    for cpu in cpus * 2:
+        done = python(cpu, "-c", CHILD, BRAZE_CACHE_DIR=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        counts.append(len(list(tmp_path.glob("*.o"))))
+    own = counts[0]
+    assert own > 0 and counts == [*(own * (i + 1) for i in range(len(cpus))), *[own * len(cpus)] * len(cpus)]
