@@ -2,17 +2,26 @@
 # folder that includes one which it does not name does not build.
 set(BRAZE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
 
-function(braze_folder name)
-  cmake_parse_arguments(A "TORCH;PYTHON" "" "USES" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
+# A folder in a folder ("capture/guards") is the target braze_capture_guards. WITH: neighbours that belong to the same target, since each needs
+# the other.
+function(braze_folder folder)
+  cmake_parse_arguments(A "TORCH;PYTHON" "" "USES;WITH" ${ARGN})
+  string(REPLACE "/" "_" name ${folder})
   set(door ${PROJECT_BINARY_DIR}/doors/${name})
-  file(MAKE_DIRECTORY ${door})
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${name} ${door}/${name} SYMBOLIC)
+  set(sources "")
+  foreach(part ${folder} ${A_WITH})
+    file(GLOB_RECURSE more CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${part}/*.cpp ${PROJECT_SOURCE_DIR}/src/${part}/*.c)
+    list(APPEND sources ${more})
+    get_filename_component(above ${door}/${part} DIRECTORY)
+    file(MAKE_DIRECTORY ${above})
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${part} ${door}/${part} SYMBOLIC)
+  endforeach()
   set(deps ${A_USES})
   if(NOT name STREQUAL base)
     list(APPEND deps base)
   endif()
   list(REMOVE_DUPLICATES deps)
+  list(TRANSFORM deps REPLACE "/" "_")
   list(TRANSFORM deps PREPEND braze_)
   if(sources AND BRAZE_CORE_BUILD AND NOT A_TORCH AND NOT A_PYTHON)
     # Built before, in another build folder of the same sources: a second PyTorch or Python needs only its own folders anew.

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "capture/markers.h"
+#include "capture/eval/markers.h"
 
 namespace braze::bind {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "capture/entry.h"
+#include "capture/frames/entry.h"
 
 namespace braze::bind {
 

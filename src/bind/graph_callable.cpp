@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/log.h"
-#include "capture/ref.h"
+#include "capture/frames/log.h"
+#include "capture/cpython/ref.h"
 #include "trace/trace.h"
 #include "trace/training.h"
 

@@ -9,8 +9,8 @@
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
 #include "bind/triton.h"
-#include "capture/log.h"
-#include "capture/markers.h"
+#include "capture/frames/log.h"
+#include "capture/eval/markers.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
 

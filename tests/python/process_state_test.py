@@ -1,5 +1,5 @@
 """State of the process that captured code reads: a change of it must be seen by the next call. Every row of the table of PyTorch's
-answers (src/capture/torch_queries.def) that rests on such state is either changed here, or named with what keeps it from being."""
+answers (src/capture/guards/torch_queries.def) that rests on such state is either changed here, or named with what keeps it from being."""
 
 import contextlib
 import pathlib
@@ -11,7 +11,7 @@ from harness import Graphs
 
 import braze
 
-TABLE = pathlib.Path(__file__).parents[2] / "src/capture/torch_queries.def"
+TABLE = pathlib.Path(__file__).parents[2] / "src/capture/guards/torch_queries.def"
 ROWS = re.findall(r'^BRAZE_TORCH_QUERY\("([^"]+)", "([^"]+)", (\w+)\)', TABLE.read_text(), re.M)
 C = torch._C
 

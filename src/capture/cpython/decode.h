@@ -1,6 +1,8 @@
 // The only place where CPython's instruction numbers are known: one decode_<version>.cpp per version implements this.
 #pragma once
-#include "capture/bytecode.h"
+#include <Python.h>
+
+#include "capture/cpython/opcodes.h"
 
 namespace braze::capture::cpython {
 

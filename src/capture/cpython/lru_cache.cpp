@@ -2,7 +2,7 @@
 // use says whether the one at hand does.
 #include "capture/cpython/lru_cache.h"
 
-#include "capture/ref.h"
+#include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
 namespace {

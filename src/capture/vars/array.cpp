@@ -4,11 +4,11 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "capture/array_memory.h"
-#include "capture/builtins.h"
-#include "capture/known.h"
-#include "capture/open_sizes.h"
-#include "capture/translator.h"
+#include "capture/guards/array_memory.h"
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/open_sizes.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "trace/size_hint.h"
 
@@ -86,11 +86,11 @@ Variable* lower(Translator& tr, Lowered& l, Variable* v) {
       return a->tensor;
     }
     case Kind::Tensor:
-      if (v->type() != known().tensor) not_here(tr, "a function of NumPy on a tensor of a class of its own");
+      if (v->type() != library().tensor) not_here(tr, "a function of NumPy on a tensor of a class of its own");
       note(tr, l, v, v->as<TensorVariable>(), "tensor");
       return v;
     case Kind::Tuple:
-      if (v->type() != &PyTuple_Type && v->type() != known().size) not_here(tr, "a function of NumPy on " + v->describe());
+      if (v->type() != &PyTuple_Type && v->type() != library().size) not_here(tr, "a function of NumPy on " + v->describe());
       return tr.tuple(parts(v->as<TupleVariable>()->elements));
     case Kind::List:
       if (v->type() != &PyList_Type) not_here(tr, "a function of NumPy on " + v->describe());
@@ -138,7 +138,7 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   long how = PyLong_AsLong(fits.get());
   if (how == 0) not_here(tr, "torch._numpy gives an array of another type, shape or memory than NumPy");
   if (how == 2) {
-    static PyObject* clone = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("clone"));
+    static PyObject* clone = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("clone"));
     tensor = tr.force(tr.call_torch(clone, Args{{tensor}, {}}))->as<TensorVariable>();
   }
   if (kind == "tensor") return tensor;
@@ -197,7 +197,7 @@ Ref shape_of(Translator& tr, ArrayVariable* a) {
 }
 
 Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
-  return tr.query_torch(_PyType_Lookup(known().tensor, tr.intern(method)), Args{{a->tensor}, {}});
+  return tr.query_torch(_PyType_Lookup(library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
 }
 
 }  // namespace
@@ -290,11 +290,11 @@ Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
     return v.get() == Py_True;
   };
   Ref dtype = Ref::steal(PyObject_GetAttrString(fake, "dtype"));
-  if (t->type() != known().tensor && t->type() != known().parameter) return nullptr;
+  if (t->type() != library().tensor && t->type() != library().parameter) return nullptr;
   if (!is("is_cpu") || !named(tr, "numpy_dtype", dtype.get())) return nullptr;
   if (is("requires_grad")) {
     if (!force) return nullptr;
-    static PyObject* detach = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("detach"));
+    static PyObject* detach = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("detach"));
     t = tr.force(tr.call_torch(detach, Args{{t}, {}}))->as<TensorVariable>();
   } else {
     t = alias(tr, t);

@@ -1,7 +1,7 @@
 #include "capture/vars/constant.h"
 
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -26,7 +26,7 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   // Numbers and texts of a class of the user's may have attributes of their own.
   bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT));
   // A member of an enumeration is the same object on every path.
-  SourceId of = users && PyObject_TypeCheck(value.get(), known().enum_) ? tr.sources().constant(value.get()) : source;
+  SourceId of = users && PyObject_TypeCheck(value.get(), library().enum_) ? tr.sources().constant(value.get()) : source;
   if (users && of.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
     if (!own) tr.raise_current();
@@ -34,7 +34,7 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   }
   if (descr) {
     PyTypeObject* d = Py_TYPE(descr);
-    bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == known().enum_property;
+    bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == library().enum_property;
     if (!computed && !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
       return tr.bind_descriptor(descr, where, this, t, name);
   }
@@ -146,7 +146,7 @@ Reg SliceVariable::build(Codegen& cg) {
 
 PyTypeObject* SymVariable::type() const {
   PyTypeObject* t = Py_TYPE(value.get());
-  return t == known().sym_int ? &PyLong_Type : t == known().sym_float ? &PyFloat_Type : &PyBool_Type;
+  return t == library().sym_int ? &PyLong_Type : t == library().sym_float ? &PyFloat_Type : &PyBool_Type;
 }
 
 Variable* SymVariable::getattr(Translator& tr, PyObject* name) {
@@ -162,8 +162,8 @@ bool SymVariable::truth(Translator& tr) {
 
 Variable* SymVariable::specialise(Translator& tr) {
   PyTypeObject* t = Py_TYPE(value.get());
-  if (t == known().sym_bool) return tr.boolean(truth(tr));
-  Ref n = Ref::steal(t == known().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
+  if (t == library().sym_bool) return tr.boolean(truth(tr));
+  Ref n = Ref::steal(t == library().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
   if (!n) tr.raise_current();
   return tr.constant(n);
 }
@@ -171,7 +171,7 @@ Variable* SymVariable::specialise(Translator& tr) {
 Reg SymVariable::build(Codegen& cg) {
   if (cg.tr.tracer().depends_on_data(value.get())) {
     // The run hands it out in a tensor.
-    static PyObject *scalar = PyObject_GetAttrString(known().torch, "scalar_tensor"), *int64 = PyObject_GetAttrString(known().torch, "int64");
+    static PyObject *scalar = PyObject_GetAttrString(library().torch, "scalar_tensor"), *int64 = PyObject_GetAttrString(library().torch, "int64");
     Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())));
     Variable* t = cg.tr.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64)}}});
     return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(type())), cg.reg(t)});
@@ -181,7 +181,7 @@ Reg SymVariable::build(Codegen& cg) {
 
 Ref SymVariable::hash_key(Translator& tr) {
   // A key must have one value: the size is specialised.
-  Ref n = Ref::steal(Py_TYPE(value.get()) == known().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
+  Ref n = Ref::steal(Py_TYPE(value.get()) == library().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
   if (!n) tr.raise_current();
   return n;
 }

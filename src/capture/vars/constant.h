@@ -1,6 +1,6 @@
 // Immutable real objects: operations on them are carried out by CPython itself.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

@@ -5,8 +5,8 @@
 #include <unordered_set>
 
 #include "capture/cpython/dict.h"
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/key.h"
 
@@ -30,7 +30,7 @@ bool is_compared_by_code(PyObject* key) {
     return false;
   }
   PyTypeObject* t = Py_TYPE(key);
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, known().enum_) || PyObject_TypeCheck(key, known().tensor)) return false;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, library().enum_) || PyObject_TypeCheck(key, library().tensor)) return false;
   static PyObject* name = PyUnicode_InternFromString("__hash__");
   PyObject* hash = _PyType_Lookup(t, name);
   return hash && PyFunction_Check(hash) && !of_library(hash);
@@ -46,7 +46,7 @@ DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVaria
   loaded_ = false;
 }
 
-bool DictVariable::is_ordered_dict() const { return PyType_IsSubtype(cls, known().ordered_dict); }
+bool DictVariable::is_ordered_dict() const { return PyType_IsSubtype(cls, library().ordered_dict); }
 
 Py_ssize_t DictVariable::find(Translator& tr, PyObject* hash_key) {
   PyObject* at = PyDict_GetItemWithError(index_.get(), hash_key);
@@ -229,13 +229,13 @@ Variable* DictVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [own, v] : attributes_)
     if (PyUnicode_Compare(own, name) == 0) return v;
   Variable* of_class = Variable::getattr(tr, name);
-  if (!of_class && real && cls == known().ordered_dict) tr.unsupported("an attribute of an OrderedDict that was there before");
+  if (!of_class && real && cls == library().ordered_dict) tr.unsupported("an attribute of an OrderedDict that was there before");
   return of_class;
 }
 
 void DictVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
-  if (cls != known().ordered_dict || real || source.valid() || !value || tr.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
+  if (cls != library().ordered_dict || real || source.valid() || !value || tr.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
   tr.mutate();
   for (auto& [own, v] : attributes_)
     if (PyUnicode_Compare(own, name) == 0) {
@@ -403,7 +403,7 @@ Reg DictVariable::build(Codegen& cg) {
   Reg d = cg.recipe.make(StepKind::Dict, args);
   if (cls == &PyDict_Type) return d;
   Reg c = cg.constant(reinterpret_cast<PyObject*>(cls));
-  if (cls == known().default_dict) return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
+  if (cls == library().default_dict) return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
   Reg made = cg.recipe.make(StepKind::Call, {c, d});
   for (auto& [name, v] : attributes_) cg.recipe.effect(StepKind::SetAttr, {made, cg.reg(v)}, name);
   return made;

@@ -1,6 +1,6 @@
 // dict, OrderedDict, defaultdict, and their views.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

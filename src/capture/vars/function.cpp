@@ -4,11 +4,11 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/builtins.h"
-#include "capture/known.h"
-#include "capture/miscalled.h"
-#include "capture/open_scalars.h"
-#include "capture/translator.h"
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/builtins/signature_errors.h"
+#include "capture/eval/scalar_operands.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -320,7 +320,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       !self->as<ObjectVariable>()->is_exception())
     target = self->as<ObjectVariable>()->base;
   // The content of an object of another C class is not known.
-  bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type && !target->as<ObjectVariable>()->base && owner != braze::capture::known().simple_namespace;
+  bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type && !target->as<ObjectVariable>()->base && owner != braze::capture::library().simple_namespace;
   if (unknown) tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
   if (target->is(Kind::Dict) && target->as<DictVariable>()->is_ordered_dict()) {
     // dict's own methods leave the order that an OrderedDict keeps for itself behind; its copies are of the object's class.
@@ -347,7 +347,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
 
 // ---- partial ----
 
-PyTypeObject* PartialVariable::type() const { return braze::capture::known().partial; }
+PyTypeObject* PartialVariable::type() const { return braze::capture::library().partial; }
 
 void PartialVariable::merge(Translator& tr, Args& call) const {
   call.pos.insert(call.pos.begin(), args->elements.begin(), args->elements.end());
@@ -406,7 +406,7 @@ Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
 
 Reg PartialVariable::build(Codegen& cg) {
   if (keywords->reg != kNoReg) throw CannotRebuild{this, "a functools.partial whose keywords were built before it"};
-  std::vector<Reg> regs{cg.constant(reinterpret_cast<PyObject*>(braze::capture::known().partial)), cg.reg(function)};
+  std::vector<Reg> regs{cg.constant(reinterpret_cast<PyObject*>(braze::capture::library().partial)), cg.reg(function)};
   for (Variable* a : args->elements) regs.push_back(cg.reg(a));
   // Its keywords are a dict of its own, which it copies from what it is called with.
   std::vector<Ref> named_ones;

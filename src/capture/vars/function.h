@@ -1,6 +1,6 @@
 // Python functions, bound methods, partials, cells, generators.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

@@ -1,5 +1,5 @@
 // Generators: frames that are resumed symbolically.
-#include "capture/translator.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {

@@ -1,7 +1,7 @@
 #include "capture/vars/host.h"
 
-#include "capture/open_sizes.h"
-#include "capture/translator.h"
+#include "capture/eval/open_sizes.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {

@@ -1,7 +1,7 @@
 // A real object that PyTorch made while capturing, and that only the capture knows: the ctx of an autograd.Function, the
 // function that a transform returned, the handle of a hook. It is used for real at once; it cannot leave the capture.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -51,7 +51,7 @@ Variable* SequenceIterator::next(Translator& tr) {
   tr.mutate();
   if (done) return nullptr;
   bool live = sequence->is(Kind::List) || sequence->is(Kind::Tuple);
-  if (sequence->type() == known().deque && changes != sequence->as<ListVariable>()->changes) {
+  if (sequence->type() == library().deque && changes != sequence->as<ListVariable>()->changes) {
     done = true;
     tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
   }
@@ -88,7 +88,7 @@ static Reg written(Codegen& cg, SequenceVariable* list) {
 
 Reg SequenceIterator::build(Codegen& cg) {
   // Built from what is left: a list's own iterator would also see later changes of the list.
-  if (sequence->type() == known().deque && !done) {
+  if (sequence->type() == library().deque && !done) {
     if (changes != sequence->as<ListVariable>()->changes) throw CannotRebuild{this, "an iterator over a deque that was changed"};
     return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
   }

@@ -1,6 +1,6 @@
 // Iterators made in the capture. Each advances by calling next() on what it wraps.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "capture/translator.h"
+#include "capture/eval/translator.h"
 
 namespace braze::capture {
 namespace {

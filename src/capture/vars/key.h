@@ -1,6 +1,6 @@
 // Stand-ins, in the index of a dict or set, for values whose class says itself what their hash and equality are.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

@@ -1,6 +1,6 @@
 // nn.Module: attribute access and calls as torch.nn.modules.module does them, without running its Python code.
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -20,9 +20,9 @@ bool is_empty(Translator& tr, Variable* v) { return v && tr.force(v)->has_len(tr
 
 Variable* module_global(Translator& tr, const char* name) {
   PyObject* key = tr.intern(name);
-  PyObject* v = PyDict_GetItem(known().module_globals, key);
+  PyObject* v = PyDict_GetItem(library().module_globals, key);
   if (!v) return nullptr;
-  return tr.wrap(v, tr.sources().dict_item(tr.sources().constant(known().module_globals, "torch.nn.modules.module"), key));
+  return tr.wrap(v, tr.sources().dict_item(tr.sources().constant(library().module_globals, "torch.nn.modules.module"), key));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
   auto refuse = [&] {
     tr.unsupported(Reason::UnsupportedMutation, "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
   };
-  bool module = value && value->is(Kind::Module), parameter = value && value->is(Kind::Tensor) && value->type() == known().parameter;
+  bool module = value && value->is(Kind::Module), parameter = value && value->is(Kind::Tensor) && value->type() == library().parameter;
   if (module || parameter) {
     const char* into = kTables[module ? 2 : 0];
     if (m->instance_get(tr, name)) refuse();
@@ -69,11 +69,11 @@ Variable* module_call_target(Translator& tr, ObjectVariable* m) {
   PyTypeObject* cls = m->type();
   SourceId at;
   PyObject* call = tr.lookup_on_type(cls, tr.intern("__call__"), &at);
-  if (call != known().module_call) return tr.make<BoundMethodVariable>(tr.force(tr.wrap(call, at)), m);
+  if (call != library().module_call) return tr.make<BoundMethodVariable>(tr.force(tr.wrap(call, at)), m);
   tr.guard_identity(at, call);
   SourceId impl_at;
   PyObject* impl = tr.lookup_on_type(cls, tr.intern("_call_impl"), &impl_at);
-  bool plain = impl == known().module_call_impl;
+  bool plain = impl == library().module_call_impl;
   if (plain) {
     tr.guard_identity(impl_at, impl);
     static const char* own[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include "capture/builtins.h"
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -163,7 +163,7 @@ Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
     }
   }
   if (found || !info.getattr) return found;
-  if (info.getattr == known().module_getattr) return module_getattr(tr, this, name);
+  if (info.getattr == library().module_getattr) return module_getattr(tr, this, name);
   return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name)});
 }
 
@@ -256,8 +256,8 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
   PyObject* set = tr.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
   if (set && at.valid()) tr.guard_identity(at, set);
-  static PyObject* module_delattr = _PyType_Lookup(known().module, PyUnicode_InternFromString("__delattr__"));
-  if (set == known().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
+  static PyObject* module_delattr = _PyType_Lookup(library().module, PyUnicode_InternFromString("__delattr__"));
+  if (set == library().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
   if (set && Py_TYPE(set) == &PyWrapperDescr_Type && reinterpret_cast<PyWrapperDescrObject*>(set)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericSetAttr))
     return generic_setattr(tr, name, value);
   if (set && PyFunction_Check(set)) {
@@ -402,7 +402,7 @@ Ref ObjectVariable::hash_key(Translator& tr) {
   static PyObject* object_hash = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
   static PyObject* exception_hash = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
   if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + cls->tp_name + "'");
-  static PyObject* module_hash = _PyType_Lookup(known().module, PyUnicode_InternFromString("__hash__"));
+  static PyObject* module_hash = _PyType_Lookup(library().module, PyUnicode_InternFromString("__hash__"));
   if (hash == object_hash || hash == exception_hash || hash == module_hash) {
     if (real) {
       tr.guard_identity(source, real.get());
@@ -447,9 +447,9 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   if (n == "__setattr__" && args.size() == 2) return generic_setattr(tr, attribute_name(args[0]), args[1]), tr.none();
   if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
-  if (n == "__eq__" && args.size() == 1 && PyType_IsSubtype(cls, known().simple_namespace)) {
+  if (n == "__eq__" && args.size() == 1 && PyType_IsSubtype(cls, library().simple_namespace)) {
     Variable* other = tr.force(args[0]);
-    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), known().simple_namespace)) return tr.constant(Py_NotImplemented);
+    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), library().simple_namespace)) return tr.constant(Py_NotImplemented);
     return tr.compare(Py_EQ, instance_dict(tr), other->as<ObjectVariable>()->instance_dict(tr));
   }
   if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true) : tr.constant(Py_NotImplemented);
@@ -607,7 +607,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
         if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
       }
     }
-    if (d == known().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d);
+    if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d);
     return tr.bind_descriptor(d, at, self, start, name);
   }
   return nullptr;

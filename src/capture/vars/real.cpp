@@ -1,13 +1,13 @@
 // Classes, Python modules, C functions and singletons.
 #include <cstddef>
 
-#include "capture/builtins.h"
-#include "capture/callback.h"
-#include "capture/known.h"
-#include "capture/miscalled.h"
-#include "capture/open_scalars.h"
-#include "capture/markers.h"
-#include "capture/translator.h"
+#include "capture/builtins/builtins.h"
+#include "capture/eval/callback.h"
+#include "capture/eval/library_objects.h"
+#include "capture/builtins/signature_errors.h"
+#include "capture/eval/scalar_operands.h"
+#include "capture/eval/markers.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -126,7 +126,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     return nullptr;
   }
   if (data) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
-  if (PyType_IsSubtype(meta, Py_TYPE(known().enum_))) {
+  if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
     // Members, and how a version of Python keeps them, are fixed once the class is made.
     Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
     if (!v) tr.raise_current();
@@ -135,7 +135,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* dt = Py_TYPE(d);
   auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d); };
   if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
-      dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == known().cached_property)
+      dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)
     return value();
   if (!dt->tp_descr_get || dt == &PyCFunction_Type) return value();
   if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type) return tr.bind_descriptor(d, at, self, cls, name);
@@ -189,7 +189,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   auto* type = reinterpret_cast<PyObject*>(t);
   bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type ||
                t == &PyClassMethodDescr_Type || t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) || t == &PyStaticMethod_Type ||
-               t == &PyClassMethod_Type || t == known().lru_cache || t == &Py_GenericAliasType || t == union_type || type == known().op_overload || type == known().op_packet;
+               t == &PyClassMethod_Type || t == library().lru_cache || t == &Py_GenericAliasType || t == union_type || type == library().op_overload || type == library().op_packet;
   if (!fixed) {
     bool generic = t->tp_getattro == PyObject_GenericGetAttr;
     if (!generic || (d && Py_TYPE(d)->tp_descr_get)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
@@ -313,7 +313,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     auto append = [&](PyObject* t) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i))));
     };
-    if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == known().partial) {
+    if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == library().partial) {
       Ref first = Ref::steal(PyObject_GetAttrString(made_by, "args")), named_ones = Ref::steal(PyObject_GetAttrString(made_by, "keywords"));
       append(first.get());
       PyObject *k, *v;
@@ -322,7 +322,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     append(PyTuple_GET_ITEM(parts.get(), 1));
     return tr.call(tr.call(tr.polyfill(maker), own), args);
   }
-  if (Py_TYPE(o) == known().lru_cache) {
+  if (Py_TYPE(o) == library().lru_cache) {
     if (Variable* v = tr.cached_call(this, args)) return v;
     // For arguments that are made in the capture the cache is for speed.
     Ref wrapped = Ref::steal(PyObject_GetAttrString(o, "__wrapped__"));
@@ -341,7 +341,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
 
 Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   PyObject* o = object.get();
-  bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_));
+  bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(library().enum_));
   if (PyType_Check(o) && !is_enum)
     if (Variable* v = metaclass_method(tr, this, "__getitem__", {key})) return v;
   if (PyType_Check(o) && !is_enum) {
@@ -370,7 +370,7 @@ bool RealVariable::contains(Translator& tr, Variable* item) {
 
 std::vector<Variable*> RealVariable::items(Translator& tr) {
   PyObject* o = object.get();
-  if (PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(known().enum_))) {
+  if (PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(library().enum_))) {
     Ref all = Ref::steal(PySequence_Tuple(o));
     if (!all) tr.raise_current();
     std::vector<Variable*> out;
@@ -399,7 +399,7 @@ Variable* RealVariable::iter(Translator& tr) {
 }
 
 bool RealVariable::has_len(Translator&) {
-  return PyType_Check(object.get()) && PyType_IsSubtype(Py_TYPE(object.get()), Py_TYPE(known().enum_));
+  return PyType_Check(object.get()) && PyType_IsSubtype(Py_TYPE(object.get()), Py_TYPE(library().enum_));
 }
 
 int64_t RealVariable::len(Translator& tr) {

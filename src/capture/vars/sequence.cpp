@@ -5,9 +5,9 @@
 #include <opcode.h>
 #include <structmember.h>
 
-#include "capture/known.h"
-#include "capture/sorting.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/builtins/sorting.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -67,7 +67,7 @@ const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? 
 }  // namespace
 
 Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) {
-  if (type() == known().deque && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0) {
+  if (type() == library().deque && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0) {
     int64_t most = static_cast<ListVariable*>(this)->maxlen;
     return most < 0 ? tr.none() : tr.integer(most);
   }
@@ -77,19 +77,19 @@ Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) {
 Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
-    if (type() == known().deque) tr.raise(PyExc_TypeError, "sequence index must be integer, not 'slice'");
+    if (type() == library().deque) tr.raise(PyExc_TypeError, "sequence index must be integer, not 'slice'");
     std::vector<Variable*> out;
     out.reserve(static_cast<size_t>(span.count));
     for (Py_ssize_t i = 0; i < span.count; ++i) out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
     if (is(Kind::List)) return tr.list(std::move(out));
-    return tr.make<TupleVariable>(std::move(out), type() == known().size ? known().size : &PyTuple_Type);
+    return tr.make<TupleVariable>(std::move(out), type() == library().size ? library().size : &PyTuple_Type);
   }
   std::string word = class_word(this);
   return elements[checked(tr, index_of(tr, key, word.c_str()), elements.size(), (word + " index out of range").c_str())];
 }
 
 bool SequenceVariable::contains(Translator& tr, Variable* item) {
-  bool deque = type() == known().deque;
+  bool deque = type() == library().deque;
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   for (size_t i = 0; i < elements.size(); ++i) {  // a comparison may change the list
     bool same = tr.same_item(elements[i], item);
@@ -107,7 +107,7 @@ Variable* SequenceVariable::iter(Translator& tr) {
 
 Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
-  bool deque = type() == known().deque;
+  bool deque = type() == library().deque;
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   auto is_item = [&](size_t i) {
     bool same = tr.same_item(elements[i], args[0]);
@@ -150,7 +150,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
 // ---- tuple ----
 
 bool is_plain_tuple_class(Translator& tr, PyTypeObject* t) {
-  if (t == &PyTuple_Type || t == known().size || is_structseq(t)) return true;
+  if (t == &PyTuple_Type || t == library().size || is_structseq(t)) return true;
   if (t->tp_dictoffset) return false;
   for (const char* name : {"__iter__", "__getitem__", "__len__", "__contains__", "__bool__", "__hash__", "__getattribute__", "__getattr__", "__setattr__"}) {
     SourceId at;
@@ -173,7 +173,7 @@ Variable* TupleVariable::getattr(Translator& tr, PyObject* name) {
   if (cls != &PyTuple_Type) {
     SourceId where;
     if (PyObject* d = tr.lookup_on_type(cls, name, &where)) {
-      if (Py_TYPE(d) == known().tuple_getter) return tuple_field(tr, d, this);
+      if (Py_TYPE(d) == library().tuple_getter) return tuple_field(tr, d, this);
       if (Py_TYPE(d) == &PyMemberDescr_Type && is_structseq(cls)) {
         auto offset = static_cast<size_t>(reinterpret_cast<PyMemberDescrObject*>(d)->d_member->offset);
         size_t i = (offset - offsetof(PyTupleObject, ob_item)) / sizeof(PyObject*);
@@ -192,7 +192,7 @@ Variable* TupleVariable::call_method(Translator& tr, const char* name, Args& arg
     return tr.integer(PyObject_Hash(k.get()));
   }
   if (n == "__getnewargs__" && args.size() == 0) return tr.tuple({tr.tuple(elements)});
-  if (n == "numel" && cls == known().size && args.size() == 0) {
+  if (n == "numel" && cls == library().size && args.size() == 0) {
     Variable* product = tr.integer(1);
     for (Variable* e : elements) product = tr.binary_op(NB_MULTIPLY, product, e);
     return product;
@@ -219,7 +219,7 @@ Reg TupleVariable::build(Codegen& cg) {
   Reg t = cg.recipe.make(StepKind::Tuple, cg.regs(elements));
   if (cls == &PyTuple_Type) return t;
   auto* c = reinterpret_cast<PyObject*>(cls);
-  if (cls == known().size || is_structseq(cls)) return cg.recipe.make(StepKind::Call, {cg.constant(c), t});
+  if (cls == library().size || is_structseq(cls)) return cg.recipe.make(StepKind::Call, {cg.constant(c), t});
   static PyObject* tuple_new = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
   return cg.recipe.make(StepKind::Call, {cg.constant(tuple_new), cg.constant(c), t});
 }
@@ -363,7 +363,7 @@ Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args
   }
   if (n == "__setitem__" && args.size() == 2) return setitem(tr, args[0], args[1]), tr.none();
   if (n == "__delitem__" && args.size() == 1) return delitem(tr, args[0]), tr.none();
-  if (cls == known().deque) {
+  if (cls == library().deque) {
     if (n == "appendleft" && args.size() == 1) {
       change(tr);
       elements.insert(elements.begin(), args[0]);

@@ -1,6 +1,6 @@
 // Tuples (with named tuples, torch.Size, results of torch functions) and lists.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

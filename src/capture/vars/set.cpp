@@ -1,7 +1,7 @@
 #include "capture/vars/set.h"
 
-#include "capture/python_set.h"
-#include "capture/translator.h"
+#include "capture/cpython/set_table.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {

@@ -1,9 +1,9 @@
 // set and frozenset. The keys are kept in a real set that goes through the same operations as the program's, so that the
-// order of iteration is CPython's own; what is built from it gets the same table (python_set.h).
+// order of iteration is CPython's own; what is built from it gets the same table (set_table.h).
 #pragma once
 #include <unordered_map>
 
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 
@@ -31,7 +31,7 @@ class SetVariable final : public Variable {
   bool remove(Translator&, Variable* v);
   void merge(Translator&, Variable* iterable);  // as set.update, without noting a change
   SetVariable* copy(Translator&, PyTypeObject* t) const;  // iterates as this one
-  // What set_becomes takes (python_set.h): a constant with this one's table, then the elements. Appended to `args`.
+  // What set_becomes takes (set_table.h): a constant with this one's table, then the elements. Appended to `args`.
   void add_content(Codegen&, std::vector<Reg>& args);
   void change(Translator&);
   bool changed = false;  // since the capture began

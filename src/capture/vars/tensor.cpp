@@ -2,9 +2,9 @@
 
 #include <unordered_set>
 
-#include "capture/builtins.h"
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_grad.h"
 #include "capture/vars/tensor_number.h"
@@ -35,12 +35,12 @@ PyTypeObject* TensorVariable::type() const {
 PyObject* TensorVariable::value(Translator& tr) {
   if (!fake) {
     auto kind = graph::InputKind::Argument;
-    if (tr.anchored(source)) kind = PyObject_TypeCheck(real.get(), known().parameter) ? graph::InputKind::Parameter : graph::InputKind::Buffer;
+    if (tr.anchored(source)) kind = PyObject_TypeCheck(real.get(), library().parameter) ? graph::InputKind::Parameter : graph::InputKind::Buffer;
     PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
     PyTypeObject* t = Py_TYPE(real.get());
-    if (t != known().tensor && t != known().parameter) tr.set_tensor_class(this, f, t);
+    if (t != library().tensor && t != library().parameter) tr.set_tensor_class(this, f, t);
     tr.lifted(this);
     tr.stands_for(f, this);
   }
@@ -97,8 +97,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     return nullptr;
   }
   PyTypeObject* d = Py_TYPE(descr);
-  bool subclass = type() != known().tensor && type() != known().parameter;
-  if (subclass && descr != _PyType_Lookup(known().tensor, name) && descr != _PyType_Lookup(known().parameter, name)) {
+  bool subclass = type() != library().tensor && type() != library().parameter;
+  if (subclass && descr != _PyType_Lookup(library().tensor, name) && descr != _PyType_Lookup(library().parameter, name)) {
     if (!d->tp_descr_set)
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
@@ -131,7 +131,7 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
-    static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("requires_grad_"));
+    static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("requires_grad_"));
     tr.call_torch(fn, Args{{this, v}, {}});
     return;
   }
@@ -159,12 +159,12 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
     Ref a = Ref::steal(PyObject_GetAttrString(value(tr), what)), b = Ref::steal(PyObject_GetAttrString(v->value(tr), what));
     return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
   };
-  bool plain_class = type() == known().tensor || (real && type() == known().parameter);
-  if (!plain_class || v->type() != known().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
+  bool plain_class = type() == library().tensor || (real && type() == library().parameter);
+  if (!plain_class || v->type() != library().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
   tr.no_effect("sets the data of a tensor");
   tr.mutate();
-  static PyObject* detach = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("detach"));
+  static PyObject* detach = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("detach"));
   auto* content = tr.force(tr.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
   fake = content->fake;
   if (!real) return;  // one that was made here is what it holds in the end
@@ -182,7 +182,7 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
   if (grad.get() != Py_False) return false;
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  Variable* view = tr.force(tr.call_torch(_PyType_Lookup(known().tensor, tr.intern(it->second)), all));
+  Variable* view = tr.force(tr.call_torch(_PyType_Lookup(library().tensor, tr.intern(it->second)), all));
   set_data(tr, view->as<TensorVariable>());
   ++writes;
   return true;
@@ -253,7 +253,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 }
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
-  static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__getitem__"));
+  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("__getitem__"));
   tr.tensor_operator("__getitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
@@ -261,11 +261,11 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
 }
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
-  static PyObject* fn = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("__setitem__"));
+  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("__setitem__"));
   tr.tensor_operator("__setitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
-    static PyObject *copy = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("copy_")), *fill = _PyType_Lookup(known().tensor, PyUnicode_InternFromString("fill_"));
+    static PyObject *copy = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("copy_")), *fill = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("fill_"));
     tr.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
     return;
   }
@@ -292,7 +292,7 @@ int64_t TensorVariable::len(Translator& tr) {
 }
 
 std::vector<Variable*> TensorVariable::items(Translator& tr) {
-  static PyObject* unbind = PyObject_GetAttrString(known().torch, "unbind");
+  static PyObject* unbind = PyObject_GetAttrString(library().torch, "unbind");
   Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
@@ -326,10 +326,10 @@ Reg TensorVariable::build(Codegen& cg) {
   bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
   if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());
-  if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().make_leaf), r});
-  else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::known().mark_consumed), r});
+  if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().make_leaf), r});
+  else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().mark_consumed), r});
   if (made_leaf || grad_written) emit_gradient(cg, r);
-  if (type() != braze::capture::known().tensor && type() != braze::capture::known().parameter) {
+  if (type() != braze::capture::library().tensor && type() != braze::capture::library().parameter) {
     static PyObject* as_class = [] {
       Ref polyfills = Ref::steal(PyImport_ImportModule("braze.polyfills"));
       return polyfills ? PyObject_GetAttrString(polyfills.get(), "as_class") : nullptr;

@@ -1,6 +1,6 @@
 // Tensors: a fake that the tracer knows, made at the first use of one that was there before.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 #include "trace/trace.h"
 
 namespace braze::capture {

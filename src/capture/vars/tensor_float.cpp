@@ -5,16 +5,16 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "capture/imported.h"
-#include "capture/known.h"
+#include "capture/cpython/imported.h"
+#include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 namespace {
 
-PyObject* of_torch(const char* name) { return PyObject_GetAttrString(known().torch, name); }
-PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().tensor), name); }
+PyObject* of_torch(const char* name) { return PyObject_GetAttrString(library().torch, name); }
+PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), name); }
 
 TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
   return tr.force(tr.call_torch(fn, args))->as<TensorVariable>();

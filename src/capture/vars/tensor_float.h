@@ -2,7 +2,7 @@
 // CPU, whose arithmetic is that of Python's floats. What Python would raise for a value (a division by zero, the root of a negative
 // number) the run checks.
 #pragma once
-#include "capture/translator.h"
+#include "capture/eval/translator.h"
 
 namespace braze::capture {
 

@@ -1,7 +1,7 @@
 #include "capture/vars/tensor_grad.h"
 
-#include "capture/known.h"
-#include "capture/translator.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {

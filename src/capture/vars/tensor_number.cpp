@@ -1,6 +1,6 @@
 #include "capture/vars/tensor_number.h"
 
-#include "capture/known.h"
+#include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"
 
@@ -13,7 +13,7 @@ NumberKind kind_of(Translator& tr, TensorVariable* t) {
   Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
   Ref floating = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_floating_point")) : Ref();
   Ref complex = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_complex")) : Ref();
-  static PyObject* boolean = PyObject_GetAttrString(known().torch, "bool");
+  static PyObject* boolean = PyObject_GetAttrString(library().torch, "bool");
   if (!floating || !complex) tr.raise_current();
   if (complex.get() == Py_True) return NumberKind::Complex;
   if (floating.get() == Py_True) return NumberKind::Float;
@@ -26,7 +26,7 @@ int64_t rank_of(Translator& tr, TensorVariable* t) {
   return PyLong_AsLong(n.get());
 }
 
-PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().tensor), name); }
+PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), name); }
 
 // The text of `lambda: "..."`, or of a string.
 std::string text_of(Translator& tr, Variable* message) {

@@ -1,6 +1,6 @@
 // Numbers read from tensors where the graph must not end (fullgraph=True): unbacked symbols.
 #pragma once
-#include "capture/translator.h"
+#include "capture/eval/translator.h"
 
 namespace braze::capture {
 

@@ -1,6 +1,6 @@
 // A weak reference made in the capture, to an object that lives at least as long as the capture.
 #pragma once
-#include "capture/variable.h"
+#include "capture/eval/variable.h"
 
 namespace braze::capture {
 

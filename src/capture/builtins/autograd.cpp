@@ -1,0 +1,191 @@
+// Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward, checkpoints, inference mode.
+#include <string_view>
+
+#include "capture/builtins/builtins.h"
+#include "capture/cpython/imported.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/tensor_grad.h"
+
+namespace braze::capture {
+namespace {
+
+// ---- autograd.Function ----
+
+// PyTorch binds the arguments of a forward by its signature; defaults do not count where all are given.
+void set_signature(Translator& tr, PyObject* callback, FunctionVariable* fn) {
+  static PyObject* signature = imported("inspect", "signature", true);
+  Ref globals = Ref::steal(PyDict_New());
+  Ref like = fn->real ? fn->real : Ref::steal(PyFunction_New(reinterpret_cast<PyObject*>(fn->code_object()), globals.get()));
+  Ref found = Ref::steal(like ? PyObject_CallOneArg(signature, like.get()) : nullptr);
+  if (!found || PyObject_SetAttrString(callback, "__signature__", found.get()) < 0) tr.raise_current();
+}
+
+// A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what they
+// compute is recorded: the forward now, the backward when the graph is differentiated.
+Ref traced_class(Translator& tr, Variable* cls) {
+  auto* type = reinterpret_cast<PyTypeObject*>(cls->as_constant());
+  static PyObject* base = imported("torch.autograd", "Function", true);
+  Ref body = Ref::steal(PyDict_New());
+  for (const char* name : {"forward", "backward", "vjp", "jvp", "vmap", "setup_context"}) {
+    PyObject* key = tr.intern(name);
+    if (_PyType_Lookup(type, key) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), key)) continue;
+    Variable* callee = tr.force(tr.getattr(cls, key));
+    Ref callback = tr.callback(callee);
+    if (std::string_view(name) == "forward" && callee->is(Kind::Function)) set_signature(tr, callback.get(), callee->as<FunctionVariable>());
+    Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
+    PyDict_SetItem(body.get(), key, method.get());
+  }
+  Ref module = Ref::steal(PyObject_GetAttrString(cls->as_constant(), "__module__"));
+  if (module) PyDict_SetItemString(body.get(), "__module__", module.get());
+  Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(Py_TYPE(type)), "s(O)O", type->tp_name, cls->as_constant(), body.get()));
+  if (!made) tr.raise_current();
+  tr.keep(made);
+  return made;
+}
+
+Variable* function_apply(Translator& tr, Args& a) {
+  if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
+  Ref cls = traced_class(tr, a[0]);
+  static PyObject* descr = [] {
+    PyObject* base = imported("torch._C", "_FunctionBase", true);
+    return PyDict_GetItemString(type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
+  }();
+  Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
+  // torch.fx names functions by their module: a function of the class's own module.
+  static PyObject* node = imported("braze.polyfills", "apply_of", true);
+  Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
+  if (!apply || !noted) tr.raise_current();
+  return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
+}
+
+// Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user defined.
+Variable* transformed_apply(Translator& tr, Args& a) {
+  static PyObject *active = imported("torch._C", "_are_functorch_transforms_active", true), *base = imported("torch.autograd", "Function", true),
+                  *function_call = imported("torch._functorch.autograd_function", "custom_function_call", true);
+  Ref transformed = Ref::steal(PyObject_CallNoArgs(active));
+  if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
+  // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the signature.
+  PyObject* setup = tr.intern("setup_context");
+  if (_PyType_Lookup(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
+  Variable* forward = tr.force(tr.getattr(a[0], "forward"));
+  if (!forward->is(Kind::Function)) return nullptr;
+  PyCodeObject* code = forward->as<FunctionVariable>()->code_object();
+  if (!(code->co_flags & CO_VARARGS) && static_cast<size_t>(code->co_argcount) != a.size() - 1) return nullptr;
+  Args all{{tr.global_object(traced_class(tr, a[0]).get())}, {}};
+  all.pos.insert(all.pos.end(), a.pos.begin() + 1, a.pos.end());
+  return tr.call_host(function_call, all);
+}
+
+Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr; }
+
+// ---- the engine ----
+
+bool given(Translator& tr, const Args& a, size_t position, const char* name) {
+  Variable* v = position < a.size() ? a[position] : nullptr;
+  for (auto& [key, value] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(key, name) == 0) v = value;
+  return v && !is_none(tr.force(v)) && tr.truth(v);
+}
+
+Variable* first(const Args& a, const char* name) {
+  if (a.size()) return a[0];
+  for (auto& [key, value] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(key, name) == 0) return value;
+  return nullptr;
+}
+
+// grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, ...)
+Variable* autograd_grad(Translator& tr, Args& a) {
+  static PyObject* fn = imported("torch.autograd", "grad", true);
+  Variable* roots = first(a, "outputs");
+  if (!roots) return nullptr;
+  return run_engine(tr, fn, a, {roots}, false, given(tr, a, 3, "retain_graph") || given(tr, a, 4, "create_graph"));
+}
+
+// backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, ...); the same order as Tensor.backward's
+Variable* autograd_backward(Translator& tr, Args& a) {
+  static PyObject* fn = imported("torch.autograd", "backward", true);
+  Variable* roots = first(a, "tensors");
+  if (!roots) return nullptr;
+  return run_engine(tr, fn, a, {roots}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+}
+
+Variable* tensor_backward(Translator& tr, Args& a) {
+  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("backward"));
+  if (a.size() < 1) return nullptr;
+  return run_engine(tr, fn, a, {a[0]}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+}
+
+// ---- checkpoints: what is recomputed is decided for the whole graph ----
+
+bool requires_grad(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (!v->is(Kind::Tensor)) return false;
+  Ref r = Ref::steal(PyObject_GetAttrString(v->as<TensorVariable>()->value(tr), "requires_grad"));
+  return r.get() == Py_True;
+}
+
+Variable* do_checkpoint(Translator& tr, Args& a) {
+  if (a.size() < 1) return nullptr;
+  Args call = a;
+  Variable* reentrant = call.take_kw("use_reentrant");
+  if (Variable* context = call.take_kw("context_fn")) {
+    static PyObject* noop = imported("torch.utils.checkpoint", "noop_context_fn", true);
+    if (tr.force(context)->as_constant() != noop) return nullptr;
+  }
+  for (const char* name : {"preserve_rng_state", "determinism_check", "debug", "early_stop"}) call.take_kw(name);
+  Variable* fn = call.pos[0];
+  call.pos.erase(call.pos.begin());
+  bool detaches = !reentrant || is_none(tr.force(reentrant)) || tr.truth(reentrant);
+  if (detaches) {
+    // The older form is a Function of its arguments: without one that requires grad nothing in it does.
+    bool any = false;
+    for (Variable* v : call.pos) any |= requires_grad(tr, v);
+    if (!any) return tr.call(tr.polyfill("call_without_grad"), Args{[&] {
+      std::vector<Variable*> pos{fn};
+      pos.insert(pos.end(), call.pos.begin(), call.pos.end());
+      return pos;
+    }(), call.kw});
+  }
+  return tr.call(fn, std::move(call));
+}
+
+// Full backward hooks of modules look for the autograd node of each call, which compiled code does not have: around the module's own
+// computation they are set up natively.
+Variable* module_backward_hook(Translator& tr, Args&) { tr.unsupported("backward hooks of a module"); }
+
+// ---- inference mode ----
+
+// Called by the polyfill of its guard: returns what was set before.
+Variable* set_inference(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  tr.mutate();
+  return tr.boolean(std::exchange(tr.inference, tr.truth(a[0])));
+}
+
+Variable* is_inference_mode(Translator& tr, Args&) {
+  if (tr.inference) return tr.boolean(true);
+  static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
+  return tr.query_torch(fn, Args{});
+}
+
+}  // namespace
+
+void register_autograd_builtins() {
+  register_builtin("torch._C", "_FunctionBase.apply", function_apply);
+  register_builtin("torch.autograd", "Function.apply.__func__", transformed_apply);
+  // No transform is over while the code that it calls still runs.
+  register_builtin("torch._functorch.utils", "unwrap_dead_wrappers", as_given);
+  register_builtin("torch.autograd", "grad", autograd_grad);
+  register_builtin("torch.autograd", "backward", autograd_backward);
+  register_builtin("torch", "Tensor.backward", tensor_backward);
+  register_builtin("torch.utils.checkpoint", "checkpoint", do_checkpoint);
+  register_builtin("torch.utils.hooks", "BackwardHook._apply_on_tensors", module_backward_hook);
+  register_polyfill("torch._C", "_InferenceMode", "InferenceMode");
+  register_builtin("braze.polyfills", "set_inference", set_inference);
+  register_builtin("torch", "is_inference_mode_enabled", is_inference_mode);
+}
+
+}  // namespace braze::capture

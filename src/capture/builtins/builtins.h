@@ -1,0 +1,50 @@
+// Functions and classes implemented in C that the evaluator knows. To add one: a handler in the builtins_*.cpp file of its
+// concept and a row in that file's table.
+#pragma once
+#include "capture/eval/variable.h"
+
+namespace braze::capture {
+
+// Gets forced positional arguments. Returns nullptr to say: not for these arguments (the call is then unsupported).
+using BuiltinHandler = Variable* (*)(Translator&, Args&);
+
+// The handler of a callable (function, class, method descriptor), or nullptr.
+BuiltinHandler find_builtin(PyObject* callable);
+void register_builtin(PyObject* callable, BuiltinHandler handler);
+// By import path: "functools", "reduce". Nothing happens when the module or attribute does not exist in this version.
+void register_builtin(const char* module, const char* qualname, BuiltinHandler handler);
+
+// The function of braze.polyfills that is inlined in place of this callable, or nullptr.
+const char* find_polyfill(PyObject* callable);
+void register_polyfill(const char* module, const char* qualname, const char* name);
+
+// Functions of C whose handlers know no keyword arguments.
+bool takes_no_keywords(PyObject* callable);
+void register_no_keywords(const char* module, const char* qualname);
+
+// C functions without effects whose result depends on nothing but their (constant) arguments.
+bool is_pure(PyObject* callable);
+void register_pure(const char* module, const char* qualname);
+
+// How a call on torch is done.
+enum class TorchRule : uint8_t {
+  None,      // no function of torch, or Python code that is to be inlined
+  Call,      // on fakes, recorded
+  Host,      // Python code of torch that calls functions of the user: run for real, with callbacks (callback.h)
+  Constant,  // a query of global state or type information: called directly, its result is a constant (guarded as global state)
+};
+TorchRule torch_rule(PyObject* callable);
+
+// Filled by each file at the first capture.
+void register_core_builtins();
+void register_container_builtins();
+void register_functional_builtins();
+void register_class_builtins();
+void register_torch_builtins();
+void register_message_builtins();
+void register_autograd_builtins();
+void register_cache_builtins();
+void register_random_builtins();
+void register_numpy_builtins();
+
+}  // namespace braze::capture

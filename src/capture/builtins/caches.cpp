@@ -1,0 +1,137 @@
+// What Python keeps between calls: functools.lru_cache, context variables, weak references.
+#include <algorithm>
+
+#include "capture/builtins/builtins.h"
+#include "capture/cpython/lru_cache.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/weakref.h"
+
+namespace braze::capture {
+namespace {
+
+// The object that an argument is in every call of the entry; empty: it may be another, or can't be told.
+Ref fixed_object(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (PyObject* o = v->as_constant()) return Ref::borrow(o);
+  if (v->is(Kind::Sym) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type && tr.is_python_constant(v))) return tr.to_python(v);
+  if (v->is(Kind::Function) && v->as<FunctionVariable>()->real) {
+    tr.guard_identity(v->source, v->as<FunctionVariable>()->real.get());
+    return v->as<FunctionVariable>()->real;
+  }
+  if ((v->is(Kind::Object) || v->is(Kind::Module)) && v->as<ObjectVariable>()->real && v->source.valid()) {
+    // Told apart by identity, by its class as well.
+    PyTypeObject* t = v->type();
+    if (t->tp_hash != PyBaseObject_Type.tp_hash || t->tp_richcompare != PyBaseObject_Type.tp_richcompare) return Ref();
+    tr.guard_identity(v->source, v->as<ObjectVariable>()->real.get());
+    return v->as<ObjectVariable>()->real;
+  }
+  return Ref();
+}
+
+// ContextVar.get([default])
+Variable* context_get(Translator& tr, Args& a) {
+  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || !a[0]->is(Kind::Real)) return nullptr;
+  PyObject* var = a[0]->as_constant();
+  PyObject* v = nullptr;
+  if (PyContextVar_Get(var, nullptr, &v) < 0) tr.raise_current();
+  Ref value = Ref::steal(v);
+  SourceId at = tr.sources().derived(SourceKind::ContextValue, a[0]->source);
+  if (value) return tr.wrap(value.get(), at);
+  if (a.size() == 1) return nullptr;  // a LookupError
+  tr.guards().absent(at, tr.line());
+  return a[1];
+}
+
+Variable* make_weakref(Translator& tr, Args& a) {
+  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || (a.size() == 2 && !is_none(a[1]))) return nullptr;
+  // Others are held by the entry, or die where nothing of the capture shows it.
+  bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) || a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
+  if (!followed) return nullptr;
+  if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + a[0]->type()->tp_name + "' object");
+  // References without a callback are one object.
+  auto [it, fresh] = tr.weakrefs.try_emplace(a[0]);
+  if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
+  return it->second;
+}
+
+}  // namespace
+
+// The cache decides as in plain Python whether the function runs: what it holds now is the result, and the entry is good as long
+// as it holds that. A call that finds nothing is made now, for real, if nothing that was captured before it is still to be done.
+Variable* Translator::cached_call(Variable* cache, const Args& args) {
+  PyObject* object = cache->as_constant();
+  if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || pure_since) return nullptr;
+  Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), kw;
+  for (size_t i = 0; i < args.size(); ++i) {
+    Ref o = fixed_object(*this, args[i]);
+    if (!o) return nullptr;
+    PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), o.release());
+  }
+  if (!args.kw.empty()) kw = Ref::steal(PyDict_New());
+  for (auto& [name, v] : args.kw) {
+    Ref o = fixed_object(*this, v);
+    if (!o) return nullptr;
+    PyDict_SetItem(kw.get(), name, o.get());
+  }
+  Ref key = Ref::steal(cpython::lru_key(object, pos.get(), kw.get()));
+  if (!key) return PyErr_Clear(), nullptr;
+  if (!cpython::lru_peek(object, key.get())) {
+    bool pending = !modified_.empty() || deferred_.size() != cached_deferred_ || !type_writes_.empty() || own_modes_ || callback_depth_;
+    if (pending) {
+      // What it does would be done at every call.
+      Ref wrapped = Ref::steal(PyObject_GetAttrString(object, "__wrapped__"));
+      if (!wrapped) return PyErr_Clear(), nullptr;
+      bool dirty = std::exchange(dirty_, false);
+      Variable* v = call(global_object(wrapped.get()), args);
+      if (dirty_) unsupported("the first call of a cached function that has effects");
+      dirty_ = dirty;
+      return force(v);
+    }
+    // What it drives out may be what the entry counts on.
+    if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
+      unsupported("a call of a cached function whose cache is full");
+    tracer().leave();
+    Ref made = Ref::steal(PyObject_Call(object, pos.get(), kw.get()));
+    tracer().enter();
+    if (!made) return PyErr_Clear(), nullptr;
+    if (!cpython::lru_peek(object, key.get())) return nullptr;
+    cpython::lru_uncount(object);  // the entry makes the call again, and finds the result
+  }
+  PyObject* result = cpython::lru_peek(object, key.get());
+  keep(key);
+  SourceId at;
+  for (auto& [of, known_key, source] : cached_calls_)
+    if (of == object && PyObject_RichCompareBool(known_key, key.get(), Py_EQ) == 1) at = source;
+  if (!at.valid()) {
+    at = sources().add(SourceKind::CachedCall, cache->source, 0, key.get());
+    cached_calls_.push_back({object, key.get(), at});
+    guard_identity(at, result);
+  }
+  ++cached_deferred_;
+  defer_call(cache, args);  // counted, and kept from being the oldest
+  return force(wrap(result, at));
+}
+
+Variable* WeakrefVariable::call(Translator& tr, Args& args) {
+  if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
+  bool alive = target->source.valid();
+  for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
+    for (Variable* v : f->locals) alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
+    for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;
+  }
+  if (!alive) tr.unsupported("a weak reference to an object that may be gone");
+  return target;
+}
+
+Reg WeakrefVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(&_PyWeakref_RefType)), cg.reg(target)});
+}
+
+void register_cache_builtins() {
+  register_builtin("contextvars", "ContextVar.get", context_get);
+  register_builtin("weakref", "ref", make_weakref);
+}
+
+}  // namespace braze::capture

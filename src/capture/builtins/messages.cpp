@@ -1,0 +1,177 @@
+// Logging and warnings: messages without tensors in them are given when the entry runs, and end no graph.
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+bool all_constants(Translator& tr, const Args& a, size_t from) {
+  for (size_t i = from; i < a.size(); ++i)
+    if (!tr.is_python_constant(a[i])) return false;
+  for (auto& [name, v] : a.kw)
+    if (!tr.is_python_constant(v)) return false;
+  return true;
+}
+
+// A method of logging.Logger. The place that a handler prints is the compiled call's.
+Variable* log_message(Translator& tr, Args& a, const char* method) {
+  if (a.size() < 1 || !a[0]->source.valid() || !all_constants(tr, a, 1)) return nullptr;
+  Variable* bound = tr.getattr(a[0], method);
+  tr.defer_call(bound, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
+  return tr.none();
+}
+
+// logging.getLogger(name): made now, if it is not there; it stays for good.
+Variable* get_logger(Translator& tr, Args& a) {
+  if (a.size() > 1 || !a.kw.empty() || !all_constants(tr, a, 0)) return nullptr;
+  static PyObject* get = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("logging"));
+    return PyObject_GetAttrString(m.get(), "getLogger");
+  }();
+  Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
+  if (!logger) tr.raise_current();
+  return tr.global_object(logger.get());
+}
+
+Variable* log_debug(Translator& tr, Args& a) { return log_message(tr, a, "debug"); }
+Variable* log_info(Translator& tr, Args& a) { return log_message(tr, a, "info"); }
+Variable* log_warning(Translator& tr, Args& a) { return log_message(tr, a, "warning"); }
+Variable* log_error(Translator& tr, Args& a) { return log_message(tr, a, "error"); }
+Variable* log_critical(Translator& tr, Args& a) { return log_message(tr, a, "critical"); }
+Variable* log_log(Translator& tr, Args& a) { return log_message(tr, a, "log"); }
+
+PyObject* warn_explicit() {
+  static PyObject* f = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
+    return PyObject_GetAttrString(m.get(), "warn_explicit");
+  }();
+  return f;
+}
+
+// Whether a value that was there before is this object, or one whose attribute it is, or a method of such a one.
+bool leads_to(Variable* v, PyObject* object) {
+  PyObject* o = nullptr;
+  switch (v->kind) {
+    case Kind::Lazy: o = v->as<LazyVariable>()->object.get(); break;
+    case Kind::List: o = v->as<ListVariable>()->real.get(); break;
+    case Kind::Object: o = v->as<ObjectVariable>()->real.get(); break;
+    case Kind::BoundMethod: return leads_to(v->as<BoundMethodVariable>()->self, object);
+    default: break;
+  }
+  if (o && PyMethod_Check(o)) o = PyMethod_GET_SELF(o);
+  if (!o || o == object) return o != nullptr;
+  PyObject** dict = _PyObject_GetDictPtr(o);
+  PyObject *key, *value;
+  for (Py_ssize_t pos = 0; dict && *dict && PyDict_Next(*dict, &pos, &key, &value);)
+    if (value == object) return true;
+  return false;
+}
+
+PyObject* warnings_dict() {
+  static PyObject* module = PyImport_ImportModule("warnings");
+  return PyModule_GetDict(module);
+}
+DictVariable* warnings_state(Translator& tr) { return tr.force(tr.wrap(warnings_dict(), tr.sources().constant(warnings_dict())))->as<DictVariable>(); }
+
+// Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
+// list that they are recorded in, or gets an error in its place.
+bool warning_is_observed(Translator& tr, PyObject* category) {
+  PyObject* dict = warnings_dict();
+  DictVariable* state = warnings_state(tr);
+  for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl", "_showwarnmsg"})
+    if (state->wrote(tr, tr.intern(name))) return true;
+  PyObject* impl = PyDict_GetItemString(dict, "_showwarnmsg_impl");
+  PyObject* records = impl && PyCFunction_Check(impl) ? PyCFunction_GET_SELF(impl) : nullptr;
+  if (records && !PyModule_Check(records))
+    for (Frame* f = tr.frame(); f; f = f->parent)
+      for (int i = 0; i < static_cast<int>(f->locals.size()) + f->sp; ++i) {
+        int place = i - static_cast<int>(f->locals.size());
+        if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)]; v && leads_to(v, records)) return true;
+      }
+  PyObject* filters = PyDict_GetItemString(dict, "filters");
+  for (Py_ssize_t i = 0; filters && PyList_Check(filters) && i < PyList_GET_SIZE(filters); ++i) {
+    PyObject* row = PyList_GET_ITEM(filters, i);
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 3 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) continue;
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(row, 0), "error") != 0) continue;
+    if (PyObject_IsSubclass(category, PyTuple_GET_ITEM(row, 2)) == 1) return true;
+    PyErr_Clear();
+  }
+  return false;
+}
+
+// warnings.warn(message, category=None, stacklevel=1): for the line that it names, with the registry of that line's module,
+// so that the filters decide as in eager.
+Variable* warn(Translator& tr, Args& a) {
+  Args rest = a;
+  Variable *message = a.size() > 0 ? a[0] : rest.take_kw("message"), *category = a.size() > 1 ? a[1] : rest.take_kw("category");
+  Variable* stacklevel = a.size() > 2 ? a[2] : rest.take_kw("stacklevel");
+  if (!message || a.size() > 3 || !rest.kw.empty()) return nullptr;
+  message = tr.force(message);
+  PyObject* text = constant_of(message);
+  if (!text || !PyUnicode_Check(text)) return nullptr;
+  PyObject* cls = category && !is_none(tr.force(category)) ? tr.force(category)->as_constant() : PyExc_UserWarning;
+  if (!cls || !PyExceptionClass_Check(cls) || warning_is_observed(tr, cls)) return nullptr;
+  int64_t level = 1;
+  if (stacklevel) {
+    PyObject* n = constant_of(tr.force(stacklevel));
+    if (!n || !PyLong_Check(n)) return nullptr;
+    level = PyLong_AsLongLong(n);
+  }
+  Frame* f = tr.frame();
+  for (; f && level > 1; --level) f = f->parent;
+  if (!f) return nullptr;  // a line outside of what is compiled
+  static PyObject* key = PyUnicode_InternFromString("__warningregistry__");
+  static PyObject* name_key = PyUnicode_InternFromString("__name__");
+  PyObject* registry = PyDict_GetItemWithError(f->globals, key);
+  if (!registry) {
+    Ref fresh = Ref::steal(PyDict_New());
+    PyDict_SetItem(f->globals, key, fresh.get());
+    registry = PyDict_GetItemWithError(f->globals, key);
+  }
+  PyObject* module = PyDict_GetItemWithError(f->globals, name_key);
+  Args call{{message, tr.global_object(cls), tr.constant(f->code->code->co_filename), tr.integer(f->line().line),
+             module ? tr.constant(module) : tr.none(), tr.make<RealVariable>(registry, tr.sources().constant(registry))}, {}};
+  tr.defer_call(tr.global_object(warn_explicit()), std::move(call));
+  return tr.none();
+}
+
+// Whether the filter that comes first was there before, or hides warnings: then it does not matter that functions which capture
+// calls once and for all warn before the filter is set.
+bool first_filter_hides(Translator& tr) {
+  Variable* filters = warnings_state(tr)->get(tr, tr.intern("filters"));
+  if (!filters || tr.force(filters)->kind != Kind::List) return false;
+  std::vector<Variable*> rows = tr.force(filters)->items(tr);
+  Variable* first = rows.empty() ? nullptr : tr.force(rows[0]);
+  if (!first || first->kind != Kind::Tuple) return false;
+  auto* row = first->as<TupleVariable>();
+  if (row->real) return true;
+  PyObject* action = row->elements.empty() ? nullptr : tr.force(row->elements[0])->as_constant();
+  return action && PyUnicode_Check(action) && PyUnicode_CompareWithASCIIString(action, "ignore") == 0;
+}
+
+// The filters that are set while capturing are set when the entry runs: so is what it remembers of them.
+Variable* filters_mutated(Translator& tr, Args& a) {
+  if (a.size() || !a.kw.empty() || !first_filter_hides(tr)) return nullptr;
+  static PyObject* fn = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
+    return PyObject_GetAttrString(m.get(), "_filters_mutated");
+  }();
+  tr.defer_call(tr.global_object(fn), Args{});
+  return tr.none();
+}
+
+}  // namespace
+
+void register_message_builtins() {
+  const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug}, {"info", log_info}, {"warning", log_warning},
+      {"error", log_error}, {"critical", log_critical}, {"log", log_log}};
+  for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
+  register_builtin("logging", "getLogger", get_logger);
+  register_builtin("_warnings", "warn", warn);
+  register_builtin("_warnings", "_filters_mutated", filters_mutated);
+  register_builtin("warnings", "warn", warn);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,287 @@
+// What calls on PyTorch mean: recorded on fakes, queries of state, changes of state, questions about compiling.
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/cpython/once_loaded.h"
+#include "capture/guards/torch_queries.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
+
+namespace braze::capture {
+namespace {
+
+std::string_view text(PyObject* s) {
+  if (!s || !PyUnicode_Check(s)) return {};
+  const char* c = PyUnicode_AsUTF8(s);
+  return c ? c : "";
+}
+
+// Python modules of torch whose functions are functional: called, not inlined.
+bool called_module(std::string_view m) {
+  static const std::unordered_set<std::string_view> modules{"torch.functional", "torch.nn.functional", "torch._tensor", "torch._jit_internal", "torch._VF"};
+  return modules.count(m) != 0;
+}
+
+// Modules of transforms: functions that take functions.
+bool hosted_module(std::string_view m) {
+  static const std::unordered_set<std::string_view> modules{"torch._functorch.apis", "torch._functorch.eager_transforms", "torch._functorch.vmap", "torch.autograd.functional"};
+  return modules.count(m) != 0;
+}
+
+TorchRule find_rule(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (query_ground(o)) return TorchRule::Constant;
+  if (t == &PyFunction_Type) {
+    PyObject* globals = PyFunction_GET_GLOBALS(o);
+    static PyObject* name = PyUnicode_InternFromString("__name__");
+    std::string_view module = text(PyDict_GetItem(globals, name));
+    if (hosted_module(module)) return TorchRule::Host;
+    return called_module(module) ? TorchRule::Call : TorchRule::None;
+  }
+  if (PyCFunction_Check(o)) {
+    // Read directly: for static methods the accessor hides the class.
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(o)->m_self;
+    if (self) {
+      std::string_view cls = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
+      if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
+    }
+    std::string_view m = text(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
+    // Other modules below torch._C change or tell state.
+    static const std::unordered_set<std::string_view> operators{"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested"};
+    if (operators.count(m)) return TorchRule::Call;
+    return TorchRule::None;
+  }
+  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
+    auto* owner = reinterpret_cast<PyDescrObject*>(o)->d_type;
+    return owner != &PyBaseObject_Type && PyType_IsSubtype(library().tensor, owner) ? TorchRule::Call : TorchRule::None;
+  }
+  auto* type = reinterpret_cast<PyObject*>(t);
+  if (type == library().op_overload || type == library().op_packet) return TorchRule::Call;
+  return TorchRule::None;
+}
+
+// ---- questions about compiling ----
+
+Variable* yes(Translator& tr, Args&) { return tr.boolean(true); }
+Variable* no(Translator& tr, Args&) { return tr.boolean(false); }
+Variable* zero(Translator& tr, Args&) { return tr.integer(0); }
+Variable* nothing(Translator& tr, Args&) { return tr.none(); }
+
+// ---- state ----
+
+struct StateRow {
+  const char* module;
+  const char* set;
+  const char* get_module;
+  const char* get;
+  int keys;  // leading arguments that name which state (a device type)
+};
+
+const StateRow kStates[] = {
+    {"torch._C", "_set_grad_enabled", "torch", "is_grad_enabled", 0},
+    {"torch", "set_autocast_enabled", "torch", "is_autocast_enabled", 1},
+    {"torch", "set_autocast_dtype", "torch", "get_autocast_dtype", 1},
+    {"torch", "set_autocast_cache_enabled", "torch", "is_autocast_cache_enabled", 0},
+    {"torch._C", "_set_default_dtype", "torch", "get_default_dtype", 0},
+    {"torch._C", "_set_sdp_use_flash", "torch._C", "_get_flash_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_mem_efficient", "torch._C", "_get_mem_efficient_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_math", "torch._C", "_get_math_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_cudnn", "torch._C", "_get_cudnn_sdp_enabled", 0},
+    {"torch._C", "_set_sdp_use_overrideable", "torch._C", "_get_overrideable_sdp_enabled", 0},
+};
+
+struct StateFunctions {
+  PyObject *get, *set;
+  int keys;
+};
+std::vector<StateFunctions>& states() {
+  static std::vector<StateFunctions> s;
+  return s;
+}
+
+template <size_t row>
+Variable* set_state(Translator& tr, Args& a) {
+  const StateFunctions& f = states()[row];
+  if (static_cast<int>(a.size()) != f.keys + 1 || !a.kw.empty()) return nullptr;
+  std::vector<Ref> keys, all;
+  for (int i = 0; i <= f.keys; ++i) {
+    all.push_back(tr.to_python(a[static_cast<size_t>(i)]));
+    if (i < f.keys) keys.push_back(all.back());
+  }
+  tr.set_state(f.get, std::move(keys), f.set, std::move(all));
+  return tr.none();
+}
+
+PyObject* import(const char* module, const char* name) {
+  Ref m = Ref::steal(PyImport_ImportModule(module));
+  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
+  if (!o) PyErr_Clear();
+  return o;
+}
+
+// ---- autocast nesting: a counter of PyTorch that only decides when the weight cache is dropped ----
+
+Variable* autocast_nesting(Translator& tr, Args&) {
+  // The cache of casted weights holds no fakes: casts are recorded each time, and merged by the compiler.
+  return tr.integer(1);
+}
+
+// Both of its flags are one state.
+Variable* use_deterministic(Translator& tr, Args& a) {
+  static PyObject *get = import("braze.polyfills", "deterministic_state"), *set = import("braze.polyfills", "set_deterministic_state");
+  Variable *warn_only = a.take_kw("warn_only"), *mode = a.size() ? a[0] : a.take_kw("mode");
+  if (a.size() > 1 || !a.kw.empty() || !mode || !get || !set) return nullptr;
+  std::vector<Ref> state{tr.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false)}))};
+  tr.set_state(get, {}, set, std::move(state));
+  return tr.none();
+}
+
+// torch._check and its kin: known now, or checked by the run.
+Variable* check_with(Translator& tr, Args& a, const char* exception) {
+  if (a.size() < 1 || a[0]->is(Kind::Tensor)) return nullptr;
+  Variable* message = a.size() > 1 ? a[1] : nullptr;
+  for (auto& [name, v] : a.kw)
+    if (PyUnicode_CompareWithASCIIString(name, "message") == 0) message = v;
+  if (assume(tr, a[0], exception, message) || tr.truth(a[0])) return tr.none();
+  return nullptr;  // the real function raises
+}
+Variable* torch_check(Translator& tr, Args& a) { return check_with(tr, a, "RuntimeError"); }
+Variable* torch_check_index(Translator& tr, Args& a) { return check_with(tr, a, "IndexError"); }
+Variable* torch_check_value(Translator& tr, Args& a) { return check_with(tr, a, "ValueError"); }
+Variable* torch_check_type(Translator& tr, Args& a) { return check_with(tr, a, "TypeError"); }
+
+// lo <= v <= hi, where these are given. False: it does not hold.
+bool within(Translator& tr, Variable* v, Variable* lo, Variable* hi, Variable* message) {
+  auto holds = [&](int op, Variable* bound) {
+    if (!bound || is_none(tr.force(bound))) return true;
+    Variable* c = tr.compare(op, v, bound);
+    return assume(tr, c, "RuntimeError", message) || tr.truth(c);
+  };
+  return holds(Py_GE, lo) && holds(Py_LE, hi);
+}
+
+// The number stays what it is; that it is a size says no more than the comparisons.
+Variable* check_is_size(Translator& tr, Args& a) {
+  Variable *message = a.take_kw("message"), *max = a.take_kw("max");
+  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
+  if (within(tr, a[0], tr.integer(0), max, a.size() > 1 ? a[1] : message)) return tr.none();
+  if (message) a.kw.emplace_back(tr.intern("message"), message);
+  if (max) a.kw.emplace_back(tr.intern("max"), max);
+  return nullptr;  // the real function raises
+}
+
+// (symbol, min=None, max=None)
+Variable* constrain(Translator& tr, Args& a) {
+  Variable *min = a.take_kw("min"), *max = a.take_kw("max");
+  if (!min && a.size() > 1) min = a[1];
+  if (!max && a.size() > 2) max = a[2];
+  if (a.size() < 1 || a.size() > 3 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
+  if (within(tr, a[0], min, max, nullptr)) return tr.none();
+  tr.raise(PyExc_RuntimeError, "Invalid value range");
+}
+Variable* constrain_size(Translator& tr, Args& a) {
+  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0), nullptr, nullptr)) tr.raise(PyExc_RuntimeError, "Invalid value range");
+  return constrain(tr, a);
+}
+
+// run_branches(predicate, true_fn, false_fn, operands): see the polyfill.
+Variable* run_branches(Translator& tr, Args& a) {
+  if (a.size() != 4 || !a.kw.empty() || !a[0]->is(Kind::Tensor)) return nullptr;
+  return tr.both_branches(a[0], a[1], a[2], tr.unpack(a[3]));
+}
+
+Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
+
+// Compiling inside of what is compiled changes nothing.
+Variable* compiled_inside(Translator&, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Function) || a[0]->is(Kind::Module) || a[0]->is(Kind::BoundMethod)) ? a[0] : nullptr; }
+
+// Of torch.optim itself: there it keeps the step out of what torch.compile takes; the function that calls it decides elsewhere.
+Variable* optimizer_break(Translator& tr, Args&) {
+  static PyObject* name = PyUnicode_InternFromString("__name__");
+  if (tr.frame() && text(PyDict_GetItem(tr.frame()->globals, name)).substr(0, 12) == "torch.optim.") return tr.none();
+  tr.unsupported(Reason::ExplicitBreak, "");
+}
+
+Variable* anomaly_enabled(Translator& tr, Args& a) {
+  static PyObject* get = import("torch", "is_anomaly_enabled");
+  if (a.size() < 1 || tr.truth(a[0]) != tr.truth(tr.query_torch(get, Args{}))) return nullptr;
+  return tr.none();
+}
+
+// Other processes take part in it: the call is carried out as it stands, between two graphs.
+Variable* collective(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a collective of torch.distributed"); }
+
+Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
+
+}  // namespace
+
+TorchRule torch_rule(PyObject* o) {
+  register_loaded();
+  PyTypeObject* t = Py_TYPE(o);
+  if (t != &PyFunction_Type && !PyCFunction_Check(o) && t != &PyMethodDescr_Type && t != &PyWrapperDescr_Type &&
+      reinterpret_cast<PyObject*>(t) != library().op_overload && reinterpret_cast<PyObject*>(t) != library().op_packet)
+    return TorchRule::None;
+  return find_rule(o);
+}
+
+void register_torch_builtins() {
+  register_builtin("torch", "use_deterministic_algorithms", use_deterministic);
+  register_pure("torch._C", "_accelerator_getAccelerator");
+  for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
+  const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
+      {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"}};
+  for (auto& [m, n] : falsehoods) register_builtin(m, n, no);
+  register_builtin("torch._C", "_get_tracing_state", nothing);
+  register_builtin("torch._C", "_log_api_usage_once", nothing);
+  register_builtin("torch", "_C._log_api_usage_once", nothing);
+  register_builtin("torch._C", "_len_torch_dispatch_stack", zero);
+  register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
+  register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
+  register_polyfill("torch", "cond", "cond");
+  for (const char* n : {"while_loop", "map", "scan"}) register_polyfill("torch._higher_order_ops", n, n);
+  register_builtin("braze.polyfills", "run_branches", run_branches);
+  register_builtin("torch", "_check", torch_check);
+  register_builtin("torch", "_check_is_size", check_is_size);
+  register_builtin("torch", "_check_index", torch_check_index);
+  register_builtin("torch", "_check_value", torch_check_value);
+  register_builtin("torch", "_check_type", torch_check_type);
+  register_builtin("torch", "_constrain_as_size", constrain_size);
+  register_builtin("torch", "sym_constrain_range", constrain);
+  register_builtin("torch", "sym_constrain_range_for_size", constrain_size);
+  register_builtin("torch", "_assert_async", assert_async);
+  register_builtin("torch.jit", "annotate", second);
+  register_builtin("torch", "compile", compiled_inside);
+  register_builtin("braze", "compile", compiled_inside);
+  register_builtin("torch._dynamo.decorators", "graph_break", optimizer_break);
+  register_builtin("torch._C", "_set_anomaly_enabled", anomaly_enabled);
+  register_builtin("torch", "set_anomaly_enabled", anomaly_enabled);
+  register_builtin("torch.compiler", "cudagraph_mark_step_begin", nothing);
+  // Once PyTorch's own capture was loaded, it notes every module that is made; ours does not ask for these notes.
+  register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
+  register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
+  register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
+  register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
+
+  for (const StateRow& row : kStates) {
+    PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
+    states().push_back({get, set, row.keys});
+  }
+  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>, set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
+  static_assert(std::size(setters) == std::size(kStates));
+  for (size_t i = 0; i < states().size(); ++i)
+    if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
+
+  register_torch_queries();
+  for (const char* n : {"isend", "irecv", "send", "recv", "batch_isend_irecv", "broadcast", "all_reduce", "all_reduce_coalesced", "reduce", "all_gather_object",
+           "gather_object", "send_object_list", "recv_object_list", "broadcast_object_list", "scatter_object_list", "all_gather", "all_gather_single",
+           "all_gather_into_tensor", "all_gather_coalesced", "gather", "scatter", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+           "all_to_all_single", "all_to_all", "barrier", "monitored_barrier", "init_process_group", "destroy_process_group", "new_group"})
+    register_builtin("torch.distributed.distributed_c10d", n, collective);
+  for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
+}
+
+}  // namespace braze::capture

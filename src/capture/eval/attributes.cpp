@@ -1,0 +1,178 @@
+// Attribute lookup by the rules of object.__getattribute__ and type.__getattribute__, guarded at each step that mattered.
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+// Attributes of these never change.
+bool fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
+
+}  // namespace
+
+Variable* Translator::written_on_type(PyTypeObject* type, PyObject* name) {
+  if (type_writes_.empty() || !type->tp_mro) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    for (const TypeWrite& w : type_writes_)
+      if (w.type == t && PyUnicode_Compare(w.name, name) == 0) return w.value;
+    if (PyDict_GetItemWithError(type_dict(t), name)) return nullptr;
+  }
+  return nullptr;
+}
+
+void Translator::write_on_type(PyTypeObject* type, PyObject* name, Variable* value) {
+  mutate();
+  keep(Ref::borrow(name));
+  for (TypeWrite& w : type_writes_)
+    if (w.type == type && PyUnicode_Compare(w.name, name) == 0) {
+      w.value = value;
+      return;
+    }
+  type_writes_.push_back({type, name, value});
+}
+
+PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
+  if (!type_writes_.empty() && written_on_type(type, name))
+    unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name + ", which the code has set,");
+  PyObject* found = _PyType_Lookup(type, name);
+  if (fixed_type(type)) {
+    if (source) *source = {};
+    return found;
+  }
+  SourceId at = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(type)), name);
+  if (source) *source = at;
+  // That the object is of this class is guarded where the object was met.
+  if (!found) guards().absent(at, line());
+  return found;
+}
+
+void Translator::tensor_operator(const std::string& method) {
+  SourceId at;
+  PyObject* found = lookup_on_type(library().tensor, intern(method.c_str()), &at);
+  if (!found) return;
+  if (PyFunction_Check(found) && !of_library(found)) unsupported("torch.Tensor." + method + ", which the program replaced");
+  guard_identity(at, found);
+}
+
+const TypeInfo& Translator::type_info(PyTypeObject* type) {
+  auto [it, fresh] = types_.try_emplace(type);
+  if (fresh) {
+    TypeInfo& info = it->second;
+    SourceId at;
+    PyObject* get = lookup_on_type(type, intern("__getattribute__"), &at);
+    if (get && at.valid()) guard_identity(at, get);
+    // Classes in C name the generic function themselves.
+    info.generic = get && Py_TYPE(get) == &PyWrapperDescr_Type &&
+                   reinterpret_cast<PyWrapperDescrObject*>(get)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericGetAttr);
+    if (!info.generic) info.getattribute = get;
+    PyObject* hook = lookup_on_type(type, intern("__getattr__"), &at);
+    if (hook && at.valid()) guard_identity(at, hook);
+    info.getattr = hook;
+  }
+  return it->second;
+}
+
+Variable* Translator::special_method(Variable* self, PyObject* name) {
+  SourceId at;
+  PyObject* found = lookup_on_type(self->type(), name, &at);
+  if (!found || found == Py_None) return nullptr;
+  if (at.valid()) return force(wrap(found, at));
+  return global_object(found);
+}
+
+Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* self, PyTypeObject* type, PyObject* name) {
+  PyTypeObject* d = Py_TYPE(descr);
+  auto value = [&]() -> Variable* { return at.valid() ? wrap(descr, at) : global_object(descr); };
+  if (d == &PyFunction_Type) return make<BoundMethodVariable>(force(value()), self);
+  if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
+    if (at.valid()) guard_identity(at, descr);
+    return make<BuiltinMethodVariable>(self, descr, reinterpret_cast<PyDescrObject*>(descr)->d_type, name);
+  }
+  if (d == &PyStaticMethod_Type) {
+    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
+    if (!at.valid()) return global_object(fn.get());
+    guards().type_is(at, d, line());
+    return wrap(fn.get(), sources().derived(SourceKind::StaticTarget, at));
+  }
+  if (d == &PyClassMethod_Type) {
+    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
+    PyObject* through = self->as_constant();
+    Variable* cls = through && PyType_Check(through) ? self : global_object(reinterpret_cast<PyObject*>(type));
+#if PY_VERSION_HEX < 0x030D0000
+    if (PyType_IsSubtype(Py_TYPE(fn.get()), &PyProperty_Type)) {  // read through the class
+      Ref get = Ref::steal(PyObject_GetAttrString(fn.get(), "fget"));
+      if (at.valid()) guard_identity(at, descr);
+      if (get && PyFunction_Check(get.get())) return call(global_object(get.get()), {cls});
+      PyErr_Clear();
+    }
+#endif
+    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get())) unsupported("a class method of a descriptor");
+    Variable* f;
+    if (at.valid()) {
+      guards().type_is(at, d, line());
+      f = wrap(fn.get(), sources().derived(SourceKind::StaticTarget, at));
+    } else {
+      f = global_object(fn.get());
+    }
+    return make<BoundMethodVariable>(force(f), cls);
+  }
+  if (d == &PyClassMethodDescr_Type) {
+    if (at.valid()) guard_identity(at, descr);
+    Variable* cls = global_object(reinterpret_cast<PyObject*>(type));
+    return make<BuiltinMethodVariable>(cls, descr, reinterpret_cast<PyDescrObject*>(descr)->d_type, name);
+  }
+  if (PyType_IsSubtype(d, &PyProperty_Type)) {
+    Ref fget = Ref::steal(PyObject_GetAttrString(descr, "fget"));
+    if (!fget || fget.get() == Py_None) {
+      PyErr_Clear();
+      raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" + type->tp_name + "' object has no getter");
+    }
+    Variable* f;
+    if (at.valid()) {
+      guards().type_is(at, d, line());
+      f = wrap(fget.get(), sources().derived(SourceKind::PropertyGet, at));
+    } else {
+      f = global_object(fget.get());
+    }
+    return call(f, {self});
+  }
+  if (d == library().cached_property) {
+    guard_identity(at, descr);
+    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "func"));
+    Variable* v = call(global_object(fn.get()), {self});
+    if (self->is(Kind::Object) || self->is(Kind::Module)) {
+      static_cast<ObjectVariable*>(self)->instance_set(*this, name, v);
+      return v;
+    }
+    unsupported("a cached_property of " + self->describe());
+  }
+  if (d == library().tuple_getter && self->is(Kind::Object) && static_cast<ObjectVariable*>(self)->base && static_cast<ObjectVariable*>(self)->base->is(Kind::Tuple)) {
+    if (at.valid()) guard_identity(at, descr);
+    return tuple_field(*this, descr, static_cast<ObjectVariable*>(self)->base->as<TupleVariable>());
+  }
+  if (d == library().lru_cache) {
+    if (at.valid()) guard_identity(at, descr);
+    return make<BoundMethodVariable>(force(value()), self);
+  }
+  if (d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type) {
+    if (at.valid()) guard_identity(at, descr);
+    unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of '" + type->tp_name + "' objects");
+  }
+  if (d->tp_descr_get) {
+    // A descriptor written by the user.
+    Variable* v = force(value());
+    SourceId where;
+    PyObject* get = lookup_on_type(d, intern("__get__"), &where);
+    if (get && Py_TYPE(get) == &PyFunction_Type) {
+      Variable* owner = global_object(reinterpret_cast<PyObject*>(type));
+      return call(force(wrap(get, where)), {v, self, owner});
+    }
+    unsupported(std::string("a descriptor of type ") + d->tp_name);
+  }
+  return value();
+}
+
+}  // namespace braze::capture

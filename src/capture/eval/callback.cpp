@@ -1,0 +1,203 @@
+#include "capture/eval/callback.h"
+
+#include "capture/eval/library_objects.h"
+#include "capture/eval/open_sizes.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/host.h"
+
+namespace braze::capture {
+namespace {
+
+struct Callback {
+  PyObject_HEAD
+  std::shared_ptr<Translator*> owner;
+  Variable* callee;
+  PyObject* signature;  // owned; nullptr: not known
+};
+
+void dealloc(PyObject* self) {
+  reinterpret_cast<Callback*>(self)->owner.~shared_ptr();
+  Py_CLEAR(reinterpret_cast<Callback*>(self)->signature);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  auto* c = reinterpret_cast<Callback*>(self);
+  if (Translator* tr = *c->owner) return tr->run_callback(c->callee, args, kwargs);
+  trace::signal_graph_break(Reason::TraceFailed, "a function of the user is called after its capture has ended");
+  return nullptr;
+}
+
+PyObject* get_signature(PyObject* self, void*) {
+  PyObject* s = reinterpret_cast<Callback*>(self)->signature;
+  if (!s) PyErr_SetString(PyExc_AttributeError, "__signature__");
+  return Py_XNewRef(s);
+}
+
+int set_signature(PyObject* self, PyObject* value, void*) {
+  Py_XSETREF(reinterpret_cast<Callback*>(self)->signature, Py_XNewRef(value));
+  return 0;
+}
+
+PyTypeObject* callback_type() {
+  static PyTypeObject* type = [] {
+    static PyGetSetDef properties[] = {{"__signature__", get_signature, set_signature, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_call, reinterpret_cast<void*>(call)}, {Py_tp_getset, properties}, {0, nullptr}};
+    static PyType_Spec spec = {"braze._C.Callback", sizeof(Callback), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  }();
+  return type;
+}
+
+}  // namespace
+
+PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee) {
+  PyTypeObject* type = callback_type();
+  auto* c = type ? reinterpret_cast<Callback*>(type->tp_alloc(type, 0)) : nullptr;
+  if (!c) return nullptr;
+  new (&c->owner) std::shared_ptr<Translator*>(std::move(owner));
+  c->callee = callee;
+  return reinterpret_cast<PyObject*>(c);
+}
+
+bool wraps_user_code(PyObject* function) {
+  PyObject* closure = PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : nullptr;
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+    if (!held || !PyCallable_Check(held) || PyType_Check(held) || PyCFunction_Check(held)) continue;
+    if (!PyFunction_Check(held) || !of_library(held) || wraps_user_code(held)) return true;
+  }
+  return false;
+}
+
+Ref Translator::callback(Variable* callee) {
+  Ref c = Ref::steal(new_callback(alive_, callee));
+  if (!c) raise_current();
+  keep(c);
+  stand_ins_[c.get()] = callee;
+  return c;
+}
+
+Ref Translator::with_callbacks(PyObject* function, SourceId source) {
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  SourceId cells_at = sources().derived(SourceKind::FuncClosure, source);
+  guard_identity(sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(function));
+  Hosting host(*this, true);
+  Ref cells = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(closure)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
+    auto* cell = force(wrap(PyTuple_GET_ITEM(closure, i), sources().tuple_item(cells_at, i)))->as<CellVariable>();
+    Variable* held = cell->get(*this);
+    PyTuple_SET_ITEM(cells.get(), i, PyCell_New(held ? to_python(held).get() : nullptr));
+  }
+  Ref copy = Ref::steal(PyFunction_New(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function)));
+  if (!copy || PyFunction_SetClosure(copy.get(), cells.get()) < 0) raise_current();
+  if (PyObject* d = PyFunction_GET_DEFAULTS(function)) PyFunction_SetDefaults(copy.get(), d);
+  if (PyObject* d = PyFunction_GET_KW_DEFAULTS(function)) PyFunction_SetKwDefaults(copy.get(), d);
+  keep(copy);
+  return copy;
+}
+
+Variable* Translator::from_host(Ref o) {
+  Hosting host(*this, true);
+  return from_python(std::move(o));
+}
+
+Variable* Translator::host_object(Ref o) {
+  auto [it, fresh] = hosts_.try_emplace(o.get());
+  if (fresh) {
+    it->second = make<HostVariable>(o.get());
+    keep(o);
+  }
+  return it->second;
+}
+
+// What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
+PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
+  Hosting host(*this, false);
+  struct Depth {
+    int& depth;
+    explicit Depth(int& d) : depth(d) { ++depth; }
+    ~Depth() { --depth; }
+  } inside(callback_depth_);
+  // PyTorch's modes are others here than in the code around, and PyTorch sets them back.
+  struct Modes {
+    Translator& tr;
+    std::vector<State> around;
+    ~Modes() {
+      tr.states_.erase(tr.states_.begin(), tr.states_.begin() + static_cast<long>(around.size()));
+      tr.undo_states();
+      tr.states_ = std::move(around);
+    }
+  } modes{*this, states_};
+  try {
+    if (!pending_) {
+      Args a;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) a.pos.push_back(from_host(Ref::borrow(PyTuple_GET_ITEM(args, i))));
+      PyObject *key, *value;
+      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
+      Variable* result = call(callee, std::move(a));
+      for (size_t i = modes.around.size(); i < states_.size(); ++i) {
+        std::vector<PyObject*> of;
+        for (const Ref& arg : states_[i].get_args) of.push_back(arg.get());
+        Ref now = Ref::steal(PyObject_Vectorcall(states_[i].get, of.data(), of.size(), nullptr));
+        if (!now || PyObject_RichCompareBool(now.get(), states_[i].before.get(), Py_EQ) != 1)
+          unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
+      }
+      Hosting back(*this, true);
+      OpenSizes open(true);
+      return to_python(result).release();
+    }
+  } catch (...) {
+    pending_ = std::current_exception();
+  }
+  PyErr_Clear();
+  trace::signal_graph_break(Reason::UnsupportedFeature, "a function called back by PyTorch");
+  return nullptr;
+}
+
+Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted) {
+  // Below a call that the graph shows, it shows nothing.
+  if (view_.torch_level && !noted && !callback_depth_) unsupported("a transform of functions in a graph for another backend");
+  ++segment_.num_calls;
+  return from_host(run_host(fn, args, noted, false));
+}
+
+Variable* Translator::call_overridden(PyObject* fn, const Args& args) {
+  subclasses_ = true;
+  return from_host(run_host(fn, args, nullptr, true));
+}
+
+Ref Translator::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
+  mutate();
+  Ref result;
+  {
+    Hosting host(*this, true);
+    std::vector<Ref> owned;
+    std::vector<PyObject*> pos;
+    Ref kw;
+    {
+      OpenSizes open(true);
+      for (Variable* v : args.pos) {
+        owned.push_back(to_python(v));
+        pos.push_back(owned.back().get());
+      }
+      if (!args.kw.empty()) {
+        kw = Ref::steal(PyDict_New());
+        for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
+      }
+    }
+    result = Ref::steal(overridden ? tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), location())
+                                   : tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));
+  }
+  if (pending_) {
+    PyErr_Clear();
+    std::rethrow_exception(std::exchange(pending_, nullptr));
+  }
+  if (!result) raise_current();
+  return result;
+}
+
+}  // namespace braze::capture

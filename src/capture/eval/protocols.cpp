@@ -1,0 +1,345 @@
+// Python's protocols on variables: attributes, calls, identity, items, classes, texts.
+#include <cstring>
+#include <unordered_set>
+
+#include "capture/cpython/imported.h"
+#include "capture/eval/index_protocol.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* real_of(Variable* v) {
+  switch (v->kind) {
+    case Kind::Constant: return v->as<ConstantVariable>()->value.get();
+    case Kind::Real: return v->as<RealVariable>()->object.get();
+    case Kind::Object:
+    case Kind::Module: return v->as<ObjectVariable>()->real.get();
+    case Kind::Function: return v->as<FunctionVariable>()->real.get();
+    case Kind::Tensor: return v->as<TensorVariable>()->real.get();
+    case Kind::Dict: return v->as<DictVariable>()->real.get();
+    case Kind::Cell: return v->as<CellVariable>()->real.get();
+    case Kind::Tuple: return v->as<TupleVariable>()->real.get();
+    case Kind::BoundMethod: return v->as<BoundMethodVariable>()->real.get();
+    case Kind::Partial: return v->as<PartialVariable>()->real.get();
+    default: return nullptr;
+  }
+}
+
+// Whether every object of this class with this value is the same object.
+bool one_per_value(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (t == &PyLong_Type) {
+    int overflow = 0;
+    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+    return !overflow && n >= -5 && n <= 256;  // CPython's small integers
+  }
+  if (o == Py_None || o == Py_Ellipsis || o == Py_NotImplemented || t == &PyBool_Type) return true;
+  const LibraryObjects& k = library();
+  return t == k.dtype || t == k.layout || t == k.memory_format || t == k.qscheme;
+}
+
+// Whether an object has what a runtime-checkable protocol of module typing asks for. -1: the class is none, or that is not known.
+int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
+  static PyObject* members_of = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("typing"));
+    PyObject* f = PyObject_GetAttrString(m.get(), "_get_protocol_attrs");
+    PyErr_Clear();
+    return f;
+  }();
+  auto flag = [&](const char* name) {
+    PyObject* f = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name));
+    return f == Py_True;
+  };
+  if (!members_of || !flag("_is_protocol") || !flag("_is_runtime_protocol")) return -1;
+  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return 1;
+  Ref members = Ref::steal(PyObject_CallOneArg(members_of, cls)), sorted = members ? Ref::steal(PySequence_List(members.get())) : Ref();
+  if (!sorted || PyList_Sort(sorted.get()) < 0) return PyErr_Clear(), -1;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
+    PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
+    Variable* own = tr.getattr_or_null(v, name);
+    PyObject* of_class = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), name);
+    if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
+    // It may be registered.
+    static PyObject* subclass = PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
+    Ref r = Ref::steal(PyObject_CallFunctionObjArgs(subclass, cls, v->type(), nullptr));
+    if (!r) PyErr_Clear();
+    return r ? r.get() == Py_True : -1;
+  }
+  return 1;
+}
+
+}  // namespace
+
+Variable* Translator::getattr_or_null(Variable* v, PyObject* name) {
+  v = force(v);
+  try {
+    Variable* r = v->getattr(*this, name);
+    return r ? r : nullptr;
+  } catch (PyRaise& e) {
+    if (!is_instance(e.exception, PyExc_AttributeError)) throw;
+    return nullptr;
+  }
+}
+
+Variable* Translator::getattr(Variable* v, PyObject* name) {
+  v = force(v);
+  if (Variable* r = v->getattr(*this, name)) return r;
+  PyObject* o = v->as_constant();
+  std::string n = PyUnicode_AsUTF8(name);
+  if (o && PyType_Check(o)) raise(PyExc_AttributeError, std::string("type object '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "' has no attribute '" + n + "'");
+  if (o && PyModule_Check(o)) raise(PyExc_AttributeError, std::string("module '") + PyModule_GetName(o) + "' has no attribute '" + n + "'");
+  const char* type_name = v->type()->tp_name;
+  if (!(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    if (const char* dot = strrchr(type_name, '.')) type_name = v->is(Kind::Tensor) ? dot + 1 : type_name;
+  raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");
+}
+
+void Translator::setattr(Variable* v, PyObject* name, Variable* value) { force(v)->setattr(*this, name, value); }
+
+Variable* Translator::call(Variable* callee, Args args, bool resumable) {
+  if (++depth_ > 900) {
+    depth_ = 0;
+    unsupported("recursion deeper than 900 calls");
+  }
+  check_stack();
+  struct Leave {
+    int& d;
+    ~Leave() { --d; }
+  } leave{depth_};
+  for (int i = 0;; ++i) {
+    if (i > 900) unsupported("a call of a call of a call...");
+    callee = force(callee);
+    switch (callee->kind) {
+      case Kind::Function: return inline_function(callee->as<FunctionVariable>(), args, resumable);
+      case Kind::BoundMethod: {
+        auto* m = callee->as<BoundMethodVariable>();
+        args.pos.insert(args.pos.begin(), m->self);
+        callee = m->function;
+        continue;
+      }
+      case Kind::Partial:
+        callee->as<PartialVariable>()->merge(*this, args);
+        callee = callee->as<PartialVariable>()->function;
+        continue;
+      case Kind::Module: callee = module_call_target(*this, callee->as<ObjectVariable>()); continue;
+      case Kind::Object: {
+        SourceId at;
+        PyObject* f = lookup_on_type(callee->type(), intern("__call__"), &at);
+        if (!f) raise(PyExc_TypeError, std::string("'") + callee->type()->tp_name + "' object is not callable");
+        callee = bind_descriptor(f, at, callee, callee->type(), intern("__call__"));
+        continue;
+      }
+      default: return callee->call(*this, args);
+    }
+  }
+}
+
+Variable* Translator::call_method(Variable* self, const char* name, std::vector<Variable*> pos) {
+  return call(getattr(self, intern(name)), Args{std::move(pos), {}});
+}
+
+bool Translator::identical(Variable* a, Variable* b) {
+  a = force(a);
+  b = force(b);
+  if (a == b) return true;
+  // Small ints and the bools are one object each.
+  if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && a->type() == b->type()) {
+    a = specialised(a);
+    b = specialised(b);
+  }
+  auto object_of = [&](Variable* v) {
+    auto met = v->source.valid() ? by_source_.find(v->source.index) : by_source_.end();
+    return met == by_source_.end() ? real_of(v) : met->second->as<LazyVariable>()->object.get();
+  };
+  PyObject *ra = object_of(a), *rb = object_of(b);
+  // The one that is made here may be the one that is there already.
+  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) unsupported("whether two weak references are one");
+  if (!ra || !rb) return false;
+  bool same = ra == rb;
+  // What the guards on a constant's value or a class say decides it.
+  if (Py_TYPE(ra) != Py_TYPE(rb) || one_per_value(ra) || one_per_value(rb)) return same;
+  SourceId known = a->source.valid() ? a->source : b->source;
+  if (!known.valid()) return same;
+  if (a->source.valid() && b->source.valid()) {
+    if (same) guards().same_object(a->source, b->source, line());
+    else guards().distinct(a->source, b->source, line());
+  } else if (same) {
+    guard_identity(known, ra);
+  } else {
+    guards().distinct(known, sources().constant(a->source.valid() ? rb : ra), line());
+  }
+  return same;
+}
+
+bool Translator::same_item(Variable* a, Variable* b) {
+  a = force(a);
+  b = force(b);
+  // Equal constants of one object or two are the same to a container, but for NaN.
+  auto reflexive = [](Variable* v) { return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v)); };
+  return (!(reflexive(a) && reflexive(b)) && identical(a, b)) || equal(a, b);
+}
+
+Variable* Translator::getitem(Variable* v, Variable* key, bool) {
+  v = force(v);
+  return v->getitem(*this, as_key(*this, v, key));
+}
+
+void Translator::setitem(Variable* v, Variable* key, Variable* value) {
+  v = force(v);
+  v->setitem(*this, as_key(*this, v, key), value);
+}
+void Translator::delitem(Variable* v, Variable* key) {
+  v = force(v);
+  v->delitem(*this, as_key(*this, v, key));
+}
+bool Translator::contains(Variable* v, Variable* item) { return force(v)->contains(*this, force(item)); }
+Variable* Translator::iter(Variable* v) { return force(v)->iter(*this); }
+std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(*this); }
+
+bool Translator::is_subclass(PyObject* derived, PyObject* cls) {
+  int r = PyObject_IsSubclass(derived, cls);
+  if (r < 0) raise_current();
+  if (r == 0) guard_registrations(cls);
+  return r == 1;
+}
+
+void Translator::guard_registrations(PyObject* cls) {
+  if (!PyType_IsSubtype(Py_TYPE(cls), library().abc_meta)) return;
+  static PyObject* token = imported("_abc", "get_cache_token");
+  Ref now = Ref::steal(PyObject_CallNoArgs(token));
+  if (!now) raise_current();
+  guard_answer(token, {}, now.get());
+}
+
+bool Translator::is_instance(Variable* v, PyObject* cls) {
+  v = force(v);
+  if (PyTuple_Check(cls)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cls); ++i)
+      if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
+    return false;
+  }
+  if (std::string_view kind = Py_TYPE(cls)->tp_name; kind == "types.UnionType" || kind == "_UnionGenericAlias") {
+    Ref args = Ref::steal(PyObject_GetAttrString(cls, "__args__"));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
+      PyObject* c = PyTuple_GET_ITEM(args.get(), i);
+      if (is_instance(v, c == Py_None ? reinterpret_cast<PyObject*>(Py_TYPE(Py_None)) : c)) return true;
+    }
+    return false;
+  }
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
+    if (!v->is(Kind::Tensor)) return false;
+    Variable* type = force(query_torch(_PyType_Lookup(library().tensor, intern("type")), Args{{v}, {}}));
+    Ref module = Ref::steal(PyObject_GetAttrString(cls, "__module__")), name = Ref::steal(PyObject_GetAttrString(cls, "__name__"));
+    Ref full = Ref::steal(module && name ? PyUnicode_FromFormat("%U.%U", module.get(), name.get()) : nullptr);
+    if (!full) raise_current();
+    return PyObject_RichCompareBool(type->as_constant(), full.get(), Py_EQ) == 1;
+  }
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "_SpecialGenericAlias") {  // Sequence, Mapping... of module typing
+    Ref origin = Ref::steal(PyObject_GetAttrString(cls, "__origin__"));
+    if (!origin) raise_current();
+    return is_instance(v, origin.get());
+  }
+  if (!PyType_Check(cls)) raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
+  if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" && std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
+    if (int has = has_protocol(*this, v, cls); has >= 0) return has;
+  static PyObject* abc = _PyType_Lookup(library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* parameter = _PyType_Lookup(Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
+  if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(library().tensor))) {
+    SourceId at;
+    PyObject* check = lookup_on_type(meta, intern("__instancecheck__"), &at);
+    if (check && PyFunction_Check(check) && check != abc && check != parameter)
+      return truth(call(bind_descriptor(check, at, global_object(cls), meta, intern("__instancecheck__")), {v}));
+  }
+  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
+  PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr);
+  bool own_access = v->is(Kind::Object) && !type_info(v->type()).generic && PyFunction_Check(type_info(v->type()).getattribute);
+  if (own_access || of != _PyType_Lookup(&PyBaseObject_Type, intern("__class__"))) {
+    if (!v->is(Kind::Object)) unsupported("isinstance() of an object that says itself what its class is");
+    PyObject* said = force(getattr(v, "__class__"))->as_constant();
+    if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
+  }
+  bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && v->type()->tp_getattro != PyObject_GenericGetAttr;  // may lie about __class__
+  if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && own_getattr && !PyModule_Check(v->as_constant()))
+    unsupported("isinstance() of " + v->describe());
+  if (Py_TYPE(cls) == &PyType_Type) return false;
+  // The class decides. Tensors and constants are asked as they are; for the rest an ABC looks at the class only.
+  if (v->is(Kind::Tensor)) {
+    auto* t = v->as<TensorVariable>();
+    int r = PyObject_IsInstance(t->real ? t->real.get() : t->value(*this), cls);
+    if (r < 0) raise_current();
+    return r == 1;
+  }
+  if (PyObject* o = v->as_constant()) {
+    int r = PyObject_IsInstance(o, cls);
+    if (r < 0) raise_current();
+    if (r == 0) guard_registrations(cls);
+    return r == 1;
+  }
+  PyObject* check = _PyType_Lookup(Py_TYPE(cls), intern("__instancecheck__"));
+  static PyObject* plain = _PyType_Lookup(&PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
+  if (check == plain || check == parameter) return false;
+  if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor)) return false;
+  if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
+  unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name + ", which decides by itself");
+}
+
+Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
+  v = force(v);
+  if (is_python_constant(v)) {
+    Ref o = to_python(v);
+    if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
+    else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));
+    else if (conversion == 3) o = Ref::steal(PyObject_ASCII(o.get()));
+    if (!o) raise_current();
+    Ref s = Ref::steal(PyUnicode_FromStringAndSize(spec.data(), static_cast<Py_ssize_t>(spec.size())));
+    Ref out = Ref::steal(PyObject_Format(o.get(), s.get()));
+    if (!out) raise_current();
+    return constant(out);
+  }
+  if (v->is(Kind::MappingProxy) && spec.empty()) {
+    Ref text = to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
+    return conversion == 2 ? string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")") : constant(text);
+  }
+  if (v->is(Kind::Object) || v->is(Kind::Real)) {
+    if (v->is(Kind::Real)) {
+      PyObject* o = v->as_constant();
+      if (PyType_Check(o) || PyCallable_Check(o)) {
+        Ref s = Ref::steal(conversion == 2 ? PyObject_Repr(o) : PyObject_Str(o));
+        if (!s) raise_current();
+        return constant(s);
+      }
+    } else {
+      SourceId format_at;
+      PyObject* own = conversion ? nullptr : lookup_on_type(v->type(), intern("__format__"), &format_at);
+      if (own && PyFunction_Check(own)) {
+        Variable* s = force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec)}));
+        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
+        return s;
+      }
+      if (!conversion && !spec.empty()) unsupported("the text of " + v->describe());
+      for (const char* m : {conversion == 2 ? "__repr__" : "__str__", "__repr__"}) {
+        SourceId at;
+        PyObject* f = lookup_on_type(v->type(), intern(m), &at);
+        if (f && (PyFunction_Check(f) || v->as<ObjectVariable>()->is_exception())) {
+          Variable* s = force(call(bind_descriptor(f, at, v, v->type(), intern(m)), std::vector<Variable*>{}));
+          if (s->type() != &PyUnicode_Type) unsupported(std::string(m) + " that does not return a str");
+          return format(s, spec, 0);
+        }
+        // A subclass of a class whose text is that of its content.
+        static const std::unordered_set<PyTypeObject*> like_content{&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyList_Type, &PyDict_Type, &PyTuple_Type};
+        Variable* content = v->as<ObjectVariable>()->base;
+        if (content && f && Py_TYPE(f) == &PyWrapperDescr_Type && like_content.count(reinterpret_cast<PyDescrObject*>(f)->d_type)) {
+          if (at.valid()) guard_identity(at, f);
+          return format(content, spec, conversion);
+        }
+      }
+    }
+  }
+  unsupported("the text of " + v->describe());
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,126 @@
+// Exceptions of the user's program while it is captured: raising, what is handled, the chain of contexts.
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "capture/vars/key.h"
+
+namespace braze::capture {
+
+void Translator::raise(Variable* exception) {
+  exception = force(exception);
+  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = force(call(exception, std::vector<Variable*>{}));
+  chain_context(exception, being_handled());
+  throw PyRaise{exception, ordinal_};
+}
+
+void Translator::raise(PyObject* type, const std::string& message) {
+  auto* e = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
+  e->base = tuple({string(message)});
+  e->raised_here = true;
+  chain_context(e, being_handled());
+  throw PyRaise{e, ordinal_};
+}
+
+Variable* Translator::being_handled() {
+  auto some = [&](Variable* v) { return v && !is_none(force(v)) ? force(v) : nullptr; };
+  Variable* v = some(handled);
+  for (Frame* f = frame_; !v && f; f = f->parent)
+    if (f->is_generator) v = some(f->around);
+  return v || handled ? v : some(handled_at_start());
+}
+
+Variable* Translator::handled_at_start() {
+  for (Frame* f = frame_; f; f = f->parent)
+    if (f->is_generator) return none();
+  if (!handled_before_) handled_before_ = wrap(handled_exception(), sources().handled());
+  return handled_before_;
+}
+
+void Translator::chain_context(Variable* exception, Variable* context) {
+  if (!context || !exception->is(Kind::Object)) return;
+  context = force(context);
+  if (context == exception || !context->is(Kind::Object)) return;
+  auto* name = intern("__context__");
+  // No cycles: where the chain leads back to the exception it is cut.
+  Variable* at = context;
+  for (int i = 0; i < 1000; ++i) {
+    Variable* next = force(at->as<ObjectVariable>()->generic_getattr(*this, name));
+    if (next == exception) {
+      at->as<ObjectVariable>()->set_field(*this, name, none());
+      break;
+    }
+    if (!next->is(Kind::Object)) break;
+    at = next;
+  }
+  exception->as<ObjectVariable>()->set_field(*this, name, context);
+}
+
+void Translator::raise_natively(Variable* exception, const char* why) {
+  auto it = origins_.find(exception);
+  if (it == origins_.end() || it->second == 0) unsupported(why);
+  throw Restart{it->second, {Reason::RaisedException, why}};
+}
+
+namespace {
+
+// The lowest address of this thread's stack and its size; false: not known.
+bool find_stack(char** low, size_t* size) {
+  // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The kernel
+  // puts the program's name at the very top of its stack, and leaves room below one of usual size.
+  constexpr size_t kUsual = size_t{64} << 20;
+  rlimit limit;
+  auto* top = reinterpret_cast<char*>(getauxval(AT_EXECFN));
+  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual) {
+    *size = static_cast<size_t>(limit.rlim_cur);
+    *low = top - *size;
+    return true;
+  }
+  pthread_attr_t attr;
+  void* from = nullptr;
+  if (pthread_getattr_np(pthread_self(), &attr) != 0) return false;
+  pthread_attr_getstack(&attr, &from, size);
+  pthread_attr_destroy(&attr);
+  *low = static_cast<char*>(from);
+  return true;
+}
+
+}  // namespace
+
+bool stack_is_low() {
+  thread_local char* limit = [] {
+    char* low = nullptr;
+    size_t size = 0;
+    return find_stack(&low, &size) ? low + std::min<size_t>(size / 4, 1 << 20) : nullptr;
+  }();
+  char here;
+  return &here < limit;
+}
+
+void Translator::raise_current() {
+  PyObject *type, *value, *trace;
+  rethrow_from_key();
+  PyErr_Fetch(&type, &value, &trace);
+  if (!type) throw InternalError("a failed call left no exception");
+  PyErr_NormalizeException(&type, &value, &trace);
+  Ref t = Ref::steal(type), v = Ref::steal(value), tb = Ref::steal(trace);
+  Reason reason;
+  std::string detail;
+  if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
+  Variable* e = from_python(v);
+  if (e->is(Kind::Object)) {
+    e->as<ObjectVariable>()->raised_here = true;
+    e->as<ObjectVariable>()->like = v;
+    chain_context(e, being_handled());
+  }
+  throw PyRaise{e, ordinal_};
+}
+
+void Translator::unsupported(Reason r, const std::string& detail) { throw Unsupported(r, detail); }
+
+}  // namespace braze::capture

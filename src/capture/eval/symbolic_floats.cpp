@@ -1,0 +1,191 @@
+// Floats that vary from call to call: operands of the compiled code in place of parts of it.
+#include <opcode.h>
+
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+#include "trace/number.h"
+
+namespace braze::capture {
+namespace {
+
+LazyVariable* open_float(Variable* v) {
+  if (!v->is(Kind::Lazy)) return nullptr;
+  auto* lazy = v->as<LazyVariable>();
+  return !lazy->forced && PyFloat_CheckExact(lazy->object.get()) ? lazy : nullptr;
+}
+
+bool is_number(Variable* v) { return v->is(Kind::Float) || open_float(v); }
+
+PyObject* of_torch(const char* name) { return PyObject_GetAttrString(library().torch, name); }
+
+PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
+  Ref v = Ref::steal(PyObject_GetAttrString(t->value(tr), name));
+  if (!v) tr.raise_current();
+  return tr.keep(std::move(v));
+}
+
+enum class Floats : uint8_t { Half, Single, Double, None };  // None: integers and bools
+
+std::optional<Floats> floats_of(Translator& tr, TensorVariable* t) {
+  static PyObject *f16 = of_torch("float16"), *bf16 = of_torch("bfloat16"), *f32 = of_torch("float32"),
+                  *f64 = of_torch("float64");
+  PyObject* dtype = attribute(tr, t, "dtype");
+  if (dtype == f16 || dtype == bf16) return Floats::Half;
+  if (dtype == f32) return Floats::Single;
+  if (dtype == f64) return Floats::Double;
+  Ref floating = Ref::steal(PyObject_GetAttrString(dtype, "is_floating_point")),
+      complex = Ref::steal(PyObject_GetAttrString(dtype, "is_complex"));
+  if (floating.get() == Py_True || complex.get() == Py_True) return std::nullopt;
+  return Floats::None;
+}
+
+bool is_scalar(Translator& tr, TensorVariable* t) { return PyLong_AsLong(attribute(tr, t, "ndim")) == 0; }
+
+Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
+  static PyObject* to = PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), "to");
+  return tr.force(tr.call_torch(to, Args{{t, tr.constant(dtype)}, {}}));
+}
+
+PyObject* function_of(int base) {
+  static PyObject* module = PyImport_ImportModule("operator");
+  static PyObject *add = PyObject_GetAttrString(module, "add"), *sub = PyObject_GetAttrString(module, "sub"),
+                  *mul = PyObject_GetAttrString(module, "mul"), *div = PyObject_GetAttrString(module, "truediv"),
+                  *mod = PyObject_GetAttrString(module, "mod"), *pow = PyObject_GetAttrString(module, "pow"),
+                  *iadd = PyObject_GetAttrString(module, "iadd"), *isub = PyObject_GetAttrString(module, "isub"),
+                  *imul = PyObject_GetAttrString(module, "imul"), *idiv = PyObject_GetAttrString(module, "itruediv");
+  switch (base) {
+    case NB_ADD:
+      return add;
+    case NB_SUBTRACT:
+      return sub;
+    case NB_MULTIPLY:
+      return mul;
+    case NB_TRUE_DIVIDE:
+      return div;
+    case NB_REMAINDER:
+      return mod;
+    case NB_POWER:
+      return pow;
+    case NB_INPLACE_ADD:
+      return iadd;
+    case NB_INPLACE_SUBTRACT:
+      return isub;
+    case NB_INPLACE_MULTIPLY:
+      return imul;
+    case NB_INPLACE_TRUE_DIVIDE:
+      return idiv;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+TensorVariable* Translator::draw(Ref call, bool integer) {
+  mutate();
+  Ref real = Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5));
+  if (!real) raise_current();
+  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(segment_.draws.size())));
+  if (!made) raise_current();
+  PyObject* index = keep(Ref::steal(PyLong_FromSize_t(segment_.draws.size())));
+  segment_.draws.push_back(std::move(call));
+  Variable* operand = from_python(made);
+  numbers_.push_back({sources().constant(index), real, operand});
+  return operand->as<TensorVariable>();
+}
+
+Variable* Translator::varying_number(Variable* v) {
+  if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
+  LazyVariable* lazy = open_float(v);
+  if (!lazy || !view_.seen || view_.torch_level) return nullptr;
+  if (lazy->function) {
+    // 64-bit arithmetic on tensors of one element is that of Python's floats.
+    auto operand = [&](Variable* of) -> Variable* { return open_float(of) ? varying_number(of) : nullptr; };
+    Variable *left = operand(lazy->left), *right = operand(lazy->right);
+    if (!left && !right) return nullptr;
+    return force(
+        call_torch(lazy->function, Args{{left ? left : force(lazy->left), right ? right : force(lazy->right)}, {}}));
+  }
+  if (!lazy->source.valid() || sources()[lazy->source].kind == SourceKind::Const) return nullptr;
+  for (const Number& n : numbers_)
+    if (n.source == lazy->source) return n.variable;
+  double value = PyFloat_AS_DOUBLE(lazy->object.get());
+  if (!view_.seen->number(sources().print(lazy->source), value, view_.dynamic)) return nullptr;
+  Ref real = Ref::steal(trace::tensor_of_number(value));
+  if (!real) raise_current();
+  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, sources().print(lazy->source)));
+  if (!made) raise_current();
+  guards().type_is(lazy->source, &PyFloat_Type, line());
+  Variable* operand = from_python(made);
+  numbers_.push_back({lazy->source, real, operand});
+  return operand;
+}
+
+// A number beside a tensor takes part in the precision that the operator computes with and does not decide the result's
+// dtype; a tensor of one element does the same where the other has dimensions and is of 32 or 64 bits.
+Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
+  PyObject* fn = function_of(op);
+  bool x = is_number(a), y = is_number(b);
+  if (!fn || x == y) return nullptr;
+  Variable* other = force(x ? b : a);
+  if (!other->is(Kind::Tensor)) return nullptr;
+  auto* tensor = other->as<TensorVariable>();
+  auto floats = floats_of(*this, tensor);
+  bool inplace = op >= NB_INPLACE_ADD && !x, scalar = is_scalar(*this, tensor);
+  if (!floats || (inplace && (*floats == Floats::None || *floats == Floats::Half))) return nullptr;
+  Variable* number = varying_number(x ? a : b);
+  if (!number) return nullptr;
+  static PyObject *f32 = of_torch("float32"), *default_dtype = of_torch("get_default_dtype");
+  PyObject* back = nullptr;
+  Variable* with = other;
+  if (*floats == Floats::Half) {
+    back = attribute(*this, tensor, "dtype");
+    with = as_type(*this, other, f32);
+    if (scalar) number = as_type(*this, number, f32);
+  } else if (*floats == Floats::None) {
+    PyObject* dtype = keep(Ref::steal(PyObject_CallNoArgs(default_dtype)));
+    with = as_type(*this, other, dtype);
+    auto now = floats_of(*this, with->as<TensorVariable>());
+    if (now == Floats::Half) with = as_type(*this, with, f32), back = dtype;
+    if (scalar && now != Floats::Double) number = as_type(*this, number, f32);
+  } else if (scalar && *floats == Floats::Single) {
+    number = as_type(*this, number, f32);
+  }
+  Variable* r = call_torch(fn, Args{{x ? number : with, x ? with : number}, {}});
+  return back ? as_type(*this, r, back) : r;
+}
+
+// The operators compare in the dtype of the tensor, in the default one for ints.
+Variable* Translator::varying_comparison(int op, Variable* a, Variable* b) {
+  bool x = is_number(a), y = is_number(b);
+  if (x == y) return nullptr;
+  Variable* with = force(x ? b : a);
+  if (!with->is(Kind::Tensor)) return nullptr;
+  auto floats = floats_of(*this, with->as<TensorVariable>());
+  if (!floats) return nullptr;
+  Variable* number = varying_number(x ? a : b);
+  if (!number) return nullptr;
+  static PyObject* default_dtype = of_torch("get_default_dtype");
+  if (*floats == Floats::None) with = as_type(*this, with, keep(Ref::steal(PyObject_CallNoArgs(default_dtype))));
+  number = as_type(*this, number, attribute(*this, with->as<TensorVariable>(), "dtype"));
+  static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"), of_torch("ne"), of_torch("gt"), of_torch("ge")};
+  static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+  return force(call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
+}
+
+bool Translator::is_open_float(Variable* v) {
+  if (v->is(Kind::Float)) return true;
+  LazyVariable* lazy = open_float(v);
+  return lazy && (lazy->function || (v->source.valid() && sources()[v->source].kind != SourceKind::Const));
+}
+
+Variable* Translator::number_beside(Variable* v, Variable* tensor) {
+  auto* t = tensor->as<TensorVariable>();
+  auto floats = floats_of(*this, t);
+  if (floats != Floats::Single && floats != Floats::Double) return nullptr;
+  Variable* operand = varying_number(v);
+  return operand && is_scalar(*this, t) ? as_type(*this, operand, attribute(*this, t, "dtype")) : operand;
+}
+
+}  // namespace braze::capture

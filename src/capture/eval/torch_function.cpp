@@ -1,0 +1,433 @@
+#include "capture/eval/torch_function.h"
+
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/builtins/builtins.h"
+#include "capture/cpython/imported.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/vars/all.h"
+
+namespace braze::capture {
+namespace {
+
+PyObject* disabled_function() {
+  static PyObject* f = imported("torch._C", "_disabled_torch_function_impl", true);
+  return f;
+}
+
+struct Stack {
+  PyObject *length = imported("torch._C", "_len_torch_function_stack", true), *at = imported("torch._C", "_get_function_stack_at", true),
+           *push = imported("torch._C", "_push_on_torch_function_stack", true), *pop = imported("torch._C", "_pop_torch_function_stack", true);
+};
+const Stack& stack() {
+  static const Stack s;
+  return s;
+}
+
+int64_t stack_length() {
+  Ref n = Ref::steal(PyObject_CallNoArgs(stack().length));
+  return n ? PyLong_AsLongLong(n.get()) : 0;
+}
+
+void push(PyObject* mode) {
+  if (!Ref::steal(PyObject_CallOneArg(stack().push, mode))) PyErr_Clear();
+}
+
+Ref pop() {
+  Ref mode = Ref::steal(PyObject_CallNoArgs(stack().pop));
+  if (!mode) PyErr_Clear();
+  return mode;
+}
+
+// PyTorch's own mode behind `with device`; it has no effects but on the arguments of factories.
+bool is_device_context(PyObject* mode) {
+  static PyObject* cls = imported("torch.utils._device", "DeviceContext", true);
+  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == cls;
+}
+
+PyObject* state_values() {
+  static PyObject* cls = imported("torch._C", "_TorchFunctionState", true);
+  return cls;
+}
+PyObject* state_getter() {
+  static PyObject* f = imported("torch._C", "_get_torch_function_state", true);
+  return f;
+}
+
+// 0: on; 1: off for classes of tensors and other objects; 2: off for modes as well.
+const char* const kStateNames[] = {"ENABLED", "SUBCLASSES_DISABLED", "ALL_DISABLED"};
+
+int64_t torch_function_state() {
+  Ref now = Ref::steal(PyObject_CallNoArgs(state_getter()));
+  for (int64_t i = 0; now && i < 3; ++i) {
+    Ref v = Ref::steal(PyObject_GetAttrString(state_values(), kStateNames[i]));
+    if (v && PyObject_RichCompareBool(now.get(), v.get(), Py_EQ) == 1) return i;
+  }
+  PyErr_Clear();
+  return 0;
+}
+
+void set_torch_function_state(Translator& tr, int64_t state) {
+  static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
+  tr.set_state(state_getter(), {}, set, {Ref::steal(PyObject_GetAttrString(state_values(), kStateNames[state]))});
+}
+
+// Of the polyfills of the contexts: sets the state, returns what it was.
+Variable* torch_function_at_least(Translator& tr, Args& a) {
+  Ref n = a.size() == 1 ? tr.to_python(a[0]) : Ref();
+  if (!n) return nullptr;
+  int64_t before = torch_function_state(), to = PyLong_AsLongLong(n.get());
+  if (before < to) set_torch_function_state(tr, to);
+  return tr.integer(before);
+}
+Variable* torch_function_back(Translator& tr, Args& a) {
+  Ref n = a.size() == 1 ? tr.to_python(a[0]) : Ref();
+  if (!n) return nullptr;
+  set_torch_function_state(tr, PyLong_AsLongLong(n.get()));
+  return tr.none();
+}
+
+bool holds_own(Translator& tr, Variable* v, int depth) {
+  if (depth > 4) return false;
+  v = tr.force(v);
+  if (v->is(Kind::Tensor)) {
+    PyTypeObject* t = v->type();
+    return t != library().tensor && t != library().parameter && tr.torch_function(t) == TorchFunction::Own;
+  }
+  if (v->is(Kind::Object)) return tr.torch_function(v->type()) == TorchFunction::Own;
+  if (v->is(Kind::Tuple) || v->is(Kind::List)) {
+    for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
+      if (holds_own(tr, e, depth + 1)) return true;
+  } else if (v->is(Kind::Dict)) {
+    for (const auto& e : v->as<DictVariable>()->entries(tr))
+      if (holds_own(tr, e.value, depth + 1)) return true;
+  }
+  return false;
+}
+
+Ref new_class(PyObject* name, PyObject* base, PyObject* torch_function) {
+  Ref body = Ref::steal(PyDict_New()), method = Ref::steal(PyStaticMethod_New(torch_function));
+  PyDict_SetItemString(body.get(), "__torch_function__", method.get());
+  Ref bases = Ref::steal(base ? PyTuple_Pack(1, base) : PyTuple_New(0));
+  PyObject* meta = base ? reinterpret_cast<PyObject*>(Py_TYPE(base)) : reinterpret_cast<PyObject*>(&PyType_Type);
+  return Ref::steal(PyObject_CallFunctionObjArgs(meta, name, bases.get(), body.get(), nullptr));
+}
+
+Variable* push_mode(Translator& tr, Args& a) {
+  if (a.size() != 1) return nullptr;
+  tr.push_function_mode(a[0]);
+  return tr.none();
+}
+
+Variable* pop_mode(Translator& tr, Args& a) { return a.size() == 0 ? tr.pop_function_mode() : nullptr; }
+
+Variable* mode_at(Translator& tr, Args& a) {
+  PyObject* i = a.size() == 1 ? constant_of(a[0]) : nullptr;
+  Ref mode = Ref::steal(i ? PyObject_CallOneArg(stack().at, i) : nullptr);
+  if (!mode) return PyErr_Clear(), nullptr;
+  return tr.from_host(std::move(mode));
+}
+
+// Tensor.__torch_function__(func, types, args=(), kwargs=None) of a class: the function on plain tensors, the result of the class.
+Variable* plain_function(Translator& tr, Args& a) {
+  if (a.size() < 3 || a.size() > 5 || !a.kw.empty()) return nullptr;
+  PyObject* cls = a[0]->as_constant();
+  if (!cls || !PyType_Check(cls)) return nullptr;
+  for (Variable* t : tr.unpack(a[2])) {
+    PyObject* type = tr.force(t)->as_constant();
+    if (!type || !PyType_Check(type)) return nullptr;
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), reinterpret_cast<PyTypeObject*>(type))) return tr.constant(Py_NotImplemented);
+  }
+  Args args;
+  if (a.size() > 3) args.pos = tr.unpack(a[3]);
+  Variable* kw = a.size() > 4 ? tr.force(a[4]) : tr.none();
+  if (!is_none(kw)) {
+    if (!kw->is(Kind::Dict)) return nullptr;
+    for (const auto& e : kw->as<DictVariable>()->entries(tr)) args.kw.emplace_back(tr.keep(tr.to_python(e.key)), e.value);
+  }
+  int64_t before = torch_function_state();
+  if (before < 1) set_torch_function_state(tr, 1);
+  Variable* result = tr.force(tr.call(a[1], std::move(args)));
+  if (before < 1) set_torch_function_state(tr, before);
+  static PyObject* unwrapped = imported("torch.overrides", "get_default_nowrap_functions", true);
+  Ref unconverted = Ref::steal(PyObject_CallNoArgs(unwrapped));
+  PyObject* fn = a[1]->as_constant();
+  if (fn && unconverted && PySet_Contains(unconverted.get(), fn) == 1) return result;
+  PyErr_Clear();
+  return tr.of_tensor_class(result, reinterpret_cast<PyTypeObject*>(cls));
+}
+
+// Tensor.as_subclass(cls): no torch function sees it.
+Variable* as_subclass(Translator& tr, Args& a) {
+  PyObject* cls = a.size() == 2 && a.kw.empty() ? a[1]->as_constant() : nullptr;
+  if (!cls || !PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), library().tensor) || !a[0]->is(Kind::Tensor)) return nullptr;
+  static PyObject* alias = [] {
+    Ref op = Ref::steal(PyObject_GetAttrString(library().torch, "ops"));
+    for (const char* name : {"aten", "alias", "default"}) op = Ref::steal(PyObject_GetAttrString(op.get(), name));
+    return op.release();
+  }();
+  int64_t before = torch_function_state();
+  if (before < 2) set_torch_function_state(tr, 2);
+  Variable* made = tr.force(tr.call_torch(alias, Args{{a[0]}, {}}));
+  if (before < 2) set_torch_function_state(tr, before);
+  return tr.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
+}
+
+Variable* modes_enabled(Translator& tr, Args&) { return tr.boolean(stack_length() != 0); }
+Variable* modes_length(Translator& tr, Args&) { return tr.integer(stack_length()); }
+
+}  // namespace
+
+TorchFunction Translator::torch_function(PyTypeObject* cls) {
+  auto [it, fresh] = torch_functions_.try_emplace(cls, TorchFunction::None);
+  if (!fresh) return it->second;
+  static PyObject* name = PyUnicode_InternFromString("__torch_function__");
+  static PyObject* plain = _PyType_Lookup(library().tensor, name);
+  SourceId at;
+  PyObject* found = lookup_on_type(cls, name, &at);
+  if (!found) return TorchFunction::None;
+  if (at.valid()) guard_identity(at, found);
+  return torch_functions_[cls] = found == plain || found == disabled_function() ? TorchFunction::Plain : TorchFunction::Own;
+}
+
+const char* refuse_tensor_class(PyTypeObject* cls) {
+  static PyObject* dispatch = PyUnicode_InternFromString("__torch_dispatch__");
+  if (_PyType_Lookup(cls, dispatch) != _PyType_Lookup(library().tensor, dispatch)) return "it has a __torch_dispatch__";
+  // What Python's operators and attribute access call without asking torch.
+  static const std::unordered_set<std::string_view> harmless{"__new__", "__init__", "__torch_function__", "__repr__", "__str__", "__init_subclass__",
+      "__class_getitem__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__", "__setstate__", "__getstate__", "__hash__", "__tensor_flatten__", "__tensor_unflatten__"};
+  for (PyTypeObject* t = cls; t && t != library().tensor && t != library().parameter; t = t->tp_base) {
+    PyObject *key, *value;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(type_dict(t), &pos, &key, &value)) {
+      if (!PyUnicode_Check(key) || !PyFunction_Check(value)) continue;
+      std::string_view n = PyUnicode_AsUTF8(key);
+      if (n.starts_with("__") && n.ends_with("__") && !harmless.count(n)) return "it has operators of its own";
+      if (n == "__init_subclass__") return "its subclasses are made in a way of their own";
+    }
+    if (t->tp_base && PyTuple_GET_SIZE(t->tp_bases) != 1) return "it has more than one base";
+  }
+  return nullptr;
+}
+
+bool Translator::overrides_torch(const Args& args) {
+  int64_t off = own_modes_ || subclasses_ ? torch_function_state() : 0;
+  if (own_modes_ && off < 2 && stack_length() != 0) return true;
+  if (off) return false;
+  for (Variable* v : args.pos)
+    if (holds_own(*this, v, 0)) return true;
+  for (auto& [name, v] : args.kw)
+    if (holds_own(*this, v, 0)) return true;
+  return false;
+}
+
+void Translator::shade(PyObject* fake, PyTypeObject* cls) {
+  auto [it, fresh] = shadows_.try_emplace(cls);
+  if (fresh) {
+    Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(cls)), "__torch_function__");
+    Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name));
+    Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), callback(function).get());
+    if (!made) raise_current();
+    it->second = made;
+    stand_ins_[made.get()] = global_object(reinterpret_cast<PyObject*>(cls));
+  }
+  if (PyObject_SetAttrString(fake, "__class__", it->second.get()) < 0) {
+    PyErr_Clear();
+    unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
+  }
+}
+
+PyTypeObject* Translator::class_behind(PyTypeObject* cls) const {
+  auto it = stand_ins_.find(reinterpret_cast<PyObject*>(cls));
+  return it == stand_ins_.end() ? cls : reinterpret_cast<PyTypeObject*>(it->second->as_constant());
+}
+
+void Translator::set_tensor_class(TensorVariable* t, PyObject* fake, PyTypeObject* cls) {
+  t->cls = cls;
+  if (cls == library().tensor || cls == library().parameter) {
+    if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) raise_current();
+    return;
+  }
+  if (const char* why = refuse_tensor_class(cls)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + ": " + why);
+  subclasses_ = true;
+  if (torch_function(cls) == TorchFunction::Own) return shade(fake, cls);
+  if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) {
+    PyErr_Clear();
+    unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
+  }
+}
+
+Variable* Translator::of_tensor_class(Variable* v, PyTypeObject* cls) {
+  v = force(v);
+  if (v->is(Kind::Tensor)) {
+    auto* t = v->as<TensorVariable>();
+    if (PyType_IsSubtype(t->type(), cls) && (cls != library().tensor || t->type() == cls)) return v;
+    if (t->real) {
+      Args args{{t, global_object(reinterpret_cast<PyObject*>(cls))}, {}};
+      return as_subclass(*this, args);
+    }
+    mutate();
+    set_tensor_class(t, t->fake.get(), cls);
+    return t;
+  }
+  if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
+  std::vector<Variable*> items;
+  for (Variable* e : static_cast<SequenceVariable*>(v)->elements) items.push_back(of_tensor_class(e, cls));
+  return v->is(Kind::List) ? static_cast<Variable*>(list(std::move(items))) : make<TupleVariable>(std::move(items), v->type());
+}
+
+Ref Translator::stand_in(Variable* v) {
+  if (auto it = ducks_.find(v); it != ducks_.end()) return Ref::borrow(it->second);
+  Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(v->type())), "__torch_function__");
+  Ref name = Ref::steal(PyUnicode_FromString(v->type()->tp_name));
+  Ref cls = new_class(name.get(), nullptr, callback(function).get());
+  Ref made = cls ? Ref::steal(PyObject_CallNoArgs(cls.get())) : Ref();
+  if (!made) raise_current();
+  keep(cls);
+  keep(made);
+  stand_ins_[cls.get()] = global_object(reinterpret_cast<PyObject*>(v->type()));
+  stand_ins_[made.get()] = v;
+  ducks_[v] = made.get();
+  return made;
+}
+
+// ---- modes ----
+
+Ref Translator::mode_stand_in(Variable* mode) {
+  static PyObject* cls = imported("braze.polyfills", "CapturedMode", true);
+  Variable* function = getattr(mode, "__torch_function__");
+  Ref made = Ref::steal(PyObject_CallOneArg(cls, callback(function).get()));
+  if (!made) raise_current();
+  keep(made);
+  stand_ins_[made.get()] = mode;
+  return made;
+}
+
+void Translator::push_function_mode(Variable* mode) {
+  mutate();
+  mode = force(mode);
+  Ref real = mode_stand_in(mode);
+  own_modes_ = true;
+  push(real.get());
+}
+
+Variable* Translator::pop_function_mode() {
+  mutate();
+  if (stack_length() == 0) unsupported("a mode of torch functions is removed where there is none");
+  return from_host(pop());
+}
+
+// The modes that are on when the capture starts. That they are the same objects is part of the guarded global state.
+void Translator::adopt_function_modes() {
+  int64_t n = stack_length();
+  for (int64_t i = 0; i < n; ++i) {
+    Ref index = Ref::steal(PyLong_FromLongLong(i));
+    first_modes_.push_back(Ref::steal(PyObject_CallOneArg(stack().at, index.get())));
+    if (!is_device_context(first_modes_.back().get())) own_modes_ = true;
+  }
+  if (!own_modes_) return;
+  std::vector<Ref> stand_ins;
+  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(global_object(mode.get())));
+  for (int64_t i = 0; i < n; ++i) pop();
+  for (const Ref& mode : stand_ins) push(mode.get());
+}
+
+void Translator::enter_device(PyObject* device) {
+  mutate();
+  if (!Ref::steal(PyObject_CallMethod(device, "__enter__", nullptr))) raise_current();
+  devices_.push_back(Ref::borrow(device));
+}
+
+bool Translator::exit_device() {
+  if (devices_.empty()) return false;
+  mutate();
+  Ref device = devices_.back();
+  devices_.pop_back();
+  if (!Ref::steal(PyObject_CallMethod(device.get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) raise_current();
+  return true;
+}
+
+void Translator::leave_devices() {
+  for (; !devices_.empty(); devices_.pop_back())
+    if (!Ref::steal(PyObject_CallMethod(devices_.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) PyErr_Clear();
+}
+
+std::vector<Ref> Translator::function_modes() const {
+  std::vector<Ref> out;
+  for (int64_t i = 0, n = stack_length(); i < n; ++i) {
+    Ref index = Ref::steal(PyLong_FromLongLong(i));
+    out.push_back(Ref::steal(PyObject_CallOneArg(stack().at, index.get())));
+  }
+  return out;
+}
+
+void Translator::restore_function_modes() {
+  if (!own_modes_) return;
+  own_modes_ = false;
+  while (stack_length() > 0) pop();
+  for (const Ref& mode : first_modes_) push(mode.get());
+}
+
+// What the code pushed and popped is done when the entry runs.
+void Translator::emit_function_modes(Codegen& cg) {
+  if (!own_modes_) {
+    for (const Ref& device : devices_) {
+      Ref enter = Ref::steal(PyObject_GetAttrString(device.get(), "__enter__"));
+      cg.recipe.make(StepKind::Call, {cg.constant(enter.get())});
+    }
+    return;
+  }
+  std::vector<Ref> now = function_modes();
+  auto variable_of = [&](const Ref& mode) {
+    auto it = stand_ins_.find(mode.get());
+    return it == stand_ins_.end() ? nullptr : it->second;
+  };
+  auto same = [&](size_t i) {
+    if (i >= now.size() || i >= first_modes_.size()) return false;
+    Variable* v = variable_of(now[i]);
+    return v ? v->as_constant() == first_modes_[i].get() || v == standing_for(first_modes_[i].get()) : now[i].get() == first_modes_[i].get();
+  };
+  size_t common = 0;
+  while (same(common)) ++common;
+  for (size_t i = common; i < first_modes_.size(); ++i) cg.recipe.make(StepKind::Call, {cg.constant(stack().pop)});
+  for (size_t i = common; i < now.size(); ++i) {
+    Variable* v = variable_of(now[i]);
+    cg.recipe.make(StepKind::Call, {cg.constant(stack().push), v ? cg.reg(v) : cg.constant(now[i].get())});
+  }
+}
+
+namespace {
+
+Variable* device_enter(Translator& tr, Args& a) {
+  PyObject* device = a.size() == 1 ? constant_of(a[0]) : nullptr;
+  if (!device) return nullptr;
+  tr.enter_device(device);
+  return a[0];
+}
+
+Variable* device_exit(Translator& tr, Args&) {
+  if (!tr.exit_device()) tr.unsupported("the end of a device's context that was entered before");
+  return tr.none();
+}
+
+}  // namespace
+
+void register_torch_function_builtins() {
+  register_builtin("torch", "device.__enter__", device_enter);
+  register_builtin("torch", "device.__exit__", device_exit);
+  register_builtin("torch._C", "_push_on_torch_function_stack", push_mode);
+  register_builtin("torch._C", "_pop_torch_function_stack", pop_mode);
+  register_builtin("torch._C", "_get_function_stack_at", mode_at);
+  register_builtin("torch._C", "_is_torch_function_mode_enabled", modes_enabled);
+  register_builtin("torch._C", "_len_torch_function_stack", modes_length);
+  register_builtin("torch", "Tensor.__torch_function__.__func__", plain_function);
+  register_builtin("torch", "Tensor.as_subclass", as_subclass);
+  register_builtin("braze.polyfills", "torch_function_at_least", torch_function_at_least);
+  register_builtin("braze.polyfills", "torch_function_back", torch_function_back);
+  register_polyfill("torch._C", "DisableTorchFunctionSubclass", "DisableTorchFunctionSubclass");
+  register_polyfill("torch._C", "DisableTorchFunction", "DisableTorchFunction");
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,126 @@
+// The hot path of a compiled entry: inputs, graph, recipe.
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "capture/guards/array_memory.h"
+#include "capture/frames/entry.h"
+#include "trace/number.h"
+#include "trace/profile.h"
+
+namespace braze::capture {
+
+namespace {
+
+// References held while the graph and the recipe run, since both may let other code run.
+class Held {
+ public:
+  Held(PyObject* const* values, size_t n) : n_(n), p_(n <= kInline ? inline_ : new PyObject*[n]) {
+    for (size_t i = 0; i < n; ++i) {
+      p_[i] = values[i];
+      Py_XINCREF(p_[i]);
+    }
+  }
+  ~Held() {
+    for (size_t i = 0; i < n_; ++i) Py_XDECREF(p_[i]);
+    if (p_ != inline_) delete[] p_;
+  }
+  PyObject* const* get() const { return p_; }
+
+ private:
+  static constexpr size_t kInline = 256;
+  size_t n_;
+  PyObject** p_;
+  PyObject* inline_[kInline];
+};
+
+bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObject** outputs) {
+  size_t symbols = e.num_symbols, n = symbols + e.layout.size();
+  constexpr size_t kInline = 256;
+  PyObject* small[kInline + 1];
+  std::vector<PyObject*> large;
+  PyObject** args = small + 1;
+  if (n > kInline) {
+    large.resize(n + 1);
+    args = large.data() + 1;
+  }
+  std::vector<Ref> integers;
+  for (size_t i = 0; i < symbols; ++i) {
+    integers.push_back(Ref::steal(PyLong_FromLongLong(sizes[i])));
+    args[i] = integers[i].get();
+  }
+  for (size_t i = 0; i < e.layout.size(); ++i)
+    args[symbols + i] = e.layout[i] >= 0 ? inputs[e.layout[i]] : e.constants[~e.layout[i]];
+  Ref result = Ref::steal(PyObject_Vectorcall(e.callable.get(), args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!result) return false;
+  PyObject* r = result.get();
+  bool tuple = PyTuple_Check(r), list = PyList_Check(r);
+  Py_ssize_t got = tuple ? PyTuple_GET_SIZE(r) : list ? PyList_GET_SIZE(r) : -1;
+  if (got != static_cast<Py_ssize_t>(e.num_outputs)) {
+    PyErr_Format(PyExc_RuntimeError, "braze: the backend's function gave %s of %zd values; the graph has %zu outputs",
+                 got < 0 ? Py_TYPE(r)->tp_name : "a sequence", got, e.num_outputs);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < got; ++i) outputs[i] = Py_NewRef(tuple ? PyTuple_GET_ITEM(r, i) : PyList_GET_ITEM(r, i));
+  return true;
+}
+
+// A number that a call of Python's random module gives, as a tensor.
+Ref drawn(PyObject* call) {
+  Ref r = Ref::steal(PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), nullptr));
+  if (!r) return r;
+  if (PyFloat_Check(r.get())) return Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(r.get())));
+  int64_t n = PyLong_AsLongLong(r.get());
+  return n == -1 && PyErr_Occurred() ? Ref() : Ref::steal(trace::tensor_of_integer(n));
+}
+
+// The inputs with tensors in place of floats and of drawn numbers (an int: which one).
+bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inputs, std::vector<Ref>& numbers) {
+  inputs.assign(values, values + e.num_inputs);
+  for (const Ref& call : e.draws) {
+    numbers.push_back(drawn(call.get()));
+    if (!numbers.back()) return false;
+  }
+  for (PyObject*& v : inputs) {
+    if (PyLong_CheckExact(v)) {
+      v = numbers[static_cast<size_t>(PyLong_AsSsize_t(v))].get();
+    } else if (PyFloat_CheckExact(v)) {
+      numbers.push_back(Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(v))));
+      v = numbers.back().get();
+      if (!v) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool execute(Entry& e, PyObject** regs) {
+  trace::ProfilerRange range(e.name);
+  Held values(e.guards->values(), e.num_inputs + e.num_loads);
+  forget_array_tensors();
+  Registers outputs(e.num_outputs);
+  // A copy: other calls may check the same guards before this one is over.
+  constexpr size_t kInline = 16;
+  size_t num_sizes = e.num_integers + e.num_symbols;
+  int64_t small[kInline];
+  std::vector<int64_t> large(num_sizes > kInline ? num_sizes : 0);
+  int64_t* integers = num_sizes > kInline ? large.data() : small;
+  std::copy_n(e.guards->size_values(), num_sizes, integers);
+  const int64_t* symbols = integers + e.num_integers;
+  std::vector<Ref> numbers;
+  std::vector<PyObject*> inputs;
+  if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return false;
+  if (e.has_graph) {
+    PyObject* const* given = e.numbers ? inputs.data() : values.get();
+    std::optional<trace::InferenceScope> inference;
+    if (e.inference) inference.emplace();
+    trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
+    bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
+                         : call_backend(e, given, symbols, outputs.get());
+    if (!ok) return false;
+  }
+  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,26 @@
+// Guards over many values at once, in time that grows with their number and not with their pairs.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "capture/cpython/ref.h"
+#include "trace/storage_range.h"
+
+namespace braze::capture {
+
+// No two of these registers hold the same object.
+bool all_distinct(const std::vector<uint32_t>& registers, const std::vector<PyObject*>& values);
+
+// The storages of the first `written` tensors share no memory with those of any other.
+class StoragesApart {
+ public:
+  StoragesApart(std::vector<uint32_t> registers, size_t written);
+  bool hold(const std::vector<PyObject*>& values);
+
+ private:
+  std::vector<uint32_t> registers_;
+  size_t written_;
+  std::vector<trace::StorageRange> last_;  // for which it held; storages seldom move
+};
+
+}  // namespace braze::capture
