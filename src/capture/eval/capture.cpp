@@ -48,9 +48,9 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
     : view_(view), options_(options), stops_(stops) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   alive_ = std::make_shared<Translator*>(this);
-  none_ = make<ConstantVariable>(Py_None);
-  true_ = make<ConstantVariable>(Py_True);
-  false_ = make<ConstantVariable>(Py_False);
+  none_ = make<ConstantVariable>(Py_None, Ground::fixed());
+  true_ = make<ConstantVariable>(Py_True, Ground::fixed());
+  false_ = make<ConstantVariable>(Py_False, Ground::fixed());
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_unbacked();
   segment_.global_state = trace::global_state_key();

@@ -79,7 +79,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
   if (ins.handler < 0) return false;
   const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
   f.sp = h.depth;
-  if (h.push_lasti) f.push(integer(ins.offset / 2));
+  if (h.push_lasti) f.push(integer(ins.offset / 2, Ground::code()));
   f.push(raised.exception);
   f.ip = h.target;
   return true;
@@ -88,7 +88,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
 Variable* Translator::load_const(PyObject* o) {
   auto [it, fresh] = consts_.try_emplace(o);
   if (fresh) {
-    Variable* v = from_python(Ref::borrow(o));
+    Variable* v = from_python(Ref::borrow(o), Ground::code());
     it = consts_.insert_or_assign(o, v).first;
   }
   return it->second;
@@ -160,7 +160,7 @@ Variable* Translator::step(Frame& f, const Instruction& ins) {
     }
     case StoreGlobal: globals_dict(f)->set(*this, code.name(ins.arg), f.pop()); break;
     case DeleteGlobal:
-      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg))))
+      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg), Ground::code())))
         raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(code.name(ins.arg)) + "' is not defined");
       break;
     case ReturnValue:
@@ -200,7 +200,7 @@ Variable* Translator::step(Frame& f, const Instruction& ins) {
 }
 
 // The builtin exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant.
-static PyObject* raised_from(const Frame& f, int at, PyObject** text) {
+PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
   const auto& all = f.code->instructions;
   for (const Frame* p = f.parent; p; p = p->parent)
     if (p->code->instructions[static_cast<size_t>(p->ip)].handler >= 0) return nullptr;
@@ -214,8 +214,8 @@ static PyObject* raised_from(const Frame& f, int at, PyObject** text) {
     if (cls || (in.op != LoadGlobal && in.op != LoadAssertionError)) continue;
     PyObject* found = PyExc_AssertionError;
     if (in.op == LoadGlobal) {
-      PyObject* name = f.code->name(in.arg);
-      found = PyDict_GetItem(f.globals, name) ? nullptr : PyDict_GetItem(PyEval_GetBuiltins(), name);
+      Variable* v = load_global(f, f.code->name(in.arg));
+      found = v ? force(v)->as_constant() : nullptr;
     }
     if (!found || !PyExceptionClass_Check(found)) return nullptr;
     cls = found;
@@ -244,15 +244,15 @@ bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
     if (!condition) return false;
     condition = force(condition);
   }
-  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0)));
+  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0, Ground::fixed())));
   if (!unknown(condition)) return false;
   if (!wanted) {
-    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())));
-    condition = force(compare(Py_EQ, number, integer(0)));
+    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
+    condition = force(compare(Py_EQ, number, integer(0, Ground::fixed())));
   }
   UserLine at = line();
   std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);
-  Variable* message = text ? constant(text) : string(where);
+  Variable* message = text ? constant(text, Ground::code()) : string(where, Ground::code());
   if (!assume(*this, condition, reinterpret_cast<PyTypeObject*>(falls ? falls : jumps)->tp_name, message)) return false;
   if (falls) next = ins.target;
   return true;
@@ -347,7 +347,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
       if (!all) raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
       bool match = is_instance(f.top(), c.get());
-      f.push(boolean(match));
+      f.push(boolean(match, Ground::pure(f.top(), cls)));
       return true;
     }
     case Reraise: {
@@ -357,7 +357,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     }
     case WithExceptStart: {
       Variable *e = force(f.top(1)), *exit = f.top(4);
-      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()));
+      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(e));
       Variable* r = call(exit, {cls, e, e->is(Kind::Object) ? getattr(e, "__traceback__") : none()});
       f.push(r);
       return true;
@@ -379,7 +379,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
       f.push(getattr(e, "value"));
       return true;
     }
-    case LoadAssertionError: f.push(global_object(PyExc_AssertionError)); return true;
+    case LoadAssertionError: f.push(global_object(PyExc_AssertionError, Ground::fixed())); return true;
     default: return false;
   }
 }
@@ -432,10 +432,10 @@ void Translator::finish_send(Frame& f, const Instruction& send, Variable* result
 
 void Translator::raise_stop_iteration_error(Variable* e) {
   auto* replaced = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(PyExc_RuntimeError));
-  replaced->base = tuple({string("generator raised StopIteration")});
+  replaced->base = tuple({string("generator raised StopIteration", Ground::fixed())});
   replaced->set_field(*this, intern("__cause__"), e);
   replaced->set_field(*this, intern("__context__"), e);
-  replaced->set_field(*this, intern("__suppress_context__"), boolean(true));
+  replaced->set_field(*this, intern("__suppress_context__"), boolean(true, Ground::pure(e)));
   throw PyRaise{replaced, ordinal_};
 }
 
@@ -457,7 +457,7 @@ void Translator::raise_instruction(Frame& f, int n) {
     if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls)) cause = force(call(cause, std::vector<Variable*>{}));
     if (!is_none(cause) && !is_exception(cause)) raise(PyExc_TypeError, "exception causes must derive from BaseException");
     e->as<ObjectVariable>()->set_field(*this, intern("__cause__"), cause);
-    e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true));
+    e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true, Ground::fixed()));
   }
   // It would be left with another traceback.
   if (e->source.valid()) unsupported(Reason::RaisedException, "an exception that was there before is raised");
