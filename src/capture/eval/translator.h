@@ -312,12 +312,11 @@ class Translator {
 
  private:
   friend class Codegen;
+  friend class Instructions;
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
   Variable* known_set(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
-  bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
-  bool step_flow(Frame& f, const Instruction& ins, int& next);
   PyObject* raised_from(Frame& f, int at, PyObject** text);
   bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
@@ -347,13 +346,10 @@ class Translator {
   Variable* load_global(Frame& f, PyObject* name);
   void make_function(Frame& f, int flags);
   Variable* annotations_dict(Variable* v);
-  void unpack_sequence(Frame& f, int n);
-  void unpack_ex(Frame& f, int before, int after);
   void raise_instruction(Frame& f, int n);
   void call_instruction(Frame& f, int n);
   void call_ex_instruction(Frame& f, bool keywords);
   void before_with(Frame& f);
-  void match_class(Frame& f, int n);
   Variable* handled_at_start();                             // None within a generator
   int send_instruction(Frame& f, const Instruction& ins, int next);
   struct Finished {};                                     // thrown by stop_here when the segment is complete
@@ -385,6 +381,7 @@ class Translator {
   std::vector<UserLine> size_lines_;          // of decisions on sizes
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
+  void verify_grounds();
   void add_gradients();
   Variable* branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands);
   bool selectable(Variable* a, Variable* b);
@@ -427,6 +424,7 @@ class Translator {
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
   bool dirty_ = false;
+  size_t forgotten_ = SIZE_MAX;  // variables of arena_ from here on were made by the instruction that ended the capture
   bool yielded_ = false;
   Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy
   int depth_ = 0;
