@@ -107,12 +107,12 @@ class Region {
     void remove_ended();  // those that no call can match any more
     std::string ended;    // why the last of them did
   };
-  // The entry whose guards hold, captured if there is none. nullptr: none can be had (an exception may be set).
-  std::shared_ptr<Entry> find(const std::shared_ptr<Place>& place, const FrameView& view);
-  std::shared_ptr<Entry> find_in(const std::shared_ptr<Place>& place, const FrameView& view);
-  std::shared_ptr<Entry> capture_entry(const std::shared_ptr<Place>& place, const FrameView& view);
+  // The entry whose guards hold, captured if there is none, and what its check fetched. nullptr: none can be had (an exception may be set).
+  std::shared_ptr<Entry> find(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values);
+  std::shared_ptr<Entry> find_in(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values);
+  std::shared_ptr<Entry> capture_entry(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values);
   // False: to be captured again, as `again` says now.
-  bool compile_graph(Entry& entry, Segment& segment, const UserLine& where, Event& event, FrameView& again);
+  bool compile_graph(Entry& entry, Segment& segment, const GuardValues& values, const UserLine& where, Event& event, FrameView& again);
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                        const FrameImage* images, size_t num_images, Registers* regs);
   PyObject* call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, Registers* regs);
@@ -126,8 +126,9 @@ class Region {
   std::shared_ptr<Place> last_place_;
 };
 
-// Runs the entry's graph and recipe after its guards held: fills regs. False: an exception is set.
-bool execute(Entry& entry, PyObject** regs);
+// Runs the entry's graph and recipe on what the check of its guards fetched, which is given up then: fills regs. False: an exception is
+// set.
+bool execute(Entry& entry, GuardValues& values, PyObject** regs);
 
 // Set once by bind/: the exception that fullgraph=True raises.
 void set_unsupported_exception(PyObject* type);

@@ -147,17 +147,21 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
     last_code_ = code;
   }
   std::shared_ptr<Entry> entry;
+  GuardValues values;
   if (!last_place_->entries.empty()) entry = last_place_->entries[0];
-  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots)) {
+  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots, values)) {
     std::shared_ptr<Place> here = last_place_;  // braze.reset() may come meanwhile
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(here, view);
+    entry = find(here, view, values);
     if (!entry && PyErr_Occurred()) return nullptr;
     if (!entry) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
   }
-  if (entry->stop) return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
+  if (entry->stop) {
+    values.clear();
+    return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
+  }
   Registers regs(static_cast<size_t>(entry->recipe.num_registers()));
-  if (!execute(*entry, regs.get())) return nullptr;
+  if (!execute(*entry, values, regs.get())) return nullptr;
   return Py_NewRef(regs.get()[entry->recipe.result]);
 }
 
@@ -168,7 +172,7 @@ void Region::Place::remove_ended() {
   entries.erase(ended, entries.end());
 }
 
-std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const FrameView& view) {
+std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values) {
   struct Searching {
     Place& place;
     explicit Searching(Place& p) : place(p) { ++place.searching; }
@@ -176,15 +180,22 @@ std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const F
       if (--place.searching == 0) place.remove_ended();
     }
   } searching(*place);
-  std::shared_ptr<Entry> found = find_in(place, view);
-  if (!found) forget_array_tensors();
+  std::shared_ptr<Entry> found = find_in(place, view, values);
+  if (!found) {
+    values.clear();
+    forget_array_tensors();
+  }
   return found;
 }
 
-std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, const FrameView& view) {
+std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values) {
   Place& here = *place;
+  std::string failures;
   for (size_t i = 0; i < here.entries.size(); ++i) {
-    if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots)) continue;
+    if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots, values)) {
+      if (logs(Topic::Recompiles)) failures += "  " + here.entries[i]->guards->failure(values) + "\n";
+      continue;
+    }
     std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
     return here.entries[0];
   }
@@ -198,20 +209,20 @@ std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, cons
     here.closed = true;
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
     std::fprintf(stderr, "braze: %s was compiled %zu times and runs uncompiled from now on for other inputs; what varied last: %s\n",
-                 describe(at).c_str(), here.entries.size(), here.entries[0]->guards->failure().c_str());
+                 describe(at).c_str(), here.entries.size(), here.entries.back()->guards->failure(values).c_str());
     return nullptr;
   }
   if (logs(Topic::Recompiles) && (!here.entries.empty() || !here.ended.empty())) {
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
     std::string text = describe(at) + " compiled again:\n";
-    for (auto& e : here.entries) text += "  " + e->guards->failure() + "\n";
+    text += failures;
     if (!here.ended.empty()) text += "  " + std::exchange(here.ended, {}) + "\n";
     log(Topic::Recompiles, text);
   }
-  return capture_entry(place, view);
+  return capture_entry(place, view, values);
 }
 
-std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place, const FrameView& given) {
+std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place, const FrameView& given, GuardValues& values) {
   Place& here = *place;
   FrameView view = given;
   view.torch_level |= static_cast<bool>(options_.backend);
@@ -273,9 +284,9 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
       for (const std::string& g : event.guards) text += "  " + g + "\n";
       log(Topic::Guards, text);
     }
-    if (!entry->guards->check(view.slots)) {
+    if (!entry->guards->check(view.slots, values)) {
       dump = "recipe:\n" + seg.recipe.print(*seg.sources);
-      throw InternalError("a guard does not hold right after capture: " + entry->guards->failure());
+      throw InternalError("a guard does not hold right after capture: " + entry->guards->failure(values));
     }
     entry->recipe = std::move(seg.recipe);
     entry->sources->loosen(entry->guards->mortals());
@@ -283,21 +294,21 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
     entry->guards->when_over([of = std::weak_ptr<Place>(place), guards = entry->guards.get()] {
       std::shared_ptr<Place> p = of.lock();
       if (!p) return;
-      p->ended = guards->failure();
+      p->ended = guards->ended();
       p->remove_ended();
     });
     if (seg.num_calls || seg.num_outputs) {
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(place, view);
+      if (!compile_graph(*entry, seg, values, at, event, view)) return capture_entry(place, view, values);
       event.compile_seconds = seconds_since(t1);
       ++compilations_;
       if (PyErr_Occurred()) {
         if (events) events->push_back(std::move(event));
         return nullptr;
       }
-      // The backend may have run code that checked other guards of this program.
-      if (!entry->guards->check(view.slots)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure());
+      // The backend may have run code that changed what is guarded.
+      if (!entry->guards->check(view.slots, values)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure(values));
     }
   } catch (const UserError& e) {
     PyErr_SetString(PyExc_ValueError, e.message.c_str());
@@ -321,7 +332,7 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
 }
 
 // Leaves a Python exception only if the user's backend raised, or in strict mode.
-bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event, FrameView& again) {
+bool Region::compile_graph(Entry& entry, Segment& seg, const GuardValues& values, const UserLine& where, Event& event, FrameView& again) {
   entry.has_graph = true;
   std::string why;
   graph::Graph& graph = seg.captured.graph;
@@ -385,8 +396,8 @@ bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Ev
   if (options_.backend) {
     Ref inputs = Ref::steal(PyList_New(0));
     for (size_t i = 0; i < entry.num_symbols; ++i)
-      PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(entry.guards->size_values()[entry.num_integers + i])).get());
-    for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? entry.guards->values()[at] : entry.constants[~at]);
+      PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(values.sizes()[entry.num_integers + i])).get());
+    for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? values.values()[at] : entry.constants[~at]);
     PyObject* args[] = {nullptr, gm.get(), inputs.get()};
     entry.callable = Ref::steal(PyObject_Vectorcall(options_.backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
     event.graph_status = "by the given backend";

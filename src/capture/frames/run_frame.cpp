@@ -199,6 +199,7 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       return cpython::go_on(ts, frame, true);
     }
     std::shared_ptr<Entry> entry;
+    GuardValues values;
     if (idle < kMostIdle) {
       PyObject** slots = cpython::slots(frame);
       std::vector<PyObject*> start;
@@ -215,7 +216,7 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
       cpython::set_position(frame, code.instructions[ip].offset);
       cpython::link(ts, frame);
       std::shared_ptr<Place> here = place(co, ip);
-      entry = find(here, view);
+      entry = find(here, view, values);
       cpython::unlink(ts, frame);
       if (!entry && PyErr_Occurred()) return cpython::go_on(ts, frame, true);
     }
@@ -226,7 +227,7 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
     idle = entry->has_graph ? 0 : idle + 1;
     Registers r(static_cast<size_t>(entry->recipe.num_registers()));
     cpython::link(ts, frame);
-    bool ok = execute(*entry, r.get());
+    bool ok = execute(*entry, values, r.get());
     cpython::unlink(ts, frame);
     if (!ok) return cpython::go_on(ts, frame, true);
     if (!entry->stop && entry->recipe.handled != kNoReg) set_handled(ts, r.get()[entry->recipe.handled]);
