@@ -99,7 +99,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   Timings timings;
   autodiff::Joint joint = staged(timings, "optimize", [&] {
     graph::Graph graph = checked(autodiff::narrow_masks(passes::optimize(captured.graph, options)));
-    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents};
+    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents, captured.reads};
   });
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
