@@ -1,4 +1,6 @@
 // Attribute lookup by the rules of object.__getattribute__ and type.__getattribute__, guarded at each step that mattered.
+#include <cstddef>
+
 #include "capture/builtins/builtins.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -9,6 +11,12 @@ namespace {
 
 // Attributes of these never change.
 bool fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
+
+// Nothing is read of these but who they are.
+bool is_in_c(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  return o == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || PyCFunction_Check(o);
+}
 
 }  // namespace
 
@@ -46,7 +54,23 @@ PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   if (source) *source = at;
   // That the object is of this class is guarded where the object was met.
   if (!found) guards().absent(at, line());
+  if (found && (!source || is_in_c(found))) guard_identity(at, found);
+  if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !fixed_type(of)) {
+    // An instance of the program's class is a descriptor if that class says so.
+    for (const char* method : {"__get__", "__set__", "__delete__"}) {
+      SourceId said = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(of)), intern(method));
+      if (_PyType_Lookup(of, intern(method))) guards().exists(said, line());
+      else guards().absent(said, line());
+    }
+  }
   return found;
+}
+
+void Translator::guard_bases(PyTypeObject* type) {
+  if (fixed_type(type) || !type->tp_mro) return;
+  SourceId mro = sources().add(SourceKind::Slot, sources().constant(reinterpret_cast<PyObject*>(type)), offsetof(PyTypeObject, tp_mro), intern("__mro__"));
+  guards().length(mro, PyTuple_GET_SIZE(type->tp_mro), line());
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(type->tp_mro); ++i) guard_identity(sources().tuple_item(mro, i), PyTuple_GET_ITEM(type->tp_mro, i));
 }
 
 void Translator::tensor_operator(const std::string& method) {

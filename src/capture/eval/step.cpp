@@ -38,6 +38,9 @@ Variable* Translator::run_frame(Frame* frame) {
       f.kw_names = kw;
       frame_ = frame;
       guards().truncate(known);  // to stop here is right whatever the instruction saw
+      identities_.clear();
+      for (const Guard& g : guards().items())
+        if (g.kind == GuardKind::Identity) identities_.emplace(g.source.index, true);
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {
       frame_ = frame;

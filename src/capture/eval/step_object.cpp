@@ -153,7 +153,10 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       return true;
     }
     case ListExtend: {
-      auto more = unpack(f.pop());
+      Variable* from = force(f.pop());
+      bool constant_alone = from->is(Kind::Constant) && !Py_TYPE(from->as_constant())->tp_iter && !PySequence_Check(from->as_constant());
+      if (constant_alone) raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+      auto more = unpack(from);
       auto* l = force(f.top(ins.arg))->as<ListVariable>();
       l->change(*this);
       l->elements.insert(l->elements.end(), more.begin(), more.end());

@@ -150,7 +150,9 @@ class Translator {
 
   // ---- attributes (attributes.cpp) ----
   const TypeInfo& type_info(PyTypeObject*);
-  // Looks the name up on the class (guarded); nullptr when absent. The source is set to the place on the class.
+  // Looks the name up on the class; nullptr when absent. Guarded: that it is absent, that it is this very object when that is a method in C
+  // or when no source is asked for, and whether it is a descriptor. The source is set to the place on the class, for other objects to
+  // be guarded by whoever uses them.
   PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
   // What accessing this class attribute on `self` gives (descriptor applied).
   Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
@@ -163,6 +165,9 @@ class Translator {
   // What the captured code put on a class under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
+  bool wrote_on_types() const { return !type_writes_.empty(); }
+  // That the class keeps its bases, and so what it is a subclass of.
+  void guard_bases(PyTypeObject* type);
 
   // ---- calls ----
   // Runs a Python function symbolically.

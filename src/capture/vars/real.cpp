@@ -51,21 +51,26 @@ const char* operator_maker(PyTypeObject* t) {
 }
 
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
-  if (PyTypeObject* t = Py_TYPE(self->object.get()); t != &PyModule_Type) {
-    bool own = t->tp_getattro != PyModule_Type.tp_getattro && _PyType_Lookup(t, tr.intern("__getattribute__")) != _PyType_Lookup(&PyModule_Type, tr.intern("__getattribute__"));
-    PyObject* on_type = _PyType_Lookup(t, name);
+  PyTypeObject* t = Py_TYPE(self->object.get());
+  if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
+  if (named(name, "__class__") && _PyType_Lookup(t, name) == _PyType_Lookup(&PyModule_Type, name)) return tr.global_object(reinterpret_cast<PyObject*>(t));
+  if (t != &PyModule_Type) {
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != _PyType_Lookup(&PyModule_Type, tr.intern("__getattribute__"));
+    PyObject* on_type = tr.lookup_on_type(t, name, nullptr);
     if (own || (on_type && on_type != _PyType_Lookup(&PyModule_Type, name) && Py_TYPE(on_type)->tp_descr_set))
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
   }
   PyObject* dict = PyModule_GetDict(self->object.get());
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
-  bool computed = Py_TYPE(self->object.get()) != &PyModule_Type || PyDict_GetItemString(dict, "__getattr__");
-  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name) || !computed) return d->get(tr, name);
+  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
+  bool computed = t != &PyModule_Type || d->get(tr, tr.intern("__getattr__"));
+  if (!computed && !_PyType_Lookup(t, name)) return d->get(tr, name);
+  if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
   // looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(PyDict_GetItemString(dict, "__getattr__")) || programs(_PyType_Lookup(Py_TYPE(self->object.get()), tr.intern("__getattr__")));
+  bool computes = programs(PyDict_GetItemString(dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
   bool special = text && std::string_view(text).starts_with("__");
   Ref made = Ref::steal(PyObject_GetAttr(self->object.get(), name));
@@ -100,14 +105,13 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (named(name, "__dict__")) {
     if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
     PyObject* dict = type_dict(cls);
-    PyObject* key;
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, nullptr);)
-      if (tr.written_on_type(cls, key)) tr.unsupported("the dict of a class that changes");
+    if (tr.wrote_on_types()) tr.unsupported("the dict of a class that changes");
     return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
   }
   SourceId meta_at, at;
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
+  if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
   if (Variable* v = data && on_meta == _PyType_Lookup(&PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
     Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
@@ -130,6 +134,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     // Members, and how a version of Python keeps them, are fixed once the class is made.
     Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
     if (!v) tr.raise_current();
+    if (at.valid()) tr.guard_identity(at, d);
     if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get());
   }
   PyTypeObject* dt = Py_TYPE(d);
@@ -199,6 +204,12 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
       if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
     return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d)) : nullptr;
   }
+  // What the program put on it.
+  bool own_dict = t->tp_dictoffset && t->tp_getattro == PyObject_GenericGetAttr && !(d && Py_TYPE(d)->tp_descr_set) && source.valid();
+  if (Ref own = Ref::steal(own_dict ? PyObject_GenericGetDict(o, nullptr) : nullptr)) {
+    if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
+  }
+  PyErr_Clear();
   Ref v = Ref::steal(PyObject_GetAttr(o, name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -359,7 +370,18 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
       return tr.global_object(v.get());
     }
   }
+  if (!PyType_Check(o) && (PyMapping_Check(o) || PySequence_Check(o))) tr.unsupported("an item of " + describe());
   return Variable::getitem(tr, key);
+}
+
+void RealVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is set");
+  Variable::setitem(tr, key, value);
+}
+
+void RealVariable::delitem(Translator& tr, Variable* key) {
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is deleted");
+  Variable::delitem(tr, key);
 }
 
 bool RealVariable::contains(Translator& tr, Variable* item) {
