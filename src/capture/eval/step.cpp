@@ -39,6 +39,9 @@ Variable* Translator::run_frame(Frame* frame) {
       frame_ = frame;
       guards().truncate(known);  // to stop here is right whatever the instruction saw
       forgotten_ = made;
+      identities_.clear();
+      for (const Guard& g : guards().items())
+        if (g.kind == GuardKind::Identity) identities_.emplace(g.source.index, true);
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {
       frame_ = frame;

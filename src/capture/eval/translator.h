@@ -146,16 +146,15 @@ class Translator {
   int64_t len(Variable* v) { return force(v)->len(*this); }
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
   bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes
-  // The bases of a class, and theirs, are these: what it is a subclass of, and where its attributes are looked up.
-  void guard_mro(PyTypeObject*);
   // That a class is none of an abstract one holds until another class is registered there.
   void guard_registrations(PyObject* cls);
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   // ---- attributes (attributes.cpp) ----
   const TypeInfo& type_info(PyTypeObject*);
-  // Looks the name up on the class; nullptr when absent. That it is there, or is not, is guarded; what is there only once the caller
-  // uses it through the source, which is set to the place on the class.
+  // Looks the name up on the class; nullptr when absent. Guarded: that it is absent, that it is this very object when that is a method in C
+  // or when no source is asked for, and whether it is a descriptor. The source is set to the place on the class, for other objects to
+  // be guarded by whoever uses them.
   PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
   // What accessing this class attribute on `self` gives (descriptor applied).
   Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
@@ -168,6 +167,9 @@ class Translator {
   // What the captured code put on a class under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
+  bool wrote_on_types() const { return !type_writes_.empty(); }
+  // The class keeps its bases, and theirs: what it is a subclass of, and where its attributes are looked up.
+  void guard_bases(PyTypeObject* type);
 
   // ---- calls ----
   // Runs a Python function symbolically.

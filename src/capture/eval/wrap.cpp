@@ -206,7 +206,7 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
 Variable* Translator::classify(PyObject* o, SourceId s) {
   const LibraryObjects& k = library();
   PyTypeObject* t = Py_TYPE(o);
-  guard_mro(t);
+  guard_bases(t);
   auto sourced = [&](Variable* v) {
     v->source = s;
     v->born = 0;

@@ -78,7 +78,10 @@ void Instructions::BuildSlice(Execution& x) {
 }
 
 void Instructions::ListExtend(Execution& x) {
-  auto more = x.tr.unpack(x.f.pop());
+  Variable* from = x.tr.force(x.f.pop());
+  bool constant_alone = from->is(Kind::Constant) && !Py_TYPE(from->as_constant())->tp_iter && !PySequence_Check(from->as_constant());
+  if (constant_alone) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+  auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
   l->elements.insert(l->elements.end(), more.begin(), more.end());
