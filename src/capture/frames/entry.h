@@ -31,6 +31,8 @@ struct Entry {
   std::vector<Ref> draws;          // as in Segment
   int without_torch_functions = 0; // as in Segment
   bool inference = false;          // the graph runs in inference mode
+  bool again_uncompiled = false;   // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
+  bool random = false;             // the graph draws from PyTorch's generators
   std::unique_ptr<trace::Runnable> runnable;
   Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
@@ -126,8 +128,13 @@ class Region {
   std::shared_ptr<Place> last_place_;
 };
 
-// Runs the entry's graph and recipe after its guards held: fills regs. False: an exception is set.
-bool execute(Entry& entry, PyObject** regs);
+enum class Ran : uint8_t {
+  Done,
+  Raised,      // an exception is set
+  Uncompiled,  // the graph failed before anything was changed: the same code is to run uncompiled, which raises what eager raises
+};
+// Runs the entry's graph and recipe after its guards held: fills regs.
+Ran execute(Entry& entry, PyObject** regs);
 
 // Set once by bind/: the exception that fullgraph=True raises.
 void set_unsupported_exception(PyObject* type);

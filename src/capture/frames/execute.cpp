@@ -5,8 +5,11 @@
 #include "base/check.h"
 #include "capture/guards/array_memory.h"
 #include "capture/frames/entry.h"
+#include "capture/frames/log.h"
+#include "trace/internal_failure.h"
 #include "trace/number.h"
 #include "trace/profile.h"
+#include "trace/random_state.h"
 
 namespace braze::capture {
 
@@ -93,9 +96,34 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
   return true;
 }
 
+// What the run is about to draw from.
+class RandomNumbers {
+ public:
+  explicit RandomNumbers(const Entry& e) {
+    if (e.random) torch_.emplace();
+    for (const Ref& call : e.draws) {
+      Ref from = Ref::steal(PyObject_GetAttrString(PyTuple_GET_ITEM(call.get(), 0), "__self__"));
+      Ref state = Ref::steal(from ? PyObject_CallMethod(from.get(), "getstate", nullptr) : nullptr);
+      PyErr_Clear();
+      if (state) python_.emplace_back(from, state);
+    }
+  }
+  // False: an exception is set.
+  bool restore() const {
+    if (torch_) torch_->restore();
+    for (size_t i = python_.size(); i-- > 0;)
+      if (!Ref::steal(PyObject_CallMethod(python_[i].first.get(), "setstate", "O", python_[i].second.get()))) return false;
+    return true;
+  }
+
+ private:
+  std::optional<trace::RandomState> torch_;
+  std::vector<std::pair<Ref, Ref>> python_;  // a random.Random and its state
+};
+
 }  // namespace
 
-bool execute(Entry& e, PyObject** regs) {
+Ran execute(Entry& e, PyObject** regs) {
   trace::ProfilerRange range(e.name);
   Held values(e.guards->values(), e.num_inputs + e.num_loads);
   forget_array_tensors();
@@ -110,7 +138,9 @@ bool execute(Entry& e, PyObject** regs) {
   const int64_t* symbols = integers + e.num_integers;
   std::vector<Ref> numbers;
   std::vector<PyObject*> inputs;
-  if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return false;
+  std::optional<RandomNumbers> before;
+  if (e.again_uncompiled) before.emplace(e);
+  if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return Ran::Raised;
   if (e.has_graph) {
     PyObject* const* given = e.numbers ? inputs.data() : values.get();
     std::optional<trace::InferenceScope> inference;
@@ -118,9 +148,14 @@ bool execute(Entry& e, PyObject** regs) {
     trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
     bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
                          : call_backend(e, given, symbols, outputs.get());
-    if (!ok) return false;
+    if (!ok) {
+      if (!before || PyErr_ExceptionMatches(trace::internal_failure())) return Ran::Raised;
+      if (logs(Topic::GraphBreaks)) log(Topic::GraphBreaks, e.name + ": a run ended in " + reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name + "; the call is made again uncompiled");
+      PyErr_Clear();
+      return before->restore() ? Ran::Uncompiled : Ran::Raised;
+    }
   }
-  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs);
+  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
 }
 
 }  // namespace braze::capture

@@ -57,6 +57,20 @@ std::string take_exception() {
   return s;
 }
 
+// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made again by the
+// uncompiled code, where that matters: for the exception, of which a check of the graph knows the condition alone, and for effects
+// that come before it.
+void note_failures(Entry& entry, const graph::Graph& graph) {
+  bool checks = false;
+  for (const graph::Node& n : graph.nodes()) {
+    checks |= n.op == graph::Op::_assert_scalar;
+    entry.random |= n.op == graph::Op::Extern || (graph::op_traits(n.op) & graph::kNondeterministic);
+  }
+  auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
+  const auto& steps = entry.recipe.steps();
+  entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+}
+
 }  // namespace
 
 void set_unsupported_exception(PyObject* type) { g_unsupported = type; }
@@ -157,8 +171,13 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   }
   if (entry->stop) return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
   Registers regs(static_cast<size_t>(entry->recipe.num_registers()));
-  if (!execute(*entry, regs.get())) return nullptr;
-  return Py_NewRef(regs.get()[entry->recipe.result]);
+  switch (execute(*entry, regs.get())) {
+    case Ran::Done: return Py_NewRef(regs.get()[entry->recipe.result]);
+    case Ran::Raised: return nullptr;
+    case Ran::Uncompiled: break;
+  }
+  entry.reset();  // nothing of it is to be alive while the code runs
+  return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 }
 
 void Region::Place::remove_ended() {
@@ -287,6 +306,7 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
       p->remove_ended();
     });
     if (seg.num_calls || seg.num_outputs) {
+      note_failures(*entry, seg.captured.graph);
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
       if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(place, view);

@@ -226,9 +226,14 @@ PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const Fram
     idle = entry->has_graph ? 0 : idle + 1;
     Registers r(static_cast<size_t>(entry->recipe.num_registers()));
     cpython::link(ts, frame);
-    bool ok = execute(*entry, r.get());
+    Ran ran = execute(*entry, r.get());
     cpython::unlink(ts, frame);
-    if (!ok) return cpython::go_on(ts, frame, true);
+    if (ran == Ran::Raised) return cpython::go_on(ts, frame, true);
+    if (ran == Ran::Uncompiled) {
+      r.clear();
+      cpython::set_next(frame, entry_offset(code, ip));
+      return cpython::go_on(ts, frame, false);
+    }
     if (!entry->stop && entry->recipe.handled != kNoReg) set_handled(ts, r.get()[entry->recipe.handled]);
     if (!entry->stop) return leave(ts, frame, code, Py_NewRef(r.get()[entry->recipe.result]));
     const std::vector<FrameImage>& f = entry->recipe.frames;
