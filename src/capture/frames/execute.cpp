@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/frames/entry.h"
 #include "capture/frames/log.h"
 #include "trace/internal_failure.h"
@@ -96,6 +97,35 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
   return true;
 }
 
+// Locks that the captured code takes, held from the moment at which the guards held: nothing that they protect changes in between.
+class TakenLocks {
+ public:
+  TakenLocks(PyObject* const* locks, size_t n) : locks_(locks) {
+    for (; taken_ < n; ++taken_) {
+      Ref got = Ref::steal(PyObject_CallMethod(locks_[taken_], "acquire", "O", Py_False));
+      all_ = got.get() == Py_True;
+      if (all_) continue;
+      PyErr_Clear();
+      return;
+    }
+  }
+  ~TakenLocks() {
+    if (!taken_) return;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    while (taken_ > 0)
+      if (!Ref::steal(PyObject_CallMethod(locks_[--taken_], "release", nullptr))) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+  }
+  TakenLocks(const TakenLocks&) = delete;
+  bool all() const { return all_; }  // false: another thread has one of them
+
+ private:
+  PyObject* const* locks_;
+  size_t taken_ = 0;
+  bool all_ = true;
+};
+
 // What the run is about to draw from.
 class RandomNumbers {
  public:
@@ -125,8 +155,11 @@ class RandomNumbers {
 
 Ran execute(Entry& e, PyObject** regs) {
   trace::ProfilerRange range(e.name);
-  Held values(e.guards->values(), e.num_inputs + e.num_loads);
+  Held values(e.guards->values(), e.num_inputs + e.num_loads + e.num_locks);
+  TakenLocks locks(values.get() + e.num_inputs + e.num_loads, e.num_locks);
+  if (!locks.all()) return Ran::Uncompiled;
   forget_array_tensors();
+  forget_contents();
   Registers outputs(e.num_outputs);
   // A copy: other calls may check the same guards before this one is over.
   constexpr size_t kInline = 16;

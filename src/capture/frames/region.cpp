@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/frames/bind_args.h"
 #include "capture/frames/entry.h"
 #include "capture/guards/guards_eval.h"
@@ -196,7 +197,10 @@ std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const F
     }
   } searching(*place);
   std::shared_ptr<Entry> found = find_in(place, view);
-  if (!found) forget_array_tensors();
+  if (!found) {
+    forget_array_tensors();
+    forget_contents();
+  }
   return found;
 }
 
@@ -269,9 +273,11 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
     std::vector<SourceId> wanted = seg.inputs;
     for (const Step& s : seg.recipe.steps())
       if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    wanted.insert(wanted.end(), seg.locks.begin(), seg.locks.end());
+    entry->num_locks = seg.locks.size();
     entry->name = "Torch-Compiled Region: " + std::to_string(here.number) + "/" + std::to_string(here.entries.size());
     entry->num_inputs = seg.inputs.size();
-    entry->num_loads = wanted.size() - seg.inputs.size();
+    entry->num_loads = wanted.size() - seg.inputs.size() - seg.locks.size();
     entry->num_outputs = seg.num_outputs;
     entry->numbers = seg.numbers;
     entry->draws = seg.draws;
