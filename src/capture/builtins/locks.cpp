@@ -25,12 +25,12 @@ Variable* acquire(Translator& tr, Args& a) {
   HeldLock* lock = lock_of(tr, a);
   if (!lock) return nullptr;
   if (lock->count && !is_reentrant(a[0])) {
-    if (blocking && !tr.truth(blocking)) return tr.boolean(false);
+    if (blocking && !tr.truth(blocking)) return tr.boolean(false, Ground::pure(lock));
     return nullptr;  // it would wait for itself
   }
   tr.mutate();
   ++lock->count;
-  return tr.boolean(true);
+  return tr.boolean(true, Ground::pure(lock));
 }
 
 Variable* enter(Translator& tr, Args& a) { return a.size() == 1 && a.kw.empty() ? acquire(tr, a) : nullptr; }
@@ -53,7 +53,7 @@ Variable* exit(Translator& tr, Args& a) {
 // It was free when the entry took it.
 Variable* locked(Translator& tr, Args& a) {
   HeldLock* lock = a.size() == 1 && a.kw.empty() ? lock_of(tr, a) : nullptr;
-  return lock ? tr.boolean(lock->count > 0) : nullptr;
+  return lock ? tr.boolean(lock->count > 0, Ground::pure(lock)) : nullptr;
 }
 
 }  // namespace

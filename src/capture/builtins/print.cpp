@@ -10,11 +10,12 @@ namespace braze::capture {
 namespace {
 
 // Whether nothing but what writes to this object sees it written to: its methods are those of the interpreter's own streams.
-bool is_plain_stream(PyTypeObject* t) {
+bool is_plain_stream(Translator& tr, PyTypeObject* t) {
   for (const char* name : {"write", "flush"}) {
-    Ref key = Ref::steal(PyUnicode_FromString(name));
-    PyObject* method = _PyType_Lookup(t, key.get());
+    SourceId at;
+    PyObject* method = tr.lookup_on_type(t, tr.intern(name), &at);
     if (!method || Py_TYPE(method) != &PyMethodDescr_Type) return false;
+    tr.guard_identity(at, method);
   }
   return true;
 }
@@ -42,9 +43,9 @@ Variable* printed(Translator& tr, Variable* v) {
   if (v->is(Kind::Float) || v->is(Kind::Sym)) return v;
   if (!v->is(Kind::Tensor)) return tr.format(v, "", 1);
   auto* t = v->as<TensorVariable>();
-  Ref history = Ref::steal(PyObject_GetAttrString(t->value(tr), "requires_grad"));
+  Ref history = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "requires_grad"));
   if (history.get() != Py_False || t->type() != library().tensor) return nullptr;
-  static PyObject* clone = PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), "clone");
+  static PyObject* clone = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), "clone");
   return tr.call_torch(clone, Args{{v}, {}});  // later writes to it are not to be seen
 }
 
@@ -61,14 +62,14 @@ Variable* print(Translator& tr, Args& a) {
   if (!file) file = standard_output(tr);
   PyObject* stream = file ? of_guarded_class(tr, file) : nullptr;
   // Without a stream nothing is printed.
-  if (!stream || (stream != Py_None && !is_plain_stream(Py_TYPE(stream)))) tr.unsupported(Reason::Print, why);
+  if (!stream || (stream != Py_None && !is_plain_stream(tr, Py_TYPE(stream)))) tr.unsupported(Reason::Print, why);
   for (Variable* v : a.pos) {
     Variable* p = printed(tr, v);
     if (!p) tr.unsupported(Reason::Print, why);
     later.pos.push_back(p);
   }
   static PyObject* function = imported("builtins", "print", true);
-  tr.defer_call(tr.global_object(function), std::move(later));
+  tr.defer_call(tr.global_object(function, Ground::fixed()), std::move(later));
   return tr.none();
 }
 

@@ -50,9 +50,9 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
     : view_(view), options_(options), stops_(stops) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   alive_ = std::make_shared<Translator*>(this);
-  none_ = make<ConstantVariable>(Py_None);
-  true_ = make<ConstantVariable>(Py_True);
-  false_ = make<ConstantVariable>(Py_False);
+  none_ = make<ConstantVariable>(Py_None, Ground::fixed());
+  true_ = make<ConstantVariable>(Py_True, Ground::fixed());
+  false_ = make<ConstantVariable>(Py_False, Ground::fixed());
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_unbacked();
   segment_.global_state = trace::global_state_key();
@@ -256,7 +256,7 @@ void Translator::emit_frames(Codegen& cg) {
 
 // A deque that was there before gets its items anew.
 static void emit_deque(Codegen& cg, ListVariable* v, Reg self) {
-  auto method = [&](const char* name) { return cg.constant(Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(v->cls), name)).get()); };
+  auto method = [&](const char* name) { return cg.constant(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(v->cls), name)).get()); };
   Reg items = cg.recipe.make(StepKind::List, cg.regs(v->elements));
   cg.recipe.make(StepKind::Call, {method("clear"), self});
   cg.recipe.make(StepKind::Call, {method("extend"), self, items});

@@ -31,9 +31,11 @@ bool only_raises(const Bytecode& code, int from) {
   return raises;
 }
 
-// The builtin exception that a straight run of instructions raises, and the text of it if that is constant: what a graph for another
-// backend can raise by itself. nullptr: it is not known.
-PyObject* raised_from(const Frame& f, int at, PyObject** text) {
+}  // namespace
+
+// The exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant: what a graph
+// for another backend can raise by itself. nullptr: it is not known.
+PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
   const auto& all = f.code->instructions;
   for (const Frame* p = f.parent; p; p = p->parent)
     if (p->code->instructions[static_cast<size_t>(p->ip)].handler >= 0) return nullptr;
@@ -46,8 +48,8 @@ PyObject* raised_from(const Frame& f, int at, PyObject** text) {
     if (cls || (in.op != LoadGlobal && in.op != LoadAssertionError)) continue;
     PyObject* found = PyExc_AssertionError;
     if (in.op == LoadGlobal) {
-      PyObject* name = f.code->name(in.arg);
-      found = PyDict_GetItem(f.globals, name) ? nullptr : PyDict_GetItem(PyEval_GetBuiltins(), name);
+      Variable* v = load_global(f, f.code->name(in.arg));
+      found = v ? force(v)->as_constant() : nullptr;
     }
     if (!found || !PyExceptionClass_Check(found)) return nullptr;
     cls = found;
@@ -58,8 +60,6 @@ PyObject* raised_from(const Frame& f, int at, PyObject** text) {
   return nullptr;
 }
 
-}  // namespace
-
 // The run checks it, and the other side is taken.
 bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
   Variable* condition = force(f.top());
@@ -69,8 +69,8 @@ bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
   if (falls == jumps) return false;
   bool wanted = (ins.op == Opcode::PopJumpIfTrue) == falls;  // the truth value that does not raise
   // A run that fails is made again by the uncompiled code, which raises what it raises; another backend's graph must raise by itself.
-  PyObject *text = nullptr, *raised = raised_from(f, falls ? next : ins.target, &text);
-  if (!raised && view_.torch_level) return false;
+  PyObject *text = nullptr, *raised = view_.torch_level ? raised_from(f, falls ? next : ins.target, &text) : PyExc_RuntimeError;
+  if (!raised) return false;
   if (condition->is(Kind::Tensor)) {
     Ref known = Ref::steal(tracer().known_number(condition->as<TensorVariable>()->value(*this)));
     Ref count = Ref::steal(PyObject_CallMethod(condition->as<TensorVariable>()->value(*this), "numel", nullptr));
@@ -80,16 +80,16 @@ bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
     if (!condition) return false;
     condition = force(condition);
   }
-  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0)));
+  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0, Ground::fixed())));
   if (!unknown(condition)) return false;
   if (!wanted) {
-    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())));
-    condition = force(compare(Py_EQ, number, integer(0)));
+    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
+    condition = force(compare(Py_EQ, number, integer(0, Ground::fixed())));
   }
   UserLine at = line();
   std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);
-  Variable* message = text ? constant(text) : string(where);
-  if (!assume(*this, condition, raised ? reinterpret_cast<PyTypeObject*>(raised)->tp_name : "RuntimeError", message)) return false;
+  Variable* message = text ? constant(text, Ground::code()) : string(where, Ground::code());
+  if (!assume(*this, condition, reinterpret_cast<PyTypeObject*>(raised)->tp_name, message)) return false;
   if (falls) next = ins.target;
   return true;
 }

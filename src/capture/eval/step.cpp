@@ -79,7 +79,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
   if (ins.handler < 0) return false;
   const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
   f.sp = h.depth;
-  if (h.push_lasti) f.push(integer(ins.offset / 2));
+  if (h.push_lasti) f.push(integer(ins.offset / 2, Ground::code()));
   f.push(raised.exception);
   f.ip = h.target;
   return true;
@@ -88,7 +88,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
 Variable* Translator::load_const(PyObject* o) {
   auto [it, fresh] = consts_.try_emplace(o);
   if (fresh) {
-    Variable* v = from_python(Ref::borrow(o));
+    Variable* v = from_python(Ref::borrow(o), Ground::code());
     it = consts_.insert_or_assign(o, v).first;
   }
   return it->second;
@@ -160,7 +160,7 @@ Variable* Translator::step(Frame& f, const Instruction& ins) {
     }
     case StoreGlobal: globals_dict(f)->set(*this, code.name(ins.arg), f.pop()); break;
     case DeleteGlobal:
-      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg))))
+      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg), Ground::code())))
         raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(code.name(ins.arg)) + "' is not defined");
       break;
     case ReturnValue:
@@ -288,7 +288,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
       if (!all) raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
       bool match = is_instance(f.top(), c.get());
-      f.push(boolean(match));
+      f.push(boolean(match, Ground::pure(f.top(), cls)));
       return true;
     }
     case Reraise: {
@@ -298,7 +298,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
     }
     case WithExceptStart: {
       Variable *e = force(f.top(1)), *exit = f.top(4);
-      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()));
+      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(e));
       Variable* r = call(exit, {cls, e, e->is(Kind::Object) ? getattr(e, "__traceback__") : none()});
       f.push(r);
       return true;
@@ -320,7 +320,7 @@ bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
       f.push(getattr(e, "value"));
       return true;
     }
-    case LoadAssertionError: f.push(global_object(PyExc_AssertionError)); return true;
+    case LoadAssertionError: f.push(global_object(PyExc_AssertionError, Ground::fixed())); return true;
     default: return false;
   }
 }
@@ -373,10 +373,10 @@ void Translator::finish_send(Frame& f, const Instruction& send, Variable* result
 
 void Translator::raise_stop_iteration_error(Variable* e) {
   auto* replaced = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(PyExc_RuntimeError));
-  replaced->base = tuple({string("generator raised StopIteration")});
+  replaced->base = tuple({string("generator raised StopIteration", Ground::fixed())});
   replaced->set_field(*this, intern("__cause__"), e);
   replaced->set_field(*this, intern("__context__"), e);
-  replaced->set_field(*this, intern("__suppress_context__"), boolean(true));
+  replaced->set_field(*this, intern("__suppress_context__"), boolean(true, Ground::pure(e)));
   throw PyRaise{replaced, ordinal_};
 }
 
@@ -398,7 +398,7 @@ void Translator::raise_instruction(Frame& f, int n) {
     if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls)) cause = force(call(cause, std::vector<Variable*>{}));
     if (!is_none(cause) && !is_exception(cause)) raise(PyExc_TypeError, "exception causes must derive from BaseException");
     e->as<ObjectVariable>()->set_field(*this, intern("__cause__"), cause);
-    e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true));
+    e->as<ObjectVariable>()->set_field(*this, intern("__suppress_context__"), boolean(true, Ground::fixed()));
   }
   // It would be left with another traceback.
   if (e->source.valid()) unsupported(Reason::RaisedException, "an exception that was there before is raised");

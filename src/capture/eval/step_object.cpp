@@ -98,12 +98,12 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
     }
     case IsOp: {
       Variable *b = f.pop(), *a = f.pop();
-      f.push(boolean(identical(a, b) != (ins.arg == 1)));
+      f.push(boolean(identical(a, b) != (ins.arg == 1), Ground::pure(a, b)));
       return true;
     }
     case ContainsOp: {
       Variable *container = f.pop(), *item = f.pop();
-      f.push(boolean(contains(container, item) != (ins.arg == 1)));
+      f.push(boolean(contains(container, item) != (ins.arg == 1), Ground::pure(container, item)));
       return true;
     }
     case UnaryPositive:
@@ -143,7 +143,7 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       Ref empty = Ref::steal(PyUnicode_FromString(""));
       Ref s = Ref::steal(PyUnicode_Join(empty.get(), parts.get()));
       if (!s) raise_current();
-      f.push(constant(s));
+      f.push(constant(s, Ground::pure(parts)));
       return true;
     }
     case BuildSlice: {
@@ -217,12 +217,12 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
     }
     case UnpackSequence: unpack_sequence(f, ins.arg); return true;
     case UnpackEx: unpack_ex(f, ins.arg & 0xff, ins.arg >> 8); return true;
-    case GetLen: f.push(integer(len(f.top()))); return true;
+    case GetLen: f.push(integer(len(f.top()), Ground::pure(f.top()))); return true;
     case MatchMapping:
     case MatchSequence: {
       Variable* v = force(f.top());
       unsigned long flag = ins.op == MatchMapping ? Py_TPFLAGS_MAPPING : Py_TPFLAGS_SEQUENCE;
-      f.push(boolean(v->type()->tp_flags & flag));
+      f.push(boolean(v->type()->tp_flags & flag, Ground::pure(v)));
       return true;
     }
     case MatchKeys: {
@@ -245,8 +245,8 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
     }
     case MatchClass: match_class(f, ins.arg); return true;
     case LoadBuildClass: {
-      static PyObject* build = PyDict_GetItemString(PyEval_GetBuiltins(), "__build_class__");
-      f.push(global_object(build));
+      static PyObject* build = native::builtin("__build_class__");
+      f.push(global_object(build, Ground::fixed()));
       return true;
     }
     case ImportName: {
@@ -254,7 +254,7 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
       // Importing what is imported already has no effects; what is not would be imported by the code as well.
       Ref m = Ref::steal(PyImport_ImportModuleLevelObject(code.name(ins.arg), f.globals, nullptr, from.get(), static_cast<int>(PyLong_AsLong(level.get()))));
       if (!m) raise_current();
-      f.push(global_object(m.get()));
+      f.push(global_object(m.get(), Ground::fixed()));
       return true;
     }
     case ImportFrom: {

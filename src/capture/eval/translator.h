@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/eval/capture.h"
+#include "capture/eval/native.h"
 #include "capture/eval/torch_function.h"
 #include "capture/eval/variable.h"
 
@@ -93,12 +94,13 @@ class Translator {
     arena_.push_back(std::move(owned));
     return p;
   }
-  Variable* constant(PyObject* o);          // a new Constant on a borrowed object
-  Variable* constant(Ref o) { return constant(o.get()); }
+  // What is known says why it holds in every run of the entry (guards/ground.h).
+  Variable* constant(PyObject* o, Ground);  // a new Constant on a borrowed object
+  Variable* constant(Ref o, Ground g) { return constant(o.get(), g); }
   Variable* none() { return none_; }
-  Variable* boolean(bool b) { return b ? true_ : false_; }
-  Variable* integer(int64_t);
-  Variable* string(const std::string&);
+  Variable* boolean(bool b, Ground) { return b ? true_ : false_; }
+  Variable* integer(int64_t, Ground);
+  Variable* string(const std::string&, Ground);
   TupleVariable* tuple(std::vector<Variable*> items);
   Variable* make_tuple(PyTypeObject* cls, std::vector<Variable*> items);  // of a class of tuples
   ListVariable* list(std::vector<Variable*> items);
@@ -106,9 +108,9 @@ class Translator {
   // A pre-existing object read from `source`; lazy. The same variable for the same source.
   Variable* wrap(PyObject* object, SourceId source);
   // An object made at capture time by a pure function: constants, containers of constants, fakes, and singletons.
-  Variable* from_python(Ref object);
+  Variable* from_python(Ref object, Ground);
   // A pre-existing object that may be held for good (class, function of a module...): constant source.
-  Variable* global_object(PyObject* object);
+  Variable* global_object(PyObject* object, Ground);
   Variable* force(Variable* v) { return v->kind == Kind::Lazy ? force_lazy(v) : v; }
 
   // ---- Python's protocols, on forced or lazy operands ----
@@ -120,7 +122,7 @@ class Translator {
   Variable* call(Variable* callee, Args args, bool resumable = false);
   Variable* call(Variable* callee, std::vector<Variable*> pos) { return call(callee, Args{std::move(pos), {}}); }
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
-  Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
+  Variable* binary_op(int op, Variable* a, Variable* b);  // NB_ADD...
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
   Variable* defer_negation(Variable* v);
   // ---- floats that vary from call to call (varying_numbers.cpp) ----
@@ -137,8 +139,8 @@ class Translator {
   bool is_open_float(Variable* v);
   // One as an operand beside the tensor, in operators that take tensors where they take numbers; nullptr: it is to be looked at.
   Variable* number_beside(Variable* v, Variable* tensor);
-  Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
-  Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
+  Variable* compare(int op, Variable* a, Variable* b);    // Py_LT...
+  Variable* unary_op(Opcode op, Variable* v);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
   bool identical(Variable* a, Variable* b);  // a is b, guarded where sources are involved
   bool same_item(Variable* a, Variable* b);  // a is b or a == b, as containers compare their items
@@ -153,13 +155,16 @@ class Translator {
   int64_t len(Variable* v) { return force(v)->len(*this); }
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
   bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes
+  // The bases of a class, and theirs, are these: what it is a subclass of, and where its attributes are looked up.
+  void guard_mro(PyTypeObject*);
   // That a class is none of an abstract one holds until another class is registered there.
   void guard_registrations(PyObject* cls);
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   // ---- attributes (attributes.cpp) ----
   const TypeInfo& type_info(PyTypeObject*);
-  // Looks the name up on the class (guarded); nullptr when absent. The source is set to the place on the class.
+  // Looks the name up on the class; nullptr when absent. That it is there, or is not, is guarded; what is there only once the caller
+  // uses it through the source, which is set to the place on the class.
   PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
   // What accessing this class attribute on `self` gives (descriptor applied).
   Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
@@ -326,6 +331,7 @@ class Translator {
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
   bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
   bool step_flow(Frame& f, const Instruction& ins, int& next);
+  PyObject* raised_from(Frame& f, int at, PyObject** text);
   bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
@@ -380,6 +386,7 @@ class Translator {
   std::unordered_map<PyObject*, Variable*> consts_;        // constants of code objects
   std::unordered_map<const Variable*, uint64_t> origins_;   // of exceptions: the instruction that raised them first
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
+  std::unordered_map<PyTypeObject*, size_t> guarded_mros_;  // and the number of guards before
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
   std::unordered_map<PyObject*, Variable*> made_classes_;
   struct TypeWrite { PyTypeObject* type; PyObject* name; Variable* value; };
@@ -442,3 +449,7 @@ class Translator {
 };
 
 }  // namespace braze::capture
+
+// Looks at real objects go through eval/native.h, which asks for their ground.
+#pragma GCC poison PyObject_GetAttr PyObject_GetAttrString PyObject_HasAttr PyObject_HasAttrString _PyObject_LookupAttr _PyType_Lookup
+#pragma GCC poison PyObject_IsInstance PyObject_IsSubclass PyDict_GetItem PyDict_GetItemString PyDict_GetItemWithError

@@ -312,7 +312,7 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
       p->remove_ended();
     });
     if (seg.num_calls || seg.num_outputs) {
-      note_failures(*entry, seg.captured.graph);
+      if (!options_.backend) note_failures(*entry, seg.captured.graph);
       auto t1 = std::chrono::steady_clock::now();
       event.num_calls = std::max<size_t>(seg.num_calls, 1);
       if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(place, view);
