@@ -6,6 +6,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
@@ -15,6 +17,7 @@
 #include "runtime/pool.h"
 #include "trace/extern.h"
 #include "trace/gil.h"
+#include "trace/internal_failure.h"
 #include "trace/profile.h"
 
 namespace braze::trace {
@@ -141,6 +144,11 @@ Constants::~Constants() {
   PyGILState_Release(gil);
 }
 
+PyObject* internal_failure() {
+  static PyObject* type = PyErr_NewExceptionWithDoc("braze.InternalFailure", "An invariant of Braze's own broke in compiled code.", PyExc_RuntimeError, nullptr);
+  return type;
+}
+
 class CompiledGraph::Impl {
  public:
   Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts,
@@ -172,6 +180,12 @@ class CompiledGraph::Impl {
       run_in(*frame, rf, call);
     } catch (const runtime::IndexOutOfRange& e) {
       TORCH_CHECK_INDEX(false, e.what());
+    } catch (const InternalError& e) {
+      pybind11::gil_scoped_acquire gil;
+      PyErr_SetString(internal_failure(), e.what());
+      python_error error;
+      error.persist();
+      throw error;
     }
     program_->give_back(std::move(frame));
   }

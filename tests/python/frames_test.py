@@ -55,7 +55,7 @@ def test_break_keeps_locals_and_stack():
 def test_keyword_call_breaks():
     def f(a):
         b = a * 2
-        print("", end="", file=sys.stderr)
+        sys.stderr.flush()
         return dict(b=b, c=sorted([3, 1, 2], key=lambda v: opaque(-v)))["b"] + 1
 
     both(f, X)

@@ -1,5 +1,6 @@
 """Runs a function eagerly and compiled and compares all that a user sees: results, exceptions, changed arguments."""
 
+import collections
 import copy
 import dataclasses
 
@@ -32,7 +33,8 @@ def same(want, got, where="result", tol=1e-5):
         assert list(want) == list(got), f"{where}: keys {list(got)}, expected {list(want)}"
         for k in want:
             same(want[k], got[k], f"{where}[{k!r}]", tol)
-    elif isinstance(want, (list, tuple)):
+    elif isinstance(want, (list, tuple, collections.deque)):
+        assert getattr(want, "maxlen", None) == getattr(got, "maxlen", None), f"{where}: maxlen {got.maxlen}, expected {want.maxlen}"
         assert len(want) == len(got), f"{where}: {len(got)} parts, expected {len(want)}"
         for i, (a, b) in enumerate(zip(want, got)):
             same(a, b, f"{where}[{i}]", tol)

@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+import sys
 import warnings
 
 import pytest
@@ -313,7 +314,7 @@ def test_transforms_of_what_is_around():
 def test_break_inside_of_a_transform():
     def f(x):
         def g(r):
-            print(end="")
+            sys.stdout.flush()
             return r * 2
 
         return torch.vmap(g)(x) + 1

@@ -93,6 +93,7 @@ from ._torch import (  # noqa: F401
     as_class,
     call_without_grad,
     group_tensors_by_device_and_dtype,
+    is_positive_definite,
     one_hot,
     set_inference,
     torch_function_at_least,

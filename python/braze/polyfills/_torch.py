@@ -120,3 +120,9 @@ def apply_of(cls):
     apply.__name__ = apply.__qualname__ = cls.__name__
     apply.__module__ = "braze_functions"
     return apply
+
+
+def is_positive_definite(self, value):
+    """torch.distributions.constraints.positive_definite.check, without a branch on whether all are symmetric."""
+    symmetric = super(type(self), self).check(value)
+    return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)

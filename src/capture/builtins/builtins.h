@@ -42,6 +42,8 @@ void register_functional_builtins();
 void register_class_builtins();
 void register_torch_builtins();
 void register_message_builtins();
+void register_print_builtin();
+void register_lock_builtins();
 void register_autograd_builtins();
 void register_cache_builtins();
 void register_random_builtins();

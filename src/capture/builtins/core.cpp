@@ -195,8 +195,6 @@ Variable* do_tuple_new(Translator& tr, Args& a) {
   return tr.make_tuple(reinterpret_cast<PyTypeObject*>(c), a.size() == 2 ? tr.unpack(a[1]) : std::vector<Variable*>{});
 }
 
-Variable* do_print(Translator& tr, Args&) { tr.unsupported(Reason::Print, "print()"); }
-
 // ---- numbers ----
 
 Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
@@ -595,7 +593,7 @@ void register_core_builtins() {
   };
   const Row rows[] = {{"len", do_len}, {"isinstance", do_isinstance}, {"issubclass", do_issubclass}, {"type", do_type}, {"callable", do_callable},
       {"getattr", do_getattr}, {"hasattr", do_hasattr}, {"setattr", do_setattr}, {"delattr", do_delattr}, {"vars", do_vars}, {"super", do_super},
-      {"id", do_id}, {"print", do_print}, {"int", do_int}, {"float", do_float}, {"bool", do_bool}, {"str", do_str}, {"repr", do_repr}, {"format", do_format},
+      {"id", do_id}, {"int", do_int}, {"float", do_float}, {"bool", do_bool}, {"str", do_str}, {"repr", do_repr}, {"format", do_format},
       {"hash", do_hash}, {"abs", do_abs}, {"pow", do_pow}, {"divmod", do_divmod}, {"round", do_round}, {"max", do_max}, {"min", do_min}, {"sum", do_sum},
       {"any", do_any}, {"all", do_all}, {"iter", do_iter}, {"next", do_next}, {"enumerate", do_enumerate}, {"zip", do_zip}, {"map", do_map},
       {"filter", do_filter}, {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range}, {"slice", do_slice}, {"globals", do_globals}, {"locals", do_locals}};

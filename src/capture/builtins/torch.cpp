@@ -214,7 +214,13 @@ Variable* anomaly_enabled(Translator& tr, Args& a) {
 // Other processes take part in it: the call is carried out as it stands, between two graphs.
 Variable* collective(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a collective of torch.distributed"); }
 
-Variable* assert_async(Translator& tr, Args&) { tr.unsupported("an assertion on a tensor"); }
+Variable* assert_async(Translator& tr, Args& a) {
+  Variable* value = a.size() && a[0]->is(Kind::Tensor) && a.size() + a.kw.size() <= 2 ? number_of(tr, a[0]->as<TensorVariable>(), nullptr) : nullptr;
+  if (!value) tr.unsupported("an assertion on a tensor");
+  Variable* holds = value->type() == &PyBool_Type ? value : tr.compare(Py_NE, value, tr.integer(0, Ground::fixed()));
+  if (assume(tr, holds, "RuntimeError", a.size() > 1 ? a[1] : nullptr) || tr.truth(holds)) return tr.none();
+  tr.unsupported("an assertion on a tensor");
+}
 
 }  // namespace
 
@@ -263,6 +269,7 @@ void register_torch_builtins() {
   register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  register_polyfill("torch.distributions.constraints", "_PositiveDefinite.check", "is_positive_definite");
   for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
   register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
 

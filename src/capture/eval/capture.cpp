@@ -34,6 +34,8 @@ void register_all() {
     register_class_builtins();
     register_torch_builtins();
     register_message_builtins();
+    register_print_builtin();
+    register_lock_builtins();
     register_autograd_builtins();
     register_cache_builtins();
     register_random_builtins();
@@ -271,7 +273,16 @@ void Translator::emit_frames(Codegen& cg) {
   }
 }
 
+// A deque that was there before gets its items anew.
+static void emit_deque(Codegen& cg, ListVariable* v, Reg self) {
+  auto method = [&](const char* name) { return cg.constant(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(v->cls), name)).get()); };
+  Reg items = cg.recipe.make(StepKind::List, cg.regs(v->elements));
+  cg.recipe.make(StepKind::Call, {method("clear"), self});
+  cg.recipe.make(StepKind::Call, {method("extend"), self, items});
+}
+
 void Translator::emit_effects(Codegen& cg) {
+  emit_locks();
   // By index: what is emitted may touch more.
   for (size_t i = 0; i < modified_.size(); ++i) {
     Variable* v = modified_[i];
@@ -279,6 +290,10 @@ void Translator::emit_effects(Codegen& cg) {
     switch (v->kind) {
       case Kind::Dict: v->as<DictVariable>()->emit_changes(cg, self); break;
       case Kind::List: {
+        if (v->type() != &PyList_Type) {
+          emit_deque(cg, v->as<ListVariable>(), self);
+          break;
+        }
         std::vector<Reg> args{self};
         for (Variable* e : v->as<ListVariable>()->elements) args.push_back(cg.reg(e));
         cg.recipe.effect(StepKind::ListAssign, args);
@@ -375,6 +390,9 @@ void Translator::finish_graph(Codegen& cg) {
     segment_.inference &= it != by_object_.end() && it->second->is(Kind::Tensor) && it->second->as<TensorVariable>()->inference;
   }
   const auto& graph = segment_.captured.graph;
+  for (const graph::Node& n : graph.nodes())
+    if (!locks_.empty() && n.op == graph::Op::Extern && n.extern_name.rfind("aten::", 0) != 0)
+      throw Restart{locks_[0].ordinal, {Reason::UnknownFunction, "a lock beside " + n.extern_name + ", whose kernel may wait for it"}};
   std::unordered_map<PyObject*, SourceId> by_tensor;
   for (TensorVariable* t : lifted_) by_tensor.emplace(t->real.get(), t->source);
   for (const Number& n : numbers_) by_tensor.emplace(n.tensor.get(), n.source);

@@ -68,6 +68,7 @@ struct Segment {
   std::vector<Ref> draws;                  // calls that draw random numbers: made once a run, before the graph, in this order
   size_t num_outputs = 0;
   size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
+  std::vector<SourceId> locks;             // of threading, which the run holds from its start to its end
   int without_torch_functions = 0;         // a graph for another backend runs with those of classes (1), of modes as well (2) off
   bool inference = false;          // the outputs were computed under torch.inference_mode()
   std::optional<trace::Gradients> gradients;  // the graph holds the backward as well

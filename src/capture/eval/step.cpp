@@ -117,65 +117,6 @@ Variable* Translator::step(Frame& f, const Instruction& ins) {
   return x.result;
 }
 
-// The builtin exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant.
-PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
-  const auto& all = f.code->instructions;
-  for (const Frame* p = f.parent; p; p = p->parent)
-    if (p->code->instructions[static_cast<size_t>(p->ip)].handler >= 0) return nullptr;
-  PyObject* cls = nullptr;
-  *text = nullptr;
-  for (size_t i = static_cast<size_t>(at); i < all.size(); ++i) {
-    const Instruction& in = all[i];
-    using enum Opcode;
-    if (in.handler >= 0 || in.target >= 0 || in.op == ReturnValue || in.op == ReturnConst || in.op == YieldValue || in.op == Reraise) return nullptr;
-    if (in.op == RaiseVarargs) return in.arg == 1 ? cls : nullptr;
-    if (cls || (in.op != LoadGlobal && in.op != LoadAssertionError)) continue;
-    PyObject* found = PyExc_AssertionError;
-    if (in.op == LoadGlobal) {
-      Variable* v = load_global(f, f.code->name(in.arg));
-      found = v ? force(v)->as_constant() : nullptr;
-    }
-    if (!found || !PyExceptionClass_Check(found)) return nullptr;
-    cls = found;
-    size_t then = i + 2;
-    while (then < all.size() && all[then].op == Nop) ++then;
-    if (then < all.size() && all[i + 1].op == LoadConst && all[then].op == Call && PyUnicode_Check(f.code->constant(all[i + 1].arg))) *text = f.code->constant(all[i + 1].arg);
-  }
-  return nullptr;
-}
-
-// A branch on what only the run knows of which one side only raises: the run checks it.
-bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
-  Variable* condition = force(f.top());
-  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
-  if (!unknown(condition) && !condition->is(Kind::Tensor) && !condition->is(Kind::Float)) return false;
-  PyObject *text = nullptr, *other = nullptr;
-  PyObject *falls = raised_from(f, next, &text), *jumps = raised_from(f, ins.target, falls ? &other : &text);
-  if (!falls == !jumps) return false;
-  bool wanted = (ins.op == Opcode::PopJumpIfTrue) == (falls != nullptr);  // the truth value that does not raise
-  if (condition->is(Kind::Tensor)) {
-    Ref known = Ref::steal(tracer().known_number(condition->as<TensorVariable>()->value(*this)));
-    Ref count = Ref::steal(PyObject_CallMethod(condition->as<TensorVariable>()->value(*this), "numel", nullptr));
-    if (!count) raise_current();
-    if (known || !PyLong_CheckExact(count.get()) || PyLong_AsLong(count.get()) != 1) return false;
-    condition = number_of(*this, condition->as<TensorVariable>(), nullptr);
-    if (!condition) return false;
-    condition = force(condition);
-  }
-  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0, Ground::fixed())));
-  if (!unknown(condition)) return false;
-  if (!wanted) {
-    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
-    condition = force(compare(Py_EQ, number, integer(0, Ground::fixed())));
-  }
-  UserLine at = line();
-  std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);
-  Variable* message = text ? constant(text, Ground::code()) : string(where, Ground::code());
-  if (!assume(*this, condition, reinterpret_cast<PyTypeObject*>(falls ? falls : jumps)->tp_name, message)) return false;
-  if (falls) next = ins.target;
-  return true;
-}
-
 int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {
   Variable* value = f.pop();
   Variable* receiver = force(f.top());

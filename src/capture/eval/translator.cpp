@@ -45,6 +45,24 @@ void Translator::defer_call(Variable* callee, Args args) {
   deferred_.push_back({callee, std::move(args)});
 }
 
+HeldLock* Translator::held_lock(Variable* lock) {
+  no_effect("takes a lock");
+  for (HeldLock& l : locks_)
+    if (l.object == lock->as_constant()) return &l;
+  locks_.push_back({lock->as_constant(), lock->source, ordinal_});
+  return &locks_.back();
+}
+
+void Translator::emit_locks() {
+  if (locks_.empty()) return;
+  // What writes messages may wait for other threads, which may wait for the lock.
+  if (deferred_.size() != cached_deferred_) throw Restart{locks_[0].ordinal, {Reason::UnknownFunction, "a lock beside messages"}};
+  for (const HeldLock& l : locks_) {
+    if (l.count) throw Restart{l.ordinal, {Reason::UnknownFunction, "a lock that is still held where the graph ends"}};
+    segment_.locks.push_back(l.source);
+  }
+}
+
 UserLine Translator::line() const {
   for (Frame* f = frame_; f; f = f->parent)
     if (f->code && f->ip < static_cast<int>(f->code->instructions.size())) return f->line();

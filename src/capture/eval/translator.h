@@ -4,6 +4,7 @@
 // met (state was already changed by the instruction, or a frame between could not be continued) restarts the capture with the
 // order to stop before an earlier instruction, named by its ordinal.
 #pragma once
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -63,6 +64,14 @@ struct TypeInfo {
   bool generic = false;             // object.__getattribute__
   PyObject* getattribute = nullptr; // else: the class's own (borrowed)
   PyObject* getattr = nullptr;      // __getattr__, if any (borrowed)
+};
+
+// A lock of threading that was there before and that the captured code takes or asks for.
+struct HeldLock {
+  PyObject* object;     // borrowed
+  SourceId source;
+  uint64_t ordinal;     // where it was met first
+  int count = 0;        // how often the code has taken it and not given it back
 };
 
 // Exceptions whose state is their arguments (and what an empty call of their class leaves in the other fields).
@@ -254,6 +263,10 @@ class Translator {
   // A call without a result that matters here, made when the entry runs, after its graph and in order with others: logging, warnings.
   void defer_call(Variable* callee, Args args);
 
+  // The entry takes this lock before its graph runs and gives it back at its end, or runs uncompiled where another thread has it:
+  // what it holds in the meantime the code may take and give back. Of the captured code, the entry's end included, none is left taken.
+  HeldLock* held_lock(Variable* lock);
+
   // Changes interpreter state for the rest of the capture (grad mode, autocast...): calls set(value) now, and when the
   // entry runs; undone when the capture ends. get() reads the present state.
   void set_state(PyObject* get, std::vector<Ref> get_args, PyObject* set, std::vector<Ref> set_args);
@@ -326,6 +339,7 @@ class Translator {
   void finish(Variable* result);
   void emit_frames(Codegen& cg);
   void emit_effects(Codegen& cg);
+  void emit_locks();
   void emit_gradients(Codegen& cg);
   Variable* host_object(Ref o);
   Variable* record_call(PyObject* fn, const Args& args);
@@ -392,6 +406,7 @@ class Translator {
   std::vector<State> states_;
   struct DeferredCall { Variable* callee; Args args; };
   std::vector<DeferredCall> deferred_;
+  std::deque<HeldLock> locks_;               // addresses stay
   std::vector<TensorVariable*> gradients_;   // tensors that were there before, whose .grad was read or written
   std::shared_ptr<Translator*> alive_;
   // Values go to or come from a call of call_host(). Said by Hosting, for as long as that lives; code that is evaluated meanwhile, an

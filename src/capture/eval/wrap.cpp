@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/eval/library_objects.h"
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/set_table.h"
@@ -320,6 +321,19 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) items.push_back(wrap(PyList_GET_ITEM(o, i), sources().list_item(s, i)));
     made = sourced(make<ListVariable>(std::move(items)));
     made->as<ListVariable>()->real = Ref::borrow(o);
+  } else if (t == k.deque) {
+    guards().type_is(s, t, line());
+    PyObject* content = keep(Ref::borrow(content_of(o)));  // maxlen, then the items
+    SourceId at = sources().derived(SourceKind::Content, s);
+    guards().length(at, PyTuple_GET_SIZE(content), line());
+    PyObject* maxlen = PyTuple_GET_ITEM(content, 0);
+    guards().equal(sources().tuple_item(at, 0), maxlen, line());
+    std::vector<Variable*> items;
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(content); ++i) items.push_back(wrap(PyTuple_GET_ITEM(content, i), sources().tuple_item(at, i)));
+    auto* d = make<ListVariable>(std::move(items), t);
+    d->real = Ref::borrow(o);
+    d->maxlen = maxlen == Py_None ? -1 : PyLong_AsLongLong(maxlen);
+    made = sourced(d);
   } else if (t == &PyDict_Type || t == k.ordered_dict || t == k.default_dict) {
     if (sources()[s].kind != SourceKind::Const && sources()[s].kind != SourceKind::InstanceDict) guards().type_is(s, t, line());
     auto* d = make<DictVariable>(o, s, t);

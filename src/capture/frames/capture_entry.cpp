@@ -12,6 +12,20 @@ namespace braze::capture {
 
 namespace {
 
+// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made again by the
+// uncompiled code, where that matters: for the exception, of which a check of the graph knows the condition alone, and for effects
+// that come before it.
+void note_failures(Entry& entry, const graph::Graph& graph) {
+  bool checks = false;
+  for (const graph::Node& n : graph.nodes()) {
+    checks |= n.op == graph::Op::_assert_scalar;
+    entry.random |= n.op == graph::Op::Extern || (graph::op_traits(n.op) & graph::kNondeterministic);
+  }
+  auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
+  const auto& steps = entry.recipe.steps();
+  entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
 }
@@ -84,6 +98,7 @@ class EntryMaker {
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());
     if (!segment.num_calls && !segment.num_outputs) return entry;
+    if (!region_.options().backend) note_failures(*entry, segment.captured.graph);
     auto start = std::chrono::steady_clock::now();
     event_.num_calls = std::max<size_t>(segment.num_calls, 1);
     GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);
@@ -122,9 +137,11 @@ class EntryMaker {
     std::vector<SourceId> wanted = segment.inputs;
     for (const Step& s : segment.recipe.steps())
       if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    wanted.insert(wanted.end(), segment.locks.begin(), segment.locks.end());
+    entry->num_locks = segment.locks.size();
     entry->name = "Torch-Compiled Region: " + std::to_string(place_->number) + "/" + std::to_string(place_->inserted());
     entry->num_inputs = segment.inputs.size();
-    entry->num_loads = wanted.size() - segment.inputs.size();
+    entry->num_loads = wanted.size() - segment.inputs.size() - segment.locks.size();
     entry->num_outputs = segment.num_outputs;
     entry->numbers = segment.numbers;
     entry->draws = segment.draws;

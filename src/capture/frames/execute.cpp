@@ -4,9 +4,13 @@
 
 #include "base/check.h"
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/frames/entry.h"
+#include "capture/frames/log.h"
+#include "trace/internal_failure.h"
 #include "trace/number.h"
 #include "trace/profile.h"
+#include "trace/random_state.h"
 
 namespace braze::capture {
 
@@ -71,20 +75,79 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
   return true;
 }
 
+// Locks that the captured code takes, held from the moment at which the guards held: nothing that they protect changes in between.
+class TakenLocks {
+ public:
+  TakenLocks(PyObject* const* locks, size_t n) : locks_(locks) {
+    for (; taken_ < n; ++taken_) {
+      Ref got = Ref::steal(PyObject_CallMethod(locks_[taken_], "acquire", "O", Py_False));
+      all_ = got.get() == Py_True;
+      if (all_) continue;
+      PyErr_Clear();
+      return;
+    }
+  }
+  ~TakenLocks() {
+    if (!taken_) return;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    while (taken_ > 0)
+      if (!Ref::steal(PyObject_CallMethod(locks_[--taken_], "release", nullptr))) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+  }
+  TakenLocks(const TakenLocks&) = delete;
+  bool all() const { return all_; }  // false: another thread has one of them
+
+ private:
+  PyObject* const* locks_;
+  size_t taken_ = 0;
+  bool all_ = true;
+};
+
+// What the run is about to draw from.
+class RandomNumbers {
+ public:
+  explicit RandomNumbers(const Entry& e) {
+    if (e.random) torch_.emplace();
+    for (const Ref& call : e.draws) {
+      Ref from = Ref::steal(PyObject_GetAttrString(PyTuple_GET_ITEM(call.get(), 0), "__self__"));
+      Ref state = Ref::steal(from ? PyObject_CallMethod(from.get(), "getstate", nullptr) : nullptr);
+      PyErr_Clear();
+      if (state) python_.emplace_back(from, state);
+    }
+  }
+  // False: an exception is set.
+  bool restore() const {
+    if (torch_) torch_->restore();
+    for (size_t i = python_.size(); i-- > 0;)
+      if (!Ref::steal(PyObject_CallMethod(python_[i].first.get(), "setstate", "O", python_[i].second.get()))) return false;
+    return true;
+  }
+
+ private:
+  std::optional<trace::RandomState> torch_;
+  std::vector<std::pair<Ref, Ref>> python_;  // a random.Random and its state
+};
+
 }  // namespace
 
-bool execute(Entry& e, GuardValues& values, PyObject** regs) {
+Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
   struct Clear {
     GuardValues& values;
     ~Clear() { values.clear(); }
   } at_end{values};
   trace::ProfilerRange range(e.name);
+  TakenLocks locks(values.values() + e.num_inputs + e.num_loads, e.num_locks);
+  if (!locks.all()) return Ran::Uncompiled;
   forget_array_tensors();
+  forget_contents();
   Registers outputs(e.num_outputs);
   const int64_t *integers = values.sizes(), *symbols = integers + e.num_integers;
   std::vector<Ref> numbers;
   std::vector<PyObject*> inputs;
-  if (e.numbers && !fill_numbers(e, values.values(), inputs, numbers)) return false;
+  std::optional<RandomNumbers> before;
+  if (e.again_uncompiled) before.emplace(e);
+  if (e.numbers && !fill_numbers(e, values.values(), inputs, numbers)) return Ran::Raised;
   if (e.has_graph) {
     PyObject* const* given = e.numbers ? inputs.data() : values.values();
     std::optional<trace::InferenceScope> inference;
@@ -92,9 +155,14 @@ bool execute(Entry& e, GuardValues& values, PyObject** regs) {
     trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
     bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
                          : call_backend(e, given, symbols, outputs.get());
-    if (!ok) return false;
+    if (!ok) {
+      if (!before || PyErr_ExceptionMatches(trace::internal_failure())) return Ran::Raised;
+      if (logs(Topic::GraphBreaks)) log(Topic::GraphBreaks, e.name + ": a run ended in " + reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name + "; the call is made again uncompiled");
+      PyErr_Clear();
+      return before->restore() ? Ran::Uncompiled : Ran::Raised;
+    }
   }
-  return run(e.recipe, values.values() + e.num_inputs, outputs.get(), integers, regs);
+  return run(e.recipe, values.values() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
 }
 
 }  // namespace braze::capture

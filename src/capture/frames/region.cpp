@@ -10,6 +10,7 @@
 #include "capture/frames/log.h"
 #include "capture/frames/report.h"
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 
 namespace braze::capture {
 
@@ -112,8 +113,13 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
     return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
   }
   Registers regs(static_cast<size_t>(entry->recipe.num_registers()));
-  if (!execute(*entry, values, regs.get())) return nullptr;
-  return Py_NewRef(regs.get()[entry->recipe.result]);
+  switch (execute(*entry, values, regs.get())) {
+    case Ran::Done: return Py_NewRef(regs.get()[entry->recipe.result]);
+    case Ran::Raised: return nullptr;
+    case Ran::Uncompiled: break;
+  }
+  entry = {};  // nothing of it is to be alive while the code runs
+  return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 }
 
 GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
@@ -128,6 +134,7 @@ GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, Gu
   if (!found) {
     values.clear();
     forget_array_tensors();
+    forget_contents();
   }
   return found;
 }

@@ -200,10 +200,16 @@ class FrameRunner {
     idle_ = entry.has_graph ? 0 : idle_ + 1;
     Registers regs(static_cast<size_t>(entry.recipe.num_registers()));
     cpython::link(ts_, frame_);
-    bool ok = execute(entry, values, regs.get());
+    Ran ran = execute(entry, values, regs.get());
     cpython::unlink(ts_, frame_);
-    if (!ok) {
+    if (ran == Ran::Raised) {
       result_ = cpython::go_on(ts_, frame_, true);
+      return false;
+    }
+    if (ran == Ran::Uncompiled) {
+      regs.clear();
+      cpython::set_next(frame_, entry_offset(code_, ip_));
+      result_ = cpython::go_on(ts_, frame_, false);
       return false;
     }
     if (entry.stop) {

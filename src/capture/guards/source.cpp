@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/cpython/lru_cache.h"
 
 namespace braze::capture {
@@ -181,6 +182,7 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::PartialFunc: return base() + ".func";
     case SourceKind::PartialArgs: return base() + ".args";
     case SourceKind::PartialKeywords: return base() + ".keywords";
+    case SourceKind::Content: return "content(" + base() + ")";
     case SourceKind::ArrayTensor:
     case SourceKind::MappingOrigin: return base();
     case SourceKind::WeakTarget: return base() + "()";
@@ -257,6 +259,7 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       return v;
     }
     case SourceKind::ArrayTensor: return array_tensor(base);
+    case SourceKind::Content: return content_of(base);
     case SourceKind::CachedCall: return cpython::lru_peek(base, s.key.get());
     case SourceKind::ContextValue: {
       PyObject* v = nullptr;

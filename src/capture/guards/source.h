@@ -37,6 +37,7 @@ enum class SourceKind : uint8_t {
   CachedCall,    // of a functools.lru_cache: what it holds; key: its key of the call
   ContextValue,  // of a contextvars.ContextVar: its value in the current context
   ArrayTensor,   // a tensor on the memory of a numpy.ndarray, see array_memory.h
+  Content,       // of an object in C: a tuple of what it holds, see content.h
   TensorAttr,    // key: name of an attribute of a tensor that a getter in C reads, and that lives as long as the tensor does: its gradient, its hooks
 };
 
@@ -92,7 +93,7 @@ class Sources {
 
 // Whether what is found there may change while its base stays as it is, with nothing to watch.
 constexpr bool is_fleeting(SourceKind k) {
-  return k == SourceKind::TensorAttr || k == SourceKind::WeakTarget || k == SourceKind::CachedCall || k == SourceKind::ContextValue || k == SourceKind::ArrayTensor;
+  return k == SourceKind::TensorAttr || k == SourceKind::WeakTarget || k == SourceKind::CachedCall || k == SourceKind::ContextValue || k == SourceKind::ArrayTensor || k == SourceKind::Content;
 }
 
 // The value at one step from its base (borrowed), or nullptr if there is none there (no exception is set).

@@ -1,0 +1,12 @@
+// What objects implemented in C hold, where they have no fields that could be read in place: sources of kind Content lead to it.
+#pragma once
+#include <Python.h>
+
+namespace braze::capture {
+
+// Of a collections.deque: the tuple of its maxlen and its items. Taken anew when it is first asked for after a forget_contents() on
+// this thread (borrowed: it lives until the next). nullptr, without an exception: nothing is known of objects of this class.
+PyObject* content_of(PyObject* object);
+void forget_contents();
+
+}  // namespace braze::capture
