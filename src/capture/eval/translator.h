@@ -328,9 +328,9 @@ class Translator {
  private:
   friend class Codegen;
   friend class Instructions;
+  friend class Classifier;
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
-  Variable* known_set(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
   PyObject* raised_from(Frame& f, int at, PyObject** text);
   bool checks(Frame& f, const Instruction& ins, int& next);
