@@ -63,9 +63,9 @@ void DictVariable::reindex() {
 }
 
 // Of a key that was written: which entry of a dict that was there before a tensor finds says which tensor it has to be.
-static Ref key_in(Translator& tr, const DictVariable& d, Variable* key) {
+Ref DictVariable::key_in(Translator& tr, Variable* key) {
   Ref k = key->hash_key(tr);
-  if (d.real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, k.get());
+  if (real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, k.get());
   return k;
 }
 
@@ -146,7 +146,7 @@ Variable* DictVariable::get(Translator& tr, PyObject* key) {
 }
 
 Variable* DictVariable::get(Translator& tr, Variable* key) {
-  Ref k = key_in(tr, *this, tr.force(key));
+  Ref k = key_in(tr, tr.force(key));
   return get(tr, k.get());
 }
 
@@ -170,7 +170,7 @@ void DictVariable::change(Translator& tr) {
 
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
-  Ref k = key_in(tr, *this, key);
+  Ref k = key_in(tr, key);
   load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
@@ -194,7 +194,7 @@ void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr,
 
 bool DictVariable::remove(Translator& tr, Variable* key) {
   key = tr.force(key);
-  Ref k = key_in(tr, *this, key);
+  Ref k = key_in(tr, key);
   if (!get(tr, k.get())) return false;
   change(tr);
   ++structure;
@@ -278,120 +278,27 @@ std::vector<Variable*> DictVariable::items(Translator& tr) {
   return out;
 }
 
-Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args) {
-  std::string_view n = name;
-  size_t c = args.size();
-  if (n == "get" && (c == 1 || c == 2)) {
-    Variable* v = get(tr, args[0]);
-    return v ? v : c == 2 ? args[1] : tr.none();
-  }
-  if (n == "keys" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Keys);
-  if (n == "values" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Values);
-  if (n == "items" && c == 0) return tr.make<DictViewVariable>(this, DictViewVariable::What::Items);
-  if (n == "__getitem__" && c == 1) return getitem(tr, args[0]);
-  if (n == "__setitem__" && c == 2) return set(tr, args[0], args[1]), tr.none();
-  if (n == "__delitem__" && c == 1) return delitem(tr, args[0]), tr.none();
-  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
-  if (n == "__len__" && c == 0) return tr.integer(len(tr), Ground::pure(this, args));
-  if (n == "__iter__" && c == 0) return iter(tr);
-  if ((n == "__eq__" || n == "__ne__") && c == 1) {
-    if (!PyType_IsSubtype(args[0]->type(), &PyDict_Type)) return tr.constant(Py_NotImplemented, Ground::fixed());
-    return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
-  }
-  if ((n == "__or__" || n == "__ior__") && c == 1) {
-    DictVariable* into = this;
-    if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented, Ground::fixed());
-    if (n == "__or__") {
-      Args none;
-      into = call_method(tr, "copy", none)->as<DictVariable>();
-    }
-    Args other{{args[0]}, {}};
-    into->call_method(tr, "update", other);
-    return into;
-  }
-  if (n == "setdefault" && (c == 1 || c == 2)) {
-    if (Variable* v = get(tr, args[0])) return v;
-    Variable* v = c == 2 ? args[1] : tr.none();
-    set(tr, args[0], v);
-    return v;
-  }
-  if (n == "pop" && (c == 1 || c == 2)) {
-    Variable* v = get(tr, args[0]);
-    if (!v) {
-      if (c == 2) return args[1];
-      if (Variable* d = args.take_kw("default")) return d;
-      tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {args[0]}));
-    }
-    remove(tr, args[0]);
-    return v;
-  }
-  if (n == "popitem" && c <= (is_ordered_dict() ? 1u : 0u)) {
-    Variable* last = c ? args[0] : args.take_kw("last");
-    const auto& all = entries(tr);
-    if (all.empty()) tr.raise(PyExc_KeyError, "popitem(): dictionary is empty");
-    Entry e = !last || tr.truth(last) ? all.back() : all.front();
-    remove(tr, e.key);
-    return tr.tuple({e.key, e.value});
-  }
-  if ((n == "update" || n == "__init__") && c <= 1) {
-    if (c == 1) {
-      Variable* other = tr.force(args[0]);
-      if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict)) {
-        // Read as a dict, unless its class iterates in a way of its own.
-        PyObject* own = tr.lookup_on_type(other->type(), tr.intern("__iter__"), nullptr);
-        if (!own || !PyFunction_Check(own)) other = other->as<ObjectVariable>()->base;
-      }
-      if (other->is(Kind::Dict)) {
-        auto* from = other->as<DictVariable>();
-        auto copy = from->entries(tr);
-        for (const Entry& e : copy) {
-          set(tr, e.key, e.value);
-          if (from != this && from->entries(tr).size() != copy.size()) tr.raise(PyExc_RuntimeError, "dict mutated during update");
-        }
-      } else if (Variable* keys = tr.getattr_or_null(other, "keys")) {
-        for (Variable* k : tr.unpack(tr.call(keys, std::vector<Variable*>{}))) set(tr, k, tr.getitem(other, k));
-      } else {
-        size_t at = 0;
-        for (Variable* pair : tr.unpack(other)) {
-          std::string element = "dictionary update sequence element #" + std::to_string(at++);
-          PyTypeObject* t = tr.force(pair)->type();
-          if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item)) tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
-          auto kv = tr.unpack(pair);
-          if (kv.size() != 2) tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
-          set(tr, kv[0], kv[1]);
-        }
-      }
-    }
-    auto kw = std::move(args.kw);
-    args.kw.clear();
-    for (auto& [k, v] : kw) set(tr, k, v);
-    return tr.none();
-  }
-  if ((n == "copy" || n == "__copy__") && c == 0) {
-    auto* d = tr.make<DictVariable>(cls);
-    d->default_factory = default_factory;
-    d->entries_ = entries(tr);
-    d->reindex();
-    return d;
-  }
-  if (n == "clear" && c == 0) return clear(tr), tr.none();
-  if (n == "move_to_end" && c >= 1 && is_ordered_dict()) {
-    Variable* last = c > 1 ? args[1] : args.take_kw("last");
-    load(tr);
-    Ref k = key_in(tr, *this, tr.force(args[0]));
-    Py_ssize_t i = find(tr, k.get());
-    if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {args[0]}));
-    change(tr);
-    ++structure;
-    rewrite_ = true;
-    Entry e = entries_[static_cast<size_t>(i)];
-    entries_.erase(entries_.begin() + i);
-    entries_.insert(!last || tr.truth(last) ? entries_.end() : entries_.begin(), e);
-    reindex();
-    return tr.none();
-  }
-  if (n == "__reversed__" && c == 0) return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, true);
-  return nullptr;
+DictVariable* DictVariable::copy(Translator& tr) {
+  auto* d = tr.make<DictVariable>(cls);
+  d->default_factory = default_factory;
+  d->entries_ = entries(tr);
+  d->reindex();
+  return d;
+}
+
+bool DictVariable::move_to_end(Translator& tr, Variable* key, bool last) {
+  load(tr);
+  Ref k = key_in(tr, tr.force(key));
+  Py_ssize_t i = find(tr, k.get());
+  if (i < 0) return false;
+  change(tr);
+  ++structure;
+  rewrite_ = true;
+  Entry e = entries_[static_cast<size_t>(i)];
+  entries_.erase(entries_.begin() + i);
+  entries_.insert(last ? entries_.end() : entries_.begin(), e);
+  reindex();
+  return true;
 }
 
 Reg DictVariable::build(Codegen& cg) {

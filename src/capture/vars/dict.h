@@ -40,6 +40,8 @@ class DictVariable final : public Variable {
   bool remove(Translator&, Variable* key);
   void clear(Translator&);
   const std::vector<Entry>& entries(Translator&);           // all, in order
+  DictVariable* copy(Translator&);                          // of the same class
+  bool move_to_end(Translator&, Variable* key, bool last);  // of an OrderedDict; false: the key is not there
   bool is_ordered_dict() const;
 
   PyTypeObject* cls;
@@ -49,6 +51,7 @@ class DictVariable final : public Variable {
 
  private:
   void load(Translator&);
+  Ref key_in(Translator&, Variable* key);
   void load_for(Translator&, PyObject* hash_key);
   void change(Translator&);
   Py_ssize_t find(Translator&, PyObject* hash_key);

@@ -6,32 +6,11 @@
 #include <structmember.h>
 
 #include "capture/eval/library_objects.h"
-#include "capture/builtins/sorting.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
 namespace {
-
-// The value of an int-like key; raises TypeError for others.
-int64_t index_of(Translator& tr, Variable* key, const char* what) {
-  key = tr.force(key);
-  PyObject* k = key->as_constant();
-  Ref converted;
-  if (!k && key->is(Kind::Sym)) k = key->as<SymVariable>()->value.get();
-  if (k) converted = Ref::steal(PyNumber_Index(k));
-  if (!k) {
-    if (Variable* f = tr.special_method(key, "__index__")) return index_of(tr, tr.call(f, {key}), what);
-    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
-  }
-  if (!converted) {
-    PyErr_Clear();
-    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
-  }
-  int64_t i = PyLong_AsLongLong(converted.get());
-  if (i == -1 && PyErr_Occurred()) tr.raise_current();
-  return i;
-}
 
 struct Span {
   Py_ssize_t start, step, count;
@@ -56,15 +35,34 @@ bool as_span(Translator& tr, Variable* key, size_t size, Span& out) {
   return true;
 }
 
-size_t checked(Translator& tr, int64_t i, size_t size, const char* message) {
+const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? "tuple" : static_cast<const ListVariable*>(v)->maxlen >= -1 && v->type() == &PyList_Type ? "list" : "deque"; }
+
+}  // namespace
+
+int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
+  key = tr.force(key);
+  PyObject* k = key->as_constant();
+  Ref converted;
+  if (!k && key->is(Kind::Sym)) k = key->as<SymVariable>()->value.get();
+  if (k) converted = Ref::steal(PyNumber_Index(k));
+  if (!k) {
+    if (Variable* f = tr.special_method(key, "__index__")) return sequence_index(tr, tr.call(f, {key}), what);
+    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+  }
+  if (!converted) {
+    PyErr_Clear();
+    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+  }
+  int64_t i = PyLong_AsLongLong(converted.get());
+  if (i == -1 && PyErr_Occurred()) tr.raise_current();
+  return i;
+}
+
+size_t checked_index(Translator& tr, int64_t i, size_t size, const char* message) {
   if (i < 0) i += static_cast<int64_t>(size);
   if (i < 0 || i >= static_cast<int64_t>(size)) tr.raise(PyExc_IndexError, message);
   return static_cast<size_t>(i);
 }
-
-const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? "tuple" : static_cast<const ListVariable*>(v)->maxlen >= -1 && v->type() == &PyList_Type ? "list" : "deque"; }
-
-}  // namespace
 
 Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) {
   if (type() == library().deque && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0) {
@@ -85,7 +83,7 @@ Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
     return tr.make<TupleVariable>(std::move(out), type() == library().size ? library().size : &PyTuple_Type);
   }
   std::string word = class_word(this);
-  return elements[checked(tr, index_of(tr, key, word.c_str()), elements.size(), (word + " index out of range").c_str())];
+  return elements[checked_index(tr, sequence_index(tr, key, word.c_str()), elements.size(), (word + " index out of range").c_str())];
 }
 
 bool SequenceVariable::contains(Translator& tr, Variable* item) {
@@ -117,7 +115,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   if (n == "index" && args.size() >= 1 && args.size() <= 3) {
     auto bound = [&](size_t k, int64_t otherwise) {
       if (args.size() <= k) return otherwise;
-      int64_t i = index_of(tr, args[k], "slice"), size = static_cast<int64_t>(elements.size());
+      int64_t i = sequence_index(tr, args[k], "slice"), size = static_cast<int64_t>(elements.size());
       return i < 0 ? std::max<int64_t>(0, i + size) : i;
     };
     size_t from = static_cast<size_t>(bound(1, 0)), to = static_cast<size_t>(bound(2, INT64_MAX));
@@ -248,7 +246,7 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
     for (Py_ssize_t i = 0; i < span.count; ++i) elements[static_cast<size_t>(span.start + i * span.step)] = values[static_cast<size_t>(i)];
     return;
   }
-  size_t i = checked(tr, index_of(tr, key, "list"), elements.size(), "list assignment index out of range");
+  size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");
   change(tr);
   --changes;  // which items there are
   elements[i] = value;
@@ -266,137 +264,9 @@ void ListVariable::delitem(Translator& tr, Variable* key) {
     elements = std::move(kept);
     return;
   }
-  size_t i = checked(tr, index_of(tr, key, "list"), elements.size(), "list assignment index out of range");
+  size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");
   change(tr);
   elements.erase(elements.begin() + static_cast<long>(i));
-}
-
-Variable* ListVariable::call_method(Translator& tr, const char* name, Args& args) {
-  std::string_view n = name;
-  auto bounded = [&] {
-    while (maxlen >= 0 && static_cast<int64_t>(elements.size()) > maxlen) elements.erase(elements.begin());
-  };
-  if (n == "append" && args.size() == 1) {
-    change(tr);
-    elements.push_back(args[0]);
-    bounded();
-    return tr.none();
-  }
-  if ((n == "extend" || n == "__iadd__") && args.size() == 1) {
-    auto more = tr.unpack(args[0]);
-    change(tr);
-    elements.insert(elements.end(), more.begin(), more.end());
-    bounded();
-    return n == "extend" ? tr.none() : this;
-  }
-  if (n == "__imul__" && args.size() == 1 && cls == &PyList_Type) {
-    Variable* product = tr.force(tr.binary_op(NB_MULTIPLY, this, args[0]));
-    change(tr);
-    elements = product->as<ListVariable>()->elements;
-    return this;
-  }
-  if (n == "__init__" && args.size() <= 1 && args.kw.empty() && cls == &PyList_Type) {
-    std::vector<Variable*> items = args.size() ? tr.unpack(args[0]) : std::vector<Variable*>{};
-    change(tr);
-    elements = std::move(items);
-    return tr.none();
-  }
-  if (n == "insert" && args.size() == 2) {
-    if (maxlen >= 0) return nullptr;
-    int64_t i = index_of(tr, args[0], "list"), size = len(tr);
-    if (i < 0) i = std::max<int64_t>(0, i + size);
-    change(tr);
-    elements.insert(elements.begin() + std::min(i, size), args[1]);
-    return tr.none();
-  }
-  if (n == "pop" && args.size() <= 1) {
-    if (elements.empty()) tr.raise(PyExc_IndexError, cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
-    size_t i = checked(tr, args.size() ? index_of(tr, args[0], "list") : -1, elements.size(), "pop index out of range");
-    change(tr);
-    Variable* v = elements[i];
-    elements.erase(elements.begin() + static_cast<long>(i));
-    return v;
-  }
-  if (n == "remove" && args.size() == 1) {
-    for (size_t i = 0; i < elements.size(); ++i)
-      if (tr.same_item(elements[i], args[0]) && i < elements.size()) {
-        change(tr);
-        elements.erase(elements.begin() + static_cast<long>(i));
-        return tr.none();
-      }
-    tr.raise(PyExc_ValueError, "list.remove(x): x not in list");
-  }
-  if (n == "clear" && args.size() == 0) {
-    change(tr);
-    elements.clear();
-    return tr.none();
-  }
-  if (n == "reverse" && args.size() == 0) {
-    change(tr);
-    std::reverse(elements.begin(), elements.end());
-    return tr.none();
-  }
-  if (n == "sort" && args.size() == 0) {
-    Variable* key = args.take_kw("key");
-    Variable* reverse = args.take_kw("reverse");
-    bool down = reverse && tr.truth(reverse);
-    if (!args.kw.empty()) return nullptr;
-    change(tr);
-    // Empty while it is sorted, as in CPython.
-    std::vector<Variable*> all = std::move(elements), sorted;
-    elements.clear();
-    try {
-      sorted = sort_variables(tr, all, key, down);
-    } catch (PyRaise&) {
-      elements = std::move(all);
-      throw;
-    }
-    bool modified = !elements.empty();
-    elements = std::move(sorted);
-    if (modified) tr.raise(PyExc_ValueError, "list modified during sort");
-    return tr.none();
-  }
-  if ((n == "copy" || n == "__copy__") && args.size() == 0) {
-    auto* c = tr.make<ListVariable>(elements, cls);
-    c->maxlen = maxlen;
-    return c;
-  }
-  if (n == "__setitem__" && args.size() == 2) return setitem(tr, args[0], args[1]), tr.none();
-  if (n == "__delitem__" && args.size() == 1) return delitem(tr, args[0]), tr.none();
-  if (cls == library().deque) {
-    if (n == "appendleft" && args.size() == 1) {
-      change(tr);
-      elements.insert(elements.begin(), args[0]);
-      if (maxlen >= 0 && len(tr) > maxlen) elements.pop_back();
-      return tr.none();
-    }
-    if (n == "popleft" && args.size() == 0) {
-      if (elements.empty()) tr.raise(PyExc_IndexError, "pop from an empty deque");
-      change(tr);
-      Variable* v = elements.front();
-      elements.erase(elements.begin());
-      return v;
-    }
-    if (n == "extendleft" && args.size() == 1) {
-      auto more = tr.unpack(args[0]);
-      change(tr);
-      for (Variable* v : more) {
-        elements.insert(elements.begin(), v);
-        if (maxlen >= 0 && len(tr) > maxlen) elements.pop_back();
-      }
-      return tr.none();
-    }
-    if (n == "rotate" && args.size() <= 1) {
-      int64_t size = len(tr), k = args.size() ? index_of(tr, args[0], "deque") : 1;
-      if (size) {
-        change(tr);
-        k = ((k % size) + size) % size;
-        std::rotate(elements.begin(), elements.end() - k, elements.end());
-      }
-      return tr.none();
-    }
-  }
-  return shared_method(tr, name, args);
 }
 
 Reg ListVariable::build(Codegen& cg) {

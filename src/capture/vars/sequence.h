@@ -17,9 +17,13 @@ class SequenceVariable : public Variable {
   std::vector<Variable*> items(Translator&) override { return elements; }
   std::vector<Variable*> elements;  // lazy ones among them
 
- protected:
   Variable* shared_method(Translator&, const char* name, Args&);  // index, count, __len__, __getitem__, ...
 };
+
+// The value of an int-like key; raises TypeError for others, which says `what` is indexed.
+int64_t sequence_index(Translator&, Variable* key, const char* what);
+// The place of an index, which may count from the end; raises IndexError.
+size_t checked_index(Translator&, int64_t i, size_t size, const char* message);
 
 class TupleVariable final : public SequenceVariable {
  public:
