@@ -481,3 +481,29 @@ def test_print_of_history_and_to_streams_of_the_program():
 def test_in_one_graph(name):
     make, calls, options = ROWS[name]
     check(make, calls, **options)
+
+
+def test_items_of_a_deque_are_set_while_it_is_iterated():
+    d = collections.deque([1, 2, 3])
+    iterator = iter(d)
+
+    def fn(x):
+        d[1] = 20
+        return x + d[1]
+
+    got = braze.compile(fn, fullgraph=True)(torch.ones(2))
+    assert torch.equal(got, torch.full((2,), 21.0)) and list(iterator) == [1, 20, 3]
+
+
+def test_a_wrong_call_of_print_raises_where_it_stands():
+    seen = []
+
+    def fn(x):
+        try:
+            print(1, sep=1)
+        except TypeError:
+            seen.append("caught")
+        return x + 1
+
+    braze.compile(fn)(torch.ones(2))
+    assert seen == ["caught"]

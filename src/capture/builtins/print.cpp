@@ -1,5 +1,7 @@
 // print(): what is to be written is known, up to tensors and numbers that only the run knows; it is written when the entry runs, after
 // its graph, in order with other messages.
+#include <string_view>
+
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
@@ -49,8 +51,20 @@ Variable* printed(Translator& tr, Variable* v) {
   return tr.call_torch(clone, Args{{v}, {}});  // later writes to it are not to be seen
 }
 
+// Whether the call itself is right: its errors come at once, not when the entry writes.
+bool well_called(Translator& tr, const Args& a) {
+  for (auto& [name, v] : a.kw) {
+    std::string_view n = PyUnicode_AsUTF8(name);
+    if (n == "file" || n == "flush") continue;
+    PyObject* text = constant_of(tr.force(v));
+    if ((n != "sep" && n != "end") || !text || (text != Py_None && !PyUnicode_Check(text))) return false;
+  }
+  return true;
+}
+
 Variable* print(Translator& tr, Args& a) {
   const char* why = "print() of what only the run knows, or to a stream that the program looks at";
+  if (!well_called(tr, a)) tr.unsupported(Reason::Print, why);
   Args later;
   Variable* file = nullptr;
   for (auto& [name, v] : a.kw) {

@@ -275,6 +275,11 @@ void Translator::emit_frames(Codegen& cg) {
 
 // A deque that was there before gets its items anew.
 static void emit_deque(Codegen& cg, ListVariable* v, Reg self) {
+  if (!v->changes) {  // its iterators go on
+    for (size_t i = 0; i < v->elements.size(); ++i)
+      cg.recipe.effect(StepKind::SetItem, {self, cg.constant(Ref::steal(PyLong_FromSize_t(i)).get()), cg.reg(v->elements[i])});
+    return;
+  }
   auto method = [&](const char* name) { return cg.constant(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(v->cls), name)).get()); };
   Reg items = cg.recipe.make(StepKind::List, cg.regs(v->elements));
   cg.recipe.make(StepKind::Call, {method("clear"), self});

@@ -4,6 +4,9 @@
 
 namespace braze::capture {
 
+// module.qualname of a class or function, its class otherwise.
+std::string full_name(PyObject* o);
+
 // A class, Python module, C function, or another object that is held by identity.
 class RealVariable final : public Variable {
  public:

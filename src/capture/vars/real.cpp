@@ -17,41 +17,6 @@ namespace {
 
 bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
 
-// Functions of NumPy that give a number for numbers.
-bool is_numpy_ufunc(PyTypeObject* t) { return std::string_view(t->tp_name) == "numpy.ufunc"; }
-
-// torch.func.linearize traces the function with PyTorch's own compiler.
-bool traces_by_itself(PyObject* o) {
-  if (!PyFunction_Check(o)) return false;
-  // The code's name: functools.wraps gives the function that of the user's.
-  auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(o)->func_code);
-  const char* c = PyUnicode_AsUTF8(code->co_qualname);
-  std::string_view name = c ? c : "";
-  name = name.substr(0, name.find('.'));
-  return name == "linearize";
-}
-
-std::string full_name(PyObject* o) {
-  std::string out;
-  for (const char* attr : {"__module__", "__qualname__"}) {
-    Ref a = Ref::steal(native::attr(Ground::conservative(), o, attr));
-    if (!a || !PyUnicode_Check(a.get())) {
-      PyErr_Clear();
-      continue;
-    }
-    if (!out.empty()) out += ".";
-    out += PyUnicode_AsUTF8(a.get());
-  }
-  if (out.empty()) out = Py_TYPE(o)->tp_name;
-  return out;
-}
-
-// The polyfill for objects of one of operator's classes of functions, or nullptr.
-const char* operator_maker(PyTypeObject* t) {
-  std::string_view name = t->tp_name;
-  return name == "operator.itemgetter" ? "itemgetter" : name == "operator.attrgetter" ? "attrgetter" : name == "operator.methodcaller" ? "methodcaller" : nullptr;
-}
-
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* t = Py_TYPE(self->object.get());
   if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
@@ -176,6 +141,21 @@ bool metaclass_has(Translator& tr, RealVariable* self, const char* name) {
 
 }  // namespace
 
+std::string full_name(PyObject* o) {
+  std::string out;
+  for (const char* attr : {"__module__", "__qualname__"}) {
+    Ref a = Ref::steal(native::attr(Ground::conservative(), o, attr));
+    if (!a || !PyUnicode_Check(a.get())) {
+      PyErr_Clear();
+      continue;
+    }
+    if (!out.empty()) out += ".";
+    out += PyUnicode_AsUTF8(a.get());
+  }
+  if (out.empty()) out = Py_TYPE(o)->tp_name;
+  return out;
+}
+
 std::string RealVariable::describe() const {
   if (PyType_Check(object.get())) return "class " + full_name(object.get());
   if (PyCallable_Check(object.get())) return full_name(object.get());
@@ -264,111 +244,6 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
     if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.write_on_type(cls, name, value);
   }
   Variable::setattr(tr, name, value);
-}
-
-Variable* RealVariable::call(Translator& tr, Args& args) {
-  PyObject* o = object.get();
-  if (Variable* v = call_with_open_scalar(tr, o, args)) return v;
-  for (Variable*& a : args.pos) a = tr.force(a);
-  if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
-  if (BuiltinHandler handler = find_builtin(o)) {
-    if (!args.kw.empty() && takes_no_keywords(o)) raise_if_miscalled(tr, o, nullptr, args);
-    if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
-    if (Variable* v = handler(tr, args)) return v;
-  }
-  if (of_numpy(o) && !is_pure(o))
-    if (Variable* v = call_numpy(tr, o, args)) return v;
-  if (const char* name = find_polyfill(o)) {
-    Args given = args;
-    Variable* v = tr.force(tr.call(tr.polyfill(name), args));
-    if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
-    return v;
-  }
-  if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
-  switch (torch_rule(o)) {
-    case TorchRule::Call: return tr.call_torch(o, args);
-    case TorchRule::Host:
-      if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
-      if (wraps_user_code(o)) return tr.call_host(tr.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
-      return tr.call_host(o, args);
-    case TorchRule::Constant: return tr.query_torch(o, args);
-    case TorchRule::None: break;
-  }
-  if (is_pure(o) || is_numpy_ufunc(Py_TYPE(o))) return tr.call_pure(o, args);
-  if (PyType_Check(o)) return tr.instantiate(reinterpret_cast<PyTypeObject*>(o), args);
-  if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
-    auto* d = reinterpret_cast<PyDescrObject*>(o);
-    if (args.size() == 0) tr.raise(PyExc_TypeError, std::string("unbound method ") + PyUnicode_AsUTF8(d->d_name) + "() needs an argument");
-    Variable* self = tr.force(args[0]);
-    if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
-      std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
-      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + d->d_type->tp_name + "' objects doesn't apply to a '" + self->type()->tp_name + "' object");
-      tr.raise(PyExc_TypeError, method + "requires a '" + d->d_type->tp_name + "' object but received a '" + self->type()->tp_name + "'");
-    }
-    args.pos.erase(args.pos.begin());
-    return call_builtin_method(tr, self, d->d_type, d->d_name, args);
-  }
-  if (PyObject* maker = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr; maker && PyType_Check(maker) && args.size() && std::string_view(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) == "__new__") {
-    // dict.__new__(cls) and the like: an object of a class of its own, before any __init__.
-    PyObject* given = args[0]->as_constant();
-    auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr, *of = reinterpret_cast<PyTypeObject*>(maker);
-    bool container = of == &PyDict_Type || of == &PyList_Type || of == &PySet_Type;
-    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
-      Args rest{std::vector<Variable*>(args.pos.begin() + 1, args.pos.end()), args.kw};
-      return tr.builtin_new(cls, o, rest);
-    }
-  }
-  if (PyCFunction_Check(o)) {
-    PyObject* self = PyCFunction_GET_SELF(o);
-    // A method that is modelled, bound before.
-    PyObject* name = self && is_constant_type(Py_TYPE(self)) ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) : nullptr;
-    if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self, Ground::pure(this, args)), Py_TYPE(self), name, args);
-    bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
-    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
-  }
-  if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
-    Ref self = Ref::steal(native::attr(Ground::fixed(), o, "__self__")), name = Ref::steal(native::attr(Ground::fixed(), o, "__name__"));
-    if (self && name && named(name.get(), "__get__"))
-      if (Variable* v = get_through(tr, self.get(), args)) return v;
-    PyErr_Clear();
-  }
-  if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
-    PyObject* target = PyWeakref_GET_OBJECT(o);
-    if (target == Py_None) return tr.none();
-    return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, source)));
-  }
-  if (const char* maker = operator_maker(Py_TYPE(o))) {
-    // Made anew from what it says that it was made from: a class, or a partial of it that holds the keywords; and arguments.
-    Ref parts = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
-    if (!parts) tr.raise_current();
-    Args own;
-    auto append = [&](PyObject* t) {
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i)), Ground::pure(this, args)));
-    };
-    if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == library().partial) {
-      Ref first = Ref::steal(native::attr(Ground::made(), made_by, "args")), named_ones = Ref::steal(native::attr(Ground::made(), made_by, "keywords"));
-      append(first.get());
-      PyObject *k, *v;
-      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v), Ground::pure(this, args)));
-    }
-    append(PyTuple_GET_ITEM(parts.get(), 1));
-    return tr.call(tr.call(tr.polyfill(maker), own), args);
-  }
-  if (Py_TYPE(o) == library().lru_cache) {
-    if (Variable* v = tr.cached_call(this, args)) return v;
-    // For arguments that are made in the capture the cache is for speed.
-    Ref wrapped = Ref::steal(cpython::lru_function(o));
-    if (wrapped) return tr.call(tr.global_object(wrapped.get(), Ground::pure(this, args)), args);
-    PyErr_Clear();
-  }
-  if (std::string_view(Py_TYPE(o)->tp_name).ends_with("ScriptFunction")) {
-    // PyTorch keeps the Python function that was scripted.
-    Ref scripted = Ref::steal(native::attr(Ground::guarded(source), o, "_torchdynamo_inline"));
-    if (scripted && PyFunction_Check(scripted.get())) return tr.call(tr.global_object(tr.keep(std::move(scripted)), Ground::pure(this, args)), args);
-    PyErr_Clear();
-  }
-  if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
-  tr.unsupported(Reason::UnknownFunction, full_name(o));
 }
 
 Variable* RealVariable::getitem(Translator& tr, Variable* key) {

@@ -226,6 +226,10 @@ Reg TupleVariable::build(Codegen& cg) {
 
 void ListVariable::change(Translator& tr) {
   ++changes;
+  replace(tr);
+}
+
+void ListVariable::replace(Translator& tr) {
   tr.mutate();
   tr.modified(this);
 }
@@ -247,8 +251,7 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
     return;
   }
   size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");
-  change(tr);
-  --changes;  // which items there are
+  replace(tr);
   elements[i] = value;
 }
 

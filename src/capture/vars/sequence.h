@@ -56,10 +56,11 @@ class ListVariable final : public SequenceVariable {
   void delitem(Translator&, Variable* key) override;
   Reg build(Codegen&) override;
   void change(Translator&);  // before each change
+  void replace(Translator&); // before a change of items alone, none of which comes or goes
   PyTypeObject* cls;         // list or collections.deque
   Ref real;                  // of one that was there before
   int64_t maxlen = -1;       // of a deque
-  uint64_t changes = 0;
+  uint64_t changes = 0;      // of its structure, which end iterators over a deque
 };
 
 }  // namespace braze::capture
