@@ -3,7 +3,9 @@
 import collections
 import enum
 import functools
+import gc
 import math
+import os
 import types
 import weakref
 
@@ -444,6 +446,19 @@ def test_recompile_is_logged(tmp_path):
                          capture_output=True, text=True)
     assert out.returncode == 0, out.stderr
     assert "compiled again" in out.stderr and "L['k'] == 2" in out.stderr and "now 3" in out.stderr
+
+
+@pytest.mark.skipif(os.environ["BRAZE_VERIFY"] == "0", reason="no second opinion")
+def test_a_second_opinion():
+    # The dict of a class, changed behind CPython's back: no version tag moves. The fast check cannot see it.
+    class Scaled:
+        scale = 2
+
+    fast, t, scaled = braze.compile(lambda t, o: t * o.scale, fullgraph=True), torch.ones(3), Scaled()
+    assert torch.equal(fast(t, scaled), t * 2)
+    gc.get_referents(Scaled.__dict__)[0]["scale"] = 3
+    with pytest.raises(RuntimeError, match=r"evaluated afresh(.|\n)*scale == 2"):
+        fast(t, scaled)
 
 
 class Meddler:

@@ -81,7 +81,7 @@ int Entry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(callable.get());
   for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.owned());
   for (const Step& s : recipe.steps()) Py_VISIT(s.object.owned());
-  return guards ? capture::traverse(*guards, visit, arg) : 0;
+  return guards ? guards->traverse(visit, arg) : 0;
 }
 
 int Region::traverse(visitproc visit, void* arg) const {
@@ -149,7 +149,14 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   std::shared_ptr<Entry> entry;
   GuardValues values;
   if (!last_place_->entries.empty()) entry = last_place_->entries[0];
-  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots, values)) {
+  auto holds = [&] {
+    try {
+      return entry->guards->check(slots, values);
+    } catch (const InternalError&) {
+      return false;  // the search will say it again
+    }
+  };
+  if (!entry || entry->globals != function->func_globals || !holds()) {
     std::shared_ptr<Place> here = last_place_;  // braze.reset() may come meanwhile
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
     entry = find(here, view, values);
@@ -180,7 +187,12 @@ std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const F
       if (--place.searching == 0) place.remove_ended();
     }
   } searching(*place);
-  std::shared_ptr<Entry> found = find_in(place, view, values);
+  std::shared_ptr<Entry> found;
+  try {
+    found = find_in(place, view, values);
+  } catch (const InternalError& e) {  // of guards, under BRAZE_STRICT=1
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
   if (!found) {
     values.clear();
     forget_array_tensors();

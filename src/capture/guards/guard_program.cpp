@@ -1,9 +1,11 @@
 #include "base/check.h"
+#include "base/strict.h"
 #include "capture/guards/check_order.h"
 #include "capture/guards/death_watch.h"
 #include "capture/guards/group_guards.h"
 #include "capture/guards/guards_eval.h"
 #include "capture/guards/size_check.h"
+#include "capture/guards/verified_program.h"
 #include "capture/guards/watch_table.h"
 
 namespace braze::capture {
@@ -61,7 +63,7 @@ class Program final : public GuardProgram {
   void when_over(std::function<void()> then) override { then_ = std::move(then); }
   bool is_over() const override { return over_; }
 
-  int traverse(visitproc visit, void* arg) const {
+  int traverse(visitproc visit, void* arg) const override {
     for (const Guard& g : guards_) {
       Py_VISIT(g.object.owned());
       for (const LooseRef& m : g.members) Py_VISIT(m.owned());
@@ -222,14 +224,12 @@ class Program final : public GuardProgram {
 
 }  // namespace
 
-int traverse(const GuardProgram& program, visitproc visit, void* arg) {
-  return static_cast<const Program&>(program).traverse(visit, arg);  // there is no other kind
-}
-
 std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                     const std::vector<SourceId>& wanted, uint64_t global_state,
                                                     size_t num_locals_plus, SizeGuards sizes) {
-  return std::make_unique<Program>(std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
+  auto program = std::make_unique<Program>(sources, guards, wanted, global_state, num_locals_plus, sizes);
+  if (!verifying()) return program;
+  return verified(std::move(program), std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
 }
 
 }  // namespace braze::capture

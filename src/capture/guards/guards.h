@@ -137,6 +137,8 @@ class GuardProgram {
   virtual bool is_over() const = 0;
   virtual size_t num_watched() const = 0;
   virtual size_t num_steps() const = 0;
+  // For the garbage collector: every reference that is held.
+  virtual int traverse(visitproc visit, void* arg) const = 0;
 
  protected:
   // For the one that implements this: the inside of GuardValues.

@@ -13,7 +13,4 @@ bool holds(const Guard& guard, PyObject* value, PyObject* other);
 // The guard and what was found instead.
 std::string describe_failure(const Guard& guard, const Sources& sources, PyObject* value);
 
-// For the garbage collector: every reference that a compiled set of guards holds.
-int traverse(const GuardProgram&, visitproc visit, void* arg);
-
 }  // namespace braze::capture
