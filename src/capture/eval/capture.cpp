@@ -5,7 +5,7 @@
 #include <set>
 
 #include "capture/builtins/builtins.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 #include "capture/eval/library_objects.h"
 #include "capture/code/liveness.h"
 #include "capture/eval/markers.h"
@@ -130,6 +130,7 @@ Segment Translator::run() {
   PyErr_Clear();
   if (segment_.captured.needs_grad && view_.gradients) add_gradients();
   finish_sizes();
+  guards().simplify(sources());
   return std::move(segment_);
 }
 

@@ -340,6 +340,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     else guard_identity(s, o);
     return make<RealVariable>(o, s);
   } else {
+    if (PyObject_TypeCheck(o, k.optimizer)) guard_identity(s, o);  // as modules: what hangs off it is watched
     if (sources()[s].kind != SourceKind::Const) guards().type_is(s, t, line());
     auto* obj = make<ObjectVariable>(o, s);
     if (PyDict_Check(o)) {

@@ -7,6 +7,7 @@
 
 #include "capture/eval/capture.h"
 #include "capture/cpython/frame.h"
+#include "capture/guards/guard_cost.h"
 #include "trace/training.h"
 
 namespace braze::capture {
@@ -50,6 +51,7 @@ struct Event {
   size_t num_calls = 0;            // torch-level calls in the graph; 0: no graph
   std::optional<BreakInfo> stop;
   std::vector<std::string> guards;
+  GuardCost guard_cost;
   std::string graph_status;        // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
   trace::Report report;
   std::optional<trace::TrainingReport> training;  // of a graph with a backward

@@ -8,7 +8,7 @@
 #include "capture/guards/array_memory.h"
 #include "capture/frames/bind_args.h"
 #include "capture/frames/entry.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 #include "capture/eval/library_objects.h"
 #include "capture/frames/log.h"
 #include "capture/eval/markers.h"
@@ -300,6 +300,7 @@ std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place
       dump = "recipe:\n" + seg.recipe.print(*seg.sources);
       throw InternalError("a guard does not hold right after capture: " + entry->guards->failure(values));
     }
+    if (events) event.guard_cost = measure(*entry->guards, event.guards.size(), view.slots);
     entry->recipe = std::move(seg.recipe);
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/strict.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 #include "trace/storage_range.h"
 
 namespace braze::capture {
@@ -34,6 +34,7 @@ class VerifiedProgram final : public GuardProgram {
     };
     for (Guard& g : guards_) {
       loosen(g.object);
+      loosen(g.type);
       for (LooseRef& m : g.members) loosen(m);
     }
   }
@@ -63,6 +64,7 @@ class VerifiedProgram final : public GuardProgram {
   int traverse(visitproc visit, void* arg) const override {
     for (const Guard& g : guards_) {
       Py_VISIT(g.object.owned());
+      Py_VISIT(g.type.owned());
       for (const LooseRef& m : g.members) Py_VISIT(m.owned());
     }
     return program_->traverse(visit, arg);

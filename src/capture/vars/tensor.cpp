@@ -112,6 +112,16 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     }
     return tr.bind_descriptor(descr, where, this, type(), name);
   }
+  // An attribute of the tensor's own comes before a method.
+  if (real && !d->tp_descr_set) {
+    SourceId at = tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, source), name);
+    PyObject** dict = _PyObject_GetDictPtr(real.get());
+    if (PyObject* v = dict && *dict ? PyDict_GetItem(*dict, name) : nullptr) {
+      tr.guards().exists(at, tr.line());
+      return tr.wrap(v, at);
+    }
+    if (source.valid()) tr.guards().absent(at, tr.line());
+  }
   if (put_by_program(descr)) return tr.bind_descriptor(descr, where, this, type(), name);
   if (where.valid()) tr.guard_identity(where, descr);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)

@@ -4,6 +4,7 @@
 
 namespace braze::capture {
 
+std::vector<LooseRef> items_of(PyObject* tuple);
 // Equality of constants as GuardKind::Equal means it.
 bool equal_constants(PyObject* a, PyObject* b);
 // Of a member of Guard::members: whether only the very same object will do.
