@@ -6,6 +6,7 @@ import functools
 import gc
 import math
 import os
+import threading
 import types
 import weakref
 
@@ -481,7 +482,14 @@ def scaled(t, d, u):
     return t * d["x"] + u
 
 
-def test_a_check_within_a_check():
+def elsewhere(f):
+    thread = threading.Thread(target=f)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("run", [lambda f: f(), elsewhere], ids=["nested", "thread"])
+def test_a_check_within_a_check(run):
     # The equality of a key calls the same compiled function while its guards are being checked.
     counter, key = Graphs(), Meddler()
     d = {key: 1, "x": 2}
@@ -489,7 +497,7 @@ def test_a_check_within_a_check():
     for fast in (braze.compile(scaled, fullgraph=True, backend=counter), braze.compile(scaled, fullgraph=True)):
         assert torch.equal(fast(a, d, b), scaled(a, d, b))
         inner = []
-        for key.then in [lambda: inner.append(fast(c, d, a))] * 3:
+        for key.then in [lambda: run(lambda: inner.append(fast(c, d, a)))] * 3:
             assert torch.equal(fast(b, d, c), scaled(b, d, c))
         assert len(inner) == 3 and all(torch.equal(r, scaled(c, d, a)) for r in inner)
     assert counter.count == 1

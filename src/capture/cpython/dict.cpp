@@ -1,17 +1,29 @@
 #include "capture/cpython/dict.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
-#define Py_BUILD_CORE
-#include <internal/pycore_dict.h>
-#else
-#error "the kinds of dict tables of this CPython are not known"
-#endif
+#include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
 namespace {
 
 bool compares_natively(PyObject* key) {
   return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyBool_Check(key) || key == Py_None || PyFloat_CheckExact(key) || PyBytes_CheckExact(key);
+}
+
+// The head of a dict's table, the same in 3.11 to 3.13. The kind is 0 for keys of any class.
+struct Keys {
+  Py_ssize_t references;
+  uint8_t log2_size, log2_index_bytes, kind;
+};
+
+uint8_t kind_of(PyObject* dict) { return reinterpret_cast<const Keys*>(reinterpret_cast<PyDictObject*>(dict)->ma_keys)->kind; }
+
+// A trial says whether this CPython has it like that.
+bool knows_kinds() {
+  static const bool known = [] {
+    Ref names = Ref::steal(Py_BuildValue("{s:i}", "a", 1)), numbers = Ref::steal(Py_BuildValue("{i:i}", 1, 1)), mixed = Ref::steal(Py_BuildValue("{s:i,i:i}", "a", 1, 1, 1));
+    return kind_of(names.get()) != 0 && kind_of(numbers.get()) == 0 && kind_of(mixed.get()) == 0;
+  }();
+  return known;
 }
 
 PyObject* g_address_hash = nullptr;
@@ -34,7 +46,7 @@ PyObject* dict_get(PyObject* dict, PyObject* key) {
 }
 
 bool lookups_run_no_code(PyObject* dict) {
-  if (DK_IS_UNICODE(reinterpret_cast<PyDictObject*>(dict)->ma_keys)) return true;
+  if (knows_kinds() && kind_of(dict) != 0) return true;  // strings alone
   constexpr Py_ssize_t kFew = 64;  // more keys than that are not worth the look
   if (PyDict_GET_SIZE(dict) > kFew) return false;
   PyObject *key, *value;

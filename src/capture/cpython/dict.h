@@ -4,13 +4,6 @@
 
 namespace braze::capture::cpython {
 
-inline const uint64_t* dict_version(PyObject* dict) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-}
-
 // Whether looking a string, a number or another key of PyTorch's or CPython's own up in it runs no code of the user's: it does where a key
 // that has the same hash is compared by a method of its class. May say false where it would be true.
 bool lookups_run_no_code(PyObject* dict);

@@ -441,7 +441,10 @@ Segment capture(const FrameView& frame, const Options& options) {
       return tr.run();
     } catch (const Restart& r) {
       PyErr_Clear();
-      if (!stops.emplace(r.ordinal, r.stop).second || stops.size() > 200)
+      constexpr size_t kMostAttempts = 200;
+      // So many places where it can't stop: it ends before it begins.
+      if (stops.size() == kMostAttempts) stops = {{1, r.stop}};
+      else if (!stops.emplace(r.ordinal, r.stop).second)
         throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " + std::string(name(r.stop.reason)) + " " + r.stop.detail);
     }
   }

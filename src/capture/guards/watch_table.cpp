@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/cpython/dict.h"
+#include "capture/cpython/versions.h"
 #include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
@@ -169,7 +170,7 @@ WatchTable::Tagged& WatchTable::tag(PyObject* o) {
   if (fresh) {
     tagged_.push_back({o});
     if (PyType_Check(o)) {
-      short_words_.push_back({&as_type(o)->tp_version_tag, as_type(o)->tp_version_tag});
+      short_words_.push_back({cpython::type_version(as_type(o)), *cpython::type_version(as_type(o))});
       short_owner_.push_back(it->second);
     } else {
       add_word(cpython::dict_version(o), *cpython::dict_version(o), it->second);
@@ -183,7 +184,7 @@ void WatchTable::before_step(const Source& s, PyObject* base) {
   if (s.kind == SourceKind::DictItem && PyDict_Check(base)) tag(base);
   if (s.kind == SourceKind::DictKeyAt && PyDict_Check(base)) tag(base).any_change = true;
   if (s.kind == SourceKind::TypeAttr && PyType_Check(base)) {
-    if (!as_type(base)->tp_version_tag) _PyType_Lookup(as_type(base), s.key.get());  // gives it a tag
+    if (!*cpython::type_version(as_type(base))) _PyType_Lookup(as_type(base), s.key.get());  // gives it a tag
     tag(base);
   }
 }
