@@ -584,6 +584,22 @@ def test_an_attribute_of_a_tensor_that_hides_a_method():
     assert torch.equal(braze.compile(f, fullgraph=True)(hidden), f(hidden))
 
 
+class Named(torch.Tensor):
+    def title(self):
+        return 2
+
+
+def test_a_method_of_a_subclass_of_tensor_that_is_hidden_later():
+    def f(t):
+        return t * t.title()
+
+    counter, t = Graphs(), torch.ones(2).as_subclass(Named)
+    fast = braze.compile(f, backend=counter)
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    t.title = lambda: 5
+    assert f(t).tolist() == [5.0, 5.0] and torch.equal(fast(t), f(t)) and counter.count == 2
+
+
 def test_a_method_of_a_parameter_that_is_hidden_later():
     class Scaled(nn.Module):
         def __init__(self):
