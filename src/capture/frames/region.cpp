@@ -203,13 +203,18 @@ std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const F
 std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, const FrameView& view, GuardValues& values) {
   Place& here = *place;
   std::string failures;
+  std::shared_ptr<Entry> failed;  // the last one that `values` tells of
   for (size_t i = 0; i < here.entries.size(); ++i) {
-    if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots, values)) {
-      if (logs(Topic::Recompiles)) failures += "  " + here.entries[i]->guards->failure(values) + "\n";
-      continue;
+    std::shared_ptr<Entry> e = here.entries[i];  // a check may run code that adds others
+    if (e->globals != view.globals) {
+      failures += "  the globals are another dict\n";
+    } else if (!e->guards->check(view.slots, values)) {
+      failed = e;
+      if (logs(Topic::Recompiles)) failures += "  " + e->guards->failure(values) + "\n";
+    } else {
+      if (auto at = std::find(here.entries.begin(), here.entries.end(), e); at != here.entries.end()) std::rotate(here.entries.begin(), at, at + 1);
+      return e;
     }
-    std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
-    return here.entries[0];
   }
   if (here.closed) return nullptr;
   auto is_full = [&] {
@@ -221,7 +226,7 @@ std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, cons
     here.closed = true;
     UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
     std::fprintf(stderr, "braze: %s was compiled %zu times and runs uncompiled from now on for other inputs; what varied last: %s\n",
-                 describe(at).c_str(), here.entries.size(), here.entries.back()->guards->failure(values).c_str());
+                 describe(at).c_str(), here.entries.size(), failed ? failed->guards->failure(values).c_str() : "the globals");
     return nullptr;
   }
   if (logs(Topic::Recompiles) && (!here.entries.empty() || !here.ended.empty())) {
