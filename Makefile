@@ -20,7 +20,7 @@ test-unit test-text test-python: install
 
 # Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"
 fuzz: install
-	BRAZE_STRICT=1 $$(cat build/python) tests/fuzz/tensors.py $(ARGS)
+	BRAZE_STRICT=1 BRAZE_VERIFY=1 $$(cat build/python) tests/fuzz/tensors.py $(ARGS)
 
 bench: install
 	@$$(cat build/python) -m benchmarks.run $(ARGS)

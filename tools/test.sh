@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${BRAZE_PYTHON:-python3}
-export BRAZE_STRICT=1 HF_HUB_OFFLINE=1 BRAZE_CACHE_DIR=$PWD/build/test-cache
+export BRAZE_STRICT=1 BRAZE_VERIFY=1 HF_HUB_OFFLINE=1 BRAZE_CACHE_DIR=$PWD/build/test-cache
 kinds=(${@:-unit text python})
 failed=()
 for kind in "${kinds[@]}"; do

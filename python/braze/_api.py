@@ -194,6 +194,7 @@ class Break:
 
 class Explanation:
     """What braze.explain found: `graph_count`, `graph_break_count`, `breaks`, `guards`, `times` (seconds by stage),
+    `checks` (of each graph: the number of `guards`, of `watched` words, of `steps` besides, and the `seconds` that a check of them takes),
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
     explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
     asked for). Of graphs with a backward, which the counts include:
@@ -208,6 +209,7 @@ class Explanation:
         self.kernel_count = sum(e["kernels"] for e in graphs)
         self.extern_count = sum(e["externs"] for e in graphs)
         self.guards = list(dict.fromkeys(g for e in events for g in e["guards"]))
+        self.checks = [e["check"] for e in graphs]
         self.graphs = [f"{e['calls']} calls, {e['kernels']} kernels, {e['externs']} extern calls, runs {e['status']}" for e in graphs]
         self.training_graph_count = sum(e["training"] for e in graphs)
         self.backward_kernel_count = sum(e["backward_kernels"] for e in graphs)
@@ -224,7 +226,7 @@ class Explanation:
     def __str__(self):
         lines = [f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.kernel_count} kernels, "
                  f"{self.extern_count} extern calls, {len(self.guards)} guards"]
-        lines += [f"graph {i}: {g}" for i, g in enumerate(self.graphs)]
+        lines += [f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us" for i, (g, c) in enumerate(zip(self.graphs, self.checks))]
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
         lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]

@@ -15,6 +15,14 @@ bool is_set(const char* variable) {
 }  // namespace
 
 bool strict() { return is_set("BRAZE_STRICT"); }
-bool verifying() { return is_set("BRAZE_VERIFY"); }
+
+bool verifying() {
+#ifdef __OPTIMIZE__
+  static const bool on = is_set("BRAZE_VERIFY");
+  return on;
+#else
+  return true;
+#endif
+}
 
 }  // namespace braze

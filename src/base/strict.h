@@ -2,10 +2,14 @@
 
 namespace braze {
 
+// Of an environment variable: neither empty nor "0".
+bool is_set(const char* variable);
+
 // BRAZE_STRICT=1: a failure of ours is raised, so that nothing runs eagerly unnoticed.
 bool strict();
 
-// BRAZE_VERIFY=1: what is taken for granted elsewhere is checked: every IR between passes, every guard after each call.
+// BRAZE_VERIFY=1, and builds without optimisation: what a stage made is verified before the next one takes it, and guards that a check found
+// to hold are evaluated afresh. Read once.
 bool verifying();
 
 }  // namespace braze

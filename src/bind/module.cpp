@@ -86,6 +86,8 @@ PyObject* describe_event(const capture::Event& e) {
   Ref guards = Ref::steal(PyList_New(0));
   for (const std::string& g : e.guards) PyList_Append(guards.get(), Ref::steal(PyUnicode_FromString(g.c_str())).get());
   put(d, "guards", Py_NewRef(guards.get()));
+  const capture::GuardCost& cost = e.guard_cost;
+  put(d, "check", Py_BuildValue("{snsnsnsd}", "guards", cost.guards, "watched", cost.watched, "steps", cost.steps, "seconds", cost.seconds));
   Ref times = Ref::steal(PyDict_New());
   put(times.get(), "capture", PyFloat_FromDouble(e.capture_seconds));
   put(times.get(), "compile", PyFloat_FromDouble(e.compile_seconds));

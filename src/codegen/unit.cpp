@@ -1,10 +1,10 @@
 #include "codegen/unit.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/strict.h"
 #include "codegen/llvm_headers.h"
 
 namespace braze::codegen {
@@ -29,8 +29,7 @@ Unit make_unit(const std::string& name, llvm::TargetMachine& machine) {
 }
 
 void verify(const llvm::Module& module, const std::string& nest) {
-  static const bool asked = std::getenv("BRAZE_STRICT") != nullptr || std::getenv("BRAZE_VERIFY") != nullptr;
-  if (!asked) return;
+  if (!strict() && !verifying()) return;
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (!llvm::verifyModule(module, &stream)) return;

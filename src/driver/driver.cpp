@@ -1,7 +1,6 @@
 #include "driver/driver.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <unordered_map>
 
 #include "autodiff/masks.h"
@@ -21,24 +20,9 @@
 namespace braze::driver {
 namespace {
 
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value && std::string_view(value) != "0";
-}
-
-// BRAZE_VERIFY=1 checks every stage's result; builds without NDEBUG and optimisation always do.
-bool verify_stages() {
-#ifdef __OPTIMIZE__
-  static const bool on = verifying();
-  return on;
-#else
-  return true;
-#endif
-}
-
 template <class T>
 T checked(T value) {
-  if (verify_stages()) verify(value);
+  if (verifying()) verify(value);
   return value;
 }
 
@@ -84,7 +68,7 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 }  // namespace
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
-  if (verify_stages()) graph::verify(captured);
+  if (verifying()) graph::verify(captured);
   Timings timings;
   graph::Graph graph = staged(timings, "optimize", [&] { return checked(passes::optimize(captured, options)); });
   return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
@@ -95,7 +79,7 @@ Artefact compile_to_calls(const graph::Graph& graph, const Options& options, boo
 }
 
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
-  if (verify_stages()) graph::verify(captured.graph);
+  if (verifying()) graph::verify(captured.graph);
   Timings timings;
   autodiff::Joint joint = staged(timings, "optimize", [&] {
     graph::Graph graph = checked(autodiff::narrow_masks(passes::optimize(captured.graph, options)));
@@ -103,7 +87,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   });
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
-  if (verify_stages()) {
+  if (verifying()) {
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);
   }
@@ -127,6 +111,7 @@ Split compile_split(const graph::Graph& captured, const Options& options, Dumps*
   };
   for (passes::Piece& p : passes::split_by_device(whole)) {
     Split::Piece piece{std::move(p.graph), p.on_gpu, numbers(p.inputs), numbers(p.outputs), std::move(p.why), {}};
+    if (verifying()) graph::verify(piece.graph);
     Dumps texts;
     piece.made = compile(piece.graph, options, dumps ? &texts : nullptr);
     if (dumps) {

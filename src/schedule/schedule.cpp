@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "base/strict.h"
 #include "loop/analysis.h"
 #include "schedule/clean.h"
 #include "schedule/coalesce.h"
@@ -65,6 +67,15 @@ void for_each_nest(Program& p, F&& f) {
     if (auto* n = std::get_if<Nest>(&p.items[i])) f(i, *n);
 }
 
+void verify_after(const Program& p, const char* step) {
+  if (!verifying()) return;
+  try {
+    loop::verify(p);
+  } catch (const InternalError& e) {
+    throw InternalError(std::string("after ") + step + ": " + e.what());
+  }
+}
+
 }  // namespace
 
 Program schedule(const Program& lowered, const Options& options) {
@@ -75,9 +86,13 @@ Program schedule(const Program& lowered, const Options& options) {
     normalise(arena, n);
     simplify(p, n, nothing);
   });
+  verify_after(p, "normalise");
   coalesce_copies(p);
+  verify_after(p, "coalesce_copies");
   split_reductions(p);
+  verify_after(p, "split_reductions");
   p.items = fuse_items(p, options);
+  verify_after(p, "fuse_items");
 
   std::vector<uint32_t> user = only_users(p);
   std::vector<char> mine(p.buffers.size(), 0);

@@ -36,9 +36,19 @@ bool agree(c10::IntArrayRef now, c10::IntArrayRef expected) {
          std::equal(now.begin(), now.end(), expected.begin(), [](int64_t a, int64_t b) { return a == b || b == kOpen; });
 }
 
+const torch::autograd::AutogradMeta* autograd_meta(const c10::TensorImpl* impl) {
+  return static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+}
+
+// As TensorImpl::requires_grad, which is called through a virtual function.
+bool requires_grad(const c10::TensorImpl* impl) {
+  auto* meta = autograd_meta(impl);
+  return meta && (meta->requires_grad_ || meta->grad_fn_);
+}
+
 // History matters only where gradients flow: a leaf that requires grad cannot be written in place.
 bool is_leaf(const c10::TensorImpl* impl) {
-  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  auto* meta = autograd_meta(impl);
   return !meta || !meta->grad_fn_;
 }
 
@@ -105,7 +115,7 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
     return false;
-  if (impl->requires_grad() != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) || has_tangent(impl) != spec.tangent) return false;
+  if (requires_grad(impl) != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) || has_tangent(impl) != spec.tangent) return false;
   if (spec.geometry.empty() && (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor)))
     return true;  // never compiled, only told apart
   auto sizes = impl->sizes();

@@ -3,6 +3,7 @@ import pathlib
 import sys
 
 os.environ.setdefault("BRAZE_STRICT", "1")
+os.environ.setdefault("BRAZE_VERIFY", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))  # benchmarks.suites: the models

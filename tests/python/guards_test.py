@@ -3,7 +3,10 @@
 import collections
 import enum
 import functools
+import gc
 import math
+import os
+import threading
 import types
 import weakref
 
@@ -446,6 +449,19 @@ def test_recompile_is_logged(tmp_path):
     assert "compiled again" in out.stderr and "L['k'] == 2" in out.stderr and "now 3" in out.stderr
 
 
+@pytest.mark.skipif(os.environ["BRAZE_VERIFY"] == "0", reason="no second opinion")
+def test_a_second_opinion():
+    # The dict of a class, changed behind CPython's back: no version tag moves. The fast check cannot see it.
+    class Scaled:
+        scale = 2
+
+    fast, t, scaled = braze.compile(lambda t, o: t * o.scale, fullgraph=True), torch.ones(3), Scaled()
+    assert torch.equal(fast(t, scaled), t * 2)
+    gc.get_referents(Scaled.__dict__)[0]["scale"] = 3
+    with pytest.raises(RuntimeError, match=r"evaluated afresh(.|\n)*scale == 2"):
+        fast(t, scaled)
+
+
 class Meddler:
     """A key that is found in the place of "x" and runs code when it is compared."""
 
@@ -466,7 +482,14 @@ def scaled(t, d, u):
     return t * d["x"] + u
 
 
-def test_a_check_within_a_check():
+def elsewhere(f):
+    thread = threading.Thread(target=f)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("run", [lambda f: f(), elsewhere], ids=["nested", "thread"])
+def test_a_check_within_a_check(run):
     # The equality of a key calls the same compiled function while its guards are being checked.
     counter, key = Graphs(), Meddler()
     d = {key: 1, "x": 2}
@@ -474,7 +497,7 @@ def test_a_check_within_a_check():
     for fast in (braze.compile(scaled, fullgraph=True, backend=counter), braze.compile(scaled, fullgraph=True)):
         assert torch.equal(fast(a, d, b), scaled(a, d, b))
         inner = []
-        for key.then in [lambda: inner.append(fast(c, d, a))] * 3:
+        for key.then in [lambda: run(lambda: inner.append(fast(c, d, a)))] * 3:
             assert torch.equal(fast(b, d, c), scaled(b, d, c))
         assert len(inner) == 3 and all(torch.equal(r, scaled(c, d, a)) for r in inner)
     assert counter.count == 1
@@ -521,3 +544,116 @@ def test_watched_objects_changed_by_a_comparison():
 
 
 STATE = {}
+
+
+def test_a_function_that_is_disabled_later():
+    def helper(t):
+        return t + len(seen)
+
+    def f(t):
+        return helper(t) * 2
+
+    seen, t = [], torch.arange(3.0)
+    counter = Graphs()
+    fast = braze.compile(f, backend=counter)
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    helper.calls = 3  # another attribute says nothing
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    helper._torchdynamo_disable = True
+    assert torch.equal(fast(t), f(t)) and counter.count == 2  # what is left of f after the call
+    with pytest.raises(braze.Unsupported, match="disable"):
+        braze.compile(f, fullgraph=True)(t)
+
+
+def test_an_attribute_of_a_tensor_that_hides_a_method():
+    def f(t):
+        return t.relu() + 1
+
+    counter, t = Graphs(), torch.tensor([-1.0, 2.0])
+    fast = braze.compile(f, backend=counter)
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    t.note = "says nothing"
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    t.relu = lambda: torch.zeros(2)
+    assert f(t).tolist() == [1.0, 1.0] and torch.equal(fast(t), f(t)) and counter.count == 2
+    del t.relu
+    assert torch.equal(fast(t), f(t)) and counter.count == 2
+
+    hidden = torch.tensor([-1.0, 2.0])
+    hidden.relu = lambda: hidden * 3
+    assert torch.equal(braze.compile(f, fullgraph=True)(hidden), f(hidden))
+
+
+class Named(torch.Tensor):
+    def title(self):
+        return 2
+
+
+def test_a_method_of_a_subclass_of_tensor_that_is_hidden_later():
+    def f(t):
+        return t * t.title()
+
+    counter, t = Graphs(), torch.ones(2).as_subclass(Named)
+    fast = braze.compile(f, backend=counter)
+    assert torch.equal(fast(t), f(t)) and counter.count == 1
+    t.title = lambda: 5
+    assert f(t).tolist() == [5.0, 5.0] and torch.equal(fast(t), f(t)) and counter.count == 2
+
+
+def test_a_method_of_a_parameter_that_is_hidden_later():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor([-1.0, 2.0]))
+
+        def forward(self, t):
+            return t * self.scale.abs()
+
+    m, t = Scaled(), torch.ones(2)
+    with torch.no_grad():
+        fast = braze.compile(m, fullgraph=True)
+        assert torch.equal(fast(t), m(t))
+        m.scale.abs = lambda: torch.full((2,), 5.0)
+        assert torch.equal(fast(t), m(t)) and fast(t).tolist() == [5.0, 5.0]
+
+
+def test_a_written_buffer_comes_to_share_memory():
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+            self.register_buffer("last", torch.zeros(4))
+
+        def forward(self, t):
+            self.total += t
+            return self.last * 2 + self.total
+
+    with torch.no_grad():
+        m, want = Running(), Running()
+        fast, t = braze.compile(m), torch.arange(4.0)
+        for _ in range(2):
+            assert torch.equal(fast(t), want(t))
+        m.last.data = m.total
+        want.last.data = want.total
+        for _ in range(3):
+            assert torch.equal(fast(t), want(t)) and torch.equal(m.total, want.total)
+        m.last.data, want.last.data = torch.zeros(8)[:4], torch.zeros(8)[:4]
+        assert torch.equal(fast(t), want(t))
+
+
+def test_parameters_as_keys():
+    # A dict of the caller's, keyed by parameters: their hash is their address, and is not asked for in every call.
+    params = [nn.Parameter(torch.full((2,), float(i))) for i in range(3)]
+
+    def f(state):
+        return sum(state[p]["sum"] for p in params)
+
+    state = {p: {"sum": torch.full((2,), 1.0)} for p in params}
+    counter = Graphs()
+    fast = braze.compile(f, backend=counter)
+    assert fast(state).tolist() == [3.0, 3.0]
+    state[params[1]] = {"sum": torch.full((2,), 5.0)}
+    assert fast(state).tolist() == [7.0, 7.0] and counter.count == 1
+    del state[params[0]]
+    with pytest.raises(KeyError):
+        fast(state)

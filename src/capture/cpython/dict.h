@@ -4,16 +4,15 @@
 
 namespace braze::capture::cpython {
 
-inline const uint64_t* dict_version(PyObject* dict) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-}
-
 // Whether looking a string, a number or another key of PyTorch's or CPython's own up in it runs no code of the user's: it does where a key
 // that has the same hash is compared by a method of its class. May say false where it would be true.
 bool lookups_run_no_code(PyObject* dict);
+
+// What is under a key, borrowed; nullptr for nothing, without an exception. The hash of a key whose class has the method that
+// hashes_by_address() named is computed without calling it.
+PyObject* dict_get(PyObject* dict, PyObject* key);
+// `function`: a method __hash__, in Python, that returns id(self).
+void hashes_by_address(PyObject* function);
 
 // The keys as a new tuple, in the order that dict or OrderedDict itself keeps: no method of a subclass is called.
 inline PyObject* keys_in_order(PyObject* dict) {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "capture/cpython/dict.h"
+#include "capture/cpython/versions.h"
 
 namespace braze::capture {
 namespace {

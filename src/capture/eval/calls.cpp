@@ -141,6 +141,8 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
     if (!fn->code_guarded) {
       fn->code_guarded = true;
       guard_identity(sources().derived(SourceKind::FuncCode, fn->source), reinterpret_cast<PyObject*>(co));
+      for (PyObject* mark : disabling_marks())
+        if (fn->source.valid()) guards().absent(sources().dict_item(sources().derived(SourceKind::MadeDict, fn->source), mark), line());
       if (!fn->anchored) guard_identity(sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
     }
   }

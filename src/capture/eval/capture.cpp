@@ -7,7 +7,7 @@
 
 #include "base/strict.h"
 #include "capture/builtins/builtins.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 #include "capture/eval/library_objects.h"
 #include "capture/code/liveness.h"
 #include "capture/eval/markers.h"
@@ -135,6 +135,7 @@ Segment Translator::run() {
   if (segment_.captured.needs_grad && view_.gradients) add_gradients();
   finish_sizes();
   if (verifying()) verify_grounds();
+  guards().simplify(sources());
   return std::move(segment_);
 }
 
@@ -482,7 +483,10 @@ Segment capture(const FrameView& frame, const Options& options) {
       return tr.run();
     } catch (const Restart& r) {
       PyErr_Clear();
-      if (!stops.emplace(r.ordinal, r.stop).second || stops.size() > 200)
+      constexpr size_t kMostAttempts = 200;
+      // So many places where it can't stop: it ends before it begins.
+      if (stops.size() == kMostAttempts) stops = {{1, r.stop}};
+      else if (!stops.emplace(r.ordinal, r.stop).second)
         throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " + std::string(name(r.stop.reason)) + " " + r.stop.detail);
     }
   }

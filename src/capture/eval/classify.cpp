@@ -246,6 +246,7 @@ class Classifier {
 
   // Of a class of the program's, which may derive from a container.
   Variable* instance() {
+    if (PyObject_TypeCheck(object_, library().optimizer)) tr_.guard_identity(source_, object_);  // as modules: what hangs off it is watched
     if (tr_.sources()[source_].kind != SourceKind::Const) has_type();
     auto* v = tr_.make<ObjectVariable>(object_, source_);
     if (PyDict_Check(object_)) {

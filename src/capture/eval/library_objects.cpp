@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "capture/cpython/dict.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
 
@@ -25,12 +26,21 @@ PyObject* raw(PyTypeObject* t, const char* name) {
   return o;
 }
 
+// A method in Python that does nothing but `return id(self)`.
+bool returns_id(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  Ref names = Ref::steal(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_names")), only = Ref::steal(Py_BuildValue("(s)", "id"));
+  Ref module = Ref::steal(PyObject_GetAttrString(function, "__module__")), torch = Ref::steal(PyUnicode_FromString("torch._tensor"));
+  return PyObject_RichCompareBool(names.get(), only.get(), Py_EQ) == 1 && PyObject_RichCompareBool(module.get(), torch.get(), Py_EQ) == 1;
+}
+
 LibraryObjects load() {
   LibraryObjects k{};
   k.torch = imported("torch", nullptr);
   k.tensor = type("torch", "Tensor");
   k.parameter = type("torch.nn", "Parameter");
   k.module = type("torch.nn", "Module");
+  k.optimizer = type("torch.optim", "Optimizer");
   k.size = type("torch", "Size");
   k.dtype = type("torch", "dtype");
   k.device = type("torch", "device");
@@ -64,6 +74,7 @@ LibraryObjects load() {
   k.module_call = raw(k.module, "__call__");
   k.module_call_impl = raw(k.module, "_call_impl");
   k.module_globals = imported("torch.nn.modules.module", "__dict__");
+  if (PyObject* hash = raw(k.tensor, "__hash__"); returns_id(hash)) cpython::hashes_by_address(hash);
   k.make_leaf = imported("braze._C", "_make_leaf");
   k.mark_consumed = imported("braze._C", "_mark_consumed");
   return k;

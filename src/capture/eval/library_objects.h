@@ -5,7 +5,7 @@
 namespace braze::capture {
 
 struct LibraryObjects {
-  PyTypeObject *tensor, *parameter, *module, *size, *dtype, *device, *layout, *memory_format, *qscheme, *sym_int, *sym_float, *sym_bool, *finfo, *iinfo;
+  PyTypeObject *tensor, *parameter, *module, *optimizer, *size, *dtype, *device, *layout, *memory_format, *qscheme, *sym_int, *sym_float, *sym_bool, *finfo, *iinfo;
   PyTypeObject *enum_, *ordered_dict, *default_dict, *deque, *partial, *tuple_getter, *abc_meta, *enum_property, *cached_property, *lru_cache, *simple_namespace;
   PyObject* torch;
   PyObject* op_overload;          // torch._ops.OpOverload

@@ -27,12 +27,16 @@ Markers& markers() {
   return m;
 }
 
-bool is_disabled(PyObject* function) {
+const std::array<PyObject*, 2>& disabling_marks() {
   // torch.compiler.disable leaves `_torchdynamo_disable` on what it returns.
-  static PyObject* names[] = {interned("_braze_disable"), interned("_torchdynamo_disable")};
+  static const std::array<PyObject*, 2> names{interned("_braze_disable"), interned("_torchdynamo_disable")};
+  return names;
+}
+
+bool is_disabled(PyObject* function) {
   PyObject** dict = _PyObject_GetDictPtr(function);
   if (!dict || !*dict || !PyDict_Check(*dict)) return false;
-  for (PyObject* name : names)
+  for (PyObject* name : disabling_marks())
     if (PyDict_GetItemWithError(*dict, name) == Py_True) return true;
   PyErr_Clear();
   return false;

@@ -1,5 +1,7 @@
 // What Python code says to the compiler, and what capture says to Python code.
 #pragma once
+#include <array>
+
 #include "capture/cpython/ref.h"
 
 namespace braze::capture {
@@ -13,6 +15,8 @@ Markers& markers();
 
 // True if `function` (a function, or an object with __dict__) was given to braze.disable or torch.compiler.disable.
 bool is_disabled(PyObject* function);
+// The names in its __dict__ that say so.
+const std::array<PyObject*, 2>& disabling_marks();
 
 // True while this thread captures.
 bool capturing();

@@ -94,6 +94,7 @@ class EntryMaker {
     if (segment.stop && !stopped(*segment.stop)) return {};
     GilPtr<Entry> entry = entry_of(segment);
     check(*entry, "a guard does not hold right after capture", segment.recipe);
+    if (region_.events) event_.guard_cost = measure(*entry->guards, event_.guards.size(), view_.slots);
     entry->recipe = std::move(segment.recipe);
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());

@@ -1,6 +1,6 @@
 #include "capture/frames/entry.h"
 
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
 
@@ -13,7 +13,7 @@ int Entry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(callable.get());
   for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.owned());
   for (const Step& s : recipe.steps()) Py_VISIT(s.object.owned());
-  return guards ? capture::traverse(*guards, visit, arg) : 0;
+  return guards ? guards->traverse(visit, arg) : 0;
 }
 
 }  // namespace braze::capture

@@ -103,7 +103,14 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   // Another thread may have called other code of this region, or braze.reset(), while code of the program's ran here.
   if (code == last_code_)
     if (const GilPtr<Entry>* latest = last_place_->latest()) entry = *latest;
-  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots, values)) {
+  auto holds = [&] {
+    try {
+      return entry->guards->check(slots, values);
+    } catch (const InternalError&) {
+      return false;  // the search will say it again
+    }
+  };
+  if (!entry || entry->globals != function->func_globals || !holds()) {
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
     entry = find(place(code, 0), view, values);
     if (!entry) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
@@ -124,7 +131,14 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
 
 GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
   std::string why;
-  GilPtr<Entry> found = place->find(view, values, logs(Topic::Recompiles) ? &why : nullptr);
+  GilPtr<Entry> found;
+  try {
+    found = place->find(view, values, logs(Topic::Recompiles) ? &why : nullptr);
+  } catch (const InternalError& e) {  // of guards that are verified
+    values.clear();
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+    return {};
+  }
   if (found) return found;
   if (logs(Topic::Recompiles)) {
     why += place->take_ended();

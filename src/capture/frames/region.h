@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "capture/cpython/frame.h"
+#include "capture/guards/guard_cost.h"
 #include "capture/frames/place.h"
 
 namespace braze::capture {
@@ -21,6 +22,7 @@ struct Event {
   size_t num_calls = 0;            // torch-level calls in the graph; 0: no graph
   std::optional<BreakInfo> stop;
   std::vector<std::string> guards;
+  GuardCost guard_cost;
   std::string graph_status;        // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
   trace::Report report;
   std::optional<trace::TrainingReport> training;  // of a graph with a backward

@@ -20,6 +20,7 @@ int rank(GuardKind k) {
     case GuardKind::WeakIdentity: return 1;
     case GuardKind::Absent:
     case GuardKind::Exists:
+    case GuardKind::Lacks:
     case GuardKind::Length: return 2;
     case GuardKind::Equal: return 3;
     default: return 4;
@@ -84,9 +85,10 @@ struct CheckOrder::Builder {
     for (const Guard& g : guards) {
       if (is_single(g.kind) && !is_late(g.kind)) continue;
       if (watched(g)) continue;
-      in_check[g.source.index] = 1;
+      if (g.group.empty()) in_check[g.source.index] = 1;
       if (g.other.valid()) in_check[g.other.index] = 1;
-      for (SourceId s : g.group) in_check[s.index] = 1;
+      for (SourceId s : g.group)
+        if (g.kind == GuardKind::Apart || !anchored[s.index]) in_check[s.index] = 1;
     }
     for (const SizeGuards::Place& p : places) in_check[p.source.index] = 1;
     for (SourceId s : wanted) {
@@ -127,9 +129,15 @@ struct CheckOrder::Builder {
   void order_late() {
     for (const Guard& g : guards) {
       if (!g.group.empty()) {
-        Group group{&g, {}};
-        for (SourceId s : g.group) group.registers.push_back(reg[s.index]);
-        (g.kind == GuardKind::Apart ? out.apart : watched(g) ? out.anchored_groups : out.late_groups).push_back(std::move(group));
+        // Objects that are watched are told from each other when the table is written.
+        bool splits = g.kind == GuardKind::AllDistinct;
+        Group every_time{&g, {}}, at_times{&g, {}};
+        for (SourceId s : g.group) (splits && anchored[s.index] ? at_times : every_time).registers.push_back(reg[s.index]);
+        if (!at_times.registers.empty()) {
+          every_time.beside = static_cast<uint32_t>(out.anchored_groups.size());
+          out.anchored_groups.push_back(std::move(at_times));
+        }
+        if (!every_time.registers.empty()) (splits ? out.late_groups : out.apart).push_back(std::move(every_time));
       } else if (is_late(g.kind) || is_pair(g.kind)) {
         Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone, g.kind == GuardKind::Tensor && !is_argument(g.source) ? g.tensor.get() : nullptr};
         (watched(g) ? out.anchored_pairs : out.late).push_back(l);

@@ -26,6 +26,7 @@ struct CheckOrder {
   struct Group {
     const Guard* guard;
     std::vector<uint32_t> registers;
+    uint32_t beside = kNone;  // one of anchored_groups, whose values are other ones than these
   };
   struct Place {
     uint32_t reg;

@@ -1,24 +1,47 @@
 #include "capture/guards/group_guards.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace braze::capture {
 
 using trace::StorageRange;
 
 bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* values) {
-  constexpr size_t kFew = 16;  // up to here pairs are compared sooner than a list is made and sorted
-  if (registers.size() <= kFew) {
-    for (size_t i = 0; i < registers.size(); ++i)
+  constexpr size_t kFew = 8;  // up to here pairs are compared sooner than a table is filled
+  size_t n = registers.size();
+  if (n <= kFew) {
+    for (size_t i = 0; i < n; ++i)
       for (size_t k = 0; k < i; ++k)
         if (values[registers[i]] == values[registers[k]]) return false;
     return true;
   }
-  std::vector<PyObject*> sorted;
-  sorted.reserve(registers.size());
-  for (uint32_t r : registers) sorted.push_back(values[r]);
-  std::sort(sorted.begin(), sorted.end());
-  return std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  // Open addressing, at most half full.
+  constexpr size_t kInline = 512;
+  size_t size = std::bit_ceil(2 * n);
+  PyObject* small[kInline];
+  std::vector<PyObject*> large;
+  PyObject** table = small;
+  if (size > kInline) {
+    large.resize(size);
+    table = large.data();
+  } else {
+    std::fill_n(small, size, nullptr);
+  }
+  bool nothing = false;  // a value that is not there
+  for (uint32_t r : registers) {
+    PyObject* v = values[r];
+    if (!v) {
+      if (std::exchange(nothing, true)) return false;
+      continue;
+    }
+    size_t at = (reinterpret_cast<uintptr_t>(v) >> 4) * 0x9E3779B97F4A7C15u >> 32 & (size - 1);
+    for (; table[at]; at = (at + 1) & (size - 1))
+      if (table[at] == v) return false;
+    table[at] = v;
+  }
+  return true;
 }
 
 StoragesApart::StoragesApart(std::vector<uint32_t> registers, size_t written) : registers_(std::move(registers)), written_(written) {}

@@ -1,9 +1,11 @@
 #include "base/check.h"
+#include "base/strict.h"
 #include "capture/guards/check_order.h"
 #include "capture/guards/death_watch.h"
 #include "capture/guards/group_guards.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/guards/guard_eval.h"
 #include "capture/guards/size_check.h"
+#include "capture/guards/verified_program.h"
 #include "capture/guards/watch_table.h"
 
 namespace braze::capture {
@@ -53,17 +55,19 @@ class Program final : public GuardProgram {
     PyObject** regs = registers(out, order_.num_registers, sizes_.num_integers());
     if (over_) return fail_gone(out);
     if (trace::global_state_key() != global_state_) return failure_of(out).kind = GuardFailure::GlobalState, false;
-    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) && watched_hold(slots, regs, out) &&
-           fetch(order_.trailing, slots, regs, out) && late_hold(order_.late, regs, out) && groups_hold(regs, out) && finish(regs, out);
+    TableRef table;
+    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) && watched_hold(slots, regs, table, out) &&
+           fetch(order_.trailing, slots, regs, out) && late_hold(order_.late, regs, out) && groups_hold(*table.get(), regs, out) && finish(regs, out);
   }
 
   const std::unordered_set<PyObject*>& mortals() const override { return mortals_; }
   void when_over(std::function<void()> then) override { then_ = std::move(then); }
   bool is_over() const override { return over_; }
 
-  int traverse(visitproc visit, void* arg) const {
+  int traverse(visitproc visit, void* arg) const override {
     for (const Guard& g : guards_) {
       Py_VISIT(g.object.owned());
+      Py_VISIT(g.type.owned());
       for (const LooseRef& m : g.members) Py_VISIT(m.owned());
     }
     if (table_)
@@ -129,9 +133,12 @@ class Program final : public GuardProgram {
     return true;
   }
 
-  bool groups_hold(PyObject* const* regs, GuardValues& out) {
-    for (const CheckOrder::Group& g : order_.late_groups)
+  bool groups_hold(const WatchTable& table, PyObject* const* regs, GuardValues& out) {
+    for (const CheckOrder::Group& g : order_.late_groups) {
       if (!all_distinct(g.registers, regs)) return fail(out, g.guard, nullptr);
+      for (uint32_t r : g.registers)
+        if (g.beside != kNone && table.has(g.beside, regs[r])) return fail(out, g.guard, regs[r]);
+    }
     for (auto& [guard, storages] : apart_)
       if (!storages.hold(regs)) return fail(out, guard, nullptr);
     return sizes_.hold(regs, integers(out), failure_of(out));
@@ -142,8 +149,8 @@ class Program final : public GuardProgram {
     return !over_ || fail_gone(out);  // what a check calls may end an object
   }
 
-  bool watched_hold(PyObject* const* slots, PyObject** regs, GuardValues& out) {
-    TableRef table = table_;
+  bool watched_hold(PyObject* const* slots, PyObject** regs, TableRef& table, GuardValues& out) {
+    table = table_;
     if (!table || !table->unchanged()) {
       if (table && table_.get() == table.get()) table_ = TableRef();
       table = TableRef();  // released before a new one is written: that may run code
@@ -184,12 +191,14 @@ class Program final : public GuardProgram {
     };
     for (Guard& g : guards_) {
       if (g.kind == GuardKind::Identity || g.kind == GuardKind::WeakIdentity || g.kind == GuardKind::TypeIs) give_up(g, g.object);
+      if (g.type) give_up(g, g.type);
       for (LooseRef& m : g.members)
         if (is_compared_by_address(m.get())) give_up(g, m);
     }
     secured_ = mortals_;
     for (const Guard& g : guards_)
-      if (g.object) secured_.insert(g.object.get());
+      for (const LooseRef* r : {&g.object, &g.type})
+        if (*r) secured_.insert(r->get());
     for (size_t i = 0; i < sources_->size(); ++i)
       if (const Source& s = (*sources_)[SourceId(i)]; s.kind == SourceKind::Const) secured_.insert(s.key.get());
   }
@@ -222,14 +231,12 @@ class Program final : public GuardProgram {
 
 }  // namespace
 
-int traverse(const GuardProgram& program, visitproc visit, void* arg) {
-  return static_cast<const Program&>(program).traverse(visit, arg);  // there is no other kind
-}
-
 std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                     const std::vector<SourceId>& wanted, uint64_t global_state,
                                                     size_t num_locals_plus, SizeGuards sizes) {
-  return std::make_unique<Program>(std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
+  auto program = std::make_unique<Program>(sources, guards, wanted, global_state, num_locals_plus, sizes);
+  if (!verifying()) return program;
+  return verified(std::move(program), std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
 }
 
 }  // namespace braze::capture

@@ -30,6 +30,7 @@ enum class GuardKind : uint8_t {
   Tensor,        // value matches `tensor` (trace::matches); objects that are no tensors fail
   Exists,        // the source leads somewhere (DictItem: key is there; TypeAttr: found)
   Absent,        // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
+  Lacks,         // a dict, where there is one, has none of `members`, which are strings
   Length,        // list, tuple, dict or set: `number` of items
   DictKeys,      // keys are `members`, in that order (equal as in Equal, else identical)
   SameObject,    // value is the value of `other`
@@ -51,7 +52,8 @@ struct Guard {
   UserLine line;
   std::vector<trace::SymbolicDim> symbolic = {};  // Tensor: what the spec leaves open
   std::vector<SourceId> group = {};               // AllDistinct, Apart; `source` is the first
-  std::vector<LooseRef> members = {};             // DictKeys, SetMembers
+  std::vector<LooseRef> members = {};             // DictKeys, SetMembers, Lacks
+  LooseRef type = {};                             // besides, Py_TYPE(value) is this; of guards on one value
 };
 
 // Collected while capturing. Adding the same guard twice keeps the first.
@@ -76,6 +78,8 @@ class GuardSet {
   void apart(std::vector<SourceId> group, size_t written, UserLine line);  // the written ones first
 
   const std::vector<Guard>& items() const { return items_; }
+  // Removes what others imply, and joins a guard on the class of a value with another on the same value. At the end of a capture.
+  void simplify(const Sources& sources);
   void truncate(size_t n);  // back to an earlier size(): what a rolled back part of the capture added goes away
   size_t size() const { return items_.size(); }
 
@@ -137,6 +141,8 @@ class GuardProgram {
   virtual bool is_over() const = 0;
   virtual size_t num_watched() const = 0;
   virtual size_t num_steps() const = 0;
+  // For the garbage collector: every reference that is held.
+  virtual int traverse(visitproc visit, void* arg) const = 0;
 
  protected:
   // For the one that implements this: the inside of GuardValues.

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
+#include "capture/cpython/dict.h"
 #include "capture/cpython/lru_cache.h"
 
 namespace braze::capture {
@@ -148,7 +149,7 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::CellContents: return base();
     case SourceKind::DictItem: {
       const Source& b = items_[s.base.index];
-      if (b.kind == SourceKind::InstanceDict && is_identifier(s.key.get())) {
+      if ((b.kind == SourceKind::InstanceDict || b.kind == SourceKind::MadeDict) && is_identifier(s.key.get())) {
         // A submodule or parameter reads as the attribute that it is.
         return print(b.base) + "." + text(s.key.get());
       }
@@ -167,6 +168,7 @@ std::string Sources::print(SourceId id) const {
     case SourceKind::ListItem:
     case SourceKind::TupleItem: return base() + "[" + std::to_string(s.index) + "]";
     case SourceKind::TypeOf: return "type(" + base() + ")";
+    case SourceKind::MadeDict:
     case SourceKind::InstanceDict: return base() + ".__dict__";
     case SourceKind::TypeAttr:
     case SourceKind::Slot: return base() + "." + text(s.key.get());
@@ -210,12 +212,7 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
   auto func = [&]() -> PyFunctionObject* { return PyFunction_Check(base) ? reinterpret_cast<PyFunctionObject*>(base) : nullptr; };
   switch (s.kind) {
     case SourceKind::CellContents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
-    case SourceKind::DictItem: {
-      if (!PyDict_Check(base)) return nullptr;
-      PyObject* v = PyDict_GetItemWithError(base, s.key.get());
-      if (!v && PyErr_Occurred()) PyErr_Clear();
-      return v;
-    }
+    case SourceKind::DictItem: return PyDict_Check(base) ? cpython::dict_get(base, s.key.get()) : nullptr;
     case SourceKind::DictKeyAt: {
       if (!PyDict_Check(base)) return nullptr;
       PyObject *k, *v;
@@ -232,6 +229,11 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       if (!p && PyErr_Occurred()) PyErr_Clear();
       if (p && !*p) Py_XDECREF(PyObject_GenericGetDict(base, nullptr));  // a function gets its dictionary when somebody asks
       if (p && !*p) PyErr_Clear();
+      return p ? *p : nullptr;
+    }
+    case SourceKind::MadeDict: {
+      PyObject** p = _PyObject_GetDictPtr(base);
+      if (!p && PyErr_Occurred()) PyErr_Clear();
       return p ? *p : nullptr;
     }
     case SourceKind::TypeAttr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), s.key.get()) : nullptr;

@@ -25,6 +25,7 @@ enum class SourceKind : uint8_t {
   TupleItem,     // index
   TypeOf,        // Py_TYPE
   InstanceDict,  // obj.__dict__, made if it was inline
+  MadeDict,      // obj.__dict__ if it was made already: of functions and tensors, which mostly have none
   TypeAttr,      // key: name; of a type: what _PyType_Lookup finds (raw, no descriptor applied)
   Slot,          // index: byte offset of a T_OBJECT/T_OBJECT_EX member (__slots__), key: name
   FuncCode, FuncGlobals, FuncDefaults, FuncKwDefaults, FuncClosure,  // of a Python function

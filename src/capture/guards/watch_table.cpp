@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "capture/cpython/dict.h"
-#include "capture/guards/group_guards.h"
-#include "capture/guards/guards_eval.h"
+#include "capture/cpython/versions.h"
+#include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
 namespace {
@@ -80,8 +80,11 @@ bool WatchTable::fill(PyObject* const* slots, size_t num_locals_plus, PyObject* 
   }
   for (const CheckOrder::Late& l : order_.anchored_pairs)
     if (!holds(*l.guard, values[l.reg], values[l.other])) return fails(l.guard, values[l.reg]);
-  for (const CheckOrder::Group& g : order_.anchored_groups)
-    if (!all_distinct(g.registers, values.data())) return fails(g.guard, nullptr);
+  for (const CheckOrder::Group& g : order_.anchored_groups) {
+    auto& group = groups_.emplace_back();
+    for (uint32_t r : g.registers)
+      if (!group.insert(values[r]).second) return fails(g.guard, nullptr);
+  }
   for (uint32_t r : order_.imported) imported_.push_back(values[r]);
   seen_.clear();
   tag_of_.clear();
@@ -131,13 +134,7 @@ bool WatchTable::still_reads(const Tagged& t, bool& ran_code) const {
   bool is_type = PyType_Check(t.object);
   ran_code = is_type ? !type_lookup_runs_no_code(as_type(t.object)) : PyODict_Check(t.object) || !cpython::lookups_run_no_code(t.object);
   for (const KeyRead& k : t.keys) {
-    PyObject* v;
-    if (is_type) {
-      v = _PyType_Lookup(as_type(t.object), k.key);
-    } else {
-      v = PyDict_GetItemWithError(t.object, k.key);
-      if (!v && PyErr_Occurred()) PyErr_Clear();
-    }
+    PyObject* v = is_type ? _PyType_Lookup(as_type(t.object), k.key) : cpython::dict_get(t.object, k.key);
     if (v != k.value || (v && Py_TYPE(v) != k.type)) return false;
   }
   for (const Guard* g : t.whole)
@@ -152,7 +149,7 @@ void WatchTable::secure(PyObject* v, SourceKind from) {
   if (secured_.count(v) || !pinned_.insert(v).second || deaths_.add(v)) return;
   if (!is_container(v)) return pins_.push_back(Ref::borrow(v));
   // A dict that did not change kept v; where it changed, the class of what it has now is compared. An instance's dict is a dict.
-  bool class_known = from == SourceKind::DictItem || from == SourceKind::TypeAttr || from == SourceKind::InstanceDict;
+  bool class_known = from == SourceKind::DictItem || from == SourceKind::TypeAttr || from == SourceKind::InstanceDict || from == SourceKind::MadeDict;
   if (!class_known) word(&v->ob_type, Py_TYPE(v));
 }
 
@@ -173,7 +170,7 @@ WatchTable::Tagged& WatchTable::tag(PyObject* o) {
   if (fresh) {
     tagged_.push_back({o});
     if (PyType_Check(o)) {
-      short_words_.push_back({&as_type(o)->tp_version_tag, as_type(o)->tp_version_tag});
+      short_words_.push_back({cpython::type_version(as_type(o)), *cpython::type_version(as_type(o))});
       short_owner_.push_back(it->second);
     } else {
       add_word(cpython::dict_version(o), *cpython::dict_version(o), it->second);
@@ -187,7 +184,7 @@ void WatchTable::before_step(const Source& s, PyObject* base) {
   if (s.kind == SourceKind::DictItem && PyDict_Check(base)) tag(base);
   if (s.kind == SourceKind::DictKeyAt && PyDict_Check(base)) tag(base).any_change = true;
   if (s.kind == SourceKind::TypeAttr && PyType_Check(base)) {
-    if (!as_type(base)->tp_version_tag) _PyType_Lookup(as_type(base), s.key.get());  // gives it a tag
+    if (!*cpython::type_version(as_type(base))) _PyType_Lookup(as_type(base), s.key.get());  // gives it a tag
     tag(base);
   }
 }
@@ -216,6 +213,7 @@ void WatchTable::after_step(const Source& s, PyObject* base, PyObject* v) {
       break;
     case SourceKind::MappingOrigin: word(reinterpret_cast<PyObject**>(base + 1), v); break;
     case SourceKind::TypeOf: word(&base->ob_type, v); break;
+    case SourceKind::MadeDict:
     case SourceKind::InstanceDict:
       if (PyObject** p = _PyObject_GetDictPtr(base)) word(p, v);
       break;
@@ -234,12 +232,15 @@ void WatchTable::after_step(const Source& s, PyObject* base, PyObject* v) {
 // What a guard on one value reads of it. Before the guard is compared.
 void WatchTable::watch_guard(const Guard& guard, PyObject* v) {
   auto size_word = [&](const Py_ssize_t* at) { add_word(reinterpret_cast<const uint64_t*>(at), static_cast<uint64_t>(*at), kNone); };
+  if (guard.type) watch_class(v);
   switch (guard.kind) {
     case GuardKind::TypeIs:
     case GuardKind::Identity: watch_class(v); break;
+    case GuardKind::Lacks:
     case GuardKind::Length:
     case GuardKind::DictKeys:
       if (PyDict_Check(v)) tag(v).whole.push_back(&guard);
+      if (guard.kind == GuardKind::Lacks) break;
       // The order of an ordered dict is no part of the dict: it can change without the dict's version.
       if (PyODict_Check(v) && guard.kind == GuardKind::DictKeys && PyDict_GET_SIZE(v) > 1) always_.emplace_back(&guard, v);
       if (PyList_Check(v) || (PyTuple_Check(v) && is_container(v))) size_word(&reinterpret_cast<PyVarObject*>(v)->ob_size);

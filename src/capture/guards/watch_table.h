@@ -29,6 +29,8 @@ class WatchTable {
   size_t num_words() const { return words_.size() + short_words_.size(); }
   // What has to be compared in every check, since nothing tells of its changes.
   const std::vector<std::pair<const Guard*, PyObject*>>& always() const { return always_; }
+  // Whether an object is one of an anchored group's.
+  bool has(uint32_t group, PyObject* object) const { return groups_[group].count(object) != 0; }
   const std::vector<Ref>& pins() const { return pins_; }
 
   int users = 0;  // checks, and the program that publishes it; under the GIL
@@ -81,6 +83,7 @@ class WatchTable {
   std::vector<Tagged> tagged_;
   std::vector<PyObject*> imported_;
   std::vector<std::pair<const Guard*, PyObject*>> always_;
+  std::vector<std::unordered_set<PyObject*>> groups_;  // the values of CheckOrder::anchored_groups
   bool contradicts_ = false;  // the same word was read twice, and differed
   bool lost_ = false;         // something that the table knows by its address is gone
   // What the words and the values of keys are compared with.

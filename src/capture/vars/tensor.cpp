@@ -97,21 +97,25 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     return nullptr;
   }
   PyTypeObject* d = Py_TYPE(descr);
+  // An attribute of the tensor's own comes before a method of its class.
+  auto own_attribute = [&]() -> Variable* {
+    if (!real || !source.valid() || d->tp_descr_set) return nullptr;
+    SourceId at = tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, source), name);
+    PyObject** dict = _PyObject_GetDictPtr(real.get());
+    PyObject* v = dict && *dict ? native::item(Ground::guarded(at), *dict, name) : nullptr;
+    if (!v) return tr.guards().absent(at, tr.line()), nullptr;
+    tr.guards().exists(at, tr.line());
+    return tr.wrap(v, at);
+  };
   bool subclass = type() != library().tensor && type() != library().parameter;
   if (subclass && descr != native::type_attr(Ground::fixed(), library().tensor, name) && descr != native::type_attr(Ground::fixed(), library().parameter, name)) {
     if (!d->tp_descr_set)
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
-    if (PyObject** dict = real && !d->tp_descr_set ? _PyObject_GetDictPtr(real.get()) : nullptr; dict && *dict) {
-      SourceId at = tr.sources().instance_attr(source, name);
-      if (PyObject* v = native::item(Ground::guarded(source), *dict, name)) {
-        tr.guards().exists(at, tr.line());
-        return tr.wrap(v, at);
-      }
-      tr.guards().absent(at, tr.line());
-    }
+    if (Variable* v = own_attribute()) return v;
     return tr.bind_descriptor(descr, where, this, type(), name);
   }
+  if (Variable* v = own_attribute()) return v;
   if (put_by_program(descr)) return tr.bind_descriptor(descr, where, this, type(), name);
   if (where.valid()) tr.guard_identity(where, descr);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)

@@ -4,6 +4,7 @@
 
 namespace braze::capture {
 
+std::vector<LooseRef> items_of(PyObject* tuple);
 // Equality of constants as GuardKind::Equal means it.
 bool equal_constants(PyObject* a, PyObject* b);
 // Of a member of Guard::members: whether only the very same object will do.
@@ -12,8 +13,5 @@ bool is_compared_by_address(PyObject* member);
 bool holds(const Guard& guard, PyObject* value, PyObject* other);
 // The guard and what was found instead.
 std::string describe_failure(const Guard& guard, const Sources& sources, PyObject* value);
-
-// For the garbage collector: every reference that a compiled set of guards holds.
-int traverse(const GuardProgram&, visitproc visit, void* arg);
 
 }  // namespace braze::capture
