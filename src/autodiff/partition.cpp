@@ -33,6 +33,8 @@ class Partitioner {
 
   Partition run() {
     classify();
+    find_repeats();
+    keep_what_is_compared();
     weigh();
     choose();
     Partition out;
@@ -108,6 +110,11 @@ class Partitioner {
       if (read_[i]) read_memory_[root_[i].index] = true;
   }
 
+  void find_repeats() {
+    repeats_.resize(g_.nodes().size());
+    for (size_t i = 0; i < repeats_.size(); ++i) repeats_[i] = binds_[i] ? Repeat::Never : repeat(g_, g_.node(NodeId(i)));
+  }
+
   // Costs of keeping values, and which may not be computed again.
   void weigh() {
     size_t count = g_.values().size();
@@ -117,10 +124,8 @@ class Partitioner {
       if (g_.outputs[k].valid()) in_memory[root_[g_.outputs[k].index].index] = visible[root_[g_.outputs[k].index].index] = true;
     for (size_t i = 0; i < count; ++i)
       if (read_[i]) read_root[root_[i].index] = true;
-    repeats_.resize(g_.nodes().size());
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.node(NodeId(i));
-      repeats_[i] = binds_[i] ? Repeat::Never : repeat(g_, n);
       bool dear = repeats_[i] >= Repeat::Dear;
       if (!dear) continue;
       bool reduces = graph::op_class(n.op) == OpClass::Reduction;  // reads through its operand's formula
@@ -197,6 +202,57 @@ class Partitioner {
     return sum;
   }
 
+  static bool compares(graph::Op op) {
+    using graph::Op;
+    switch (op) {
+      case Op::eq_Tensor: case Op::ne_Tensor: case Op::lt_Tensor: case Op::le_Tensor: case Op::gt_Tensor: case Op::ge_Tensor: return true;
+      default: return false;
+    }
+  }
+
+  // Whether `v` is a function of `from` by way of work that is done once: it was made from the bits that `from` had then.
+  bool made_once_from(ValueId v, ValueId from) const {
+    std::vector<std::pair<ValueId, bool>> stack{{v, false}};
+    std::vector<uint8_t> seen(g_.values().size());
+    while (!stack.empty()) {
+      auto [u, once] = stack.back();
+      stack.pop_back();
+      if (root_[u.index] == from && once) return true;
+      const Node* n = producer(u);
+      uint8_t bit = once ? 2 : 1;
+      if (!n || u.index < from.index || (seen[u.index] & bit)) continue;
+      seen[u.index] |= bit;
+      bool through = once || repeats_[g_.value(u).node.index] >= Repeat::Dear;
+      Graph::for_each_operand(*n, [&](ValueId o) { stack.emplace_back(o, through); });
+    }
+    return false;
+  }
+
+  // A value that is compared with what was made of it, as the gradient of a maximum does to find its place: computed again, by another
+  // kernel, it may differ in its last bit, and then is nowhere equal. Such values are kept; of those that may not be, the comparison is not
+  // done again.
+  void keep_what_is_compared() {
+    std::vector<bool> visible(g_.values().size());
+    for (size_t k = 0; k < outputs_; ++k)
+      if (g_.outputs[k].valid()) visible[root_[g_.outputs[k].index].index] = true;
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const Node& n = g_.node(NodeId(i));
+      if (!compares(n.op) || n.args.size() < 2) continue;
+      auto *a = std::get_if<ValueId>(&n.args[0]), *b = std::get_if<ValueId>(&n.args[1]);
+      if (!a || !b) continue;
+      bool in_backward = !primal(*a) || !primal(*b) || needed_[n.outputs[0].index];
+      for (auto [value, made] : {std::pair{*a, *b}, std::pair{*b, *a}}) {
+        ValueId root = root_[value.index];
+        const Node* by = producer(root);
+        if (!in_backward || !by || !primal(root) || repeats_[g_.value(root).node.index] >= Repeat::Dear) continue;
+        if (!made_once_from(made, root)) continue;
+        if (!visible[root.index] || read_memory_[root.index]) pinned_.push_back(root);
+        else if (!after_[i]) once_.push_back(NodeId(i));
+      }
+    }
+    for (ValueId v : pinned_) read_[v.index] = needed_[v.index] = true;
+  }
+
   void choose() {
     std::vector<bool> fixed(g_.nodes().size(), false);
     std::vector<std::pair<int64_t, size_t>> may;  // nodes that a smaller budget sets free
@@ -207,6 +263,8 @@ class Partitioner {
       fixed[i] = repeats_[i] >= Repeat::Dear || for_call;
       if (fixed[i] && repeats_[i] != Repeat::Never) may.emplace_back(work_per_byte(g_, n), i);
     }
+    for (ValueId v : pinned_) fixed[g_.value(v).node.index] = true;
+    for (NodeId n : once_) fixed[n.index] = true;
     kept_ = cut(fixed);
     if (budget_ >= 1 || may.empty()) return;
     auto limit = static_cast<int64_t>(static_cast<double>(kept_bytes(kept_)) * std::max(budget_, 0.0));
@@ -410,6 +468,8 @@ class Partitioner {
   std::vector<bool> binds_;                         // per node: symbols get their values there
   std::vector<std::pair<uint32_t, size_t>> bound_;  // symbols that the forward half binds, by Expr::id; their nodes
   std::vector<int64_t> cost_;                       // per value, of keeping it
+  std::vector<ValueId> pinned_;                     // computed once, and kept
+  std::vector<NodeId> once_;                        // not repeated, cheap as they are
   std::vector<ValueId> kept_;
   std::vector<NodeId> again_;
   std::function<ValueId(ValueId)> in_forward_;

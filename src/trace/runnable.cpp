@@ -46,7 +46,7 @@ namespace {
 
 class InferenceRunnable : public Runnable {
  public:
-  InferenceRunnable(Captured captured, const Options& options, bool texts) : given_(inputs_without_constants(captured.graph)) {
+  InferenceRunnable(Captured captured, const Options& options, bool texts) : given_(inputs_without_constants(captured.graph)), views_(std::move(captured.views)) {
     driver::Dumps dumps;
     driver::Artefact made = driver::compile(captured.graph, options, texts ? &dumps : nullptr);
     report_ = {made.nests, made.kernels, made.externs, made.from_disk_cache, std::move(made.timings), {},
@@ -58,13 +58,14 @@ class InferenceRunnable : public Runnable {
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m == compiled_->outputs(), "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m <= compiled_->outputs(), "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->inputs());
     if (replayed_) replayed_->run(call);
     else compiled_->run(call);
+    make_views(call, views_);
     wrap_outputs(call, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -78,6 +79,7 @@ class InferenceRunnable : public Runnable {
 
  private:
   std::vector<uint32_t> given_;
+  std::vector<OutputView> views_;
   std::unique_ptr<CompiledGraph> compiled_;
   std::unique_ptr<ReplayedGraph> replayed_;
   Report report_;

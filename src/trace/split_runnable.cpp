@@ -16,6 +16,7 @@ class SplitRunnable : public Runnable {
  public:
   SplitRunnable(driver::Split split, Captured captured, const driver::Dumps& dumps)
       : given_(inputs_without_constants(captured.graph)),
+        views_(std::move(captured.views)),
         constants_(std::make_shared<Constants>(std::move(captured.constants))),
         num_inputs_(captured.graph.inputs.size()),
         slots_(split.slots),
@@ -50,7 +51,7 @@ class SplitRunnable : public Runnable {
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t*) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m == outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m <= outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call whole;
     unpack_inputs(given_, inputs, n, whole, num_inputs_);
     std::vector<at::Tensor> values(slots_);
@@ -67,6 +68,7 @@ class SplitRunnable : public Runnable {
       for (uint32_t s : p.dead) values[s] = at::Tensor();
     }
     for (int32_t s : outputs_) whole.results.push_back(s < 0 ? at::Tensor() : values[static_cast<size_t>(s)]);
+    make_views(whole, views_);
     wrap_outputs(whole, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -86,6 +88,7 @@ class SplitRunnable : public Runnable {
     std::unique_ptr<ReplayedGraph> replayed;  // nullptr: it is not recorded
   };
   std::vector<uint32_t> given_, constant_slots_;
+  std::vector<OutputView> views_;
   std::shared_ptr<const Constants> constants_;
   size_t num_inputs_, slots_;
   std::vector<int32_t> outputs_;  // slots; -1: None

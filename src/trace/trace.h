@@ -39,6 +39,21 @@ struct SizePlace {
 };
 constexpr int32_t kStorageOffset = INT32_MIN;
 
+// An output that the program sees as a view of an input or of another output, and which is made as one when it is handed out: writing
+// to one changes the history of the other.
+struct OutputView {
+  enum class Made : uint8_t {
+    Plainly,
+    AsOneOfSeveral,  // by a call that gives several views: none of them may be written to
+    WithoutGrad,     // where gradients were off
+    ForInference,    // in inference mode
+    Apart,           // no view: on the memory of an output that is the same value, without its history
+  };
+  uint32_t output, base;  // base: an input, or an output that is none of these; bases that only views need come after the other outputs
+  bool of_input;
+  Made made;
+};
+
 struct Captured {
   graph::Graph graph;                        // ATen level, functional
   std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
@@ -48,6 +63,7 @@ struct Captured {
   std::vector<SizePlace> size_places;
   std::vector<SizeGuard> size_guards;        // over size_symbols
   std::vector<sym::Expr> symbol_values;      // per symbol of the graph: its value, over size_symbols
+  std::vector<OutputView> views;
 };
 
 // A dimension of an input whose size (dim >= 0), or stride (~dim), is to be a symbol, with the range that the graph is to

@@ -1,7 +1,6 @@
 // Compiled forward and backward behind one torch::autograd::Node.
 #include "trace/training.h"
 
-#include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -92,17 +91,7 @@ class NodeRunnable : public TrainingRunnable {
     for (auto [output, input] : program_->written) take_history(*call.inputs[input], call.results[output]);
     for (uint32_t i : program_->parts.read_inputs) node->watch(*call.inputs[i]);
     for (uint32_t i : program_->parts.read_outputs) node->watch(call.results[i]);
-    for (const Gradients::View& v : g.views) {
-      const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
-      at::Tensor& result = call.results[v.output];
-      BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
-      c10::AutoGradMode mode(v.differentiable);
-      at::Tensor view = base.sizes() == result.sizes() && base.strides() == result.strides() && base.storage_offset() == result.storage_offset()
-                            ? at::alias(base)
-                            : base.as_strided(result.sizes(), result.strides(), result.storage_offset());
-      result = v.differentiable ? std::move(view) : view.detach();
-      if (v.differentiable && v.one_of_several) torch::autograd::impl::get_view_autograd_meta(result)->set_creation_meta(torch::autograd::CreationMeta::MULTI_OUTPUT_NODE);
-    }
+    make_views(call, program_->views);
   }
 
   std::shared_ptr<TrainingProgram> program_;

@@ -10,18 +10,11 @@ namespace braze::trace {
 
 // What differentiate() added to a captured graph.
 struct Gradients {
-  // An output on the memory of an input or of another output: with gradients, a view made of that one when it is handed out.
-  struct View {
-    uint32_t output, base;  // base: an input or an output
-    bool of_input, differentiable;
-    bool one_of_several = false;  // of a call that gives several views: none of them may be written to
-  };
   size_t results = 0;                // outputs that finish() was asked for; bases that only views need come after them
   size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]` (invalid: none)
   std::vector<uint32_t> tangents;    // inputs that are gradients of outputs, appended by differentiate()
   std::vector<uint32_t> tangent_of;  // of each of them: the output; one after `results` that is an input of the graph is what was written to that
   std::vector<uint32_t> inputs;      // every input that requires grad
-  std::vector<View> views;
   std::vector<uint32_t> read_inputs, read_outputs;  // whose memory the backward reads
 };
 

@@ -13,7 +13,7 @@ namespace braze::trace {
 using autodiff::Source;
 
 TrainingProgram::TrainingProgram(Captured captured, Gradients added, const Options& options, bool texts)
-    : gradients(std::move(added)), options_(options), texts_(texts) {
+    : gradients(std::move(added)), views(std::move(captured.views)), options_(options), texts_(texts) {
   driver::Dumps dumps;
   auto random = std::make_unique<RandomReplay>(captured.graph, options);
   autodiff::Joint::Reads reads{gradients.read_inputs, gradients.read_outputs};
@@ -28,7 +28,7 @@ TrainingProgram::TrainingProgram(Captured captured, Gradients added, const Optio
   training_.partition = parts.report();
   forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts), parts.bound);
   if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
-  uncompiled = std::make_unique<UncompiledRegion>(parts.forward, gradients, constants_, std::move(random), parts.random, options);
+  uncompiled = std::make_unique<UncompiledRegion>(parts.forward, gradients, views, constants_, std::move(random), parts.random, options);
   for (const Source& s : parts.sources)
     if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
   for (uint32_t i : gradients.tangent_of)

@@ -47,6 +47,7 @@ class TrainingProgram {
   Report report();
 
   Gradients gradients;
+  std::vector<OutputView> views;
   autodiff::Partition parts;
   std::unique_ptr<CompiledGraph> forward;
   std::unique_ptr<ReplayedGraph> forward_replayed;

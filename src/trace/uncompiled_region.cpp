@@ -54,9 +54,9 @@ class OutsideTransforms {
 
 }  // namespace
 
-UncompiledRegion::UncompiledRegion(const graph::Graph& forward, const Gradients& gradients, std::shared_ptr<const Constants> constants,
-                                   std::unique_ptr<RandomReplay> random, bool draws, const Options& options)
-    : forward_(forward), gradients_(gradients), constants_(std::move(constants)), random_(std::move(random)), draws_(draws), options_(options) {}
+UncompiledRegion::UncompiledRegion(const graph::Graph& forward, const Gradients& gradients, const std::vector<OutputView>& views,
+                                   std::shared_ptr<const Constants> constants, std::unique_ptr<RandomReplay> random, bool draws, const Options& options)
+    : forward_(forward), gradients_(gradients), views_(views), constants_(std::move(constants)), random_(std::move(random)), draws_(draws), options_(options) {}
 
 // Nodes are deleted with and without the GIL; what is Python's needs it.
 UncompiledRegion::~UncompiledRegion() {
@@ -159,8 +159,8 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
 // written to.
 at::Tensor UncompiledRegion::source_of_tangent(const Run& run, uint32_t number) const {
   if (number < run.outputs.size()) return run.outputs[number];
-  for (const Gradients::View& v : gradients_.views)
-    if (!v.of_input && v.base == number && v.differentiable) {
+  for (const OutputView& v : views_)
+    if (!v.of_input && v.base == number && v.made != OutputView::Made::Apart) {
       const at::Tensor& view = run.outputs[v.output];
       return view.is_view() ? at::Tensor(view._base()) : view;
     }

@@ -20,9 +20,9 @@ namespace braze::trace {
 
 class UncompiledRegion {
  public:
-  // `forward`: its inputs and outputs; outlives this. `random`: nullptr if it draws nothing that could be drawn again.
-  UncompiledRegion(const graph::Graph& forward, const Gradients& gradients, std::shared_ptr<const Constants> constants,
-                   std::unique_ptr<RandomReplay> random, bool draws, const Options& options);
+  // `forward`: its inputs and outputs; it, `gradients` and `views` outlive this. `random`: nullptr if it draws nothing that could be drawn again.
+  UncompiledRegion(const graph::Graph& forward, const Gradients& gradients, const std::vector<OutputView>& views,
+                   std::shared_ptr<const Constants> constants, std::unique_ptr<RandomReplay> random, bool draws, const Options& options);
   ~UncompiledRegion();
   UncompiledRegion(const UncompiledRegion&) = delete;
   void keep(std::unique_ptr<Tracer> tracer);
@@ -54,6 +54,7 @@ class UncompiledRegion {
 
   const graph::Graph& forward_;
   const Gradients& gradients_;
+  const std::vector<OutputView>& views_;
   std::shared_ptr<const Constants> constants_;
   std::unique_ptr<RandomReplay> random_;
   bool draws_;

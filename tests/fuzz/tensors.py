@@ -1,6 +1,6 @@
-"""Random programs of tensor operators against eager PyTorch: values, dtypes, shapes, strides, gradients.
+"""Random programs of tensor operators against eager PyTorch: values, dtypes, shapes, strides, gradients; with --order 2 gradients of gradients, too.
 
-    python tests/fuzz/tensors.py --first 0 --count 20000 [--device cuda]
+    python tests/fuzz/tensors.py --first 0 --count 20000 [--device cuda] [--order 2]
 
 prints each program whose results differ, made as small as dropping results and statements makes it, and its seed.
 """
@@ -26,16 +26,26 @@ def compiled_source(program):
     return scope["f"]
 
 
-def run(f, inputs, weights):
-    """Results, and the gradients of their weighted sum where inputs ask for them."""
-    results = f(*inputs)
+def run(f, inputs, weights, order=1):
+    """Results, and the gradients of their weighted sum where inputs ask for them; with order 2 those of a function of these, too."""
     leaves = [t for t in inputs if t.requires_grad]
+    # Twice: on activations that nobody else keeps.
+    results = f(*(t * 1 if t.requires_grad and order == 2 else t for t in inputs))
     if not leaves:
         return results, []
     loss = sum((r.double() * w.to(r.device)).sum() for r, w in zip(results, weights) if r.requires_grad)
     if not isinstance(loss, torch.Tensor):
         return results, []
-    return results, torch.autograd.grad(loss, leaves, allow_unused=True)
+    first = torch.autograd.grad(loss, leaves, allow_unused=True, create_graph=order == 2)
+    if order == 1:
+        return results, first
+    again = sum((g.double().tanh() * weight_of(g)).sum() for g in first if g is not None and g.requires_grad)
+    second = torch.autograd.grad(again, leaves, allow_unused=True) if isinstance(again, torch.Tensor) else ()
+    return results, [*(g if g is None else g.detach() for g in first), *second]
+
+
+def weight_of(g):
+    return torch.rand(g.shape, generator=torch.Generator().manual_seed(g.dim()), dtype=torch.float64).to(g.device)
 
 
 def distance(a, b):
@@ -62,10 +72,10 @@ def compare(what, got, want, exact, rounding):
     return f"{what}: off by {error:g}, eager by {distance(want, exact):g}, values up to {scale:g}" if not error <= allowed else None
 
 
-def failure(program, seed, device="cpu"):
+def failure(program, seed, device="cpu", order=1):
     """What is wrong with the program compiled, or None. Two calls on other values, the second on other memory layouts."""
     r = random.Random(seed)
-    grad, dynamic = r.random() < 0.4, r.choice((None, None, True, False))
+    grad, dynamic = r.random() < 0.4 or order == 2, r.choice((None, None, True, False))
     # A gradient is rounded to the half type that the value was rounded to, from one side or the other.
     half = max([2e-5] + [step for dtype, step in (("bfloat16", 2e-2), ("float16", 2e-3)) if dtype in program.source()])
     f = compiled_source(program)
@@ -76,10 +86,10 @@ def failure(program, seed, device="cpu"):
         with contextlib.nullcontext() if grad else torch.no_grad():
             reference = [t.detach().double().requires_grad_(grad) if t.is_floating_point() else t for t in inputs]
             with in_double():
-                exact, exact_gradients = run_weighted(f, reference, weights)
-            want, want_gradients = run(f, inputs, weights)
+                exact, exact_gradients = run_weighted(f, reference, weights, order)
+            want, want_gradients = run(f, inputs, weights, order)
             try:
-                got, got_gradients = run(compiled, inputs, weights)
+                got, got_gradients = run(compiled, inputs, weights, order)
             except Exception as e:  # noqa: BLE001: whatever it is, eager ran
                 return f"{type(e).__name__}: {e}"
         for what, gs, ws, es in (("result", got, want, exact), ("gradient", got_gradients, want_gradients, exact_gradients)):
@@ -106,33 +116,33 @@ def in_double():
         torch.Tensor.to = to
 
 
-def run_weighted(f, inputs, weights):
+def run_weighted(f, inputs, weights, order):
     results = f(*inputs)
     g = torch.Generator().manual_seed(0)
     weights[:] = [torch.rand(r.shape, generator=g, dtype=torch.float64) for r in results]
-    return run(f, inputs, weights)
+    return run(f, inputs, weights, order)
 
 
-def shrink(program, seed, device):
+def shrink(program, seed, device, order):
     """Drops results, then statements whose result an input of the same shape can stand for."""
-    why = failure(program, seed, device)
+    why = failure(program, seed, device, order)
     for result in program.results:
         smaller = Program(program.inputs, program.lines, [result]).needed()
-        if len(program.results) > 1 and (now := failure(smaller, seed, device)):
-            return shrink(smaller, seed, device)
+        if len(program.results) > 1 and (now := failure(smaller, seed, device, order)):
+            return shrink(smaller, seed, device, order)
         braze.reset()
     for name in [line[0] for line in program.lines[:-1]][::-1]:
         if name in program.results:
             continue
         try:
             smaller = replaced(program, name)
-            now = smaller and failure(smaller, seed, device)
+            now = smaller and failure(smaller, seed, device, order)
         except Exception:  # noqa: BLE001: not a program any more
             continue
         finally:
             braze.reset()
         if now:
-            return shrink(smaller, seed, device)
+            return shrink(smaller, seed, device, order)
     return program, why
 
 
@@ -149,14 +159,14 @@ def replaced(program, name):
     return Program([*program.inputs, (name, tuple(value.shape), "float")], lines, program.results).needed()
 
 
-def check(seed, device="cpu"):
+def check(seed, device="cpu", order=1):
     """None, or a text with the shrunk program and what is wrong with it."""
     program = write(seed)
-    why = failure(program, seed, device)
+    why = failure(program, seed, device, order)
     braze.reset()
     if not why:
         return None
-    small, reason = shrink(program, seed, device)
+    small, reason = shrink(program, seed, device, order)
     return f"seed {seed}: {why}\nshrunk: {reason}\n{small.source()}"
 
 
@@ -165,11 +175,12 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--order", type=int, default=1, help="of the derivatives: 1 or 2")
     parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
     options = parser.parse_args()
     failed = 0
     for seed in range(options.first, options.first + options.count):
-        if text := check(seed, options.device):
+        if text := check(seed, options.device, options.order):
             failed += 1
             print(text, flush=True)
             if failed >= options.stop_after:

@@ -27,6 +27,13 @@ def test_random_tensor_programs(first):
         assert not wrong, wrong
 
 
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT // 4, STEP))
+def test_second_derivatives_of_random_tensor_programs(first):
+    for seed in range(first, first + STEP):
+        wrong = tensors.check(seed, order=2)
+        assert not wrong, wrong
+
+
 @pytest.mark.parametrize("shape", [(2, 8, 4, 4), (2, 512, 32, 32), (16, 16, 16, 16), (4, 2, 8, 1), (3, 3, 3, 3), (2, 2, 2, 2, 4)], ids=str)
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "var"])
 def test_reductions_over_equal_extents(shape, name):

@@ -105,6 +105,39 @@ TEST(Partition, AnArgumentIsKeptOnlyWhereTheBackwardReadsItItself) {
   EXPECT_EQ(p.needed_inputs, (std::vector<uint32_t>{0}));
 }
 
+// The gradient of the maximum of x * w + x.
+constexpr const char* kMaximum = R"(graph {
+  %0: f32[64,64] = input argument
+  %1: f32[64,64] = input parameter
+  %2: f32[64,1] = input argument "tangent"
+  %3: f32[64,64] = aten::mul.Tensor(%0, %1)
+  %4: f32[64,64] = aten::add.Tensor(%3, %0, 1)
+  %5: f32[64,1] = aten::amax(%4, [1], true)
+  %6: bool[64,64] = aten::eq.Tensor(%5, %4)
+  %7: f32[64,64] = aten::mul.Tensor(%2, %6)
+  return %5, RESULTS
+})";
+
+std::string maximum(const std::string& results) {
+  std::string text = kMaximum;
+  return text.replace(text.find("RESULTS"), 7, results);
+}
+
+TEST(Partition, WhatIsComparedWithItsMaximumIsReadWhereItWasKept) {
+  Partition p = parted(maximum("%7").c_str(), 1, 1, Joint::Reads{{0}, {0}});
+  EXPECT_EQ(names(p.saved), (Names{"aten::add.Tensor", "aten::amax"}));
+  EXPECT_EQ(count(p.backward, graph::Op::add_Tensor), 0u);
+  // Under a smaller budget, too: then the maximum is taken again, of what was kept.
+  Partition small = parted(maximum("%7").c_str(), 1, 0, Joint::Reads{{0}, {0}});
+  EXPECT_EQ(count(small.backward, graph::Op::add_Tensor), 0u);
+}
+
+TEST(Partition, AComparisonWithAnOutputThatMayChangeIsNotDoneAgain) {
+  Partition p = parted(maximum("%4, %7").c_str(), 2, 1, Joint::Reads{{0}, {0}});
+  EXPECT_EQ(names(p.saved), (Names{"aten::eq.Tensor"}));
+  EXPECT_EQ(count(p.backward, graph::Op::eq_Tensor), 0u);
+}
+
 TEST(Partition, NamesInputsThatGradientsDependOnAndTheirCopies) {
   Partition p = parted(R"(graph {
   %0: f32[8] = input argument

@@ -1,0 +1,171 @@
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+#include "trace/fixed_sizes.h"
+#include "trace/graph_break.h"
+#include "trace/tracer_impl.h"
+
+namespace braze::trace {
+
+namespace {
+
+// Methods whose answers depend on memory, which a fake does not have, or on where in its storage a tensor lies, which
+// it does not know.
+bool asks_for_memory(PyObject* fn) {
+  static const std::unordered_set<std::string_view> asked = {
+      "__array__", "__deepcopy__",    "__dlpack__", "__dlpack_device__", "__reduce_ex__", "data_ptr", "is_pinned",
+      "is_shared", "is_set_to",       "numpy",      "pin_memory",        "share_memory_", "storage",  "storage_offset",
+      "tolist",    "untyped_storage",
+  };
+  if (PyObject_TypeCheck(fn, &PyMethodDescr_Type))
+    return asked.count(reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name) != 0;
+  if (!PyFunction_Check(fn)) return false;
+  Py_ssize_t size = 0;
+  const char* name = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(fn)->func_name, &size);
+  return name && asked.count(std::string_view(name, static_cast<size_t>(size))) != 0;
+}
+
+// PyTorch's code that reads a tensor's memory finds none in a fake and says so in an error: not the user's, but a
+// break.
+void break_on_memory_access() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* text = value && PyErr_GivenExceptionMatches(value, PyExc_RuntimeError) ? PyObject_Str(value) : nullptr;
+  const char* chars = text ? PyUnicode_AsUTF8(text) : nullptr;
+  std::string_view message = chars ? chars : "";
+  for (const char* phrase :
+       {"its data is not allocated yet", "doesn't have storage", "with unallocated storage", "without storage"}) {
+    if (message.find(phrase) == std::string_view::npos) continue;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    Py_XDECREF(text);
+    return set_graph_break(Reason::UnsupportedOp, "its kernel reads the memory of a tensor");
+  }
+  Py_XDECREF(text);
+  PyErr_Restore(type, value, traceback);
+}
+
+// oneDNN's recurrent layer keeps a workspace for its backward whose size only it knows; without it PyTorch runs its own steps.
+struct WithoutOneDnn {
+  explicit WithoutOneDnn(bool wanted) : before(at::globalContext().userEnabledMkldnn()), set(wanted && before) {
+    if (set) at::globalContext().setUserEnabledMkldnn(false);
+  }
+  ~WithoutOneDnn() {
+    if (set) at::globalContext().setUserEnabledMkldnn(true);
+  }
+  bool before, set;
+};
+
+bool is_lstm(PyObject* fn) {
+  return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
+}
+
+// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake lacks.
+bool is_overload_packet(PyObject* fn) { return std::string_view(Py_TYPE(fn)->tp_name) == "OpOverloadPacket"; }
+
+class WithoutTexts {
+ public:
+  explicit WithoutTexts(bool on) {
+    if (!on) return;
+    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)), METH_VARARGS | METH_KEYWORDS, nullptr};
+    static PyObject* instead = PyCFunction_New(&method, nullptr);
+    static PyObject* module = pybind11::object(pybind11::module_::import("torch._tensor_str")).release().ptr();
+    before_ = PyObject_GetAttrString(module, "_str");
+    module_ = module;
+    PyObject_SetAttrString(module, "_str", instead);
+  }
+  ~WithoutTexts() {
+    if (!before_) return;
+    PyObject *type, *value, *traceback;  // of the call, which may have failed
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject_SetAttrString(module_, "_str", before_);
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(before_);
+  }
+  WithoutTexts(const WithoutTexts&) = delete;
+  WithoutTexts& operator=(const WithoutTexts&) = delete;
+
+ private:
+  static PyObject* text(PyObject*, PyObject*, PyObject*) { return PyUnicode_FromString("a tensor"); }
+  PyObject *before_ = nullptr, *module_ = nullptr;
+};
+
+}  // namespace
+
+PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc, PyObject* noted) {
+  RecordingScope scope(recorder_.get());
+  const graph::Location* around = std::exchange(location_, &loc);
+  recorder_->set_location(&loc);
+  Ambient ambient = current_ambient();
+  size_t before = recorder_->graph().nodes().size();
+  WithoutTexts no_texts(is_overload_packet(fn));
+  WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
+  PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
+  if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())
+    result = call_with_fixed_sizes(*recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, fn, args, nargs, kwargs);
+  location_ = around;
+  recorder_->set_location(around);
+  if (!recorder_->failure.empty()) {
+    Py_XDECREF(result);
+    PyErr_Clear();
+    throw InternalError(std::exchange(recorder_->failure, {}));
+  }
+  if (!result) {
+    break_on_memory_access();
+    return nullptr;
+  }
+  bool recorded = recorder_->graph().nodes().size() != before;
+  if (noted && (recorded || holds_fake(result)) && !calls_.add(noted, args, nargs, kwargs, result, ambient)) {
+    Py_DECREF(result);
+    return nullptr;
+  }
+  return result;
+}
+
+PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+               const graph::Location& loc) {
+  if (asks_for_memory(fn)) {
+    set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
+    return nullptr;
+  }
+  return perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
+}
+
+PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
+                    PyObject* noted) {
+  if (!noted && !host_depth_) torch_level_ = false;
+  struct Depth {
+    int& depth;
+    explicit Depth(int& d) : depth(d) { ++depth; }
+    ~Depth() { --depth; }
+  } inside(host_depth_);
+  return perform(fn, args, nargs, kwargs, loc, host_depth_ > 1 ? nullptr : noted);
+}
+
+PyObject* TracerImpl::call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) {
+  return perform(fn, args, nargs, kwargs, loc, nullptr);
+}
+
+bool TracerImpl::holds_fake(PyObject* obj) const {
+  if (PyTuple_Check(obj)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); ++i)
+      if (holds_fake(PyTuple_GET_ITEM(obj, i))) return true;
+    return false;
+  }
+  if (PyList_Check(obj)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(obj); ++i)
+      if (holds_fake(PyList_GET_ITEM(obj, i))) return true;
+    return false;
+  }
+  return is_fake(obj);
+}
+
+}  // namespace braze::trace

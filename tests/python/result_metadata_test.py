@@ -1,0 +1,170 @@
+"""What a program sees of results besides their values: views and their bases, shared versions, histories, inference tensors, shared memory."""
+
+import pytest
+import torch
+
+import braze
+
+
+def no_grad(x, w):
+    with torch.no_grad():
+        y = x * w
+    return y, x + w, y.t()
+
+
+def no_grad_views(x, w):
+    with torch.no_grad():
+        v, z = x.t(), x * w
+    return v, z, z[0], x * 1
+
+
+def no_grad_view_of_a_result(x, w):
+    y = x * w
+    with torch.no_grad():
+        y.add_(1)
+        v = y.t()
+    return y, v
+
+
+def inference(x, w):
+    with torch.inference_mode():
+        y = x * w
+        return y, y.t(), x.t()
+
+
+def written_through_views(x, w):
+    y = x * w
+    y[0].add_(1)
+    z = y.view(-1)
+    z.mul_(2)
+    return y, z
+
+
+def input_written(x, w):
+    x.add_(1)
+    return x * w, x.t()
+
+
+def retained(x, w):
+    y = x * w
+    y.retain_grad()
+    return y, y * 2
+
+
+PROGRAMS = {
+    "two": lambda x, w: ((x * w).sin(), x + w),
+    "view_of_an_output": lambda x, w: (lambda y: (y, y.t()))(x * w),
+    "view_before_its_base": lambda x, w: (lambda y: (y.t(), y))(x * w),
+    "two_views": lambda x, w: (lambda y: (y.t(), y[0]))(x * w),
+    "view_of_an_input": lambda x, w: (x.t(), w + 1),
+    "views_of_an_input": lambda x, w: (x.t(), x[0], x.view(-1)[1:], w + 1),
+    "input": lambda x, w: (x, x * w),
+    "input_twice": lambda x, w: (x, x, w * 1),
+    "output_twice": lambda x, w: (lambda y: (y, y))(x * w),
+    "view_twice": lambda x, w: (lambda y: (lambda v: (y, v, v))(y.t()))(x * w),
+    "detached": lambda x, w: (lambda y: (y, y.detach()))(x * w),
+    "detached_input": lambda x, w: (x.detach(), x * w),
+    "only_detached": lambda x, w: ((x * w).detach(),),
+    "split": lambda x, w: (x * w).split(1),
+    "split_input": lambda x, w: x.split(1) + (w * 1,),
+    "split_and_view": lambda x, w: (lambda c: (c[0].t(), c[1]))((x * w).chunk(3)),
+    "unbind": lambda x, w: (x * w).unbind(0),
+    "in_place": lambda x, w: ((x * w).add_(1).mul_(2),),
+    "made": lambda x, w: (torch.zeros(2), x * w),
+    "leaf": lambda x, w: (torch.zeros(2).requires_grad_(), x.detach() * 2),
+    "contiguous": lambda x, w: ((x * w).contiguous(), x.contiguous(), w.t().contiguous()),
+    "cast": lambda x, w: (x.to(torch.float32), (x * w).float(), (x * w).double()),
+    "not_differentiable": lambda x, w: ((x * w).argmax(), x > w),
+    "view_and_view_back": lambda x, w: (lambda y: (y.view(-1).view(3, 3), y))(x * w),
+    "view_as": lambda x, w: (x.view_as(x), (x * w)),
+    "transposed_back": lambda x, w: (x.t().t(), x.unsqueeze(0).squeeze(0)),
+    "identity": lambda x, w: (torch.nn.Identity()(x), torch.nn.Flatten()(x)),
+    "nothing_to_do": lambda x, w: (x[:], x[...], x.reshape(3, 3), x.expand(3, 3)),
+    "no_grad": no_grad,
+    "no_grad_views": no_grad_views,
+    "no_grad_view_of_a_result": no_grad_view_of_a_result,
+    "written_through_views": written_through_views,
+    "input_written": input_written,
+    "input_written_and_returned": lambda x, w: (x.mul_(w),),
+    "retained": retained,
+}
+
+
+def facts(results, inputs):
+    """All but values. A view of something that the program does not return need not be one; of others the base is named."""
+    everything = [*inputs, *results]
+    names = {}
+    for i, t in enumerate(everything):
+        names.setdefault(id(t), f"in{i}" if i < len(inputs) else f"out{i - len(inputs)}")
+    out = []
+    for t in results:
+        fact = {k: getattr(t, k) for k in ("requires_grad", "is_leaf", "retains_grad", "dtype")}
+        fact |= {"object": names[id(t)], "inference": t.is_inference(), "history": t.grad_fn is not None, "strides": t.stride(), "offset": t.storage_offset()}
+        shared = sum(o.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() for o in {id(o): o for o in everything}.values())
+        fact["shared"] = shared
+        if shared > 1:
+            fact["view"], fact["base"] = t._is_view(), names.get(id(t._base), "other") if t._is_view() else None
+        out.append(fact)
+    out.append([(t.is_inference() or t._version, t.requires_grad, t.is_leaf) for t in inputs])
+    for t in results:  # who is written when one is
+        if t.is_inference():
+            continue
+        before = [o.is_inference() or o._version for o in everything]
+        torch._C._autograd._unsafe_set_version_counter((t,), (t._version + 1,))
+        out.append([o.is_inference() or o._version != v for o, v in zip(everything, before)])
+    return out
+
+
+def call(f, requires_grad, activation, mode):
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 3, requires_grad=requires_grad[0]), torch.randn(3, 3, requires_grad=requires_grad[1])
+    x = x * 1 if activation else x
+    with {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}[mode]():
+        try:
+            return list(f(x, w)), (x, w)
+        except RuntimeError as e:
+            return str(e), (x, w)
+
+
+CASES = [(r, a, m) for r in ((True, True), (False, False), (True, False), (False, True)) for a in (False, True) for m in ("grad", "no_grad", "inference")]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_facts(name):
+    for case in CASES:
+        compiled = braze.compile(PROGRAMS[name])
+        (want, want_inputs), (got, got_inputs) = call(PROGRAMS[name], *case), call(compiled, *case)
+        if isinstance(want, str):
+            assert want == got, case
+            continue
+        assert not isinstance(got, str), f"{case}: {got}"
+        assert facts(got, got_inputs) == facts(want, want_inputs), case
+
+
+def test_inference_mode_inside():
+    for case in CASES:
+        (want, want_inputs), (got, got_inputs) = call(inference, *case), call(braze.compile(inference), *case)
+        assert facts(got, got_inputs) == facts(want, want_inputs), case
+
+
+@pytest.mark.parametrize("name", ["view_of_an_output", "two_views", "view_of_an_input", "split", "detached", "no_grad_views", "view_and_view_back"])
+@pytest.mark.parametrize("which", range(3))
+def test_writing_to_a_result_afterwards(name, which):
+    """The histories of all that share its memory are eager's, and so are the errors."""
+    for requires_grad, activation, mode in CASES:
+        outcomes = []
+        for f in (PROGRAMS[name], braze.compile(PROGRAMS[name], fullgraph=True)):
+            results, (x, w) = call(f, requires_grad, activation, mode)
+            factor = torch.full((), 2.0, requires_grad=True)
+            try:
+                results[which % len(results)].mul_(factor)
+                loss = sum(t.sum() for t in [*results, x, w] if t.requires_grad)
+                outcome = torch.autograd.grad(loss, [factor], allow_unused=True)[0]
+                outcomes.append((outcome, [t.requires_grad for t in results], x.requires_grad, x.detach().clone()))
+            except RuntimeError as e:
+                outcomes.append((str(e).split(".")[0],))
+        want, got = outcomes
+        if len(want) == 1:
+            assert len(got) == 1, f"{got}, expected {want}"
+        else:
+            torch.testing.assert_close(got, want)
