@@ -303,7 +303,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
       a = specialised(a);
       b = specialised(b);
     }
-    Ref r = Ref::steal(row.function(plain(a), plain(b)));
+    Ref r = Ref::steal((inplace ? row.inplace_function : row.function)(plain(a), plain(b)));
     if (!r) raise_current();
     return from_python(std::move(r));
   }
@@ -355,7 +355,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
       if (Variable* r = a->call_method(*this, row.inplace, args); r && !not_implemented(r)) return r;
     }
   }
-  bool own_types = !user_class(a) && !user_class(b);
+  bool own_types = !user_class(a) && !user_class(b), of_content = false;
   if (user_class(a) || user_class(b)) {
     // The right operand goes first when its class is a subclass of the left's that overrides.
     bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
@@ -370,6 +370,7 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
     if (for_torch(a) || for_torch(b)) unsupported(std::string("operator ") + row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
     auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
     if (base == NB_OR && (ordered(a) || ordered(b))) unsupported("| of a subclass of OrderedDict");
+    of_content = content(a) != a || content(b) != b;
     a = content(a);
     b = content(b);
   }
@@ -413,7 +414,8 @@ Variable* Translator::binary_op(int op, Variable* a, Variable* b, bool resumable
   }
   if (is_python_constant(a) && is_python_constant(b)) {
     Ref ra = to_python(a), rb = to_python(b);
-    Ref r = Ref::steal(row.function(ra.get(), rb.get()));
+    Ref r = Ref::steal((inplace && a->is(Kind::Constant) ? row.inplace_function : row.function)(ra.get(), rb.get()));
+    if (!r && of_content) PyErr_Clear(), unsupported(std::string("operator ") + row.symbol + ", which raises, on an object of a subclass");
     if (!r) raise_current();
     return from_python(std::move(r));
   }
@@ -464,6 +466,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
       return call_torch(operator_function(kCompareOperator[op]), Args{{a, b}, {}});
     }
   }
+  bool of_content = false;
   if (user_class(a) || user_class(b)) {
     bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
     Variable* r = nullptr;
@@ -487,6 +490,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
       if (op == Py_EQ || op == Py_NE) return boolean((op == Py_EQ) == identical(a, b));
       raise(PyExc_TypeError, std::string("'") + kCompareSymbol[op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
     }
+    of_content = content(a) != a || content(b) != b;
     a = force(content(a));
     b = force(content(b));
   }
@@ -533,6 +537,7 @@ Variable* Translator::compare(int op, Variable* a, Variable* b, bool resumable) 
   if (is_python_constant(a) && is_python_constant(b)) {
     Ref x = to_python(a), y = to_python(b);
     Ref r = Ref::steal(PyObject_RichCompare(x.get(), y.get(), op));
+    if (!r && of_content) PyErr_Clear(), unsupported("a comparison, which raises, of an object of a subclass");
     if (!r) raise_current();
     return from_python(std::move(r));
   }

@@ -198,6 +198,10 @@ bool Translator::step_object(Frame& f, const Instruction& ins) {
           for (Variable* k : mapping->items(*this))
             if (d->contains(*this, k)) raise(PyExc_TypeError, "got multiple values for keyword argument " + force(k)->describe());
       }
+      if (!getattr_or_null(other, intern("keys"))) {
+        if (ins.op == DictMerge) unsupported("keyword arguments from " + other->describe());
+        raise(PyExc_TypeError, std::string("'") + other->type()->tp_name + "' object is not a mapping");
+      }
       Args args{{other}, {}};
       d->call_method(*this, "update", args);
       return true;

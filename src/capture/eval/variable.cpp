@@ -82,8 +82,8 @@ Reg Codegen::reg(Variable* v) {
     auto* lazy = v->as<LazyVariable>();
     // From its own place: that another place has the same object may be what an instruction saw that is carried out natively.
     Variable* met = lazy->forced;
-    bool elsewhere = met && !lazy->function && met->source.valid() && met->source != v->source && (met->kind == Kind::Real || met->kind == Kind::Constant);
-    if (met && !elsewhere) return reg(met);
+    Reg known = met ? reg(met) : kNoReg;
+    if (met && (lazy->function || !met->source.valid() || met->source == v->source)) return known;
     if (!lazy->function) return recipe.load(v->source);
     if (lazy->made == kNoReg) lazy->made = recipe.make(StepKind::Call, {constant(lazy->function), reg(lazy->left), reg(lazy->right)});
     return lazy->made;

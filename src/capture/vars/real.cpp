@@ -119,6 +119,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
       PyErr_Clear();
       return nullptr;
     }
+    // The getter of a class without annotations gives it an empty dict.
+    if (Variable* own = on_meta == _PyType_Lookup(&PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return own;
     return tr.from_python(std::move(v));
   }
   PyObject* d = tr.lookup_on_type(cls, name, &at);
@@ -361,6 +363,16 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
     Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(PyObject_GetAttrString(d, "__func__")) : Ref();
     if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
   }
+  if (is_enum) {
+    // A member by its name.
+    SourceId at;
+    PyObject* map = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
+    PyObject* stock = _PyType_Lookup(Py_TYPE(library().enum_), tr.intern("__getitem__"));
+    bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
+    Variable* members = plain ? tr.force(tr.wrap(map, at)) : nullptr;
+    if (members && members->is(Kind::Dict))
+      if (Variable* v = members->as<DictVariable>()->get(tr, key)) return v;
+  }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
     if (tr.is_python_constant(key) || key->as_constant()) {
@@ -395,6 +407,15 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
   if (PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(library().enum_))) {
     Ref all = Ref::steal(PySequence_Tuple(o));
     if (!all) tr.raise_current();
+    for (const char* table : {"_member_names_", "_member_map_"}) {
+      SourceId at;
+      PyObject* of = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern(table), &at);
+      Variable* known = of && at.valid() ? tr.force(tr.wrap(of, at)) : nullptr;
+      if (known && known->is(Kind::List))
+        for (Variable* name : known->items(tr)) tr.force(name);
+      if (known && known->is(Kind::Dict))
+        for (const auto& e : known->as<DictVariable>()->entries(tr)) tr.force(e.value);
+    }
     std::vector<Variable*> out;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i)));
     return out;
@@ -431,6 +452,7 @@ int64_t RealVariable::len(Translator& tr) {
       if (!n || !PyLong_Check(n)) tr.unsupported("__len__ that does not return an int");
       return PyLong_AsLongLong(n);
     }
+  if (!PySequence_Check(object.get()) && !PyMapping_Check(object.get()) && !has_len(tr)) return Variable::len(tr);
   return static_cast<int64_t>(items(tr).size());
 }
 
