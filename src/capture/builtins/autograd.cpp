@@ -30,14 +30,14 @@ Ref traced_class(Translator& tr, Variable* cls) {
   Ref body = Ref::steal(PyDict_New());
   for (const char* name : {"forward", "backward", "vjp", "jvp", "vmap", "setup_context"}) {
     PyObject* key = tr.intern(name);
-    if (_PyType_Lookup(type, key) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), key)) continue;
+    if (tr.lookup_on_type(type, key, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), key)) continue;
     Variable* callee = tr.force(tr.getattr(cls, key));
     Ref callback = tr.callback(callee);
     if (std::string_view(name) == "forward" && callee->is(Kind::Function)) set_signature(tr, callback.get(), callee->as<FunctionVariable>());
     Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
     PyDict_SetItem(body.get(), key, method.get());
   }
-  Ref module = Ref::steal(PyObject_GetAttrString(cls->as_constant(), "__module__"));
+  Ref module = Ref::steal(native::attr(Ground::conservative(), cls->as_constant(), "__module__"));
   if (module) PyDict_SetItemString(body.get(), "__module__", module.get());
   Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(Py_TYPE(type)), "s(O)O", type->tp_name, cls->as_constant(), body.get()));
   if (!made) tr.raise_current();
@@ -50,7 +50,7 @@ Variable* function_apply(Translator& tr, Args& a) {
   Ref cls = traced_class(tr, a[0]);
   static PyObject* descr = [] {
     PyObject* base = imported("torch._C", "_FunctionBase", true);
-    return PyDict_GetItemString(type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
+    return native::item(Ground::fixed(), type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
   }();
   Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
   // torch.fx names functions by their module: a function of the class's own module.
@@ -68,12 +68,12 @@ Variable* transformed_apply(Translator& tr, Args& a) {
   if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
   // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the signature.
   PyObject* setup = tr.intern("setup_context");
-  if (_PyType_Lookup(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup) == _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
+  if (tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
   Variable* forward = tr.force(tr.getattr(a[0], "forward"));
   if (!forward->is(Kind::Function)) return nullptr;
   PyCodeObject* code = forward->as<FunctionVariable>()->code_object();
   if (!(code->co_flags & CO_VARARGS) && static_cast<size_t>(code->co_argcount) != a.size() - 1) return nullptr;
-  Args all{{tr.global_object(traced_class(tr, a[0]).get())}, {}};
+  Args all{{tr.global_object(traced_class(tr, a[0]).get(), Ground::pure(a))}, {}};
   all.pos.insert(all.pos.end(), a.pos.begin() + 1, a.pos.end());
   return tr.call_host(function_call, all);
 }
@@ -113,7 +113,7 @@ Variable* autograd_backward(Translator& tr, Args& a) {
 }
 
 Variable* tensor_backward(Translator& tr, Args& a) {
-  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("backward"));
+  static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("backward"));
   if (a.size() < 1) return nullptr;
   return run_engine(tr, fn, a, {a[0]}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
 }
@@ -123,7 +123,7 @@ Variable* tensor_backward(Translator& tr, Args& a) {
 bool requires_grad(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (!v->is(Kind::Tensor)) return false;
-  Ref r = Ref::steal(PyObject_GetAttrString(v->as<TensorVariable>()->value(tr), "requires_grad"));
+  Ref r = Ref::steal(native::attr(Ground::made(), v->as<TensorVariable>()->value(tr), "requires_grad"));
   return r.get() == Py_True;
 }
 
@@ -162,11 +162,11 @@ Variable* module_backward_hook(Translator& tr, Args&) { tr.unsupported("backward
 Variable* set_inference(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   tr.mutate();
-  return tr.boolean(std::exchange(tr.inference, tr.truth(a[0])));
+  return tr.boolean(std::exchange(tr.inference, tr.truth(a[0])), Ground::pure(a));
 }
 
 Variable* is_inference_mode(Translator& tr, Args&) {
-  if (tr.inference) return tr.boolean(true);
+  if (tr.inference) return tr.boolean(true, Ground::process(ProcessState::GradMode));
   static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
   return tr.query_torch(fn, Args{});
 }

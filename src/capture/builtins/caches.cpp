@@ -92,10 +92,10 @@ Variable* Translator::cached_call(Variable* cache, const Args& args) {
     bool pending = !modified_.empty() || deferred_.size() != cached_deferred_ || !type_writes_.empty() || own_modes_ || callback_depth_;
     if (pending) {
       // What it does would be done at every call.
-      Ref wrapped = Ref::steal(PyObject_GetAttrString(object, "__wrapped__"));
+      Ref wrapped = Ref::steal(cpython::lru_function(object));
       if (!wrapped) return PyErr_Clear(), nullptr;
       bool dirty = std::exchange(dirty_, false);
-      Variable* v = call(global_object(wrapped.get()), args);
+      Variable* v = call(global_object(wrapped.get(), Ground::pure(cache, args)), args);
       if (dirty_) unsupported("the first call of a cached function that has effects");
       dirty_ = dirty;
       return force(v);

@@ -61,10 +61,10 @@ Ref real_closure(Translator& tr, FunctionVariable* body) {
 bool others_take_part(Translator& tr, const Args& a) {
   auto users = [](PyTypeObject* cls, const char* name) {
     Ref n = Ref::steal(PyUnicode_InternFromString(name));
-    PyObject* f = _PyType_Lookup(cls, n.get());
+    PyObject* f = native::type_attr(Ground::conservative(), cls, n.get());
     Ref inner;
     if (f && (Py_TYPE(f) == &PyClassMethod_Type || Py_TYPE(f) == &PyStaticMethod_Type)) {
-      inner = Ref::steal(PyObject_GetAttrString(f, "__func__"));
+      inner = Ref::steal(native::attr(Ground::conservative(), f, "__func__"));
       f = inner.get();
     }
     PyErr_Clear();
@@ -95,7 +95,7 @@ Variable* do_build_class(Translator& tr, Args& a) {
     PyFunction_SetClosure(fn.get(), closure.get());
   }
   Ref args = real_arguments(tr, a, 1, fn.get()), kw = real_keywords(tr, a);
-  static PyObject* build = PyDict_GetItemString(PyEval_GetBuiltins(), "__build_class__");
+  static PyObject* build = native::builtin("__build_class__");
   Ref cls = Ref::steal(PyObject_Call(build, args.get(), kw.get()));
   if (!cls) tr.raise_current();
   return tr.made_class(cls);
@@ -105,7 +105,7 @@ Variable* do_namedtuple(Translator& tr, Args& a) {
   Ref args = real_arguments(tr, a, 0, nullptr), kw = real_keywords(tr, a);
   static PyObject* make = [] {
     Ref m = Ref::steal(PyImport_ImportModule("collections"));
-    return PyObject_GetAttrString(m.get(), "namedtuple");
+    return native::attr(Ground::fixed(), m.get(), "namedtuple");
   }();
   Ref cls = Ref::steal(PyObject_Call(make, args.get(), kw.get()));
   if (!cls) tr.raise_current();
@@ -120,7 +120,7 @@ Variable* do_dataclass(Translator& tr, Args& a) {
   } catch (const CannotRebuild&) {
     static PyObject* dataclass = [] {
       Ref m = Ref::steal(PyImport_ImportModule("dataclasses"));
-      return PyObject_GetAttrString(m.get(), "dataclass");
+      return native::attr(Ground::fixed(), m.get(), "dataclass");
     }();
     Ref cls = Ref::steal(PyObject_CallOneArg(dataclass, a[0]->as_constant()));
     if (!cls) tr.raise_current();

@@ -33,7 +33,7 @@ PyObject* attribute_name(Translator& tr, Variable* v) {
 Variable* do_len(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Tensor)) return a[0]->as<TensorVariable>()->length(tr);
-  return tr.integer(tr.len(a[0]));
+  return tr.integer(tr.len(a[0]), Ground::pure(a));
 }
 
 // The second operand of isinstance() may hold classes made of anything that stands for a class: also Sequence, Mapping... of typing.
@@ -55,32 +55,33 @@ Ref class_argument(Translator& tr, Variable* v) {
 Variable* do_isinstance(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
   Ref cls = class_argument(tr, a[1]);
-  return tr.boolean(tr.is_instance(a[0], cls.get()));
+  return tr.boolean(tr.is_instance(a[0], cls.get()), Ground::pure(a));
 }
 
 Variable* do_issubclass(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
   Ref c = tr.to_python(a[0]), of = tr.to_python(a[1]);
-  if (PyType_Check(of.get())) return tr.boolean(tr.is_subclass(c.get(), of.get()));
-  int r = PyObject_IsSubclass(c.get(), of.get());
+  if (PyType_Check(of.get())) return tr.boolean(tr.is_subclass(c.get(), of.get()), Ground::pure(a));
+  if (PyType_Check(c.get())) tr.guard_bases(reinterpret_cast<PyTypeObject*>(c.get()));
+  int r = native::is_subclass(Ground::process(ProcessState::Registrations), c.get(), of.get());
   if (r < 0) tr.raise_current();
   // Of a tuple or union of classes: as for each of them.
-  Ref classes = PyTuple_Check(of.get()) ? of : Ref::steal(PyObject_GetAttrString(of.get(), "__args__"));
+  Ref classes = PyTuple_Check(of.get()) ? of : Ref::steal(native::attr(Ground::fixed(), of.get(), "__args__"));
   PyErr_Clear();
   for (Py_ssize_t i = 0; r == 0 && classes && PyTuple_Check(classes.get()) && i < PyTuple_GET_SIZE(classes.get()); ++i) tr.guard_registrations(PyTuple_GET_ITEM(classes.get(), i));
-  return tr.boolean(r == 1);
+  return tr.boolean(r == 1, Ground::pure(a));
 }
 
 // type.__instancecheck__(cls, object): without what a metaclass of cls says.
 Variable* do_type_instancecheck(Translator& tr, Args& a) {
   PyObject* cls = a.size() == 2 ? a[0]->as_constant() : nullptr;
   if (!cls || !PyType_Check(cls)) return nullptr;
-  return tr.boolean(PyType_IsSubtype(tr.force(a[1])->type(), reinterpret_cast<PyTypeObject*>(cls)));
+  return tr.boolean(PyType_IsSubtype(tr.force(a[1])->type(), reinterpret_cast<PyTypeObject*>(cls)), Ground::pure(a));
 }
 
 Variable* do_type(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()));
+  return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()), Ground::pure(a));
 }
 
 Variable* do_callable(Translator& tr, Args& a) {
@@ -90,11 +91,11 @@ Variable* do_callable(Translator& tr, Args& a) {
     case Kind::BoundMethod:
     case Kind::BuiltinMethod:
     case Kind::Partial:
-    case Kind::Module: return tr.boolean(true);
-    case Kind::Object: return tr.boolean(tr.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr);
+    case Kind::Module: return tr.boolean(true, Ground::pure(a));
+    case Kind::Object: return tr.boolean(tr.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr, Ground::pure(a));
     default: {
       PyObject* o = a[0]->as_constant();
-      return tr.boolean(o ? PyCallable_Check(o) : a[0]->type()->tp_call != nullptr);
+      return tr.boolean(o ? PyCallable_Check(o) : a[0]->type()->tp_call != nullptr, Ground::pure(a));
     }
   }
 }
@@ -109,7 +110,7 @@ Variable* do_getattr(Translator& tr, Args& a) {
 
 Variable* do_hasattr(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
-  return tr.boolean(tr.getattr_or_null(a[0], attribute_name(tr, a[1])) != nullptr);
+  return tr.boolean(tr.getattr_or_null(a[0], attribute_name(tr, a[1])) != nullptr, Ground::pure(a));
 }
 
 Variable* do_setattr(Translator& tr, Args& a) {
@@ -171,7 +172,7 @@ Variable* do_id(Translator& tr, Args& a) {
   if (a[0]->is(Kind::Tensor)) real = a[0]->as<TensorVariable>()->real.get();
   if (!real) tr.unsupported("id() of " + a[0]->describe());
   tr.guard_identity(a[0]->source, real);
-  return tr.constant(Ref::steal(PyLong_FromVoidPtr(real)));
+  return tr.constant(Ref::steal(PyLong_FromVoidPtr(real)), Ground::pure(a));
 }
 
 Variable* do_object_new(Translator& tr, Args& a) {
@@ -181,7 +182,7 @@ Variable* do_object_new(Translator& tr, Args& a) {
   auto* cls = reinterpret_cast<PyTypeObject*>(c);
   if (cls->tp_new != PyBaseObject_Type.tp_new && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   if (PyType_IsSubtype(cls, library().tensor) || PyType_IsSubtype(cls, library().module)) return nullptr;
-  if ((a.size() > 1 || !a.kw.empty()) && (_PyType_Lookup(cls, tr.intern("__new__")) != library().object_new || _PyType_Lookup(cls, tr.intern("__init__")) == library().object_init))
+  if ((a.size() > 1 || !a.kw.empty()) && (tr.lookup_on_type(cls, tr.intern("__new__"), nullptr) != library().object_new || tr.lookup_on_type(cls, tr.intern("__init__"), nullptr) == library().object_init))
     return nullptr;  // an error
   if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) return nullptr;
   return tr.make<ObjectVariable>(cls);
@@ -215,7 +216,7 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
     bool unknown = type == &PyFloat_Type && tr.may_be_unbacked() && a[0]->is(Kind::Sym) && a[0]->type() == &PyLong_Type;
     if (unknown && tr.tracer().depends_on_data(a[0]->as<SymVariable>()->value.get()))
-      if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0], tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1)))))) return f;
+      if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0], tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1))), Ground::pure(a)))) return f;
   }
   return tr.call_pure(reinterpret_cast<PyObject*>(type), a);
 }
@@ -224,10 +225,10 @@ Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type
 
 Variable* do_bool(Translator& tr, Args& a) {
   if (a.size() > 1) return nullptr;
-  return tr.boolean(a.size() == 1 && tr.truth(a[0]));
+  return tr.boolean(a.size() == 1 && tr.truth(a[0]), Ground::pure(a));
 }
 
-Variable* do_truth(Translator& tr, Args& a) { return a.size() == 1 ? tr.boolean(tr.truth(a[0])) : nullptr; }
+Variable* do_truth(Translator& tr, Args& a) { return a.size() == 1 ? tr.boolean(tr.truth(a[0]), Ground::pure(a)) : nullptr; }
 
 Variable* do_concat(Translator& tr, Args& a) {
   if (a.size() != 2 || !a[0]->type()->tp_as_sequence || !a[0]->type()->tp_as_sequence->sq_concat) return nullptr;
@@ -236,7 +237,7 @@ Variable* do_concat(Translator& tr, Args& a) {
 
 Variable* do_str(Translator& tr, Args& a) {
   if (!a.kw.empty() || a.size() > 1) return nullptr;
-  if (a.size() == 0) return tr.string("");
+  if (a.size() == 0) return tr.string("", Ground::fixed());
   // The method decides, also for a str of a class of its own.
   if (SourceId at; a[0]->is(Kind::Object)) {
     PyObject* own = tr.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
@@ -282,37 +283,37 @@ Variable* do_hash(Translator& tr, Args& a) {
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.is_python_constant(a[0])) {
     // A tuple of objects with the hashes of its items hashes as it does.
-    static PyObject *hash = PyDict_GetItemString(PyEval_GetBuiltins(), "hash"), *hashed = imported("braze.polyfills", "Hashed");
+    static PyObject *hash = native::builtin("hash"), *hashed = imported("braze.polyfills", "Hashed");
     Ref like = Ref::steal(PyTuple_New(a[0]->len(tr)));
     Py_ssize_t at = 0;
     for (Variable* e : a[0]->items(tr)) {
-      PyObject* number = constant_of(tr.force(tr.call(tr.global_object(hash), {e})));
+      PyObject* number = constant_of(tr.force(tr.call(tr.global_object(hash, Ground::pure(a)), {e})));
       if (!number || !hashed) return nullptr;
       PyTuple_SET_ITEM(like.get(), at++, PyObject_CallOneArg(hashed, number));
     }
     Py_hash_t h = PyObject_Hash(like.get());
     if (h == -1) tr.raise_current();
-    return tr.integer(h);
+    return tr.integer(h, Ground::pure(a));
   }
   if (!tr.is_python_constant(a[0])) return nullptr;
   Ref k = tr.to_python(a[0]);
   Py_hash_t h = PyObject_Hash(k.get());
   if (h == -1) tr.raise_current();
-  return tr.integer(h);
+  return tr.integer(h, Ground::pure(a));
 }
 
 Variable* do_abs(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  if (a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);
+  if (a[0]->is(Kind::Tensor)) return tr.call_torch(native::builtin("abs"), a);
   if (a[0]->is(Kind::Array)) return array_operator(tr, "abs", {a[0]});
   if (a[0]->is(Kind::Object))
     if (Variable* f = tr.special_method(a[0], "__abs__")) return tr.call(f, {a[0]});
-  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "abs"), a);
+  return tr.call_pure(native::builtin("abs"), a);
 }
 
 Variable* do_pow(Translator& tr, Args& a) {
   if (a.size() == 2 && a.kw.empty()) return tr.binary_op(NB_POWER, a[0], a[1]);
-  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "pow"), a);
+  return tr.call_pure(native::builtin("pow"), a);
 }
 
 Variable* do_divmod(Translator& tr, Args& a) {
@@ -326,16 +327,16 @@ Variable* do_divmod(Translator& tr, Args& a) {
       Variable* r = tr.force(tr.call(f, {a[i], a[1 - i]}));
       if (constant_of(r) != Py_NotImplemented) return r;
     }
-    return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "divmod"), a);
+    return tr.call_pure(native::builtin("divmod"), a);
   }
   return tr.tuple({tr.binary_op(NB_FLOOR_DIVIDE, a[0], a[1]), tr.binary_op(NB_REMAINDER, a[0], a[1])});
 }
 
 Variable* do_round(Translator& tr, Args& a) {
-  if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+  if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(native::builtin("round"), a);
   if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
   if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);
-  return tr.call_pure(PyDict_GetItemString(PyEval_GetBuiltins(), "round"), a);
+  return tr.call_pure(native::builtin("round"), a);
 }
 
 Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
@@ -353,8 +354,8 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
     // Symbolic sizes stay symbolic.
     auto integer = [&](Variable* v) { return tr.force(v)->type() == &PyLong_Type; };
     if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym)) && integer(k) && integer(best_key)) {
-      static PyObject* sym_max = PyObject_GetAttrString(library().torch, "sym_max");
-      static PyObject* sym_min = PyObject_GetAttrString(library().torch, "sym_min");
+      static PyObject* sym_max = native::attr(Ground::fixed(), library().torch, "sym_max");
+      static PyObject* sym_min = native::attr(Ground::fixed(), library().torch, "sym_min");
       best = best_key = tr.query_torch(op == Py_GT ? sym_max : sym_min, Args{{best, k}, {}});
       continue;
     }
@@ -372,7 +373,7 @@ Variable* do_sum(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
   if (!a.kw.empty()) return nullptr;
-  Variable* total = start ? start : tr.integer(0);
+  Variable* total = start ? start : tr.integer(0, Ground::fixed());
   if (PyObject* c = tr.force(total)->as_constant(); c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c))) return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
   return total;
@@ -382,22 +383,22 @@ Variable* do_any(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   Variable* it = tr.iter(a[0]);
   while (Variable* v = tr.next(it))
-    if (tr.truth(v)) return tr.boolean(true);
-  return tr.boolean(false);
+    if (tr.truth(v)) return tr.boolean(true, Ground::pure(a));
+  return tr.boolean(false, Ground::pure(a));
 }
 
 Variable* do_all(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   Variable* it = tr.iter(a[0]);
   while (Variable* v = tr.next(it))
-    if (!tr.truth(v)) return tr.boolean(false);
-  return tr.boolean(true);
+    if (!tr.truth(v)) return tr.boolean(false, Ground::pure(a));
+  return tr.boolean(true, Ground::pure(a));
 }
 
 // ---- iteration ----
 
 Variable* do_iter(Translator& tr, Args& a) {
-  if (a.size() == 2 && !tr.truth(tr.call(tr.global_object(PyDict_GetItemString(PyEval_GetBuiltins(), "callable")), {a[0]}))) return nullptr;
+  if (a.size() == 2 && !tr.truth(tr.call(tr.global_object(native::builtin("callable"), Ground::pure(a)), {a[0]}))) return nullptr;
   if (a.size() == 2) return tr.make<CallIterator>(a[0], a[1]);
   return a.size() == 1 ? tr.iter(a[0]) : nullptr;
 }
@@ -408,7 +409,7 @@ Variable* do_next(Translator& tr, Args& a) {
   if (a.size() == 2) return a[1];
   std::vector<Variable*> args;
   if (a[0]->is(Kind::Generator) && !is_none(tr.force(a[0]->as<GeneratorVariable>()->result))) args.push_back(a[0]->as<GeneratorVariable>()->result);
-  tr.raise(tr.call(tr.global_object(PyExc_StopIteration), args));
+  tr.raise(tr.call(tr.global_object(PyExc_StopIteration, Ground::fixed()), args));
 }
 
 Variable* do_enumerate(Translator& tr, Args& a) {
@@ -456,7 +457,7 @@ Variable* do_reversed(Translator& tr, Args& a) {
   if (object) {
     if (!tr.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
     int64_t n = tr.len(a[0]);
-    for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i)));
+    for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i, Ground::pure(a))));
   } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {
     return tr.make<ReversedIterator>(static_cast<SequenceVariable*>(a[0]));
   } else if (a[0]->is(Kind::Dict) || a[0]->is(Kind::DictView)) {
@@ -464,7 +465,7 @@ Variable* do_reversed(Translator& tr, Args& a) {
     return a[0]->call_method(tr, "__reversed__", none);
   } else if (PyObject* c = constant_of(a[0]); c && PyRange_Check(c)) {
     auto part = [&](const char* name) {
-      Ref n = Ref::steal(PyObject_GetAttrString(c, name));
+      Ref n = Ref::steal(native::attr(Ground::pure(a), c, name));
       int64_t v = PyLong_AsLongLong(n.get());
       if (v == -1 && PyErr_Occurred()) PyErr_Clear(), tr.unsupported("a range beyond 64 bits");
       return v;
@@ -505,7 +506,7 @@ Variable* do_exc_info(Translator& tr, Args& a) {
   if (a.size()) return nullptr;
   Variable* e = tr.being_handled();
   if (!e) return tr.tuple({tr.none(), tr.none(), tr.none()});
-  return tr.tuple({tr.global_object(reinterpret_cast<PyObject*>(e->type())), e, tr.getattr(e, "__traceback__")});
+  return tr.tuple({tr.global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(a)), e, tr.getattr(e, "__traceback__")});
 }
 
 Variable* do_range(Translator& tr, Args& a) {
@@ -514,7 +515,7 @@ Variable* do_range(Translator& tr, Args& a) {
     if (v->is(Kind::Sym)) {
       Ref n = Ref::steal(PyNumber_Long(v->as<SymVariable>()->value.get()));
       if (!n) tr.raise_current();
-      v = tr.constant(n);
+      v = tr.constant(n, Ground::pure(a));
     } else if (v->is(Kind::Tensor)) {
       if (Variable* n = tr.may_be_unbacked() ? number_of(tr, v->as<TensorVariable>(), &PyLong_Type) : nullptr) {
         v = tr.specialised(n);  // a literal's value, or the reason why there is none
@@ -551,7 +552,7 @@ Variable* do_import_module(Translator& tr, Args& a) {
   Ref m = Ref::steal(PyImport_Import(n.get()));
   if (!m) tr.raise_current();
   m = Ref::steal(PyImport_GetModule(n.get()));
-  return tr.global_object(m.get());
+  return tr.global_object(m.get(), Ground::pure(a));
 }
 
 // ---- operator module ----
@@ -579,9 +580,9 @@ Variable* do_op_delitem(Translator& tr, Args& a) {
   tr.delitem(a[0], a[1]);
   return tr.none();
 }
-Variable* do_op_contains(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.contains(a[0], a[1])) : nullptr; }
-Variable* do_op_is(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.identical(a[0], a[1])) : nullptr; }
-Variable* do_op_is_not(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(!tr.identical(a[0], a[1])) : nullptr; }
+Variable* do_op_contains(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.contains(a[0], a[1]), Ground::pure(a)) : nullptr; }
+Variable* do_op_is(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(tr.identical(a[0], a[1]), Ground::pure(a)) : nullptr; }
+Variable* do_op_is_not(Translator& tr, Args& a) { return a.size() == 2 ? tr.boolean(!tr.identical(a[0], a[1]), Ground::pure(a)) : nullptr; }
 
 Variable* do_cast(Translator&, Args& a) { return a.size() == 2 ? a.pos[1] : nullptr; }
 
@@ -640,7 +641,7 @@ void register_core_builtins() {
   Ref names = Ref::steal(PyObject_Dir(math.get()));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
     const char* n = PyUnicode_AsUTF8(PyList_GET_ITEM(names.get(), i));
-    Ref f = Ref::steal(PyObject_GetAttrString(math.get(), n));
+    Ref f = Ref::steal(native::attr(Ground::fixed(), math.get(), n));
     if (PyCFunction_Check(f.get())) register_pure("math", n);
   }
 }

@@ -27,7 +27,7 @@ template <int which>
 Variable* do_operator_object(Translator& tr, Args& a) {
   static PyObject* maker = [] {
     Ref m = Ref::steal(PyImport_ImportModule("operator"));
-    return PyObject_GetAttrString(m.get(), which == 0 ? "itemgetter" : which == 1 ? "attrgetter" : "methodcaller");
+    return native::attr(Ground::fixed(), m.get(), which == 0 ? "itemgetter" : which == 1 ? "attrgetter" : "methodcaller");
   }();
   for (Variable* v : a.pos)
     if (!v->as_constant() || !is_constant_type(v->type())) return nullptr;
@@ -71,11 +71,11 @@ Variable* do_signature(Translator& tr, Args& a) {
   }
   static PyObject* signature = [] {
     Ref m = Ref::steal(PyImport_ImportModule("inspect"));
-    return PyObject_GetAttrString(m.get(), "signature");
+    return native::attr(Ground::fixed(), m.get(), "signature");
   }();
   Ref s = Ref::steal(PyObject_CallOneArg(signature, target.get()));
   if (!s) tr.raise_current();
-  return tr.global_object(s.get());
+  return tr.global_object(s.get(), Ground::pure(a));
 }
 
 // ---- closures of the standard library, known by their code ----
@@ -83,7 +83,7 @@ Variable* do_signature(Translator& tr, Args& a) {
 // What a function that was there before sees under the name of a free variable.
 Variable* free_variable(Translator& tr, Variable* function, const char* name) {
   auto* f = function->as<FunctionVariable>();
-  Ref names = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(f->code_object()), "co_freevars"));
+  Ref names = Ref::steal(native::attr(Ground::code(), reinterpret_cast<PyObject*>(f->code_object()), "co_freevars"));
   Variable* cells = tr.force(tr.getattr(f, "__closure__"));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names.get(), i), name) == 0)
@@ -109,7 +109,7 @@ Variable* do_dispatch(Translator& tr, Args& a) {
   };
   // What the code registered here is not there for real yet.
   for (const auto& e : d->entries(tr))
-    if (PyDict_GetItemWithError(d->real.get(), e.hash_key.get()) != object(e.value)) return nullptr;
+    if (native::item(Ground::guarded(d->source), d->real.get(), e.hash_key.get()) != object(e.value)) return nullptr;
   Ref chosen = Ref::steal(PyObject_CallOneArg(a[0]->as<FunctionVariable>()->real.get(), cls));
   if (!chosen) tr.raise_current();
   for (const auto& e : d->entries(tr))
@@ -131,7 +131,7 @@ Variable* do_re(Translator& tr, Args& a) {
   static const char* names[] = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "escape"};
   static PyObject* function = [] {
     Ref m = Ref::steal(PyImport_ImportModule("re"));
-    return PyObject_GetAttrString(m.get(), names[i]);
+    return native::attr(Ground::fixed(), m.get(), names[i]);
   }();
   return tr.call_pure(function, a);
 }

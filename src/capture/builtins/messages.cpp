@@ -28,11 +28,11 @@ Variable* get_logger(Translator& tr, Args& a) {
   if (a.size() > 1 || !a.kw.empty() || !all_constants(tr, a, 0)) return nullptr;
   static PyObject* get = [] {
     Ref m = Ref::steal(PyImport_ImportModule("logging"));
-    return PyObject_GetAttrString(m.get(), "getLogger");
+    return native::attr(Ground::fixed(), m.get(), "getLogger");
   }();
   Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
   if (!logger) tr.raise_current();
-  return tr.global_object(logger.get());
+  return tr.global_object(logger.get(), Ground::pure(a));
 }
 
 Variable* log_debug(Translator& tr, Args& a) { return log_message(tr, a, "debug"); }
@@ -45,7 +45,7 @@ Variable* log_log(Translator& tr, Args& a) { return log_message(tr, a, "log"); }
 PyObject* warn_explicit() {
   static PyObject* f = [] {
     Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
-    return PyObject_GetAttrString(m.get(), "warn_explicit");
+    return native::attr(Ground::fixed(), m.get(), "warn_explicit");
   }();
   return f;
 }
@@ -78,11 +78,11 @@ DictVariable* warnings_state(Translator& tr) { return tr.force(tr.wrap(warnings_
 // Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
 // list that they are recorded in, or gets an error in its place.
 bool warning_is_observed(Translator& tr, PyObject* category) {
-  PyObject* dict = warnings_dict();
   DictVariable* state = warnings_state(tr);
   for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl", "_showwarnmsg"})
     if (state->wrote(tr, tr.intern(name))) return true;
-  PyObject* impl = PyDict_GetItemString(dict, "_showwarnmsg_impl");
+  Variable* shown_by = state->get(tr, tr.intern("_showwarnmsg_impl"));
+  PyObject* impl = shown_by ? tr.force(shown_by)->as_constant() : nullptr;
   PyObject* records = impl && PyCFunction_Check(impl) ? PyCFunction_GET_SELF(impl) : nullptr;
   if (records && !PyModule_Check(records))
     for (Frame* f = tr.frame(); f; f = f->parent)
@@ -90,13 +90,17 @@ bool warning_is_observed(Translator& tr, PyObject* category) {
         int place = i - static_cast<int>(f->locals.size());
         if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)]; v && leads_to(v, records)) return true;
       }
-  PyObject* filters = PyDict_GetItemString(dict, "filters");
-  for (Py_ssize_t i = 0; filters && PyList_Check(filters) && i < PyList_GET_SIZE(filters); ++i) {
-    PyObject* row = PyList_GET_ITEM(filters, i);
-    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 3 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) continue;
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(row, 0), "error") != 0) continue;
-    if (PyObject_IsSubclass(category, PyTuple_GET_ITEM(row, 2)) == 1) return true;
-    PyErr_Clear();
+  Variable* filters = state->get(tr, tr.intern("filters"));
+  if (!filters || !tr.force(filters)->is(Kind::List)) return true;
+  for (Variable* entry : tr.force(filters)->items(tr)) {
+    Variable* row = tr.force(entry);
+    if (!row->is(Kind::Tuple) || row->as<TupleVariable>()->elements.size() < 3) return true;
+    const auto& columns = row->as<TupleVariable>()->elements;
+    PyObject *action = tr.force(columns[0])->as_constant(), *of = nullptr;
+    if (!action || !PyUnicode_Check(action)) return true;
+    if (PyUnicode_CompareWithASCIIString(action, "error") != 0) continue;
+    of = tr.force(columns[2])->as_constant();
+    if (!of || tr.is_subclass(category, of)) return true;
   }
   return false;
 }
@@ -124,16 +128,16 @@ Variable* warn(Translator& tr, Args& a) {
   if (!f) return nullptr;  // a line outside of what is compiled
   static PyObject* key = PyUnicode_InternFromString("__warningregistry__");
   static PyObject* name_key = PyUnicode_InternFromString("__name__");
-  PyObject* registry = PyDict_GetItemWithError(f->globals, key);
-  if (!registry) {
+  if (!native::item(Ground::made(), f->globals, key)) {  // as the interpreter does
     Ref fresh = Ref::steal(PyDict_New());
     PyDict_SetItem(f->globals, key, fresh.get());
-    registry = PyDict_GetItemWithError(f->globals, key);
   }
-  PyObject* module = PyDict_GetItemWithError(f->globals, name_key);
-  Args call{{message, tr.global_object(cls), tr.constant(f->code->code->co_filename), tr.integer(f->line().line),
-             module ? tr.constant(module) : tr.none(), tr.make<RealVariable>(registry, tr.sources().constant(registry))}, {}};
-  tr.defer_call(tr.global_object(warn_explicit()), std::move(call));
+  DictVariable* globals = tr.globals_dict(*f);
+  Variable *registry = globals->get(tr, key), *module = globals->get(tr, name_key);
+  if (!registry) return nullptr;
+  Args call{{message, tr.global_object(cls, Ground::pure(a)), tr.constant(f->code->code->co_filename, Ground::pure(a)), tr.integer(f->line().line, Ground::pure(a)),
+             module ? module : tr.none(), registry}, {}};
+  tr.defer_call(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call));
   return tr.none();
 }
 
@@ -156,9 +160,9 @@ Variable* filters_mutated(Translator& tr, Args& a) {
   if (a.size() || !a.kw.empty() || !first_filter_hides(tr)) return nullptr;
   static PyObject* fn = [] {
     Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
-    return PyObject_GetAttrString(m.get(), "_filters_mutated");
+    return native::attr(Ground::fixed(), m.get(), "_filters_mutated");
   }();
-  tr.defer_call(tr.global_object(fn), Args{});
+  tr.defer_call(tr.global_object(fn, Ground::pure(a)), Args{});
   return tr.none();
 }
 

@@ -22,7 +22,7 @@ Variable* converted(Translator& tr, Args& a, bool copy) {
     else if (PyUnicode_CompareWithASCIIString(name, "device") == 0 && is_none(tr.force(v))) continue;
     else return nullptr;
   }
-  auto method = [&](const char* name) { return _PyType_Lookup(library().tensor, tr.intern(name)); };
+  auto method = [&](const char* name) { return native::type_attr(Ground::fixed(), library().tensor, tr.intern(name)); };
   Variable* t = a[0]->as<ArrayVariable>()->tensor;
   t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.call_torch(method("clone"), Args{{t}, {}}) : tensor_of(tr, a[0]->as<ArrayVariable>());
   return dtype && !is_none(dtype) ? tr.call_torch(method("to"), Args{{t, dtype}, {}}) : t;

@@ -24,7 +24,7 @@ PyObject* generator(Translator& tr, Variable* self) {
 }
 
 Variable* draw(Translator& tr, PyObject* self, const char* method, PyObject* args, bool integer) {
-  Ref bound = Ref::steal(PyObject_GetAttrString(self, method));
+  Ref bound = Ref::steal(native::attr(Ground::fixed(), self, method));
   if (!bound) tr.raise_current();
   return tr.draw(Ref::steal(PyTuple_Pack(2, bound.get(), args)), integer);
 }
@@ -57,7 +57,7 @@ Variable* random_below(Translator& tr, Args& a) {
   Ref args = Ref::steal(PyTuple_Pack(1, n));
   Variable* drawn = draw(tr, self, "_randbelow", args.get(), true);
   Variable* number = tr.force(number_of(tr, drawn->as<TensorVariable>(), &PyLong_Type));
-  Variable* conditions[] = {tr.compare(Py_GE, number, tr.integer(0)), tr.compare(Py_LT, number, a[1])};
+  Variable* conditions[] = {tr.compare(Py_GE, number, tr.integer(0, Ground::fixed())), tr.compare(Py_LT, number, a[1])};
   for (Variable* c : conditions) assume(tr, c, "RuntimeError", nullptr);
   return number;
 }

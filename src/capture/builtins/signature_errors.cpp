@@ -32,7 +32,7 @@ void raise_if_miscalled(Translator& tr, PyObject* callable, PyTypeObject* owner,
     return;
   }
   Ref known_signature = Ref::steal(PyObject_CallOneArg(signature, callable));
-  Ref bind = known_signature ? Ref::steal(PyObject_GetAttrString(known_signature.get(), "bind")) : Ref();
+  Ref bind = known_signature ? Ref::steal(native::attr(Ground::fixed(), known_signature.get(), "bind")) : Ref();
   Ref bound = bind ? Ref::steal(PyObject_Call(bind.get(), pos.get(), kw.get())) : Ref();
   bool miscalled = !bound && bind && PyErr_ExceptionMatches(PyExc_TypeError);
   PyErr_Clear();

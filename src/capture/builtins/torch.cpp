@@ -37,7 +37,7 @@ TorchRule find_rule(PyObject* o) {
   if (t == &PyFunction_Type) {
     PyObject* globals = PyFunction_GET_GLOBALS(o);
     static PyObject* name = PyUnicode_InternFromString("__name__");
-    std::string_view module = text(PyDict_GetItem(globals, name));
+    std::string_view module = text(native::item(Ground::fixed(), globals, name));
     if (hosted_module(module)) return TorchRule::Host;
     return called_module(module) ? TorchRule::Call : TorchRule::None;
   }
@@ -65,9 +65,9 @@ TorchRule find_rule(PyObject* o) {
 
 // ---- questions about compiling ----
 
-Variable* yes(Translator& tr, Args&) { return tr.boolean(true); }
-Variable* no(Translator& tr, Args&) { return tr.boolean(false); }
-Variable* zero(Translator& tr, Args&) { return tr.integer(0); }
+Variable* yes(Translator& tr, Args&) { return tr.boolean(true, Ground::fixed()); }
+Variable* no(Translator& tr, Args&) { return tr.boolean(false, Ground::fixed()); }
+Variable* zero(Translator& tr, Args&) { return tr.integer(0, Ground::fixed()); }
 Variable* nothing(Translator& tr, Args&) { return tr.none(); }
 
 // ---- state ----
@@ -117,7 +117,7 @@ Variable* set_state(Translator& tr, Args& a) {
 
 PyObject* import(const char* module, const char* name) {
   Ref m = Ref::steal(PyImport_ImportModule(module));
-  PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr;
+  PyObject* o = m ? native::attr(Ground::fixed(), m.get(), name) : nullptr;
   if (!o) PyErr_Clear();
   return o;
 }
@@ -126,7 +126,7 @@ PyObject* import(const char* module, const char* name) {
 
 Variable* autocast_nesting(Translator& tr, Args&) {
   // The cache of casted weights holds no fakes: casts are recorded each time, and merged by the compiler.
-  return tr.integer(1);
+  return tr.integer(1, Ground::fixed());
 }
 
 // Both of its flags are one state.
@@ -134,7 +134,7 @@ Variable* use_deterministic(Translator& tr, Args& a) {
   static PyObject *get = import("braze.polyfills", "deterministic_state"), *set = import("braze.polyfills", "set_deterministic_state");
   Variable *warn_only = a.take_kw("warn_only"), *mode = a.size() ? a[0] : a.take_kw("mode");
   if (a.size() > 1 || !a.kw.empty() || !mode || !get || !set) return nullptr;
-  std::vector<Ref> state{tr.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false)}))};
+  std::vector<Ref> state{tr.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false, Ground::pure(a))}))};
   tr.set_state(get, {}, set, std::move(state));
   return tr.none();
 }
@@ -167,7 +167,7 @@ bool within(Translator& tr, Variable* v, Variable* lo, Variable* hi, Variable* m
 Variable* check_is_size(Translator& tr, Args& a) {
   Variable *message = a.take_kw("message"), *max = a.take_kw("max");
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || a[0]->is(Kind::Tensor)) return nullptr;
-  if (within(tr, a[0], tr.integer(0), max, a.size() > 1 ? a[1] : message)) return tr.none();
+  if (within(tr, a[0], tr.integer(0, Ground::fixed()), max, a.size() > 1 ? a[1] : message)) return tr.none();
   if (message) a.kw.emplace_back(tr.intern("message"), message);
   if (max) a.kw.emplace_back(tr.intern("max"), max);
   return nullptr;  // the real function raises
@@ -183,7 +183,7 @@ Variable* constrain(Translator& tr, Args& a) {
   tr.raise(PyExc_RuntimeError, "Invalid value range");
 }
 Variable* constrain_size(Translator& tr, Args& a) {
-  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0), nullptr, nullptr)) tr.raise(PyExc_RuntimeError, "Invalid value range");
+  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0, Ground::fixed()), nullptr, nullptr)) tr.raise(PyExc_RuntimeError, "Invalid value range");
   return constrain(tr, a);
 }
 
@@ -201,7 +201,7 @@ Variable* compiled_inside(Translator&, Args& a) { return a.size() == 1 && (a[0]-
 // Of torch.optim itself: there it keeps the step out of what torch.compile takes; the function that calls it decides elsewhere.
 Variable* optimizer_break(Translator& tr, Args&) {
   static PyObject* name = PyUnicode_InternFromString("__name__");
-  if (tr.frame() && text(PyDict_GetItem(tr.frame()->globals, name)).substr(0, 12) == "torch.optim.") return tr.none();
+  if (tr.frame() && text(native::item(Ground::fixed(), tr.frame()->globals, name)).substr(0, 12) == "torch.optim.") return tr.none();
   tr.unsupported(Reason::ExplicitBreak, "");
 }
 

@@ -58,6 +58,8 @@ bool knows_lru_cache() {
   return known;
 }
 
+PyObject* lru_function(PyObject* cache) { return knows_lru_cache() ? Py_NewRef(of(cache)->function) : PyObject_GetAttrString(cache, "__wrapped__"); }
+
 void lru_uncount(PyObject* cache) { --of(cache)->hits; }
 
 bool lru_full(PyObject* cache) {

@@ -12,6 +12,8 @@ PyObject* lru_key(PyObject* cache, PyObject* args, PyObject* kwargs);
 PyObject* lru_peek(PyObject* cache, PyObject* key);
 // Takes back that a call was counted: what was called ahead of its time is counted when it comes.
 void lru_uncount(PyObject* cache);
+// The function that is called for what is not cached: a new reference; nullptr with an exception set.
+PyObject* lru_function(PyObject* cache);
 // Whether one more result drives out an older one.
 bool lru_full(PyObject* cache);
 // Whether it keeps results at all.

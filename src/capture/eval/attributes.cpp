@@ -26,7 +26,7 @@ Variable* Translator::written_on_type(PyTypeObject* type, PyObject* name) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     for (const TypeWrite& w : type_writes_)
       if (w.type == t && PyUnicode_Compare(w.name, name) == 0) return w.value;
-    if (PyDict_GetItemWithError(type_dict(t), name)) return nullptr;
+    if (native::item(Ground::guarded({}), type_dict(t), name)) return nullptr;
   }
   return nullptr;
 }
@@ -42,10 +42,21 @@ void Translator::write_on_type(PyTypeObject* type, PyObject* name, Variable* val
   type_writes_.push_back({type, name, value});
 }
 
+void Translator::guard_bases(PyTypeObject* type) {
+  if (fixed_type(type) || is_made_class(type) || !type->tp_mro) return;
+  auto [it, fresh] = guarded_mros_.try_emplace(type, guards().size());
+  if (!fresh && it->second < guards().size()) return;  // else a part of the capture was rolled back, and its guards with it
+  it->second = guards().size();
+  SourceId mro = sources().add(SourceKind::Slot, sources().constant(reinterpret_cast<PyObject*>(type)), offsetof(PyTypeObject, tp_mro), intern("__mro__"));
+  guards().length(mro, PyTuple_GET_SIZE(type->tp_mro), line());
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(type->tp_mro); ++i)
+    if (PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i); base != reinterpret_cast<PyObject*>(&PyBaseObject_Type)) guard_identity(sources().tuple_item(mro, i), base);
+}
+
 PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
   if (!type_writes_.empty() && written_on_type(type, name))
     unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name + ", which the code has set,");
-  PyObject* found = _PyType_Lookup(type, name);
+  PyObject* found = native::type_attr(Ground::guarded({}), type, name);
   if (fixed_type(type)) {
     if (source) *source = {};
     return found;
@@ -54,23 +65,17 @@ PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   if (source) *source = at;
   // That the object is of this class is guarded where the object was met.
   if (!found) guards().absent(at, line());
-  if (found && (!source || is_in_c(found))) guard_identity(at, found);
+  else if (!source || is_in_c(found)) guard_identity(at, found);
+  else guards().exists(at, line());
   if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !fixed_type(of)) {
     // An instance of the program's class is a descriptor if that class says so.
     for (const char* method : {"__get__", "__set__", "__delete__"}) {
       SourceId said = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(of)), intern(method));
-      if (_PyType_Lookup(of, intern(method))) guards().exists(said, line());
+      if (native::type_attr(Ground::guarded(said), of, intern(method))) guards().exists(said, line());
       else guards().absent(said, line());
     }
   }
   return found;
-}
-
-void Translator::guard_bases(PyTypeObject* type) {
-  if (fixed_type(type) || !type->tp_mro) return;
-  SourceId mro = sources().add(SourceKind::Slot, sources().constant(reinterpret_cast<PyObject*>(type)), offsetof(PyTypeObject, tp_mro), intern("__mro__"));
-  guards().length(mro, PyTuple_GET_SIZE(type->tp_mro), line());
-  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(type->tp_mro); ++i) guard_identity(sources().tuple_item(mro, i), PyTuple_GET_ITEM(type->tp_mro, i));
 }
 
 void Translator::tensor_operator(const std::string& method) {
@@ -104,32 +109,32 @@ Variable* Translator::special_method(Variable* self, PyObject* name) {
   PyObject* found = lookup_on_type(self->type(), name, &at);
   if (!found || found == Py_None) return nullptr;
   if (at.valid()) return force(wrap(found, at));
-  return global_object(found);
+  return global_object(found, Ground::pure(self));
 }
 
 Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* self, PyTypeObject* type, PyObject* name) {
   PyTypeObject* d = Py_TYPE(descr);
-  auto value = [&]() -> Variable* { return at.valid() ? wrap(descr, at) : global_object(descr); };
+  auto value = [&]() -> Variable* { return at.valid() ? wrap(descr, at) : global_object(descr, Ground::pure(self)); };
   if (d == &PyFunction_Type) return make<BoundMethodVariable>(force(value()), self);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
     if (at.valid()) guard_identity(at, descr);
     return make<BuiltinMethodVariable>(self, descr, reinterpret_cast<PyDescrObject*>(descr)->d_type, name);
   }
   if (d == &PyStaticMethod_Type) {
-    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
-    if (!at.valid()) return global_object(fn.get());
+    Ref fn = Ref::steal(native::attr(Ground::fixed(), descr, "__func__"));
+    if (!at.valid()) return global_object(fn.get(), Ground::pure(self));
     guards().type_is(at, d, line());
     return wrap(fn.get(), sources().derived(SourceKind::StaticTarget, at));
   }
   if (d == &PyClassMethod_Type) {
-    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "__func__"));
+    Ref fn = Ref::steal(native::attr(Ground::fixed(), descr, "__func__"));
     PyObject* through = self->as_constant();
-    Variable* cls = through && PyType_Check(through) ? self : global_object(reinterpret_cast<PyObject*>(type));
+    Variable* cls = through && PyType_Check(through) ? self : global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
 #if PY_VERSION_HEX < 0x030D0000
     if (PyType_IsSubtype(Py_TYPE(fn.get()), &PyProperty_Type)) {  // read through the class
-      Ref get = Ref::steal(PyObject_GetAttrString(fn.get(), "fget"));
+      Ref get = Ref::steal(native::attr(Ground::fixed(), fn.get(), "fget"));
       if (at.valid()) guard_identity(at, descr);
-      if (get && PyFunction_Check(get.get())) return call(global_object(get.get()), {cls});
+      if (get && PyFunction_Check(get.get())) return call(global_object(get.get(), Ground::pure(self)), {cls});
       PyErr_Clear();
     }
 #endif
@@ -139,17 +144,17 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
       guards().type_is(at, d, line());
       f = wrap(fn.get(), sources().derived(SourceKind::StaticTarget, at));
     } else {
-      f = global_object(fn.get());
+      f = global_object(fn.get(), Ground::pure(self));
     }
     return make<BoundMethodVariable>(force(f), cls);
   }
   if (d == &PyClassMethodDescr_Type) {
     if (at.valid()) guard_identity(at, descr);
-    Variable* cls = global_object(reinterpret_cast<PyObject*>(type));
+    Variable* cls = global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
     return make<BuiltinMethodVariable>(cls, descr, reinterpret_cast<PyDescrObject*>(descr)->d_type, name);
   }
   if (PyType_IsSubtype(d, &PyProperty_Type)) {
-    Ref fget = Ref::steal(PyObject_GetAttrString(descr, "fget"));
+    Ref fget = Ref::steal(native::attr(Ground::guarded(at), descr, "fget"));
     if (!fget || fget.get() == Py_None) {
       PyErr_Clear();
       raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" + type->tp_name + "' object has no getter");
@@ -159,14 +164,14 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
       guards().type_is(at, d, line());
       f = wrap(fget.get(), sources().derived(SourceKind::PropertyGet, at));
     } else {
-      f = global_object(fget.get());
+      f = global_object(fget.get(), Ground::pure(self));
     }
     return call(f, {self});
   }
   if (d == library().cached_property) {
     guard_identity(at, descr);
-    Ref fn = Ref::steal(PyObject_GetAttrString(descr, "func"));
-    Variable* v = call(global_object(fn.get()), {self});
+    Ref fn = Ref::steal(native::attr(Ground::guarded(at), descr, "func"));
+    Variable* v = call(wrap(fn.get(), sources().instance_attr(sources().constant(descr), "func")), {self});
     if (self->is(Kind::Object) || self->is(Kind::Module)) {
       static_cast<ObjectVariable*>(self)->instance_set(*this, name, v);
       return v;
@@ -191,7 +196,7 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     SourceId where;
     PyObject* get = lookup_on_type(d, intern("__get__"), &where);
     if (get && Py_TYPE(get) == &PyFunction_Type) {
-      Variable* owner = global_object(reinterpret_cast<PyObject*>(type));
+      Variable* owner = global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
       return call(force(wrap(get, where)), {v, self, owner});
     }
     unsupported(std::string("a descriptor of type ") + d->tp_name);

@@ -102,7 +102,7 @@ Ref Translator::with_callbacks(PyObject* function, SourceId source) {
 
 Variable* Translator::from_host(Ref o) {
   Hosting host(*this, true);
-  return from_python(std::move(o));
+  return from_python(std::move(o), Ground::made());
 }
 
 Variable* Translator::host_object(Ref o) {

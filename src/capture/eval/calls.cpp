@@ -102,9 +102,9 @@ void Translator::before_with(Frame& f) {
 // Once torch.compile was called, PyTorch keeps its own capture out of the functions with which its optimizers make their states and call
 // their fused kernels; no mark of the user's is meant. The function behind the mark, or nothing.
 static Ref kept_out_of_optimizer(PyObject* function) {
-  Ref own = Ref::steal(PyObject_GetAttrString(function, "_torchdynamo_orig_callable"));
-  Ref module = own ? Ref::steal(PyObject_GetAttrString(own.get(), "__module__")) : Ref();
-  Ref name = own ? Ref::steal(PyObject_GetAttrString(own.get(), "__name__")) : Ref();
+  Ref own = Ref::steal(native::attr(Ground::conservative(), function, "_torchdynamo_orig_callable"));
+  Ref module = own ? Ref::steal(native::attr(Ground::conservative(), own.get(), "__module__")) : Ref();
+  Ref name = own ? Ref::steal(native::attr(Ground::conservative(), own.get(), "__name__")) : Ref();
   PyErr_Clear();
   if (!module || !name || !PyUnicode_Check(module.get()) || !PyUnicode_Check(name.get())) return Ref();
   std::string_view of = PyUnicode_AsUTF8(module.get()), called = PyUnicode_AsUTF8(name.get());
@@ -117,7 +117,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
   PyCodeObject* co = fn->code_object();
   if (real) {
     if (real == markers().graph_break) unsupported(Reason::ExplicitBreak, "");
-    if (real == markers().is_compiling) return boolean(true);
+    if (real == markers().is_compiling) return boolean(true, Ground::pure(fn, args));
     if (BuiltinHandler handler = find_builtin(real)) {
       for (Variable*& a : args.pos) a = force(a);
       if (Variable* v = handler(*this, args)) return v;
@@ -135,7 +135,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
       if (Variable* v = handler(*this, all)) return v;
     }
     if (is_disabled(real)) {
-      if (Ref own = kept_out_of_optimizer(real)) return call(global_object(keep(own)), args, resumable);
+      if (Ref own = kept_out_of_optimizer(real)) return call(global_object(keep(own), Ground::pure(fn, args)), args, resumable);
       unsupported(Reason::DisabledFunction, fn->describe());
     }
     if (!fn->code_guarded) {
@@ -174,7 +174,7 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
   if (fn->real) {
     if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) PyFunction_SetDefaults(like.get(), d);
     if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) PyFunction_SetKwDefaults(like.get(), d);
-    Ref qualname = Ref::steal(PyObject_GetAttrString(fn->real.get(), "__qualname__"));
+    Ref qualname = Ref::steal(native::attr(Ground::conservative(), fn->real.get(), "__qualname__"));
     PyObject_SetAttrString(like.get(), "__qualname__", qualname.get());
   } else {
     Variable* d = fn->defaults ? tr.force(fn->defaults) : nullptr;
@@ -275,23 +275,23 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
     PyObject* call_method = lookup_on_type(meta, intern("__call__"), &at);
     if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) return call_pure(cls_object, args);
     if (call_method && PyFunction_Check(call_method)) {
-      args.pos.insert(args.pos.begin(), global_object(cls_object));
+      args.pos.insert(args.pos.begin(), global_object(cls_object, Ground::pure(args)));
       return call(force(wrap(call_method, at)), args);
     }
-    if (call_method && PyType_Check(call_method)) return call(at.valid() ? wrap(call_method, at) : global_object(call_method), args);
+    if (call_method && PyType_Check(call_method)) return call(at.valid() ? wrap(call_method, at) : global_object(call_method, Ground::pure(args)), args);
   }
   if (PyType_IsSubtype(cls, library().tensor)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) unsupported("a class is made");
   if (PyType_IsSubtype(cls, &PyProperty_Type) && args.kw.empty() && args.size() == 1 && force(args[0])->is(Kind::Function)) {
     // PyTorch's own properties hold a function and nothing else: one is as good as another.
-    Ref module = Ref::steal(PyObject_GetAttrString(cls_object, "__module__"));
+    Ref module = Ref::steal(native::attr(Ground::fixed(), cls_object, "__module__"));
     const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
     PyObject* wrapped = args[0]->as<FunctionVariable>()->real.get();
     if (wrapped && std::string_view(text).starts_with("torch.")) {
       guard_identity(args[0]->source, wrapped);
       Ref made = Ref::steal(PyObject_CallOneArg(cls_object, wrapped));
       if (!made) raise_current();
-      return global_object(keep(made));
+      return global_object(keep(made), Ground::pure(args));
     }
   }
   if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT) {  // said by the interpreter itself
@@ -318,10 +318,10 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
     made = builtin_new(cls, make_new, args);
   } else {
     Args with_class = args;
-    with_class.pos.insert(with_class.pos.begin(), global_object(cls_object));
+    with_class.pos.insert(with_class.pos.begin(), global_object(cls_object, Ground::pure(args)));
     // Found through the class, so that what would bind to an instance stays as it is.
     bool binds_to_instances = PyFunction_Check(make_new) || Py_TYPE(make_new) == library().lru_cache;
-    Variable* fn = binds_to_instances && new_at.valid() ? wrap(make_new, new_at) : bind_descriptor(make_new, new_at, global_object(cls_object), cls, intern("__new__"));
+    Variable* fn = binds_to_instances && new_at.valid() ? wrap(make_new, new_at) : bind_descriptor(make_new, new_at, global_object(cls_object, Ground::pure(args)), cls, intern("__new__"));
     made = force(call(fn, with_class));
   }
   if (!PyType_IsSubtype(made->type(), cls)) return made;
@@ -364,7 +364,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     bool bare = args.size() < 2 && (like(PyExc_OSError) || like(PyExc_SyntaxError));
     if (!is_plain_exception(cls) && !bare) unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
     if (!args.kw.empty()) {
-      PyObject* init = _PyType_Lookup(cls, intern("__init__"));
+      PyObject* init = lookup_on_type(cls, intern("__init__"), nullptr);
       if (init && !PyFunction_Check(init)) unsupported(std::string("an exception of class ") + cls->tp_name + " is made with keywords");
     }
     auto* e = make<ObjectVariable>(cls);
@@ -375,7 +375,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
     if (is_structseq(cls)) {
       // Fields that are no items would stay as they are in a sequence of fewer items.
       static PyObject *items = PyUnicode_InternFromString("n_sequence_fields"), *fields = PyUnicode_InternFromString("n_fields");
-      PyObject *n = PyDict_GetItem(type_dict(cls), items), *all = PyDict_GetItem(type_dict(cls), fields);
+      PyObject *n = native::item(Ground::fixed(), type_dict(cls), items), *all = native::item(Ground::fixed(), type_dict(cls), fields);
       if (args.size() != 1 || !args.kw.empty() || !n || !all || PyObject_RichCompareBool(n, all, Py_EQ) != 1) unsupported("a struct sequence is made");
       std::vector<Variable*> given = unpack(args[0]);
       if (static_cast<long>(given.size()) != PyLong_AsLong(n)) unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() of another length");
@@ -416,7 +416,7 @@ Variable* Translator::builtin_new(PyTypeObject* cls, PyObject*, Args& args) {
   for (PyTypeObject* c : {&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type})
     if (cls != c && PyType_IsSubtype(cls, c) && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(cls, k.enum_)) {
       Args copy = args;
-      o->base = force(call(global_object(reinterpret_cast<PyObject*>(c)), std::move(copy)));
+      o->base = force(call(global_object(reinterpret_cast<PyObject*>(c), Ground::pure(args)), std::move(copy)));
       if (!o->base->is(Kind::Constant) || o->base->type() != c) unsupported(std::string("an object of class ") + cls->tp_name + " is made");
       return o;
     }

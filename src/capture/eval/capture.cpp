@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
+#include "base/strict.h"
 #include "capture/builtins/builtins.h"
 #include "capture/guards/guards_eval.h"
 #include "capture/eval/library_objects.h"
@@ -48,9 +50,9 @@ Translator::Translator(const FrameView& view, const Options& options, const std:
     : view_(view), options_(options), stops_(stops) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   alive_ = std::make_shared<Translator*>(this);
-  none_ = make<ConstantVariable>(Py_None);
-  true_ = make<ConstantVariable>(Py_True);
-  false_ = make<ConstantVariable>(Py_False);
+  none_ = make<ConstantVariable>(Py_None, Ground::fixed());
+  true_ = make<ConstantVariable>(Py_True, Ground::fixed());
+  false_ = make<ConstantVariable>(Py_False, Ground::fixed());
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_unbacked();
   segment_.global_state = trace::global_state_key();
@@ -130,7 +132,24 @@ Segment Translator::run() {
   PyErr_Clear();
   if (segment_.captured.needs_grad && view_.gradients) add_gradients();
   finish_sizes();
+  if (verifying()) verify_grounds();
   return std::move(segment_);
+}
+
+// Every constant that says that it is guarded has its guard.
+void Translator::verify_grounds() {
+  std::unordered_set<uint32_t> guarded;
+  for (const Guard& g : guards().items()) {
+    guarded.insert(g.source.index);
+    if (g.other.valid()) guarded.insert(g.other.index);
+  }
+  for (size_t i = 0; i < std::min(arena_.size(), forgotten_); ++i) {
+    Variable* v = arena_[i].get();
+    if (!v->is(Kind::Constant)) continue;
+    const Ground& g = v->as<ConstantVariable>()->ground;
+    bool held = g.kind() != Ground::Kind::Guarded || !g.source().valid() || sources()[g.source()].kind == SourceKind::Const;
+    if (!held && !guarded.count(g.source().index)) throw InternalError("no guard for " + v->describe() + ", found at " + sources().print(g.source()));
+  }
 }
 
 // Before the guards are known: the backward may decide on sizes that stay open.

@@ -45,7 +45,7 @@ Variable* as_key(Translator& tr, Variable* container, Variable* key) {
 
 Args as_numbers(Translator& tr, PyObject* function, const Args& args) {
   Args out = args;
-  Ref name = Ref::steal(PyObject_GetAttrString(function, "__name__")), module = Ref::steal(PyObject_GetAttrString(function, "__module__"));
+  Ref name = Ref::steal(native::attr(Ground::fixed(), function, "__name__")), module = Ref::steal(native::attr(Ground::fixed(), function, "__module__"));
   PyErr_Clear();
   const char* n = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "";
   bool of_math = module && PyUnicode_Check(module.get()) && PyUnicode_CompareWithASCIIString(module.get(), "math") == 0;

@@ -45,12 +45,12 @@ bool one_per_value(PyObject* o) {
 int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   static PyObject* members_of = [] {
     Ref m = Ref::steal(PyImport_ImportModule("typing"));
-    PyObject* f = PyObject_GetAttrString(m.get(), "_get_protocol_attrs");
+    PyObject* f = native::attr(Ground::fixed(), m.get(), "_get_protocol_attrs");
     PyErr_Clear();
     return f;
   }();
   auto flag = [&](const char* name) {
-    PyObject* f = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name));
+    PyObject* f = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name), nullptr);
     return f == Py_True;
   };
   if (!members_of || !flag("_is_protocol") || !flag("_is_runtime_protocol")) return -1;
@@ -60,10 +60,10 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
     PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
     Variable* own = tr.getattr_or_null(v, name);
-    PyObject* of_class = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(cls), name);
+    PyObject* of_class = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), name, nullptr);
     if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
     // It may be registered.
-    static PyObject* subclass = PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
+    static PyObject* subclass = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
     Ref r = Ref::steal(PyObject_CallFunctionObjArgs(subclass, cls, v->type(), nullptr));
     if (!r) PyErr_Clear();
     return r ? r.get() == Py_True : -1;
@@ -207,7 +207,7 @@ std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(
 
 bool Translator::is_subclass(PyObject* derived, PyObject* cls) {
   if (PyType_Check(derived)) guard_bases(reinterpret_cast<PyTypeObject*>(derived));
-  int r = PyObject_IsSubclass(derived, cls);
+  int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);
   if (r < 0) raise_current();
   if (r == 0) guard_registrations(cls);
   return r == 1;
@@ -229,7 +229,7 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     return false;
   }
   if (std::string_view kind = Py_TYPE(cls)->tp_name; kind == "types.UnionType" || kind == "_UnionGenericAlias") {
-    Ref args = Ref::steal(PyObject_GetAttrString(cls, "__args__"));
+    Ref args = Ref::steal(native::attr(Ground::fixed(), cls, "__args__"));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
       PyObject* c = PyTuple_GET_ITEM(args.get(), i);
       if (is_instance(v, c == Py_None ? reinterpret_cast<PyObject*>(Py_TYPE(Py_None)) : c)) return true;
@@ -238,14 +238,14 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   }
   if (std::string_view(Py_TYPE(cls)->tp_name) == "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
     if (!v->is(Kind::Tensor)) return false;
-    Variable* type = force(query_torch(_PyType_Lookup(library().tensor, intern("type")), Args{{v}, {}}));
-    Ref module = Ref::steal(PyObject_GetAttrString(cls, "__module__")), name = Ref::steal(PyObject_GetAttrString(cls, "__name__"));
+    Variable* type = force(query_torch(native::type_attr(Ground::fixed(), library().tensor, intern("type")), Args{{v}, {}}));
+    Ref module = Ref::steal(native::attr(Ground::fixed(), cls, "__module__")), name = Ref::steal(native::attr(Ground::fixed(), cls, "__name__"));
     Ref full = Ref::steal(module && name ? PyUnicode_FromFormat("%U.%U", module.get(), name.get()) : nullptr);
     if (!full) raise_current();
     return PyObject_RichCompareBool(type->as_constant(), full.get(), Py_EQ) == 1;
   }
   if (std::string_view(Py_TYPE(cls)->tp_name) == "_SpecialGenericAlias") {  // Sequence, Mapping... of module typing
-    Ref origin = Ref::steal(PyObject_GetAttrString(cls, "__origin__"));
+    Ref origin = Ref::steal(native::attr(Ground::fixed(), cls, "__origin__"));
     if (!origin) raise_current();
     return is_instance(v, origin.get());
   }
@@ -253,19 +253,19 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
   if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" && std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
     if (int has = has_protocol(*this, v, cls); has >= 0) return has;
-  static PyObject* abc = _PyType_Lookup(library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
-  static PyObject* parameter = _PyType_Lookup(Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* abc = native::type_attr(Ground::fixed(), library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* parameter = native::type_attr(Ground::fixed(), Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
   if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(library().tensor))) {
     SourceId at;
     PyObject* check = lookup_on_type(meta, intern("__instancecheck__"), &at);
     if (check && PyFunction_Check(check) && check != abc && check != parameter)
-      return truth(call(bind_descriptor(check, at, global_object(cls), meta, intern("__instancecheck__")), {v}));
+      return truth(call(bind_descriptor(check, at, global_object(cls, Ground::pure(v)), meta, intern("__instancecheck__")), {v}));
   }
   guard_bases(v->type());
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
   PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr);
   bool own_access = v->is(Kind::Object) && !type_info(v->type()).generic && PyFunction_Check(type_info(v->type()).getattribute);
-  if (own_access || of != _PyType_Lookup(&PyBaseObject_Type, intern("__class__"))) {
+  if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, intern("__class__"))) {
     if (!v->is(Kind::Object)) unsupported("isinstance() of an object that says itself what its class is");
     PyObject* said = force(getattr(v, "__class__"))->as_constant();
     if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
@@ -277,18 +277,18 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   // The class decides. Tensors and constants are asked as they are; for the rest an ABC looks at the class only.
   if (v->is(Kind::Tensor)) {
     auto* t = v->as<TensorVariable>();
-    int r = PyObject_IsInstance(t->real ? t->real.get() : t->value(*this), cls);
+    int r = native::is_instance(Ground::pure(v), t->real ? t->real.get() : t->value(*this), cls);
     if (r < 0) raise_current();
     return r == 1;
   }
   if (PyObject* o = v->as_constant()) {
-    int r = PyObject_IsInstance(o, cls);
+    int r = native::is_instance(Ground::process(ProcessState::Registrations), o, cls);
     if (r < 0) raise_current();
     if (r == 0) guard_registrations(cls);
     return r == 1;
   }
-  PyObject* check = _PyType_Lookup(Py_TYPE(cls), intern("__instancecheck__"));
-  static PyObject* plain = _PyType_Lookup(&PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
+  PyObject* check = lookup_on_type(Py_TYPE(cls), intern("__instancecheck__"), nullptr);
+  static PyObject* plain = native::type_attr(Ground::fixed(), &PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor)) return false;
   if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
@@ -316,11 +316,11 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
     Ref s = Ref::steal(PyUnicode_FromStringAndSize(spec.data(), static_cast<Py_ssize_t>(spec.size())));
     Ref out = Ref::steal(PyObject_Format(o.get(), s.get()));
     if (!out) raise_current();
-    return constant(out);
+    return constant(out, Ground::pure(v));
   }
   if (v->is(Kind::MappingProxy) && spec.empty()) {
     Ref text = to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
-    return conversion == 2 ? string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")") : constant(text);
+    return conversion == 2 ? string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")", Ground::pure(v)) : constant(text, Ground::pure(v));
   }
   if (v->is(Kind::Object) || v->is(Kind::Real)) {
     if (v->is(Kind::Real)) {
@@ -328,13 +328,13 @@ Variable* Translator::format(Variable* v, const std::string& spec, int conversio
       if (PyType_Check(o) || PyCallable_Check(o)) {
         Ref s = Ref::steal(conversion == 2 ? PyObject_Repr(o) : PyObject_Str(o));
         if (!s) raise_current();
-        return constant(s);
+        return constant(s, Ground::pure(v));
       }
     } else {
       SourceId format_at;
       PyObject* own = conversion ? nullptr : lookup_on_type(v->type(), intern("__format__"), &format_at);
       if (own && PyFunction_Check(own)) {
-        Variable* s = force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec)}));
+        Variable* s = force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec, Ground::pure(v))}));
         if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
         return s;
       }

@@ -21,7 +21,7 @@ void Translator::raise(Variable* exception) {
 
 void Translator::raise(PyObject* type, const std::string& message) {
   auto* e = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
-  e->base = tuple({string(message)});
+  e->base = tuple({string(message, Ground::made())});
   e->raised_here = true;
   chain_context(e, being_handled());
   throw PyRaise{e, ordinal_};
@@ -112,7 +112,7 @@ void Translator::raise_current() {
   Reason reason;
   std::string detail;
   if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
-  Variable* e = from_python(v);
+  Variable* e = from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;
     e->as<ObjectVariable>()->like = v;

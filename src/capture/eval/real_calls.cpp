@@ -197,7 +197,7 @@ Variable* Translator::call_torch(PyObject* fn, const Args& args) {
     if (!given) {
       Args placed = args;
       placed.take_kw("device");
-      placed.kw.emplace_back(intern("device"), constant(devices_.back()));
+      placed.kw.emplace_back(intern("device"), constant(devices_.back(), Ground::pure(args)));
       return record_call(fn, placed);
     }
   }
@@ -210,7 +210,7 @@ Variable* Translator::record_call(PyObject* fn, const Args& args) {
   Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
   ++segment_.num_calls;
   if (!result) raise_current();
-  return from_python(std::move(result));
+  return from_python(std::move(result), Ground::pure(args));
 }
 
 Variable* Translator::query_torch(PyObject* fn, const Args& args) {
@@ -219,7 +219,7 @@ Variable* Translator::query_torch(PyObject* fn, const Args& args) {
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) raise_current();
   if (query_ground(fn) == QueryGround::Asked) guard_answer(fn, real.pos, result.get());
-  return from_python(std::move(result));
+  return from_python(std::move(result), Ground::pure(args));
 }
 
 void Translator::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer) {
@@ -246,7 +246,7 @@ Variable* Translator::call_pure(PyObject* fn, const Args& given) {
   known_kind |= class_name == "finfo" || class_name == "iinfo";
   if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
     unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
-  return from_python(std::move(result));
+  return from_python(std::move(result), Ground::pure(given));
 }
 
 Variable* Translator::specialised(Variable* v) {
@@ -266,12 +266,12 @@ Variable* Translator::specialised(Variable* v) {
 Variable* Translator::polyfill(const char* name) {
   // Imported when the first one is wanted: most programs want none.
   Ref m = Ref::steal(PyImport_ImportModule("braze.polyfills"));
-  Ref f = Ref::steal(m ? PyObject_GetAttrString(m.get(), name) : nullptr);
+  Ref f = Ref::steal(m ? native::attr(Ground::fixed(), m.get(), name) : nullptr);
   if (!f) {
     PyErr_Clear();
     unsupported(std::string("no polyfill ") + name);
   }
-  return global_object(f.get());
+  return global_object(f.get(), Ground::fixed());
 }
 
 }  // namespace braze::capture

@@ -75,9 +75,9 @@ const std::unordered_multimap<PyObject*, Entry>& entries() {
       for (bool in_place : {false, true}) {
         std::string name = std::string(row.name) + (in_place ? "_" : "");
         Ref interned = Ref::steal(PyUnicode_InternFromString(name.c_str()));
-        if (PyObject* method = _PyType_Lookup(library().tensor, interned.get()))
+        if (PyObject* method = native::type_attr(Ground::fixed(), library().tensor, interned.get()))
           made->emplace(method, Entry{&row, in_place});
-        if (PyObject* function = PyObject_GetAttr(library().torch, interned.get()))
+        if (PyObject* function = native::attr(Ground::fixed(), library().torch, interned.get()))
           made->emplace(function, Entry{&row, in_place});
         else
           PyErr_Clear();
@@ -87,7 +87,7 @@ const std::unordered_multimap<PyObject*, Entry>& entries() {
   return *table;
 }
 
-PyObject* dtype_named(const char* name) { return PyObject_GetAttrString(library().torch, name); }
+PyObject* dtype_named(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
 
 // The tensors among forced operands, and in lists of them; false: something else is there.
 bool collect(Translator& tr, Variable* v, std::vector<TensorVariable*>& out) {
@@ -111,7 +111,7 @@ bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tens
                                      dtype_named("float16")};
   PyObject* first = nullptr;
   for (TensorVariable* t : tensors) {
-    Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
+    Ref dtype = Ref::steal(native::attr(Ground::made(), t->value(tr), "dtype"));
     if (!dtype) tr.raise_current();
     if (std::find(std::begin(floats), std::end(floats), dtype.get()) == std::end(floats) ||
         (first && dtype.get() != first))
@@ -122,7 +122,7 @@ bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tens
 }
 
 int64_t rank(Translator& tr, TensorVariable* t) {
-  Ref n = Ref::steal(PyObject_GetAttrString(t->value(tr), "ndim"));
+  Ref n = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim"));
   if (!n) tr.raise_current();
   return PyLong_AsLong(n.get());
 }
@@ -197,12 +197,12 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
 }  // namespace
 
 Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) {
-  static PyObject* is_instance = PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance");
+  static PyObject* is_instance = native::builtin("isinstance");
   if (callable == is_instance && args.pos.size() == 2 && args.kw.empty() && tr.is_open_float(args[0])) {
     // Its class is all that is asked for.
     if (args[0]->is(Kind::Float)) return nullptr;
     if (args[0]->source.valid()) tr.guards().type_is(args[0]->source, &PyFloat_Type, tr.line());
-    args.pos[0] = tr.constant(args[0]->as<LazyVariable>()->object.get());
+    args.pos[0] = tr.constant(args[0]->as<LazyVariable>()->object.get(), Ground::pure(args));
     return nullptr;
   }
   if (std::any_of(args.pos.begin(), args.pos.end(), [](Variable* v) { return v->is(Kind::Float); }))

@@ -2,6 +2,7 @@
 #include <opcode.h>
 
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "trace/number.h"
@@ -17,10 +18,10 @@ LazyVariable* open_float(Variable* v) {
 
 bool is_number(Variable* v) { return v->is(Kind::Float) || open_float(v); }
 
-PyObject* of_torch(const char* name) { return PyObject_GetAttrString(library().torch, name); }
+PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
 
 PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
-  Ref v = Ref::steal(PyObject_GetAttrString(t->value(tr), name));
+  Ref v = Ref::steal(native::attr(Ground::made(), t->value(tr), name));
   if (!v) tr.raise_current();
   return tr.keep(std::move(v));
 }
@@ -34,8 +35,8 @@ std::optional<Floats> floats_of(Translator& tr, TensorVariable* t) {
   if (dtype == f16 || dtype == bf16) return Floats::Half;
   if (dtype == f32) return Floats::Single;
   if (dtype == f64) return Floats::Double;
-  Ref floating = Ref::steal(PyObject_GetAttrString(dtype, "is_floating_point")),
-      complex = Ref::steal(PyObject_GetAttrString(dtype, "is_complex"));
+  Ref floating = Ref::steal(native::attr(Ground::made(), dtype, "is_floating_point")),
+      complex = Ref::steal(native::attr(Ground::made(), dtype, "is_complex"));
   if (floating.get() == Py_True || complex.get() == Py_True) return std::nullopt;
   return Floats::None;
 }
@@ -43,17 +44,17 @@ std::optional<Floats> floats_of(Translator& tr, TensorVariable* t) {
 bool is_scalar(Translator& tr, TensorVariable* t) { return PyLong_AsLong(attribute(tr, t, "ndim")) == 0; }
 
 Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
-  static PyObject* to = PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), "to");
-  return tr.force(tr.call_torch(to, Args{{t, tr.constant(dtype)}, {}}));
+  static PyObject* to = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), "to");
+  return tr.force(tr.call_torch(to, Args{{t, tr.constant(dtype, Ground::pure(t))}, {}}));
 }
 
 PyObject* function_of(int base) {
   static PyObject* module = PyImport_ImportModule("operator");
-  static PyObject *add = PyObject_GetAttrString(module, "add"), *sub = PyObject_GetAttrString(module, "sub"),
-                  *mul = PyObject_GetAttrString(module, "mul"), *div = PyObject_GetAttrString(module, "truediv"),
-                  *mod = PyObject_GetAttrString(module, "mod"), *pow = PyObject_GetAttrString(module, "pow"),
-                  *iadd = PyObject_GetAttrString(module, "iadd"), *isub = PyObject_GetAttrString(module, "isub"),
-                  *imul = PyObject_GetAttrString(module, "imul"), *idiv = PyObject_GetAttrString(module, "itruediv");
+  static PyObject *add = native::attr(Ground::fixed(), module, "add"), *sub = native::attr(Ground::fixed(), module, "sub"),
+                  *mul = native::attr(Ground::fixed(), module, "mul"), *div = native::attr(Ground::fixed(), module, "truediv"),
+                  *mod = native::attr(Ground::fixed(), module, "mod"), *pow = native::attr(Ground::fixed(), module, "pow"),
+                  *iadd = native::attr(Ground::fixed(), module, "iadd"), *isub = native::attr(Ground::fixed(), module, "isub"),
+                  *imul = native::attr(Ground::fixed(), module, "imul"), *idiv = native::attr(Ground::fixed(), module, "itruediv");
   switch (base) {
     case NB_ADD:
       return add;
@@ -90,7 +91,7 @@ TensorVariable* Translator::draw(Ref call, bool integer) {
   if (!made) raise_current();
   PyObject* index = keep(Ref::steal(PyLong_FromSize_t(segment_.draws.size())));
   segment_.draws.push_back(std::move(call));
-  Variable* operand = from_python(made);
+  Variable* operand = from_python(made, Ground::made());
   numbers_.push_back({sources().constant(index), real, operand});
   return operand->as<TensorVariable>();
 }
@@ -117,7 +118,7 @@ Variable* Translator::varying_number(Variable* v) {
   Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, sources().print(lazy->source)));
   if (!made) raise_current();
   guards().type_is(lazy->source, &PyFloat_Type, line());
-  Variable* operand = from_python(made);
+  Variable* operand = from_python(made, Ground::pure(v));
   numbers_.push_back({lazy->source, real, operand});
   return operand;
 }
@@ -186,6 +187,44 @@ Variable* Translator::number_beside(Variable* v, Variable* tensor) {
   if (floats != Floats::Single && floats != Floats::Double) return nullptr;
   Variable* operand = varying_number(v);
   return operand && is_scalar(*this, t) ? as_type(*this, operand, attribute(*this, t, "dtype")) : operand;
+}
+
+// ---- arithmetic on numbers that nobody looked at ----
+
+// An int or float that nothing is known of yet, and a constant or another such: the result stays unknown.
+Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
+  int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
+  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
+  for (Variable** v : {&a, &b})
+    if ((*v)->is(Kind::Lazy) && (*v)->as<LazyVariable>()->forced) *v = (*v)->as<LazyVariable>()->forced;
+  auto is = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); };
+  auto open = [&](Variable* v) { return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && is(v->as<LazyVariable>()->object.get()); };
+  auto value = [&](Variable* v) -> PyObject* {
+    if (open(v)) return v->as<LazyVariable>()->object.get();
+    PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v);
+    return c && is(c) ? c : nullptr;
+  };
+  PyObject *x = value(a), *y = value(b);
+  if (!x || !y || (!open(a) && !open(b))) return nullptr;
+  // Ints and floats that are both unknown would be two kinds of operands. A divisor is looked at: it may be zero.
+  bool floats = PyFloat_CheckExact(x) || PyFloat_CheckExact(y);
+  if (floats && ((open(a) && PyLong_CheckExact(x)) || (open(b) && PyLong_CheckExact(y)))) return nullptr;
+  if (base == NB_TRUE_DIVIDE && (!floats || open(b) || PyObject_IsTrue(y) != 1)) return nullptr;
+  Ref r = Ref::steal(operator_row(base).function(x, y));
+  if (!r) raise_current();
+  for (Variable* v : {a, b})
+    if (open(v) && v->source.valid()) guards().type_is(v->source, Py_TYPE(value(v)), line());
+  auto* d = make<LazyVariable>(r.get());
+  d->function = operator_function(operator_row(base).operator_name);
+  d->left = a;
+  d->right = b;
+  return d;
+}
+
+// -v of such a float.
+Variable* Translator::defer_negation(Variable* v) {
+  if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get())) return nullptr;
+  return defer_arithmetic(NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
 }
 
 }  // namespace braze::capture

@@ -71,7 +71,7 @@ const char* const kStateNames[] = {"ENABLED", "SUBCLASSES_DISABLED", "ALL_DISABL
 int64_t torch_function_state() {
   Ref now = Ref::steal(PyObject_CallNoArgs(state_getter()));
   for (int64_t i = 0; now && i < 3; ++i) {
-    Ref v = Ref::steal(PyObject_GetAttrString(state_values(), kStateNames[i]));
+    Ref v = Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[i]));
     if (v && PyObject_RichCompareBool(now.get(), v.get(), Py_EQ) == 1) return i;
   }
   PyErr_Clear();
@@ -80,7 +80,7 @@ int64_t torch_function_state() {
 
 void set_torch_function_state(Translator& tr, int64_t state) {
   static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
-  tr.set_state(state_getter(), {}, set, {Ref::steal(PyObject_GetAttrString(state_values(), kStateNames[state]))});
+  tr.set_state(state_getter(), {}, set, {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
 }
 
 // Of the polyfills of the contexts: sets the state, returns what it was.
@@ -89,7 +89,7 @@ Variable* torch_function_at_least(Translator& tr, Args& a) {
   if (!n) return nullptr;
   int64_t before = torch_function_state(), to = PyLong_AsLongLong(n.get());
   if (before < to) set_torch_function_state(tr, to);
-  return tr.integer(before);
+  return tr.integer(before, Ground::pure(a));
 }
 Variable* torch_function_back(Translator& tr, Args& a) {
   Ref n = a.size() == 1 ? tr.to_python(a[0]) : Ref();
@@ -147,7 +147,7 @@ Variable* plain_function(Translator& tr, Args& a) {
   for (Variable* t : tr.unpack(a[2])) {
     PyObject* type = tr.force(t)->as_constant();
     if (!type || !PyType_Check(type)) return nullptr;
-    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), reinterpret_cast<PyTypeObject*>(type))) return tr.constant(Py_NotImplemented);
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), reinterpret_cast<PyTypeObject*>(type))) return tr.constant(Py_NotImplemented, Ground::fixed());
   }
   Args args;
   if (a.size() > 3) args.pos = tr.unpack(a[3]);
@@ -173,8 +173,8 @@ Variable* as_subclass(Translator& tr, Args& a) {
   PyObject* cls = a.size() == 2 && a.kw.empty() ? a[1]->as_constant() : nullptr;
   if (!cls || !PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), library().tensor) || !a[0]->is(Kind::Tensor)) return nullptr;
   static PyObject* alias = [] {
-    Ref op = Ref::steal(PyObject_GetAttrString(library().torch, "ops"));
-    for (const char* name : {"aten", "alias", "default"}) op = Ref::steal(PyObject_GetAttrString(op.get(), name));
+    Ref op = Ref::steal(native::attr(Ground::fixed(), library().torch, "ops"));
+    for (const char* name : {"aten", "alias", "default"}) op = Ref::steal(native::attr(Ground::fixed(), op.get(), name));
     return op.release();
   }();
   int64_t before = torch_function_state();
@@ -184,8 +184,8 @@ Variable* as_subclass(Translator& tr, Args& a) {
   return tr.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
 }
 
-Variable* modes_enabled(Translator& tr, Args&) { return tr.boolean(stack_length() != 0); }
-Variable* modes_length(Translator& tr, Args&) { return tr.integer(stack_length()); }
+Variable* modes_enabled(Translator& tr, Args&) { return tr.boolean(stack_length() != 0, Ground::process(ProcessState::FunctionModes)); }
+Variable* modes_length(Translator& tr, Args&) { return tr.integer(stack_length(), Ground::process(ProcessState::FunctionModes)); }
 
 }  // namespace
 
@@ -193,7 +193,7 @@ TorchFunction Translator::torch_function(PyTypeObject* cls) {
   auto [it, fresh] = torch_functions_.try_emplace(cls, TorchFunction::None);
   if (!fresh) return it->second;
   static PyObject* name = PyUnicode_InternFromString("__torch_function__");
-  static PyObject* plain = _PyType_Lookup(library().tensor, name);
+  static PyObject* plain = native::type_attr(Ground::fixed(), library().tensor, name);
   SourceId at;
   PyObject* found = lookup_on_type(cls, name, &at);
   if (!found) return TorchFunction::None;
@@ -203,7 +203,7 @@ TorchFunction Translator::torch_function(PyTypeObject* cls) {
 
 const char* refuse_tensor_class(PyTypeObject* cls) {
   static PyObject* dispatch = PyUnicode_InternFromString("__torch_dispatch__");
-  if (_PyType_Lookup(cls, dispatch) != _PyType_Lookup(library().tensor, dispatch)) return "it has a __torch_dispatch__";
+  if (native::type_attr(Ground::conservative(), cls, dispatch) != native::type_attr(Ground::fixed(), library().tensor, dispatch)) return "it has a __torch_dispatch__";
   // What Python's operators and attribute access call without asking torch.
   static const std::unordered_set<std::string_view> harmless{"__new__", "__init__", "__torch_function__", "__repr__", "__str__", "__init_subclass__",
       "__class_getitem__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__", "__setstate__", "__getstate__", "__hash__", "__tensor_flatten__", "__tensor_unflatten__"};
@@ -235,12 +235,12 @@ bool Translator::overrides_torch(const Args& args) {
 void Translator::shade(PyObject* fake, PyTypeObject* cls) {
   auto [it, fresh] = shadows_.try_emplace(cls);
   if (fresh) {
-    Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(cls)), "__torch_function__");
+    Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
     Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name));
     Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), callback(function).get());
     if (!made) raise_current();
     it->second = made;
-    stand_ins_[made.get()] = global_object(reinterpret_cast<PyObject*>(cls));
+    stand_ins_[made.get()] = global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed());
   }
   if (PyObject_SetAttrString(fake, "__class__", it->second.get()) < 0) {
     PyErr_Clear();
@@ -274,7 +274,7 @@ Variable* Translator::of_tensor_class(Variable* v, PyTypeObject* cls) {
     auto* t = v->as<TensorVariable>();
     if (PyType_IsSubtype(t->type(), cls) && (cls != library().tensor || t->type() == cls)) return v;
     if (t->real) {
-      Args args{{t, global_object(reinterpret_cast<PyObject*>(cls))}, {}};
+      Args args{{t, global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(v))}, {}};
       return as_subclass(*this, args);
     }
     mutate();
@@ -289,14 +289,14 @@ Variable* Translator::of_tensor_class(Variable* v, PyTypeObject* cls) {
 
 Ref Translator::stand_in(Variable* v) {
   if (auto it = ducks_.find(v); it != ducks_.end()) return Ref::borrow(it->second);
-  Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(v->type())), "__torch_function__");
+  Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)), "__torch_function__");
   Ref name = Ref::steal(PyUnicode_FromString(v->type()->tp_name));
   Ref cls = new_class(name.get(), nullptr, callback(function).get());
   Ref made = cls ? Ref::steal(PyObject_CallNoArgs(cls.get())) : Ref();
   if (!made) raise_current();
   keep(cls);
   keep(made);
-  stand_ins_[cls.get()] = global_object(reinterpret_cast<PyObject*>(v->type()));
+  stand_ins_[cls.get()] = global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v));
   stand_ins_[made.get()] = v;
   ducks_[v] = made.get();
   return made;
@@ -338,7 +338,7 @@ void Translator::adopt_function_modes() {
   }
   if (!own_modes_) return;
   std::vector<Ref> stand_ins;
-  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(global_object(mode.get())));
+  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(global_object(mode.get(), Ground::process(ProcessState::FunctionModes))));
   for (int64_t i = 0; i < n; ++i) pop();
   for (const Ref& mode : stand_ins) push(mode.get());
 }
@@ -383,7 +383,7 @@ void Translator::restore_function_modes() {
 void Translator::emit_function_modes(Codegen& cg) {
   if (!own_modes_) {
     for (const Ref& device : devices_) {
-      Ref enter = Ref::steal(PyObject_GetAttrString(device.get(), "__enter__"));
+      Ref enter = Ref::steal(native::attr(Ground::made(), device.get(), "__enter__"));
       cg.recipe.make(StepKind::Call, {cg.constant(enter.get())});
     }
     return;

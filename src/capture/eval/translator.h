@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/eval/capture.h"
+#include "capture/eval/native.h"
 #include "capture/eval/torch_function.h"
 #include "capture/eval/variable.h"
 
@@ -84,12 +85,13 @@ class Translator {
     arena_.push_back(std::move(owned));
     return p;
   }
-  Variable* constant(PyObject* o);          // a new Constant on a borrowed object
-  Variable* constant(Ref o) { return constant(o.get()); }
+  // What is known says why it holds in every run of the entry (guards/ground.h).
+  Variable* constant(PyObject* o, Ground);  // a new Constant on a borrowed object
+  Variable* constant(Ref o, Ground g) { return constant(o.get(), g); }
   Variable* none() { return none_; }
-  Variable* boolean(bool b) { return b ? true_ : false_; }
-  Variable* integer(int64_t);
-  Variable* string(const std::string&);
+  Variable* boolean(bool b, Ground) { return b ? true_ : false_; }
+  Variable* integer(int64_t, Ground);
+  Variable* string(const std::string&, Ground);
   TupleVariable* tuple(std::vector<Variable*> items);
   Variable* make_tuple(PyTypeObject* cls, std::vector<Variable*> items);  // of a class of tuples
   ListVariable* list(std::vector<Variable*> items);
@@ -97,9 +99,9 @@ class Translator {
   // A pre-existing object read from `source`; lazy. The same variable for the same source.
   Variable* wrap(PyObject* object, SourceId source);
   // An object made at capture time by a pure function: constants, containers of constants, fakes, and singletons.
-  Variable* from_python(Ref object);
+  Variable* from_python(Ref object, Ground);
   // A pre-existing object that may be held for good (class, function of a module...): constant source.
-  Variable* global_object(PyObject* object);
+  Variable* global_object(PyObject* object, Ground);
   Variable* force(Variable* v) { return v->kind == Kind::Lazy ? force_lazy(v) : v; }
 
   // ---- Python's protocols, on forced or lazy operands ----
@@ -111,7 +113,7 @@ class Translator {
   Variable* call(Variable* callee, Args args, bool resumable = false);
   Variable* call(Variable* callee, std::vector<Variable*> pos) { return call(callee, Args{std::move(pos), {}}); }
   Variable* call_method(Variable* self, const char* name, std::vector<Variable*> pos);  // self.name(*pos)
-  Variable* binary_op(int op, Variable* a, Variable* b, bool resumable = false);  // NB_ADD...
+  Variable* binary_op(int op, Variable* a, Variable* b);  // NB_ADD...
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
   Variable* defer_negation(Variable* v);
   // ---- floats that vary from call to call (varying_numbers.cpp) ----
@@ -128,8 +130,8 @@ class Translator {
   bool is_open_float(Variable* v);
   // One as an operand beside the tensor, in operators that take tensors where they take numbers; nullptr: it is to be looked at.
   Variable* number_beside(Variable* v, Variable* tensor);
-  Variable* compare(int op, Variable* a, Variable* b, bool resumable = false);    // Py_LT...
-  Variable* unary_op(Opcode op, Variable* v, bool resumable = false);
+  Variable* compare(int op, Variable* a, Variable* b);    // Py_LT...
+  Variable* unary_op(Opcode op, Variable* v);
   bool equal(Variable* a, Variable* b);      // a == b, as a truth value
   bool identical(Variable* a, Variable* b);  // a is b, guarded where sources are involved
   bool same_item(Variable* a, Variable* b);  // a is b or a == b, as containers compare their items
@@ -166,7 +168,7 @@ class Translator {
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
   bool wrote_on_types() const { return !type_writes_.empty(); }
-  // That the class keeps its bases, and so what it is a subclass of.
+  // The class keeps its bases, and theirs: what it is a subclass of, and where its attributes are looked up.
   void guard_bases(PyTypeObject* type);
 
   // ---- calls ----
@@ -312,12 +314,12 @@ class Translator {
 
  private:
   friend class Codegen;
+  friend class Instructions;
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
   Variable* known_set(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
-  bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
-  bool step_flow(Frame& f, const Instruction& ins, int& next);
+  PyObject* raised_from(Frame& f, int at, PyObject** text);
   bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
@@ -346,13 +348,10 @@ class Translator {
   Variable* load_global(Frame& f, PyObject* name);
   void make_function(Frame& f, int flags);
   Variable* annotations_dict(Variable* v);
-  void unpack_sequence(Frame& f, int n);
-  void unpack_ex(Frame& f, int before, int after);
   void raise_instruction(Frame& f, int n);
   void call_instruction(Frame& f, int n);
   void call_ex_instruction(Frame& f, bool keywords);
   void before_with(Frame& f);
-  void match_class(Frame& f, int n);
   Variable* handled_at_start();                             // None within a generator
   int send_instruction(Frame& f, const Instruction& ins, int next);
   struct Finished {};                                     // thrown by stop_here when the segment is complete
@@ -371,6 +370,7 @@ class Translator {
   std::unordered_map<PyObject*, Variable*> consts_;        // constants of code objects
   std::unordered_map<const Variable*, uint64_t> origins_;   // of exceptions: the instruction that raised them first
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
+  std::unordered_map<PyTypeObject*, size_t> guarded_mros_;  // and the number of guards before
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
   std::unordered_map<PyObject*, Variable*> made_classes_;
   struct TypeWrite { PyTypeObject* type; PyObject* name; Variable* value; };
@@ -383,6 +383,7 @@ class Translator {
   std::vector<UserLine> size_lines_;          // of decisions on sizes
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
+  void verify_grounds();
   void add_gradients();
   Variable* branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands);
   bool selectable(Variable* a, Variable* b);
@@ -425,6 +426,7 @@ class Translator {
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
   bool dirty_ = false;
+  size_t forgotten_ = SIZE_MAX;  // variables of arena_ from here on were made by the instruction that ended the capture
   bool yielded_ = false;
   Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy
   int depth_ = 0;
@@ -432,3 +434,7 @@ class Translator {
 };
 
 }  // namespace braze::capture
+
+// Looks at real objects go through eval/native.h, which asks for their ground.
+#pragma GCC poison PyObject_GetAttr PyObject_GetAttrString PyObject_HasAttr PyObject_HasAttrString _PyObject_LookupAttr _PyType_Lookup
+#pragma GCC poison PyObject_IsInstance PyObject_IsSubclass PyDict_GetItem PyDict_GetItemString PyDict_GetItemWithError

@@ -21,7 +21,7 @@ std::string Variable::describe() const { return std::string("a value of type ") 
 
 Variable* Variable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(t));
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(this));
   SourceId where;
   PyObject* descr = tr.lookup_on_type(t, name, &where);
   return descr ? tr.bind_descriptor(descr, where, this, t, name) : nullptr;

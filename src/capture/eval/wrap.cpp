@@ -21,21 +21,21 @@ bool is_opaque(PyTypeObject* t) {
 
 }  // namespace
 
-Variable* Translator::constant(PyObject* o) {
+Variable* Translator::constant(PyObject* o, Ground ground) {
   if (o == Py_None) return none_;
   if (o == Py_True) return true_;
   if (o == Py_False) return false_;
-  return make<ConstantVariable>(o);
+  return make<ConstantVariable>(o, ground);
 }
 
-Variable* Translator::integer(int64_t n) {
+Variable* Translator::integer(int64_t n, Ground ground) {
   auto [it, fresh] = integers_.try_emplace(n);
-  if (fresh) it->second = make<ConstantVariable>(Ref::steal(PyLong_FromLongLong(n)).get());
+  if (fresh) it->second = make<ConstantVariable>(Ref::steal(PyLong_FromLongLong(n)).get(), ground);
   return it->second;
 }
 
-Variable* Translator::string(const std::string& s) {
-  return constant(Ref::steal(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()))));
+Variable* Translator::string(const std::string& s, Ground ground) {
+  return constant(Ref::steal(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()))), ground);
 }
 
 TupleVariable* Translator::tuple(std::vector<Variable*> items) { return make<TupleVariable>(std::move(items)); }
@@ -47,6 +47,8 @@ Variable* Translator::make_tuple(PyTypeObject* cls, std::vector<Variable*> items
 }
 ListVariable* Translator::list(std::vector<Variable*> items) { return make<ListVariable>(std::move(items)); }
 DictVariable* Translator::dict() { return make<DictVariable>(); }
+
+const char* Translator::intern_text(const std::string& s) { return PyUnicode_AsUTF8(intern(s.c_str())); }
 
 PyObject* Translator::intern(const char* s) {
   auto it = interned_.find(s);
@@ -66,8 +68,8 @@ Variable* Translator::wrap(PyObject* object, SourceId source) {
   return it->second;
 }
 
-Variable* Translator::global_object(PyObject* o) {
-  if (is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, library().enum_)) return constant(o);
+Variable* Translator::global_object(PyObject* o, Ground ground) {
+  if (is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, library().enum_)) return constant(o, ground);
   auto [it, fresh] = global_objects_.try_emplace(o);
   if (fresh) {
     SourceId s = sources().constant(o);
@@ -76,13 +78,13 @@ Variable* Translator::global_object(PyObject* o) {
   return it->second;
 }
 
-Variable* Translator::from_python(Ref object) {
+Variable* Translator::from_python(Ref object, Ground ground) {
   PyObject* o = object.get();
   PyTypeObject* t = Py_TYPE(o);
-  if (o == Py_None || o == Py_True || o == Py_False) return constant(o);
+  if (o == Py_None || o == Py_True || o == Py_False) return constant(o, ground);
   if (!stand_ins_.empty())
     if (auto it = stand_ins_.find(o); it != stand_ins_.end()) return it->second;
-  if (is_constant_type(t) || PyObject_TypeCheck(o, library().enum_)) return constant(o);
+  if (is_constant_type(t) || PyObject_TypeCheck(o, library().enum_)) return constant(o, ground);
   if (PyObject_TypeCheck(o, library().tensor)) {
     auto [it, fresh] = by_object_.try_emplace(o);
     if (fresh) {
@@ -112,41 +114,41 @@ Variable* Translator::from_python(Ref object) {
   if (t == k.sym_int || t == k.sym_bool) return make<SymVariable>(o);
   if (PySlice_Check(o)) {
     auto* s = reinterpret_cast<PySliceObject*>(o);
-    return make<SliceVariable>(from_python(Ref::borrow(s->start)), from_python(Ref::borrow(s->stop)), from_python(Ref::borrow(s->step)));
+    return make<SliceVariable>(from_python(Ref::borrow(s->start), ground), from_python(Ref::borrow(s->stop), ground), from_python(Ref::borrow(s->step), ground));
   }
   if (PyTuple_Check(o)) {
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyTuple_GET_ITEM(o, i))));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyTuple_GET_ITEM(o, i)), ground));
     return make<TupleVariable>(std::move(items), t);
   }
   if (PyList_CheckExact(o)) {
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyList_GET_ITEM(o, i))));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyList_GET_ITEM(o, i)), ground));
     return list(std::move(items));
   }
   if (PyDict_CheckExact(o)) {
     auto* d = dict();
     PyObject *key, *value;
     Py_ssize_t pos = 0;
-    while (PyDict_Next(o, &pos, &key, &value)) d->set(*this, from_python(Ref::borrow(key)), from_python(Ref::borrow(value)));
+    while (PyDict_Next(o, &pos, &key, &value)) d->set(*this, from_python(Ref::borrow(key), ground), from_python(Ref::borrow(value), ground));
     return d;
   }
   if (PyAnySet_CheckExact(o)) {
     std::vector<Variable*> elements;
     Ref it = Ref::steal(PyObject_GetIter(o));
-    while (Ref e = Ref::steal(PyIter_Next(it.get()))) elements.push_back(from_python(e));
+    while (Ref e = Ref::steal(PyIter_Next(it.get()))) elements.push_back(from_python(e, ground));
     return make<SetVariable>(*this, t, o, elements);
   }
   if (PyExceptionInstance_Check(o)) {
     auto* e = make<ObjectVariable>(t);
-    Ref args = Ref::steal(PyObject_GetAttrString(o, "args"));
-    e->base = args ? from_python(args) : tuple({});
+    Ref args = Ref::steal(native::attr(Ground::made(), o, "args"));
+    e->base = args ? from_python(args, ground) : tuple({});
     return e;
   }
   bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type;
   fixed |= torch_rule(o) == TorchRule::Call && !(PyFunction_Check(o) && PyFunction_GET_CLOSURE(o));
   if (hosting_ && !fixed) return host_object(object);
-  return global_object(o);
+  return global_object(o, ground);
 }
 
 bool Translator::anchored(SourceId s) {
@@ -168,9 +170,9 @@ Variable* Translator::force_lazy(Variable* v) {
   if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);
     if (left->is(Kind::Sym) || right->is(Kind::Sym)) {
-      lazy->forced = force(call(global_object(lazy->function), {left, right}));
+      lazy->forced = force(call(global_object(lazy->function, Ground::pure(v)), {left, right}));
     } else {
-      lazy->forced = constant(lazy->object);
+      lazy->forced = constant(lazy->object, Ground::pure(left, right));
     }
   }
   if (!lazy->forced) lazy->forced = classify(lazy->object.get(), v->source);
@@ -189,13 +191,13 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
     PyTypeObject* t = Py_TYPE(key);
     bool by_identity = (t->tp_hash == PyBaseObject_Type.tp_hash && t->tp_richcompare == PyBaseObject_Type.tp_richcompare && !PyObject_TypeCheck(key, library().tensor)) || PyCFunction_Check(key);
     if (by_identity) {
-      of.emplace(key, global_object(key));
+      of.emplace(key, global_object(key, Ground::guarded(s)));
       keep(Ref::borrow(key));
       continue;
     }
-    if (!is_constant_type(t) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key)))))
+    if (!is_constant_type(t) && !PyType_Check(key) && !(PyTuple_Check(key) && is_python_constant(from_python(Ref::borrow(key), Ground::guarded(s)))))
       unsupported("a set of objects");
-    of.emplace(key, from_python(Ref::borrow(key)));
+    of.emplace(key, from_python(Ref::borrow(key), Ground::guarded(s)));
     keep(Ref::borrow(key));
   }
   return make<SetVariable>(PyFrozenSet_Check(o) ? &PyFrozenSet_Type : &PySet_Type, set_like(&PySet_Type, o), std::move(of));
@@ -204,6 +206,7 @@ Variable* Translator::known_set(PyObject* o, SourceId s) {
 Variable* Translator::classify(PyObject* o, SourceId s) {
   const LibraryObjects& k = library();
   PyTypeObject* t = Py_TYPE(o);
+  guard_bases(t);
   auto sourced = [&](Variable* v) {
     v->source = s;
     v->born = 0;
@@ -226,17 +229,17 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
       else if (t == k.finfo || t == k.iinfo) guard_identity(s, o);
       else guards().equal(s, o, line());
     }
-    return sourced(make<ConstantVariable>(o));
+    return sourced(make<ConstantVariable>(o, Ground::guarded(s)));
   }
   if (t == &PySlice_Type) {
     auto* p = reinterpret_cast<PySliceObject*>(o);
     guards().equal(s, o, line());
-    return sourced(make<SliceVariable>(from_python(Ref::borrow(p->start)), from_python(Ref::borrow(p->stop)), from_python(Ref::borrow(p->step))));
+    return sourced(make<SliceVariable>(from_python(Ref::borrow(p->start), Ground::guarded(s)), from_python(Ref::borrow(p->stop), Ground::guarded(s)), from_python(Ref::borrow(p->step), Ground::guarded(s))));
   }
   if (t == k.sym_int || t == k.sym_float || t == k.sym_bool) unsupported("a symbolic number from outside");
   if (PyObject_TypeCheck(o, k.enum_) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o)) {
     guard_identity(s, o);
-    return sourced(make<ConstantVariable>(o));
+    return sourced(make<ConstantVariable>(o, Ground::guarded(s)));
   }
   // LibraryObjects by identity.
   if (PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
@@ -259,6 +262,8 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     if (t != k.tensor && t != k.parameter) {
       if (tracer().is_fake(o)) unsupported(Reason::UnsupportedTensor, "a fake tensor from outside");
       if (const char* why = refuse_tensor_class(t)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + t->tp_name + ": " + why);
+      // What the class does not define, it may define later.
+      for (PyTypeObject* c = t; c && c != k.tensor && c != k.parameter; c = c->tp_base) guards().dict_keys(sources().constant(type_dict(c)), type_dict(c), line());
       torch_function(t);
       subclasses_ = true;
     }
@@ -294,7 +299,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     made = sourced(make<MappingProxyVariable>(force(wrap(origin, sources().derived(SourceKind::MappingOrigin, s)))));
   } else if (t == k.partial) {
     guards().type_is(s, t, line());
-    Ref fn = Ref::steal(PyObject_GetAttrString(o, "func")), a = Ref::steal(PyObject_GetAttrString(o, "args")), kw = Ref::steal(PyObject_GetAttrString(o, "keywords"));
+    Ref fn = Ref::steal(native::attr(Ground::guarded(s), o, "func")), a = Ref::steal(native::attr(Ground::guarded(s), o, "args")), kw = Ref::steal(native::attr(Ground::guarded(s), o, "keywords"));
     auto* args = force(wrap(a.get(), sources().derived(SourceKind::PartialArgs, s)))->as<TupleVariable>();
     auto* keywords = force(wrap(kw.get(), sources().derived(SourceKind::PartialKeywords, s)))->as<DictVariable>();
     auto* made_partial = make<PartialVariable>(wrap(fn.get(), sources().derived(SourceKind::PartialFunc, s)), args, keywords);
@@ -320,7 +325,7 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     auto* d = make<DictVariable>(o, s, t);
     if (t == k.default_dict) {
       // The one field that collections.defaultdict adds to a dict.
-      Ref f = Ref::steal(PyObject_GetAttrString(o, "default_factory"));
+      Ref f = Ref::steal(native::attr(Ground::guarded(s), o, "default_factory"));
       d->default_factory = wrap(f.get(), sources().add(SourceKind::Slot, s, sizeof(PyDictObject), intern("default_factory")));
     }
     made = d;

@@ -27,7 +27,7 @@ PyObject* helper(const char* name) {
   }();
   static std::unordered_map<std::string_view, PyObject*> found;
   auto [it, fresh] = found.try_emplace(name);
-  if (fresh) it->second = module ? PyObject_GetAttrString(module, name) : nullptr;
+  if (fresh) it->second = module ? native::attr(Ground::fixed(), module, name) : nullptr;
   if (!it->second) throw InternalError(std::string("braze._arrays has no ") + name);
   return it->second;
 }
@@ -64,7 +64,7 @@ struct Lowered {
 void note(Translator& tr, Lowered& l, Variable* v, TensorVariable* tensor, const char* kind) {
   PyObject* fake = tensor->value(tr);
   Ref id = Ref::steal(PyLong_FromVoidPtr(fake));
-  if (PyDict_GetItem(l.kinds.get(), id.get())) return;
+  if (native::item(Ground::made(), l.kinds.get(), id.get())) return;
   Ref what = Ref::steal(Py_BuildValue("(sn)", kind, static_cast<Py_ssize_t>(l.given.size())));
   PyDict_SetItem(l.kinds.get(), id.get(), what.get());
   l.given.push_back(v);
@@ -102,7 +102,7 @@ Variable* lower(Translator& tr, Lowered& l, Variable* v) {
     case Kind::Constant:
     case Kind::Real:
       if (PyObject* o = v->as_constant(); PyType_Check(o) || std::string_view(Py_TYPE(o)->tp_name).starts_with("numpy.dtype")) {
-        if (PyObject* name = named(tr, "dtype_name", o)) return tr.constant(name);
+        if (PyObject* name = named(tr, "dtype_name", o)) return tr.constant(name, Ground::pure(v));
         not_here(tr, "a function of NumPy on " + v->describe());
       }
       if (v->is(Kind::Constant)) return v;
@@ -138,7 +138,7 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   long how = PyLong_AsLong(fits.get());
   if (how == 0) not_here(tr, "torch._numpy gives an array of another type, shape or memory than NumPy");
   if (how == 2) {
-    static PyObject* clone = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("clone"));
+    static PyObject* clone = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("clone"));
     tensor = tr.force(tr.call_torch(clone, Args{{tensor}, {}}))->as<TensorVariable>();
   }
   if (kind == "tensor") return tensor;
@@ -146,7 +146,7 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   PyTypeObject* cls = array_type();
   if (scalar) {
     Ref dtype = Ref::steal(PyObject_CallOneArg(helper("numpy_dtype"), PyTuple_GET_ITEM(what, 1)));
-    Ref type = Ref::steal(dtype ? PyObject_GetAttrString(dtype.get(), "type") : nullptr);
+    Ref type = Ref::steal(dtype ? native::attr(Ground::made(), dtype.get(), "type") : nullptr);
     if (!type) tr.raise_current();
     cls = reinterpret_cast<PyTypeObject*>(tr.keep(std::move(type)));
   }
@@ -162,7 +162,7 @@ Variable* number_from_numbers(Translator& tr, PyObject* callable, const Args& ar
   for (auto& [name, v] : args.kw) PyDict_SetItem(kw.get(), name, tr.to_python(v).get());
   Ref made = Ref::steal(PyObject_VectorcallDict(callable, pos.data(), pos.size(), kw.get()));
   if (!made) not_here(tr, take_error());
-  return is_constant_type(Py_TYPE(made.get())) ? tr.from_python(std::move(made)) : nullptr;
+  return is_constant_type(Py_TYPE(made.get())) ? tr.from_python(std::move(made), Ground::pure(args)) : nullptr;
 }
 
 // `of_sizes`: the function itself when it is called on open integers: a scalar that it gives is a number of this call.
@@ -191,13 +191,13 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
 }
 
 Ref shape_of(Translator& tr, ArrayVariable* a) {
-  Ref shape = Ref::steal(PyObject_GetAttrString(a->tensor->value(tr), "shape"));
+  Ref shape = Ref::steal(native::attr(Ground::made(), a->tensor->value(tr), "shape"));
   if (!shape) tr.raise_current();
   return shape;
 }
 
 Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
-  return tr.query_torch(_PyType_Lookup(library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
+  return tr.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ bool of_numpy(PyObject* o) {
   };
   if (PyFunction_Check(o)) {
     static PyObject* name = PyUnicode_InternFromString("__name__");
-    return starts(PyDict_GetItem(PyFunction_GET_GLOBALS(o), name));
+    return starts(native::item(Ground::fixed(), PyFunction_GET_GLOBALS(o), name));
   }
   if (PyCFunction_Check(o)) return starts(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
   return !PyType_Check(o) && std::string_view(t->tp_name).starts_with("numpy.") && PyCallable_Check(o);
@@ -275,9 +275,9 @@ Variable* array_operator(Translator& tr, const char* name, std::vector<Variable*
 static TensorVariable* alias(Translator& tr, TensorVariable* t) {
   static PyObject* fn = [] {
     Ref m = Ref::steal(PyImport_ImportModule("torch"));
-    Ref ops = Ref::steal(PyObject_GetAttrString(m.get(), "ops")), aten = Ref::steal(PyObject_GetAttrString(ops.get(), "aten"));
-    Ref packet = Ref::steal(PyObject_GetAttrString(aten.get(), "alias"));
-    return PyObject_GetAttrString(packet.get(), "default");
+    Ref ops = Ref::steal(native::attr(Ground::fixed(), m.get(), "ops")), aten = Ref::steal(native::attr(Ground::fixed(), ops.get(), "aten"));
+    Ref packet = Ref::steal(native::attr(Ground::fixed(), aten.get(), "alias"));
+    return native::attr(Ground::fixed(), packet.get(), "default");
   }();
   return tr.force(tr.call_torch(fn, Args{{t}, {}}))->as<TensorVariable>();
 }
@@ -285,16 +285,16 @@ static TensorVariable* alias(Translator& tr, TensorVariable* t) {
 Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
   PyObject* fake = t->value(tr);
   auto is = [&](const char* name) {
-    Ref v = Ref::steal(PyObject_GetAttrString(fake, name));
+    Ref v = Ref::steal(native::attr(Ground::made(), fake, name));
     if (!v) PyErr_Clear();
     return v.get() == Py_True;
   };
-  Ref dtype = Ref::steal(PyObject_GetAttrString(fake, "dtype"));
+  Ref dtype = Ref::steal(native::attr(Ground::made(), fake, "dtype"));
   if (t->type() != library().tensor && t->type() != library().parameter) return nullptr;
   if (!is("is_cpu") || !named(tr, "numpy_dtype", dtype.get())) return nullptr;
   if (is("requires_grad")) {
     if (!force) return nullptr;
-    static PyObject* detach = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("detach"));
+    static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
     t = tr.force(tr.call_torch(detach, Args{{t}, {}}))->as<TensorVariable>();
   } else {
     t = alias(tr, t);
@@ -307,14 +307,14 @@ TensorVariable* tensor_of(Translator& tr, ArrayVariable* a) { return alias(tr, a
 
 Variable* ArrayVariable::getattr(Translator& tr, PyObject* name) {
   std::string_view n = PyUnicode_AsUTF8(name);
-  if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(cls));
+  if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
   auto numbers = [&](PyObject* sizes) {
     std::vector<Variable*> out;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(sizes, i))));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(sizes, i)), Ground::pure(this)));
     return out;
   };
   if (n == "shape") return tr.tuple(numbers(shape_of(tr, this).get()));
-  if (n == "ndim") return tr.integer(PyTuple_GET_SIZE(shape_of(tr, this).get()));
+  if (n == "ndim") return tr.integer(PyTuple_GET_SIZE(shape_of(tr, this).get()), Ground::pure(this));
   if (n == "size") return query(tr, this, "numel");
   if (n == "itemsize") return query(tr, this, "element_size");
   if (n == "nbytes") return tr.binary_op(5 /* NB_MULTIPLY */, query(tr, this, "numel"), query(tr, this, "element_size"));
@@ -324,11 +324,11 @@ Variable* ArrayVariable::getattr(Translator& tr, PyObject* name) {
     return tr.tuple(std::move(out));
   }
   if (n == "dtype") {
-    Ref dtype = Ref::steal(PyObject_GetAttrString(tensor->value(tr), "dtype"));
-    return tr.constant(named(tr, "numpy_dtype", dtype.get()));
+    Ref dtype = Ref::steal(native::attr(Ground::made(), tensor->value(tr), "dtype"));
+    return tr.constant(named(tr, "numpy_dtype", dtype.get()), Ground::pure(this));
   }
   if (n == "T" || n == "real" || n == "imag") return apply(tr, named(tr, "attribute", name), Args{{this}, {}});
-  PyObject* descr = _PyType_Lookup(cls, name);
+  PyObject* descr = native::type_attr(Ground::fixed(), cls, name);
   if (!descr) return nullptr;
   if (Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type) return tr.make<BuiltinMethodVariable>(this, descr, cls, name);
   not_here(tr, "attribute '" + std::string(n) + "' of " + describe());
@@ -338,9 +338,9 @@ Variable* ArrayVariable::call_method(Translator& tr, const char* name, Args& arg
   std::string_view n = name;
   bool bare = args.size() + args.kw.size() == 0;
   if (bare && (n == "tolist" || n == "item" || n == "__float__" || n == "__int__" || n == "__index__")) return tensor->call_method(tr, name, args);
-  if (bare && n == "__len__") return tr.integer(len(tr));
+  if (bare && n == "__len__") return tr.integer(len(tr), Ground::pure(this, args));
   if (bare && n == "__iter__") return iter(tr);
-  if (bare && n == "__bool__") return tr.boolean(truth(tr));
+  if (bare && n == "__bool__") return tr.boolean(truth(tr), Ground::pure(this, args));
   if (n == "__getitem__" && args.size() == 1) return getitem(tr, args[0]);
   if (n == "__setitem__" && args.size() == 2) return setitem(tr, args[0], args[1]), tr.none();
   PyObject* operation = named(tr, "method", name);
@@ -367,7 +367,7 @@ bool ArrayVariable::truth(Translator& tr) {
 std::vector<Variable*> ArrayVariable::items(Translator& tr) {
   if (PyTuple_GET_SIZE(shape_of(tr, this).get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d array");
   std::vector<Variable*> out;
-  for (int64_t i = 0, n = len(tr); i < n; ++i) out.push_back(getitem(tr, tr.integer(i)));
+  for (int64_t i = 0, n = len(tr); i < n; ++i) out.push_back(getitem(tr, tr.integer(i, Ground::pure(this))));
   return out;
 }
 

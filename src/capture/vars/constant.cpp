@@ -53,7 +53,7 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
     // Enum.value and Enum.name give what the member's dict has.
     for (const char* field : {"value", "name"}) {
       static PyTypeObject* plain = library().enum_;
-      if (!descr || PyUnicode_CompareWithASCIIString(name, field) != 0 || descr != _PyType_Lookup(plain, name)) continue;
+      if (!descr || PyUnicode_CompareWithASCIIString(name, field) != 0 || descr != native::type_attr(Ground::fixed(), plain, name)) continue;
       if (where.valid()) tr.guard_identity(where, descr);
       Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
       if (!own) tr.raise_current();
@@ -71,13 +71,13 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
     if (!computed && !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
       return tr.bind_descriptor(descr, where, this, t, name);
   }
-  Ref found = Ref::steal(PyObject_GetAttr(value.get(), name));
+  Ref found = Ref::steal(native::attr(Ground::pure(this), value.get(), name));
   if (!found) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();
     return nullptr;
   }
-  return tr.from_python(std::move(found));
+  return tr.from_python(std::move(found), Ground::pure(this));
 }
 
 Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& args) {
@@ -88,7 +88,7 @@ Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& 
     args.pos[0] = tr.list(tr.unpack(parts));
   }
   if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
-  Ref method = Ref::steal(PyObject_GetAttrString(value.get(), name));
+  Ref method = Ref::steal(native::attr(Ground::pure(this), value.get(), name));
   if (!method) {
     PyErr_Clear();
     return nullptr;
@@ -101,7 +101,7 @@ Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
   Ref k = tr.to_python(key);
   Ref r = Ref::steal(PyObject_GetItem(value.get(), k.get()));
   if (!r) tr.raise_current();
-  return tr.from_python(std::move(r));
+  return tr.from_python(std::move(r), Ground::pure(this, key));
 }
 
 bool ConstantVariable::contains(Translator& tr, Variable* item) {
@@ -117,14 +117,14 @@ std::vector<Variable*> ConstantVariable::items(Translator& tr) {
   Ref all = Ref::steal(PySequence_Tuple(value.get()));
   if (!all) tr.raise_current();
   std::vector<Variable*> out;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(all.get(), i))));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(all.get(), i)), Ground::pure(this)));
   return out;
 }
 
 Variable* ConstantVariable::iter(Translator& tr) {
   if (PyRange_Check(value.get())) {
     auto attr = [&](const char* n) {
-      Ref a = Ref::steal(PyObject_GetAttrString(value.get(), n));
+      Ref a = Ref::steal(native::attr(Ground::pure(this), value.get(), n));
       return PyLong_AsLongLong(a.get());
     };
     Py_ssize_t n = PyObject_Length(value.get());
@@ -183,7 +183,7 @@ Variable* SliceVariable::getattr(Translator& tr, PyObject* name) {
 
 Variable* SliceVariable::call_method(Translator& tr, const char* name, Args& args) {
   if (std::string_view(name) != "indices" || !tr.is_python_constant(this)) return nullptr;
-  Ref method = Ref::steal(PyObject_GetAttrString(tr.to_python(this).get(), name));
+  Ref method = Ref::steal(native::attr(Ground::pure(this), tr.to_python(this).get(), name));
   return tr.call_pure(method.get(), args);
 }
 
@@ -197,7 +197,7 @@ PyTypeObject* SymVariable::type() const {
 }
 
 Variable* SymVariable::getattr(Translator& tr, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(type()));
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
   return specialise(tr)->getattr(tr, name);
 }
 
@@ -209,18 +209,18 @@ bool SymVariable::truth(Translator& tr) {
 
 Variable* SymVariable::specialise(Translator& tr) {
   PyTypeObject* t = Py_TYPE(value.get());
-  if (t == library().sym_bool) return tr.boolean(truth(tr));
+  if (t == library().sym_bool) return tr.boolean(truth(tr), Ground::pure(this));
   Ref n = Ref::steal(t == library().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
   if (!n) tr.raise_current();
-  return tr.constant(n);
+  return tr.constant(n, Ground::pure(this));
 }
 
 Reg SymVariable::build(Codegen& cg) {
   if (cg.tr.tracer().depends_on_data(value.get())) {
     // The run hands it out in a tensor.
-    static PyObject *scalar = PyObject_GetAttrString(library().torch, "scalar_tensor"), *int64 = PyObject_GetAttrString(library().torch, "int64");
-    Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())));
-    Variable* t = cg.tr.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64)}}});
+    static PyObject *scalar = native::attr(Ground::fixed(), library().torch, "scalar_tensor"), *int64 = native::attr(Ground::fixed(), library().torch, "int64");
+    Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())), Ground::pure(this));
+    Variable* t = cg.tr.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64, Ground::pure(this))}}});
     return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(type())), cg.reg(t)});
   }
   return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type);

@@ -1,6 +1,7 @@
 // Immutable real objects: operations on them are carried out by CPython itself.
 #pragma once
 #include "capture/eval/variable.h"
+#include "capture/guards/ground.h"
 
 namespace braze::capture {
 
@@ -22,7 +23,7 @@ class LazyVariable final : public Variable {
 
 class ConstantVariable final : public Variable {
  public:
-  explicit ConstantVariable(PyObject* o) : Variable(Kind::Constant), value(Ref::borrow(o)) {}
+  ConstantVariable(PyObject* o, Ground g) : Variable(Kind::Constant), value(Ref::borrow(o)), ground(g) {}
   PyTypeObject* type() const override { return Py_TYPE(value.get()); }
   PyObject* as_constant() const override { return value.get(); }
   std::string describe() const override;
@@ -37,7 +38,8 @@ class ConstantVariable final : public Variable {
   Ref hash_key(Translator&) override;
   std::vector<Variable*> items(Translator&) override;
   Reg build(Codegen&) override;
-  Ref value;
+  const Ref value;
+  const Ground ground;
 };
 
 // A slice with a part that is no constant.

@@ -32,7 +32,7 @@ bool is_compared_by_code(PyObject* key) {
   PyTypeObject* t = Py_TYPE(key);
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, library().enum_) || PyObject_TypeCheck(key, library().tensor)) return false;
   static PyObject* name = PyUnicode_InternFromString("__hash__");
-  PyObject* hash = _PyType_Lookup(t, name);
+  PyObject* hash = native::type_attr(Ground::conservative(), t, name);
   return hash && PyFunction_Check(hash) && !of_library(hash);
 }
 
@@ -49,7 +49,7 @@ DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVaria
 bool DictVariable::is_ordered_dict() const { return PyType_IsSubtype(cls, library().ordered_dict); }
 
 Py_ssize_t DictVariable::find(Translator& tr, PyObject* hash_key) {
-  PyObject* at = PyDict_GetItemWithError(index_.get(), hash_key);
+  PyObject* at = native::item(Ground::made(), index_.get(), hash_key);
   if (!at && PyErr_Occurred()) tr.raise_current();
   return at ? PyLong_AsSsize_t(at) : -1;
 }
@@ -78,7 +78,7 @@ void DictVariable::load(Translator& tr) {
   auto put = [&](PyObject* key, PyObject* value) {
     SourceId at = tr.sources().dict_item(source, key);
     // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's own.
-    Variable* k = tr.global_object(key);
+    Variable* k = tr.global_object(key, Ground::pure(this));
     entries_.push_back({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
   if (PyODict_Check(real.get())) {
@@ -87,7 +87,7 @@ void DictVariable::load(Translator& tr) {
     if (!keys) tr.raise_current();
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
       PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
-      PyObject* value = PyDict_GetItemWithError(real.get(), key);
+      PyObject* value = native::item(Ground::guarded(source), real.get(), key);
       if (!value && PyErr_Occurred()) tr.raise_current();
       if (!value) tr.unsupported("an OrderedDict without a value for one of its keys");
       put(key, value);
@@ -134,7 +134,7 @@ Variable* DictVariable::get(Translator& tr, PyObject* key) {
   Py_ssize_t i = find(tr, key);
   if (i >= 0) return entries_[static_cast<size_t>(i)].value;
   if (loaded_) return nullptr;
-  PyObject* v = PyDict_GetItemWithError(real.get(), key);
+  PyObject* v = native::item(Ground::guarded(source), real.get(), key);
   if (!v && PyErr_Occurred()) tr.raise_current();
   SourceId at = tr.sources().dict_item(source, key);
   if (!v) {
@@ -190,7 +190,7 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   entries_.push_back({k, key, value});
 }
 
-void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key), value); }
+void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key, Ground::pure(this, value)), value); }
 
 bool DictVariable::remove(Translator& tr, Variable* key) {
   key = tr.force(key);
@@ -252,13 +252,13 @@ Variable* DictVariable::getitem(Translator& tr, Variable* key) {
     set(tr, key, v);
     return v;
   }
-  tr.raise(tr.call(tr.global_object(PyExc_KeyError), {key}));
+  tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {key}));
 }
 
 void DictVariable::setitem(Translator& tr, Variable* key, Variable* value) { set(tr, key, value); }
 
 void DictVariable::delitem(Translator& tr, Variable* key) {
-  if (!remove(tr, key)) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {key}));
+  if (!remove(tr, key)) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {key}));
 }
 
 Variable* DictVariable::iter(Translator& tr) { return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, false); }
@@ -291,16 +291,16 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
   if (n == "__getitem__" && c == 1) return getitem(tr, args[0]);
   if (n == "__setitem__" && c == 2) return set(tr, args[0], args[1]), tr.none();
   if (n == "__delitem__" && c == 1) return delitem(tr, args[0]), tr.none();
-  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
-  if (n == "__len__" && c == 0) return tr.integer(len(tr));
+  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
+  if (n == "__len__" && c == 0) return tr.integer(len(tr), Ground::pure(this, args));
   if (n == "__iter__" && c == 0) return iter(tr);
   if ((n == "__eq__" || n == "__ne__") && c == 1) {
-    if (!PyType_IsSubtype(args[0]->type(), &PyDict_Type)) return tr.constant(Py_NotImplemented);
+    if (!PyType_IsSubtype(args[0]->type(), &PyDict_Type)) return tr.constant(Py_NotImplemented, Ground::fixed());
     return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
   }
   if ((n == "__or__" || n == "__ior__") && c == 1) {
     DictVariable* into = this;
-    if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented);
+    if (n == "__or__" && !tr.force(args[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented, Ground::fixed());
     if (n == "__or__") {
       Args none;
       into = call_method(tr, "copy", none)->as<DictVariable>();
@@ -320,7 +320,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     if (!v) {
       if (c == 2) return args[1];
       if (Variable* d = args.take_kw("default")) return d;
-      tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
+      tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {args[0]}));
     }
     remove(tr, args[0]);
     return v;
@@ -380,7 +380,7 @@ Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args
     load(tr);
     Ref k = key_in(tr, *this, tr.force(args[0]));
     Py_ssize_t i = find(tr, k.get());
-    if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
+    if (i < 0) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {args[0]}));
     change(tr);
     ++structure;
     rewrite_ = true;
@@ -421,7 +421,7 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
   }
   std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) { return a.order < b.order; });
   for (const Change& c : changes_) {
-    PyObject* at = PyDict_GetItemWithError(index_.get(), c.hash_key.get());
+    PyObject* at = native::item(Ground::made(), index_.get(), c.hash_key.get());
     Variable* value = at ? entries_[PyLong_AsSize_t(at)].value : nullptr;
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
     if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
@@ -482,21 +482,21 @@ Variable* DictViewVariable::getattr(Translator& tr, PyObject* name) {
 
 Variable* DictViewVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
-  if (n == "__len__") return tr.integer(len(tr));
+  if (n == "__len__") return tr.integer(len(tr), Ground::pure(this, args));
   if (n == "__iter__") return iter(tr);
-  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
   if (n == "__reversed__") return tr.make<DictIterator>(tr, dict, static_cast<DictIterator::What>(what), true);
   if (n == "isdisjoint" && args.size() == 1 && what != What::Values) {
     for (Variable* v : tr.unpack(args[0]))
-      if (contains(tr, v)) return tr.boolean(false);
-    return tr.boolean(true);
+      if (contains(tr, v)) return tr.boolean(false, Ground::pure(this, args));
+    return tr.boolean(true, Ground::pure(this, args));
   }
   return nullptr;
 }
 
 Reg DictViewVariable::build(Codegen& cg) {
   static const char* names[] = {"keys", "values", "items"};
-  Ref method = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(dict->type()), names[static_cast<int>(what)]));
+  Ref method = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(dict->type()), names[static_cast<int>(what)]));
   return cg.recipe.make(StepKind::Call, {cg.constant(method.get()), cg.reg(dict)});
 }
 

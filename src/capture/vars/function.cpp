@@ -70,11 +70,11 @@ Variable* FunctionVariable::call(Translator& tr, Args& args) { return tr.inline_
 Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [k, v] : attributes)
     if (PyUnicode_Compare(k, name) == 0) return v;
-  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PyFunction_Type));
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PyFunction_Type), Ground::pure(this));
   if (real) {
     if (named(name, "__code__")) {
       tr.guards().identity(tr.sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(real.get()), tr.line());
-      return tr.global_object(PyFunction_GET_CODE(real.get()));
+      return tr.global_object(PyFunction_GET_CODE(real.get()), Ground::pure(this));
     }
     auto derived = [&](const char* attr, SourceKind kind, PyObject* value) -> Variable* {
       if (!named(name, attr)) return nullptr;
@@ -97,13 +97,18 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
         tr.guards().absent(at, tr.line());
         return tr.none();
       }
-    PyObject* field = _PyType_Lookup(&PyFunction_Type, name);
+    PyObject* field = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
     if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {
       if (!field) return nullptr;
-      if (!anchored) tr.guard_identity(source, real.get());
-      Ref v = Ref::steal(PyObject_GetAttr(real.get(), name));
+      Ref v = Ref::steal(native::attr(Ground::guarded(source), real.get(), name));  // makes what is made when it is first asked for
       if (!v) tr.raise_current();
-      return tr.global_object(v.get());
+      size_t offset = named(name, "__annotations__") ? offsetof(PyFunctionObject, func_annotations) : named(name, "__builtins__") ? offsetof(PyFunctionObject, func_builtins) : 0;
+#if PY_VERSION_HEX >= 0x030C0000
+      if (named(name, "__type_params__")) offset = offsetof(PyFunctionObject, func_typeparams);
+#endif
+      PyObject* kept = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
+      if (!offset || kept != v.get()) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
+      return tr.wrap(kept, tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name));
     }
     if (named(name, "__dict__")) return own_dict(tr);
     if (dict_) {
@@ -112,36 +117,36 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     }
     PyObject* d = reinterpret_cast<PyFunctionObject*>(real.get())->func_dict;
     SourceId at = tr.sources().instance_attr(source, name);
-    if (PyObject* v = d ? PyDict_GetItem(d, name) : nullptr) {
+    if (PyObject* v = d ? native::item(Ground::guarded(source), d, name) : nullptr) {
       tr.guards().exists(at, tr.line());
       return tr.wrap(v, at);
     }
-    if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name))
-      return Py_TYPE(descr)->tp_descr_get ? new_builtin(tr, descr, name) : tr.from_python(Ref::borrow(descr));
+    if (PyObject* descr = native::type_attr(Ground::fixed(), &PyFunction_Type, name))
+      return Py_TYPE(descr)->tp_descr_get ? new_builtin(tr, descr, name) : tr.from_python(Ref::borrow(descr), Ground::pure(this));
     tr.guards().absent(at, tr.line());
     return nullptr;
   }
   auto* co = code_object();
-  if (named(name, "__name__")) return tr.constant(co->co_name);
-  if (named(name, "__qualname__")) return tr.constant(co->co_qualname);
-  if (named(name, "__code__")) return tr.global_object(code.get());
+  if (named(name, "__name__")) return tr.constant(co->co_name, Ground::pure(this));
+  if (named(name, "__qualname__")) return tr.constant(co->co_qualname, Ground::pure(this));
+  if (named(name, "__code__")) return tr.global_object(code.get(), Ground::pure(this));
   if (named(name, "__doc__")) {
     PyObject* doc = PyTuple_GET_SIZE(co->co_consts) ? PyTuple_GET_ITEM(co->co_consts, 0) : nullptr;
-    return doc && PyUnicode_Check(doc) ? tr.constant(doc) : tr.none();
+    return doc && PyUnicode_Check(doc) ? tr.constant(doc, Ground::pure(this)) : tr.none();
   }
   if (named(name, "__module__")) {
-    PyObject* m = PyDict_GetItemString(globals, "__name__");
-    return m ? tr.constant(m) : tr.none();
+    Variable* m = tr.force(tr.wrap(globals, tr.sources().constant(globals)))->as<DictVariable>()->get(tr, tr.intern("__name__"));
+    return m ? m : tr.none();
   }
   if (named(name, "__defaults__")) return defaults ? defaults : tr.none();
   if (named(name, "__kwdefaults__")) return kwdefaults ? kwdefaults : tr.none();
   if (named(name, "__closure__")) return closure ? closure : tr.none();
   if (named(name, "__annotations__")) return annotations ? annotations : annotations = tr.dict();
   if (named(name, "__type_params__")) return tr.tuple({});
-  if (named(name, "__builtins__")) return tr.global_object(builtins);
+  if (named(name, "__builtins__")) return tr.global_object(builtins, Ground::pure(this));
   if (named(name, "__dict__")) return own_dict(tr);
   if (Variable* v = dict_ ? dict_->get(tr, name) : nullptr) return v;
-  if (PyObject* descr = _PyType_Lookup(&PyFunction_Type, name)) return new_builtin(tr, descr, name);
+  if (PyObject* descr = native::type_attr(Ground::fixed(), &PyFunction_Type, name)) return new_builtin(tr, descr, name);
   return nullptr;
 }
 
@@ -151,9 +156,9 @@ Variable* FunctionVariable::new_builtin(Translator& tr, PyObject* descr, PyObjec
 
 void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   if (real || !value) {
-    if (_PyType_Lookup(&PyFunction_Type, name)) return Variable::setattr(tr, name, value);
+    if (native::type_attr(Ground::fixed(), &PyFunction_Type, name)) return Variable::setattr(tr, name, value);
     if (value) return own_dict(tr)->set(tr, name, value);
-    if (!own_dict(tr)->remove(tr, tr.constant(name)))
+    if (!own_dict(tr)->remove(tr, tr.constant(name, Ground::pure(this, value))))
       tr.raise(PyExc_AttributeError, std::string("'function' object has no attribute '") + PyUnicode_AsUTF8(name) + "'");
     return;
   }
@@ -174,7 +179,7 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
   bool field = false;
   for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__", "__type_params__"}) field = field || named(name, n);
   if (!field) {
-    if (_PyType_Lookup(&PyFunction_Type, name)) return Variable::setattr(tr, name, value);
+    if (native::type_attr(Ground::fixed(), &PyFunction_Type, name)) return Variable::setattr(tr, name, value);
     return own_dict(tr)->set(tr, name, value);
   }
   for (auto& [k, v] : attributes)
@@ -255,15 +260,15 @@ std::string BuiltinMethodVariable::describe() const {
 
 Variable* BuiltinMethodVariable::getattr(Translator& tr, PyObject* attr) {
   if (named(attr, "__self__")) return self;
-  if (named(attr, "__name__")) return tr.constant(name);
+  if (named(attr, "__name__")) return tr.constant(name, Ground::pure(this));
   if (named(attr, "__module__")) return tr.none();
   if (named(attr, "__doc__") || named(attr, "__qualname__")) {
-    Ref v = Ref::steal(PyObject_GetAttr(descr.get(), attr));
+    Ref v = Ref::steal(native::attr(Ground::fixed(), descr.get(), attr));
     if (!v) tr.raise_current();
-    return tr.from_python(std::move(v));
+    return tr.from_python(std::move(v), Ground::pure(this));
   }
   if (named(attr, "__call__")) return this;
-  if (_PyType_Lookup(type(), attr)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(attr) + "' of " + describe());
+  if (native::type_attr(Ground::conservative(), type(), attr)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(attr) + "' of " + describe());
   return nullptr;
 }
 
@@ -273,10 +278,10 @@ Reg BuiltinMethodVariable::build(Codegen& cg) {
   // Found by super() or shadowed, it is not what the object's attribute would give.
   PyTypeObject* d = Py_TYPE(descr.get());
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
-    Ref bind = Ref::steal(PyObject_GetAttrString(descr.get(), "__get__"));
+    Ref bind = Ref::steal(native::attr(Ground::fixed(), descr.get(), "__get__"));
     return cg.recipe.make(StepKind::Call, {cg.constant(bind.get()), cg.reg(self), cg.constant(reinterpret_cast<PyObject*>(self->type()))});
   }
-  static PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+  static PyObject* getattr = native::builtin("getattr");
   return cg.recipe.make(StepKind::Call, {cg.constant(getattr), cg.reg(self), cg.constant(name)});
 }
 
@@ -293,13 +298,13 @@ Variable* get_through(Translator& tr, PyObject* descr, Args& args) {
   if (!of_c || !args.kw.empty() || args.size() < 1 || args.size() > 2) return nullptr;
   Variable* object = tr.force(args[0]);
   PyObject* name = reinterpret_cast<PyDescrObject*>(descr)->d_name;
-  return !is_none(object) && _PyType_Lookup(object->type(), name) == descr ? tr.getattr(object, name) : nullptr;
+  return !is_none(object) && native::type_attr(Ground::conservative(), object->type(), name) == descr ? tr.getattr(object, name) : nullptr;
 }
 
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
   self = tr.force(self);
   const char* n = PyUnicode_AsUTF8(name);
-  if (PyObject* raw = self->is(Kind::Tensor) ? _PyType_Lookup(owner, name) : nullptr) {
+  if (PyObject* raw = self->is(Kind::Tensor) ? native::type_attr(Ground::fixed(), owner, name) : nullptr) {
     Args all{{self}, args.kw};
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
     if (Variable* v = call_with_open_scalar(tr, raw, all)) return v;
@@ -307,7 +312,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   for (Variable*& a : args.pos) a = tr.force(a);
   if (PyObject* descr = self->is(Kind::Real) && std::string_view(n) == "__get__" ? self->as_constant() : nullptr)
     if (Variable* v = get_through(tr, descr, args)) return v;
-  if (PyObject* raw = _PyType_Lookup(owner, name)) {
+  if (PyObject* raw = native::type_attr(Ground::fixed(), owner, name)) {
     if (BuiltinHandler handler = find_builtin(raw)) {
       Args all{{self}, args.kw};
       all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
@@ -329,19 +334,19 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
   }
   if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr; cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
-    Ref method = Ref::steal(PyObject_GetAttr(cls, name));
+    Ref method = Ref::steal(native::attr(Ground::fixed(), cls, name));
     if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls) return tr.call_pure(method.get(), args);
     PyErr_Clear();
   }
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
                    target->is(Kind::Iterator) || target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
-    if (PyObject* raw = container && !args.kw.empty() && target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
+    if (PyObject* raw = container && !args.kw.empty() && target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
     if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
     if (v == target && target != self) return content_given(tr, self, target);
     return v;
   }
-  if (PyObject* raw = target == self ? _PyType_Lookup(owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
+  if (PyObject* raw = target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }
 
@@ -390,18 +395,18 @@ Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "keywords")) return keywords;
   if (named(name, "__class__")) return Variable::getattr(tr, name);
   if (source.valid()) {
-    if (_PyType_Lookup(type(), name)) tr.unsupported("attribute of a functools.partial");
+    if (native::type_attr(Ground::fixed(), type(), name)) tr.unsupported("attribute of a functools.partial");
     Ref own = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
     if (!own) tr.raise_current();
     return dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name);
   }
-  PyObject* of_class = _PyType_Lookup(type(), name);
+  PyObject* of_class = native::type_attr(Ground::fixed(), type(), name);
   if (!of_class) return nullptr;
   if (Py_TYPE(of_class) == &PyMethodDescr_Type || Py_TYPE(of_class) == &PyWrapperDescr_Type) return tr.make<BuiltinMethodVariable>(this, of_class, type(), name);
   if (Py_TYPE(of_class) == &PyGetSetDescr_Type || Py_TYPE(of_class) == &PyMemberDescr_Type) tr.unsupported("attribute of a functools.partial");
-  Ref v = Ref::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type()), name));
+  Ref v = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(type()), name));
   if (!v) tr.raise_current();
-  return tr.global_object(tr.keep(std::move(v)));
+  return tr.global_object(tr.keep(std::move(v)), Ground::pure(this));
 }
 
 Reg PartialVariable::build(Codegen& cg) {
@@ -424,7 +429,7 @@ Reg PartialVariable::build(Codegen& cg) {
   for (size_t i = 0; i < named_ones.size(); ++i) PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), named_ones[i].release());
   reg = cg.recipe.make(StepKind::Call, regs, named_ones.empty() ? nullptr : names.get());
   // The dict that the code may hold, too, is the one in the partial.
-  static PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+  static PyObject* getattr = native::builtin("getattr");
   keywords->reg = cg.recipe.make(StepKind::Call, {cg.constant(getattr), reg, cg.constant(cg.tr.intern("keywords"))});
   for (auto& [k, v] : others) cg.recipe.effect(StepKind::SetItem, {keywords->reg, cg.reg(k), cg.reg(v)});
   emitting = false;

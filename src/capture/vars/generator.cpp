@@ -100,7 +100,7 @@ void GeneratorVariable::close(Translator& tr) {
     return;
   }
   try {
-    throw_(tr, tr.call(tr.global_object(PyExc_GeneratorExit), std::vector<Variable*>{}));
+    throw_(tr, tr.call(tr.global_object(PyExc_GeneratorExit, Ground::fixed()), std::vector<Variable*>{}));
   } catch (PyRaise& e) {
     if (is_exit(tr, e.exception) || tr.is_instance(e.exception, PyExc_StopIteration)) return;
     throw;
@@ -110,12 +110,12 @@ void GeneratorVariable::close(Translator& tr) {
 
 Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {
   auto is = [&](const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; };
-  if (is("gi_running")) return tr.boolean(running);
-  if (is("gi_suspended")) return tr.boolean(started && !running && !finished);
+  if (is("gi_running")) return tr.boolean(running, Ground::pure(this));
+  if (is("gi_suspended")) return tr.boolean(started && !running && !finished, Ground::pure(this));
   if (is("gi_frame") && finished) return tr.none();
-  if (is("gi_code")) return tr.global_object(reinterpret_cast<PyObject*>(frame->code->code));
-  if (is("__name__")) return tr.constant(frame->code->code->co_name);
-  if (is("__qualname__")) return tr.constant(frame->code->code->co_qualname);
+  if (is("gi_code")) return tr.global_object(reinterpret_cast<PyObject*>(frame->code->code), Ground::pure(this));
+  if (is("__name__")) return tr.constant(frame->code->code->co_name, Ground::pure(this));
+  if (is("__qualname__")) return tr.constant(frame->code->code->co_qualname, Ground::pure(this));
   return Variable::getattr(tr, name);
 }
 
@@ -125,7 +125,7 @@ Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args&
     if (v) return v;
     std::vector<Variable*> exc_args;
     if (!is_none(tr.force(result))) exc_args.push_back(result);
-    tr.raise(tr.call(tr.global_object(PyExc_StopIteration), exc_args));
+    tr.raise(tr.call(tr.global_object(PyExc_StopIteration, Ground::fixed()), exc_args));
   };
   if (n == "__iter__" && args.size() == 0) return this;
   if (n == "__next__" && args.size() == 0) return stop(next(tr));

@@ -11,7 +11,7 @@ std::string HostVariable::describe() const { return std::string("an object of cl
 Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [key, value] : attributes)
     if (PyUnicode_Compare(key, name) == 0) return value;
-  Ref v = Ref::steal(PyObject_GetAttr(object.get(), name));
+  Ref v = Ref::steal(native::attr(Ground::made(), object.get(), name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();

@@ -15,7 +15,7 @@ Reg builtin_call(Codegen& cg, PyObject* type, std::vector<Reg> args) {
 }
 
 Reg iter_of(Codegen& cg, Reg r) {
-  static PyObject* iter = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
+  static PyObject* iter = native::builtin("iter");
   return builtin_call(cg, iter, {r});
 }
 
@@ -35,7 +35,7 @@ Variable* IteratorVariable::call_method(Translator& tr, const char* name, Args& 
   if (n == "__iter__" && args.size() == 0) return this;
   if (n == "__next__" && args.size() == 0) {
     if (Variable* v = next(tr)) return v;
-    tr.raise(tr.call(tr.global_object(PyExc_StopIteration), std::vector<Variable*>{}));
+    tr.raise(tr.call(tr.global_object(PyExc_StopIteration, Ground::fixed()), std::vector<Variable*>{}));
   }
   return nullptr;
 }
@@ -64,10 +64,10 @@ Variable* SequenceIterator::next(Translator& tr) {
 // An iterator that has given n items already.
 static Reg advanced(Codegen& cg, Reg it, size_t n) {
   if (!n) return it;
-  static PyObject* next = PyDict_GetItemString(PyEval_GetBuiltins(), "next");
+  static PyObject* next = native::builtin("next");
   static PyObject* skip = [] {
     Ref m = Ref::steal(PyImport_ImportModule("itertools"));
-    return PyObject_GetAttrString(m.get(), "islice");
+    return native::attr(Ground::fixed(), m.get(), "islice");
   }();
   Reg last = builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
   builtin_call(cg, next, {last});
@@ -95,7 +95,7 @@ Reg SequenceIterator::build(Codegen& cg) {
   if (sequence->is(Kind::List) && !done) {
     Reg it = iter_of(cg, index ? written(cg, static_cast<SequenceVariable*>(sequence)) : cg.reg(sequence));
     if (index) {
-      static PyObject* set_state = PyObject_GetAttrString(of(PyListIter_Type), "__setstate__");
+      static PyObject* set_state = native::attr(Ground::fixed(), of(PyListIter_Type), "__setstate__");
       builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
     }
     return it;
@@ -103,7 +103,7 @@ Reg SequenceIterator::build(Codegen& cg) {
   if (PyObject* o = constant_of(sequence); o && !done && (PyUnicode_Check(o) || PyBytes_Check(o))) {
     Reg it = iter_of(cg, cg.constant(o));
     // Of the class that this text's iterator has: there is another one for texts of ASCII alone.
-    Ref trial = Ref::steal(PyObject_GetIter(o)), set_state = Ref::steal(PyObject_GetAttrString(of(*Py_TYPE(trial.get())), "__setstate__"));
+    Ref trial = Ref::steal(PyObject_GetIter(o)), set_state = Ref::steal(native::attr(Ground::fixed(), of(*Py_TYPE(trial.get())), "__setstate__"));
     if (index) builtin_call(cg, set_state.get(), {it, integer(cg, static_cast<int64_t>(index))});
     return it;
   }
@@ -148,8 +148,8 @@ Reg DictIterator::build(Codegen& cg) {
   if (dict->is_ordered_dict() && structure != dict->structure) throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
   if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
-  Ref method = Ref::steal(PyObject_GetAttrString(of(*dict->type()), names[static_cast<int>(what)]));
-  static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
+  Ref method = Ref::steal(native::attr(Ground::fixed(), of(*dict->type()), names[static_cast<int>(what)]));
+  static PyObject* reverse = native::builtin("reversed");
   Reg view = what == What::Keys && !dict->is_ordered_dict() ? cg.reg(dict) : builtin_call(cg, method.get(), {cg.reg(dict)});
   return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), index);
 }
@@ -193,12 +193,12 @@ Variable* ReversedIterator::next(Translator& tr) {
 }
 
 Reg ReversedIterator::build(Codegen& cg) {
-  static PyObject* reverse = PyDict_GetItemString(PyEval_GetBuiltins(), "reversed");
+  static PyObject* reverse = native::builtin("reversed");
   // One that has come to its end lets go of the sequence.
   if (index < 0) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
   Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
-  Ref set_state = Ref::steal(PyObject_GetAttrString(of(*type()), "__setstate__"));
+  Ref set_state = Ref::steal(native::attr(Ground::fixed(), of(*type()), "__setstate__"));
   builtin_call(cg, set_state.get(), {it, integer(cg, index)});
   return it;
 }
@@ -224,7 +224,7 @@ Variable* WrappedIterator::next(Translator& tr) {
 Variable* RangeIterator::next(Translator& tr) {
   tr.mutate();
   if (count <= 0) return nullptr;
-  Variable* v = tr.integer(start);
+  Variable* v = tr.integer(start, Ground::pure(this));
   start += step;
   --count;
   return v;
@@ -243,7 +243,7 @@ Reg RangeIterator::build(Codegen& cg) {
 Variable* EnumerateIterator::next(Translator& tr) {
   tr.mutate();
   Variable* v = tr.next(inner);
-  return v ? tr.tuple({tr.integer(index++), v}) : nullptr;
+  return v ? tr.tuple({tr.integer(index++, Ground::pure(this)), v}) : nullptr;
 }
 
 Reg EnumerateIterator::build(Codegen& cg) { return builtin_call(cg, of(PyEnum_Type), {cg.reg(inner), integer(cg, index)}); }
@@ -307,7 +307,7 @@ Variable* CallIterator::next(Translator& tr) {
     return v;
   }
   try {
-    return tr.getitem(fn, tr.integer(index++));
+    return tr.getitem(fn, tr.integer(index++, Ground::pure(this)));
   } catch (PyRaise& e) {
     if (!tr.is_instance(e.exception, PyExc_IndexError) && !tr.is_instance(e.exception, PyExc_StopIteration)) throw;
     done = true;

@@ -20,7 +20,7 @@ bool is_empty(Translator& tr, Variable* v) { return v && tr.force(v)->has_len(tr
 
 Variable* module_global(Translator& tr, const char* name) {
   PyObject* key = tr.intern(name);
-  PyObject* v = PyDict_GetItem(library().module_globals, key);
+  PyObject* v = native::item(Ground::fixed(), library().module_globals, key);
   if (!v) return nullptr;
   return tr.wrap(v, tr.sources().dict_item(tr.sources().constant(library().module_globals, "torch.nn.modules.module"), key));
 }
@@ -54,7 +54,7 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
     DictVariable* d = table(tr, m, t);
     if (!d || !d->get(tr, name)) continue;
     if (!value) {
-      d->remove(tr, tr.constant(name));
+      d->remove(tr, tr.constant(name, Ground::pure(m, value)));
       return;
     }
     // Only a buffer may be given another tensor without more ado.

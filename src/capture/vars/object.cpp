@@ -58,7 +58,7 @@ void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* valu
   if (!d) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
   if (value) {
     d->set(tr, name, value);
-  } else if (!d->remove(tr, tr.constant(name))) {
+  } else if (!d->remove(tr, tr.constant(name, Ground::pure(this, value)))) {
     tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
   }
 }
@@ -71,7 +71,7 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
     auto* args = base ? base->as<TupleVariable>() : nullptr;
     size_t n = args ? args->elements.size() : 0;
     if (named(name, "value")) return n ? args->elements[0] : tr.none();  // of StopIteration
-    if (named(name, "__suppress_context__")) return tr.boolean(false);
+    if (named(name, "__suppress_context__")) return tr.boolean(false, Ground::pure(this));
     if (raised_here) tr.raise_natively(this, "a field of an exception");
     if (named(name, "code")) return n == 1 ? args->elements[0] : n ? static_cast<Variable*>(args) : tr.none();  // of SystemExit
     if (named(name, "msg")) return n == 1 ? args->elements[0] : tr.none();                                       // of ImportError
@@ -91,8 +91,8 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
 // ---- attributes ----
 
 Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
-  static PyObject* object_class = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
-  if (named(name, "__class__") && tr.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls));
+  static PyObject* object_class = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
+  if (named(name, "__class__") && tr.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
   if (Variable* written = tr.written_on_type(cls, name)) {
     Variable* own = instance_get(tr, name);
     return own ? own : written;
@@ -113,7 +113,7 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
         if (named(name, "args") && base) return base;
         if (named(name, "__suppress_context__")) {
           if (real) tr.unsupported("a field of an exception");
-          return tr.boolean(false);
+          return tr.boolean(false, Ground::pure(this));
         }
         for (auto [field, offset] : {std::pair{"__traceback__", offsetof(PyBaseExceptionObject, traceback)}, {"__cause__", offsetof(PyBaseExceptionObject, cause)},
                                      {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
@@ -158,14 +158,14 @@ Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
     }
     Variable* get = tr.special_method(this, "__getattribute__");
     try {
-      return tr.call(get, {this, tr.constant(name)});
+      return tr.call(get, {this, tr.constant(name, Ground::pure(this))});
     } catch (PyRaise& e) {
       if (!info.getattr || !tr.is_instance(e.exception, PyExc_AttributeError)) throw;
     }
   }
   if (found || !info.getattr) return found;
   if (info.getattr == library().module_getattr) return module_getattr(tr, this, name);
-  return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name)});
+  return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name, Ground::pure(this))});
 }
 
 void ObjectVariable::set_field(Translator& tr, PyObject* name, Variable* value) {
@@ -194,12 +194,12 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
     PyTypeObject* d = Py_TYPE(descr);
     if (at.valid()) tr.guard_identity(at, descr);
     if (PyType_IsSubtype(d, &PyProperty_Type)) {
-      Ref setter = Ref::steal(PyObject_GetAttrString(descr, value ? "fset" : "fdel"));
+      Ref setter = Ref::steal(native::attr(Ground::guarded(at), descr, value ? "fset" : "fdel"));
       if (!setter || setter.get() == Py_None) {
         PyErr_Clear();
         tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" + cls->tp_name + "' object has no " + (value ? "setter" : "deleter"));
       }
-      tr.call(tr.global_object(setter.get()), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
+      tr.call(tr.global_object(setter.get(), Ground::pure(this, value)), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
       return;
     }
     if (d == &PyMemberDescr_Type) {
@@ -239,11 +239,11 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       if (!exception || named(name, "__traceback__") || !(named(name, "__cause__") || named(name, "__context__")))
         tr.unsupported("attribute '" + text(name) + "' of " + describe() + " is set");
       set_field(tr, name, value);
-      if (named(name, "__cause__")) set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true));
+      if (named(name, "__cause__")) set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true, Ground::pure(this, value)));
       return;
     }
-    if (Variable* set = tr.special_method(tr.global_object(descr), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
-      std::vector<Variable*> args{tr.global_object(descr), this};
+    if (Variable* set = tr.special_method(tr.global_object(descr, Ground::pure(this, value)), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
+      std::vector<Variable*> args{tr.global_object(descr, Ground::pure(this, value)), this};
       if (value) args.push_back(value);
       tr.call(set, args);
       return;
@@ -257,12 +257,12 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
   PyObject* set = tr.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
   if (set && at.valid()) tr.guard_identity(at, set);
-  static PyObject* module_delattr = _PyType_Lookup(library().module, PyUnicode_InternFromString("__delattr__"));
+  static PyObject* module_delattr = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__delattr__"));
   if (set == library().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
   if (set && Py_TYPE(set) == &PyWrapperDescr_Type && reinterpret_cast<PyWrapperDescrObject*>(set)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericSetAttr))
     return generic_setattr(tr, name, value);
   if (set && PyFunction_Check(set)) {
-    std::vector<Variable*> args{this, tr.constant(name)};
+    std::vector<Variable*> args{this, tr.constant(name, Ground::pure(this, value))};
     if (value) args.push_back(value);
     tr.call(tr.special_method(this, value ? "__setattr__" : "__delattr__"), args);
     return;
@@ -290,7 +290,7 @@ Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<
 
 // List, Optional... of module typing: what their subscripts give depends on nothing else.
 static bool is_typing_form(PyTypeObject* cls) {
-  PyObject* module = cls->tp_dict ? PyDict_GetItemString(cls->tp_dict, "__module__") : nullptr;
+  PyObject* module = cls->tp_dict ? native::item(Ground::fixed(), cls->tp_dict, "__module__") : nullptr;
   return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
@@ -320,7 +320,7 @@ Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
     tr.guard_identity(source, real.get());
     Ref form = Ref::steal(PyObject_GetItem(real.get(), argument.get()));
     if (!form) tr.raise_current();
-    return tr.global_object(form.get());
+    return tr.global_object(form.get(), Ground::pure(this, key));
   }
   SourceId at;
   PyObject* raw = base && base->is(Kind::Dict) ? tr.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
@@ -409,10 +409,10 @@ bool ObjectVariable::truth(Translator& tr) {
 Ref ObjectVariable::hash_key(Translator& tr) {
   SourceId at;
   PyObject* hash = tr.lookup_on_type(cls, tr.intern("__hash__"), &at);
-  static PyObject* object_hash = _PyType_Lookup(&PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
-  static PyObject* exception_hash = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
+  static PyObject* object_hash = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
+  static PyObject* exception_hash = native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
   if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + cls->tp_name + "'");
-  static PyObject* module_hash = _PyType_Lookup(library().module, PyUnicode_InternFromString("__hash__"));
+  static PyObject* module_hash = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__hash__"));
   if (hash == object_hash || hash == exception_hash || hash == module_hash) {
     if (real) {
       tr.guard_identity(source, real.get());
@@ -459,14 +459,14 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
   if (n == "__eq__" && args.size() == 1 && PyType_IsSubtype(cls, library().simple_namespace)) {
     Variable* other = tr.force(args[0]);
-    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), library().simple_namespace)) return tr.constant(Py_NotImplemented);
+    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), library().simple_namespace)) return tr.constant(Py_NotImplemented, Ground::fixed());
     return tr.compare(Py_EQ, instance_dict(tr), other->as<ObjectVariable>()->instance_dict(tr));
   }
-  if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true) : tr.constant(Py_NotImplemented);
+  if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true, Ground::pure(this, args)) : tr.constant(Py_NotImplemented, Ground::fixed());
   if (n == "__ne__" && args.size() == 1) {
     Variable* eq = special(tr, "__eq__", {args[0]});
-    if (!eq || constant_of(tr.force(eq)) == Py_NotImplemented) return tr.constant(Py_NotImplemented);
-    return tr.boolean(!tr.truth(eq));
+    if (!eq || constant_of(tr.force(eq)) == Py_NotImplemented) return tr.constant(Py_NotImplemented, Ground::fixed());
+    return tr.boolean(!tr.truth(eq), Ground::pure(this, args));
   }
   if (n == "__init_subclass__" || n == "__subclasshook__") return tr.none();
   if (n == "__str__" && args.size() == 0) {
@@ -474,13 +474,13 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
       if (real) tr.unsupported("the text of " + describe());
       Ref s = Ref::steal(PyObject_Str(like.get()));
       if (!s) tr.raise_current();
-      return tr.constant(s);
+      return tr.constant(s, Ground::pure(this, args));
     }
     if (is_exception() && base) {
       bool key_error = PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_KeyError)) && base->as<TupleVariable>()->elements.size() == 1;
       if (key_error) return tr.format(base->as<TupleVariable>()->elements[0], "", 2);
       const auto& a = base->as<TupleVariable>()->elements;
-      if (a.empty()) return tr.string("");
+      if (a.empty()) return tr.string("", Ground::fixed());
       if (a.size() == 1) return tr.format(a[0], "", 1);
       return tr.format(base, "", 2);
     }
@@ -492,7 +492,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     const auto& a = base->as<TupleVariable>()->elements;
     Variable* inner = tr.force(tr.format(a.size() == 1 ? a[0] : base, "", 2));
     std::string of = PyUnicode_AsUTF8(constant_of(inner));
-    return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of));
+    return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of), Ground::pure(this, args));
   }
   if (n == "with_traceback" && args.size() == 1 && is_exception() && traceback_ && tr.force(args[0]) == traceback_) return this;
   if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !real) {
@@ -526,7 +526,7 @@ Reg ObjectVariable::build(Codegen& cg) {
     // Immutable content goes in when the object is made.
     PyTypeObject* maker = cls;
     while (maker->tp_flags & Py_TPFLAGS_HEAPTYPE && maker->tp_base) maker = maker->tp_base;
-    Ref make = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(maker), "__new__"));
+    Ref make = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(maker), "__new__"));
     std::vector<Reg> args{cg.constant(make.get()), cg.constant(type_object)};
     if (is_exception()) {
       if (base)
@@ -560,9 +560,9 @@ Reg ObjectVariable::build(Codegen& cg) {
     for (const auto& e : dict_->entries(cg.tr)) {
       PyObject* name = constant_of(e.key);
       if (!name || !PyUnicode_Check(name)) throw CannotRebuild{this, "an instance dict with keys that are no strings"};
-      if (PyObject* on_class = _PyType_Lookup(cls, name); on_class && Py_TYPE(on_class)->tp_descr_set) {
+      if (PyObject* on_class = cg.tr.lookup_on_type(cls, name, nullptr); on_class && Py_TYPE(on_class)->tp_descr_set) {
         // Written to the dict behind a descriptor, which setattr would ask.
-        static PyObject *get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr"), *dict = PyUnicode_InternFromString("__dict__");
+        static PyObject *get = native::builtin("getattr"), *dict = PyUnicode_InternFromString("__dict__");
         Reg own = cg.recipe.make(StepKind::Call, {cg.constant(get), r, cg.constant(dict)});
         cg.recipe.effect(StepKind::SetItem, {own, cg.constant(name), cg.reg(e.value)});
         continue;
@@ -588,7 +588,7 @@ Reg TracebackVariable::build(Codegen& cg) { cg.tr.raise_natively(exception, "the
 // ---- super ----
 
 Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
-  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type));
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type), Ground::pure(this));
   PyObject* self_object = self->as_constant();
   PyTypeObject* start = self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
   tr.guard_bases(start);
@@ -597,7 +597,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;
   for (Py_ssize_t j = i + 1; j < n; ++j) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j));
-    PyObject* d = PyDict_GetItemWithError(type_dict(t), name);
+    PyObject* d = native::item(Ground::guarded({}), type_dict(t), name);
     if (!d) continue;
     // In the classes' own dicts: none of those between has the name.
     SourceId at;
@@ -610,7 +610,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
     }
     if (self_object && PyType_Check(self_object)) {
       // Through a class: functions stay unbound, class methods bind to it.
-      auto itself = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d); };
+      auto itself = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)); };
       if (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type)) return itself();
       if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
         SourceId get_at;
@@ -618,7 +618,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
         if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
       }
     }
-    if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d);
+    if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d, Ground::pure(this));
     return tr.bind_descriptor(d, at, self, start, name);
   }
   return nullptr;

@@ -1,7 +1,9 @@
 // Classes, Python modules, C functions and singletons.
 #include <cstddef>
+#include <unordered_set>
 
 #include "capture/builtins/builtins.h"
+#include "capture/cpython/lru_cache.h"
 #include "capture/eval/callback.h"
 #include "capture/eval/library_objects.h"
 #include "capture/builtins/signature_errors.h"
@@ -32,7 +34,7 @@ bool traces_by_itself(PyObject* o) {
 std::string full_name(PyObject* o) {
   std::string out;
   for (const char* attr : {"__module__", "__qualname__"}) {
-    Ref a = Ref::steal(PyObject_GetAttrString(o, attr));
+    Ref a = Ref::steal(native::attr(Ground::conservative(), o, attr));
     if (!a || !PyUnicode_Check(a.get())) {
       PyErr_Clear();
       continue;
@@ -53,11 +55,12 @@ const char* operator_maker(PyTypeObject* t) {
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* t = Py_TYPE(self->object.get());
   if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
-  if (named(name, "__class__") && _PyType_Lookup(t, name) == _PyType_Lookup(&PyModule_Type, name)) return tr.global_object(reinterpret_cast<PyObject*>(t));
+  auto of_module = [&](PyObject* n) { return native::type_attr(Ground::fixed(), &PyModule_Type, n); };
+  if (named(name, "__class__") && tr.lookup_on_type(t, name, nullptr) == of_module(name)) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
   if (t != &PyModule_Type) {
-    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != _PyType_Lookup(&PyModule_Type, tr.intern("__getattribute__"));
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != of_module(tr.intern("__getattribute__"));
     PyObject* on_type = tr.lookup_on_type(t, name, nullptr);
-    if (own || (on_type && on_type != _PyType_Lookup(&PyModule_Type, name) && Py_TYPE(on_type)->tp_descr_set))
+    if (own || (on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set))
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
   }
   PyObject* dict = PyModule_GetDict(self->object.get());
@@ -65,20 +68,20 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (named(name, "__dict__")) return d;
   if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
   bool computed = t != &PyModule_Type || d->get(tr, tr.intern("__getattr__"));
-  if (!computed && !_PyType_Lookup(t, name)) return d->get(tr, name);
+  if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
   if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
   // looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(PyDict_GetItemString(dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
+  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
   bool special = text && std::string_view(text).starts_with("__");
-  Ref made = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+  Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
   PyErr_Clear();
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
   if (computes && (made || !special)) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
-  return made ? tr.global_object(made.get()) : d->get(tr, name);
+  return made ? tr.global_object(made.get(), Ground::pure(self)) : d->get(tr, name);
 }
 
 Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
@@ -93,14 +96,14 @@ Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
     }
   if (!named(name, "__doc__") && !named(name, "__module__") && !named(name, "__annotations__")) return nullptr;
   PyObject* dict = type_dict(cls);
-  PyObject* value = PyDict_GetItemWithError(dict, name);
+  PyObject* value = native::item(Ground::guarded({}), dict, name);
   return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, tr.sources().dict_item(tr.sources().constant(dict), name)) : nullptr;
 }
 
 Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* cls = reinterpret_cast<PyTypeObject*>(self->object.get());
   PyTypeObject* meta = Py_TYPE(cls);
-  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta));
+  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta), Ground::pure(self));
   if (Variable* v = tr.written_on_type(cls, name)) return v;
   if (named(name, "__dict__")) {
     if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
@@ -112,35 +115,39 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
   if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
-  if (Variable* v = data && on_meta == _PyType_Lookup(&PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
+  if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
-    Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+    bool mutable_class = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !tr.is_made_class(cls);
+    static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
+    if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
+    if (mutable_class) tr.guard_bases(cls);  // the base, and what the layout follows from
+    Ref v = Ref::steal(native::attr(Ground::guarded({}), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
       return nullptr;
     }
     // The getter of a class without annotations gives it an empty dict.
-    if (Variable* own = on_meta == _PyType_Lookup(&PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return own;
-    return tr.from_python(std::move(v));
+    if (Variable* own = named(name, "__annotations__") ? own_field(tr, cls, name) : nullptr) return own;
+    return tr.from_python(std::move(v), Ground::pure(self));
   }
   PyObject* d = tr.lookup_on_type(cls, name, &at);
   if (!d) {
     if (on_meta) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
     SourceId hook_at;
     if (PyObject* hook = tr.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at); hook && PyFunction_Check(hook))
-      return tr.call(tr.force(tr.wrap(hook, hook_at)), {self, tr.constant(name)});
+      return tr.call(tr.force(tr.wrap(hook, hook_at)), {self, tr.constant(name, Ground::pure(self))});
     return nullptr;
   }
   if (data) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
   if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
     // Members, and how a version of Python keeps them, are fixed once the class is made.
-    Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+    Ref v = Ref::steal(native::attr(Ground::fixed(), self->object.get(), name));
     if (!v) tr.raise_current();
     if (at.valid()) tr.guard_identity(at, d);
-    if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get());
+    if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get(), Ground::pure(self));
   }
   PyTypeObject* dt = Py_TYPE(d);
-  auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d); };
+  auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(self)); };
   if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
       dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)
     return value();
@@ -150,9 +157,9 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyObject* get = tr.lookup_on_type(dt, tr.intern("__get__"), &get_at);
   if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(value()), tr.none(), self});
   if (at.valid()) tr.guard_identity(at, d);
-  Ref v = Ref::steal(PyObject_GetAttr(self->object.get(), name));
+  Ref v = Ref::steal(native::attr(Ground::guarded(at), self->object.get(), name));
   if (!v) tr.raise_current();
-  return tr.global_object(v.get());
+  return tr.global_object(v.get(), Ground::pure(self));
 }
 
 // A special method that the metaclass of a class defines in Python, called; nullptr when there is none.
@@ -181,11 +188,25 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   PyObject* o = object.get();
   if (PyModule_Check(o)) return module_attribute(tr, this, name);
   if (PyType_Check(o)) return class_attribute(tr, this, name);
+  SourceId of = source.valid() ? source : tr.sources().constant(o);
+  // A function of PyTorch's has what every function has, and what a program puts there.
+  bool on_class = native::type_attr(Ground::fixed(), Py_TYPE(o), name);
+  bool field = on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(native::type_attr(Ground::fixed(), Py_TYPE(o), name))->tp_descr_set;
+  if (PyFunction_Check(o) && (field || !on_class)) return tr.make<FunctionVariable>(o, of)->getattr(tr, name);
+  if (Py_TYPE(o) == library().lru_cache && !on_class) {
+    Ref own = Ref::steal(PyObject_GenericGetDict(o, nullptr));
+    if (!own) tr.raise_current();
+    return dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, name);
+  }
   SourceId at;
   PyObject* d = tr.lookup_on_type(Py_TYPE(o), name, &at);
   if (d && (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type) || Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyWrapperDescr_Type)) {
     PyObject** dict = _PyObject_GetDictPtr(o);
-    if (!dict || !*dict || !PyDict_GetItem(*dict, name)) return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
+    bool shadowed = dict && *dict && !Py_TYPE(d)->tp_descr_set && native::item(Ground::guarded(source), *dict, name);
+    if (!shadowed) {
+      if (dict && source.valid() && !Py_TYPE(d)->tp_descr_set) tr.guards().absent(tr.sources().instance_attr(source, name), tr.line());
+      return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
+    }
   }
   // What a getter in C gives is only known to stay for these.
   static PyTypeObject* union_type = [] {
@@ -204,7 +225,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     PyErr_Clear();
     if (own)
       if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
-    return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d)) : nullptr;
+    return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this))) : nullptr;
   }
   // What the program put on it.
   bool own_dict = t->tp_dictoffset && t->tp_getattro == PyObject_GenericGetAttr && !(d && Py_TYPE(d)->tp_descr_set) && source.valid();
@@ -212,19 +233,19 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
   }
   PyErr_Clear();
-  Ref v = Ref::steal(PyObject_GetAttr(o, name));
+  Ref v = Ref::steal(native::attr(Ground::fixed(), o, name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();
     return nullptr;
   }
   // Kept by the object, and the same in every call.
-  if ((PyDict_CheckExact(v.get()) || PyList_CheckExact(v.get())) && Py_REFCNT(v.get()) > 1) return tr.global_object(v.get());
-  return tr.from_python(std::move(v));
+  if ((PyDict_CheckExact(v.get()) || PyList_CheckExact(v.get())) && Py_REFCNT(v.get()) > 1) return tr.global_object(v.get(), Ground::pure(this));
+  return tr.from_python(std::move(v), Ground::pure(this));
 }
 
 void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  PyObject* field = PyModule_Check(object.get()) ? _PyType_Lookup(Py_TYPE(object.get()), name) : nullptr;
+  PyObject* field = PyModule_Check(object.get()) ? native::type_attr(Ground::conservative(), Py_TYPE(object.get()), name) : nullptr;
   bool data = field && Py_TYPE(field)->tp_descr_set;
   if (PyModule_Check(object.get()) && value && !data && Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
     PyObject* dict = PyModule_GetDict(object.get());
@@ -236,11 +257,11 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
     auto* cls = reinterpret_cast<PyTypeObject*>(object.get());
     PyTypeObject *meta = Py_TYPE(cls), *of = value->type();
     bool users = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && meta->tp_setattro == PyType_Type.tp_setattro;
-    PyObject* on_meta = _PyType_Lookup(meta, name);
+    PyObject* on_meta = native::type_attr(Ground::conservative(), meta, name);
     bool special = (on_meta && Py_TYPE(on_meta)->tp_descr_set) || of->tp_descr_get || of->tp_descr_set || value->is(Kind::Real);
     const char* text = PyUnicode_AsUTF8(name);
     bool dunder = text && text[0] == '_' && text[1] == '_';
-    PyObject* before = _PyType_Lookup(cls, name);
+    PyObject* before = native::type_attr(Ground::conservative(), cls, name);
     bool was_special = before && (Py_TYPE(before)->tp_descr_get || Py_TYPE(before)->tp_descr_set);
     if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.write_on_type(cls, name, value);
   }
@@ -265,7 +286,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
     return v;
   }
-  if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner), args);
+  if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
   switch (torch_rule(o)) {
     case TorchRule::Call: return tr.call_torch(o, args);
     case TorchRule::Host:
@@ -303,12 +324,12 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     PyObject* self = PyCFunction_GET_SELF(o);
     // A method that is modelled, bound before.
     PyObject* name = self && is_constant_type(Py_TYPE(self)) ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) : nullptr;
-    if (PyObject* raw = name ? _PyType_Lookup(Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self), Py_TYPE(self), name, args);
+    if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self, Ground::pure(this, args)), Py_TYPE(self), name, args);
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
     if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
   }
   if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
-    Ref self = Ref::steal(PyObject_GetAttrString(o, "__self__")), name = Ref::steal(PyObject_GetAttrString(o, "__name__"));
+    Ref self = Ref::steal(native::attr(Ground::fixed(), o, "__self__")), name = Ref::steal(native::attr(Ground::fixed(), o, "__name__"));
     if (self && name && named(name.get(), "__get__"))
       if (Variable* v = get_through(tr, self.get(), args)) return v;
     PyErr_Clear();
@@ -324,13 +345,13 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (!parts) tr.raise_current();
     Args own;
     auto append = [&](PyObject* t) {
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i))));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i)), Ground::pure(this, args)));
     };
     if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == library().partial) {
-      Ref first = Ref::steal(PyObject_GetAttrString(made_by, "args")), named_ones = Ref::steal(PyObject_GetAttrString(made_by, "keywords"));
+      Ref first = Ref::steal(native::attr(Ground::made(), made_by, "args")), named_ones = Ref::steal(native::attr(Ground::made(), made_by, "keywords"));
       append(first.get());
       PyObject *k, *v;
-      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v)));
+      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v), Ground::pure(this, args)));
     }
     append(PyTuple_GET_ITEM(parts.get(), 1));
     return tr.call(tr.call(tr.polyfill(maker), own), args);
@@ -338,14 +359,14 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (Py_TYPE(o) == library().lru_cache) {
     if (Variable* v = tr.cached_call(this, args)) return v;
     // For arguments that are made in the capture the cache is for speed.
-    Ref wrapped = Ref::steal(PyObject_GetAttrString(o, "__wrapped__"));
-    if (wrapped) return tr.call(tr.global_object(wrapped.get()), args);
+    Ref wrapped = Ref::steal(cpython::lru_function(o));
+    if (wrapped) return tr.call(tr.global_object(wrapped.get(), Ground::pure(this, args)), args);
     PyErr_Clear();
   }
   if (std::string_view(Py_TYPE(o)->tp_name).ends_with("ScriptFunction")) {
     // PyTorch keeps the Python function that was scripted.
-    Ref scripted = Ref::steal(PyObject_GetAttrString(o, "_torchdynamo_inline"));
-    if (scripted && PyFunction_Check(scripted.get())) return tr.call(tr.global_object(tr.keep(std::move(scripted))), args);
+    Ref scripted = Ref::steal(native::attr(Ground::guarded(source), o, "_torchdynamo_inline"));
+    if (scripted && PyFunction_Check(scripted.get())) return tr.call(tr.global_object(tr.keep(std::move(scripted)), Ground::pure(this, args)), args);
     PyErr_Clear();
   }
   if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
@@ -360,14 +381,14 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   if (PyType_Check(o) && !is_enum) {
     SourceId at;
     PyObject* d = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
-    Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(PyObject_GetAttrString(d, "__func__")) : Ref();
+    Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(native::attr(Ground::fixed(), d, "__func__")) : Ref();
     if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
   }
   if (is_enum) {
     // A member by its name.
     SourceId at;
     PyObject* map = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
-    PyObject* stock = _PyType_Lookup(Py_TYPE(library().enum_), tr.intern("__getitem__"));
+    PyObject* stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__getitem__");
     bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
     Variable* members = plain ? tr.force(tr.wrap(map, at)) : nullptr;
     if (members && members->is(Kind::Dict))
@@ -379,7 +400,7 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
       Ref k = tr.to_python(key);
       Ref v = Ref::steal(PyObject_GetItem(o, k.get()));
       if (!v) tr.raise_current();
-      return tr.global_object(v.get());
+      return tr.global_object(v.get(), Ground::pure(this, key));
     }
   }
   if (!PyType_Check(o) && (PyMapping_Check(o) || PySequence_Check(o))) tr.unsupported("an item of " + describe());
@@ -417,7 +438,7 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
         for (const auto& e : known->as<DictVariable>()->entries(tr)) tr.force(e.value);
     }
     std::vector<Variable*> out;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i), Ground::pure(this)));
     return out;
   }
   // What neither says how it is iterated nor has items by number.

@@ -69,7 +69,7 @@ const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? 
 Variable* SequenceVariable::getattr(Translator& tr, PyObject* name) {
   if (type() == library().deque && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0) {
     int64_t most = static_cast<ListVariable*>(this)->maxlen;
-    return most < 0 ? tr.none() : tr.integer(most);
+    return most < 0 ? tr.none() : tr.integer(most, Ground::pure(this));
   }
   return Variable::getattr(tr, name);
 }
@@ -122,7 +122,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
     };
     size_t from = static_cast<size_t>(bound(1, 0)), to = static_cast<size_t>(bound(2, INT64_MAX));
     for (size_t i = from; i < elements.size() && i < to; ++i)
-      if (is_item(i)) return tr.integer(static_cast<int64_t>(i));
+      if (is_item(i)) return tr.integer(static_cast<int64_t>(i), Ground::pure(this, args));
     if (is(Kind::Tuple)) tr.raise(PyExc_ValueError, "tuple.index(x): x not in tuple");
     if (type() != &PyList_Type) tr.unsupported("an item that is not in a deque");
     tr.raise(PyExc_ValueError, std::string(PyUnicode_AsUTF8(constant_of(tr.force(tr.format(args[0], "", 2))))) + " is not in list");
@@ -130,17 +130,17 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   if (n == "count" && args.size() == 1) {
     int64_t c = 0;
     for (size_t i = 0; i < elements.size(); ++i) c += is_item(i);
-    return tr.integer(c);
+    return tr.integer(c, Ground::pure(this, args));
   }
-  if (n == "__len__" && args.size() == 0) return tr.integer(len(tr));
+  if (n == "__len__" && args.size() == 0) return tr.integer(len(tr), Ground::pure(this, args));
   if (n == "__getitem__" && args.size() == 1) return getitem(tr, args[0]);
-  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
   if (n == "__iter__" && args.size() == 0) return iter(tr);
   if (n == "__add__" && args.size() == 1) return tr.binary_op(0, this, args[0]);
   if (n == "__mul__" && args.size() == 1) return tr.binary_op(5, this, args[0]);
   if ((n == "__eq__" || n == "__ne__") && args.size() == 1) {
     PyTypeObject* like = is(Kind::Tuple) ? &PyTuple_Type : type();
-    if (!PyType_IsSubtype(args[0]->type(), like)) return tr.constant(Py_NotImplemented);
+    if (!PyType_IsSubtype(args[0]->type(), like)) return tr.constant(Py_NotImplemented, Ground::fixed());
     return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
   }
   if (n == "__reversed__" && args.size() == 0 && type() == &PyList_Type) return tr.make<ReversedIterator>(this);
@@ -189,18 +189,18 @@ Variable* TupleVariable::call_method(Translator& tr, const char* name, Args& arg
   std::string_view n = name;
   if (n == "__hash__" && args.size() == 0) {
     Ref k = hash_key(tr);
-    return tr.integer(PyObject_Hash(k.get()));
+    return tr.integer(PyObject_Hash(k.get()), Ground::pure(this, args));
   }
   if (n == "__getnewargs__" && args.size() == 0) return tr.tuple({tr.tuple(elements)});
   if (n == "numel" && cls == library().size && args.size() == 0) {
-    Variable* product = tr.integer(1);
+    Variable* product = tr.integer(1, Ground::fixed());
     for (Variable* e : elements) product = tr.binary_op(NB_MULTIPLY, product, e);
     return product;
   }
   // What torch.Size and others have besides: on constants.
   if (tr.is_python_constant(this)) {
     Ref self = tr.to_python(this);
-    Ref method = Ref::steal(PyObject_GetAttrString(self.get(), name));
+    Ref method = Ref::steal(native::attr(Ground::fixed(), self.get(), name));
     if (method) return tr.call_pure(method.get(), args);
     PyErr_Clear();
   }
@@ -220,7 +220,7 @@ Reg TupleVariable::build(Codegen& cg) {
   if (cls == &PyTuple_Type) return t;
   auto* c = reinterpret_cast<PyObject*>(cls);
   if (cls == library().size || is_structseq(cls)) return cg.recipe.make(StepKind::Call, {cg.constant(c), t});
-  static PyObject* tuple_new = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
+  static PyObject* tuple_new = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
   return cg.recipe.make(StepKind::Call, {cg.constant(tuple_new), cg.constant(c), t});
 }
 

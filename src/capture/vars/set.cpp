@@ -130,9 +130,9 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   std::string_view n = name;
   size_t c = args.size();
   bool mutable_set = cls == &PySet_Type;
-  if (n == "__len__" && c == 0) return tr.integer(len(tr));
+  if (n == "__len__" && c == 0) return tr.integer(len(tr), Ground::pure(this, args));
   if (n == "__iter__" && c == 0) return iter(tr);
-  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]));
+  if (n == "__contains__" && c == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
   if (n == "copy" && c == 0) return mutable_set ? made(tr, cls, Ref::steal(PySet_New(keys_.get()))) : this;
   auto on_keys = [&](const char* method) {
     Ref name_object = Ref::steal(PyUnicode_FromString(method));
@@ -150,7 +150,7 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   bool inplace_operator = false;
   for (auto& [op, method] : operators)
     if (n == op && c == 1) {
-      if (!set_of(tr, args[0])) return tr.constant(Py_NotImplemented);
+      if (!set_of(tr, args[0])) return tr.constant(Py_NotImplemented, Ground::fixed());
       inplace_operator = n[2] == 'i' ;
       if (inplace_operator && !mutable_set) return nullptr;
       n = method;
@@ -162,22 +162,22 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
     if (n == method && c == 1) {
       Ref r = on_keys(method);
       if (!r) tr.raise_current();
-      return tr.boolean(r.get() == Py_True);
+      return tr.boolean(r.get() == Py_True, Ground::pure(this, args));
     }
   if (c == 1)
     for (auto [method, op] : {std::pair{"__le__", Py_LE}, {"__ge__", Py_GE}, {"__lt__", Py_LT}, {"__gt__", Py_GT}, {"__eq__", Py_EQ}, {"__ne__", Py_NE}})
-      if (n == method) return set_of(tr, args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented);
+      if (n == method) return set_of(tr, args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented, Ground::fixed());
   if (!mutable_set) return nullptr;
   if (n == "add" && c == 1) return change(tr), add(tr, args[0]), tr.none();
   if (n == "discard" && c == 1) return change(tr), remove(tr, args[0]), tr.none();
   if (n == "remove" && c == 1) {
     change(tr);
-    if (!remove(tr, args[0])) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {args[0]}));
+    if (!remove(tr, args[0])) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {args[0]}));
     return tr.none();
   }
   if (n == "pop" && c == 0) {
     change(tr);
-    if (!truth(tr)) tr.raise(tr.call(tr.global_object(PyExc_KeyError), {tr.string("pop from an empty set")}));
+    if (!truth(tr)) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {tr.string("pop from an empty set", Ground::fixed())}));
     Ref k = Ref::steal(PySet_Pop(keys_.get()));
     if (!k) tr.raise_current();
     return of_.at(k.get());

@@ -12,14 +12,14 @@
 namespace braze::capture {
 namespace {
 
-PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+PyObject* builtin(const char* name) { return native::builtin(name); }
 
 // Of an attribute of torch.Tensor: whether the program put it there, so that it is its own code or data and no operation.
 bool put_by_program(PyObject* attribute) {
   PyTypeObject* t = Py_TYPE(attribute);
   if (t == &PyFunction_Type) return !of_library(attribute);
   if (PyType_IsSubtype(t, &PyProperty_Type)) {
-    Ref get = Ref::steal(PyObject_GetAttrString(attribute, "fget"));
+    Ref get = Ref::steal(native::attr(Ground::fixed(), attribute, "fget"));
     return get && PyFunction_Check(get.get()) && !of_library(get.get());
   }
   return !t->tp_descr_get || (t->tp_flags & Py_TPFLAGS_HEAPTYPE);
@@ -49,26 +49,26 @@ PyObject* TensorVariable::value(Translator& tr) {
 
 Variable* tensor_attribute(Translator& tr, TensorVariable* t, PyObject* name) {
   static PyObject* getattr = builtin("getattr");
-  return tr.call_torch(getattr, Args{{t, tr.constant(name)}, {}});
+  return tr.call_torch(getattr, Args{{t, tr.constant(name, Ground::pure(t))}, {}});
 }
 
 Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   static const std::unordered_set<std::string> tensors{"T", "mT", "H", "mH", "data", "real", "imag"};
   std::string n = PyUnicode_AsUTF8(name);
-  if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()));
+  if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
   if (n == "grad" || n == "_grad") return get_gradient(tr, this);
   if (n == "grad_fn" && real) {
-    Ref leaf = Ref::steal(PyObject_GetAttr(value(tr), tr.intern("is_leaf")));
+    Ref leaf = Ref::steal(native::attr(Ground::made(), value(tr), tr.intern("is_leaf")));
     if (leaf.get() == Py_True) return tr.none();
   }
   if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
-    Ref made = real ? Ref() : Ref::steal(PyObject_GetAttr(value(tr), name));
+    Ref made = real ? Ref() : Ref::steal(native::attr(Ground::made(), value(tr), name));
     if (made.get() == Py_None) return tr.none();
     PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
   if (n == "_base" && real) {
-    Ref base = Ref::steal(PyObject_GetAttr(real.get(), name));
+    Ref base = Ref::steal(native::attr(Ground::guarded(source), real.get(), name));
     if (!base) tr.raise_current();
     return tr.wrap(base.get(), tr.sources().add(SourceKind::TensorAttr, source, 0, name));
   }
@@ -82,10 +82,10 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     if (real) {
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
-      Ref dict = Ref::steal(PyObject_GetAttrString(real.get(), "__dict__"));
+      Ref dict = Ref::steal(native::attr(Ground::guarded(source), real.get(), "__dict__"));
       if (!dict) PyErr_Clear();
       SourceId at = tr.sources().instance_attr(source, name);
-      if (PyObject* v = dict ? PyDict_GetItem(dict.get(), name) : nullptr) {
+      if (PyObject* v = dict ? native::item(Ground::guarded(source), dict.get(), name) : nullptr) {
         tr.guards().exists(at, tr.line());
         return tr.wrap(v, at);
       }
@@ -98,13 +98,13 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   }
   PyTypeObject* d = Py_TYPE(descr);
   bool subclass = type() != library().tensor && type() != library().parameter;
-  if (subclass && descr != _PyType_Lookup(library().tensor, name) && descr != _PyType_Lookup(library().parameter, name)) {
+  if (subclass && descr != native::type_attr(Ground::fixed(), library().tensor, name) && descr != native::type_attr(Ground::fixed(), library().parameter, name)) {
     if (!d->tp_descr_set)
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
     if (PyObject** dict = real && !d->tp_descr_set ? _PyObject_GetDictPtr(real.get()) : nullptr; dict && *dict) {
       SourceId at = tr.sources().instance_attr(source, name);
-      if (PyObject* v = PyDict_GetItem(*dict, name)) {
+      if (PyObject* v = native::item(Ground::guarded(source), *dict, name)) {
         tr.guards().exists(at, tr.line());
         return tr.wrap(v, at);
       }
@@ -117,26 +117,26 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)
     return tr.make<BuiltinMethodVariable>(this, descr, type(), name);
   if (tensors.count(n) || tr.overrides_torch(Args{{this}, {}})) return tensor_attribute(tr, this, name);
-  Ref v = Ref::steal(PyObject_GetAttr(value(tr), name));
+  Ref v = Ref::steal(native::attr(Ground::made(), value(tr), name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();
     return nullptr;
   }
   if (tr.tracer().is_fake(v.get())) return tensor_attribute(tr, this, name);
-  return tr.from_python(std::move(v));
+  return tr.from_python(std::move(v), Ground::pure(this));
 }
 
 void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
-    static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("requires_grad_"));
+    static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("requires_grad_"));
     tr.call_torch(fn, Args{{this, v}, {}});
     return;
   }
   if (n == "data" && v && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
-  if (n == "data" || n == "grad" || n == "requires_grad" || !v || _PyType_Lookup(type(), name))
+  if (n == "data" || n == "grad" || n == "requires_grad" || !v || native::type_attr(Ground::conservative(), type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
   tr.modified(this);
@@ -152,11 +152,11 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
 // tensor.data = v: from now on it is v's content, under its own identity.
 void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
   auto plain = [&](TensorVariable* t) {
-    Ref grad = Ref::steal(PyObject_GetAttrString(t->value(tr), "requires_grad"));
+    Ref grad = Ref::steal(native::attr(Ground::made(), t->value(tr), "requires_grad"));
     return grad.get() == Py_False;
   };
   auto same = [&](const char* what) {
-    Ref a = Ref::steal(PyObject_GetAttrString(value(tr), what)), b = Ref::steal(PyObject_GetAttrString(v->value(tr), what));
+    Ref a = Ref::steal(native::attr(Ground::made(), value(tr), what)), b = Ref::steal(native::attr(Ground::made(), v->value(tr), what));
     return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
   };
   bool plain_class = type() == library().tensor || (real && type() == library().parameter);
@@ -164,7 +164,7 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
   tr.no_effect("sets the data of a tensor");
   tr.mutate();
-  static PyObject* detach = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("detach"));
+  static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
   auto* content = tr.force(tr.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
   fake = content->fake;
   if (!real) return;  // one that was made here is what it holds in the end
@@ -178,11 +178,11 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
       {"t_", "t"}, {"transpose_", "transpose"}, {"swapaxes_", "swapaxes"}, {"swapdims_", "swapdims"}, {"squeeze_", "squeeze"}, {"unsqueeze_", "unsqueeze"}};
   auto it = views.find(method);
   if (it == views.end() || tr.overrides_torch(Args{{this}, {}})) return false;
-  Ref grad = Ref::steal(PyObject_GetAttrString(value(tr), "requires_grad"));
+  Ref grad = Ref::steal(native::attr(Ground::made(), value(tr), "requires_grad"));
   if (grad.get() != Py_False) return false;
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  Variable* view = tr.force(tr.call_torch(_PyType_Lookup(library().tensor, tr.intern(it->second)), all));
+  Variable* view = tr.force(tr.call_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(it->second)), all));
   set_data(tr, view->as<TensorVariable>());
   ++writes;
   return true;
@@ -193,7 +193,7 @@ void TensorVariable::emit_changes(Codegen& cg, Reg self) {
   if (data) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(data)}, name);
   static PyObject* count = [] {  // what autograd counts as writes
     Ref graph = Ref::steal(PyImport_ImportModule("torch.autograd.graph"));
-    return graph ? PyObject_GetAttrString(graph.get(), "increment_version") : nullptr;
+    return graph ? native::attr(Ground::fixed(), graph.get(), "increment_version") : nullptr;
   }();
   for (int i = 0; i < writes; ++i) cg.recipe.make(StepKind::Call, {cg.constant(count), self});
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(v)}, k);
@@ -203,8 +203,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   std::string_view n = name;
   if (n == "__len__" && args.size() == 0) return length(tr);
   if (n == "__iter__" && args.size() == 0) return iter(tr);
-  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]));
-  if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr));
+  if (n == "__contains__" && args.size() == 1) return tr.boolean(contains(tr, args[0]), Ground::pure(this, args));
+  if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr), Ground::pure(this, args));
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
   if (args.size() + args.kw.size() == 0) {
     Variable* number = n == "tolist"                                                                  ? list_of_numbers(tr, this)
@@ -221,26 +221,26 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
   if (n == "requires_grad_" && real && args.kw.empty() && args.size() <= 1) {
-    Ref now = Ref::steal(PyObject_GetAttrString(value(tr), "requires_grad"));
+    Ref now = Ref::steal(native::attr(Ground::made(), value(tr), "requires_grad"));
     if ((now.get() == Py_True) == (args.size() == 0 || tr.truth(args[0]))) return this;
   }
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
-  if (n == "is_inference" && !real) return tr.boolean(inference);
+  if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
   if (n == "register_hook") {
     tr.no_effect("registers a hook");
-    Ref leaf = Ref::steal(PyObject_GetAttrString(value(tr), "is_leaf"));
+    Ref leaf = Ref::steal(native::attr(Ground::made(), value(tr), "is_leaf"));
     if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }
   if (real && changes_geometry(tr, n, args)) return this;
-  PyObject* descr = _PyType_Lookup(type(), tr.intern(name));
+  PyObject* descr = tr.lookup_on_type(type(), tr.intern(name), nullptr);
   if (!descr) return nullptr;
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
       "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
   if (queries.count(n) && !(n == "type" && args.size() + args.kw.size() > 0)) {
     // No operation on data: not part of the graph.
     if (n == "storage_offset")
-      if (Ref offset = Ref::steal(tr.tracer().storage_offset(value(tr)))) return tr.from_python(std::move(offset));
+      if (Ref offset = Ref::steal(tr.tracer().storage_offset(value(tr)))) return tr.from_python(std::move(offset), Ground::pure(this, args));
     if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to") tr.unsupported(std::string("Tensor.") + name + "()");
     Args all{{this}, args.kw};
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
@@ -253,7 +253,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 }
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
-  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("__getitem__"));
+  static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__getitem__"));
   tr.tensor_operator("__getitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
@@ -261,11 +261,11 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
 }
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
-  static PyObject* fn = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("__setitem__"));
+  static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__setitem__"));
   tr.tensor_operator("__setitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
-    static PyObject *copy = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("copy_")), *fill = _PyType_Lookup(library().tensor, PyUnicode_InternFromString("fill_"));
+    static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")), *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
     tr.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
     return;
   }
@@ -275,14 +275,14 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
 bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
 
 Variable* TensorVariable::length(Translator& tr) {
-  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
-  return tr.from_python(Ref::borrow(PyTuple_GET_ITEM(shape.get(), 0)));
+  return tr.from_python(Ref::borrow(PyTuple_GET_ITEM(shape.get(), 0)), Ground::pure(this));
 }
 
 int64_t TensorVariable::len(Translator& tr) {
-  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
   // A symbolic size is specialised: Python's len is an int.
@@ -292,8 +292,8 @@ int64_t TensorVariable::len(Translator& tr) {
 }
 
 std::vector<Variable*> TensorVariable::items(Translator& tr) {
-  static PyObject* unbind = PyObject_GetAttrString(library().torch, "unbind");
-  Ref shape = Ref::steal(PyObject_GetAttrString(value(tr), "shape"));
+  static PyObject* unbind = native::attr(Ground::fixed(), library().torch, "unbind");
+  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
   return tr.call_torch(unbind, Args{{this}, {}})->items(tr);
@@ -322,7 +322,7 @@ void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
 }
 
 Reg TensorVariable::build(Codegen& cg) {
-  Ref wants_grad = Ref::steal(PyObject_GetAttrString(fake.get(), "requires_grad")), leaf = Ref::steal(PyObject_GetAttrString(fake.get(), "is_leaf"));
+  Ref wants_grad = Ref::steal(native::attr(Ground::made(), fake.get(), "requires_grad")), leaf = Ref::steal(native::attr(Ground::made(), fake.get(), "is_leaf"));
   bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
   if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());
@@ -332,7 +332,7 @@ Reg TensorVariable::build(Codegen& cg) {
   if (type() != braze::capture::library().tensor && type() != braze::capture::library().parameter) {
     static PyObject* as_class = [] {
       Ref polyfills = Ref::steal(PyImport_ImportModule("braze.polyfills"));
-      return polyfills ? PyObject_GetAttrString(polyfills.get(), "as_class") : nullptr;
+      return polyfills ? native::attr(Ground::fixed(), polyfills.get(), "as_class") : nullptr;
     }();
     if (!as_class) cg.tr.raise_current();
     r = cg.recipe.make(StepKind::Call, {cg.constant(as_class), r, cg.constant(reinterpret_cast<PyObject*>(type()))});

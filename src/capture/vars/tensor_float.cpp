@@ -13,15 +13,15 @@
 namespace braze::capture {
 namespace {
 
-PyObject* of_torch(const char* name) { return PyObject_GetAttrString(library().torch, name); }
-PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), name); }
+PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
+PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name); }
 
 TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
   return tr.force(tr.call_torch(fn, args))->as<TensorVariable>();
 }
 
 Variable* number_of_double(Translator& tr, double value) {
-  return tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(value))));
+  return tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(value))), Ground::fixed());
 }
 
 // A number as an operand beside such a float: a tensor, or a constant that a double holds. nullptr: neither.
@@ -33,7 +33,7 @@ Variable* operand(Translator& tr, Variable* v) {
   if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   if (v->is(Kind::Sym) && v->type() == &PyLong_Type) {
     static PyObject *scalar = of_torch("scalar_tensor"), *f64 = of_torch("float64");
-    return call(tr, scalar, Args{{v}, {{tr.intern("dtype"), tr.constant(f64)}}});
+    return call(tr, scalar, Args{{v}, {{tr.intern("dtype"), tr.constant(f64, Ground::pure(v))}}});
   }
   PyObject* c = constant_of(v);
   if (!c) return nullptr;
@@ -103,7 +103,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
     auto* t = new std::unordered_map<PyObject*, Function>;
     auto add = [&](const char* module, const char* name, Function f) {
       Ref m = Ref::steal(PyImport_ImportModule(module));
-      if (PyObject* o = m ? PyObject_GetAttrString(m.get(), name) : nullptr) t->emplace(o, f);
+      if (PyObject* o = m ? native::attr(Ground::fixed(), m.get(), name) : nullptr) t->emplace(o, f);
       PyErr_Clear();
     };
     add("math", "sqrt", {"sqrt", G::Float, "lt", 0});
@@ -136,19 +136,19 @@ const std::unordered_map<PyObject*, Function>& functions() {
 
 Variable* float_of(Translator& tr, TensorVariable* t) {
   static PyObject *detach = method("detach"), *to = method("to"), *reshape = method("reshape"), *f64 = of_torch("float64");
-  Ref rank = Ref::steal(PyObject_GetAttrString(t->value(tr), "ndim")), cpu = Ref::steal(PyObject_GetAttrString(t->value(tr), "is_cpu"));
+  Ref rank = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim")), cpu = Ref::steal(native::attr(Ground::made(), t->value(tr), "is_cpu"));
   if (!rank || !cpu) tr.raise_current();
   TensorVariable* v = call(tr, detach, Args{{t}, {}});
   if (PyLong_AsLong(rank.get()) != 0) v = call(tr, reshape, Args{{v, tr.tuple({})}, {}});
-  if (cpu.get() != Py_True) v = call(tr, to, Args{{v, tr.string("cpu")}, {}});
-  return made(tr, call(tr, to, Args{{v, tr.constant(f64)}, {}}));
+  if (cpu.get() != Py_True) v = call(tr, to, Args{{v, tr.string("cpu", Ground::fixed())}, {}});
+  return made(tr, call(tr, to, Args{{v, tr.constant(f64, Ground::pure(t))}, {}}));
 }
 
 Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
   static PyObject* module = PyImport_ImportModule("operator");
-  static PyObject *add = PyObject_GetAttrString(module, "add"), *sub = PyObject_GetAttrString(module, "sub"),
-                  *mul = PyObject_GetAttrString(module, "mul"), *div = PyObject_GetAttrString(module, "truediv"),
-                  *pow = PyObject_GetAttrString(module, "pow");
+  static PyObject *add = native::attr(Ground::fixed(), module, "add"), *sub = native::attr(Ground::fixed(), module, "sub"),
+                  *mul = native::attr(Ground::fixed(), module, "mul"), *div = native::attr(Ground::fixed(), module, "truediv"),
+                  *pow = native::attr(Ground::fixed(), module, "pow");
   int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   PyObject* fn = base == NB_ADD        ? add
                  : base == NB_SUBTRACT ? sub

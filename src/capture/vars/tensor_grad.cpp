@@ -8,7 +8,7 @@ namespace braze::capture {
 namespace {
 
 Ref real_attribute(Translator& tr, PyObject* o, const char* name) {
-  Ref v = Ref::steal(PyObject_GetAttrString(o, name));
+  Ref v = Ref::steal(native::attr(Ground::made(), o, name));
   if (!v) tr.raise_current();
   return v;
 }
@@ -45,7 +45,7 @@ void read_gradient(Translator& tr, TensorVariable* t) {
 
 Variable* get_gradient(Translator& tr, TensorVariable* t) {
   read_gradient(tr, t);
-  return tr.from_python(real_attribute(tr, t->value(tr), "grad"));
+  return tr.from_python(real_attribute(tr, t->value(tr), "grad"), Ground::pure(t));
 }
 
 void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
@@ -92,10 +92,10 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
 void Translator::emit_gradients(Codegen& cg) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     TensorVariable* t = gradients_[i];
-    Ref now = Ref::steal(PyObject_GetAttrString(t->fake.get(), "grad"));
+    Ref now = Ref::steal(native::attr(Ground::made(), t->fake.get(), "grad"));
     if (!now) raise_current();
     if (!t->grad_written && (now.get() == t->first_grad || (now.get() == Py_None && !t->first_grad))) continue;
-    cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(from_python(now))}, intern("grad"));
+    cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(from_python(now, Ground::made()))}, intern("grad"));
   }
 }
 

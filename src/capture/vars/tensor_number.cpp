@@ -10,10 +10,10 @@ namespace {
 enum class NumberKind : uint8_t { Bool, Int, Float, Complex };
 
 NumberKind kind_of(Translator& tr, TensorVariable* t) {
-  Ref dtype = Ref::steal(PyObject_GetAttrString(t->value(tr), "dtype"));
-  Ref floating = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_floating_point")) : Ref();
-  Ref complex = dtype ? Ref::steal(PyObject_GetAttrString(dtype.get(), "is_complex")) : Ref();
-  static PyObject* boolean = PyObject_GetAttrString(library().torch, "bool");
+  Ref dtype = Ref::steal(native::attr(Ground::made(), t->value(tr), "dtype"));
+  Ref floating = dtype ? Ref::steal(native::attr(Ground::made(), dtype.get(), "is_floating_point")) : Ref();
+  Ref complex = dtype ? Ref::steal(native::attr(Ground::made(), dtype.get(), "is_complex")) : Ref();
+  static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
   if (!floating || !complex) tr.raise_current();
   if (complex.get() == Py_True) return NumberKind::Complex;
   if (floating.get() == Py_True) return NumberKind::Float;
@@ -21,12 +21,12 @@ NumberKind kind_of(Translator& tr, TensorVariable* t) {
 }
 
 int64_t rank_of(Translator& tr, TensorVariable* t) {
-  Ref n = Ref::steal(PyObject_GetAttrString(t->value(tr), "ndim"));
+  Ref n = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim"));
   if (!n) tr.raise_current();
   return PyLong_AsLong(n.get());
 }
 
-PyObject* method(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(library().tensor), name); }
+PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name); }
 
 // The text of `lambda: "..."`, or of a string.
 std::string text_of(Translator& tr, Variable* message) {
@@ -55,7 +55,7 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
     PyObject* c = reinterpret_cast<PyObject*>(as);
     if (as == &PyLong_Type || as == &PyFloat_Type) known = Ref::steal(PyObject_CallOneArg(c, known.get()));
     if (!known) tr.raise_current();
-    return tr.from_python(std::move(known));
+    return tr.from_python(std::move(known), Ground::pure(t));
   }
   if (!tr.may_be_unbacked()) return nullptr;
   NumberKind kind = kind_of(tr, t);
@@ -64,13 +64,13 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
   static PyObject *item = method("item"), *to_int = method("long");
   Variable* from = t;
   if (kind == NumberKind::Float) {
-    static PyObject* integer = PyDict_GetItemString(PyEval_GetBuiltins(), "int");
+    static PyObject* integer = native::builtin("int");
     return float_function(tr, integer, Args{{float_of(tr, t)}, {}});
   }
   // PyTorch hands out symbolic ints to Python code, but no bools.
   if (kind == NumberKind::Bool) from = tr.call_torch(to_int, Args{{t}, {}});
   Variable* number = tr.call_torch(item, Args{{from}, {}});
-  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0)) : number;
+  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0, Ground::fixed())) : number;
 }
 
 Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
@@ -129,9 +129,9 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
     if (constant_of(p) == Py_Ellipsis) {
       dim += skipped;
     } else if (unknown(p)) {
-      out = tr.force(tr.call_torch(select, Args{{out, tr.integer(dim), p}, {}}));
+      out = tr.force(tr.call_torch(select, Args{{out, tr.integer(dim, Ground::pure(t, key)), p}, {}}));
     } else {
-      std::vector<Variable*> one(static_cast<size_t>(dim), tr.from_python(Ref::borrow(whole)));
+      std::vector<Variable*> one(static_cast<size_t>(dim), tr.from_python(Ref::borrow(whole), Ground::pure(t, key)));
       one.push_back(p);
       out = tr.force(tr.call_torch(getitem, Args{{out, tr.tuple(std::move(one))}, {}}));
       PyObject* c = constant_of(p);
