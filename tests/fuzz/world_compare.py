@@ -24,8 +24,21 @@ def is_a(o, classes):
     return issubclass(type(o), classes)
 
 
+WORDS = (
+    (r"0x[0-9a-f]+", "0x"),
+    (r"property '\w+' of", "property of"),  # the property's own name, which Python does not show
+    # What PyTorch says of sizes that do not fit depends on the operator's kernel; of arguments, on the object that stands for them.
+    (r"(Attempting to broadcast a dimension|The size of tensor a|The expanded size of the tensor).*", "sizes"),
+    (r"must be (\w+), not .*", r"must be \1"),
+    (r"(iteration over a 0-d array|'numpy\.\w+' object is not iterable)", "not iterable"),
+)
+
+
 def plain_text(s):
-    return re.sub(r"0x[0-9a-f]+", "0x", s)
+    """Words of an error as far as they are compared."""
+    for pattern, words in WORDS:
+        s = re.sub(pattern, words, s)
+    return s
 
 
 def twins(a, b):
