@@ -88,7 +88,7 @@ CHANGES = {
     "leaf": (),
     "tensor": ("{p}.add_(1)", "{p}.data = {t}", "{p}.data = {p}.data.clone()", "{p}.requires_grad_(not {p}.requires_grad)", "{p}.grad = torch.ones_like({p})", "{p}.grad = None", "{p}.tag = {v}", "del {p}.tag", "{p}.t_()",
                "{p}.set_({t})", "{p}.retain_grad()", "{p}.data.add_(2)", "{p}.detach_()", "{p}.transpose_(0, -1)", "{p}.grad = {t}", "{p}.data = {p}.data.double()", "{p}.data = {q}.data", "{p}.unsqueeze_(0)", "{p}.squeeze_()",
-               "{p}.register_hook(double)", "{p}.set_({p}.clone())", "{p}.as_strided_({p}.shape, [0] * {p}.ndim)", "{p}.grad.zero_()", "{p}.m = {v}"),
+               "{p}.register_hook(double)", "{p}.set_({p}.clone())", "{p}.grad.zero_()", "{p}.m = {v}"),
     "list": ("{p}.append({v})", "{p}.pop()", "{p}.insert(0, {v})", "{p}.clear()", "{p}.reverse()", "del {p}[0]", "{p}[:] = [1, {v}]", "{p}[0] = {v}", "{p}[0] = {q}", "{p}.append({q})", "{p} += [2]", "{p}[0], {p}[-1] = {p}[-1], {p}[0]", "{p}.extend({p})",
              "{p}[0] = {t}"),
     "dict": ("{p}[{k}] = {v}", "{p}[{k}] = {q}", "{p}.pop({k}, None)", "{p}[{k}] = {p}.pop({k})", "{p}.clear()", "{p}.update({{{k}: {v}}})", "reorder({p})", "{p}.move_to_end({k})", "{p}.default_factory = lambda: {v}", "{p}.default_factory = None",
@@ -134,7 +134,7 @@ CHANGES = {
 
 # What f may do to a thing.
 WRITES = {
-    "tensor": ("{p}.add_(1)", "{p}.grad = None", "{p}.tag = {v}", "{p}.mul_(2)", "{p}.data = {p}.data + 1", "{p}.requires_grad_(True)"),
+    "tensor": ("{p}.grad = None", "{p}.tag = {v}", "{p}.data = {p}.data + 1", "{p}.requires_grad_(True)"),
     "list": ("{p}.append({e})", "{p}[0] = {e}", "{p}.insert(0, {v})", "del {p}[-1]", "{p}.pop()", "{p}.reverse()", "{p}[:] = [{v}]"),
     "dict": ("{p}[{k}] = {e}", "{p}.pop({k}, None)", "{p}.update(a={v})", "{p}.setdefault({k}, {e})", "del {p}[{k}]"),
     "set": ("{p}.add({v})", "{p}.discard({v})"),

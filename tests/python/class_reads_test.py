@@ -363,3 +363,121 @@ def test_own_attribute_access_of_a_number():
         return x * v.a
 
     seen(f, lambda: setattr(Own, "__getattribute__", lambda self, name: 5), lambda: delattr(Own, "__getattribute__"), lambda: delattr(v, "a"), lambda: setattr(Own, "__getattr__", lambda self, name: 7))
+
+
+def test_class_gets_an_attribute_that_its_base_was_written():
+    class Base:
+        count = 0
+
+    class Derived(Base):
+        pass
+
+    def f(x):
+        Base.count += 1
+        Derived.count += 1
+        return x * 2, Base.count, Derived.count
+
+    graphs = Graphs()
+    compiled, got = braze.compile(f, backend=graphs), []
+    for _ in range(4):
+        got.append(compiled(X)[1:])
+    del Derived.count
+    Base.count = 0
+    assert got == [f(X)[1:] for _ in range(4)] and graphs.count
+
+
+def test_annotations_of_new_functions():
+    def f(x):
+        @functools.lru_cache
+        def inner(a):
+            return a
+
+        return x * inner(2)
+
+    compiled = braze.compile(f)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 2)
+
+
+def test_value_on_a_class_becomes_a_method_before_a_graph_break():
+    class C:
+        m = 300
+
+    c, log = C(), []
+
+    @braze.disable
+    def note(v):
+        log.append(v)
+
+    def f(x):
+        try:
+            note(c.m())
+        except TypeError as e:
+            note(str(e))
+        return x * 2
+
+    seen(f, lambda: setattr(C, "m", lambda self: 5), lambda: setattr(C, "m", staticmethod(lambda: 7)), lambda: setattr(C, "m", classmethod(lambda cls: 8)))
+    for i in range(0, len(log), 5):
+        assert len({str(v) for v in log[i : i + 5]}) == 1, "the plain call and four compiled ones"
+
+
+def test_defaults_come_after_a_missing_argument():
+    def g(a, *, k):
+        return k
+
+    def f(x):
+        try:
+            return x * g(1)
+        except TypeError:
+            return x * 100
+
+    seen(f, lambda: setattr(g, "__kwdefaults__", {"k": 3}), lambda: g.__kwdefaults__.clear(), lambda: setattr(g, "__kwdefaults__", None))
+
+
+def test_hash_of_a_member():
+    class E(enum.Enum):
+        A = 1
+
+    seen(lambda x: x * (2 if hash(E.A) == 3 else 4), lambda: setattr(E, "__hash__", lambda self: 3))
+
+
+def test_set_that_iterates_in_its_own_way():
+    class Own(set):
+        def __iter__(self):
+            return iter([1, 2])
+
+    s = Own()
+    s.a = 3
+    seen(lambda x: x * s.a + len(s), lambda: s.add(5), lambda: setattr(s, "a", 4))
+
+
+def test_slot_that_is_empty_again():
+    class C:
+        __slots__ = ("a",)
+
+    c = C()
+
+    def f(x):
+        try:
+            c.a += 1
+        except (AttributeError, TypeError) as e:
+            return x * len(str(e))
+        return x * 2
+
+    seen(f, lambda: setattr(c, "a", types.MappingProxyType({})), lambda: delattr(c, "a"))
+
+
+def test_closure_variable_that_is_empty_again():
+    def outer():
+        v = []
+
+        def f(x):
+            try:
+                return x * 2, (v + 1)
+            except (NameError, TypeError) as e:
+                return x * len(str(e))
+
+        return f
+
+    f = outer()
+    seen(f, lambda: delattr(f.__closure__[0], "cell_contents"), lambda: setattr(f.__closure__[0], "cell_contents", []))

@@ -42,9 +42,13 @@ void Variable::setitem(Translator& tr, Variable*, Variable*) {
   tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item assignment");
 }
 void Variable::delitem(Translator& tr, Variable*) {
+  if (is(Kind::Tensor)) tr.raise(PyExc_TypeError, "Tensor does not support deleting items");
   tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item deletion");
 }
 bool Variable::contains(Translator& tr, Variable* item) {
+  PyTypeObject* t = type();
+  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + t->tp_name + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;
   return false;

@@ -75,12 +75,11 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
   bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
-  bool special = text && std::string_view(text).starts_with("__");
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
   PyErr_Clear();
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
-  if (computes && (made || !special)) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
+  if (computes) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
   return made ? tr.global_object(made.get(), Ground::pure(self)) : d->get(tr, name);
 }
 
@@ -147,6 +146,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get(), Ground::pure(self));
   }
   PyTypeObject* dt = Py_TYPE(d);
+  // What is bound here, and how, is a matter of its class.
+  if (at.valid()) tr.guards().type_is(at, dt, tr.line());
   auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(self)); };
   if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
       dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)

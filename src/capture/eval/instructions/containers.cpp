@@ -80,8 +80,8 @@ void Instructions::BuildSlice(Execution& x) {
 void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
   PyTypeObject* t = from->type();
-  bool known = from->is(Kind::Constant) || from->is(Kind::Object), none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
-  if (none && known && !x.tr.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+  bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
+  if (none && !x.tr.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
