@@ -18,9 +18,10 @@ install: setup
 test-unit test-text test-python: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
 
-# Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"
+# Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"; of one kind: make fuzz KINDS=world
+KINDS ?= tensors world language
 fuzz: install
-	BRAZE_STRICT=1 BRAZE_VERIFY=1 $$(cat build/python) tests/fuzz/tensors.py $(ARGS)
+	for kind in $(KINDS); do BRAZE_STRICT=1 BRAZE_VERIFY=1 $$(cat build/python) tests/fuzz/$$kind.py $(ARGS) || exit 1; done
 
 bench: install
 	@$$(cat build/python) -m benchmarks.run $(ARGS)

@@ -2,9 +2,11 @@
 
 #include <pybind11/pybind11.h>
 #include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
 #include "trace/below_tracing.h"
+#include "trace/fake_tensor.h"
 
 #include <cctype>
 #include <string_view>
@@ -115,6 +117,9 @@ class Builder {
                                           py::make_tuple(fx_args.attr("__getitem__")(0), attribute));
     else if (auto method = method_name(fn, args); !method.empty())
       node = graph_.attr("call_method")(method, fx_args, fx_kwargs);
+    else if (PyObject_TypeCheck(fn, &PyMethodDescr_Type) || PyObject_TypeCheck(fn, &PyWrapperDescr_Type))
+      // One that its class has no more under its name, which torch.fx finds it by.
+      node = graph_.attr("call_function")(py::module_::import("braze.polyfills").attr("function_of")(py::reinterpret_borrow<py::object>(fn)), fx_args, fx_kwargs);
     else
       node = graph_.attr("call_function")(py::reinterpret_borrow<py::object>(fn), fx_args, fx_kwargs);
     results(result, node, used);
@@ -218,6 +223,7 @@ class Builder {
       return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." + py::getattr(obj, "__name__").cast<std::string>());
     // A real tensor, and what has no text that the generated code understands: an attribute of the module.
     bool of_numpy = std::string_view(Py_TYPE(obj)->tp_name).starts_with("numpy.") && !PyType_Check(obj);
+    BRAZE_CHECK(!THPVariable_Check(obj) || !THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey), "a tensor of the graph that no noted call made");
     if (of_numpy || py::isinstance(obj, tensor_)) {
       py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
       constants_.push_back(py::reinterpret_borrow<py::object>(obj));

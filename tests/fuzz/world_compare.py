@@ -24,8 +24,23 @@ def is_a(o, classes):
     return issubclass(type(o), classes)
 
 
+WORDS = (
+    (r"0x[0-9a-f]+", "0x"),
+    (r"property '\w+' of", "property of"),  # the property's own name, which Python does not show
+    # What PyTorch says of sizes that do not fit depends on the operator's kernel; of arguments, on the object that stands for them.
+    (r"(Attempting to broadcast a dimension|The size of tensor a|The expanded size of the tensor).*", "sizes"),
+    (r"must be (\w+), not .*", r"must be \1"),
+    (r"unsupported operand type\(s\) for (\S+): 'Tensor' and .*", r"unsupported \1"),  # containers stand for those of their subclasses
+    (r"not supported between instances of .*", "not supported"),
+    (r"(iteration over a 0-d array|'numpy\.\w+' object is not iterable)", "not iterable"),
+)
+
+
 def plain_text(s):
-    return re.sub(r"0x[0-9a-f]+", "0x", s)
+    """Words of an error as far as they are compared."""
+    for pattern, words in WORDS:
+        s = re.sub(pattern, words, s)
+    return s
 
 
 def twins(a, b):
@@ -91,7 +106,7 @@ class Match:
             if a.__qualname__ != b.__qualname__:
                 self.differ(where, a, b)
             self.sequence(a.__mro__, b.__mro__, where + ".__mro__")
-            return self.names(vars(a), vars(b), where, skip=("__dict__", "__weakref__", "__doc__", "_abc_impl", "__mro__"))
+            return self.names(vars(a), vars(b), where, skip=("__dict__", "__weakref__", "__doc__", "_abc_impl", "__mro__", "__slotnames__"))
         if is_a(a, types.ModuleType):
             return self.names(vars(a), vars(b), where, skip=("__builtins__",))
         if is_a(a, types.FunctionType):
@@ -174,20 +189,18 @@ class Match:
             self.same(x, y, f"{where}[{i}]")
 
     def names(self, a, b, where, skip=()):
-        ka, kb = [k for k in dict.keys(a) if k not in skip] if is_a(a, dict) else [k for k in a if k not in skip], [k for k in (dict.keys(b) if isinstance(b, dict) else b) if k not in skip]
-        if is_a(a, collections.OrderedDict):
-            ka, kb = list(a), list(b)
-        if len(ka) != len(kb):
-            raise Differ(f"{where}: keys {kb}, expected {ka}"[:300])
-        va, vb = (a, b) if not is_a(a, dict) else (Raw(a), Raw(b))
-        for x, y in zip(ka, kb):
-            if where.endswith("hooks']"):  # numbered in the order of their making
-                self.same(va[x], vb[y], where)
-                continue
-            if is_a(x, ATOMS) and not (type(x) is type(y) and x == y):
-                raise Differ(f"{where}: keys {kb}, expected {ka}"[:300])
-            self.same(x, y, f"key of {where}")
-            self.same(va[x], vb[y], f"{where}[{x!r}]")
+        """Keys in their order, and values."""
+        pairs = lambda d: list(collections.OrderedDict.items(d) if isinstance(d, collections.OrderedDict) else dict.items(d) if isinstance(d, dict) else d.items())
+        kept = lambda d: [(k, v) for k, v in pairs(d) if not (type(k) is str and k in (*skip, "_clear_cache"))]  # that of functools.singledispatch
+        a, b = kept(a), kept(b)
+        if len(a) != len(b):
+            raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
+        for (x, p), (y, q) in zip(a, b):
+            if not where.endswith("hooks']"):  # numbered in the order of their making
+                if type(x) in ATOMS and not (type(x) is type(y) and x == y):
+                    raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
+                self.same(x, y, f"key of {where}")
+            self.same(p, q, f"{where}[{x if type(x) in ATOMS else '...'!r}]")
 
     def tensor(self, a, b, where):
         facts = lambda t: (tuple(t.shape), t.dtype, t.device.type, t.requires_grad, t.is_leaf, t.storage_offset(), t.is_inference())
@@ -205,14 +218,6 @@ class Match:
         if a.is_leaf:
             self.same(a.grad, b.grad, where + ".grad")
         self.same(a.__dict__, b.__dict__, where + ".__dict__")
-
-
-class Raw:
-    def __init__(self, d):
-        self.d = d
-
-    def __getitem__(self, key):
-        return dict.__getitem__(self.d, key)
 
 
 def object_dict(o):

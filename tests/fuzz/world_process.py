@@ -21,7 +21,6 @@ STATES = {
     "anomaly": ("torch.set_anomaly_enabled(True)", "torch.set_anomaly_enabled(False)"),
     "autocast": ("scope.enter_context(torch.autocast('cpu', dtype=torch.bfloat16))", None),
     "inference": ("scope.enter_context(torch.inference_mode())", None),
-    "device": ("torch.set_default_device('meta')", "torch.set_default_device(None)"),
     "cpu": ("torch.set_default_device('cpu')", "torch.set_default_device(None)"),
     "mkldnn": ("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True"),
     "sin": ("kept['sin'] = torch.sin\ntorch.sin = lambda x: x * 5", "torch.sin = kept['sin']"),

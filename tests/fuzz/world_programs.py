@@ -355,8 +355,7 @@ class Writer:
             return [p.delete]
         if choice < 16:
             other = self.pick((p.node.expr, self.fresh(p), self.place().node.expr))
-            make = f"again = lambda: {other}"
-            return [f"address = id({p.path})", put("None"), make, put("at(address, again)")]
+            return ["\n".join([f"address = id({p.path})", put("None"), f"again = lambda: {other}", put("at(address, again)")])]
         if choice == 16:
             q = self.place(p.node.kind)
             return [f"{p.path}, {q.path} = {q.path}, {p.path}"] if q.set and "object." not in p.set + q.set else []

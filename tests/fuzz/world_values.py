@@ -38,7 +38,7 @@ READS = {
         "{p}.storage_offset()", "{p}._version", "{p}.device.type", "{p}.layout", "type({p}) is torch.nn.Parameter", "len({p})", "{p}.numel()", "{p}.element_size()", "{p}.is_floating_point()", "{p}._is_view()",
         "{p}._base is None", "{p}.grad_fn is None", "{p}.T.shape", "{p}.is_inference()", "{p}.detach() + {q}", "getattr({p}, 'tag', 4)", "{p}.untyped_storage().data_ptr() == {q}.untyped_storage().data_ptr()",
         "{p}.is_set_to({q})", "{p}.view(-1)", "{p}[0]", "{p}.size()", "{p}.output_nr", "{p}.retains_grad", "torch.equal({p}, {q})", "{p}.data", "{p}.is_conj()", "torch.is_tensor({p})", "torch.result_type({p}, {q})",
-        "torch.is_same_size({p}, {q})", "{p}.add(1)", "torch.sin({p})", "torch.nn.functional.relu({p})", "{p}._backward_hooks", "{p}.is_sparse", "{p}.to(torch.float64).dtype", "{p}.new_zeros(2)", "{p}.__dict__",
+        "torch.is_same_size({p}, {q})", "{p}.add(1)", "torch.sin({p})", "{p}._backward_hooks", "{p}.is_sparse", "{p}.to(torch.float64).dtype", "{p}.new_zeros(2)", "{p}.__dict__",
     ),
     "list": ("{p}[0]", "{p}[-1]", "len({p})", "list({p})", "sum({p})", "{v} in {p}", "{p} == {q}", "{p}[:2]", "{p}.index({v})", "[y for y in {p}]", "sorted({p})", "{p} + [1]", "tuple({p})", "next(iter({p}))", "list(reversed({p}))",
              "[*{p}, 1]", "list(enumerate({p}))", "list(zip({p}, {p}))", "{p}.count({v})", "any({p})", "max({p})"),
@@ -79,7 +79,7 @@ READS = {
     "number": ("{p}", "{p} + 1", "1 + {p}", "{p} * 2", "{p} == {q}", "{p}.{n}", "type({p}).{n}", "hash({p}) == hash({v})", "[1, 2, 3, 4, 5, 6][{p}]", "{{1: 'a', 2: 'b'}}.get({p})", "bool({p})", "str({p})", "{p} < 3", "-{p}", "{p}.m()", "int({p})"),
     "error": ("{p}.args", "{p}.args[0]", "{p}.{n}", "str({p})", "{p}.__cause__", "{p}.__context__", "{p}.__traceback__ is None", "isinstance({p}, LookupError)", "{p}.__notes__", "raises({p})", "repr({p})", "{p}.__suppress_context__"),
     "space": ("{p}.{n}", "{p}.{n}", "{p} == {q}", "vars({p})", "hasattr({p}, '{n}')", "sorted({p}.__dict__)", "getattr({p}, '{n}', 5)"),
-    "array": ("{p}[0]", "{p}.sum()", "{p}.shape", "{p}.dtype == 'float64'", "{p} * 2", "len({p})", "{p}.ndim", "torch.from_numpy({p})", "{p}.strides"),
+    "array": ("{p}[0]", "{p}.sum() + 1", "{p}.shape", "{p}.dtype == 'float64'", "{p} * 2", "len({p})", "{p}.ndim", "torch.from_numpy({p})", "{p}.strides"),
     "iterator": ("next({p}, 9)", "{p}"),
 }  # fmt: skip
 
@@ -88,7 +88,7 @@ CHANGES = {
     "leaf": (),
     "tensor": ("{p}.add_(1)", "{p}.data = {t}", "{p}.data = {p}.data.clone()", "{p}.requires_grad_(not {p}.requires_grad)", "{p}.grad = torch.ones_like({p})", "{p}.grad = None", "{p}.tag = {v}", "del {p}.tag", "{p}.t_()",
                "{p}.set_({t})", "{p}.retain_grad()", "{p}.data.add_(2)", "{p}.detach_()", "{p}.transpose_(0, -1)", "{p}.grad = {t}", "{p}.data = {p}.data.double()", "{p}.data = {q}.data", "{p}.unsqueeze_(0)", "{p}.squeeze_()",
-               "{p}.register_hook(double)", "{p}.set_({p}.clone())", "{p}.as_strided_({p}.shape, [0] * {p}.ndim)", "{p}.grad.zero_()", "{p}.m = {v}"),
+               "{p}.register_hook(double)", "{p}.set_({p}.clone())", "{p}.grad.zero_()", "{p}.m = {v}"),
     "list": ("{p}.append({v})", "{p}.pop()", "{p}.insert(0, {v})", "{p}.clear()", "{p}.reverse()", "del {p}[0]", "{p}[:] = [1, {v}]", "{p}[0] = {v}", "{p}[0] = {q}", "{p}.append({q})", "{p} += [2]", "{p}[0], {p}[-1] = {p}[-1], {p}[0]", "{p}.extend({p})",
              "{p}[0] = {t}"),
     "dict": ("{p}[{k}] = {v}", "{p}[{k}] = {q}", "{p}.pop({k}, None)", "{p}[{k}] = {p}.pop({k})", "{p}.clear()", "{p}.update({{{k}: {v}}})", "reorder({p})", "{p}.move_to_end({k})", "{p}.default_factory = lambda: {v}", "{p}.default_factory = None",
@@ -97,9 +97,9 @@ CHANGES = {
     "object": ("{p}.{n} = {v}", "{p}.{n} = {q}", "{p}.{n} = {t}", "del {p}.{n}", "{p}.__class__ = {c}", "{p}.__dict__ = {{'a': {v}}}", "{p}.__dict__['{n}'] = {v}", "{p}.__dict__.clear()", "{p}.{n} = lambda: {v}", "vars({p}).pop('{n}')", "{p}.__dict__ = dict({p}.__dict__)",
                "object.__setattr__({p}, '{n}', {v})", "{p}.__dict__ = {q}.__dict__", "{p}.__class__ = {q}.__class__"),
     "class": (),
-    "function": ("{p}.__defaults__ = ({v},)", "{p}.__defaults__ = None", "{p}.__kwdefaults__ = {{'k': {v}}}", "{p}.__kwdefaults__['k'] = {v}", "{p}.__kwdefaults__ = None", "{p}.tag = {v}", "del {p}.tag", "{p}.__name__ = 'ab'", "{p}.__name__ = 'other'",
+    "function": ("{p}.__defaults__ = ({v},) * bool({p}.__code__.co_argcount)", "{p}.__defaults__ = None", "{p}.__kwdefaults__ = {{'k': {v}}}", "{p}.__kwdefaults__['k'] = {v}", "{p}.__kwdefaults__ = None", "{p}.tag = {v}", "del {p}.tag", "{p}.__name__ = 'ab'", "{p}.__name__ = 'other'",
                  "{p}.__code__ = (lambda n=1, *, k=2: n + k + {v}).__code__", "{p}.__closure__[0].cell_contents = {v}", "{p}.__doc__ = 'a longer text'", "{p}.__dict__['tag'] = {v}", "{p}.__annotations__ = {{'n': {v}}}", "{p}.__annotations__['n'] = {v}",
-                 "{p}.__wrapped__ = {q}", "{p}.__code__ = {q}.__code__", "{p}.__module__ = 'other'", "{p}.__qualname__ = 'ab'", "{p}.__dict__ = {{'tag': {v}}}", "del {p}.__closure__[0].cell_contents", "{p}.__code__ = {p}.__code__.replace(co_name='ab')"),
+                 "{p}.__wrapped__ = {q}", "{p}.__code__ = {q}.__code__", "{p}.__qualname__ = 'ab'", "{p}.__dict__ = {{'tag': {v}}}", "del {p}.__closure__[0].cell_contents", "{p}.__code__ = {p}.__code__.replace(co_name='ab')"),
     "partial": ("{p}.keywords['k'] = {v}", "{p}.keywords.clear()", "{p}.__setstate__(({p}.func, ({v},), {{}}, None))", "{p}.__setstate__(({q}, ({v},), {{'k': 2}}, None))", "{p}.tag = {v}", "{p}.__setstate__(({p}.func, {p}.args, {{'k': {v}}}, {{}}))"),
     "method": ("{p}.__func__.tag = {v}", "{p}.__self__.a = {v}", "{p}.__func__.__defaults__ = ({v},)", "{p}.__func__.__code__ = (lambda self, n=1, *, k=2: {v}).__code__", "{p}.__self__.__class__ = {c}"),
     "module": ("{p}.{n} = {v}", "{p}.{n} = {q}", "del {p}.{n}", "{p}.__getattr__ = lambda name: {v}", "del {p}.__getattr__", "{p}.__class__ = Lazy", "{p}.__class__ = types.ModuleType", "{p}.__dict__.pop('{n}')", "{p}.__class__ = Computes", "{p}.__name__ = 'ab'", "{p}.{n} = lambda: {v}"),
@@ -134,7 +134,7 @@ CHANGES = {
 
 # What f may do to a thing.
 WRITES = {
-    "tensor": ("{p}.add_(1)", "{p}.grad = None", "{p}.tag = {v}", "{p}.mul_(2)", "{p}.data = {p}.data + 1", "{p}.requires_grad_(True)"),
+    "tensor": ("{p}.grad = None", "{p}.tag = {v}", "{p}.data = {p}.data + 1", "{p}.requires_grad_(True)"),
     "list": ("{p}.append({e})", "{p}[0] = {e}", "{p}.insert(0, {v})", "del {p}[-1]", "{p}.pop()", "{p}.reverse()", "{p}[:] = [{v}]"),
     "dict": ("{p}[{k}] = {e}", "{p}.pop({k}, None)", "{p}.update(a={v})", "{p}.setdefault({k}, {e})", "del {p}[{k}]"),
     "set": ("{p}.add({v})", "{p}.discard({v})"),

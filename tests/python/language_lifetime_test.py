@@ -270,3 +270,31 @@ def test_a_guard_keeps_no_buffer_alive():
         fresh = array.array("i", [3])
         assert c(x, fresh, other)[0].tolist() == [3.0, 3.0] and c(x, fresh, fresh)[1] is fresh
         del fresh
+
+
+@pytest.mark.parametrize("take", [lambda g: next(g), lambda g: [v for v in g if v][:1] and None, lambda g: any(g), lambda g: next(iter(g), 5), lambda g: dict(zip([1], g))])
+@pytest.mark.parametrize("through", [False, True])
+def test_a_generator_that_is_dropped_runs_to_its_end(take, through):
+    """What stands in finally runs when nobody holds the generator any more, before what comes after."""
+
+    def numbers(log):
+        try:
+            yield 0
+            yield 1
+            yield 2
+        finally:
+            log.append("end")
+
+    def delegating(log):
+        yield from numbers(log)
+
+    def f(x, log):
+        log.append(take((delegating if through else numbers)(log)))
+        log.append("after")
+        return x * 2
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        want, got = [], []
+        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got

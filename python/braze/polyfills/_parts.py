@@ -62,6 +62,17 @@ class Hashed:
         return self.number
 
 
+def function_of(method):
+    """A method in C as a function with a name and a module."""
+
+    def call(*args, **kwargs):
+        return method(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = f"{method.__objclass__.__name__}_{method.__name__}"
+    call.__module__ = __name__
+    return call
+
+
 def renamed_keywords(function):
     """The function with an underscore after its keywords: some are words of Python's."""
 

@@ -278,6 +278,7 @@ Variable* do_rounding(Translator& tr, Args& a) {
 
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  if (a[0]->is(Kind::Constant)) a[0]->hash_key(tr);  // its class may have a say
   if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.is_python_constant(a[0])) {
     // A tuple of objects with the hashes of its items hashes as it does.

@@ -27,6 +27,8 @@ Variable* Translator::written_on_type(PyTypeObject* type, PyObject* name) {
     for (const TypeWrite& w : type_writes_)
       if (w.type == t && PyUnicode_Compare(w.name, name) == 0) return w.value;
     if (native::item(Ground::guarded({}), type_dict(t), name)) return nullptr;
+    // What was written on a base is seen as long as no class before it has one of its own.
+    if (!fixed_type(t) && !is_made_class(t)) guards().absent(sources().dict_item(sources().constant(type_dict(t)), name), line());
   }
   return nullptr;
 }
@@ -170,6 +172,7 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   }
   if (d == library().cached_property) {
     guard_identity(at, descr);
+    if (self->is(Kind::Object) && !static_cast<ObjectVariable*>(self)->instance_dict(*this)) unsupported("a cached_property of an object without a dict");
     Ref fn = Ref::steal(native::attr(Ground::guarded(at), descr, "func"));
     Variable* v = call(wrap(fn.get(), sources().instance_attr(sources().constant(descr), "func")), {self});
     if (self->is(Kind::Object) || self->is(Kind::Module)) {
@@ -201,6 +204,8 @@ Variable* Translator::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     }
     unsupported(std::string("a descriptor of type ") + d->tp_name);
   }
+  // Nothing is bound: of an object of another class that may be different, also where the value itself is not looked at.
+  if (at.valid()) guards().type_is(at, d, line());
   return value();
 }
 

@@ -19,6 +19,7 @@ struct Binary {
   const OperatorRow& row;
   Variable *a, *b;          // forced
   bool own_types = true;    // no class of the user's takes part
+  bool of_content = false;  // what an error would name is an object's content, not the object
 };
 
 // Whether the result stays open. Of floats, bits, fractions and the like Python's own numbers know best.
@@ -144,7 +145,7 @@ Variable* numbers(Binary& x) {
     a = tr.specialised(a);
     b = tr.specialised(b);
   }
-  Ref r = Ref::steal(x.row.function(plain(a), plain(b)));
+  Ref r = Ref::steal((x.inplace ? x.row.inplace_function : x.row.function)(plain(a), plain(b)));
   if (!r) tr.raise_current();
   return tr.from_python(std::move(r), Ground::pure(a, b));
   return nullptr;
@@ -226,6 +227,7 @@ Variable* user_classes(Binary& x) {
   if (for_torch(a) || for_torch(b)) tr.unsupported(std::string("operator ") + x.row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
   auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
   if (x.base == NB_OR && (ordered(a) || ordered(b))) tr.unsupported("| of a subclass of OrderedDict");
+  x.of_content = content(a) != a || content(b) != b;
   a = content(a);
   b = content(b);
   return nullptr;
@@ -297,7 +299,8 @@ Variable* constants(Binary& x) {
   Variable *&a = x.a, *&b = x.b;
   if (tr.is_python_constant(a) && tr.is_python_constant(b)) {
     Ref ra = tr.to_python(a), rb = tr.to_python(b);
-    Ref r = Ref::steal(x.row.function(ra.get(), rb.get()));
+    Ref r = Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
+    if (!r && x.of_content) PyErr_Clear(), tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
     if (!r) tr.raise_current();
     return tr.from_python(std::move(r), Ground::pure(a, b));
   }

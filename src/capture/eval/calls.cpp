@@ -174,6 +174,9 @@ Variable* Translator::inline_function(FunctionVariable* fn, Args& args, bool res
   Ref like = Ref::steal(PyFunction_NewWithQualName(reinterpret_cast<PyObject*>(co), globals.get(), co->co_qualname));
   if (!like) tr.raise_current();
   if (fn->real) {
+    // What the error rests on, and its words.
+    for (const char* read : {"__defaults__", "__kwdefaults__", "__qualname__"})
+      if (Variable* v = tr.force(fn->getattr(tr, tr.intern(read))); v->is(Kind::Dict)) v->as<DictVariable>()->entries(tr);
     if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) PyFunction_SetDefaults(like.get(), d);
     if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) PyFunction_SetKwDefaults(like.get(), d);
     Ref qualname = Ref::steal(native::attr(Ground::conservative(), fn->real.get(), "__qualname__"));

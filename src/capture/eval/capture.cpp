@@ -114,6 +114,13 @@ void Translator::start_frame() {
   }
 }
 
+// The interpreter closes a generator that nobody holds any more: one that would then run code of the program's is left to it.
+void Translator::refuse_open_generators() {
+  for (Variable* g : generators_)
+    if (g->as<GeneratorVariable>()->has_end_to_run())
+      throw Restart{std::max<uint64_t>(g->born, 1), {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
+}
+
 Segment Translator::run() {
   start_frame();
   adopt_function_modes();
@@ -181,6 +188,7 @@ void Translator::stop_here(const Stop& stop) {
   BreakInfo info{stop.reason, stop.detail, line(), {}};
   for (Frame* f = frame_->parent; f; f = f->parent) info.stack.insert(info.stack.begin(), f->line());
   segment_.stop = info;
+  refuse_open_generators();
   Codegen cg(*this, segment_.recipe);
   trace::WithoutTorchFunctions own_questions(subclasses_ || own_modes_ ? 2 : 0);
   try {
@@ -196,6 +204,7 @@ void Translator::stop_here(const Stop& stop) {
 }
 
 void Translator::finish(Variable* result) {
+  refuse_open_generators();
   Codegen cg(*this, segment_.recipe);
   trace::WithoutTorchFunctions own_questions(subclasses_ || own_modes_ ? 2 : 0);
   try {

@@ -17,6 +17,7 @@ struct Comparison {
   int op;                   // Py_LT...
   bool eq;                  // == or !=
   Variable *a, *b;          // forced
+  bool of_content = false;  // what an error would name is an object's content, not the object
 };
 
 bool setlike(Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) && v->as<DictViewVariable>()->what != DictViewVariable::What::Values); }
@@ -87,6 +88,7 @@ Variable* user_classes(Comparison& x) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
     tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
   }
+  x.of_content = content(a) != a || content(b) != b;
   a = tr.force(content(a));
   b = tr.force(content(b));
   return nullptr;
@@ -147,6 +149,7 @@ Variable* constants(Comparison& x) {
   if (tr.is_python_constant(a) && tr.is_python_constant(b)) {
     Ref left = tr.to_python(a), right = tr.to_python(b);
     Ref r = Ref::steal(PyObject_RichCompare(left.get(), right.get(), x.op));
+    if (!r && x.of_content) PyErr_Clear(), tr.unsupported("a comparison, which raises, of an object of a subclass");
     if (!r) tr.raise_current();
     return tr.from_python(std::move(r), Ground::pure(a, b));
   }

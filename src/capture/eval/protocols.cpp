@@ -90,8 +90,14 @@ Variable* Translator::getattr(Variable* v, PyObject* name) {
   PyObject* o = v->as_constant();
   std::string n = PyUnicode_AsUTF8(name);
   if (o && PyType_Check(o)) raise(PyExc_AttributeError, std::string("type object '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "' has no attribute '" + n + "'");
-  if (o && PyModule_Check(o)) raise(PyExc_AttributeError, std::string("module '") + PyModule_GetName(o) + "' has no attribute '" + n + "'");
-  const char* type_name = v->type()->tp_name;
+  if (o && PyModule_Check(o)) {
+    Variable* named = v->getattr(*this, intern("__name__"));
+    PyObject* text = named ? constant_of(force(named)) : nullptr;
+    if (!text || !PyUnicode_Check(text)) unsupported("a missing attribute of a module without a name");
+    raise(PyExc_AttributeError, std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
+  }
+  // A method passes on what it is asked for to its function.
+  const char* type_name = v->is(Kind::BoundMethod) ? force(v->as<BoundMethodVariable>()->function)->type()->tp_name : v->type()->tp_name;
   if (!(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
     if (const char* dot = strrchr(type_name, '.')) type_name = v->is(Kind::Tensor) ? dot + 1 : type_name;
   raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");

@@ -26,6 +26,18 @@ PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
   return tr.keep(std::move(v));
 }
 
+// Whether the operators of tensors are PyTorch's own: numbers as tensors must not meet what the program put in their place.
+bool keeps_operators(Translator& tr) {
+  for (const char* name : {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__", "__neg__",
+                           "__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"}) {
+    SourceId at;
+    PyObject* found = tr.lookup_on_type(library().tensor, tr.intern(name), &at);
+    if (!found || (PyFunction_Check(found) && !of_library(found))) return false;
+    tr.guard_identity(at, found);
+  }
+  return true;
+}
+
 enum class Floats : uint8_t { Half, Single, Double, None };  // None: integers and bools
 
 std::optional<Floats> floats_of(Translator& tr, TensorVariable* t) {
@@ -99,7 +111,7 @@ TensorVariable* Translator::draw(Ref call, bool integer) {
 Variable* Translator::varying_number(Variable* v) {
   if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   LazyVariable* lazy = open_float(v);
-  if (!lazy || !view_.seen || view_.torch_level) return nullptr;
+  if (!lazy || !view_.seen || view_.torch_level || own_modes_ || !keeps_operators(*this)) return nullptr;
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
     auto operand = [&](Variable* of) -> Variable* { return open_float(of) ? varying_number(of) : nullptr; };

@@ -56,6 +56,15 @@ PyObject* state_getter() {
   return f;
 }
 
+// Whether a mode is on that is more than the device of factories.
+bool holds_own_mode() {
+  for (int64_t i = 0, n = stack_length(); i < n; ++i) {
+    Ref index = Ref::steal(PyLong_FromLongLong(i)), mode = Ref::steal(PyObject_CallOneArg(stack().at, index.get()));
+    if (!mode || !is_device_context(mode.get())) return PyErr_Clear(), true;
+  }
+  return false;
+}
+
 // 0: on; 1: off for classes of tensors and other objects; 2: off for modes as well.
 const char* const kStateNames[] = {"ENABLED", "SUBCLASSES_DISABLED", "ALL_DISABLED"};
 
@@ -214,7 +223,7 @@ const char* refuse_tensor_class(PyTypeObject* cls) {
 
 bool Translator::overrides_torch(const Args& args) {
   int64_t off = own_modes_ || subclasses_ ? torch_function_state() : 0;
-  if (own_modes_ && off < 2 && stack_length() != 0) return true;
+  if (own_modes_ && off < 2 && holds_own_mode()) return true;
   if (off) return false;
   for (Variable* v : args.pos)
     if (holds_own(*this, v, 0)) return true;

@@ -336,6 +336,7 @@ class Translator {
   bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
+  void refuse_open_generators();
   void finish(Variable* result);
   void emit_frames(Codegen& cg);
   void emit_effects(Codegen& cg);
@@ -442,6 +443,7 @@ class Translator {
   uint64_t ordinal_ = 0;
   bool dirty_ = false;
   size_t forgotten_ = SIZE_MAX;  // variables of arena_ from here on were made by the instruction that ended the capture
+  std::vector<Variable*> generators_;  // that were made here
   bool yielded_ = false;
   Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy
   int depth_ = 0;

@@ -42,9 +42,13 @@ void Variable::setitem(Translator& tr, Variable*, Variable*) {
   tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item assignment");
 }
 void Variable::delitem(Translator& tr, Variable*) {
+  if (is(Kind::Tensor)) tr.raise(PyExc_TypeError, "Tensor does not support deleting items");
   tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item deletion");
 }
 bool Variable::contains(Translator& tr, Variable* item) {
+  PyTypeObject* t = type();
+  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + t->tp_name + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;
   return false;
@@ -82,8 +86,8 @@ Reg Codegen::reg(Variable* v) {
     auto* lazy = v->as<LazyVariable>();
     // From its own place: that another place has the same object may be what an instruction saw that is carried out natively.
     Variable* met = lazy->forced;
-    bool elsewhere = met && !lazy->function && met->source.valid() && met->source != v->source && (met->kind == Kind::Real || met->kind == Kind::Constant);
-    if (met && !elsewhere) return reg(met);
+    Reg known = met ? reg(met) : kNoReg;
+    if (met && (lazy->function || !met->source.valid() || met->source == v->source)) return known;
     if (!lazy->function) return recipe.load(v->source);
     if (lazy->made == kNoReg) lazy->made = recipe.make(StepKind::Call, {constant(lazy->function), reg(lazy->left), reg(lazy->right)});
     return lazy->made;

@@ -26,6 +26,11 @@ void note_failures(Entry& entry, const graph::Graph& graph) {
   entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
 }
 
+// Whether nothing may be found there while its base stays as it is.
+constexpr bool may_be_empty(SourceKind k) {
+  return is_fleeting(k) || k == SourceKind::Slot || k == SourceKind::CellContents || k == SourceKind::DictItem || k == SourceKind::FuncDefaults || k == SourceKind::FuncKwDefaults || k == SourceKind::FuncClosure;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
 }
@@ -154,6 +159,9 @@ class EntryMaker {
     entry->sources = segment.sources;
     entry->stop = segment.stop;
     entry->inference = segment.inference;
+    // What is loaded has to be there, also where nothing was asked of it: of these the place may be empty while its base is the same.
+    for (SourceId s : wanted)
+      if (may_be_empty((*segment.sources)[s].kind)) segment.guards.exists(s, {});
     entry->guards = GuardProgram::compile(segment.sources, segment.guards, wanted, segment.global_state,
                                           static_cast<size_t>(view_.bytecode->num_locals_plus), segment.sizes);
     if (logs(Topic::Guards) || region_.events) {

@@ -122,8 +122,13 @@ void GuardSet::all_distinct(std::vector<SourceId> group, UserLine line) {
   add({GuardKind::AllDistinct, first, {}, 0, {}, nullptr, line, {}, std::move(group)});
 }
 void GuardSet::set_members(SourceId s, PyObject* set, UserLine line) {
-  Ref members = Ref::steal(PySequence_Tuple(set));
-  add({GuardKind::SetMembers, s, {}, 0, {}, nullptr, line, {}, {}, items_of(members.get())});
+  // As the set has them, whatever its class says of an iteration.
+  std::vector<LooseRef> members;
+  PyObject* member;
+  Py_ssize_t at = 0;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(set, &at, &member, &hash)) members.push_back(Ref::borrow(member));
+  add({GuardKind::SetMembers, s, {}, 0, {}, nullptr, line, {}, {}, std::move(members)});
 }
 void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {
   add({GuardKind::RangeIs, s, {}, 0, Ref::borrow(range), nullptr, line});

@@ -38,6 +38,9 @@ Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std:
 
 Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
+  const TypeInfo* info = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ? &tr.type_info(t) : nullptr;
+  if (info && !info->generic && PyFunction_Check(info->getattribute)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
+  if (info && info->getattr && PyFunction_Check(info->getattr)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   SourceId where;
   PyObject* descr = tr.lookup_on_type(t, name, &where);
   // Numbers and texts of a class of the user's may have attributes of their own.

@@ -100,15 +100,16 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     PyObject* field = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
     if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {
       if (!field) return nullptr;
-      Ref v = Ref::steal(native::attr(Ground::guarded(source), real.get(), name));  // makes what is made when it is first asked for
-      if (!v) tr.raise_current();
       size_t offset = named(name, "__annotations__") ? offsetof(PyFunctionObject, func_annotations) : named(name, "__builtins__") ? offsetof(PyFunctionObject, func_builtins) : 0;
 #if PY_VERSION_HEX >= 0x030C0000
       if (named(name, "__type_params__")) offset = offsetof(PyFunctionObject, func_typeparams);
 #endif
-      PyObject* kept = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
-      if (!offset || kept != v.get()) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
-      return tr.wrap(kept, tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name));
+      PyObject* kept = offset ? *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset) : nullptr;
+      // Annotations are made, or brought into the form of a dict, when they are first asked for.
+      if (!kept || PyTuple_Check(kept)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
+      SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
+      tr.guards().exists(at, tr.line());
+      return tr.wrap(kept, at);
     }
     if (named(name, "__dict__")) return own_dict(tr);
     if (dict_) {

@@ -117,6 +117,8 @@ class GeneratorVariable final : public Variable {
   Variable* send(Translator&, Variable* value);
   Variable* throw_(Translator&, Variable* exception);
   void close(Translator&);
+  // Suspended where the interpreter would run more of its code when nobody holds it any more.
+  bool has_end_to_run() const;
   Frame* frame;
   Variable* result = nullptr;
   bool started = false, finished = false, running = false;

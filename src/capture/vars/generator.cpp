@@ -108,6 +108,19 @@ void GeneratorVariable::close(Translator& tr) {
   if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
 }
 
+bool GeneratorVariable::has_end_to_run() const {
+  if (!started || finished || frame->ip < 1) return false;
+  // What later versions of Python put around a generator, and around the wait for another, is not the program's.
+  for (int at = frame->ip - 1;;) {
+    int handler = frame->code->instructions[static_cast<size_t>(at)].handler;
+    if (handler < 0) return false;
+    at = frame->code->handlers[static_cast<size_t>(handler)].target;
+    Opcode begins = frame->code->instructions[static_cast<size_t>(at)].op;
+    if (begins == Opcode::StopIterationError) return false;
+    if (begins != Opcode::CleanupThrow) return true;
+  }
+}
+
 Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {
   auto is = [&](const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; };
   if (is("gi_running")) return tr.boolean(running, Ground::pure(this));

@@ -54,6 +54,7 @@ Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
 
 void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* value) {
   DictVariable* d = instance_dict(tr);
+  if (!d && tr.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object attribute '" + text(name) + "' is read-only");
   if (!d) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
   if (value) {
     d->set(tr, name, value);

@@ -40,12 +40,11 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
   bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
-  bool special = text && std::string_view(text).starts_with("__");
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
   PyErr_Clear();
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
-  if (computes && (made || !special)) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
+  if (computes) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
   return made ? tr.global_object(made.get(), Ground::pure(self)) : d->get(tr, name);
 }
 
@@ -91,6 +90,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
       PyErr_Clear();
       return nullptr;
     }
+    // The getter of a class without annotations gives it an empty dict.
+    if (Variable* own = named(name, "__annotations__") ? own_field(tr, cls, name) : nullptr) return own;
     return tr.from_python(std::move(v), Ground::pure(self));
   }
   PyObject* d = tr.lookup_on_type(cls, name, &at);
@@ -110,6 +111,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get(), Ground::pure(self));
   }
   PyTypeObject* dt = Py_TYPE(d);
+  // What is bound here, and how, is a matter of its class.
+  if (at.valid()) tr.guards().type_is(at, dt, tr.line());
   auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(self)); };
   if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
       dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)
@@ -257,6 +260,16 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
     Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(native::attr(Ground::fixed(), d, "__func__")) : Ref();
     if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
   }
+  if (is_enum) {
+    // A member by its name.
+    SourceId at;
+    PyObject* map = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
+    PyObject* stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__getitem__");
+    bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
+    Variable* members = plain ? tr.force(tr.wrap(map, at)) : nullptr;
+    if (members && members->is(Kind::Dict))
+      if (Variable* v = members->as<DictVariable>()->get(tr, key)) return v;
+  }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
     if (tr.is_python_constant(key) || key->as_constant()) {
@@ -291,6 +304,15 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
   if (PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(library().enum_))) {
     Ref all = Ref::steal(PySequence_Tuple(o));
     if (!all) tr.raise_current();
+    for (const char* table : {"_member_names_", "_member_map_"}) {
+      SourceId at;
+      PyObject* of = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern(table), &at);
+      Variable* known = of && at.valid() ? tr.force(tr.wrap(of, at)) : nullptr;
+      if (known && known->is(Kind::List))
+        for (Variable* name : known->items(tr)) tr.force(name);
+      if (known && known->is(Kind::Dict))
+        for (const auto& e : known->as<DictVariable>()->entries(tr)) tr.force(e.value);
+    }
     std::vector<Variable*> out;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i), Ground::pure(this)));
     return out;
@@ -327,6 +349,7 @@ int64_t RealVariable::len(Translator& tr) {
       if (!n || !PyLong_Check(n)) tr.unsupported("__len__ that does not return an int");
       return PyLong_AsLongLong(n);
     }
+  if (!PySequence_Check(object.get()) && !PyMapping_Check(object.get()) && !has_len(tr)) return Variable::len(tr);
   return static_cast<int64_t>(items(tr).size());
 }
 

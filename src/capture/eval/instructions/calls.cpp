@@ -16,6 +16,7 @@ void Instructions::ReturnGenerator(Execution& x) {
   if (!x.f.function) x.tr.unsupported("a generator as the compiled function");
   auto* g = x.tr.make<GeneratorVariable>(&x.f);
   x.f.is_generator = true;
+  x.tr.generators_.push_back(g);
   x.f.ip = x.next;
   x.tr.yielded_ = false;
   x.result = g;

@@ -79,8 +79,9 @@ void Instructions::BuildSlice(Execution& x) {
 
 void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
-  bool constant_alone = from->is(Kind::Constant) && !Py_TYPE(from->as_constant())->tp_iter && !PySequence_Check(from->as_constant());
-  if (constant_alone) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+  PyTypeObject* t = from->type();
+  bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
+  if (none && !x.tr.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
@@ -121,6 +122,10 @@ void Instructions::DictUpdate(Execution& x) {
     if (mapping->is(Kind::Dict))
       for (Variable* k : mapping->items(x.tr))
         if (d->contains(x.tr, k)) x.tr.raise(PyExc_TypeError, "got multiple values for keyword argument " + x.tr.force(k)->describe());
+  }
+  if (!x.tr.getattr_or_null(other, "keys")) {
+    if (x.ins.op == Opcode::DictMerge) x.tr.unsupported("keyword arguments from " + other->describe());
+    x.tr.raise(PyExc_TypeError, std::string("'") + other->type()->tp_name + "' object is not a mapping");
   }
   Args args{{other}, {}};
   d->call_method(x.tr, "update", args);
