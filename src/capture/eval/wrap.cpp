@@ -9,6 +9,7 @@
 #include "capture/cpython/set_table.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/random_generator.h"
 
 namespace braze::capture {
 namespace {
@@ -352,6 +353,8 @@ Variable* Translator::classify(PyObject* o, SourceId s) {
     made = make<ModuleVariable>(o, s);
   } else if (Variable* array = t == array_type() ? wrap_array(*this, o, s) : nullptr) {
     made = array;
+  } else if (Variable* generator = t == random_generator_type() ? wrap_random_generator(*this, o, s) : nullptr) {
+    made = generator;
   } else if (is_opaque(t) && !PyDict_Check(o) && !PyList_Check(o) && !PyTuple_Check(o)) {
     // Objects of the call's own, like iterators, files and buffers, are not kept alive.
     bool weak = !anchored(s) && PyType_SUPPORTS_WEAKREFS(t) && (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyCallable_Check(o);
