@@ -27,7 +27,7 @@ namespace {
 class Partitioner {
  public:
   Partitioner(const Joint& joint, double budget)
-      : g_(joint.graph), outputs_(joint.outputs), tangents_(joint.tangents), budget_(budget), is_tangent_(g_.inputs.size()) {
+      : g_(joint.graph), outputs_(joint.outputs), tangents_(joint.tangents), reads_(joint.reads), budget_(budget), is_tangent_(g_.inputs.size()) {
     for (uint32_t t : tangents_) is_tangent_[t] = true;
   }
 
@@ -92,6 +92,20 @@ class Partitioner {
       bool any = std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && needed_[v.index]; });
       if (any) Graph::for_each_operand(n, [&](ValueId v) { needed_[v.index] = true; });
     }
+    find_memory_that_is_read();
+  }
+
+  // Values that own memory which the captured backward reads.
+  void find_memory_that_is_read() {
+    read_memory_.assign(g_.values().size(), false);
+    if (reads_) {
+      for (uint32_t i : reads_->inputs) read_memory_[g_.inputs[i].value.index] = true;
+      for (uint32_t k : reads_->outputs)
+        if (ValueId v = g_.outputs[k]; v.valid()) read_memory_[root_[v.index].index] = true;
+      return;
+    }
+    for (size_t i = 0; i < read_.size(); ++i)
+      if (read_[i]) read_memory_[root_[i].index] = true;
   }
 
   // Costs of keeping values, and which may not be computed again.
@@ -135,11 +149,11 @@ class Partitioner {
           continue;
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;
+        if (kind == InputKind::Argument && !read_memory_[i]) continue;
         cost_[i] = kind == InputKind::Argument ? std::max<int64_t>(bytes_of(g_, v), kAliveAnyway) : kAliveAnyway;
         continue;
       }
-      // The user may write to what leaves the graph: kept only where the program's own backward reads it as well.
-      if (visible[i] && !read_root[i]) continue;
+      if (visible[i] && !read_memory_[i]) continue;
       cost_[i] = std::max<int64_t>(bytes_of(g_, v), 1) * (in_memory[i] ? 1 : 2);
     }
   }
@@ -235,7 +249,12 @@ class Partitioner {
     for (ValueId v : kept_) {
       if (!producer(v)) continue;
       ValueId f = copy.map(v);
-      if (std::find(out.forward.outputs.begin(), out.forward.outputs.end(), f) == out.forward.outputs.end()) out.forward.outputs.push_back(f);
+      auto at = std::find(out.forward.outputs.begin(), out.forward.outputs.end(), f);
+      auto number = static_cast<uint32_t>(at - out.forward.outputs.begin());
+      if (at == out.forward.outputs.end()) out.forward.outputs.push_back(f);
+      if (const Node& n = *producer(v); n.op == graph::Op::clone)
+        if (ValueId from = std::get<ValueId>(n.args[0]); !producer(from) && g_.inputs[g_.value(from).index].kind != InputKind::Constant)
+          out.copies.push_back({forward_input(from), number});
     }
     in_forward_ = [copy](ValueId v) { return copy.map(v); };
   }
@@ -335,14 +354,24 @@ class Partitioner {
   }
 
   void find_reads(Partition& out) const {
-    std::vector<bool> read_root(g_.values().size(), false);
-    for (size_t i = 0; i < read_.size(); ++i)
-      if (read_[i]) read_root[root_[i].index] = true;
-    for (const graph::Input& in : g_.inputs)
-      if (in.kind != InputKind::Constant && read_root[in.value.index]) out.read_inputs.push_back(forward_input(in.value));
+    // Sizes that depend on data, and checks, are part of the forward half.
+    std::vector<bool> needed = needed_;
+    for (size_t i = g_.nodes().size(); i-- > 0;) {
+      const Node& n = g_.node(NodeId(i));
+      if (after_[i]) continue;
+      bool any = binds_[i] || (graph::traits_of(n) & graph::kEffect);
+      for (ValueId v : n.outputs) any = any || (v.valid() && needed[v.index]);
+      if (any) Graph::for_each_operand(n, [&](ValueId v) { needed[v.index] = true; });
+    }
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      ValueId v = g_.inputs[i].value;
+      if (is_tangent_[i] || g_.inputs[i].kind == InputKind::Constant) continue;
+      if (read_memory_[v.index]) out.read_inputs.push_back(forward_input(v));
+      if (needed[v.index]) out.needed_inputs.push_back(forward_input(v));
+    }
     for (size_t k = 0; k < outputs_; ++k) {
       ValueId v = g_.outputs[k];
-      if (v.valid() && producer(root_[v.index]) && read_root[root_[v.index].index]) out.read_outputs.push_back(static_cast<uint32_t>(k));
+      if (v.valid() && producer(root_[v.index]) && read_memory_[root_[v.index].index]) out.read_outputs.push_back(static_cast<uint32_t>(k));
     }
   }
 
@@ -369,12 +398,14 @@ class Partitioner {
   const Graph& g_;
   size_t outputs_;
   const std::vector<uint32_t>& tangents_;
+  const std::optional<Joint::Reads>& reads_;
   double budget_;
   std::vector<bool> is_tangent_;                    // per input
   std::vector<std::vector<uint32_t>> tangents_of_;  // per value: the tangents that it depends on, ascending
   std::vector<ValueId> root_;                       // per value: what it is a view of, in the end
   std::vector<bool> after_;                         // per node: depends on a tangent
   std::vector<bool> read_, needed_, dear_read_;     // per value
+  std::vector<bool> read_memory_;                   // per value
   std::vector<Repeat> repeats_;                     // per node
   std::vector<bool> binds_;                         // per node: symbols get their values there
   std::vector<std::pair<uint32_t, size_t>> bound_;  // symbols that the forward half binds, by Expr::id; their nodes

@@ -8,10 +8,13 @@
 //   Random operators, too, always. So is what the backward graph would have to write to memory for an external call.
 // - Size symbols of both graphs are those of the joint one, in its order; the backward's are given by who runs it. Symbols that
 //   the forward graph binds (sizes that depend on data) are size symbols of the backward, too, and come after the others.
+// - Arguments and outputs may be written to before the backward runs. They are kept only where the captured backward reads their
+//   memory itself, so that the program could not have done that.
 // - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +25,14 @@ namespace braze::autodiff {
 // Forward and backward in one graph. Inputs: the region's, and among them the gradients of outputs, called tangents. Outputs:
 // `outputs` values of the forward computation, then gradients (invalid: none).
 struct Joint {
+  // Inputs and outputs (of the forward computation) whose memory the captured backward reads, by their numbers.
+  struct Reads {
+    std::vector<uint32_t> inputs, outputs;
+  };
   graph::Graph graph;
   size_t outputs = 0;
   std::vector<uint32_t> tangents;  // numbers of inputs
+  std::optional<Reads> reads = std::nullopt;  // without: what nodes that depend on tangents read
 };
 
 // Where an input of the backward graph comes from.
@@ -54,6 +62,12 @@ struct Partition {
   // Forward inputs and outputs whose memory the captured backward reads: writing to them before the backward is an error of
   // the program, whether or not the partition kept them.
   std::vector<uint32_t> read_inputs, read_outputs;
+  // Forward inputs (not constants) of which anything that the backward half reads is a function.
+  std::vector<uint32_t> needed_inputs;
+  struct Copy {
+    uint32_t input, output;
+  };
+  std::vector<Copy> copies;  // forward inputs, and kept forward outputs that are clones of them
 
   std::vector<Kept> saved, recomputed;
   int64_t saved_bytes = 0;  // without parameters and buffers

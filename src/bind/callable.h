@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "capture/frames/entry.h"
+#include "capture/frames/region.h"
 
 namespace braze::bind {
 

@@ -10,6 +10,7 @@
 #include "bind/trace_hooks.h"
 #include "bind/triton.h"
 #include "capture/frames/log.h"
+#include "capture/frames/report.h"
 #include "capture/eval/markers.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
@@ -128,7 +129,7 @@ PyObject* record(PyObject*, PyObject* args) {
 
 PyObject* compilations(PyObject*, PyObject* compiled) {
   capture::Region* region = region_of(compiled);
-  return region ? PyLong_FromSize_t(region->compilations()) : nullptr;
+  return region ? PyLong_FromSize_t(region->compilations) : nullptr;
 }
 
 PyObject* reset(PyObject*, PyObject*) {

@@ -6,6 +6,7 @@
 
 #include "autodiff/masks.h"
 #include "autodiff/overwritten.h"
+#include "base/strict.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
@@ -28,7 +29,7 @@ bool is_set(const char* variable) {
 // BRAZE_VERIFY=1 checks every stage's result; builds without NDEBUG and optimisation always do.
 bool verify_stages() {
 #ifdef __OPTIMIZE__
-  static const bool on = is_set("BRAZE_VERIFY");
+  static const bool on = verifying();
   return on;
 #else
   return true;
@@ -98,7 +99,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   Timings timings;
   autodiff::Joint joint = staged(timings, "optimize", [&] {
     graph::Graph graph = checked(autodiff::narrow_masks(passes::optimize(captured.graph, options)));
-    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents};
+    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents, captured.reads};
   });
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });

@@ -1,5 +1,6 @@
-// Nodes of PyTorch's autograd graph: its versions hold them by shared_ptr or by intrusive_ptr.
+// Nodes of PyTorch's autograd graph, which its versions hold by shared_ptr or by intrusive_ptr, and what they keep.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -13,6 +14,11 @@ template <class T, class Pointer = decltype(torch::autograd::Edge::function), cl
 auto make_node(Args&&... args) {
   if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) return std::make_shared<T>(std::forward<Args>(args)...);
   else return c10::make_intrusive<T>(std::forward<Args>(args)...);
+}
+
+// The same memory and version counter.
+inline at::Tensor without_history(const at::Tensor& t) {
+  return at::Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
 }
 
 }  // namespace braze::trace

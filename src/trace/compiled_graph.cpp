@@ -16,6 +16,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "trace/extern.h"
+#include "trace/gil.h"
 #include "trace/internal_failure.h"
 #include "trace/profile.h"
 
@@ -340,11 +341,7 @@ class CompiledGraph::Impl {
     take_inputs(frame, rf, call);
     int64_t work = frame.work();
     {
-      PyThreadState* released = call.holds_gil && (work < 0 || work > kGilBytes) ? PyEval_SaveThread() : nullptr;
-      struct Retake {
-        PyThreadState* state;
-        ~Retake() { if (state) PyEval_RestoreThread(state); }
-      } retake{released};
+      GilRelease others_go_on(call.holds_gil && (work < 0 || work > kGilBytes));
       codegen::take_fault();  // of a call that another exception ended
       program_->run(frame, *host_, rf.pointers.data());
       if (auto fault = codegen::take_fault()) raise(*fault);

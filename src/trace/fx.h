@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "symbolic/expr.h"
+#include "trace/ambient.h"
 
 namespace braze::trace {
 
-// The thread's modes that a call ran under; the module enters and leaves them where they change.
-struct Ambient {
-  bool grad = false, autocast_cpu = false, autocast_cuda = false;
-  int8_t dtype_cpu = 0, dtype_cuda = 0;  // c10::ScalarType
-  friend bool operator==(const Ambient&, const Ambient&) = default;
-};
-
+// The module enters and leaves the modes that its calls ran under where they change.
 class CallList {
  public:
   CallList() = default;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "trace/fx.h"
 #include "trace/recorder.h"
 #include "trace/training.h"
 
@@ -30,6 +31,8 @@ class Differentiable {
   virtual Gradients differentiate(Captured& captured) = 0;
   // Forgets the real tensors; after this only Tracer::graph_module() may be called.
   virtual void forget_inputs() = 0;
+  // The modes that graph_module() is to be called under: those of the capture.
+  virtual Ambient outside() const = 0;
 };
 Differentiable& differentiable(Tracer& tracer);
 

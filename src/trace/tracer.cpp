@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "graph/given_symbol.h"
+#include "trace/ambient.h"
 #include "trace/below_tracing.h"
 #include "trace/branch.h"
 #include "trace/dual_number.h"
@@ -109,12 +110,6 @@ struct WithoutOneDnn {
 
 bool is_lstm(PyObject* fn) {
   return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
-}
-
-Ambient current_ambient() {
-  return {c10::GradMode::is_enabled(), at::autocast::is_autocast_enabled(at::kCPU),
-          at::autocast::is_autocast_enabled(at::kCUDA), static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCPU)),
-          static_cast<int8_t>(at::autocast::get_autocast_dtype(at::kCUDA))};
 }
 
 // torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake lacks.
@@ -357,6 +352,7 @@ class TracerImpl final : public Tracer, public Differentiable {
 
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
   Gradients differentiate(Captured& captured) override;
+  Ambient outside() const override { return outside_; }
   void forget_inputs() override {
     for (Lifted& l : lifted_) Py_CLEAR(l.real);
     for (auto& slot : recorder_->slots)
@@ -719,6 +715,36 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
 
 namespace {
 
+// What owns the memory of a value.
+graph::ValueId root_in(const graph::Graph& graph, graph::ValueId v) {
+  while (graph.value(v).node.valid()) {
+    const graph::Node& n = graph.node(graph.value(v).node);
+    auto* operand = n.args.empty() ? nullptr : std::get_if<graph::ValueId>(&n.args[0]);
+    if (graph::op_class(n.op) != graph::OpClass::View || !operand) break;
+    v = *operand;
+  }
+  return v;
+}
+
+// Memory of inputs and outputs that nodes from `first` on, the backward, read of what was computed before.
+void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph::ValueId>& gradients, Gradients& out) {
+  std::vector<bool> read(graph.values().size());
+  auto note = [&](graph::ValueId v) {
+    graph::NodeId by = graph.value(v).node;
+    if (!by.valid() || by.index < first) read[root_in(graph, v).index] = true;
+  };
+  for (size_t i = first; i < graph.nodes().size(); ++i) graph::Graph::for_each_operand(graph.node(graph::NodeId(i)), note);
+  for (graph::ValueId v : gradients)
+    if (v.valid()) note(v);
+  // What was written to an input is in its memory.
+  for (const graph::Writeback& w : graph.writebacks)
+    if (read[root_in(graph, w.value).index]) read[w.input.index] = true;
+  for (uint32_t i = 0; i < graph.inputs.size(); ++i)
+    if (read[graph.inputs[i].value.index] && std::find(out.tangents.begin(), out.tangents.end(), i) == out.tangents.end()) out.read_inputs.push_back(i);
+  for (uint32_t k = 0; k < out.outputs; ++k)
+    if (graph::ValueId v = graph.outputs[k]; v.valid() && read[root_in(graph, v).index]) out.read_outputs.push_back(k);
+}
+
 // A result of an autograd.Function on the memory of its operand has a history that views of that memory do not have.
 bool is_of_custom_function(const at::Tensor& t) {
   if (!t.requires_grad() || !t.is_view()) return false;
@@ -737,15 +763,7 @@ bool is_one_of_several(const at::Tensor& t) {
 // What the backward starts from. Outputs on the memory of inputs or of each other become views in Gradients::views: as in
 // eager they know their bases, so that writing to one changes the history of the others.
 std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, Gradients& out) {
-  auto root_of = [&](graph::ValueId v) {
-    while (graph.value(v).node.valid()) {
-      const graph::Node& n = graph.node(graph.value(v).node);
-      auto* operand = n.args.empty() ? nullptr : std::get_if<graph::ValueId>(&n.args[0]);
-      if (graph::op_class(n.op) != graph::OpClass::View || !operand) break;
-      v = *operand;
-    }
-    return v;
-  };
+  auto root_of = [&](graph::ValueId v) { return root_in(graph, v); };
   struct Group {  // outputs on one memory
     std::vector<uint32_t> members;
     bool differentiable = false;
@@ -889,6 +907,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   std::vector<uint32_t> before = versions();
   JointTrace joint;
   joint.gradients.resize(leaves.size());
+  size_t first = graph.nodes().size();
   if (!roots.empty()) joint = trace_backward(*recorder_, roots, leaves);
   std::vector<uint32_t> after = versions();
   if (!std::equal(before.begin(), before.end(), after.begin())) throw Unsupported(Reason::UnsupportedMutation, "an input is changed by the backward");
@@ -899,6 +918,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   }
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
+  find_reads(graph, first, joint.gradients, out);
   on_failure.failed = false;
   return out;
 }

@@ -22,6 +22,7 @@ struct Gradients {
   std::vector<uint32_t> tangent_of;  // of each of them: the output; one after `results` that is an input of the graph is what was written to that
   std::vector<uint32_t> inputs;      // every input that requires grad
   std::vector<View> views;
+  std::vector<uint32_t> read_inputs, read_outputs;  // whose memory the backward reads
 };
 
 // After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the same

@@ -444,3 +444,80 @@ def test_recompile_is_logged(tmp_path):
                          capture_output=True, text=True)
     assert out.returncode == 0, out.stderr
     assert "compiled again" in out.stderr and "L['k'] == 2" in out.stderr and "now 3" in out.stderr
+
+
+class Meddler:
+    """A key that is found in the place of "x" and runs code when it is compared."""
+
+    def __init__(self):
+        self.then = None
+
+    def __hash__(self):
+        return hash("x")
+
+    def __eq__(self, other):
+        then, self.then = self.then, None
+        if then:
+            then()
+        return False
+
+
+def scaled(t, d, u):
+    return t * d["x"] + u
+
+
+def test_a_check_within_a_check():
+    # The equality of a key calls the same compiled function while its guards are being checked.
+    counter, key = Graphs(), Meddler()
+    d = {key: 1, "x": 2}
+    a, b, c = (torch.full((3,), float(v)) for v in (1, 5, 7))
+    for fast in (braze.compile(scaled, fullgraph=True, backend=counter), braze.compile(scaled, fullgraph=True)):
+        assert torch.equal(fast(a, d, b), scaled(a, d, b))
+        inner = []
+        for key.then in [lambda: inner.append(fast(c, d, a))] * 3:
+            assert torch.equal(fast(b, d, c), scaled(b, d, c))
+        assert len(inner) == 3 and all(torch.equal(r, scaled(c, d, a)) for r in inner)
+    assert counter.count == 1
+
+
+def test_a_check_whose_objects_go_while_it_runs():
+    # What was fetched before the key is compared is dropped by the comparison.
+    key = Meddler()
+    d = {key: 1, "x": 2}
+
+    def f(box, d):
+        return box.value * d["x"]
+
+    counter, box = Graphs(), Box()
+    fast = braze.compile(f, fullgraph=True, backend=counter)
+    box.value = torch.ones(3)
+    assert fast(box, d).tolist() == [2.0] * 3
+
+    def drop():
+        box.value = torch.full((3,), 4.0)
+
+    key.then = drop
+    assert fast(box, d).tolist() in ([2.0] * 3, [8.0] * 3)
+    assert fast(box, d).tolist() == [8.0] * 3 and counter.count == 1
+
+
+def test_watched_objects_changed_by_a_comparison():
+    # The dict hangs off a global, so that it is watched; its change makes the table look up "x" anew, which changes another thing that
+    # was found unchanged before.
+    key = Meddler()
+    STATE.update(first={"n": 3}, second={key: 0, "x": 2})
+
+    def f(t):
+        return t * STATE["first"]["n"] + STATE["second"]["x"]
+
+    fast, t = braze.compile(f, fullgraph=True), torch.arange(3.0)
+    assert torch.equal(fast(t), t * 3 + 2)
+    for n in range(4, 8):
+        STATE["second"]["y"] = n
+        key.then = lambda: STATE.update(first={"n": n})
+        assert fast(t).tolist() in ((t * n + 2).tolist(), (t * (n - 1) + 2).tolist())
+        assert torch.equal(fast(t), t * n + 2)
+    STATE.clear()
+
+
+STATE = {}

@@ -1,12 +1,17 @@
 """Features of PyTorch in one graph: transforms of functions, recurrent layers, hooks, random state, modes, operators."""
 
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
+from dynamic_test import Counted
+from harness import same
 from one_graph import Rows, check
 from torch import nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
 
 import braze
 
@@ -56,6 +61,57 @@ class PerSampleGradients(nn.Module):
 
 
 ROWS.row(*g3)(PerSampleGradients)
+
+@row(*x3)
+def ensemble():
+    models = [nn.Linear(4, 2) for _ in range(3)]
+    base = copy.deepcopy(models[0]).to("meta")
+
+    def f(x):
+        parameters, buffers = stack_module_state(models)
+        call = lambda p, b, v: functional_call(base, (p, b), (v,))
+        return vmap(call, in_dims=(0, 0, None))(parameters, buffers, x)
+
+    return f
+
+
+# ---- modes ----
+
+
+def attention_by_one_kernel(x):
+    with sdpa_kernel(SDPBackend.MATH):
+        a = F.scaled_dot_product_attention(x[None], x[None], x[None])
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+        return a, F.scaled_dot_product_attention(x[None], x[None], x[None]), SDPBackend.MATH == SDPBackend.ERROR
+
+
+def default_dtype(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(3) + 1
+    torch.set_default_dtype(before)
+    return x.sin(), y, torch.get_default_dtype(), torch.zeros(2)
+
+
+def grad_mode(x):
+    torch.set_grad_enabled(False)
+    y = x * 2
+    torch.set_grad_enabled(True)
+    with torch.set_grad_enabled(x.shape[0] > 4):
+        z = x * 3
+    return y, z, torch.is_grad_enabled()
+
+
+def autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.T
+        with torch.autocast("cpu", enabled=False):
+            z = y.float() @ x
+        state = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    return y, z, state
+
+
+ROWS.functions("mode", g3, [attention_by_one_kernel, default_dtype, grad_mode, autocast], tol=1e-4)
 
 # ---- recurrent layers ----
 
@@ -177,6 +233,34 @@ def test_hooks_with_effects_are_called():
             m(x.clone().requires_grad_()).sum().backward()
         assert len(eager.seen) == len(net.seen)
     torch.testing.assert_close(eager.seen, net.seen)
+
+
+# ---- fake quantisation ----
+
+
+def test_quantisation_aware_training():
+    """Observers of channels get the sizes of their ranges in the first call, which ends the graph there."""
+    quantisation = pytest.importorskip("torch.ao.quantization")
+
+    def make(train):
+        torch.manual_seed(0)
+        m = nn.Sequential(quantisation.QuantStub(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2), quantisation.DeQuantStub()).train()
+        m.qconfig = quantisation.get_default_qat_qconfig("x86")
+        return quantisation.prepare_qat(m).train(train)
+
+    for train in (True, False):
+        eager, m = make(train), make(train)
+        compiled = braze.compile(m)
+        for i in range(3):
+            x = torch.randn(5, 4)
+            if i == 2:
+                compiled = Counted(m, fullgraph=True)
+            want, got = eager(x), compiled(x)
+            same(want, got, tol=1e-4)
+            want.sum().backward(), got.sum().backward()
+            same([p.grad for p in eager.parameters()], [p.grad for p in m.parameters()], tol=1e-4)
+            same(list(eager.buffers()), list(m.buffers()), tol=1e-4)
+        assert compiled.count == 1 and not compiled.breaks
 
 
 # ---- random state ----

@@ -9,6 +9,8 @@ _library = torch.library.Library("braze", "DEF")
 _library.define("seed(Tensor like, SymInt seed) -> ()")
 _library.define("random_state(Tensor like) -> Tensor")
 _library.define("set_random_state(Tensor state) -> ()")
+_library.define("enter_generator(Tensor state) -> Tensor")
+_library.define("leave_generator(Tensor before) -> Tensor")
 _library.define("seeded_state(Tensor like, SymInt seed) -> Tensor")
 
 _size = torch.Generator().get_state().numel()
@@ -30,6 +32,12 @@ def _seeded_state(like, seed):
     return torch.Generator().manual_seed(seed).get_state()
 
 
+def _exchanged_state(state):
+    before = torch.default_generator.get_state()
+    torch.default_generator.set_state(state)
+    return before
+
+
 def _nothing(*args):
     pass
 
@@ -42,6 +50,9 @@ for _name, _kernel, _meta in (
     ("seed", _seed, _nothing),
     ("random_state", _random_state, _some_state),
     ("set_random_state", _set_random_state, _nothing),
+    # Random operators between the two are eager's own (passes/seed_random).
+    ("enter_generator", _exchanged_state, _some_state),
+    ("leave_generator", _exchanged_state, _some_state),
     ("seeded_state", _seeded_state, _some_state),
 ):
     _library.impl(_name, _kernel, "CPU")
@@ -86,9 +97,6 @@ def seeded_state(seed):
 
 def drawn_with(state, function, args, kwargs):
     """The result of a random operator that draws from a generator in this state, and the state after it."""
-    before = torch.ops.braze.random_state(_like())
-    torch.ops.braze.set_random_state(state)
+    before = torch.ops.braze.enter_generator(state)
     result = function(*args, **kwargs)
-    after = torch.ops.braze.random_state(_like())
-    torch.ops.braze.set_random_state(before)
-    return result, after
+    return result, torch.ops.braze.leave_generator(before)

@@ -62,7 +62,7 @@ Variable* do_issubclass(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
   Ref c = tr.to_python(a[0]), of = tr.to_python(a[1]);
   if (PyType_Check(of.get())) return tr.boolean(tr.is_subclass(c.get(), of.get()), Ground::pure(a));
-  if (PyType_Check(c.get())) tr.guard_mro(reinterpret_cast<PyTypeObject*>(c.get()));
+  if (PyType_Check(c.get())) tr.guard_bases(reinterpret_cast<PyTypeObject*>(c.get()));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), c.get(), of.get());
   if (r < 0) tr.raise_current();
   // Of a tuple or union of classes: as for each of them.

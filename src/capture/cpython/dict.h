@@ -11,6 +11,10 @@ inline const uint64_t* dict_version(PyObject* dict) {
 #pragma GCC diagnostic pop
 }
 
+// Whether looking a string, a number or another key of PyTorch's or CPython's own up in it runs no code of the user's: it does where a key
+// that has the same hash is compared by a method of its class. May say false where it would be true.
+bool lookups_run_no_code(PyObject* dict);
+
 // The keys as a new tuple, in the order that dict or OrderedDict itself keeps: no method of a subclass is called.
 inline PyObject* keys_in_order(PyObject* dict) {
   if (PyODict_Check(dict)) {

@@ -27,7 +27,8 @@ void unlink(PyThreadState*, Frame*);
 PyObject* go_on(PyThreadState*, Frame*, bool raise);
 
 // The frame hook of PEP 523. A hook that was there before is called for frames that `take` does not want.
-// take: true, with *result set (nullptr: exception), when it dealt with the frame.
+// take: true, with *result set (nullptr: exception), when it dealt with the frame. It is there until it was removed as often as
+// installed: threads that await frames may overlap.
 using Take = bool (*)(PyThreadState*, Frame*, PyObject** result);
 void install_hook(Take take);
 void remove_hook();

@@ -37,6 +37,7 @@ namespace {
 
 Take g_take = nullptr;
 _PyFrameEvalFunction g_before = nullptr;
+int g_installed = 0;  // by threads that await a frame
 
 PyObject* hook(PyThreadState* ts, Frame* f, int throwflag) {
   _PyFrameEvalFunction before = g_before;
@@ -51,12 +52,14 @@ void install_hook(Take take) {
   PyInterpreterState* interp = PyInterpreterState_Get();
   _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
   g_take = take;
+  ++g_installed;
   if (now == hook) return;
   g_before = now;
   _PyInterpreterState_SetEvalFrameFunc(interp, hook);
 }
 
 void remove_hook() {
+  if (--g_installed > 0) return;
   PyInterpreterState* interp = PyInterpreterState_Get();
   if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook) _PyInterpreterState_SetEvalFrameFunc(interp, g_before);
 }

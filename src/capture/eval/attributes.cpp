@@ -1,8 +1,8 @@
 // Attribute lookup by the rules of object.__getattribute__ and type.__getattribute__, guarded at each step that mattered.
-#include "capture/builtins/builtins.h"
-#include "capture/eval/library_objects.h"
 #include <cstddef>
 
+#include "capture/builtins/builtins.h"
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -11,6 +11,12 @@ namespace {
 
 // Attributes of these never change.
 bool fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
+
+// Nothing is read of these but who they are.
+bool is_in_c(PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  return o == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || PyCFunction_Check(o);
+}
 
 }  // namespace
 
@@ -36,7 +42,7 @@ void Translator::write_on_type(PyTypeObject* type, PyObject* name, Variable* val
   type_writes_.push_back({type, name, value});
 }
 
-void Translator::guard_mro(PyTypeObject* type) {
+void Translator::guard_bases(PyTypeObject* type) {
   if (fixed_type(type) || is_made_class(type) || !type->tp_mro) return;
   auto [it, fresh] = guarded_mros_.try_emplace(type, guards().size());
   if (!fresh && it->second < guards().size()) return;  // else a part of the capture was rolled back, and its guards with it
@@ -44,8 +50,7 @@ void Translator::guard_mro(PyTypeObject* type) {
   SourceId mro = sources().add(SourceKind::Slot, sources().constant(reinterpret_cast<PyObject*>(type)), offsetof(PyTypeObject, tp_mro), intern("__mro__"));
   guards().length(mro, PyTuple_GET_SIZE(type->tp_mro), line());
   for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(type->tp_mro); ++i)
-    if (PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i); base != reinterpret_cast<PyObject*>(&PyBaseObject_Type))
-      guards().identity(sources().tuple_item(mro, i), base, line());
+    if (PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i); base != reinterpret_cast<PyObject*>(&PyBaseObject_Type)) guard_identity(sources().tuple_item(mro, i), base);
 }
 
 PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
@@ -59,8 +64,17 @@ PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   SourceId at = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(type)), name);
   if (source) *source = at;
   // That the object is of this class is guarded where the object was met.
-  if (found) guards().exists(at, line());
-  else guards().absent(at, line());
+  if (!found) guards().absent(at, line());
+  else if (!source || is_in_c(found)) guard_identity(at, found);
+  else guards().exists(at, line());
+  if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !fixed_type(of)) {
+    // An instance of the program's class is a descriptor if that class says so.
+    for (const char* method : {"__get__", "__set__", "__delete__"}) {
+      SourceId said = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(of)), intern(method));
+      if (native::type_attr(Ground::guarded(said), of, intern(method))) guards().exists(said, line());
+      else guards().absent(said, line());
+    }
+  }
   return found;
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
+#include "base/strict.h"
 #include "capture/builtins/builtins.h"
 #include "capture/guards/guards_eval.h"
 #include "capture/eval/library_objects.h"
@@ -134,7 +136,24 @@ Segment Translator::run() {
   PyErr_Clear();
   if (segment_.captured.needs_grad && view_.gradients) add_gradients();
   finish_sizes();
+  if (verifying()) verify_grounds();
   return std::move(segment_);
+}
+
+// Every constant that says that it is guarded has its guard.
+void Translator::verify_grounds() {
+  std::unordered_set<uint32_t> guarded;
+  for (const Guard& g : guards().items()) {
+    guarded.insert(g.source.index);
+    if (g.other.valid()) guarded.insert(g.other.index);
+  }
+  for (size_t i = 0; i < std::min(arena_.size(), forgotten_); ++i) {
+    Variable* v = arena_[i].get();
+    if (!v->is(Kind::Constant)) continue;
+    const Ground& g = v->as<ConstantVariable>()->ground;
+    bool held = g.kind() != Ground::Kind::Guarded || !g.source().valid() || sources()[g.source()].kind == SourceKind::Const;
+    if (!held && !guarded.count(g.source().index)) throw InternalError("no guard for " + v->describe() + ", found at " + sources().print(g.source()));
+  }
 }
 
 // Before the guards are known: the backward may decide on sizes that stay open.

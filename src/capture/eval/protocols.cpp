@@ -200,7 +200,7 @@ Variable* Translator::iter(Variable* v) { return force(v)->iter(*this); }
 std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(*this); }
 
 bool Translator::is_subclass(PyObject* derived, PyObject* cls) {
-  if (PyType_Check(derived)) guard_mro(reinterpret_cast<PyTypeObject*>(derived));
+  if (PyType_Check(derived)) guard_bases(reinterpret_cast<PyTypeObject*>(derived));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);
   if (r < 0) raise_current();
   if (r == 0) guard_registrations(cls);
@@ -255,6 +255,7 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
     if (check && PyFunction_Check(check) && check != abc && check != parameter)
       return truth(call(bind_descriptor(check, at, global_object(cls, Ground::pure(v)), meta, intern("__instancecheck__")), {v}));
   }
+  guard_bases(v->type());
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
   PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr);
   bool own_access = v->is(Kind::Object) && !type_info(v->type()).generic && PyFunction_Check(type_info(v->type()).getattribute);
@@ -290,6 +291,16 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
 
 Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
   v = force(v);
+  if (v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    // A number or text of the program's class may say itself what it looks like.
+    for (const char* m : {conversion ? "__repr__" : "__format__", "__str__", "__repr__"}) {
+      SourceId at;
+      PyObject* f = lookup_on_type(v->type(), intern(m), &at);
+      if (!f || !PyFunction_Check(f) || !at.valid()) continue;
+      if (!of_library(f)) unsupported("the text of " + v->describe());
+      guard_identity(at, f);
+    }
+  }
   if (is_python_constant(v)) {
     Ref o = to_python(v);
     if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));

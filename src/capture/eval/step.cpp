@@ -1,8 +1,8 @@
-// One instruction at a time. Operands are popped first and results pushed last, so that an instruction that fails is undone by
-// restoring the stack's depth.
+// Frames, one instruction at a time (instructions/), and what several instructions share.
 #include <opcode.h>
 
 #include "capture/builtins/builtins.h"
+#include "capture/eval/instructions/instructions.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/open_sizes.h"
 #include "capture/eval/translator.h"
@@ -26,7 +26,7 @@ Variable* Translator::run_frame(Frame* frame) {
     f.ordinal = ++ordinal_;
     int sp = f.sp;
     PyObject* kw = f.kw_names;
-    size_t known = guards().size();
+    size_t known = guards().size(), made = arena_.size();
     dirty_ = false;
     try {
       if (!stops_.empty())
@@ -38,6 +38,10 @@ Variable* Translator::run_frame(Frame* frame) {
       f.kw_names = kw;
       frame_ = frame;
       guards().truncate(known);  // to stop here is right whatever the instruction saw
+      forgotten_ = made;
+      identities_.clear();
+      for (const Guard& g : guards().items())
+        if (g.kind == GuardKind::Identity) identities_.emplace(g.source.index, true);
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {
       frame_ = frame;
@@ -102,227 +106,15 @@ Variable* Translator::load_global(Frame& f, PyObject* name) {
 }
 
 Variable* Translator::step(Frame& f, const Instruction& ins) {
-  using enum Opcode;
-  const Bytecode& code = *f.code;
-  int next = f.ip + 1;
-  auto local = [&](int i) -> Variable*& { return f.locals[static_cast<size_t>(i)]; };
-  auto cell = [&](int i) { return local(i)->as<CellVariable>(); };
-  auto local_name = [&](int i) { return std::string(PyUnicode_AsUTF8(code.local_name(i))); };
-  switch (ins.op) {
-    case Nop:
-    case Resume:
-    case CopyFreeVars:
-      break;
-    case PopTop: f.pop(); break;
-    case PushNull: f.push(nullptr); break;
-    case Copy: f.push(f.top(ins.arg)); break;
-    case Swap: std::swap(f.top(1), f.top(ins.arg)); break;
-    case LoadConst: f.push(load_const(code.constant(ins.arg))); break;
-    case LoadFast:
-    case LoadFastCheck:
-      if (!local(ins.arg)) raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
-      f.push(local(ins.arg));
-      break;
-    case LoadFastAndClear:
-      f.push(local(ins.arg));
-      local(ins.arg) = nullptr;
-      break;
-    case StoreFast: local(ins.arg) = f.pop(); break;
-    case DeleteFast:
-      if (!local(ins.arg)) raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
-      local(ins.arg) = nullptr;
-      break;
-    case MakeCell: {
-      auto* c = make<CellVariable>();
-      c->known = true;
-      c->contents = local(ins.arg);
-      local(ins.arg) = c;
-      break;
-    }
-    case LoadClosure: f.push(local(ins.arg)); break;
-    case LoadDeref: {
-      Variable* v = cell(ins.arg)->get(*this);
-      if (!v) {
-        if (code.is_free(ins.arg))
-          raise(PyExc_NameError, "cannot access free variable '" + local_name(ins.arg) + "' where it is not associated with a value in enclosing scope");
-        raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(ins.arg) + "' where it is not associated with a value");
-      }
-      f.push(v);
-      break;
-    }
-    case StoreDeref: cell(ins.arg)->set(*this, f.pop()); break;
-    case DeleteDeref: cell(ins.arg)->set(*this, nullptr); break;
-    case LoadGlobal: {
-      Variable* v = load_global(f, code.name(ins.arg));
-      if (ins.flag) f.push(nullptr);
-      f.push(v);
-      break;
-    }
-    case StoreGlobal: globals_dict(f)->set(*this, code.name(ins.arg), f.pop()); break;
-    case DeleteGlobal:
-      if (!globals_dict(f)->remove(*this, constant(code.name(ins.arg), Ground::code())))
-        raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(code.name(ins.arg)) + "' is not defined");
-      break;
-    case ReturnValue:
-    case ReturnConst: {
-      Variable* v = ins.op == ReturnConst ? load_const(code.constant(ins.arg)) : f.pop();
-      yielded_ = false;
-      return v;
-    }
-    case ReturnGenerator: {
-      if (!f.function) unsupported("a generator as the compiled function");
-      auto* g = make<GeneratorVariable>(&f);
-      f.is_generator = true;
-      f.ip = next;
-      yielded_ = false;
-      return g;
-    }
-    case YieldValue: {
-      if (!f.is_generator) unsupported("yield in the compiled function");
-      Variable* v = f.pop();
-      f.ip = next;
-      yielded_ = true;
-      return v;
-    }
-    case KwNames: f.kw_names = code.constant(ins.arg); break;
-    case Call: call_instruction(f, ins.arg); break;
-    case CallFunctionEx: call_ex_instruction(f, ins.arg & 1); break;
-    case MakeFunction: make_function(f, ins.arg); break;
-    case RaiseVarargs: raise_instruction(f, ins.arg);  break;
-    case BeforeWith: before_with(f); break;
-    default:
-      if (step_object(f, ins)) break;
-      if (step_flow(f, ins, next)) break;
-      unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(ins.op)));
-  }
-  f.ip = next;
-  return nullptr;
-}
-
-bool Translator::step_flow(Frame& f, const Instruction& ins, int& next) {
-  using enum Opcode;
-  switch (ins.op) {
-    case Jump:
-    case JumpBackward: next = ins.target; return true;
-    case PopJumpIfTrue:
-    case PopJumpIfFalse: {
-      // assert, of what only the run knows
-      if (ins.op == PopJumpIfTrue && static_cast<size_t>(next) < f.code->instructions.size() && f.code->instructions[static_cast<size_t>(next)].op == LoadAssertionError) {
-        const auto& all = f.code->instructions;
-        const Instruction& after = all[static_cast<size_t>(next) + 1];
-        Variable* message = after.op == LoadConst ? load_const(f.code->constant(after.arg)) : nullptr;
-        if (may_be_unbacked() && assume(*this, f.top(), "AssertionError", message)) {
-          f.pop();
-          next = ins.target;
-          return true;
-        }
-      }
-      if (may_be_unbacked() && checks(f, ins, next)) {
-        f.pop();
-        return true;
-      }
-      bool t = truth(f.pop());
-      if (t == (ins.op == PopJumpIfTrue)) next = ins.target;
-      return true;
-    }
-    case PopJumpIfNone:
-    case PopJumpIfNotNone: {
-      bool n = is_none(force(f.pop()));
-      if (n == (ins.op == PopJumpIfNone)) next = ins.target;
-      return true;
-    }
-    case JumpIfTrueOrPop:
-    case JumpIfFalseOrPop: {
-      bool t = truth(f.top());
-      if (t == (ins.op == JumpIfTrueOrPop)) next = ins.target;
-      else f.pop();
-      return true;
-    }
-    case GetIter: {
-      Variable* it = iter(f.pop());
-      f.push(it);
-      return true;
-    }
-    case ForIter: {
-      Variable* v = this->next(f.top());
-      if (v) {
-        f.push(v);
-      } else {
-        f.pop();
-        next = ins.target;
-      }
-      return true;
-    }
-    case GetYieldFromIter: {
-      Variable* v = force(f.pop());
-      f.push(v->is(Kind::Generator) ? v : iter(v));
-      return true;
-    }
-    case Send: next = send_instruction(f, ins, next); return true;
-    case EndSend: {
-      Variable* v = f.pop();
-      f.pop();
-      f.push(v);
-      return true;
-    }
-    case PushExcInfo: {
-      Variable* e = f.pop();
-      f.push(handled ? handled : handled_at_start());
-      f.push(e);
-      handled = e;
-      return true;
-    }
-    case PopExcept: {
-      Variable* before = f.pop();
-      bool as_at_start = before == handled_before_ || (before == none() && handled_at_start() == none());
-      handled = as_at_start ? nullptr : before;
-      return true;
-    }
-    case CheckExcMatch: {
-      Variable* cls = force(f.pop());
-      Ref c = to_python(cls);
-      auto catchable = [](PyObject* o) { return PyExceptionClass_Check(o); };
-      bool all = true;
-      if (!PyTuple_Check(c.get())) all = catchable(c.get());
-      else
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
-      if (!all) raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
-      bool match = is_instance(f.top(), c.get());
-      f.push(boolean(match, Ground::pure(f.top(), cls)));
-      return true;
-    }
-    case Reraise: {
-      Variable* e = f.pop();
-      uint64_t origin = origins_.try_emplace(e, ordinal_).first->second;
-      throw PyRaise{e, origin};
-    }
-    case WithExceptStart: {
-      Variable *e = force(f.top(1)), *exit = f.top(4);
-      Variable* cls = global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(e));
-      Variable* r = call(exit, {cls, e, e->is(Kind::Object) ? getattr(e, "__traceback__") : none()});
-      f.push(r);
-      return true;
-    }
-    case StopIterationError: {
-      // In place of an exception that leaves a generator.
-      Variable* e = f.pop();
-      if (is_instance(e, PyExc_StopIteration)) raise_stop_iteration_error(e);
-      f.push(e);
-      return true;
-    }
-    case CleanupThrow: {
-      // [receiver, value sent, exception]: the exception that a receiver ended with.
-      Variable* e = force(f.pop());
-      if (!is_instance(e, PyExc_StopIteration)) throw PyRaise{e, origins_.try_emplace(e, ordinal_).first->second};
-      f.pop();
-      f.pop();
-      f.push(none());
-      f.push(getattr(e, "value"));
-      return true;
-    }
-    case LoadAssertionError: f.push(global_object(PyExc_AssertionError, Ground::fixed())); return true;
-    default: return false;
-  }
+  static constexpr void (*kInstructions[])(Execution&) = {
+#define BRAZE_OPCODE(name) Instructions::name,
+#include "capture/cpython/opcodes.def"
+#undef BRAZE_OPCODE
+  };
+  Execution x{*this, f, ins, f.ip + 1};
+  kInstructions[static_cast<size_t>(ins.op)](x);
+  if (!x.result) f.ip = x.next;
+  return x.result;
 }
 
 int Translator::send_instruction(Frame& f, const Instruction& ins, int next) {

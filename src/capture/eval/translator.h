@@ -156,16 +156,15 @@ class Translator {
   int64_t len(Variable* v) { return force(v)->len(*this); }
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
   bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes
-  // The bases of a class, and theirs, are these: what it is a subclass of, and where its attributes are looked up.
-  void guard_mro(PyTypeObject*);
   // That a class is none of an abstract one holds until another class is registered there.
   void guard_registrations(PyObject* cls);
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   // ---- attributes (attributes.cpp) ----
   const TypeInfo& type_info(PyTypeObject*);
-  // Looks the name up on the class; nullptr when absent. That it is there, or is not, is guarded; what is there only once the caller
-  // uses it through the source, which is set to the place on the class.
+  // Looks the name up on the class; nullptr when absent. Guarded: that it is absent, that it is this very object when that is a method in C
+  // or when no source is asked for, and whether it is a descriptor. The source is set to the place on the class, for other objects to
+  // be guarded by whoever uses them.
   PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
   // What accessing this class attribute on `self` gives (descriptor applied).
   Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
@@ -178,6 +177,9 @@ class Translator {
   // What the captured code put on a class under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
+  bool wrote_on_types() const { return !type_writes_.empty(); }
+  // The class keeps its bases, and theirs: what it is a subclass of, and where its attributes are looked up.
+  void guard_bases(PyTypeObject* type);
 
   // ---- calls ----
   // Runs a Python function symbolically.
@@ -331,12 +333,11 @@ class Translator {
 
  private:
   friend class Codegen;
+  friend class Instructions;
+  friend class Classifier;
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
-  Variable* known_set(PyObject* o, SourceId s);
   Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
-  bool step_object(Frame& f, const Instruction& ins);     // instructions on containers and attributes
-  bool step_flow(Frame& f, const Instruction& ins, int& next);
   PyObject* raised_from(Frame& f, int at, PyObject** text);
   bool checks(Frame& f, const Instruction& ins, int& next);
   bool handle(Frame& f, PyRaise& raised);                 // finds the handler
@@ -366,13 +367,10 @@ class Translator {
   Variable* load_global(Frame& f, PyObject* name);
   void make_function(Frame& f, int flags);
   Variable* annotations_dict(Variable* v);
-  void unpack_sequence(Frame& f, int n);
-  void unpack_ex(Frame& f, int before, int after);
   void raise_instruction(Frame& f, int n);
   void call_instruction(Frame& f, int n);
   void call_ex_instruction(Frame& f, bool keywords);
   void before_with(Frame& f);
-  void match_class(Frame& f, int n);
   Variable* handled_at_start();                             // None within a generator
   int send_instruction(Frame& f, const Instruction& ins, int next);
   struct Finished {};                                     // thrown by stop_here when the segment is complete
@@ -404,6 +402,7 @@ class Translator {
   std::vector<UserLine> size_lines_;          // of decisions on sizes
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
   void finish_sizes();
+  void verify_grounds();
   void add_gradients();
   Variable* branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands);
   bool selectable(Variable* a, Variable* b);
@@ -449,6 +448,7 @@ class Translator {
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
   bool dirty_ = false;
+  size_t forgotten_ = SIZE_MAX;  // variables of arena_ from here on were made by the instruction that ended the capture
   bool yielded_ = false;
   Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy
   int depth_ = 0;

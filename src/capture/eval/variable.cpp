@@ -80,7 +80,10 @@ Reg Codegen::reg(Variable* v) {
   if (!v) return kNoReg;
   if (v->kind == Kind::Lazy) {
     auto* lazy = v->as<LazyVariable>();
-    if (lazy->forced) return reg(lazy->forced);
+    // From its own place: that another place has the same object may be what an instruction saw that is carried out natively.
+    Variable* met = lazy->forced;
+    bool elsewhere = met && !lazy->function && met->source.valid() && met->source != v->source && (met->kind == Kind::Real || met->kind == Kind::Constant);
+    if (met && !elsewhere) return reg(met);
     if (!lazy->function) return recipe.load(v->source);
     if (lazy->made == kNoReg) lazy->made = recipe.make(StepKind::Call, {constant(lazy->function), reg(lazy->left), reg(lazy->right)});
     return lazy->made;

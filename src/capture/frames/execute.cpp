@@ -16,28 +16,6 @@ namespace braze::capture {
 
 namespace {
 
-// References held while the graph and the recipe run, since both may let other code run.
-class Held {
- public:
-  Held(PyObject* const* values, size_t n) : n_(n), p_(n <= kInline ? inline_ : new PyObject*[n]) {
-    for (size_t i = 0; i < n; ++i) {
-      p_[i] = values[i];
-      Py_XINCREF(p_[i]);
-    }
-  }
-  ~Held() {
-    for (size_t i = 0; i < n_; ++i) Py_XDECREF(p_[i]);
-    if (p_ != inline_) delete[] p_;
-  }
-  PyObject* const* get() const { return p_; }
-
- private:
-  static constexpr size_t kInline = 256;
-  size_t n_;
-  PyObject** p_;
-  PyObject* inline_[kInline];
-};
-
 bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObject** outputs) {
   size_t symbols = e.num_symbols, n = symbols + e.layout.size();
   constexpr size_t kInline = 256;
@@ -153,29 +131,25 @@ class RandomNumbers {
 
 }  // namespace
 
-Ran execute(Entry& e, PyObject** regs) {
+Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
+  struct Clear {
+    GuardValues& values;
+    ~Clear() { values.clear(); }
+  } at_end{values};
   trace::ProfilerRange range(e.name);
-  Held values(e.guards->values(), e.num_inputs + e.num_loads + e.num_locks);
-  TakenLocks locks(values.get() + e.num_inputs + e.num_loads, e.num_locks);
+  TakenLocks locks(values.values() + e.num_inputs + e.num_loads, e.num_locks);
   if (!locks.all()) return Ran::Uncompiled;
   forget_array_tensors();
   forget_contents();
   Registers outputs(e.num_outputs);
-  // A copy: other calls may check the same guards before this one is over.
-  constexpr size_t kInline = 16;
-  size_t num_sizes = e.num_integers + e.num_symbols;
-  int64_t small[kInline];
-  std::vector<int64_t> large(num_sizes > kInline ? num_sizes : 0);
-  int64_t* integers = num_sizes > kInline ? large.data() : small;
-  std::copy_n(e.guards->size_values(), num_sizes, integers);
-  const int64_t* symbols = integers + e.num_integers;
+  const int64_t *integers = values.sizes(), *symbols = integers + e.num_integers;
   std::vector<Ref> numbers;
   std::vector<PyObject*> inputs;
   std::optional<RandomNumbers> before;
   if (e.again_uncompiled) before.emplace(e);
-  if (e.numbers && !fill_numbers(e, values.get(), inputs, numbers)) return Ran::Raised;
+  if (e.numbers && !fill_numbers(e, values.values(), inputs, numbers)) return Ran::Raised;
   if (e.has_graph) {
-    PyObject* const* given = e.numbers ? inputs.data() : values.get();
+    PyObject* const* given = e.numbers ? inputs.data() : values.values();
     std::optional<trace::InferenceScope> inference;
     if (e.inference) inference.emplace();
     trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
@@ -188,7 +162,7 @@ Ran execute(Entry& e, PyObject** regs) {
       return before->restore() ? Ran::Uncompiled : Ran::Raised;
     }
   }
-  return run(e.recipe, values.get() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
+  return run(e.recipe, values.values() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
 }
 
 }  // namespace braze::capture

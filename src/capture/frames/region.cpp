@@ -1,431 +1,142 @@
-#include <atomic>
+#include "capture/frames/region.h"
+
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <span>
 #include <unordered_set>
 
+#include "capture/eval/library_objects.h"
+#include "capture/eval/markers.h"
+#include "capture/frames/bind_args.h"
+#include "capture/frames/capture_entry.h"
+#include "capture/frames/log.h"
+#include "capture/frames/report.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
-#include "capture/frames/bind_args.h"
-#include "capture/frames/entry.h"
-#include "capture/guards/guards_eval.h"
-#include "capture/eval/library_objects.h"
-#include "capture/frames/log.h"
-#include "capture/eval/markers.h"
 
 namespace braze::capture {
 
 namespace {
-
-// So many captures at one place say that its guards don't describe what varies: it is left to CPython, and said so.
-constexpr size_t kMostEntries = 64;
-
-PyObject* g_unsupported = nullptr;
 
 std::unordered_set<Region*>& all_regions() {
   static auto* set = new std::unordered_set<Region*>();
   return *set;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point t) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-}
-
 constexpr int kNotAFunctionBody = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
 
-// An internal failure: said once, and then the region runs eagerly.
-void report_failure(const std::string& what, const UserLine& at, const std::string& dump) {
-  static auto* seen = new std::unordered_set<std::string>();
-  if (!seen->insert(what).second) return;
-  std::fprintf(stderr, "braze: internal failure at %s: %s\n  The code runs uncompiled. BRAZE_STRICT=1 raises instead.\n%s",
-               describe(at).c_str(), what.c_str(), dump.c_str());
-}
-
-// The Python exception that is set, as text; clears it.
-std::string take_exception() {
-  PyObject *type, *value, *tb;
-  PyErr_Fetch(&type, &value, &tb);
-  PyErr_NormalizeException(&type, &value, &tb);
-  Ref text = Ref::steal(value ? PyObject_Str(value) : nullptr);
-  const char* c = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  std::string s = type ? reinterpret_cast<PyTypeObject*>(type)->tp_name : "?";
-  if (c) s += std::string(": ") + c;
-  PyErr_Clear();
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(tb);
-  return s;
-}
-
-// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made again by the
-// uncompiled code, where that matters: for the exception, of which a check of the graph knows the condition alone, and for effects
-// that come before it.
-void note_failures(Entry& entry, const graph::Graph& graph) {
-  bool checks = false;
-  for (const graph::Node& n : graph.nodes()) {
-    checks |= n.op == graph::Op::_assert_scalar;
-    entry.random |= n.op == graph::Op::Extern || (graph::op_traits(n.op) & graph::kNondeterministic);
+// Code that is never captured from its first instruction on.
+std::optional<Stop> why_uncompiled(PyCodeObject* code) {
+  if (code->co_flags & kNotAFunctionBody) return Stop{Reason::UnsupportedFeature, "a generator or coroutine, whose body runs bit by bit"};
+  if (of_import_system(code)) return Stop{Reason::UnknownFunction, "a function of Python's import system"};
+  try {
+    decode(code);
+  } catch (const Unsupported& e) {
+    return Stop{e.reason(), e.detail()};
   }
-  auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
-  const auto& steps = entry.recipe.steps();
-  entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+  return {};
 }
 
 }  // namespace
 
-void set_unsupported_exception(PyObject* type) { g_unsupported = type; }
-
-std::string explain_break(const BreakInfo& b) {
-  std::string out = describe(b.line);
-  std::string text = source_text(b.line);
-  if (!text.empty()) out += "\n    " + text;
-  out += "\n  " + std::string(summary(b.reason));
-  if (!b.detail.empty()) out += ": " + b.detail;
-  out += "\n  hint: " + std::string(remedy(b.reason));
-  for (size_t i = b.stack.size(); i-- > 0;) out += "\n  called from " + describe(b.stack[i]);
-  return out;
-}
-
-Entry::~Entry() {
-  for (PyObject* c : constants) Py_XDECREF(c);
-}
-
-int Entry::traverse(visitproc visit, void* arg) const {
-  for (PyObject* c : constants) Py_VISIT(c);
-  Py_VISIT(callable.get());
-  for (size_t i = 0; sources && i < sources->size(); ++i) Py_VISIT((*sources)[SourceId(i)].key.owned());
-  for (const Step& s : recipe.steps()) Py_VISIT(s.object.owned());
-  return guards ? capture::traverse(*guards, visit, arg) : 0;
-}
+Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
+Region::~Region() { all_regions().erase(this); }
 
 int Region::traverse(visitproc visit, void* arg) const {
   Py_VISIT(options_.backend.get());
   for (const auto& [code, places] : places_)
     for (const auto& [start, place] : places)
-      for (const std::shared_ptr<Entry>& e : place->entries)
-        if (int r = e->traverse(visit, arg)) return r;
+      if (int r = place->traverse(visit, arg)) return r;
   return 0;
 }
 
-Region::Region(RegionOptions options) : options_(std::move(options)) { all_regions().insert(this); }
-Region::~Region() { all_regions().erase(this); }
-
 void Region::clear() {
-  auto old = std::move(places_);
+  auto old = std::move(places_);  // released last: it may run code, which may end the region
   places_.clear();
   last_code_ = nullptr;
-  last_place_.reset();
+  last_place_ = {};
 }
+
 void Region::clear_all() {
   std::vector<Region*> regions(all_regions().begin(), all_regions().end());
   for (Region* r : regions)
     if (all_regions().count(r)) r->clear();
 }
 
-std::shared_ptr<Region::Place> Region::place(PyCodeObject* code, int start) {
-  std::shared_ptr<Place>& p = places_[code][start];
-  if (!p) {
-    static std::atomic<size_t> count{0};
-    p = std::make_shared<Place>();
-    p->number = count++;
-  }
+GilPtr<Place> Region::place(PyCodeObject* code, int start) {
+  GilPtr<Place>& p = places_[code][start];
+  if (!p) p = GilPtr<Place>::make();
   return p;
 }
 
-void Region::refuse(const BreakInfo& stop) {
-  std::string text = "this can't be compiled as one graph (fullgraph=True)\n" + explain_break(stop);
-  PyErr_SetString(g_unsupported ? g_unsupported : PyExc_RuntimeError, text.c_str());
+bool Region::begin(PyCodeObject* code) {
+  if (auto why = why_uncompiled(code)) {
+    UserLine at{code, code->co_firstlineno};
+    if (options_.fullgraph) refuse({why->reason, why->detail, at, {}});
+    else say_uncompiled(at, why->detail);
+    return false;
+  }
+  last_place_ = place(code, 0);
+  last_code_ = code;
+  return true;
 }
 
 PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* fn = reinterpret_cast<PyObject*>(function);
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  size_t nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
-  if (code->co_flags & kNotAFunctionBody || capturing() || disabled()) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  if (capturing() || disabled()) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  if (code != last_code_ && !begin(code)) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
   constexpr int kInline = 64;
   PyObject* small[kInline];
   std::vector<PyObject*> large;
   PyObject** slots = small;
   if (code->co_nlocalsplus > kInline) {
-    large.resize(code->co_nlocalsplus);
+    large.resize(static_cast<size_t>(code->co_nlocalsplus));
     slots = large.data();
   }
   std::fill(slots, slots + code->co_nlocalsplus, nullptr);
   std::vector<Ref> owned;
-  if (!bind_arguments(function, args, nargs, kwnames, slots, owned)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  if (!bind_arguments(function, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames, slots, owned))
+    return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
-  if (code != last_code_) {
-    if (of_import_system(code)) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
-    last_place_ = place(code, 0);
-    last_code_ = code;
-  }
-  std::shared_ptr<Entry> entry;
-  if (!last_place_->entries.empty()) entry = last_place_->entries[0];
-  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots)) {
-    std::shared_ptr<Place> here = last_place_;  // braze.reset() may come meanwhile
+  GilPtr<Entry> entry;
+  GuardValues values;
+  // Another thread may have called other code of this region, or braze.reset(), while code of the program's ran here.
+  if (code == last_code_)
+    if (const GilPtr<Entry>* latest = last_place_->latest()) entry = *latest;
+  if (!entry || entry->globals != function->func_globals || !entry->guards->check(slots, values)) {
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(here, view);
-    if (!entry && PyErr_Occurred()) return nullptr;
-    if (!entry) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+    entry = find(place(code, 0), view, values);
+    if (!entry) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
   }
-  if (entry->stop) return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
+  if (entry->stop) {
+    values.clear();
+    return call_frame(function, args, nargsf, kwnames, nullptr, 0, nullptr);
+  }
   Registers regs(static_cast<size_t>(entry->recipe.num_registers()));
-  switch (execute(*entry, regs.get())) {
+  switch (execute(*entry, values, regs.get())) {
     case Ran::Done: return Py_NewRef(regs.get()[entry->recipe.result]);
     case Ran::Raised: return nullptr;
     case Ran::Uncompiled: break;
   }
-  entry.reset();  // nothing of it is to be alive while the code runs
+  entry = {};  // nothing of it is to be alive while the code runs
   return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 }
 
-void Region::Place::remove_ended() {
-  if (searching) return;
-  auto ended = std::stable_partition(entries.begin(), entries.end(), [](const auto& e) { return !e->guards->is_over(); });
-  std::vector<std::shared_ptr<Entry>> gone(ended, entries.end());  // released last: it may run code
-  entries.erase(ended, entries.end());
-}
-
-std::shared_ptr<Entry> Region::find(const std::shared_ptr<Place>& place, const FrameView& view) {
-  struct Searching {
-    Place& place;
-    explicit Searching(Place& p) : place(p) { ++place.searching; }
-    ~Searching() {
-      if (--place.searching == 0) place.remove_ended();
-    }
-  } searching(*place);
-  std::shared_ptr<Entry> found = find_in(place, view);
+GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
+  std::string why;
+  GilPtr<Entry> found = place->find(view, values, logs(Topic::Recompiles) ? &why : nullptr);
+  if (found) return found;
+  if (logs(Topic::Recompiles)) {
+    why += place->take_ended();
+    if (!why.empty()) log(Topic::Recompiles, describe(first_line(view)) + " compiled again:\n" + why);
+  }
+  found = capture_entry(*this, place, view, values);
   if (!found) {
+    values.clear();
     forget_array_tensors();
     forget_contents();
   }
   return found;
-}
-
-std::shared_ptr<Entry> Region::find_in(const std::shared_ptr<Place>& place, const FrameView& view) {
-  Place& here = *place;
-  for (size_t i = 0; i < here.entries.size(); ++i) {
-    if (here.entries[i]->globals != view.globals || !here.entries[i]->guards->check(view.slots)) continue;
-    std::rotate(here.entries.begin(), here.entries.begin() + i, here.entries.begin() + i + 1);
-    return here.entries[0];
-  }
-  if (here.closed) return nullptr;
-  auto is_full = [&] {
-    auto living = std::count_if(here.entries.begin(), here.entries.end(), [](const auto& e) { return !e->guards->is_over(); });
-    return static_cast<size_t>(living) >= kMostEntries;
-  };
-  if (is_full()) PyGC_Collect();  // modules that refer back to themselves wait for it
-  if (is_full()) {
-    here.closed = true;
-    UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
-    std::fprintf(stderr, "braze: %s was compiled %zu times and runs uncompiled from now on for other inputs; what varied last: %s\n",
-                 describe(at).c_str(), here.entries.size(), here.entries[0]->guards->failure().c_str());
-    return nullptr;
-  }
-  if (logs(Topic::Recompiles) && (!here.entries.empty() || !here.ended.empty())) {
-    UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
-    std::string text = describe(at) + " compiled again:\n";
-    for (auto& e : here.entries) text += "  " + e->guards->failure() + "\n";
-    if (!here.ended.empty()) text += "  " + std::exchange(here.ended, {}) + "\n";
-    log(Topic::Recompiles, text);
-  }
-  return capture_entry(place, view);
-}
-
-std::shared_ptr<Entry> Region::capture_entry(const std::shared_ptr<Place>& place, const FrameView& given) {
-  Place& here = *place;
-  FrameView view = given;
-  view.torch_level |= static_cast<bool>(options_.backend);
-  view.gradients = !options_.backend;
-  view.unbacked = options_.fullgraph;
-  auto entry = std::make_shared<Entry>();
-  Event event;
-  UserLine at{view.bytecode->code, view.bytecode->instructions[view.start].line};
-  std::string dump;
-  if (trace::dispatch_mode_active()) {
-    // It is to see every operator of this call, and may not be there in the next.
-    event.stop = BreakInfo{Reason::UnsupportedFeature, "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call", at, {}};
-    event.graph_status = "eagerly: a dispatch mode is on";
-    log(Topic::GraphBreaks, explain_break(*event.stop));
-    if (events) events->push_back(std::move(event));
-    return nullptr;
-  }
-  try {
-    auto t0 = std::chrono::steady_clock::now();
-    Segment seg = [&] {
-      CapturingScope scope;
-      FrameView asked = view;
-      if (!view.fixed_sizes) asked.dynamic = options_.dynamic;
-      asked.seen = &here.seen;
-      return capture(asked, options_.options);
-    }();
-    event.capture_seconds = seconds_since(t0);
-    if (seg.stop) {
-      event.stop = seg.stop;
-      log(Topic::GraphBreaks, explain_break(*seg.stop));
-      if (options_.fullgraph && seg.stop->reason != Reason::RaisedException) {
-        refuse(*seg.stop);
-        return nullptr;
-      }
-    }
-    std::vector<SourceId> wanted = seg.inputs;
-    for (const Step& s : seg.recipe.steps())
-      if (s.kind == StepKind::Load) wanted.push_back(s.source);
-    wanted.insert(wanted.end(), seg.locks.begin(), seg.locks.end());
-    entry->num_locks = seg.locks.size();
-    entry->name = "Torch-Compiled Region: " + std::to_string(here.number) + "/" + std::to_string(here.entries.size());
-    entry->num_inputs = seg.inputs.size();
-    entry->num_loads = wanted.size() - seg.inputs.size() - seg.locks.size();
-    entry->num_outputs = seg.num_outputs;
-    entry->numbers = seg.numbers;
-    entry->draws = seg.draws;
-    entry->without_torch_functions = seg.without_torch_functions;
-    entry->num_integers = seg.num_integers;
-    entry->num_symbols = seg.captured.symbol_values.size();
-    seg.sources->constant(view.globals);
-    entry->globals = view.globals;
-    entry->sources = seg.sources;
-    entry->stop = seg.stop;
-    entry->inference = seg.inference;
-    entry->guards = GuardProgram::compile(seg.sources, seg.guards, wanted, seg.global_state,
-                                          static_cast<size_t>(view.bytecode->num_locals_plus), seg.sizes);
-    if (logs(Topic::Guards) || events) {
-      for (const Guard& g : seg.guards.items()) event.guards.push_back(print(g, *seg.sources));
-      for (std::string& g : print(seg.sizes, *seg.sources)) event.guards.push_back(std::move(g));
-      std::string text = describe(at) + "\n";
-      for (const std::string& g : event.guards) text += "  " + g + "\n";
-      log(Topic::Guards, text);
-    }
-    if (!entry->guards->check(view.slots)) {
-      dump = "recipe:\n" + seg.recipe.print(*seg.sources);
-      throw InternalError("a guard does not hold right after capture: " + entry->guards->failure());
-    }
-    entry->recipe = std::move(seg.recipe);
-    entry->sources->loosen(entry->guards->mortals());
-    entry->recipe.loosen(entry->guards->mortals());
-    entry->guards->when_over([of = std::weak_ptr<Place>(place), guards = entry->guards.get()] {
-      std::shared_ptr<Place> p = of.lock();
-      if (!p) return;
-      p->ended = guards->failure();
-      p->remove_ended();
-    });
-    if (seg.num_calls || seg.num_outputs) {
-      if (!options_.backend) note_failures(*entry, seg.captured.graph);
-      auto t1 = std::chrono::steady_clock::now();
-      event.num_calls = std::max<size_t>(seg.num_calls, 1);
-      if (!compile_graph(*entry, seg, at, event, view)) return capture_entry(place, view);
-      event.compile_seconds = seconds_since(t1);
-      ++compilations_;
-      if (PyErr_Occurred()) {
-        if (events) events->push_back(std::move(event));
-        return nullptr;
-      }
-      // The backend may have run code that checked other guards of this program.
-      if (!entry->guards->check(view.slots)) throw InternalError("compiling changed what was guarded: " + entry->guards->failure());
-    }
-  } catch (const UserError& e) {
-    PyErr_SetString(PyExc_ValueError, e.message.c_str());
-    return nullptr;
-  } catch (const std::exception& e) {
-    std::string what = e.what();
-    if (PyErr_Occurred()) what += " (" + take_exception() + ")";
-    if (strict()) {
-      PyErr_SetString(PyExc_RuntimeError, ("braze: internal failure at " + describe(at) + ": " + what + "\n" + dump).c_str());
-      return nullptr;
-    }
-    report_failure(what, at, dump);
-    here.closed = true;
-    event.graph_status = "internal failure: " + what;
-    if (events) events->push_back(std::move(event));
-    return nullptr;
-  }
-  if (events) events->push_back(std::move(event));
-  here.entries.insert(here.entries.begin(), entry);
-  return entry;
-}
-
-// Leaves a Python exception only if the user's backend raised, or in strict mode.
-bool Region::compile_graph(Entry& entry, Segment& seg, const UserLine& where, Event& event, FrameView& again) {
-  entry.has_graph = true;
-  std::string why;
-  graph::Graph& graph = seg.captured.graph;
-  // What a call of the GraphModule takes: constants are inputs like others.
-  std::vector<PyObject*> constants = seg.captured.constants;
-  for (PyObject* c : constants) Py_XINCREF(c);
-  entry.constants = constants;
-  int next_input = 0, next_constant = 0;
-  size_t of_forward = graph.inputs.size();  // what the backward reads comes after it
-  if (seg.gradients && !seg.gradients->tangents.empty()) of_forward = seg.gradients->tangents[0];
-  for (const graph::Input& in : std::span(graph.inputs).first(of_forward))
-    entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
-
-  std::string dump;
-  std::optional<graph::Graph> kept;  // for the report of a failure
-  if (!options_.backend) {
-    try {
-      bool texts = logs_texts() || keep_texts, training = seg.captured.needs_grad;
-      if (training && seg.no_gradients) throw Unsupported(seg.no_gradients->reason, seg.no_gradients->detail);
-      if (texts) dump = graph::print(graph);
-      kept.emplace(graph);
-      if (training) {
-        auto runnable = trace::make_training_runnable(std::move(seg.captured), std::move(*seg.gradients), options_.options, texts);
-        if (events) {
-          runnable->prepare_backward();
-          event.training = runnable->training_report();
-        }
-        runnable->keep_uncompiled(std::move(seg.tracer));
-        entry.runnable = std::move(runnable);
-      } else {
-        entry.runnable = trace::make_runnable(std::move(seg.captured), options_.options, texts);
-      }
-      event.graph_status = "compiled";
-      if (texts || events) event.report = entry.runnable->report();
-      if (texts) {
-        log(Topic::Graph, "captured\n" + dump + "optimised\n" + event.report.graph);
-        log(Topic::Loops, event.report.scheduled);
-        log(Topic::Kernels, event.report.plan + event.report.source);
-      }
-      return true;
-    } catch (const Unsupported& e) {
-      // What cannot be had for all sizes may be had for each.
-      if ((e.reason() == Reason::OpenSizes || entry.num_symbols) && !again.fixed_sizes) {
-        again.fixed_sizes = true;
-        return false;
-      }
-      why = std::string(summary(e.reason())) + ": " + e.detail();
-    } catch (const std::exception& e) {
-      std::string text = kept ? graph::print(*kept) : std::string();
-      if (strict()) throw InternalError(std::string(e.what()) + "\n" + text);
-      why = std::string("internal failure: ") + e.what();
-      report_failure(e.what(), where, text);
-    }
-  }
-  if (!seg.tracer->has_torch_level()) {
-    again.torch_level = true;
-    return false;
-  }
-  Ref gm = Ref::steal(seg.tracer->graph_module());
-  if (!gm) throw InternalError("no GraphModule: " + take_exception());
-  if (options_.backend) {
-    Ref inputs = Ref::steal(PyList_New(0));
-    for (size_t i = 0; i < entry.num_symbols; ++i)
-      PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(entry.guards->size_values()[entry.num_integers + i])).get());
-    for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? entry.guards->values()[at] : entry.constants[~at]);
-    PyObject* args[] = {nullptr, gm.get(), inputs.get()};
-    entry.callable = Ref::steal(PyObject_Vectorcall(options_.backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-    event.graph_status = "by the given backend";
-    if (entry.callable && !PyCallable_Check(entry.callable.get())) {
-      entry.callable = Ref();
-      PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
-    }
-    return true;
-  }
-  event.graph_status = "eagerly: " + why;
-  log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
-  entry.callable = Ref::steal(PyObject_GetAttrString(gm.get(), "forward"));
-  return true;
 }
 
 }  // namespace braze::capture

@@ -1,9 +1,7 @@
 // Frames that were not captured whole: segments, native steps between them, and CPython's interpreter for the rest.
 #include "base/check.h"
-#include "capture/frames/entry.h"
-#include "capture/frames/log.h"
-#include "capture/eval/markers.h"
 #include "capture/frames/native_step.h"
+#include "capture/frames/region.h"
 
 namespace braze::capture {
 
@@ -132,8 +130,10 @@ PyObject* Region::call_frame(PyFunctionObject* function, PyObject* const* args, 
   return r;
 }
 
+namespace {
+
 // Enters an inlined function for real. Its arguments do not matter: the hook fills the frame.
-PyObject* Region::call_image(PyThreadState* ts, const FrameImage* images, size_t num_images, Registers* regs) {
+PyObject* call_image(Region& region, const FrameImage* images, size_t num_images, Registers* regs) {
   auto* function = reinterpret_cast<PyFunctionObject*>(regs->get()[images[0].function]);
   BRAZE_CHECK(PyFunction_Check(function), "a frame image without a function");
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
@@ -145,101 +145,135 @@ PyObject* Region::call_image(PyThreadState* ts, const FrameImage* images, size_t
     names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(nkw)));
     for (size_t i = 0; i < nkw; ++i) PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, npos + i)));
   }
-  return call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
+  return region.call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
 }
 
-PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs) {
-  const Bytecode& code = decode(cpython::code(frame));
-  PyCodeObject* co = cpython::code(frame);
-  int ip = 0, idle = 0;
-  std::vector<Ref> cells;
-  // Carries the frame from an image to the next instruction. True: go on at ip; false: *result is the frame's.
-  auto advance = [&](const FrameImage* at, size_t n, Registers* r, PyObject** result) {
-    fill(frame, code, at[0], r->get());
-    int instruction = at[0].instruction;
-    if (n > 1) {
-      cpython::set_position(frame, code.instructions[instruction].offset);
-      cpython::link(ts, frame);
-      PyObject* v = call_image(ts, at + 1, n - 1, r);
-      cpython::unlink(ts, frame);
-      if (!v) {
-        ip = land(ts, frame, code, instruction);
-        if (ip >= 0) return true;
-        *result = cpython::go_on(ts, frame, true);
-        return false;
-      }
-      int d = cpython::depth(frame);
-      cpython::slots(frame)[code.num_locals_plus + d] = v;
-      cpython::set_depth(frame, d + 1);
-      ip = instruction + 1;
-      return true;
-    }
-    Ref kw = Ref::borrow(at[0].kw_names == kNoReg ? nullptr : r->get()[at[0].kw_names]);
-    if (at[0].handled != kNoReg) set_handled(ts, r->get()[at[0].handled]);
-    r->clear();  // what the frame no longer holds is to die now, not after the call
-    StepResult s = native_step(ts, frame, code, instruction, kw.get());
-    if (s.kind == StepResult::Next) {
-      ip = s.next;
-      return true;
-    }
-    if (s.kind == StepResult::Raised) {
-      ip = land(ts, frame, code, instruction);
-      if (ip >= 0) return true;
-    }
-    if (s.kind == StepResult::NotTaken) cpython::set_next(frame, entry_offset(code, instruction));
-    *result = cpython::go_on(ts, frame, s.kind == StepResult::Raised);
-    return false;
-  };
+class FrameRunner {
+ public:
+  FrameRunner(Region& region, PyThreadState* ts, cpython::Frame* frame)
+      : region_(region), ts_(ts), frame_(frame), code_(decode(cpython::code(frame))) {}
 
-  PyObject* result = nullptr;
-  if (num_images && !advance(images, num_images, regs, &result)) return result;
-  for (;;) {
-    if (PyErr_CheckSignals() < 0) {
-      cpython::set_position(frame, code.instructions[ip].offset);
-      return cpython::go_on(ts, frame, true);
-    }
-    std::shared_ptr<Entry> entry;
-    if (idle < kMostIdle) {
-      PyObject** slots = cpython::slots(frame);
-      std::vector<PyObject*> start;
-      if (ip == 0) {
-        // Free variables are not copied into the frame yet.
-        auto* function = reinterpret_cast<PyFunctionObject*>(cpython::function(frame));
-        start.assign(slots, slots + code.num_locals_plus);
-        for (int i = 0; i < code.num_frees; ++i)
-          start[code.num_locals_plus - code.num_frees + i] = PyTuple_GET_ITEM(function->func_closure, i);
-        slots = start.data();
+  PyObject* run(const FrameImage* images, size_t num_images, Registers* regs) {
+    if (num_images && !advance(images, num_images, regs)) return result_;
+    for (;;) {
+      if (PyErr_CheckSignals() < 0) {
+        cpython::set_position(frame_, code_.instructions[ip_].offset);
+        return cpython::go_on(ts_, frame_, true);
       }
-      FrameView view{&code, cpython::globals(frame), cpython::builtins(frame), cpython::function(frame), slots, cpython::depth(frame), ip};
-      // Code that capture runs (reprs, torch's functions) must find this frame below it.
-      cpython::set_position(frame, code.instructions[ip].offset);
-      cpython::link(ts, frame);
-      std::shared_ptr<Place> here = place(co, ip);
-      entry = find(here, view);
-      cpython::unlink(ts, frame);
-      if (!entry && PyErr_Occurred()) return cpython::go_on(ts, frame, true);
+      GilPtr<Entry> entry;
+      GuardValues values;
+      if (idle_ < kMostIdle) {
+        entry = find(values);
+        if (!entry && PyErr_Occurred()) return cpython::go_on(ts_, frame_, true);
+      }
+      if (!entry) {
+        cpython::set_next(frame_, entry_offset(code_, ip_));
+        return cpython::go_on(ts_, frame_, false);
+      }
+      if (!run_entry(*entry, values)) return result_;
     }
-    if (!entry) {
-      cpython::set_next(frame, entry_offset(code, ip));
-      return cpython::go_on(ts, frame, false);
-    }
-    idle = entry->has_graph ? 0 : idle + 1;
-    Registers r(static_cast<size_t>(entry->recipe.num_registers()));
-    cpython::link(ts, frame);
-    Ran ran = execute(*entry, r.get());
-    cpython::unlink(ts, frame);
-    if (ran == Ran::Raised) return cpython::go_on(ts, frame, true);
-    if (ran == Ran::Uncompiled) {
-      r.clear();
-      cpython::set_next(frame, entry_offset(code, ip));
-      return cpython::go_on(ts, frame, false);
-    }
-    if (!entry->stop && entry->recipe.handled != kNoReg) set_handled(ts, r.get()[entry->recipe.handled]);
-    if (!entry->stop) return leave(ts, frame, code, Py_NewRef(r.get()[entry->recipe.result]));
-    const std::vector<FrameImage>& f = entry->recipe.frames;
-    BRAZE_CHECK(!f.empty(), "a break without frames");
-    if (!advance(f.data(), f.size(), &r, &result)) return result;
   }
+
+ private:
+  GilPtr<Entry> find(GuardValues& values) {
+    PyObject** slots = cpython::slots(frame_);
+    std::vector<PyObject*> start;
+    if (ip_ == 0) {
+      // Free variables are not copied into the frame yet.
+      auto* function = reinterpret_cast<PyFunctionObject*>(cpython::function(frame_));
+      start.assign(slots, slots + code_.num_locals_plus);
+      for (int i = 0; i < code_.num_frees; ++i)
+        start[code_.num_locals_plus - code_.num_frees + i] = PyTuple_GET_ITEM(function->func_closure, i);
+      slots = start.data();
+    }
+    FrameView view{&code_, cpython::globals(frame_), cpython::builtins(frame_), cpython::function(frame_), slots, cpython::depth(frame_), ip_};
+    // Code that capture runs (reprs, torch's functions) must find this frame below it.
+    cpython::set_position(frame_, code_.instructions[ip_].offset);
+    cpython::link(ts_, frame_);
+    GilPtr<Entry> entry = region_.find(region_.place(code_.code, ip_), view, values);
+    cpython::unlink(ts_, frame_);
+    return entry;
+  }
+
+  // True: go on at ip_; false: result_ is the frame's.
+  bool run_entry(Entry& entry, GuardValues& values) {
+    idle_ = entry.has_graph ? 0 : idle_ + 1;
+    Registers regs(static_cast<size_t>(entry.recipe.num_registers()));
+    cpython::link(ts_, frame_);
+    Ran ran = execute(entry, values, regs.get());
+    cpython::unlink(ts_, frame_);
+    if (ran == Ran::Raised) {
+      result_ = cpython::go_on(ts_, frame_, true);
+      return false;
+    }
+    if (ran == Ran::Uncompiled) {
+      regs.clear();
+      cpython::set_next(frame_, entry_offset(code_, ip_));
+      result_ = cpython::go_on(ts_, frame_, false);
+      return false;
+    }
+    if (entry.stop) {
+      const std::vector<FrameImage>& images = entry.recipe.frames;
+      BRAZE_CHECK(!images.empty(), "a break without frames");
+      return advance(images.data(), images.size(), &regs);
+    }
+    if (entry.recipe.handled != kNoReg) set_handled(ts_, regs.get()[entry.recipe.handled]);
+    result_ = leave(ts_, frame_, code_, Py_NewRef(regs.get()[entry.recipe.result]));
+    return false;
+  }
+
+  // Carries the frame from an image to the next instruction. True: go on at ip_; false: result_ is the frame's.
+  bool advance(const FrameImage* at, size_t n, Registers* regs) {
+    fill(frame_, code_, at[0], regs->get());
+    int instruction = at[0].instruction;
+    if (n > 1) return call_inner(instruction, at + 1, n - 1, regs);
+    Ref kw = Ref::borrow(at[0].kw_names == kNoReg ? nullptr : regs->get()[at[0].kw_names]);
+    if (at[0].handled != kNoReg) set_handled(ts_, regs->get()[at[0].handled]);
+    regs->clear();  // what the frame no longer holds is to die now, not after the call
+    StepResult s = native_step(ts_, frame_, code_, instruction, kw.get());
+    switch (s.kind) {
+      case StepResult::Next: ip_ = s.next; return true;
+      case StepResult::Raised: return raised(instruction);
+      case StepResult::NotTaken: break;
+    }
+    cpython::set_next(frame_, entry_offset(code_, instruction));
+    result_ = cpython::go_on(ts_, frame_, false);
+    return false;
+  }
+
+  // The call in progress at `instruction`: of a function that was inlined, up to where capture stopped in it.
+  bool call_inner(int instruction, const FrameImage* images, size_t n, Registers* regs) {
+    cpython::set_position(frame_, code_.instructions[instruction].offset);
+    cpython::link(ts_, frame_);
+    PyObject* v = call_image(region_, images, n, regs);
+    cpython::unlink(ts_, frame_);
+    if (!v) return raised(instruction);
+    int d = cpython::depth(frame_);
+    cpython::slots(frame_)[code_.num_locals_plus + d] = v;
+    cpython::set_depth(frame_, d + 1);
+    ip_ = instruction + 1;
+    return true;
+  }
+
+  bool raised(int instruction) {
+    ip_ = land(ts_, frame_, code_, instruction);
+    if (ip_ >= 0) return true;
+    result_ = cpython::go_on(ts_, frame_, true);
+    return false;
+  }
+
+  Region& region_;
+  PyThreadState* ts_;
+  cpython::Frame* frame_;
+  const Bytecode& code_;
+  int ip_ = 0, idle_ = 0;
+  PyObject* result_ = nullptr;
+};
+
+}  // namespace
+
+PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs) {
+  return FrameRunner(*this, ts, frame).run(images, num_images, regs);
 }
 
 }  // namespace braze::capture

@@ -6,7 +6,7 @@ namespace braze::capture {
 
 using trace::StorageRange;
 
-bool all_distinct(const std::vector<uint32_t>& registers, const std::vector<PyObject*>& values) {
+bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* values) {
   constexpr size_t kFew = 16;  // up to here pairs are compared sooner than a list is made and sorted
   if (registers.size() <= kFew) {
     for (size_t i = 0; i < registers.size(); ++i)
@@ -23,7 +23,7 @@ bool all_distinct(const std::vector<uint32_t>& registers, const std::vector<PyOb
 
 StoragesApart::StoragesApart(std::vector<uint32_t> registers, size_t written) : registers_(std::move(registers)), written_(written) {}
 
-bool StoragesApart::hold(const std::vector<PyObject*>& values) {
+bool StoragesApart::hold(PyObject* const* values) {
   bool moved = last_.empty();
   last_.resize(registers_.size());
   for (size_t i = 0; i < registers_.size(); ++i) {

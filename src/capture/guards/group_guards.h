@@ -9,13 +9,13 @@
 namespace braze::capture {
 
 // No two of these registers hold the same object.
-bool all_distinct(const std::vector<uint32_t>& registers, const std::vector<PyObject*>& values);
+bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* values);
 
 // The storages of the first `written` tensors share no memory with those of any other.
 class StoragesApart {
  public:
   StoragesApart(std::vector<uint32_t> registers, size_t written);
-  bool hold(const std::vector<PyObject*>& values);
+  bool hold(PyObject* const* values);
 
  private:
   std::vector<uint32_t> registers_;

@@ -14,6 +14,7 @@
 
 #include "base/hash_index.h"
 #include "capture/code/bytecode.h"
+#include "capture/guards/guard_values.h"
 #include "capture/guards/source.h"
 #include "symbolic/expr.h"
 #include "trace/trace.h"
@@ -116,20 +117,19 @@ std::vector<std::string> print(const SizeGuards&, const Sources&);
 class GuardProgram {
  public:
   // Fixes the order of checks and what is watched. `wanted`: sources whose values the caller needs after a successful check
-  // (graph inputs, recipe loads); value_index(i) of them is i. `global_state`: trace::global_state_key() at capture.
+  // (graph inputs, recipe loads), in GuardValues::values. `global_state`: trace::global_state_key() at capture.
   static std::unique_ptr<GuardProgram> compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                const std::vector<SourceId>& wanted, uint64_t global_state,
                                                size_t num_locals_plus, SizeGuards sizes = {});
   virtual ~GuardProgram() = default;
 
-  // slots: localsplus then stack, borrowed. True: all guards hold and values() is filled.
-  virtual bool check(PyObject* const* slots) = 0;
-  // Borrowed, one per `wanted`, valid until the next check and while the caller holds the slots' objects. nullptr: nothing there.
-  virtual PyObject* const* values() const = 0;
-  // The values of SizeGuards::values at the last check that held.
-  virtual const int64_t* size_values() const = 0;
-  // Why the last check failed.
-  virtual std::string failure() = 0;
+  // slots: localsplus then stack, borrowed. True: all guards hold, and `out` has the values. It may run code of the user's, which
+  // may check the same guards with other `out`.
+  virtual bool check(PyObject* const* slots, GuardValues& out) = 0;
+  // Why the check that filled `of` failed.
+  virtual std::string failure(const GuardValues& of) const = 0;
+  // Which object is gone, once is_over().
+  virtual std::string ended() const = 0;
   // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is called, which
   // may end the program.
   virtual const std::unordered_set<PyObject*>& mortals() const = 0;
@@ -137,6 +137,12 @@ class GuardProgram {
   virtual bool is_over() const = 0;
   virtual size_t num_watched() const = 0;
   virtual size_t num_steps() const = 0;
+
+ protected:
+  // For the one that implements this: the inside of GuardValues.
+  static PyObject** registers(GuardValues& v, size_t registers, size_t integers) { return v.reset(registers, integers), v.registers_; }
+  static int64_t* integers(GuardValues& v) { return v.integers_; }
+  static GuardFailure& failure_of(GuardValues& v) { return v.failure_; }
 };
 
 }  // namespace braze::capture

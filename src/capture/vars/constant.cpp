@@ -19,6 +19,23 @@ std::string ConstantVariable::describe() const {
   return s ? std::string(s).substr(0, 80) : Variable::describe();
 }
 
+namespace {
+
+// The special method that a class of the program's has in Python, called; nullptr: its class is one of C, or has the method of one, which
+// is guarded.
+Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std::vector<Variable*> args) {
+  PyTypeObject* t = v->type();
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) return nullptr;
+  SourceId at;
+  PyObject* f = tr.lookup_on_type(t, tr.intern(name), &at);
+  if (!f || !PyFunction_Check(f)) return nullptr;
+  if (!of_library(f)) return tr.call(tr.bind_descriptor(f, at, v, t, tr.intern(name)), std::move(args));
+  tr.guard_identity(at, f);
+  return nullptr;
+}
+
+}  // namespace
+
 Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
   SourceId where;
@@ -31,6 +48,22 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
     if (!own) tr.raise_current();
     if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, name)) return v;
+  }
+  if (users && of.valid() && PyObject_TypeCheck(value.get(), library().enum_)) {
+    // Enum.value and Enum.name give what the member's dict has.
+    for (const char* field : {"value", "name"}) {
+      static PyTypeObject* plain = library().enum_;
+      if (!descr || PyUnicode_CompareWithASCIIString(name, field) != 0 || descr != native::type_attr(Ground::fixed(), plain, name)) continue;
+      if (where.valid()) tr.guard_identity(where, descr);
+      Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
+      if (!own) tr.raise_current();
+      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, tr.intern((std::string("_") + field + "_").c_str()))) return v;
+    }
+  }
+  if (users && of.valid() && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+    Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
+    if (!own) tr.raise_current();
+    return tr.force(tr.wrap(own.get(), tr.sources().instance_dict(of)));
   }
   if (descr) {
     PyTypeObject* d = Py_TYPE(descr);
@@ -64,6 +97,7 @@ Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& 
 }
 
 Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
+  if (Variable* v = own_method(tr, this, "__getitem__", {key})) return v;
   Ref k = tr.to_python(key);
   Ref r = Ref::steal(PyObject_GetItem(value.get(), k.get()));
   if (!r) tr.raise_current();
@@ -71,6 +105,7 @@ Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
 }
 
 bool ConstantVariable::contains(Translator& tr, Variable* item) {
+  if (Variable* v = own_method(tr, this, "__contains__", {item})) return tr.truth(v);
   if (!tr.is_python_constant(item)) return Variable::contains(tr, item);
   Ref k = tr.to_python(item);
   int r = PySequence_Contains(value.get(), k.get());
@@ -99,6 +134,7 @@ Variable* ConstantVariable::iter(Translator& tr) {
     bool narrow = !__builtin_mul_overflow(step, static_cast<int64_t>(n), &length) && !__builtin_add_overflow(start, length, &end);
     if (narrow) return tr.make<RangeIterator>(start, step, n);
   }
+  if (Variable* v = own_method(tr, this, "__iter__", {})) return tr.force(v);
   if (!Py_TYPE(value.get())->tp_iter && !PySequence_Check(value.get())) return Variable::iter(tr);
   return tr.make<SequenceIterator>(this, items(tr));
 }
@@ -109,18 +145,29 @@ bool ConstantVariable::has_len(Translator&) {
 }
 
 int64_t ConstantVariable::len(Translator& tr) {
+  if (Variable* v = own_method(tr, this, "__len__", {})) {
+    PyObject* own = constant_of(tr.force(v));
+    if (!own || !PyLong_Check(own) || _PyLong_Sign(own) < 0) tr.unsupported("__len__ that does not return a size");
+    return PyLong_AsLongLong(own);
+  }
   Py_ssize_t n = PyObject_Length(value.get());
   if (n < 0) tr.raise_current();
   return n;
 }
 
 bool ConstantVariable::truth(Translator& tr) {
+  if (Variable* v = own_method(tr, this, "__bool__", {})) {
+    if (tr.force(v)->type() != &PyBool_Type) tr.unsupported("__bool__ that does not return a bool");
+    return tr.truth(v);
+  }
+  if (has_len(tr)) return len(tr) != 0;
   int r = PyObject_IsTrue(value.get());
   if (r < 0) tr.raise_current();
   return r == 1;
 }
 
 Ref ConstantVariable::hash_key(Translator& tr) {
+  if (own_method(tr, this, "__hash__", {})) tr.unsupported("the hash of " + describe());
   if (PyObject_Hash(value.get()) == -1) tr.raise_current();
   return value;
 }

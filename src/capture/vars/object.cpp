@@ -321,6 +321,13 @@ Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
     if (!form) tr.raise_current();
     return tr.global_object(form.get(), Ground::pure(this, key));
   }
+  SourceId at;
+  PyObject* raw = base && base->is(Kind::Dict) ? tr.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
+  if (raw && is_c_method(raw)) {
+    // dict.__getitem__ asks subclasses for what is not there.
+    if (Variable* v = base->as<DictVariable>()->get(tr, key)) return v;
+    if (Variable* v = special(tr, "__missing__", {key})) return v;
+  }
   if (Variable* v = special(tr, "__getitem__", {key})) return v;
   return Variable::getitem(tr, key);
 }
@@ -337,6 +344,8 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
   if (tr.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + cls->tp_name + "' object is not a container");
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
+  if (!tr.lookup_on_type(cls, tr.intern("__iter__"), nullptr) && !tr.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + cls->tp_name + "' is not iterable");
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
     if (tr.same_item(v, item)) return true;
@@ -581,7 +590,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type), Ground::pure(this));
   PyObject* self_object = self->as_constant();
   PyTypeObject* start = self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
-  tr.guard_mro(start);
+  tr.guard_bases(start);
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
   while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;

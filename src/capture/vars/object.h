@@ -15,6 +15,8 @@ class RealVariable final : public Variable {
   void setattr(Translator&, PyObject* name, Variable* value) override;
   Variable* call(Translator&, Args&) override;
   Variable* getitem(Translator&, Variable* key) override;
+  void setitem(Translator&, Variable* key, Variable* value) override;
+  void delitem(Translator&, Variable* key) override;
   bool contains(Translator&, Variable* item) override;
   Variable* iter(Translator&) override;
   Variable* next(Translator&) override;

@@ -53,21 +53,27 @@ const char* operator_maker(PyTypeObject* t) {
 }
 
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
-  if (PyTypeObject* t = Py_TYPE(self->object.get()); t != &PyModule_Type) {
-    bool own = t->tp_getattro != PyModule_Type.tp_getattro && native::type_attr(Ground::conservative(), t, tr.intern("__getattribute__")) != native::type_attr(Ground::fixed(), &PyModule_Type, tr.intern("__getattribute__"));
+  PyTypeObject* t = Py_TYPE(self->object.get());
+  if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
+  auto of_module = [&](PyObject* n) { return native::type_attr(Ground::fixed(), &PyModule_Type, n); };
+  if (named(name, "__class__") && tr.lookup_on_type(t, name, nullptr) == of_module(name)) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
+  if (t != &PyModule_Type) {
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != of_module(tr.intern("__getattribute__"));
     PyObject* on_type = tr.lookup_on_type(t, name, nullptr);
-    if (own || (on_type && on_type != native::type_attr(Ground::fixed(), &PyModule_Type, name) && Py_TYPE(on_type)->tp_descr_set))
+    if (own || (on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set))
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
   }
   PyObject* dict = PyModule_GetDict(self->object.get());
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
-  bool computed = Py_TYPE(self->object.get()) != &PyModule_Type || native::item(Ground::conservative(), dict, "__getattr__");
-  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name) || !computed) return d->get(tr, name);
+  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
+  bool computed = t != &PyModule_Type || d->get(tr, tr.intern("__getattr__"));
+  if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
+  if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
   // looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(native::type_attr(Ground::conservative(), Py_TYPE(self->object.get()), tr.intern("__getattr__")));
+  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
   bool special = text && std::string_view(text).starts_with("__");
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
@@ -102,20 +108,19 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (named(name, "__dict__")) {
     if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
     PyObject* dict = type_dict(cls);
-    PyObject* key;
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, nullptr);)
-      if (tr.written_on_type(cls, key)) tr.unsupported("the dict of a class that changes");
+    if (tr.wrote_on_types()) tr.unsupported("the dict of a class that changes");
     return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
   }
   SourceId meta_at, at;
   PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
+  if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
   if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
     bool mutable_class = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !tr.is_made_class(cls);
     static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
     if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
-    if (mutable_class) tr.guard_mro(cls);  // the base, and what the layout follows from
+    if (mutable_class) tr.guard_bases(cls);  // the base, and what the layout follows from
     Ref v = Ref::steal(native::attr(Ground::guarded({}), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
@@ -136,6 +141,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     // Members, and how a version of Python keeps them, are fixed once the class is made.
     Ref v = Ref::steal(native::attr(Ground::fixed(), self->object.get(), name));
     if (!v) tr.raise_current();
+    if (at.valid()) tr.guard_identity(at, d);
     if (PyObject_TypeCheck(v.get(), cls)) return tr.global_object(v.get(), Ground::pure(self));
   }
   PyTypeObject* dt = Py_TYPE(d);
@@ -219,6 +225,12 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
       if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
     return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this))) : nullptr;
   }
+  // What the program put on it.
+  bool own_dict = t->tp_dictoffset && t->tp_getattro == PyObject_GenericGetAttr && !(d && Py_TYPE(d)->tp_descr_set) && source.valid();
+  if (Ref own = Ref::steal(own_dict ? PyObject_GenericGetDict(o, nullptr) : nullptr)) {
+    if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
+  }
+  PyErr_Clear();
   Ref v = Ref::steal(native::attr(Ground::fixed(), o, name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -379,7 +391,18 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
       return tr.global_object(v.get(), Ground::pure(this, key));
     }
   }
+  if (!PyType_Check(o) && (PyMapping_Check(o) || PySequence_Check(o))) tr.unsupported("an item of " + describe());
   return Variable::getitem(tr, key);
+}
+
+void RealVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is set");
+  Variable::setitem(tr, key, value);
+}
+
+void RealVariable::delitem(Translator& tr, Variable* key) {
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is deleted");
+  Variable::delitem(tr, key);
 }
 
 bool RealVariable::contains(Translator& tr, Variable* item) {

@@ -313,6 +313,12 @@ bool TensorVariable::truth(Translator& tr) {
 // By identity: two that are told apart here are to be two in every call.
 Ref TensorVariable::hash_key(Translator& tr) {
   if (!real) return Ref::borrow(value(tr));
+  // Of tensors without data only the identity can be of use.
+  Ref meta = Ref::steal(native::attr(Ground::guarded(source), real.get(), "is_meta"));
+  if (meta.get() == Py_True) {
+    tr.guard_identity(source, real.get());
+    return real;
+  }
   value(tr);
   tr.tensor_is_key();
   return real;

@@ -32,12 +32,12 @@ constexpr const char* kMlp = R"(graph {
   return %6, %13, %8
 })";
 
-Partition parted(const char* text, size_t outputs, double budget = 1) {
+Partition parted(const char* text, size_t outputs, double budget = 1, std::optional<Joint::Reads> reads = std::nullopt) {
   graph::Graph g = graph::parse(text);
   std::vector<uint32_t> tangents;
   for (uint32_t i = 0; i < g.inputs.size(); ++i)
     if (g.value(g.inputs[i].value).name == "tangent") tangents.push_back(i);
-  Partition p = partition({std::move(g), outputs, tangents}, budget);
+  Partition p = partition({std::move(g), outputs, tangents, std::move(reads)}, budget);
   graph::verify(p.forward);
   graph::verify(p.backward);
   return p;
@@ -75,9 +75,8 @@ TEST(Partition, ASmallerBudgetRepeatsWhatIsCheapFirst) {
   EXPECT_LT(none.saved_bytes, some.saved_bytes);
 }
 
-TEST(Partition, PointwiseChainsAreKeptAtTheirNarrowestPlace) {
-  // exp of a sum of a tensor and a row: kept is one value, not each intermediate.
-  Partition p = parted(R"(graph {
+// The captured backward reads %0 for the cosine.
+constexpr const char* kChain = R"(graph {
   %0: f32[64,64] = input argument
   %1: f32[64,64] = input argument "tangent"
   %2: f32[64,64] = aten::sin(%0)
@@ -88,9 +87,44 @@ TEST(Partition, PointwiseChainsAreKeptAtTheirNarrowestPlace) {
   %7: f32[64,64] = aten::cos(%0)
   %8: f32[64,64] = aten::mul.Tensor(%6, %7)
   return %4, %8
+})";
+
+TEST(Partition, PointwiseChainsAreKeptAtTheirNarrowestPlace) {
+  // exp of a sum of a tensor and a row: kept is one value, not each intermediate.
+  Partition p = parted(kChain, 1, 1, Joint::Reads{{0}, {0}});
+  EXPECT_EQ(names(p.saved), (Names{"input"}));
+  EXPECT_EQ(p.read_inputs, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(p.read_outputs, (std::vector<uint32_t>{0}));
+}
+
+TEST(Partition, AnArgumentIsKeptOnlyWhereTheBackwardReadsItItself) {
+  // The program may write to it before the backward runs.
+  Partition p = parted(kChain, 1, 1, Joint::Reads{{}, {0}});
+  EXPECT_EQ(names(p.saved), (Names{"aten::cos", "aten::exp"}));
+  EXPECT_TRUE(p.read_inputs.empty());
+  EXPECT_EQ(p.needed_inputs, (std::vector<uint32_t>{0}));
+}
+
+TEST(Partition, NamesInputsThatGradientsDependOnAndTheirCopies) {
+  Partition p = parted(R"(graph {
+  %0: f32[8] = input argument
+  %1: f32[8] = input argument
+  %2: f32[8] = input buffer
+  %3: f32[8] = input argument "tangent"
+  %4: f32[8] = aten::clone(%0, none)
+  %5: f32[8] = aten::add.Tensor(%4, %1, 1)
+  %6: f32[8] = aten::add.Scalar(%2, 1, 1)
+  %7: f32[8] = aten::mul.Tensor(%3, %4)
+  return %5, %7
+  writeback %2 %6
+  writeback %0 %5
 })",
                        1);
-  EXPECT_EQ(names(p.saved), (Names{"input"}));
+  EXPECT_EQ(p.needed_inputs, (std::vector<uint32_t>{0}));
+  ASSERT_EQ(p.copies.size(), 1u);
+  EXPECT_EQ(p.copies[0].input, 0u);
+  ASSERT_EQ(p.sources.size(), 2u);
+  EXPECT_EQ(p.copies[0].output, p.sources[0].index);
 }
 
 TEST(Partition, RandomValuesAreKeptUnderAnyBudget) {

@@ -1,0 +1,56 @@
+// How the extension's function-local statics are initialised, once, when several threads come to them: in place of the C++ library's
+// own functions of the ABI, for the code of this extension alone. Initialisers here may run Python code, which gives up the GIL and
+// wants it back; a thread that held the GIL while it waited for them would never let them end.
+#include <Python.h>
+
+
+#include <atomic>
+#include <cstdint>
+
+#include "trace/gil.h"
+
+namespace {
+
+// The guard of one static: its first byte is read by compiled code, the rest is ours.
+struct Guard {
+  std::atomic<uint8_t> done;
+  std::atomic<uint32_t> busy;
+};
+static_assert(sizeof(Guard) == sizeof(long long));
+
+Guard* of(long long* word) { return reinterpret_cast<Guard*>(word); }
+
+}  // namespace
+
+extern "C" {
+
+// 1: the caller is to initialise, and then to release or abort. 0: it was done.
+int __cxa_guard_acquire(long long* word) {
+  Guard* guard = of(word);
+  for (;;) {
+    if (guard->done.load(std::memory_order_acquire)) return 0;
+    uint32_t idle = 0;
+    if (guard->busy.compare_exchange_strong(idle, 1, std::memory_order_acquire)) {
+      if (!guard->done.load(std::memory_order_acquire)) return 1;
+      guard->busy.store(0, std::memory_order_release);
+      guard->busy.notify_all();
+      return 0;
+    }
+    braze::trace::GilRelease others_go_on;
+    guard->busy.wait(1, std::memory_order_acquire);
+  }
+}
+
+void __cxa_guard_release(long long* word) noexcept {
+  Guard* guard = of(word);
+  guard->done.store(1, std::memory_order_release);
+  guard->busy.store(0, std::memory_order_release);
+  guard->busy.notify_all();
+}
+
+void __cxa_guard_abort(long long* word) noexcept {
+  Guard* guard = of(word);
+  guard->busy.store(0, std::memory_order_release);
+  guard->busy.notify_all();
+}
+}

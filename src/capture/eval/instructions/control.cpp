@@ -1,0 +1,60 @@
+// Jumps, iteration, and branches on what only the run knows.
+#include "capture/eval/instructions/instructions.h"
+#include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
+
+namespace braze::capture {
+
+void Instructions::Jump(Execution& x) { x.next = x.ins.target; }
+void Instructions::JumpBackward(Execution& x) { Jump(x); }
+
+void Instructions::PopJumpIfTrue(Execution& x) {
+  // assert, of what only the run knows
+  if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() && x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
+    const auto& all = x.f.code->instructions;
+    const Instruction& after = all[static_cast<size_t>(x.next) + 1];
+    Variable* message = after.op == Opcode::LoadConst ? x.tr.load_const(x.f.code->constant(after.arg)) : nullptr;
+    if (x.tr.may_be_unbacked() && assume(x.tr, x.f.top(), "AssertionError", message)) {
+      x.f.pop();
+      x.next = x.ins.target;
+      return;
+    }
+  }
+  if (x.tr.may_be_unbacked() && x.tr.checks(x.f, x.ins, x.next)) {
+    x.f.pop();
+    return;
+  }
+  bool t = x.tr.truth(x.f.pop());
+  if (t == (x.ins.op == Opcode::PopJumpIfTrue)) x.next = x.ins.target;
+}
+void Instructions::PopJumpIfFalse(Execution& x) { PopJumpIfTrue(x); }
+
+void Instructions::PopJumpIfNone(Execution& x) {
+  bool n = is_none(x.tr.force(x.f.pop()));
+  if (n == (x.ins.op == Opcode::PopJumpIfNone)) x.next = x.ins.target;
+}
+void Instructions::PopJumpIfNotNone(Execution& x) { PopJumpIfNone(x); }
+
+void Instructions::JumpIfTrueOrPop(Execution& x) {
+  bool t = x.tr.truth(x.f.top());
+  if (t == (x.ins.op == Opcode::JumpIfTrueOrPop)) x.next = x.ins.target;
+  else x.f.pop();
+}
+void Instructions::JumpIfFalseOrPop(Execution& x) { JumpIfTrueOrPop(x); }
+
+void Instructions::GetIter(Execution& x) {
+  Variable* it = x.tr.iter(x.f.pop());
+  x.f.push(it);
+}
+
+void Instructions::ForIter(Execution& x) {
+  Variable* v = x.tr.next(x.f.top());
+  if (v) {
+    x.f.push(v);
+  } else {
+    x.f.pop();
+    x.next = x.ins.target;
+  }
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,204 @@
+#include "capture/frames/capture_entry.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/strict.h"
+#include "capture/eval/markers.h"
+#include "capture/frames/log.h"
+#include "capture/frames/report.h"
+
+namespace braze::capture {
+
+namespace {
+
+// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made again by the
+// uncompiled code, where that matters: for the exception, of which a check of the graph knows the condition alone, and for effects
+// that come before it.
+void note_failures(Entry& entry, const graph::Graph& graph) {
+  bool checks = false;
+  for (const graph::Node& n : graph.nodes()) {
+    checks |= n.op == graph::Op::_assert_scalar;
+    entry.random |= n.op == graph::Op::Extern || (graph::op_traits(n.op) & graph::kNondeterministic);
+  }
+  auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
+  const auto& steps = entry.recipe.steps();
+  entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
+}
+
+// What was captured is not so any more: another thread, or code that the capture called, changed it.
+struct Changed {};
+constexpr int kMostChanges = 4;  // in a row; then it is the guards that do not hold
+
+class EntryMaker {
+ public:
+  EntryMaker(Region& region, const GilPtr<Place>& place, const FrameView& view, GuardValues& values)
+      : region_(region), place_(place), view_(view), values_(values), at_(first_line(view)) {
+    view_.torch_level |= static_cast<bool>(region_.options().backend);
+    view_.gradients = !region_.options().backend;
+    view_.unbacked = region_.options().fullgraph;
+  }
+
+  GilPtr<Entry> run() {
+    if (!region_.options().fullgraph && place_->rests()) return {};
+    GilPtr<Entry> made;
+    bool again = true;
+    while (again) {
+      event_ = {};
+      again = false;
+      made = attempt(again);
+    }
+    return made;
+  }
+
+ private:
+  GilPtr<Entry> attempt(bool& again) {
+    uint64_t before = place_->changes();
+    GilPtr<Entry> entry;
+    try {
+      entry = make(again);
+      if (again) return {};
+    } catch (const Changed&) {
+      again = true;
+      return {};
+    } catch (const UserError& e) {
+      PyErr_SetString(PyExc_ValueError, e.message.c_str());
+    } catch (const std::exception& e) {
+      failed(e.what());
+    }
+    if (region_.events) region_.events->push_back(std::move(event_));
+    if (!entry) return {};
+    place_->capture_succeeded();
+    if (place_->changes() != before) {
+      // Another thread may have been quicker.
+      if (GilPtr<Entry> other = place_->find(view_, values_)) return other;
+      again = !entry->guards->check(view_.slots, values_);
+      if (again) return {};
+    }
+    place_->insert(entry);
+    return entry;
+  }
+
+  GilPtr<Entry> make(bool& again) {
+    if (trace::dispatch_mode_active()) {
+      // It is to see every operator of this call, and may not be there in the next.
+      event_.graph_status = "eagerly: a dispatch mode is on";
+      stopped({Reason::UnsupportedFeature, "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call", at_, {}});
+      return {};
+    }
+    Segment segment = capture_segment();
+    if (segment.stop && !stopped(*segment.stop)) return {};
+    GilPtr<Entry> entry = entry_of(segment);
+    check(*entry, "a guard does not hold right after capture", segment.recipe);
+    entry->recipe = std::move(segment.recipe);
+    entry->sources->loosen(entry->guards->mortals());
+    entry->recipe.loosen(entry->guards->mortals());
+    if (!segment.num_calls && !segment.num_outputs) return entry;
+    if (!region_.options().backend) note_failures(*entry, segment.captured.graph);
+    auto start = std::chrono::steady_clock::now();
+    event_.num_calls = std::max<size_t>(segment.num_calls, 1);
+    GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);
+    again = outcome == GraphOutcome::CaptureAgain;
+    if (again) return {};
+    event_.compile_seconds = seconds_since(start);
+    if (outcome == GraphOutcome::Raised) return {};
+    if (entry->runnable || region_.options().backend) ++region_.compilations;
+    // The backend may have run code that changed what is guarded.
+    check(*entry, "compiling changed what was guarded", entry->recipe);
+    return entry;
+  }
+
+  Segment capture_segment() {
+    auto start = std::chrono::steady_clock::now();
+    CapturingScope scope;
+    FrameView asked = view_;
+    if (!view_.fixed_sizes) asked.dynamic = region_.options().dynamic;
+    asked.seen = &place_->seen;
+    Segment segment = capture(asked, region_.options().options);
+    event_.capture_seconds = seconds_since(start);
+    return segment;
+  }
+
+  // A graph break. False: it is an error, which is set.
+  bool stopped(const BreakInfo& stop) {
+    event_.stop = stop;
+    log(Topic::GraphBreaks, explain_break(stop));
+    if (!region_.options().fullgraph || stop.reason == Reason::RaisedException) return true;
+    refuse(stop);
+    return false;
+  }
+
+  GilPtr<Entry> entry_of(Segment& segment) {
+    auto entry = GilPtr<Entry>::make();
+    std::vector<SourceId> wanted = segment.inputs;
+    for (const Step& s : segment.recipe.steps())
+      if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    wanted.insert(wanted.end(), segment.locks.begin(), segment.locks.end());
+    entry->num_locks = segment.locks.size();
+    entry->name = "Torch-Compiled Region: " + std::to_string(place_->number) + "/" + std::to_string(place_->inserted());
+    entry->num_inputs = segment.inputs.size();
+    entry->num_loads = wanted.size() - segment.inputs.size() - segment.locks.size();
+    entry->num_outputs = segment.num_outputs;
+    entry->numbers = segment.numbers;
+    entry->draws = segment.draws;
+    entry->without_torch_functions = segment.without_torch_functions;
+    entry->num_integers = segment.num_integers;
+    entry->num_symbols = segment.captured.symbol_values.size();
+    segment.sources->constant(view_.globals);
+    entry->globals = view_.globals;
+    entry->sources = segment.sources;
+    entry->stop = segment.stop;
+    entry->inference = segment.inference;
+    entry->guards = GuardProgram::compile(segment.sources, segment.guards, wanted, segment.global_state,
+                                          static_cast<size_t>(view_.bytecode->num_locals_plus), segment.sizes);
+    if (logs(Topic::Guards) || region_.events) {
+      for (const Guard& g : segment.guards.items()) event_.guards.push_back(print(g, *segment.sources));
+      for (std::string& g : print(segment.sizes, *segment.sources)) event_.guards.push_back(std::move(g));
+      std::string text = describe(at_) + "\n";
+      for (const std::string& g : event_.guards) text += "  " + g + "\n";
+      log(Topic::Guards, text);
+    }
+    return entry;
+  }
+
+  void check(Entry& entry, const char* otherwise, const Recipe& recipe) {
+    if (entry.guards->check(view_.slots, values_)) return;
+    if (++changed_ < kMostChanges) throw Changed{};
+    dump_ = "recipe:\n" + recipe.print(*entry.sources);
+    throw InternalError(std::string(otherwise) + ": " + entry.guards->failure(values_));
+  }
+
+  // An error of ours.
+  void failed(std::string what) {
+    if (PyErr_Occurred()) what += " (" + take_exception() + ")";
+    event_.graph_status = "internal failure: " + what;
+    std::string text = describe_failure(at_, what, dump_);
+    if (strict() || region_.options().fullgraph) {
+      PyErr_SetString(PyExc_RuntimeError, text.c_str());
+      return;
+    }
+    place_->capture_failed();
+    say_uncompiled(at_, text + "  BRAZE_STRICT=1 raises instead.");
+  }
+
+  Region& region_;
+  const GilPtr<Place>& place_;
+  FrameView view_;
+  GuardValues& values_;
+  UserLine at_;
+  Event event_;
+  std::string dump_;
+  int changed_ = 0;
+};
+
+}  // namespace
+
+GilPtr<Entry> capture_entry(Region& region, const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
+  return EntryMaker(region, place, view, values).run();
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,111 @@
+#include <span>
+
+#include "base/strict.h"
+#include "capture/frames/capture_entry.h"
+#include "capture/frames/log.h"
+#include "capture/frames/report.h"
+
+namespace braze::capture {
+
+namespace {
+
+// What a call of the GraphModule takes: constants are inputs like others.
+void lay_out_inputs(Entry& entry, const Segment& segment) {
+  const graph::Graph& graph = segment.captured.graph;
+  entry.constants = segment.captured.constants;
+  for (PyObject* c : entry.constants) Py_XINCREF(c);
+  int next_input = 0, next_constant = 0;
+  size_t of_forward = graph.inputs.size();  // what the backward reads comes after it
+  if (segment.gradients && !segment.gradients->tangents.empty()) of_forward = segment.gradients->tangents[0];
+  for (const graph::Input& in : std::span(graph.inputs).first(of_forward))
+    entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
+}
+
+// By our own compiler. Throws Unsupported or InternalError.
+void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& event, const std::string& captured, bool texts) {
+  const Options& options = region.options().options;
+  bool training = segment.captured.needs_grad;
+  if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
+  if (training) {
+    auto runnable = trace::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts);
+    if (region.events) {
+      runnable->prepare_backward();
+      event.training = runnable->training_report();
+    }
+    runnable->keep_uncompiled(std::move(segment.tracer));
+    entry.runnable = std::move(runnable);
+  } else {
+    entry.runnable = trace::make_runnable(std::move(segment.captured), options, texts);
+  }
+  event.graph_status = "compiled";
+  if (texts || region.events) event.report = entry.runnable->report();
+  if (!texts) return;
+  log(Topic::Graph, "captured\n" + captured + "optimised\n" + event.report.graph);
+  log(Topic::Loops, event.report.scheduled);
+  log(Topic::Kernels, event.report.plan + event.report.source);
+}
+
+GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValues& values, PyObject* graph_module, Event& event) {
+  Ref inputs = Ref::steal(PyList_New(0));
+  for (size_t i = 0; i < entry.num_symbols; ++i)
+    PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(values.sizes()[entry.num_integers + i])).get());
+  for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? values.values()[at] : entry.constants[~at]);
+  PyObject* args[] = {nullptr, graph_module, inputs.get()};
+  entry.callable = Ref::steal(PyObject_Vectorcall(region.options().backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  event.graph_status = "by the given backend";
+  if (!entry.callable) return GraphOutcome::Raised;
+  if (PyCallable_Check(entry.callable.get())) return GraphOutcome::Ready;
+  entry.callable = Ref();
+  PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
+  return GraphOutcome::Raised;
+}
+
+}  // namespace
+
+GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const GuardValues& values, const UserLine& at, Event& event,
+                           FrameView& again) {
+  entry.has_graph = true;
+  lay_out_inputs(entry, segment);
+  bool given = static_cast<bool>(region.options().backend);
+  std::string why;
+  if (!given) {
+    bool texts = logs_texts() || region.keep_texts;
+    std::string captured = texts ? graph::print(segment.captured.graph) : std::string();
+    graph::Graph kept = segment.captured.graph;  // for the report of a failure
+    try {
+      make_runnable(region, entry, segment, event, captured, texts);
+      return GraphOutcome::Ready;
+    } catch (const Unsupported& e) {
+      // What cannot be had for all sizes may be had for each.
+      if ((e.reason() == Reason::OpenSizes || entry.num_symbols) && !again.fixed_sizes) {
+        again.fixed_sizes = true;
+        return GraphOutcome::CaptureAgain;
+      }
+      if (region.options().fullgraph) {
+        event.graph_status = "not at all";
+        refuse({e.reason(), e.detail(), at, {}});
+        return GraphOutcome::Raised;
+      }
+      why = std::string(summary(e.reason())) + ": " + e.detail();
+    } catch (const std::exception& e) {
+      std::string text = graph::print(kept);
+      if (strict() || region.options().fullgraph) throw InternalError(std::string(e.what()) + "\n" + text);
+      why = std::string("internal failure: ") + e.what() + "\n" + text + "  BRAZE_STRICT=1 raises instead.";
+    }
+  }
+  if (!segment.tracer->has_torch_level()) {
+    again.torch_level = true;
+    return GraphOutcome::CaptureAgain;
+  }
+  Ref graph_module = Ref::steal(segment.tracer->graph_module());
+  if (!graph_module) throw InternalError("no GraphModule: " + take_exception());
+  if (given) return give_to_backend(region, entry, values, graph_module.get(), event);
+  event.graph_status = "eagerly: " + why;
+  log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
+  say_uncompiled(at, why);
+  entry.callable = Ref::steal(PyObject_GetAttrString(graph_module.get(), "forward"));
+  if (!entry.callable) throw InternalError("no GraphModule: " + take_exception());
+  return GraphOutcome::Ready;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,94 @@
+#include "capture/frames/place.h"
+
+#include <algorithm>
+
+namespace braze::capture {
+
+namespace {
+
+size_t next_number() {
+  static size_t count = 0;
+  return count++;
+}
+
+bool serves(const Entry& entry, const FrameView& view, GuardValues& values, std::string* why) {
+  if (entry.globals != view.globals) return false;
+  if (entry.guards->check(view.slots, values)) return true;
+  if (why) *why += "  " + entry.guards->failure(values) + "\n";
+  return false;
+}
+
+}  // namespace
+
+Place::Place() : number(next_number()) {}
+
+Place::~Place() {
+  for (const GilPtr<Entry>& e : entries_) e->guards->when_over({});  // calls may still hold it
+}
+
+GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::string* why) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    GilPtr<Entry> entry = entries_[i];
+    uint64_t before = changes_;
+    if (serves(*entry, view, values, why)) {
+      if (changes_ == before) use(i);
+      return entry;
+    }
+    if (changes_ == before) continue;
+    if (why) why->clear();
+    std::vector<GilPtr<Entry>> now = entries_;  // whatever happens to them meanwhile
+    for (const GilPtr<Entry>& e : now)
+      if (serves(*e, view, values, why)) return e;
+    break;
+  }
+  return {};
+}
+
+void Place::use(size_t i) {
+  if (i == 0) return;
+  std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(i), entries_.begin() + static_cast<ptrdiff_t>(i) + 1);
+  ++changes_;
+}
+
+void Place::insert(GilPtr<Entry> entry) {
+  entry->guards->when_over([this, guards = entry->guards.get()] {
+    ended_ = guards->ended();
+    remove_ended();
+  });
+  GilPtr<Entry> leaves;  // its end may run code
+  if (entries_.size() >= kMostEntries) {
+    leaves = std::move(entries_.back());
+    entries_.pop_back();
+    leaves->guards->when_over({});
+  }
+  entries_.insert(entries_.begin(), std::move(entry));
+  ++changes_;
+  ++inserted_;
+}
+
+void Place::remove_ended() {
+  auto ended = std::stable_partition(entries_.begin(), entries_.end(), [](const GilPtr<Entry>& e) { return !e->guards->is_over(); });
+  std::vector<GilPtr<Entry>> gone(std::make_move_iterator(ended), std::make_move_iterator(entries_.end()));
+  entries_.erase(ended, entries_.end());
+  ++changes_;
+  for (const GilPtr<Entry>& e : gone) e->guards->when_over({});
+}
+
+int Place::traverse(visitproc visit, void* arg) const {
+  for (const GilPtr<Entry>& e : entries_)
+    if (int r = e->traverse(visit, arg)) return r;
+  return 0;
+}
+
+bool Place::rests() {
+  if (!resting_) return false;
+  --resting_;
+  return true;
+}
+
+void Place::capture_failed() {
+  resting_ = (1u << std::min(failed_, 16u)) - 1;
+  ++failed_;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,52 @@
+// The entries of one place: of an instruction of a code object where compiled code may begin.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/frames/entry.h"
+
+namespace braze::capture {
+
+class Place : public GilCounted {
+ public:
+  // So many are kept. What a call needs that has left is compiled again.
+  static constexpr size_t kMostEntries = 64;
+
+  Place();
+  ~Place();
+
+  const size_t number;  // among all places of the process
+  SeenSizes seen;
+
+  // The entry that was used last, or nullptr.
+  const GilPtr<Entry>* latest() const { return entries_.empty() ? nullptr : &entries_[0]; }
+  // The entry whose guards hold for the frame, with what its check fetched, or none. Checks may run code of the program's, which may
+  // change the entries. `why`: receives a line for each check that failed.
+  GilPtr<Entry> find(const FrameView& view, GuardValues& values, std::string* why = nullptr);
+  // Makes it the one that was used last; the one that was not used for the longest time leaves where there are too many.
+  void insert(GilPtr<Entry> entry);
+  // Changes whenever the entries do: those that there were before a change may be gone, others come.
+  uint64_t changes() const { return changes_; }
+  size_t inserted() const { return inserted_; }  // so far
+  // Why the last of the entries that ended did; empty once it was asked.
+  std::string take_ended() { return std::exchange(ended_, {}); }
+  int traverse(visitproc visit, void* arg) const;
+
+  // Captures that failed by an error of ours are tried again after 0, 1, 3, 7... calls: inputs of other kinds may do.
+  bool rests();          // whether this call is one that runs uncompiled instead
+  void capture_failed();
+  void capture_succeeded() { failed_ = resting_ = 0; }
+
+ private:
+  void use(size_t i);
+  void remove_ended();  // those that no call can match any more
+
+  std::vector<GilPtr<Entry>> entries_;  // in the order of use, the latest first
+  uint64_t changes_ = 0;
+  size_t inserted_ = 0;
+  std::string ended_;
+  unsigned failed_ = 0, resting_ = 0;
+};
+
+}  // namespace braze::capture

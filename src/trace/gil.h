@@ -1,0 +1,20 @@
+// Python's global lock, given up for a while.
+#pragma once
+#include <Python.h>
+
+namespace braze::trace {
+
+// Gives the lock up while it lives, if this thread holds it and `wanted`. A thread that finds the interpreter at its end when it wants the
+// lock back stays here for ever instead of being unwound: destructors on its stack would touch Python's objects without the lock.
+class GilRelease {
+ public:
+  explicit GilRelease(bool wanted = true);
+  ~GilRelease();
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+}  // namespace braze::trace

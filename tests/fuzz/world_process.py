@@ -1,0 +1,48 @@
+"""State of the process that a random program reads and changes: queries, and changes with what takes them back."""
+
+QUERIES = (
+    "torch.get_default_dtype()", "torch.is_grad_enabled()", "torch.is_autocast_enabled('cpu')", "torch.are_deterministic_algorithms_enabled()", "torch.get_num_threads()", "torch.get_float32_matmul_precision()", "torch.is_anomaly_enabled()",
+    "torch.is_inference_mode_enabled()", "torch.backends.mkldnn.enabled", "torch.ones(2).dtype", "torch.ones(2).device.type", "(x * 2).requires_grad", "torch.tensor(2.5).dtype", "torch.get_default_device().type", "torch.is_deterministic_algorithms_warn_only_enabled()",
+    "torch.sin(x)", "torch.nn.functional.relu(x)", "x.sin()", "torch.mm(x.reshape(-1, 1), x.reshape(1, -1)).dtype", "torch.get_autocast_dtype('cpu')", "torch.backends.cuda.matmul.allow_tf32", "torch.arange(2) / 2", "torch.set_grad_enabled(torch.is_grad_enabled())",
+    "os.environ.get('WORLD', 3)", "len(x)", "x.abs()", "abs(x)", "-x", "x @ x.t()", "torch.is_warn_always_enabled()", "K", "__name__", "sys.getrecursionlimit()", "'K' in globals()", "globals()['K']", "torch.backends.mkldnn.deterministic", "torch.get_num_interop_threads()",
+    "sorted([3, 1], key=lambda v: -v)", "x.double().sum()", "torch.is_tensor(x)", "builtins.len(x)", "torch.overrides.has_torch_function((x,))", "math.floor(2.5)", "mix.__defaults__", "x.shape", "x.requires_grad", "x.grad is None", "torch.nn.Tanh()(x)", "copy.copy([1, 2])", "sys.modules.get('world')",
+    "torch.__version__ == 'ab'", "operator.add(x, 1)", "functools.reduce(operator.add, [1, 2])", "torch._C._get_tracing_state()", "torch.jit.is_tracing()", "np.float64(2) * 2", "string.digits", "math.pi",
+)  # fmt: skip
+
+# name: what changes it, what takes it back
+STATES = {
+    "double": ("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)"),
+    "half": ("torch.set_default_dtype(torch.bfloat16)", "torch.set_default_dtype(torch.float32)"),
+    "no_grad": ("torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)"),
+    "deterministic": ("torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)"),
+    "warn_only": ("torch.use_deterministic_algorithms(True, warn_only=True)", "torch.use_deterministic_algorithms(False)"),
+    "threads": ("torch.set_num_threads(2)", "torch.set_num_threads(1)"),
+    "precision": ("torch.set_float32_matmul_precision('medium')", "torch.set_float32_matmul_precision('highest')"),
+    "anomaly": ("torch.set_anomaly_enabled(True)", "torch.set_anomaly_enabled(False)"),
+    "autocast": ("scope.enter_context(torch.autocast('cpu', dtype=torch.bfloat16))", None),
+    "inference": ("scope.enter_context(torch.inference_mode())", None),
+    "device": ("torch.set_default_device('meta')", "torch.set_default_device(None)"),
+    "cpu": ("torch.set_default_device('cpu')", "torch.set_default_device(None)"),
+    "mkldnn": ("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True"),
+    "sin": ("kept['sin'] = torch.sin\ntorch.sin = lambda x: x * 5", "torch.sin = kept['sin']"),
+    "relu": ("kept['relu'] = torch.nn.functional.relu\ntorch.nn.functional.relu = lambda x, inplace=False: x - 3", "torch.nn.functional.relu = kept['relu']"),
+    "method": ("kept['method'] = torch.Tensor.sin\ntorch.Tensor.sin = lambda self: self * 7", "torch.Tensor.sin = kept['method']"),
+    "sum": ("kept['sum'] = torch.Tensor.sum\ntorch.Tensor.sum = lambda self, *a: kept['sum'](self, *a) + 1", "torch.Tensor.sum = kept['sum']"),
+    "add": ("kept['add'] = torch.Tensor.__add__\ntorch.Tensor.__add__ = lambda self, o: kept['add'](self, o) * 2", "torch.Tensor.__add__ = kept['add']"),
+    "tag": ("torch.Tensor.tag = 6", "del torch.Tensor.tag"),
+    "tanh": ("kept['tanh'] = torch.nn.Tanh.forward\ntorch.nn.Tanh.forward = lambda self, y: y + 4", "torch.nn.Tanh.forward = kept['tanh']"),
+    "hook": ("kept['hook'] = torch.nn.modules.module.register_module_forward_hook(lambda m, i, o: o + 1)", "kept['hook'].remove()"),
+    "pre_hook": ("kept['pre'] = torch.nn.modules.module.register_module_forward_pre_hook(lambda m, i: (i[0] + 1,))", "kept['pre'].remove()"),
+    "environment": ("os.environ['WORLD'] = 'abc'", "os.environ.pop('WORLD', None)"),
+    "version": ("kept['version'] = torch.__version__\ntorch.__version__ = 'ab'", "torch.__version__ = kept['version']"),
+    "warn_always": ("torch.set_warn_always(True)", "torch.set_warn_always(False)"),
+    "builtin": ("import builtins\nbuiltins.K = 9", "del builtins.K"),
+    "pi": ("math.pi = 3", "math.pi = kept_pi"),
+    "floor": ("kept['floor'] = math.floor\nmath.floor = lambda v: 8", "math.floor = kept['floor']"),
+    "operator": ("kept['operator'] = operator.add\noperator.add = lambda a, b: a - b", "operator.add = kept['operator']"),
+    "mode": ("scope.enter_context(Doubles())", None),
+    "function_off": ("scope.enter_context(torch._C.DisableTorchFunctionSubclass())", None),
+    "recursion": ("kept['recursion'] = sys.getrecursionlimit()\nsys.setrecursionlimit(kept['recursion'] + 7)", "sys.setrecursionlimit(kept['recursion'])"),
+    "module_call": ("kept['call'] = torch.nn.Module._call_impl\ntorch.nn.Module._call_impl = lambda self, y: kept['call'](self, y) + 2", "torch.nn.Module._call_impl = kept['call']"),
+    "module_getattr": ("kept['getattr'] = torch.nn.Module.__getattr__\ntorch.nn.Module.__getattr__ = lambda self, name: 3 if name == 'c' else kept['getattr'](self, name)", "torch.nn.Module.__getattr__ = kept['getattr']"),
+}  # fmt: skip
