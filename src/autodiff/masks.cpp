@@ -32,8 +32,8 @@ Graph narrow_masks(const Graph& joint) {
   passes::Rewriter r(joint);
   for (const graph::Node& n : joint.nodes()) {
     graph::NodeId made = r.copy(n);
+    if (!draws_mask(n) || !is_floating(joint.type(n.outputs[0]).dtype)) continue;
     ValueId mask = n.outputs[0];
-    if (!draws_mask(n) || !is_floating(joint.type(mask).dtype)) continue;
     ValueId narrow = cast(r.out(), r.out().node(made).outputs[0], DType::Bool);
     r.replace(mask, cast(r.out(), narrow, joint.type(mask).dtype));
   }

@@ -130,7 +130,12 @@ class Seeding {
 
 Graph seed_random(Graph g) {
   std::vector<bool> taken;
-  for (const Node& n : g.nodes()) taken.push_back(takes(g, n));
+  bool own_generator = false;  // the program asks for the values of a generator of its own
+  for (const Node& n : g.nodes()) {
+    if (n.extern_name == "braze::enter_generator") own_generator = true;
+    if (n.extern_name == "braze::leave_generator") own_generator = false;
+    taken.push_back(!own_generator && takes(g, n));
+  }
   if (std::none_of(taken.begin(), taken.end(), [](bool b) { return b; })) return g;
   return Seeding(g).run(taken);
 }

@@ -331,6 +331,10 @@ void Recorder::refresh_sizes(bool arguments) {
 }
 
 void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
+  // (..., running_min, ..., per_row_fake_quant, ...)
+  if (info.name == "aten::_fused_moving_avg_obs_fq_helper_functional" && std::get<bool>(args[11]) &&
+      arena().is_const(arena().product(graph_.type(std::get<ValueId>(args[3])).sizes), 0))
+    throw Unsupported(Reason::DynamicOutput, "an observer of channels that has not seen any yet: it gives its ranges their sizes");
   switch (info.treatment) {
     case Treatment::ReadsValue:
       if (info.name == "aten::_local_scalar_dense" || info.name == "aten::item")

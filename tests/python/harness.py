@@ -29,6 +29,8 @@ def same(want, got, where="result", tol=1e-5):
         assert want.stride() == got.stride() or 0 in want.shape, f"{where}: strides {got.stride()}, expected {want.stride()}"
         assert want.requires_grad == got.requires_grad, f"{where}: requires_grad"
         torch.testing.assert_close(got.detach(), want.detach(), rtol=tol, atol=tol, equal_nan=True, msg=lambda m: f"{where}: {m}")
+    elif isinstance(want, torch.Generator):
+        assert torch.equal(want.get_state(), got.get_state()), f"{where}: state of the generator"
     elif isinstance(want, dict):
         assert list(want) == list(got), f"{where}: keys {list(got)}, expected {list(want)}"
         for k in want:

@@ -65,6 +65,7 @@ from ._numbers import (  # noqa: F401
     tensor_of,
     where,
 )
+from ._random import drawn_with, get_rng_state, manual_seed, seeded_state, set_rng_state  # noqa: F401
 from ._scalars import (  # noqa: F401
     add_scaled,
     add_scaled_,

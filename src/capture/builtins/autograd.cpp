@@ -152,9 +152,12 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
   return tr.call(fn, std::move(call));
 }
 
-// Full backward hooks of modules look for the autograd node of each call, which compiled code does not have: around the module's own
-// computation they are set up natively.
-Variable* module_backward_hook(Translator& tr, Args&) { tr.unsupported("backward hooks of a module"); }
+// What links the two hooks of a module's backward is seen by no one else. The function itself is evaluated.
+Variable* module_backward_hook(Translator& tr, Args& a) {
+  if (a.size() != 3 || !a[0]->is(Kind::Object) || a[0]->source.valid()) return nullptr;
+  if (DictVariable* state = a[0]->as<ObjectVariable>()->instance_dict(tr)) tr.private_to_capture(state);
+  return nullptr;
+}
 
 // ---- inference mode ----
 

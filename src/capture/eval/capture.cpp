@@ -13,6 +13,7 @@
 #include "capture/eval/markers.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/random_generator.h"
 #include "trace/storage_range.h"
 
 namespace braze::capture {
@@ -35,6 +36,7 @@ void register_all() {
     register_torch_builtins();
     register_message_builtins();
     register_print_builtin();
+    register_random_generator_builtins();
     register_lock_builtins();
     register_autograd_builtins();
     register_cache_builtins();
@@ -329,6 +331,7 @@ void Translator::emit_effects(Codegen& cg) {
   }
   for (const TypeWrite& w : type_writes_) cg.recipe.effect(StepKind::SetAttr, {cg.constant(reinterpret_cast<PyObject*>(w.type)), cg.reg(w.value)}, w.name);
   emit_gradients(cg);
+  for (Variable* v : always_made_) cg.reg(v);
   for (const DeferredCall& c : deferred_) {
     std::vector<Reg> regs{cg.reg(c.callee)};
     for (Variable* a : c.args.pos) regs.push_back(cg.reg(a));

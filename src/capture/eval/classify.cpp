@@ -8,6 +8,7 @@
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 #include "capture/vars/all.h"
+#include "capture/vars/random_generator.h"
 
 namespace braze::capture {
 namespace {
@@ -147,6 +148,8 @@ class Classifier {
     if (PyObject_TypeCheck(object_, k.module)) return module();
     if (type_ == array_type())
       if (Variable* v = wrap_array(tr_, object_, source_)) return v;
+    if (type_ == random_generator_type())
+      if (Variable* v = wrap_random_generator(tr_, object_, source_)) return v;
     if (is_opaque(type_) && !PyDict_Check(object_) && !PyList_Check(object_) && !PyTuple_Check(object_)) return nullptr;
     return instance();
   }

@@ -1,4 +1,5 @@
 // Comparisons: a table of rules by the kinds of the operands.
+#include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
 #include "capture/vars/tensor_float.h"
@@ -199,6 +200,16 @@ Variable* weak_references(Comparison& x) {
   return tr.compare(x.op, tr.force(a->call(tr, none_given)), tr.force(b->call(tr, none_given)));
 }
 
+// Values of PyTorch's enumerations in C++ compare as their numbers do.
+Variable* enumerations(Comparison& x) {
+  static PyTypeObject* of_pybind = Py_TYPE(imported("torch._C", "_SDPBackend"));
+  PyTypeObject* t = x.a->type();
+  if (t != x.b->type() || Py_TYPE(t) != of_pybind || !native::type_attr(Ground::fixed(), t, "__members__")) return nullptr;
+  Ref r = Ref::steal(PyObject_RichCompare(x.a->as_constant(), x.b->as_constant(), x.op));
+  if (!r) x.tr.raise_current();
+  return x.tr.boolean(r.get() == Py_True, Ground::pure(x.a, x.b));
+}
+
 Variable* identities(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
@@ -238,6 +249,7 @@ constexpr Row kRules[] = {
     {kinds(Kind::Array), kAnyKind, true, arrays},
     {kPlain, kPlain, false, numbers},
     {kinds(Kind::Real), kinds(Kind::Real), false, functions_in_c},
+    {kinds(Kind::Real), kinds(Kind::Real), false, enumerations},
     {kinds(Kind::Tensor), kAnyKind, true, tensors},
     {kAnyKind, kAnyKind, false, user_classes},
     {kSequences, kSequences, false, sequences},

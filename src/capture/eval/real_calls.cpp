@@ -10,6 +10,7 @@
 #include "capture/guards/torch_queries.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/random_generator.h"
 
 namespace braze::capture {
 
@@ -190,6 +191,7 @@ static bool is_factory(PyObject* fn) {
 
 Variable* Translator::call_torch(PyObject* fn, const Args& args) {
   if (overrides_torch(args)) return call_overridden(fn, args);
+  if (Variable* drawn = call_with_generator(*this, fn, args)) return drawn;
   if (!devices_.empty() && is_factory(fn)) {
     // Said in the call: a graph of torch's functions runs outside of the context.
     bool given = false;

@@ -6,6 +6,7 @@
 namespace braze::capture {
 
 void Translator::modified(Variable* v) {
+  if (private_.count(v)) return;
   if (v->source.valid() || v->born < pure_since) no_effect("changes an object");
   if (!v->source.valid()) return;
   for (Variable* m : modified_)

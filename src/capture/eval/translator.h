@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/eval/capture.h"
@@ -196,6 +197,7 @@ class Translator {
   Variable* call_host(PyObject* fn, const Args& args, PyObject* noted = nullptr);
   // What such a function gave or hands to a callback.
   Variable* from_host(Ref object);
+  Variable* host_object(Ref o);     // one that only the capture knows
   Ref callback(Variable* callee);   // a real callable that evaluates callee in this capture
   // A function of PyTorch's with callbacks in place of those of the user's that are in its closure (wraps_user_code).
   Ref with_callbacks(PyObject* function, SourceId source);
@@ -263,6 +265,10 @@ class Translator {
   // A call without a result that matters here, made when the entry runs, after its graph and in order with others: logging, warnings.
   void defer_call(Variable* callee, Args args);
 
+  // Made by the entry whether or not it is part of what it gives, for the effect that making it has.
+  void make_always(Variable* v) { always_made_.push_back(v); }
+  // Of objects made here that nothing outside of the capture sees: a backward may change them as well.
+  void private_to_capture(Variable* v) { private_.insert(v); }
   // The entry takes this lock before its graph runs and gives it back at its end, or runs uncompiled where another thread has it:
   // what it holds in the meantime the code may take and give back. Of the captured code, the entry's end included, none is left taken.
   HeldLock* held_lock(Variable* lock);
@@ -342,7 +348,6 @@ class Translator {
   void emit_effects(Codegen& cg);
   void emit_locks();
   void emit_gradients(Codegen& cg);
-  Variable* host_object(Ref o);
   Variable* record_call(PyObject* fn, const Args& args);
   Ref run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden);
   void shade(PyObject* fake, PyTypeObject* cls);   // PyTorch asks the capture for the torch functions of this fake
@@ -408,6 +413,8 @@ class Translator {
   struct DeferredCall { Variable* callee; Args args; };
   std::vector<DeferredCall> deferred_;
   std::deque<HeldLock> locks_;               // addresses stay
+  std::vector<Variable*> always_made_;
+  std::unordered_set<Variable*> private_;
   std::vector<TensorVariable*> gradients_;   // tensors that were there before, whose .grad was read or written
   std::shared_ptr<Translator*> alive_;
   // Values go to or come from a call of call_host(). Said by Hosting, for as long as that lives; code that is evaluated meanwhile, an

@@ -24,14 +24,25 @@ Ref of_deque(PyObject* deque) {
   return out;
 }
 
+Ref of_generator(PyObject* generator) {
+  static PyObject* standard = imported("torch", "default_generator");
+  Ref device = Ref::steal(generator == standard ? nullptr : PyObject_GetAttrString(generator, "device"));
+  Ref type = Ref::steal(device ? PyObject_GetAttrString(device.get(), "type") : nullptr);
+  if (!type || PyUnicode_CompareWithASCIIString(type.get(), "cpu") != 0) return Ref();
+  Ref state = Ref::steal(PyObject_CallMethod(generator, "get_state", nullptr));
+  return Ref::steal(state ? PyTuple_Pack(1, state.get()) : nullptr);
+}
+
 }  // namespace
 
 PyObject* content_of(PyObject* object) {
   static PyObject* deque = imported("collections", "deque");
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != deque) return nullptr;
+  static PyObject* generator = imported("torch._C", "Generator");
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (type != deque && type != generator) return nullptr;
   for (const Taken& t : taken)
     if (t.object.get() == object) return t.content.get();
-  Ref content = of_deque(object);
+  Ref content = type == deque ? of_deque(object) : of_generator(object);
   if (!content) return PyErr_Clear(), nullptr;
   taken.push_back({Ref::borrow(object), std::move(content)});
   return taken.back().content.get();

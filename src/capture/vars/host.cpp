@@ -17,6 +17,8 @@ Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
     PyErr_Clear();
     return nullptr;
   }
+  // Methods of what PyTorch made: called for real.
+  if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get()) return tr.host_object(std::move(v));
   return tr.from_host(std::move(v));
 }
 

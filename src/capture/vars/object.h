@@ -59,7 +59,7 @@ class ObjectVariable : public Variable {
   Ref hash_key(Translator&) override;
   std::vector<Variable*> items(Translator&) override;
   Reg build(Codegen&) override;
-  void emit_changes(Codegen&, Reg self);
+  virtual void emit_changes(Codegen&, Reg self);
 
   // object.__getattribute__ and object.__setattr__: without the class's own hooks.
   Variable* generic_getattr(Translator&, PyObject* name);

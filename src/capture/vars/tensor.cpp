@@ -6,6 +6,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/hook.h"
 #include "capture/vars/tensor_grad.h"
 #include "capture/vars/tensor_number.h"
 
@@ -64,6 +65,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
     Ref made = real ? Ref() : Ref::steal(native::attr(Ground::made(), value(tr), name));
     if (made.get() == Py_None) return tr.none();
+    if (made && n == "grad_fn") return tr.from_host(std::move(made));
     PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
@@ -229,6 +231,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     if ((now.get() == Py_True) == (args.size() == 0 || tr.truth(args[0]))) return this;
   }
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
+  if (real && (n == "register_hook" || n == "register_post_accumulate_grad_hook") && args.size() == 1 && args.kw.empty())
+    if (Variable* handle = hook_on_leaf(tr, this, name, args[0])) return handle;
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
   if (n == "register_hook") {
@@ -313,6 +317,12 @@ bool TensorVariable::truth(Translator& tr) {
 // By identity: two that are told apart here are to be two in every call.
 Ref TensorVariable::hash_key(Translator& tr) {
   if (!real) return Ref::borrow(value(tr));
+  // Of tensors without data only the identity can be of use.
+  Ref meta = Ref::steal(native::attr(Ground::guarded(source), real.get(), "is_meta"));
+  if (meta.get() == Py_True) {
+    tr.guard_identity(source, real.get());
+    return real;
+  }
   value(tr);
   tr.tensor_is_key();
   return real;

@@ -21,6 +21,7 @@ SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
 
 // The engine would run hooks of real tensors, which the fakes do not have.
 void without_hooks(Translator& tr, TensorVariable* t) {
+  if (t->hooks_added) tr.unsupported("a backward through a tensor with hooks");
   if (std::exchange(t->hooks_read, true)) return;
   for (const char* name : {"_backward_hooks", "_post_accumulate_grad_hooks"}) {
     Ref hooks = real_attribute(tr, t->real.get(), name);
