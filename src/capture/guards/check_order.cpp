@@ -11,7 +11,7 @@ namespace {
 bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::Answer; }
 bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct; }
 // Guards on one value alone.
-bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart; }
+bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart && k != GuardKind::FloatHolds; }
 
 int rank(GuardKind k) {
   switch (k) {
@@ -78,7 +78,7 @@ struct CheckOrder::Builder {
     if (!g.group.empty()) return std::all_of(g.group.begin(), g.group.end(), [&](SourceId s) { return anchored[s.index]; });
     return anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
   }
-  bool watched(const Guard& g) const { return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart; }
+  bool watched(const Guard& g) const { return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart && g.kind != GuardKind::FloatHolds; }
 
   void number_registers(const std::vector<SourceId>& wanted, const std::vector<SizeGuards::Place>& places) {
     for (const Guard& g : guards) {

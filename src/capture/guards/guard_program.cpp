@@ -131,7 +131,7 @@ class Program final : public GuardProgram {
 
   bool groups_hold(PyObject* const* regs, GuardValues& out) {
     for (const CheckOrder::Group& g : order_.late_groups)
-      if (!all_distinct(g.registers, regs)) return fail(out, g.guard, nullptr);
+      if (!group_holds(*g.guard, g.registers, regs)) return fail(out, g.guard, nullptr);
     for (auto& [guard, storages] : apart_)
       if (!storages.hold(regs)) return fail(out, guard, nullptr);
     return sizes_.hold(regs, integers(out), failure_of(out));
