@@ -26,9 +26,10 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
     Also a decorator, with or without arguments. Code is captured and compiled at the first call and whenever something that it
     read has changed; what can't be captured runs in Python, and capture goes on after it.
 
-    fullgraph: raise `braze.Unsupported` instead of running any part in Python.
+    fullgraph: raise `braze.Unsupported` instead of running any part in Python, in every call and in the backward; an internal failure raises
+        RuntimeError. Without it, what runs uncompiled for a reason of the compiler is told to `logging.getLogger("braze")`, once.
     dynamic: None: sizes and numbers are compiled as they come; one that had another value before stays open as far as it is only
-        computed with, and the code serves all its values. True: sizes and integers stay open from the start. False: never, each new
+        computed with, and the code serves all its values; a branch on it compiles once for each way. True: sizes and integers stay open from the start. False: never, each new
         size compiles again.
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.

@@ -1,10 +1,18 @@
 """Braze as a backend of PyTorch's own entry: `torch.compile(model, backend="braze")`."""
 
+import torch
+
 from . import _C
 
 
 def backend(gm, example_inputs, *, options=None, mode=None):
-    """Compiles a torch.fx.GraphModule for these inputs; a graph that can't be compiled runs as it is."""
+    """A torch.fx.GraphModule as a callable on its inputs, compiled when it is first called, and again for inputs of another kind.
+
+    The module's forward is a Python function like others: it is captured with guards of its own, so that integers and sizes stay open
+    once they vary, and inputs may be given twice, be written to, or be returned.
+    """
     if mode in ("reduce-overhead", "max-autotune"):
         options = {"cuda_graphs": True, **(options or {})}
-    return _C.compile_graph(gm, example_inputs, options) or gm.forward
+    if isinstance(gm, torch.fx.GraphModule):
+        gm.code  # its forward is made when somebody asks for it
+    return _C.compile(type(gm).forward, gm, False, None, False, None, options)

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/fork_mutex.h"
+
 namespace braze {
 namespace {
 
@@ -40,7 +42,7 @@ Background::Background(std::function<void()> work, bool needed) : work_(std::mov
   if (!begun_) return;
   static std::once_flag once;
   std::call_once(once, [] {
-    pthread_atfork(finish_all, nullptr, nullptr);
+    run_before_fork(finish_all);
     std::atexit(finish_all);
   });
   std::lock_guard lock(all().mutex);

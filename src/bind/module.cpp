@@ -5,7 +5,6 @@
 
 #include "base/cpu.h"
 #include "bind/callable.h"
-#include "bind/graph_callable.h"
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
 #include "bind/triton.h"
@@ -156,13 +155,6 @@ PyObject* set_markers(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* compile_graph(PyObject*, PyObject* args) {
-  PyObject *gm, *inputs, *options;
-  if (!PyArg_ParseTuple(args, "OOO:compile_graph", &gm, &inputs, &options)) return nullptr;
-  std::optional<Options> o = options_from(options);
-  return o ? compile_graph_module(gm, inputs, *o) : nullptr;
-}
-
 PyObject* make_leaf(PyObject*, PyObject* tensor) {
   trace::make_leaf(tensor);
   return Py_NewRef(tensor);
@@ -182,7 +174,6 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},
                            {"set_disabled", set_disabled, METH_O, nullptr},
                            {"set_markers", set_markers, METH_VARARGS, nullptr},
-                           {"compile_graph", compile_graph, METH_VARARGS, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -1,11 +1,17 @@
 // How the extension's function-local statics are initialised, once, when several threads come to them: in place of the C++ library's
 // own functions of the ABI, for the code of this extension alone. Initialisers here may run Python code, which gives up the GIL and
-// wants it back; a thread that held the GIL while it waited for them would never let them end.
+// wants it back; a thread that held the GIL while it waited for them would never let them end. And in a forked child nobody goes on with
+// what another thread had begun: it is begun anew.
 #include <Python.h>
 
+#include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "trace/gil.h"
 
@@ -20,6 +26,36 @@ static_assert(sizeof(Guard) == sizeof(long long));
 
 Guard* of(long long* word) { return reinterpret_cast<Guard*>(word); }
 
+// Those that are being initialised, and by whom.
+constinit std::mutex g_mutex;
+std::vector<std::pair<Guard*, pthread_t>>* g_begun = nullptr;
+
+void note_begin(Guard* guard) {
+  std::lock_guard lock(g_mutex);
+  if (!g_begun) {
+    g_begun = new std::vector<std::pair<Guard*, pthread_t>>;
+    pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); },
+                   [] {
+                     std::erase_if(*g_begun, [](const auto& b) {
+                       if (pthread_equal(b.second, pthread_self())) return false;
+                       b.first->busy.store(0, std::memory_order_relaxed);
+                       return true;
+                     });
+                     g_mutex.unlock();
+                   });
+  }
+  g_begun->emplace_back(guard, pthread_self());
+}
+
+void end(Guard* guard) noexcept {
+  {
+    std::lock_guard lock(g_mutex);
+    std::erase_if(*g_begun, [&](const auto& b) { return b.first == guard; });
+  }
+  guard->busy.store(0, std::memory_order_release);
+  guard->busy.notify_all();
+}
+
 }  // namespace
 
 extern "C" {
@@ -31,7 +67,7 @@ int __cxa_guard_acquire(long long* word) {
     if (guard->done.load(std::memory_order_acquire)) return 0;
     uint32_t idle = 0;
     if (guard->busy.compare_exchange_strong(idle, 1, std::memory_order_acquire)) {
-      if (!guard->done.load(std::memory_order_acquire)) return 1;
+      if (!guard->done.load(std::memory_order_acquire)) return note_begin(guard), 1;
       guard->busy.store(0, std::memory_order_release);
       guard->busy.notify_all();
       return 0;
@@ -42,15 +78,9 @@ int __cxa_guard_acquire(long long* word) {
 }
 
 void __cxa_guard_release(long long* word) noexcept {
-  Guard* guard = of(word);
-  guard->done.store(1, std::memory_order_release);
-  guard->busy.store(0, std::memory_order_release);
-  guard->busy.notify_all();
+  of(word)->done.store(1, std::memory_order_release);
+  end(of(word));
 }
 
-void __cxa_guard_abort(long long* word) noexcept {
-  Guard* guard = of(word);
-  guard->busy.store(0, std::memory_order_release);
-  guard->busy.notify_all();
-}
+void __cxa_guard_abort(long long* word) noexcept { end(of(word)); }
 }

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork_mutex.h"
+
 namespace braze::runtime {
 namespace {
 
@@ -174,7 +176,7 @@ class Pool {
     bool held = false;    // pages of it may be there
   };
 
-  std::mutex mutex_;
+  ForkMutex mutex_;
   uintptr_t base_ = 0, limit_ = 0;  // the reservation
   uintptr_t usable_ = 0, top_ = 0;  // base_ <= top_ <= usable_ <= limit_: readable and writable up to usable_, cut up to top_
   Extents free_;                    // extents between base_ and top_ that hold no block, by address

@@ -244,9 +244,9 @@ void ShapeEnv::learn(Expr fact) {
   Expr a = arena_->operands(fact)[0], b = arena_->operands(fact)[1];
   if (k == Kind::Eq) {
     for (auto [x, y] : {std::pair{a, b}, std::pair{b, a}})
-      if (arena_->kind(x) == Kind::Mod && arena_->is_const(y, 0)) {
+      if (auto rest = arena_->as_const(y); rest && arena_->kind(x) == Kind::Mod) {
         std::vector<Expr> ops(arena_->operands(x).begin(), arena_->operands(x).end());
-        return learn_multiple(ops[0], ops[1]);
+        return learn_remainder(ops[0], ops[1], *rest);
       }
     return learn_equal(a, b);
   }
@@ -292,23 +292,25 @@ void ShapeEnv::learn_equal(Expr a, Expr b) {
     if (has_hint(s)) decide(arena_->eq(simplify(s), arena_->constant(hint(s))));
 }
 
-void ShapeEnv::learn_multiple(Expr e, Expr divisor) {
+void ShapeEnv::learn_remainder(Expr e, Expr divisor, int64_t rest) {
   auto c = arena_->as_const(divisor);
-  if (!c || *c <= 1) return;
+  if (!c || *c <= 1 || rest < 0 || rest >= *c) return;
   LinearSum s = linear_sum(*arena_, e);
   if (s.terms.size() != 1 || arena_->kind(s.terms[0].first) != Kind::Symbol) return;
   auto [symbol, k] = s.terms[0];
-  if ((k != 1 && k != -1) || s.constant % *c != 0 || arena_->symbol_kind(symbol) == SymbolKind::Unbacked) return;
-  // symbol = c * t
+  if ((k != 1 && k != -1) || arena_->symbol_kind(symbol) == SymbolKind::Unbacked) return;
+  // symbol = c * t + first
+  int64_t constant = s.constant - floor_div(s.constant, *c) * *c;
+  int64_t first = (k == 1 ? rest - constant : constant - rest + *c) % *c;
+  if (first < 0) first += *c;
   Range r = arena_->range(symbol);
-  auto down = [&](int64_t v) { return v == kPlusInf || v == kMinusInf ? v : floor_div(v, *c); };
-  Range range{r.lo == kMinusInf ? r.lo : -down(-r.lo), down(r.hi)};
+  Range range{r.lo == kMinusInf ? r.lo : -floor_div(first - r.lo, *c), r.hi == kPlusInf ? r.hi : floor_div(r.hi - first, *c)};
   if (range.lo > range.hi) return;
   Expr t = arena_->symbol(std::string(arena_->symbol_name(symbol)) + "d" + std::to_string(*c), SymbolKind::Size, range);
-  hints_.emplace_back(t, hint(symbol) / *c);
+  hints_.emplace_back(t, floor_div(hint(symbol), *c));
   Expr definition = arena_->floordiv(over_base(symbol), divisor);
   derived_.push_back({t, definition});
-  replace(symbol, arena_->mul(divisor, t));
+  replace(symbol, arena_->add(arena_->mul(divisor, t), arena_->constant(first)));
 }
 
 }  // namespace braze::sym

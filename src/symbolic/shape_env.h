@@ -103,7 +103,7 @@ class ShapeEnv {
   void learn_assumed(Expr fact);
   void learn(Expr fact);
   void learn_equal(Expr a, Expr b);
-  void learn_multiple(Expr e, Expr divisor);
+  void learn_remainder(Expr e, Expr divisor, int64_t rest);  // e mod divisor == rest
   void narrow(Expr symbol, Range range);
   void replace(Expr symbol, Expr by);
 

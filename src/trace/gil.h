@@ -2,6 +2,8 @@
 #pragma once
 #include <Python.h>
 
+#include <mutex>
+
 namespace braze::trace {
 
 // Gives the lock up while it lives, if this thread holds it and `wanted`. A thread that finds the interpreter at its end when it wants the
@@ -16,5 +18,14 @@ class GilRelease {
  private:
   PyThreadState* state_;
 };
+
+// The mutex, for which others are waited for without the GIL: whoever holds it may need that to go on.
+inline std::unique_lock<std::mutex> lock_without_gil(std::mutex& mutex) {
+  std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  if (lock) return lock;
+  GilRelease others_go_on;
+  lock.lock();
+  return lock;
+}
 
 }  // namespace braze::trace

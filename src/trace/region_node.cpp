@@ -8,6 +8,7 @@
 
 #include "runtime/heap.h"
 #include "runtime/pool.h"
+#include "trace/gil.h"
 #include "trace/autograd_node.h"
 #include "trace/dual_number.h"
 
@@ -63,7 +64,7 @@ void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
 }
 
 void CompiledFunctionBackward::release_variables() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   releasing_ = false;
   for (size_t i = 0; i < used_.size(); ++i)
     if (used_[i]) drop(i);
@@ -83,7 +84,7 @@ void CompiledFunctionBackward::check_versions() const {
 }
 
 variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   std::vector<bool> given;
   for (const at::Tensor& t : tangents) given.push_back(t.defined());
   for (size_t t = 0; t < given.size(); ++t) spent_[t] = spent_[t] || (releasing_ && given[t]);

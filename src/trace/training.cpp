@@ -25,8 +25,8 @@ void take_history(const at::Tensor& input, const at::Tensor& now) {
 
 class NodeRunnable : public TrainingRunnable {
  public:
-  NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts)
-      : program_(std::make_shared<TrainingProgram>(std::move(captured), std::move(gradients), options, texts)), given_(inputs_without_constants(program_->parts.forward)) {}
+  NodeRunnable(Captured captured, Gradients gradients, const Options& options, bool texts, bool must_compile)
+      : program_(std::make_shared<TrainingProgram>(std::move(captured), std::move(gradients), options, texts, must_compile)), given_(inputs_without_constants(program_->parts.forward)) {}
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
@@ -100,8 +100,9 @@ class NodeRunnable : public TrainingRunnable {
 
 }  // namespace
 
-std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, Gradients gradients, const Options& options, bool texts) {
-  return std::make_unique<NodeRunnable>(std::move(captured), std::move(gradients), options, texts);
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, Gradients gradients, const Options& options, bool texts,
+                                                         bool must_compile) {
+  return std::make_unique<NodeRunnable>(std::move(captured), std::move(gradients), options, texts, must_compile);
 }
 
 }  // namespace braze::trace

@@ -39,7 +39,9 @@ class TrainingRunnable : public Runnable {
   // What runs the region uncompiled where its derivatives are to be differentiated again. Only the tracer's calls are kept.
   virtual void keep_uncompiled(std::unique_ptr<Tracer> tracer) = 0;
 };
-// Throws Unsupported or InternalError.
-std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, Gradients gradients, const Options& options, bool texts = false);
+// Throws Unsupported or InternalError. must_compile: a backward that cannot be compiled is an error when it runs; else PyTorch's operators
+// are called one by one, and it is said.
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, Gradients gradients, const Options& options, bool texts = false,
+                                                         bool must_compile = false);
 
 }  // namespace braze::trace

@@ -1,19 +1,20 @@
 #include "trace/training_program.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "autodiff/specialise.h"
 #include "base/strict.h"
 #include "driver/driver.h"
 #include "driver/fallback.h"
+#include "trace/gil.h"
+#include "trace/warn_once.h"
 
 namespace braze::trace {
 
 using autodiff::Source;
 
-TrainingProgram::TrainingProgram(Captured captured, Gradients added, const Options& options, bool texts)
-    : gradients(std::move(added)), views(std::move(captured.views)), options_(options), texts_(texts) {
+TrainingProgram::TrainingProgram(Captured captured, Gradients added, const Options& options, bool texts, bool must_compile)
+    : gradients(std::move(added)), views(std::move(captured.views)), options_(options), texts_(texts), must_compile_(must_compile) {
   driver::Dumps dumps;
   auto random = std::make_unique<RandomReplay>(captured.graph, options);
   autodiff::Joint::Reads reads{gradients.read_inputs, gradients.read_outputs};
@@ -63,7 +64,7 @@ std::vector<CompiledBackward::Input> TrainingProgram::inputs_of(const autodiff::
 }
 
 const std::vector<uint32_t>& TrainingProgram::reads(const std::vector<bool>& given) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   auto [known, fresh] = reads_.try_emplace(given);
   if (!fresh) return known->second;
   for (const CompiledBackward::Input& in : inputs_of(autodiff::specialise(parts, given)))
@@ -72,7 +73,7 @@ const std::vector<uint32_t>& TrainingProgram::reads(const std::vector<bool>& giv
 }
 
 const CompiledBackward& TrainingProgram::backward(const std::vector<bool>& given) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   auto& known = backwards_[given];
   if (known) return *known;
   autodiff::Backward part = autodiff::specialise(parts, given);
@@ -94,12 +95,12 @@ const CompiledBackward& TrainingProgram::backward(const std::vector<bool>& given
 }
 
 TrainingReport TrainingProgram::training_report() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   return training_;
 }
 
 Report TrainingProgram::report() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  auto lock = lock_without_gil(mutex_);
   Report r = report_;
   r.plan = forward->plan().describe();
   for (auto& [given, b] : backwards_) r.plan += "backward " + b->graph->plan().describe();
@@ -123,8 +124,8 @@ driver::Artefact TrainingProgram::compile_backward(const graph::Graph& graph, dr
   try {
     return driver::compile(graph, options_, dumps, /*owns_inputs=*/true);
   } catch (const std::exception& e) {
-    if (strict()) throw;
-    std::fprintf(stderr, "braze: internal failure in the backward of a compiled region, which runs uncompiled: %s\n", e.what());
+    if (strict() || must_compile_) throw;
+    warn_once(std::string("braze: internal failure in the backward of a compiled region, which runs uncompiled: ") + e.what());
     return driver::compile_to_calls(graph, options_, /*owns_inputs=*/true);
   }
 }

@@ -36,7 +36,7 @@ struct CompiledBackward {
 
 class TrainingProgram {
  public:
-  TrainingProgram(Captured captured, Gradients added, const Options& options, bool texts);
+  TrainingProgram(Captured captured, Gradients added, const Options& options, bool texts, bool must_compile);
 
   // `given`: per tangent, whether there is one. Compiled when it is first asked for. Thread-safe; needs no GIL.
   const CompiledBackward& backward(const std::vector<bool>& given);
@@ -75,7 +75,7 @@ class TrainingProgram {
   driver::Artefact compile_backward(const graph::Graph& graph, driver::Dumps* dumps) const;
 
   Options options_;
-  bool texts_;
+  bool texts_, must_compile_;
   std::shared_ptr<const Constants> constants_;
   std::mutex mutex_;
   std::map<std::vector<bool>, std::unique_ptr<CompiledBackward>> backwards_;

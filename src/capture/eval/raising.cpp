@@ -72,11 +72,13 @@ namespace {
 // The lowest address of this thread's stack and its size; false: not known.
 bool find_stack(char** low, size_t* size) {
   // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The kernel
-  // puts the program's name at the very top of its stack, and leaves room below one of usual size.
+  // puts the program's name at the very top of its stack, and leaves room below one of usual size. A child that another thread forked
+  // has that thread as its first, on the stack that it had.
   constexpr size_t kUsual = size_t{64} << 20;
   rlimit limit;
   auto* top = reinterpret_cast<char*>(getauxval(AT_EXECFN));
-  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual) {
+  char here;
+  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual && &here < top && &here >= top - limit.rlim_cur) {
     *size = static_cast<size_t>(limit.rlim_cur);
     *low = top - *size;
     return true;

@@ -194,6 +194,23 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
   return tr.call(tr.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
 }
 
+// bool(v), max(v, w...), min(v, w...) of open floats: what they look at is how these compare.
+Variable* decide(Translator& tr, PyObject* callable, const Args& args) {
+  static PyObject *const greatest = native::builtin("max"), *const least = native::builtin("min");
+  bool truth = callable == reinterpret_cast<PyObject*>(&PyBool_Type) && args.size() == 1;
+  bool extreme = (callable == greatest || callable == least) && args.size() > 1;
+  auto number = [&](Variable* v) {
+    PyObject* c = constant_of(v);
+    return (c && (PyFloat_CheckExact(c) || PyLong_CheckExact(c))) || (!v->is(Kind::Float) && tr.is_open_float(v));
+  };
+  if (!args.kw.empty() || (!truth && !extreme) || !std::all_of(args.pos.begin(), args.pos.end(), number)) return nullptr;
+  if (truth) return tr.boolean(tr.truth(args[0]), Ground::pure(args));
+  Variable* best = args[0];
+  for (size_t i = 1; i < args.size(); ++i)
+    if (tr.truth(tr.compare(callable == greatest ? Py_GT : Py_LT, args[i], best))) best = args[i];
+  return best;
+}
+
 }  // namespace
 
 Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) {
@@ -207,6 +224,8 @@ Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) 
   }
   if (std::any_of(args.pos.begin(), args.pos.end(), [](Variable* v) { return v->is(Kind::Float); }))
     if (Variable* v = float_function(tr, callable, args)) return v;
+  if (std::any_of(args.pos.begin(), args.pos.end(), [&](Variable* v) { return tr.is_open_float(v); }))
+    if (Variable* v = decide(tr, callable, args)) return v;
   auto [begin, end] = entries().equal_range(callable);
   for (auto it = begin; it != end; ++it)
     if (Variable* v = try_call(tr, callable, args, it->second)) return v;

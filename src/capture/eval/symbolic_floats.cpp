@@ -1,6 +1,8 @@
 // Floats that vary from call to call: operands of the compiled code in place of parts of it.
 #include <opcode.h>
 
+#include <algorithm>
+
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
@@ -171,6 +173,7 @@ Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
 
 // The operators compare in the dtype of the tensor, in the default one for ints.
 Variable* Translator::varying_comparison(int op, Variable* a, Variable* b) {
+  if (Variable* r = decided_comparison(op, a, b)) return r;
   bool x = is_number(a), y = is_number(b);
   if (x == y) return nullptr;
   Variable* with = force(x ? b : a);
@@ -185,6 +188,75 @@ Variable* Translator::varying_comparison(int op, Variable* a, Variable* b) {
   static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"), of_torch("ne"), of_torch("gt"), of_torch("ge")};
   static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   return force(call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
+}
+
+namespace {
+
+// The steps that compute an open float, or a constant that Python makes a float of. False: something else.
+bool add_steps(Translator& tr, Variable* v, FloatCondition& to) {
+  using Op = FloatCondition::Op;
+  if (LazyVariable* lazy = open_float(v)) {
+    if (lazy->function) {
+      static const std::pair<PyObject*, Op> operators[] = {{function_of(NB_ADD), Op::Add}, {function_of(NB_SUBTRACT), Op::Subtract},
+                                                           {function_of(NB_MULTIPLY), Op::Multiply}, {function_of(NB_TRUE_DIVIDE), Op::Divide}};
+      for (auto [function, op] : operators)
+        if (function == lazy->function) return add_steps(tr, lazy->left, to) && add_steps(tr, lazy->right, to) && (to.steps.push_back({op}), true);
+      return false;
+    }
+    if (!lazy->source.valid() || tr.sources()[lazy->source].kind == SourceKind::Const) return false;
+    auto at = std::find(to.sources.begin(), to.sources.end(), lazy->source);
+    to.steps.push_back({Op::Read, static_cast<uint32_t>(at - to.sources.begin())});
+    if (at == to.sources.end()) to.sources.push_back(lazy->source);
+    return true;
+  }
+  if (v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && !PyLong_CheckExact(v->as<LazyVariable>()->object.get())) return false;
+  PyObject* c = constant_of(tr.force(v));
+  // Larger ones are compared with more digits than a float has.
+  constexpr int64_t kMostExact = int64_t{1} << 53;
+  int overflow = 0;
+  if (c && PyLong_CheckExact(c)) {
+    int64_t n = PyLong_AsLongLongAndOverflow(c, &overflow);
+    if (overflow || n > kMostExact || n < -kMostExact) return false;
+    to.steps.push_back({Op::Constant, 0, static_cast<double>(n)});
+    return true;
+  }
+  if (!c || !PyFloat_CheckExact(c)) return false;
+  to.steps.push_back({Op::Constant, 0, PyFloat_AS_DOUBLE(c)});
+  return true;
+}
+
+}  // namespace
+
+Variable* Translator::decided_comparison(int op, Variable* a, Variable* b) {
+  if (!view_.seen || (!open_float(a) && !open_float(b))) return nullptr;
+  FloatCondition condition;
+  if (!add_steps(*this, a, condition) || !add_steps(*this, b, condition) || condition.sources.empty()) return nullptr;
+  static constexpr FloatCondition::Op kOps[] = {FloatCondition::Op::Less, FloatCondition::Op::LessEqual, FloatCondition::Op::Equal,
+                                                FloatCondition::Op::NotEqual, FloatCondition::Op::Greater, FloatCondition::Op::GreaterEqual};
+  condition.steps.push_back({kOps[op]});
+  // Each has the value in this call at hand: what was met is that of its lazy variable.
+  std::vector<PyObject*> values;
+  bool varies = false;
+  for (SourceId s : condition.sources) {
+    PyObject* value = by_source_.at(s.index)->as<LazyVariable>()->object.get();
+    values.push_back(value);
+    varies |= view_.seen->number(sources().print(s), PyFloat_AS_DOUBLE(value), view_.dynamic);
+  }
+  if (!varies) return nullptr;
+  std::optional<bool> found = condition.evaluate(values.data());
+  if (!found) return nullptr;
+  condition.expected = *found;
+  for (SourceId s : condition.sources) guards().type_is(s, &PyFloat_Type, line());
+  guards().float_holds(std::move(condition), line());
+  return boolean(*found, Ground::pure(a, b));
+}
+
+bool Translator::truth(Variable* v) {
+  if (open_float(v)) {
+    Variable* zero = constant(keep(Ref::steal(PyFloat_FromDouble(0.0))), Ground::fixed());
+    if (Variable* r = decided_comparison(Py_NE, v, zero)) return r == true_;
+  }
+  return force(v)->truth(*this);
 }
 
 bool Translator::is_open_float(Variable* v) {

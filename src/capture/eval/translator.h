@@ -136,6 +136,8 @@ class Translator {
   // a op b of one beside a tensor; nullptr: not of that kind.
   Variable* varying_operand(int op, Variable* a, Variable* b);
   Variable* varying_comparison(int op, Variable* a, Variable* b);  // the same
+  // a op b of such and constants: what it is in this call, with a guard that it is so. nullptr: they are to be looked at.
+  Variable* decided_comparison(int op, Variable* a, Variable* b);
   // A float that nothing is known of yet, or that was computed from such, or that only the run knows.
   bool is_open_float(Variable* v);
   // One as an operand beside the tensor, in operators that take tensors where they take numbers; nullptr: it is to be looked at.
@@ -152,7 +154,7 @@ class Translator {
   Variable* iter(Variable* v);
   Variable* next(Variable* iterator) { return force(iterator)->next(*this); }
   std::vector<Variable*> unpack(Variable* iterable);   // list(iterable)
-  bool truth(Variable* v) { return force(v)->truth(*this); }
+  bool truth(Variable* v);
   int64_t len(Variable* v) { return force(v)->len(*this); }
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
   bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes

@@ -8,13 +8,11 @@ namespace braze::capture {
 Variable* Translator::unary_op(Opcode op, Variable* v) {
   if (op == Opcode::UnaryNegative)
     if (Variable* d = defer_negation(v)) return d;
+  if (op == Opcode::UnaryNot) return boolean(!truth(v), Ground::pure(v));
   v = force(v);
-  if (v->is(Kind::Float) && op != Opcode::UnaryNot) {
+  if (v->is(Kind::Float)) {
     if (op == Opcode::UnaryPositive) return v;
     if (op == Opcode::UnaryNegative) return float_arithmetic(*this, NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
-  }
-  if (op == Opcode::UnaryNot) {
-    return boolean(!v->truth(*this), Ground::pure(v));
   }
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";

@@ -27,7 +27,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
   bool training = segment.captured.needs_grad;
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
   if (training) {
-    auto runnable = trace::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts);
+    auto runnable = trace::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts, region.options().fullgraph);
     if (region.events) {
       runnable->prepare_backward();
       event.training = runnable->training_report();

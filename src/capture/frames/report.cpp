@@ -1,6 +1,6 @@
 #include "capture/frames/report.h"
 
-#include <unordered_set>
+#include "trace/warn_once.h"
 
 namespace braze::capture {
 
@@ -29,13 +29,7 @@ std::string explain_break(const BreakInfo& b) {
 }
 
 void say_uncompiled(const UserLine& at, const std::string& why) {
-  static auto* said = new std::unordered_set<std::string>();
-  std::string text = "braze: " + describe(at) + " runs uncompiled: " + why;
-  if (!said->insert(text).second) return;
-  Ref logging = Ref::steal(PyImport_ImportModule("logging"));
-  Ref logger = Ref::steal(logging ? PyObject_CallMethod(logging.get(), "getLogger", "s", "braze") : nullptr);
-  Ref none = Ref::steal(logger ? PyObject_CallMethod(logger.get(), "warning", "ss", "%s", text.c_str()) : nullptr);
-  if (!none) PyErr_WriteUnraisable(nullptr);
+  trace::warn_once("braze: " + describe(at) + " runs uncompiled: " + why);
 }
 
 std::string describe_failure(const UserLine& at, const std::string& what, const std::string& dump) {

@@ -11,7 +11,7 @@ namespace {
 bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::Answer; }
 bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct; }
 // Guards on one value alone.
-bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart; }
+bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart && k != GuardKind::FloatHolds; }
 
 int rank(GuardKind k) {
   switch (k) {
@@ -79,7 +79,7 @@ struct CheckOrder::Builder {
     if (!g.group.empty()) return std::all_of(g.group.begin(), g.group.end(), [&](SourceId s) { return anchored[s.index]; });
     return anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
   }
-  bool watched(const Guard& g) const { return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart; }
+  bool watched(const Guard& g) const { return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart && g.kind != GuardKind::FloatHolds; }
 
   void number_registers(const std::vector<SourceId>& wanted, const std::vector<SizeGuards::Place>& places) {
     for (const Guard& g : guards) {
@@ -137,7 +137,7 @@ struct CheckOrder::Builder {
           every_time.beside = static_cast<uint32_t>(out.anchored_groups.size());
           out.anchored_groups.push_back(std::move(at_times));
         }
-        if (!every_time.registers.empty()) (splits ? out.late_groups : out.apart).push_back(std::move(every_time));
+        if (!every_time.registers.empty()) (g.kind != GuardKind::Apart ? out.late_groups : out.apart).push_back(std::move(every_time));
       } else if (is_late(g.kind) || is_pair(g.kind)) {
         Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone, g.kind == GuardKind::Tensor && !is_argument(g.source) ? g.tensor.get() : nullptr};
         (watched(g) ? out.anchored_pairs : out.late).push_back(l);

@@ -88,7 +88,11 @@ bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbo
   return true;
 }
 
+// Sources that a program names once and never again (keys of a dict that come and go) do not add up.
+constexpr size_t kMostSources = 4096;
+
 SeenSizes::Seen& SeenSizes::note(const std::string& key, const std::vector<int64_t>& values) {
+  if (seen_.size() >= kMostSources && !seen_.count(key)) seen_.clear();
   Seen& s = seen_[key];
   if (s.now.size() != values.size()) {
     s = {values, std::vector<int64_t>(values.size(), -1), std::vector<char>(values.size(), 0)};

@@ -8,6 +8,16 @@ namespace braze::capture {
 
 using trace::StorageRange;
 
+bool group_holds(const Guard& guard, const std::vector<uint32_t>& registers, PyObject* const* values) {
+  if (guard.kind != GuardKind::FloatHolds) return all_distinct(registers, values);
+  constexpr size_t kInline = 16;
+  PyObject* small[kInline];
+  std::vector<PyObject*> large(registers.size() > kInline ? registers.size() : 0);
+  PyObject** found = registers.size() > kInline ? large.data() : small;
+  for (size_t i = 0; i < registers.size(); ++i) found[i] = values[registers[i]];
+  return guard.floats->evaluate(found) == guard.floats->expected;
+}
+
 bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* values) {
   constexpr size_t kFew = 8;  // up to here pairs are compared sooner than a table is filled
   size_t n = registers.size();

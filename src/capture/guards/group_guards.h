@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "capture/cpython/ref.h"
+#include "capture/guards/guards.h"
 #include "trace/storage_range.h"
 
 namespace braze::capture {
+
+// A guard on a group (AllDistinct, FloatHolds) holds for what is in these registers.
+bool group_holds(const Guard& guard, const std::vector<uint32_t>& registers, PyObject* const* values);
 
 // No two of these registers hold the same object.
 bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* values);

@@ -135,7 +135,7 @@ class Program final : public GuardProgram {
 
   bool groups_hold(const WatchTable& table, PyObject* const* regs, GuardValues& out) {
     for (const CheckOrder::Group& g : order_.late_groups) {
-      if (!all_distinct(g.registers, regs)) return fail(out, g.guard, nullptr);
+      if (!group_holds(*g.guard, g.registers, regs)) return fail(out, g.guard, nullptr);
       for (uint32_t r : g.registers)
         if (g.beside != kNone && table.has(g.beside, regs[r])) return fail(out, g.guard, regs[r]);
     }

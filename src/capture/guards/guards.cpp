@@ -26,7 +26,7 @@ bool GuardSet::add(Guard guard) {
   uint32_t known = index_.find(hash, [&](uint32_t id) {
     const Guard& g = items_[id];
     return g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
-           g.group == guard.group && (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers ||
+           g.group == guard.group && (g.kind != GuardKind::FloatHolds || *g.floats == *guard.floats) && (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers ||
             (guard.kind == GuardKind::Answer && equal_constants(g.object.get(), guard.object.get())));
   });
   if (known != HashIndex::kNone) return false;
@@ -135,6 +135,11 @@ void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {
 }
 void GuardSet::answer(SourceId function, PyObject* arguments, PyObject* answer, UserLine line) {
   add({GuardKind::Answer, function, {}, 0, Ref::steal(PyTuple_Pack(2, arguments, answer)), nullptr, line});
+}
+void GuardSet::float_holds(FloatCondition condition, UserLine line) {
+  SourceId first = condition.sources.front();
+  std::vector<SourceId> group = condition.sources;
+  add({GuardKind::FloatHolds, first, {}, 0, {}, nullptr, line, {}, std::move(group), {}, {}, std::make_shared<const FloatCondition>(std::move(condition))});
 }
 void GuardSet::apart(std::vector<SourceId> group, size_t written, UserLine line) {
   SourceId first = group.front();

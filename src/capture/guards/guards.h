@@ -14,6 +14,7 @@
 
 #include "base/hash_index.h"
 #include "capture/code/bytecode.h"
+#include "capture/guards/float_condition.h"
 #include "capture/guards/guard_values.h"
 #include "capture/guards/source.h"
 #include "symbolic/expr.h"
@@ -40,6 +41,7 @@ enum class GuardKind : uint8_t {
   RangeIs,       // a range object with the same start, stop, step as `object`
   Answer,        // the value, a function in C, called with the arguments object[0] gives a constant equal to object[1]
   Apart,         // the first `number` tensors of `group` share memory with no other of it
+  FloatHolds,    // `floats` of the floats of `group`
 };
 
 struct Guard {
@@ -51,9 +53,10 @@ struct Guard {
   std::shared_ptr<const trace::TensorSpec> tensor;
   UserLine line;
   std::vector<trace::SymbolicDim> symbolic = {};  // Tensor: what the spec leaves open
-  std::vector<SourceId> group = {};               // AllDistinct, Apart; `source` is the first
+  std::vector<SourceId> group = {};               // AllDistinct, Apart, FloatHolds; `source` is the first
   std::vector<LooseRef> members = {};             // DictKeys, SetMembers, Lacks
   LooseRef type = {};                             // besides, Py_TYPE(value) is this; of guards on one value
+  std::shared_ptr<const FloatCondition> floats = {};
 };
 
 // Collected while capturing. Adding the same guard twice keeps the first.
@@ -75,6 +78,7 @@ class GuardSet {
   void set_members(SourceId s, PyObject* set, UserLine line);
   void range_is(SourceId s, PyObject* range, UserLine line);
   void answer(SourceId function, PyObject* arguments, PyObject* answer, UserLine line);
+  void float_holds(FloatCondition condition, UserLine line);
   void apart(std::vector<SourceId> group, size_t written, UserLine line);  // the written ones first
 
   const std::vector<Guard>& items() const { return items_; }

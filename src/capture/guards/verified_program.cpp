@@ -98,6 +98,12 @@ class VerifiedProgram final : public GuardProgram {
           if (bad(values[k].get(), values[i].get(), k)) return print(g, *sources_) + ": " + sources_->print(g.group[k]) + " and " + sources_->print(g.group[i]);
       return std::string();
     };
+    if (g.kind == GuardKind::FloatHolds) {
+      std::vector<Ref> held;
+      std::vector<PyObject*> floats;
+      for (SourceId s : g.group) floats.push_back(held.emplace_back(value(s, slots)).get());
+      return g.floats->evaluate(floats.data()) == g.floats->expected ? std::string() : print(g, *sources_);
+    }
     if (g.kind == GuardKind::AllDistinct) return in_group([](PyObject* a, PyObject* b, size_t) { return a == b; });
     if (g.kind == GuardKind::Apart)
       return in_group([&](PyObject* a, PyObject* b, size_t first) {

@@ -36,7 +36,10 @@ PyTypeObject* TensorVariable::type() const {
 PyObject* TensorVariable::value(Translator& tr) {
   if (!fake) {
     auto kind = graph::InputKind::Argument;
-    if (tr.anchored(source)) kind = PyObject_TypeCheck(real.get(), library().parameter) ? graph::InputKind::Parameter : graph::InputKind::Buffer;
+    // A parameter that is an argument is the same one in every call, as a rule.
+    bool parameter = PyObject_TypeCheck(real.get(), library().parameter) && symbolic.empty();
+    if (parameter) kind = graph::InputKind::Parameter;
+    else if (tr.anchored(source)) kind = graph::InputKind::Buffer;
     PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
     fake = Ref::steal(f);

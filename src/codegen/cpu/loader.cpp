@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/cpu/runtime_symbols.h"
 
@@ -225,7 +226,7 @@ class CpuLoader final : public Loader {
   }
 
  private:
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::unordered_map<std::string, void*> known_;
 };
 

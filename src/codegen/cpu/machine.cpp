@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/cpu.h"
+#include "base/fork_mutex.h"
 #include "codegen/llvm_headers.h"
 #include "codegen/unit.h"
 
@@ -67,7 +68,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const 
 }
 
 struct Pool {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<std::unique_ptr<llvm::TargetMachine>> idle;
 };
 Pool& pool() {
