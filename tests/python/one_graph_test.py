@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import copy
 import functools
 import io
 import itertools
@@ -204,6 +205,35 @@ def closing():
         with contextlib.closing(C()) as c:
             y = x + c.open
         return y, c.open
+
+    return f
+
+
+# ---- copies ----
+
+
+class Renamed:
+    names = {"width": "size"}
+    asked = 0
+
+    def __init__(self, size):
+        self.size, self.parts = size, [1, {"a": 2}]
+
+    def __getattribute__(self, name):
+        if name in ("width", "size"):
+            Renamed.asked += 1
+        return super().__getattribute__(Renamed.names.get(name, name))
+
+
+@row(*x3)
+def copies_of_objects_that_look_attributes_up_themselves():
+    config = Renamed(3)
+
+    def f(x):
+        own = copy.deepcopy(config)
+        own.size += 1
+        own.parts[1]["a"] = 5
+        return x * own.width, config.width, config.parts, own.parts
 
     return f
 

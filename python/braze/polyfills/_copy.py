@@ -57,8 +57,10 @@ def deepcopy(x, memo=None, _nil=None):
             seen.append((x, y))
         return y
     plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
-    plain = plain and cls.__getattribute__ is object.__getattribute__
     plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
+    if plain and cls.__getattribute__ is not object.__getattribute__:
+        # What the object itself is asked for, it answers by code of its own.
+        plain = getattr(x, "__deepcopy__", None) is None and getattr(x, "__reduce_ex__", None) is not None and getattr(x, "__getstate__", None) is not None
     if not plain or not hasattr(x, "__dict__"):
         return _copy_as_c_does(x, memo)
     y = object.__new__(cls)
