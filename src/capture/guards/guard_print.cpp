@@ -43,7 +43,6 @@ std::string print(const Guard& g, const Sources& sources) {
     case GuardKind::SameObject: out = s + " is " + sources.print(g.other); break;
     case GuardKind::Distinct: out = s + " is not " + sources.print(g.other); break;
     case GuardKind::FloatHolds: out = g.floats->print(sources); break;
-    case GuardKind::FloatHolds: out = g.floats->print(sources); break;
     case GuardKind::AllDistinct:
       for (size_t i = 1; i < g.group.size(); ++i) out += (i == 1 ? s + ", " : ", ") + sources.print(g.group[i]);
       out += " are different objects";
