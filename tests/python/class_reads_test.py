@@ -498,3 +498,11 @@ def test_attribute_that_is_set_becomes_a_property():
         return x * 2
 
     seen(f, lambda: setattr(C, "a", property(lambda self: 1)), lambda: delattr(C, "a"))
+
+
+def test_module_of_an_own_class_that_computes_later():
+    class Own(types.ModuleType):
+        pass
+
+    module = Own("module")
+    seen(lambda x: x * (2 if hasattr(module, "k") else 3), lambda: setattr(module, "__getattr__", lambda name: 5))
