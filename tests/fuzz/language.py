@@ -56,6 +56,8 @@ def chain(e, name):
             if tb.tb_frame.f_code.co_filename == name:
                 lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
             tb = tb.tb_next
+        if isinstance(e, UnboundLocalError):  # CPython 3.11 itself names another line once it has specialised the code
+            lines = [name for name, _ in lines]
         out.append((type(e).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(e)), lines, e.__suppress_context__, e.__cause__ is not None, getattr(e, "__notes__", None)))
         e = e.__cause__ or e.__context__
     return out

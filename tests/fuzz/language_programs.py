@@ -243,7 +243,7 @@ class Writer:
         return self.pick(["1", "'a'", "'b'", "0", "(1, 2)", "None"])
 
     def ints_of(self):
-        return self.pick([f"[v for v in {self.list(0)} if type(v) is int]", f"(v for v in {self.list(0)} if type(v) is int)", f"range({self.r.randint(0, 4)})", f"[{self.int(0)}, {self.int(0)}]", f"map(abs, [{self.int(0)}, {self.int(0)}])", f"Count({self.r.randint(0, 3)})", f"{{{self.int(0)}, {self.int(0)}}}",
+        return self.pick([f"[v for v in {self.list(0)} if type(v) is int]", f"(v for v in [*{self.list(0)}] if type(v) is int)", f"range({self.r.randint(0, 4)})", f"[{self.int(0)}, {self.int(0)}]", f"map(abs, [{self.int(0)}, {self.int(0)}])", f"Count({self.r.randint(0, 3)})", f"{{{self.int(0)}, {self.int(0)}}}",
                           f"filter(None, [{self.int(0)}, 0])", f"itertools.chain([1], [{self.int(0)}])", f"numbers({self.r.randint(0, 3)}, log)", f"itertools.islice(itertools.count({self.int(0)}), 3)", f"sorted({{3, 1, {self.int(0)}}}, key=lambda v: -v)"])
 
     def list(self, d=1):
@@ -317,7 +317,7 @@ class Writer:
         if choice == 8:
             q, t = self.pick(self.lists), self.pick(self.dicts)
             return Block(self.pick([f"{q}.append({self.int(1)})", f"{t}[{self.key()}] = {self.int(1)}", f"{q}.insert(0, {self.int(0)})", f"{t}.pop({self.key()}, None)", f"{q}.sort(key=str, reverse={self.pick(['True', 'False'])})", f"{q}[{self.int(0)}] = {self.int(1)}", f"del {t}[{self.key()}]", f"del {q}[{self.int(0)}:]",
-                                    f"{t}.setdefault({self.key()}, []).append({self.int(0)})", f"{q} += ({self.int(0)},)", f"{q}.extend({self.ints_of()})", f"{t}.update(a={self.int(0)}, **{{'b': 2}})", f"{q}[1:1] = {self.list(0)}", f"{q}.remove({self.int(0)})", f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
+                                    f"{t}.setdefault({self.key()}, []).append({self.int(0)})", f"{q} += ({self.int(0)},)", f"{q}.extend([*{self.ints_of()}])", f"{t}.update(a={self.int(0)}, **{{'b': 2}})", f"{q}[1:1] = {self.list(0)}", f"{q}.remove({self.int(0)})", f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
                                     f"{q}[:], {q}[:] = [1], {q}", f"log.extend({self.ints_of()})"]))
         if choice == 9:
             return Block("probe(log, " + self.pick([self.int(1), self.pick(self.lists), f"{self.pick(self.tensors)}.sum().item() > 0", self.string()]) + ")")
@@ -362,7 +362,7 @@ class Writer:
         if choice == 31:
             name = self.name("i")
             self.ints.append(name)
-            return Block(f"{name} = {self.pick(['', 'not '])}{self.cond(2)}")
+            return Block(f"{name} = {self.pick(['bool', 'not '])}({self.cond(2)})")
         if choice == 32:
             v = self.pick([*self.ints, *self.lists])
             if v in ("n", "items", "table"):
@@ -429,8 +429,14 @@ class Writer:
         self.calls.append(name)
         return Block(head)
 
+    def guarded(self, block):
+        """Mostly so that what follows is reached."""
+        if block.head.startswith("try:") or self.r.random() < 0.3:
+            return block
+        return Block("try:", [block], [("except Exception as error:", [Block("log.append((type(error).__name__, str(error)))")])])
+
     def program(self):
-        body = [self.statement(1) for _ in range(self.r.randint(4, 10))]
+        body = [self.guarded(self.statement(1)) for _ in range(self.r.randint(4, 10))]
         end = "return " + ", ".join([self.tensor(), self.int(1), self.pick(self.lists), self.pick(self.dicts), self.string()])
         return [*body, Block(end)]
 

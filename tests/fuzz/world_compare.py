@@ -54,7 +54,7 @@ def twins(a, b):
 
 class Match:
     def __init__(self):
-        self.of, self.back, self.memory, self.memory_back, self.kept = {}, {}, {}, {}, []
+        self.of, self.back, self.memory, self.memory_back, self.kept, self.tuples = {}, {}, {}, {}, [], set()
 
     def differ(self, where, a, b):
         show = lambda o: plain_text(repr(o))[:200] if isinstance(o, (*ATOMS, tuple, torch.Tensor)) else type(o).__name__
@@ -91,6 +91,10 @@ class Match:
                 self.differ(where, a, b)
             return
         if is_a(a, tuple):
+            if (id(a), id(b)) in self.tuples:
+                return
+            self.tuples.add((id(a), id(b)))
+            self.kept.append((a, b))
             self.sequence(a, b, where)
             return self.fields(a, b, where)
         if is_a(a, types.MethodType):
@@ -141,7 +145,7 @@ class Match:
             key = lambda o: (type(o).__name__, plain_text(repr(o)))
             self.sequence(sorted(set.__iter__(a) if is_a(a, set) else a, key=key), sorted(set.__iter__(b) if isinstance(b, set) else b, key=key), where)
         elif is_a(a, np.ndarray):
-            if a.shape != b.shape or a.dtype != b.dtype or a.strides != b.strides or not np.array_equal(a, b):
+            if a.shape != b.shape or a.dtype != b.dtype or a.strides != b.strides or not np.array_equal(a, b, equal_nan=a.dtype.kind == 'f'):
                 self.differ(where, str(a), str(b))
             return
         elif is_a(a, BaseException):

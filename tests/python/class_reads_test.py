@@ -481,3 +481,28 @@ def test_closure_variable_that_is_empty_again():
 
     f = outer()
     seen(f, lambda: delattr(f.__closure__[0], "cell_contents"), lambda: setattr(f.__closure__[0], "cell_contents", []))
+
+
+def test_attribute_that_is_set_becomes_a_property():
+    class C:
+        def a(self):
+            pass
+
+    c = C()
+
+    def f(x):
+        try:
+            c.a = 3
+        except AttributeError as e:
+            return x * 5
+        return x * 2
+
+    seen(f, lambda: setattr(C, "a", property(lambda self: 1)), lambda: delattr(C, "a"))
+
+
+def test_module_of_an_own_class_that_computes_later():
+    class Own(types.ModuleType):
+        pass
+
+    module = Own("module")
+    seen(lambda x: x * (2 if hasattr(module, "k") else 3), lambda: setattr(module, "__getattr__", lambda name: 5))

@@ -300,7 +300,7 @@ Variable* constants(Binary& x) {
   if (tr.is_python_constant(a) && tr.is_python_constant(b)) {
     Ref ra = tr.to_python(a), rb = tr.to_python(b);
     Ref r = Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
-    if (!r && x.of_content) PyErr_Clear(), tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
+    if (!r && (x.of_content || (x.inplace && !a->is(Kind::Constant)))) PyErr_Clear(), tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
     if (!r) tr.raise_current();
     return tr.from_python(std::move(r), Ground::pure(a, b));
   }

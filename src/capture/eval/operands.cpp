@@ -101,6 +101,7 @@ Variable* content(Variable* v) {
 Variable* as_number(Translator& tr, Variable* v) {
   v = content(v);
   PyObject* o = constant_of(v);
+  if (user_number(v) && tr.lookup_on_type(v->type(), tr.intern("__torch_function__"), nullptr)) tr.unsupported("a number with a __torch_function__");
   if (!user_number(v)) return is_plain(v) && !(o && (PyUnicode_Check(o) || PyBytes_Check(o))) ? v : nullptr;
   if (PyLong_Check(o)) return tr.constant(Ref::steal(_PyLong_Copy(reinterpret_cast<PyLongObject*>(o))), Ground::pure(v));
   if (PyFloat_Check(o)) return tr.constant(Ref::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(o))), Ground::pure(v));

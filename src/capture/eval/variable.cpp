@@ -43,11 +43,13 @@ void Variable::setitem(Translator& tr, Variable*, Variable*) {
 }
 void Variable::delitem(Translator& tr, Variable*) {
   if (is(Kind::Tensor)) tr.raise(PyExc_TypeError, "Tensor does not support deleting items");
+  if (type()->tp_as_sequence) tr.unsupported(Reason::RaisedException, "an item of " + describe() + " is deleted");
   tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item deletion");
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   PyTypeObject* t = type();
-  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE))
+  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !tr.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
+      !tr.lookup_on_type(t, tr.intern("__getitem__"), nullptr) && !tr.lookup_on_type(t, tr.intern("__contains__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + t->tp_name + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;

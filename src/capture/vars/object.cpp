@@ -190,6 +190,8 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
   if (tr.written_on_type(cls, name)) return instance_set(tr, name, value);
   SourceId at;
   PyObject* descr = tr.lookup_on_type(cls, name, &at);
+  // One that has no say in this may become one that has.
+  if (descr && !Py_TYPE(descr)->tp_descr_set && at.valid()) tr.guards().type_is(at, Py_TYPE(descr), tr.line());
   if (descr && Py_TYPE(descr)->tp_descr_set) {
     PyTypeObject* d = Py_TYPE(descr);
     if (at.valid()) tr.guard_identity(at, descr);

@@ -32,7 +32,7 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
   if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
-  bool computed = t != &PyModule_Type || d->get(tr, tr.intern("__getattr__"));
+  bool computed = d->get(tr, tr.intern("__getattr__")) || t != &PyModule_Type;
   if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
   if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
