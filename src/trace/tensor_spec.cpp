@@ -40,10 +40,11 @@ const torch::autograd::AutogradMeta* autograd_meta(const c10::TensorImpl* impl) 
   return static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
 }
 
-// As TensorImpl::requires_grad, which is called through a virtual function.
+// As TensorImpl::requires_grad, whose virtual function is called only where these fields do not decide it: a view that has no history of its
+// own requires gradients if its base does.
 bool requires_grad(const c10::TensorImpl* impl) {
   auto* meta = autograd_meta(impl);
-  return meta && (meta->requires_grad_ || meta->grad_fn_);
+  return meta && (meta->requires_grad_ || meta->grad_fn_ || meta->requires_grad());
 }
 
 // History matters only where gradients flow: a leaf that requires grad cannot be written in place.

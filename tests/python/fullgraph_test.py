@@ -30,12 +30,12 @@ def raises(f, *args, match="", **kw):
 def test_a_break_in_a_later_compilation():
     def f(x, loud):
         if loud:
-            print("loud")
+            braze.graph_break()
         return x * 2
 
     c = braze.compile(f, fullgraph=True)
     same(c(X, False), X * 2)
-    with pytest.raises(braze.Unsupported, match="print"):
+    with pytest.raises(braze.Unsupported):
         c(X, True)
     same(c(X, False), X * 2)
     assert _C.compilations(c) == 1

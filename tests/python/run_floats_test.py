@@ -115,10 +115,7 @@ def test_what_python_refuses(fn, value):
     dtype = torch.float64 if value == 1e38 else torch.float32
     value = 1e200 if value == 1e38 else value
     want, got = outcome(fn, (x, T([value], dtype=dtype)), {}), outcome(c, (x, T([value], dtype=dtype)), {})
-    if math.isnan(value):
-        assert want[0] == got[0] == "raised" and got[1][0] is OverflowError
-    else:
-        assert want[0] == got[0] == "raised" and want[1][0] is got[1][0], (want, got)
+    assert want[0] == got[0] == "raised" and want[1] == got[1], (want, got)
 
 
 def test_no_gradient_goes_to_it():
@@ -166,7 +163,7 @@ def test_branches_that_raise_are_checked_by_the_run(fn):
     one_graph(fn, [(r(4),), (r(4) * 0 + 60,), (T([math.nan, 1.0, 1.0, 1.0]),), (r(4),)])
 
 
-def test_a_raise_that_is_caught_is_no_check():
+def test_a_raise_that_is_caught():
     def fn(x):
         try:
             if x.sum() > 100:
@@ -175,10 +172,10 @@ def test_a_raise_that_is_caught_is_no_check():
             return x - 1, str(e)
         return x + 1, ""
 
-    for x in (r(4), r(4) + 100):
-        same(fn(x), braze.compile(fn)(x))
-    with pytest.raises(braze.Unsupported):
-        braze.compile(fn, fullgraph=True)(r(4))
+    for fullgraph in (False, True):
+        compiled = braze.compile(fn, fullgraph=fullgraph)
+        for x in (r(4), r(4) + 100, r(4)):
+            same(fn(x), compiled(x))
 
 
 def test_distributions():

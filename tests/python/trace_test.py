@@ -119,7 +119,7 @@ def replay(graph, inputs, types=True):
 
 
 def same(want, got, graph, strides=True):
-    assert len(want) == len(got)
+    assert len(want) <= len(got), "after the results come the bases that views among them share"
     for w, g in zip(want, got):
         assert w.dtype == g.dtype and w.shape == g.shape, graph["text"]
         assert not strides or w.stride() == g.stride() or w.numel() <= 1, graph["text"]

@@ -28,4 +28,15 @@ inline PyObject* keys_in_order(PyObject* dict) {
   return keys;
 }
 
+// A class's own dict, borrowed. Static classes of 3.12 and later keep theirs elsewhere than in the class.
+inline PyObject* type_dict(PyTypeObject* t) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* d = PyType_GetDict(t);
+  Py_XDECREF(d);
+  return d;
+#else
+  return t->tp_dict;
+#endif
+}
+
 }  // namespace braze::capture::cpython

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "capture/cpython/dict.h"
+#include "capture/cpython/dict.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
 
@@ -115,15 +116,7 @@ bool is_structseq(PyTypeObject* t) {
   return t != &PyTuple_Type && PyType_IsSubtype(t, &PyTuple_Type) && PyDict_Contains(type_dict(t), name) == 1;
 }
 
-PyObject* type_dict(PyTypeObject* t) {
-#if PY_VERSION_HEX >= 0x030C0000
-  PyObject* d = PyType_GetDict(t);  // static classes keep theirs elsewhere
-  Py_XDECREF(d);
-  return d;
-#else
-  return t->tp_dict;
-#endif
-}
+PyObject* type_dict(PyTypeObject* t) { return cpython::type_dict(t); }
 
 bool of_import_system(PyCodeObject* code) {
   const char* file = PyUnicode_AsUTF8(code->co_filename);

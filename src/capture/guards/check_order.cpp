@@ -88,7 +88,7 @@ struct CheckOrder::Builder {
       if (g.group.empty()) in_check[g.source.index] = 1;
       if (g.other.valid()) in_check[g.other.index] = 1;
       for (SourceId s : g.group)
-        if (g.kind == GuardKind::Apart || !anchored[s.index]) in_check[s.index] = 1;
+        if (g.kind != GuardKind::AllDistinct || !anchored[s.index]) in_check[s.index] = 1;
     }
     for (const SizeGuards::Place& p : places) in_check[p.source.index] = 1;
     for (SourceId s : wanted) {

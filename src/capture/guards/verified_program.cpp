@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "capture/cpython/dict.h"
 #include "base/strict.h"
 #include "capture/guards/guard_eval.h"
 #include "trace/storage_range.h"
@@ -15,7 +16,7 @@ namespace {
 Ref lookup(PyObject* type, PyObject* name) {
   PyObject* mro = PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_mro : nullptr;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i) {
-    PyObject* v = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict, name);
+    PyObject* v = PyDict_GetItemWithError(cpython::type_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))), name);
     if (v) return Ref::borrow(v);
     PyErr_Clear();
   }

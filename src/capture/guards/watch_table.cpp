@@ -44,7 +44,7 @@ class NoCollection {
 bool type_lookup_runs_no_code(PyTypeObject* type) {
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i)
-    if (PyObject* dict = as_type(PyTuple_GET_ITEM(mro, i))->tp_dict; !dict || !cpython::lookups_run_no_code(dict)) return false;
+    if (PyObject* dict = cpython::type_dict(as_type(PyTuple_GET_ITEM(mro, i))); !dict || !cpython::lookups_run_no_code(dict)) return false;
   return mro != nullptr;
 }
 

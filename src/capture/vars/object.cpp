@@ -292,7 +292,7 @@ Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<
 
 // List, Optional... of module typing: what their subscripts give depends on nothing else.
 static bool is_typing_form(PyTypeObject* cls) {
-  PyObject* module = cls->tp_dict ? native::item(Ground::fixed(), cls->tp_dict, "__module__") : nullptr;
+  PyObject* module = type_dict(cls) ? native::item(Ground::fixed(), type_dict(cls), "__module__") : nullptr;
   return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
