@@ -20,6 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from language_programs import Block, text, write  # noqa: E402
+from shrinking import shrink  # noqa: E402
 from world_compare import twins  # noqa: E402
 
 import braze  # noqa: E402
@@ -130,23 +131,6 @@ def smaller(blocks):
                     yield replace(Block(b.head, b.body, [*b.tails[:j], (head, less), *b.tails[j + 1 :]]))
 
 
-def shrink(blocks, seed, why, limit=12):
-    end, again = time.time() + limit, True
-    while again and time.time() < end:
-        again = False
-        for less in smaller(blocks):
-            try:
-                now = failure(less, seed, Counts())
-            except Exception:
-                continue
-            if now:
-                blocks, why, again = less, now, True
-                break
-            if time.time() > end:
-                break
-    return blocks, why
-
-
 def check(seed, counts=None):
     """None, or a text with what is wrong and the smallest program that shows it."""
     counts = Counts() if counts is None else counts
@@ -155,7 +139,7 @@ def check(seed, counts=None):
     why = failure(blocks, seed, counts)
     if not why:
         return None
-    small, reason = shrink(copy.deepcopy(blocks), seed, why)
+    small, reason = shrink(copy.deepcopy(blocks), why, smaller, lambda b: failure(b, seed, Counts()))
     source = text(small)
     return f"seed {seed}: {why[:300]}\nshrunk: {reason}\n{source[source.index('def f(x, n'):]}"
 

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from shrinking import shrink  # noqa: E402
 from world_compare import plain_text, twins  # noqa: E402
 from world_process import STATES  # noqa: E402
 from world_programs import write  # noqa: E402
@@ -244,24 +245,6 @@ def parts(program):
             yield p
 
 
-def shrink(program, why, limit=12):
-    """As small as it gets in `limit` seconds, and what is wrong with it."""
-    end, again = time.time() + limit, True
-    while again and time.time() < end:
-        again = False
-        for p in parts(program):
-            try:
-                now = failure(p, Counts())
-            except Exception:
-                continue
-            if now:
-                program, why, again = p, now, True
-                break
-            if time.time() > end:
-                break
-    return program, why
-
-
 def script(program):
     """The program as a file that runs by itself beside this folder."""
     steps = "".join(f"    {step!r},\n" for step in program.steps)
@@ -276,7 +259,7 @@ def check(seed, counts=None):
     why = failure(program, counts)
     if not why:
         return None
-    small, reason = shrink(program, why)
+    small, reason = shrink(program, why, parts, lambda p: failure(p, Counts()))
     return f"seed {seed}: {why}\nshrunk: {reason}\n{script(small)}"
 
 

@@ -9,9 +9,6 @@
 namespace braze::capture {
 namespace {
 
-// Attributes of these never change.
-bool fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
-
 // Nothing is read of these but who they are.
 bool is_in_c(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
@@ -26,9 +23,11 @@ Variable* Translator::written_on_type(PyTypeObject* type, PyObject* name) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     for (const TypeWrite& w : type_writes_)
       if (w.type == t && PyUnicode_Compare(w.name, name) == 0) return w.value;
-    if (native::item(Ground::guarded({}), type_dict(t), name)) return nullptr;
+    bool fixed = is_fixed_type(t) || is_made_class(t);
+    SourceId at = fixed ? SourceId() : sources().dict_item(sources().constant(type_dict(t)), name);
+    if (native::item(fixed ? Ground::fixed() : Ground::guarded(at), type_dict(t), name)) return nullptr;
     // What was written on a base is seen as long as no class before it has one of its own.
-    if (!fixed_type(t) && !is_made_class(t)) guards().absent(sources().dict_item(sources().constant(type_dict(t)), name), line());
+    if (!fixed) guards().absent(at, line());
   }
   return nullptr;
 }
@@ -45,7 +44,7 @@ void Translator::write_on_type(PyTypeObject* type, PyObject* name, Variable* val
 }
 
 void Translator::guard_bases(PyTypeObject* type) {
-  if (fixed_type(type) || is_made_class(type) || !type->tp_mro) return;
+  if (is_fixed_type(type) || is_made_class(type) || !type->tp_mro) return;
   auto [it, fresh] = guarded_mros_.try_emplace(type, guards().size());
   if (!fresh && it->second < guards().size()) return;  // else a part of the capture was rolled back, and its guards with it
   it->second = guards().size();
@@ -58,18 +57,18 @@ void Translator::guard_bases(PyTypeObject* type) {
 PyObject* Translator::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
   if (!type_writes_.empty() && written_on_type(type, name))
     unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name + ", which the code has set,");
-  PyObject* found = native::type_attr(Ground::guarded({}), type, name);
-  if (fixed_type(type)) {
+  if (is_fixed_type(type)) {
     if (source) *source = {};
-    return found;
+    return native::type_attr(Ground::fixed(), type, name);
   }
   SourceId at = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(type)), name);
   if (source) *source = at;
+  PyObject* found = native::type_attr(Ground::guarded(at), type, name);
   // That the object is of this class is guarded where the object was met.
   if (!found) guards().absent(at, line());
   else if (!source || is_in_c(found)) guard_identity(at, found);
   else guards().exists(at, line());
-  if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !fixed_type(of)) {
+  if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !is_fixed_type(of)) {
     // An instance of the program's class is a descriptor if that class says so.
     for (const char* method : {"__get__", "__set__", "__delete__"}) {
       SourceId said = sources().type_attr(sources().constant(reinterpret_cast<PyObject*>(of)), intern(method));

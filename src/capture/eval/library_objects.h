@@ -31,6 +31,8 @@ bool is_structseq(PyTypeObject* t);
 bool of_library(PyObject* function);
 // Code of the import system: it changes what it looks at whenever the capture imports, so it runs uncompiled.
 bool of_import_system(PyCodeObject* code);
+// Attributes and bases of these classes never change.
+inline bool is_fixed_type(PyTypeObject* t) { return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
 // The class's own dict (borrowed).
 PyObject* type_dict(PyTypeObject* t);
 

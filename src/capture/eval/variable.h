@@ -145,4 +145,6 @@ class Codegen {
   std::vector<PyObject*> outputs;   // fakes in order, borrowed
 };
 
+inline bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
+
 }  // namespace braze::capture

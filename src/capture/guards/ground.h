@@ -15,7 +15,6 @@ enum class ProcessState : uint8_t {
 #include "capture/guards/process_state.def"
 #undef BRAZE_PROCESS_STATE
 };
-const char* describe(ProcessState);
 
 class Ground {
  public:
@@ -39,19 +38,16 @@ class Ground {
   static Ground pure(const First&, const Rest&...) {
     return Ground(Kind::Pure);
   }
-  static Ground process(ProcessState s) { return Ground(Kind::Process, s); }
+  static Ground process(ProcessState) { return Ground(Kind::Process); }
   static Ground conservative() { return Ground(Kind::Conservative); }
 
   Kind kind() const { return kind_; }
   SourceId source() const { return source_; }       // of Guarded
-  ProcessState state() const { return state_; }     // of Process
 
  private:
   explicit Ground(Kind k) : kind_(k) {}
   Ground(Kind k, SourceId s) : kind_(k), source_(s) {}
-  Ground(Kind k, ProcessState s) : kind_(k), state_(s) {}
   Kind kind_;
-  ProcessState state_{};
   SourceId source_;
 };
 

@@ -25,7 +25,7 @@ namespace {
 // is guarded.
 Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std::vector<Variable*> args) {
   PyTypeObject* t = v->type();
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) return nullptr;
+  if (is_fixed_type(t)) return nullptr;
   SourceId at;
   PyObject* f = tr.lookup_on_type(t, tr.intern(name), &at);
   if (!f || !PyFunction_Check(f)) return nullptr;
@@ -38,7 +38,7 @@ Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std:
 
 Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
-  const TypeInfo* info = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ? &tr.type_info(t) : nullptr;
+  const TypeInfo* info = is_fixed_type(t) ? nullptr : &tr.type_info(t);
   if (info && !info->generic && PyFunction_Check(info->getattribute)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   if (info && info->getattr && PyFunction_Check(info->getattr)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   SourceId where;

@@ -12,11 +12,6 @@
 #include "capture/vars/all.h"
 
 namespace braze::capture {
-namespace {
-
-bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
-
-}  // namespace
 
 // ---- cells ----
 

@@ -3,19 +3,12 @@
 #include <unordered_set>
 
 #include "capture/builtins/builtins.h"
-#include "capture/cpython/lru_cache.h"
-#include "capture/eval/callback.h"
 #include "capture/eval/library_objects.h"
-#include "capture/builtins/signature_errors.h"
-#include "capture/eval/scalar_operands.h"
-#include "capture/eval/markers.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
 namespace {
-
-bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }
 
 Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* t = Py_TYPE(self->object.get());
@@ -60,8 +53,9 @@ Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
     }
   if (!named(name, "__doc__") && !named(name, "__module__") && !named(name, "__annotations__")) return nullptr;
   PyObject* dict = type_dict(cls);
-  PyObject* value = native::item(Ground::guarded({}), dict, name);
-  return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, tr.sources().dict_item(tr.sources().constant(dict), name)) : nullptr;
+  SourceId at = tr.sources().dict_item(tr.sources().constant(dict), name);
+  PyObject* value = native::item(Ground::guarded(at), dict, name);
+  return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, at) : nullptr;
 }
 
 Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
@@ -81,11 +75,11 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
   if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
-    bool mutable_class = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !tr.is_made_class(cls);
+    bool mutable_class = !is_fixed_type(cls) && !tr.is_made_class(cls);
     static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
     if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
     if (mutable_class) tr.guard_bases(cls);  // the base, and what the layout follows from
-    Ref v = Ref::steal(native::attr(Ground::guarded({}), self->object.get(), name));
+    Ref v = Ref::steal(native::attr(Ground::guarded(tr.sources().constant(self->object.get())), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
       return nullptr;
@@ -169,15 +163,11 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   PyObject* o = object.get();
   if (PyModule_Check(o)) return module_attribute(tr, this, name);
   if (PyType_Check(o)) return class_attribute(tr, this, name);
-  SourceId of = source.valid() ? source : tr.sources().constant(o);
   // A function of PyTorch's has what every function has, and what a program puts there.
-  bool on_class = native::type_attr(Ground::fixed(), Py_TYPE(o), name);
-  bool field = on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(native::type_attr(Ground::fixed(), Py_TYPE(o), name))->tp_descr_set;
-  if (PyFunction_Check(o) && (field || !on_class)) return tr.make<FunctionVariable>(o, of)->getattr(tr, name);
-  if (Py_TYPE(o) == library().lru_cache && !on_class) {
-    Ref own = Ref::steal(PyObject_GenericGetDict(o, nullptr));
-    if (!own) tr.raise_current();
-    return dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, name);
+  if (PyFunction_Check(o)) {
+    PyObject* on_class = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
+    bool field = on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(on_class)->tp_descr_set;
+    if (field || !on_class) return tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o))->getattr(tr, name);
   }
   SourceId at;
   PyObject* d = tr.lookup_on_type(Py_TYPE(o), name, &at);
@@ -237,7 +227,7 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
     // A plain value on a class of the user's: neither a function nor anything else that attribute access treats in a special way.
     auto* cls = reinterpret_cast<PyTypeObject*>(object.get());
     PyTypeObject *meta = Py_TYPE(cls), *of = value->type();
-    bool users = (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(cls->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && meta->tp_setattro == PyType_Type.tp_setattro;
+    bool users = !is_fixed_type(cls) && meta->tp_setattro == PyType_Type.tp_setattro;
     PyObject* on_meta = native::type_attr(Ground::conservative(), meta, name);
     bool special = (on_meta && Py_TYPE(on_meta)->tp_descr_set) || of->tp_descr_get || of->tp_descr_set || value->is(Kind::Real);
     const char* text = PyUnicode_AsUTF8(name);
