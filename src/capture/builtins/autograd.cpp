@@ -30,9 +30,9 @@ Ref traced_class(Translator& tr, Variable* cls) {
   Ref body = Ref::steal(PyDict_New());
   for (const char* name : {"forward", "backward", "vjp", "jvp", "vmap", "setup_context"}) {
     PyObject* key = tr.intern(name);
-    if (tr.lookup_on_type(type, key, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), key)) continue;
+    if (tr.attributes.lookup_on_type(type, key, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), key)) continue;
     Variable* callee = tr.force(tr.getattr(cls, key));
-    Ref callback = tr.callback(callee);
+    Ref callback = tr.host.callback(callee);
     if (std::string_view(name) == "forward" && callee->is(Kind::Function)) set_signature(tr, callback.get(), callee->as<FunctionVariable>());
     Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
     PyDict_SetItem(body.get(), key, method.get());
@@ -57,7 +57,7 @@ Variable* function_apply(Translator& tr, Args& a) {
   static PyObject* node = imported("braze.polyfills", "apply_of", true);
   Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
-  return tr.call_host(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
+  return tr.host.call(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
 }
 
 // Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user defined.
@@ -68,14 +68,14 @@ Variable* transformed_apply(Translator& tr, Args& a) {
   if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
   // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the signature.
   PyObject* setup = tr.intern("setup_context");
-  if (tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
+  if (tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
   Variable* forward = tr.force(tr.getattr(a[0], "forward"));
   if (!forward->is(Kind::Function)) return nullptr;
   PyCodeObject* code = forward->as<FunctionVariable>()->code_object();
   if (!(code->co_flags & CO_VARARGS) && static_cast<size_t>(code->co_argcount) != a.size() - 1) return nullptr;
   Args all{{tr.global_object(traced_class(tr, a[0]).get(), Ground::pure(a))}, {}};
   all.pos.insert(all.pos.end(), a.pos.begin() + 1, a.pos.end());
-  return tr.call_host(function_call, all);
+  return tr.host.call(function_call, all);
 }
 
 Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr; }
@@ -143,7 +143,7 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
     // The older form is a Function of its arguments: without one that requires grad nothing in it does.
     bool any = false;
     for (Variable* v : call.pos) any |= requires_grad(tr, v);
-    if (!any) return tr.call(tr.polyfill("call_without_grad"), Args{[&] {
+    if (!any) return tr.call(tr.real.polyfill("call_without_grad"), Args{[&] {
       std::vector<Variable*> pos{fn};
       pos.insert(pos.end(), call.pos.begin(), call.pos.end());
       return pos;
@@ -155,7 +155,7 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
 // What links the two hooks of a module's backward is seen by no one else. The function itself is evaluated.
 Variable* module_backward_hook(Translator& tr, Args& a) {
   if (a.size() != 3 || !a[0]->is(Kind::Object) || a[0]->source.valid()) return nullptr;
-  if (DictVariable* state = a[0]->as<ObjectVariable>()->instance_dict(tr)) tr.private_to_capture(state);
+  if (DictVariable* state = a[0]->as<ObjectVariable>()->instance_dict(tr)) tr.effects.private_to_capture(state);
   return nullptr;
 }
 
@@ -165,13 +165,13 @@ Variable* module_backward_hook(Translator& tr, Args& a) {
 Variable* set_inference(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   tr.mutate();
-  return tr.boolean(std::exchange(tr.inference, tr.truth(a[0])), Ground::pure(a));
+  return tr.boolean(std::exchange(tr.effects.inference, tr.truth(a[0])), Ground::pure(a));
 }
 
 Variable* is_inference_mode(Translator& tr, Args&) {
-  if (tr.inference) return tr.boolean(true, Ground::process(ProcessState::GradMode));
+  if (tr.effects.inference) return tr.boolean(true, Ground::process(ProcessState::GradMode));
   static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
-  return tr.query_torch(fn, Args{});
+  return tr.real.query_torch(fn, Args{});
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 Ref fixed_object(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (PyObject* o = v->as_constant()) return Ref::borrow(o);
-  if (v->is(Kind::Sym) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type && tr.is_python_constant(v))) return tr.to_python(v);
+  if (v->is(Kind::Sym) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type && tr.real.is_python_constant(v))) return tr.real.to_python(v);
   if (v->is(Kind::Function) && v->as<FunctionVariable>()->real) {
     tr.guard_identity(v->source, v->as<FunctionVariable>()->real.get());
     return v->as<FunctionVariable>()->real;
@@ -62,7 +62,7 @@ Variable* make_weakref(Translator& tr, Args& a) {
   if (!followed) return nullptr;
   if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + a[0]->type()->tp_name + "' object");
   // References without a callback are one object.
-  auto [it, fresh] = tr.weakrefs.try_emplace(a[0]);
+  auto [it, fresh] = tr.effects.weakrefs.try_emplace(a[0]);
   if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
   return it->second;
 }
@@ -71,58 +71,56 @@ Variable* make_weakref(Translator& tr, Args& a) {
 
 // The cache decides as in plain Python whether the function runs: what it holds now is the result, and the entry is good as long
 // as it holds that. A call that finds nothing is made now, for real, if nothing that was captured before it is still to be done.
-Variable* Translator::cached_call(Variable* cache, const Args& args) {
+Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
   PyObject* object = cache->as_constant();
-  if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || pure_since) return nullptr;
+  if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || tr_.effects.in_pure_part()) return nullptr;
   Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), kw;
   for (size_t i = 0; i < args.size(); ++i) {
-    Ref o = fixed_object(*this, args[i]);
+    Ref o = fixed_object(tr_, args[i]);
     if (!o) return nullptr;
     PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), o.release());
   }
   if (!args.kw.empty()) kw = Ref::steal(PyDict_New());
   for (auto& [name, v] : args.kw) {
-    Ref o = fixed_object(*this, v);
+    Ref o = fixed_object(tr_, v);
     if (!o) return nullptr;
     PyDict_SetItem(kw.get(), name, o.get());
   }
   Ref key = Ref::steal(cpython::lru_key(object, pos.get(), kw.get()));
   if (!key) return PyErr_Clear(), nullptr;
   if (!cpython::lru_peek(object, key.get())) {
-    bool pending = !modified_.empty() || deferred_.size() != cached_deferred_ || !type_writes_.empty() || own_modes_ || callback_depth_;
+    bool pending = tr_.effects.pending() || !tr_.attributes.writes().empty() || tr_.torch_functions.has_modes() || tr_.host.in_callback();
     if (pending) {
       // What it does would be done at every call.
       Ref wrapped = Ref::steal(cpython::lru_function(object));
       if (!wrapped) return PyErr_Clear(), nullptr;
-      bool dirty = std::exchange(dirty_, false);
-      Variable* v = call(global_object(wrapped.get(), Ground::pure(cache, args)), args);
-      if (dirty_) unsupported("the first call of a cached function that has effects");
-      dirty_ = dirty;
-      return force(v);
+      bool mutated = tr_.exchange_mutated(false);
+      Variable* v = tr_.call(tr_.global_object(wrapped.get(), Ground::pure(cache, args)), args);
+      if (tr_.exchange_mutated(mutated)) tr_.unsupported("the first call of a cached function that has effects");
+      return tr_.force(v);
     }
     // What it drives out may be what the entry counts on.
     if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
-      unsupported("a call of a cached function whose cache is full");
-    tracer().leave();
+      tr_.unsupported("a call of a cached function whose cache is full");
+    tr_.tracer().leave();
     Ref made = Ref::steal(PyObject_Call(object, pos.get(), kw.get()));
-    tracer().enter();
+    tr_.tracer().enter();
     if (!made) return PyErr_Clear(), nullptr;
     if (!cpython::lru_peek(object, key.get())) return nullptr;
     cpython::lru_uncount(object);  // the entry makes the call again, and finds the result
   }
   PyObject* result = cpython::lru_peek(object, key.get());
-  keep(key);
+  tr_.keep(key);
   SourceId at;
   for (auto& [of, known_key, source] : cached_calls_)
     if (of == object && PyObject_RichCompareBool(known_key, key.get(), Py_EQ) == 1) at = source;
   if (!at.valid()) {
-    at = sources().add(SourceKind::CachedCall, cache->source, 0, key.get());
+    at = tr_.sources().add(SourceKind::CachedCall, cache->source, 0, key.get());
     cached_calls_.push_back({object, key.get(), at});
-    guard_identity(at, result);
+    tr_.guard_identity(at, result);
   }
-  ++cached_deferred_;
-  defer_call(cache, args);  // counted, and kept from being the oldest
-  return force(wrap(result, at));
+  tr_.effects.defer_unseen_call(cache, args);  // counted, and kept from being the oldest
+  return tr_.force(tr_.wrap(result, at));
 }
 
 Variable* WeakrefVariable::call(Translator& tr, Args& args) {

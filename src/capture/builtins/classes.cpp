@@ -14,8 +14,8 @@ Ref real_arguments(Translator& tr, const Args& a, size_t from, PyObject* first) 
   Py_ssize_t at = 0;
   if (first) PyTuple_SET_ITEM(t.get(), at++, Ref::borrow(first).release());
   for (size_t i = from; i < a.size(); ++i) {
-    if (!tr.is_python_constant(a[i])) tr.unsupported("a class made from " + tr.force(a[i])->describe());
-    PyTuple_SET_ITEM(t.get(), at++, tr.to_python(a[i]).release());
+    if (!tr.real.is_python_constant(a[i])) tr.unsupported("a class made from " + tr.force(a[i])->describe());
+    PyTuple_SET_ITEM(t.get(), at++, tr.real.to_python(a[i]).release());
   }
   return t;
 }
@@ -23,8 +23,8 @@ Ref real_arguments(Translator& tr, const Args& a, size_t from, PyObject* first) 
 Ref real_keywords(Translator& tr, const Args& a) {
   Ref d = Ref::steal(PyDict_New());
   for (auto& [k, v] : a.kw) {
-    if (!tr.is_python_constant(v)) tr.unsupported("a class made from " + tr.force(v)->describe());
-    PyDict_SetItem(d.get(), k, tr.to_python(v).get());
+    if (!tr.real.is_python_constant(v)) tr.unsupported("a class made from " + tr.force(v)->describe());
+    PyDict_SetItem(d.get(), k, tr.real.to_python(v).get());
   }
   return d;
 }
@@ -46,7 +46,7 @@ Ref real_closure(Translator& tr, FunctionVariable* body) {
     if (read && v) {
       v = tr.force(v);
       if (v->as_constant()) content = Ref::borrow(v->as_constant());
-      else if (tr.is_python_constant(v)) content = tr.to_python(v);
+      else if (tr.real.is_python_constant(v)) content = tr.real.to_python(v);
       else tr.unsupported("a class whose body uses " + v->describe() + " of the function around it");
     }
     Ref real = Ref::steal(PyCell_New(content.get()));

@@ -12,12 +12,12 @@ void ask_length(Translator& tr, Variable* v) {
   if (!v->is(Kind::Object)) return;
   for (const char* name : {"__len__", "__length_hint__"}) {
     SourceId at;
-    PyObject* method = tr.lookup_on_type(v->type(), tr.intern(name), &at);
+    PyObject* method = tr.attributes.lookup_on_type(v->type(), tr.intern(name), &at);
     if (!method) continue;
     if (!PyFunction_Check(method)) return;
     Variable* n;
     try {
-      n = tr.force(tr.call(tr.bind_descriptor(method, at, v, v->type(), tr.intern(name)), std::vector<Variable*>{}));
+      n = tr.force(tr.call(tr.attributes.bind_descriptor(method, at, v, v->type(), tr.intern(name)), std::vector<Variable*>{}));
     } catch (PyRaise& e) {
       if (!tr.is_instance(e.exception, PyExc_TypeError)) throw;
       if (std::string_view(name) == "__len__") continue;
@@ -106,7 +106,7 @@ Variable* do_deque(Translator& tr, Args& a) {
   if (!a.kw.empty()) return nullptr;
   auto* l = tr.make<ListVariable>(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{}, library().deque);
   if (maxlen && !is_none(tr.force(maxlen))) {
-    Ref n = tr.to_python(maxlen);
+    Ref n = tr.real.to_python(maxlen);
     l->maxlen = PyLong_Check(n.get()) ? PyLong_AsLongLong(n.get()) : -1;
     if (l->maxlen < 0) {
       PyErr_Clear();

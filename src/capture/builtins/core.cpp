@@ -49,7 +49,7 @@ Ref class_argument(Translator& tr, Variable* v) {
     tr.guard_identity(v->source, o->real.get());
     return o->real;
   }
-  return tr.to_python(v);
+  return tr.real.to_python(v);
 }
 
 Variable* do_isinstance(Translator& tr, Args& a) {
@@ -60,9 +60,9 @@ Variable* do_isinstance(Translator& tr, Args& a) {
 
 Variable* do_issubclass(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
-  Ref c = tr.to_python(a[0]), of = tr.to_python(a[1]);
+  Ref c = tr.real.to_python(a[0]), of = tr.real.to_python(a[1]);
   if (PyType_Check(of.get())) return tr.boolean(tr.is_subclass(c.get(), of.get()), Ground::pure(a));
-  if (PyType_Check(c.get())) tr.guard_bases(reinterpret_cast<PyTypeObject*>(c.get()));
+  if (PyType_Check(c.get())) tr.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(c.get()));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), c.get(), of.get());
   if (r < 0) tr.raise_current();
   // Of a tuple or union of classes: as for each of them.
@@ -92,7 +92,7 @@ Variable* do_callable(Translator& tr, Args& a) {
     case Kind::BuiltinMethod:
     case Kind::Partial:
     case Kind::Module: return tr.boolean(true, Ground::pure(a));
-    case Kind::Object: return tr.boolean(tr.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr, Ground::pure(a));
+    case Kind::Object: return tr.boolean(tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr, Ground::pure(a));
     default: {
       PyObject* o = a[0]->as_constant();
       return tr.boolean(o ? PyCallable_Check(o) : a[0]->type()->tp_call != nullptr, Ground::pure(a));
@@ -182,9 +182,9 @@ Variable* do_object_new(Translator& tr, Args& a) {
   auto* cls = reinterpret_cast<PyTypeObject*>(c);
   if (cls->tp_new != PyBaseObject_Type.tp_new && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   if (PyType_IsSubtype(cls, library().tensor) || PyType_IsSubtype(cls, library().module)) return nullptr;
-  if ((a.size() > 1 || !a.kw.empty()) && (tr.lookup_on_type(cls, tr.intern("__new__"), nullptr) != library().object_new || tr.lookup_on_type(cls, tr.intern("__init__"), nullptr) == library().object_init))
+  if ((a.size() > 1 || !a.kw.empty()) && (tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) != library().object_new || tr.attributes.lookup_on_type(cls, tr.intern("__init__"), nullptr) == library().object_init))
     return nullptr;  // an error
-  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) return nullptr;
+  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) return nullptr;
   return tr.make<ObjectVariable>(cls);
 }
 
@@ -204,7 +204,7 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     if (a[0]->is(Kind::Tensor)) tr.unsupported(Reason::ScalarFromTensor, std::string(type->tp_name) + "() of a tensor");
     if (a[0]->is(Kind::Object)) {
       const char* m = type == &PyLong_Type ? "__int__" : type == &PyFloat_Type ? "__float__" : "__complex__";
-      if (Variable* f = tr.special_method(a[0], m)) {
+      if (Variable* f = tr.attributes.special_method(a[0], m)) {
         Variable* v = tr.force(tr.call(f, {a[0]}));
         if (v->type() != type) tr.unsupported(std::string(m) + " that does not return a number of its kind");
         return v;
@@ -216,7 +216,7 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     if (unknown && tr.tracer().depends_on_data(a[0]->as<SymVariable>()->value.get()))
       if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0], tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1))), Ground::pure(a)))) return f;
   }
-  return tr.call_pure(reinterpret_cast<PyObject*>(type), a);
+  return tr.real.call_pure(reinterpret_cast<PyObject*>(type), a);
 }
 Variable* do_int(Translator& tr, Args& a) { return number(tr, a, &PyLong_Type); }
 Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type); }
@@ -238,9 +238,9 @@ Variable* do_str(Translator& tr, Args& a) {
   if (a.size() == 0) return tr.string("", Ground::fixed());
   // The method decides, also for a str of a class of its own.
   if (SourceId at; a[0]->is(Kind::Object)) {
-    PyObject* own = tr.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
+    PyObject* own = tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
     if (own && PyFunction_Check(own)) {
-      Variable* s = tr.force(tr.call(tr.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
+      Variable* s = tr.force(tr.call(tr.attributes.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
       if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + s->type()->tp_name + ")");
       return s;
     }
@@ -272,15 +272,15 @@ template <int which>
 Variable* do_rounding(Translator& tr, Args& a) {
   constexpr const char* kNames[] = {"__floor__", "__ceil__", "__trunc__"};
   if (a.size() != 1 || !a.kw.empty() || !a[0]->is(Kind::Object)) return nullptr;
-  Variable* f = tr.special_method(a[0], kNames[which]);
+  Variable* f = tr.attributes.special_method(a[0], kNames[which]);
   return f && f->is(Kind::Function) ? tr.call(f, a) : nullptr;
 }
 
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Constant)) a[0]->hash_key(tr);  // its class may have a say
-  if (Variable* f = a[0]->is(Kind::Object) ? tr.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
-  if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.is_python_constant(a[0])) {
+  if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+  if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.real.is_python_constant(a[0])) {
     // A tuple of objects with the hashes of its items hashes as it does.
     static PyObject *hash = native::builtin("hash"), *hashed = imported("braze.polyfills", "Hashed");
     Ref like = Ref::steal(PyTuple_New(a[0]->len(tr)));
@@ -294,8 +294,8 @@ Variable* do_hash(Translator& tr, Args& a) {
     if (h == -1) tr.raise_current();
     return tr.integer(h, Ground::pure(a));
   }
-  if (!tr.is_python_constant(a[0])) return nullptr;
-  Ref k = tr.to_python(a[0]);
+  if (!tr.real.is_python_constant(a[0])) return nullptr;
+  Ref k = tr.real.to_python(a[0]);
   Py_hash_t h = PyObject_Hash(k.get());
   if (h == -1) tr.raise_current();
   return tr.integer(h, Ground::pure(a));
@@ -303,16 +303,16 @@ Variable* do_hash(Translator& tr, Args& a) {
 
 Variable* do_abs(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  if (a[0]->is(Kind::Tensor)) return tr.call_torch(native::builtin("abs"), a);
+  if (a[0]->is(Kind::Tensor)) return tr.real.call_torch(native::builtin("abs"), a);
   if (a[0]->is(Kind::Array)) return array_operator(tr, "abs", {a[0]});
   if (a[0]->is(Kind::Object))
-    if (Variable* f = tr.special_method(a[0], "__abs__")) return tr.call(f, {a[0]});
-  return tr.call_pure(native::builtin("abs"), a);
+    if (Variable* f = tr.attributes.special_method(a[0], "__abs__")) return tr.call(f, {a[0]});
+  return tr.real.call_pure(native::builtin("abs"), a);
 }
 
 Variable* do_pow(Translator& tr, Args& a) {
   if (a.size() == 2 && a.kw.empty()) return tr.binary_op(NB_POWER, a[0], a[1]);
-  return tr.call_pure(native::builtin("pow"), a);
+  return tr.real.call_pure(native::builtin("pow"), a);
 }
 
 Variable* do_divmod(Translator& tr, Args& a) {
@@ -321,21 +321,21 @@ Variable* do_divmod(Translator& tr, Args& a) {
   if (!numbers) {
     const std::pair<size_t, const char*> tries[] = {{0, "__divmod__"}, {1, "__rdivmod__"}};
     for (auto [i, name] : tries) {
-      Variable* f = a[i]->is(Kind::Object) ? tr.special_method(a[i], name) : nullptr;
+      Variable* f = a[i]->is(Kind::Object) ? tr.attributes.special_method(a[i], name) : nullptr;
       if (!f || !f->is(Kind::Function)) continue;
       Variable* r = tr.force(tr.call(f, {a[i], a[1 - i]}));
       if (constant_of(r) != Py_NotImplemented) return r;
     }
-    return tr.call_pure(native::builtin("divmod"), a);
+    return tr.real.call_pure(native::builtin("divmod"), a);
   }
   return tr.tuple({tr.binary_op(NB_FLOOR_DIVIDE, a[0], a[1]), tr.binary_op(NB_REMAINDER, a[0], a[1])});
 }
 
 Variable* do_round(Translator& tr, Args& a) {
-  if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.call_torch(native::builtin("round"), a);
-  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
+  if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.real.call_torch(native::builtin("round"), a);
+  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
   if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);
-  return tr.call_pure(native::builtin("round"), a);
+  return tr.real.call_pure(native::builtin("round"), a);
 }
 
 Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
@@ -355,7 +355,7 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
     if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym)) && integer(k) && integer(best_key)) {
       static PyObject* sym_max = native::attr(Ground::fixed(), library().torch, "sym_max");
       static PyObject* sym_min = native::attr(Ground::fixed(), library().torch, "sym_min");
-      best = best_key = tr.query_torch(op == Py_GT ? sym_max : sym_min, Args{{best, k}, {}});
+      best = best_key = tr.real.query_torch(op == Py_GT ? sym_max : sym_min, Args{{best, k}, {}});
       continue;
     }
     if (tr.truth(tr.compare(op, k, best_key))) {
@@ -416,7 +416,7 @@ Variable* do_enumerate(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty()) return nullptr;
   int64_t n = 0;
   if (start) {
-    Ref s = tr.to_python(start);
+    Ref s = tr.real.to_python(start);
     n = PyLong_AsLongLong(s.get());
     if (n == -1 && PyErr_Occurred()) tr.raise_current();
   }
@@ -446,15 +446,15 @@ Variable* do_filter(Translator& tr, Args& a) {
 Variable* do_reversed(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Real) && PyType_Check(a[0]->as_constant()))  // of an enum
-    if (Variable* f = tr.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+    if (Variable* f = tr.attributes.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
-  if (object && tr.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
+  if (object && tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
   if (object)
-    if (Variable* f = tr.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
+    if (Variable* f = tr.attributes.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
   std::vector<Variable*> all;
   if (object) {
-    if (!tr.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
+    if (!tr.attributes.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
     int64_t n = tr.len(a[0]);
     for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i, Ground::pure(a))));
   } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {
@@ -517,12 +517,12 @@ Variable* do_range(Translator& tr, Args& a) {
       v = tr.constant(n, Ground::pure(a));
     } else if (v->is(Kind::Tensor)) {
       if (Variable* n = tr.may_be_unbacked() ? number_of(tr, v->as<TensorVariable>(), &PyLong_Type) : nullptr) {
-        v = tr.specialised(n);  // a literal's value, or the reason why there is none
+        v = tr.real.specialised(n);  // a literal's value, or the reason why there is none
         continue;
       }
       tr.unsupported(Reason::ScalarFromTensor, "range() of a tensor");
     }
-  return tr.call_pure(reinterpret_cast<PyObject*>(&PyRange_Type), a);
+  return tr.real.call_pure(reinterpret_cast<PyObject*>(&PyRange_Type), a);
 }
 
 Variable* do_slice(Translator& tr, Args& a) {
@@ -547,7 +547,7 @@ Variable* do_locals(Translator& tr, Args& a) {
 
 Variable* do_import_module(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  Ref n = tr.to_python(a[0]);
+  Ref n = tr.real.to_python(a[0]);
   Ref m = Ref::steal(PyImport_Import(n.get()));
   if (!m) tr.raise_current();
   m = Ref::steal(PyImport_GetModule(n.get()));

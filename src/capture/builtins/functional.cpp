@@ -33,7 +33,7 @@ Variable* do_operator_object(Translator& tr, Args& a) {
     if (!v->as_constant() || !is_constant_type(v->type())) return nullptr;
   for (auto& [k, v] : a.kw)
     if (Variable* given = tr.force(v); !given->as_constant() || !is_constant_type(given->type())) return nullptr;
-  return tr.call_pure(maker, a);
+  return tr.real.call_pure(maker, a);
 }
 
 // Only tells how long values live: what was inlined has no frames that keep any.
@@ -133,7 +133,7 @@ Variable* do_re(Translator& tr, Args& a) {
     Ref m = Ref::steal(PyImport_ImportModule("re"));
     return native::attr(Ground::fixed(), m.get(), names[i]);
   }();
-  return tr.call_pure(function, a);
+  return tr.real.call_pure(function, a);
 }
 
 }  // namespace

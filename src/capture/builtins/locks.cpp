@@ -14,7 +14,7 @@ bool is_reentrant(Variable* lock) {
 
 HeldLock* lock_of(Translator& tr, Args& a) {
   if (a.size() < 1 || !a[0]->is(Kind::Real) || !a[0]->source.valid()) return nullptr;
-  return tr.held_lock(a[0]);
+  return tr.effects.held_lock(a[0]);
 }
 
 // acquire(blocking=True, timeout=-1)

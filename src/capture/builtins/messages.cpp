@@ -9,9 +9,9 @@ namespace {
 
 bool all_constants(Translator& tr, const Args& a, size_t from) {
   for (size_t i = from; i < a.size(); ++i)
-    if (!tr.is_python_constant(a[i])) return false;
+    if (!tr.real.is_python_constant(a[i])) return false;
   for (auto& [name, v] : a.kw)
-    if (!tr.is_python_constant(v)) return false;
+    if (!tr.real.is_python_constant(v)) return false;
   return true;
 }
 
@@ -19,7 +19,7 @@ bool all_constants(Translator& tr, const Args& a, size_t from) {
 Variable* log_message(Translator& tr, Args& a, const char* method) {
   if (a.size() < 1 || !a[0]->source.valid() || !all_constants(tr, a, 1)) return nullptr;
   Variable* bound = tr.getattr(a[0], method);
-  tr.defer_call(bound, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
+  tr.effects.defer_call(bound, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
   return tr.none();
 }
 
@@ -30,7 +30,7 @@ Variable* get_logger(Translator& tr, Args& a) {
     Ref m = Ref::steal(PyImport_ImportModule("logging"));
     return native::attr(Ground::fixed(), m.get(), "getLogger");
   }();
-  Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
+  Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.real.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
   if (!logger) tr.raise_current();
   return tr.global_object(logger.get(), Ground::pure(a));
 }
@@ -137,7 +137,7 @@ Variable* warn(Translator& tr, Args& a) {
   if (!registry) return nullptr;
   Args call{{message, tr.global_object(cls, Ground::pure(a)), tr.constant(f->code->code->co_filename, Ground::pure(a)), tr.integer(f->line().line, Ground::pure(a)),
              module ? module : tr.none(), registry}, {}};
-  tr.defer_call(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call));
+  tr.effects.defer_call(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call));
   return tr.none();
 }
 
@@ -162,7 +162,7 @@ Variable* filters_mutated(Translator& tr, Args& a) {
     Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
     return native::attr(Ground::fixed(), m.get(), "_filters_mutated");
   }();
-  tr.defer_call(tr.global_object(fn, Ground::pure(a)), Args{});
+  tr.effects.defer_call(tr.global_object(fn, Ground::pure(a)), Args{});
   return tr.none();
 }
 

@@ -24,8 +24,8 @@ Variable* converted(Translator& tr, Args& a, bool copy) {
   }
   auto method = [&](const char* name) { return native::type_attr(Ground::fixed(), library().tensor, tr.intern(name)); };
   Variable* t = a[0]->as<ArrayVariable>()->tensor;
-  t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.call_torch(method("clone"), Args{{t}, {}}) : tensor_of(tr, a[0]->as<ArrayVariable>());
-  return dtype && !is_none(dtype) ? tr.call_torch(method("to"), Args{{t, dtype}, {}}) : t;
+  t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.real.call_torch(method("clone"), Args{{t}, {}}) : tensor_of(tr, a[0]->as<ArrayVariable>());
+  return dtype && !is_none(dtype) ? tr.real.call_torch(method("to"), Args{{t, dtype}, {}}) : t;
 }
 Variable* as_tensor(Translator& tr, Args& a) { return converted(tr, a, false); }
 
@@ -47,7 +47,7 @@ bool holds_scalars(Translator& tr, Variable* v, bool& tensor) {
 
 Variable* make_tensor(Translator& tr, Args& a) {
   bool tensor = false;
-  if (a.size() == 1 && (a[0]->is(Kind::List) || a[0]->is(Kind::Tuple)) && holds_scalars(tr, a[0], tensor) && tensor) return tr.call(tr.polyfill("tensor_of_parts"), a);
+  if (a.size() == 1 && (a[0]->is(Kind::List) || a[0]->is(Kind::Tuple)) && holds_scalars(tr, a[0], tensor) && tensor) return tr.call(tr.real.polyfill("tensor_of_parts"), a);
   return converted(tr, a, true);
 }
 

@@ -15,7 +15,7 @@ namespace {
 bool is_plain_stream(Translator& tr, PyTypeObject* t) {
   for (const char* name : {"write", "flush"}) {
     SourceId at;
-    PyObject* method = tr.lookup_on_type(t, tr.intern(name), &at);
+    PyObject* method = tr.attributes.lookup_on_type(t, tr.intern(name), &at);
     if (!method || Py_TYPE(method) != &PyMethodDescr_Type) return false;
     tr.guard_identity(at, method);
   }
@@ -48,7 +48,7 @@ Variable* printed(Translator& tr, Variable* v) {
   Ref history = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "requires_grad"));
   if (history.get() != Py_False || t->type() != library().tensor) return nullptr;
   static PyObject* clone = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), "clone");
-  return tr.call_torch(clone, Args{{v}, {}});  // later writes to it are not to be seen
+  return tr.real.call_torch(clone, Args{{v}, {}});  // later writes to it are not to be seen
 }
 
 // Whether the call itself is right: its errors come at once, not when the entry writes.
@@ -70,7 +70,7 @@ Variable* print(Translator& tr, Args& a) {
   for (auto& [name, v] : a.kw) {
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
     if (is_file && v->source.valid()) file = v;
-    else if (!tr.is_python_constant(v)) tr.unsupported(Reason::Print, why);
+    else if (!tr.real.is_python_constant(v)) tr.unsupported(Reason::Print, why);
     if (!is_file || file) later.kw.emplace_back(name, v);
   }
   if (!file) file = standard_output(tr);
@@ -83,7 +83,7 @@ Variable* print(Translator& tr, Args& a) {
     later.pos.push_back(p);
   }
   static PyObject* function = imported("builtins", "print", true);
-  tr.defer_call(tr.global_object(function, Ground::fixed()), std::move(later));
+  tr.effects.defer_call(tr.global_object(function, Ground::fixed()), std::move(later));
   return tr.none();
 }
 

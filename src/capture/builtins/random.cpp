@@ -26,7 +26,7 @@ PyObject* generator(Translator& tr, Variable* self) {
 Variable* draw(Translator& tr, PyObject* self, const char* method, PyObject* args, bool integer) {
   Ref bound = Ref::steal(native::attr(Ground::fixed(), self, method));
   if (!bound) tr.raise_current();
-  return tr.draw(Ref::steal(PyTuple_Pack(2, bound.get(), args)), integer);
+  return tr.floats.draw(Ref::steal(PyTuple_Pack(2, bound.get(), args)), integer);
 }
 
 Variable* of_generator(Translator& tr, PyObject* self) {

@@ -108,10 +108,10 @@ Variable* set_state(Translator& tr, Args& a) {
   if (static_cast<int>(a.size()) != f.keys + 1 || !a.kw.empty()) return nullptr;
   std::vector<Ref> keys, all;
   for (int i = 0; i <= f.keys; ++i) {
-    all.push_back(tr.to_python(a[static_cast<size_t>(i)]));
+    all.push_back(tr.real.to_python(a[static_cast<size_t>(i)]));
     if (i < f.keys) keys.push_back(all.back());
   }
-  tr.set_state(f.get, std::move(keys), f.set, std::move(all));
+  tr.effects.set_state(f.get, std::move(keys), f.set, std::move(all));
   return tr.none();
 }
 
@@ -134,8 +134,8 @@ Variable* use_deterministic(Translator& tr, Args& a) {
   static PyObject *get = import("braze.polyfills", "deterministic_state"), *set = import("braze.polyfills", "set_deterministic_state");
   Variable *warn_only = a.take_kw("warn_only"), *mode = a.size() ? a[0] : a.take_kw("mode");
   if (a.size() > 1 || !a.kw.empty() || !mode || !get || !set) return nullptr;
-  std::vector<Ref> state{tr.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false, Ground::pure(a))}))};
-  tr.set_state(get, {}, set, std::move(state));
+  std::vector<Ref> state{tr.real.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false, Ground::pure(a))}))};
+  tr.effects.set_state(get, {}, set, std::move(state));
   return tr.none();
 }
 
@@ -190,7 +190,7 @@ Variable* constrain_size(Translator& tr, Args& a) {
 // run_branches(predicate, true_fn, false_fn, operands): see the polyfill.
 Variable* run_branches(Translator& tr, Args& a) {
   if (a.size() != 4 || !a.kw.empty() || !a[0]->is(Kind::Tensor)) return nullptr;
-  return tr.both_branches(a[0], a[1], a[2], tr.unpack(a[3]));
+  return tr.branches.both(a[0], a[1], a[2], tr.unpack(a[3]));
 }
 
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
@@ -207,7 +207,7 @@ Variable* optimizer_break(Translator& tr, Args&) {
 
 Variable* anomaly_enabled(Translator& tr, Args& a) {
   static PyObject* get = import("torch", "is_anomaly_enabled");
-  if (a.size() < 1 || tr.truth(a[0]) != tr.truth(tr.query_torch(get, Args{}))) return nullptr;
+  if (a.size() < 1 || tr.truth(a[0]) != tr.truth(tr.real.query_torch(get, Args{}))) return nullptr;
   return tr.none();
 }
 

@@ -24,8 +24,9 @@ bool is_loaded(const char* module) { return PyDict_GetItemString(PyImport_GetMod
 }  // namespace
 
 void register_loaded() {
+  static const auto* version = new cpython::DictVersion(PyImport_GetModuleDict());
   static uint64_t seen = 0;
-  uint64_t now = *cpython::dict_version(PyImport_GetModuleDict());
+  uint64_t now = *version->word();
   if (now == seen) [[likely]] return;
   seen = now;
   auto& all = waiting();

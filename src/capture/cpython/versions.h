@@ -1,22 +1,34 @@
-// Words in CPython's objects that change whenever what they stand for may have changed, and never take an earlier value again. One
-// interpreter's: 3.11 to 3.13 keep them for every dict and class, and nobody has to be told in advance what is of interest. From 3.14 on
-// dicts have none; there is a watcher to be registered instead.
+// Words that change whenever what they stand for may have changed, and never take an earlier value again.
 #pragma once
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030E0000
-#error "dicts of this CPython have no version"
-#endif
+#include <cstdint>
+#include <memory>
 
 namespace braze::capture::cpython {
 
-// Changes at every store, also of an equal value.
-inline const uint64_t* dict_version(PyObject* dict) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-}
+// The version of one dict: changes at every store, also of an equal value, before anybody can see what was stored. CPython 3.11 keeps one
+// in every dict; later versions call a watcher, who counts for the dicts that he was told of.
+class DictVersion {
+ public:
+  // Watches the dict, which may die before this: its word has then moved, and is still there to be read.
+  explicit DictVersion(PyObject* dict);
+#if PY_VERSION_HEX < 0x030C0000
+  const uint64_t* word() const { return word_; }  // readable while the dict lives
+
+ private:
+  const uint64_t* word_;
+#else
+  ~DictVersion();
+  DictVersion(DictVersion&&) = default;
+  DictVersion& operator=(DictVersion&&) = default;
+  const uint64_t* word() const { return count_.get(); }
+
+ private:
+  PyObject* dict_;  // not held; alive as long as the watcher knows it
+  std::shared_ptr<const uint64_t> count_;
+#endif
+};
 
 // Changes at every store to the class or one of its bases. 0: the class has none at present; looking an attribute up gives it one, as long
 // as there are any left.

@@ -142,8 +142,8 @@ Variable* numbers(Binary& x) {
       if (Variable* r = float_arithmetic(tr, x.op, a, b)) return r;
   bool conditions = (x.base == NB_AND || x.base == NB_OR) && a->type() == &PyBool_Type && b->type() == &PyBool_Type && (only_run_knows(tr, a) || only_run_knows(tr, b));
   if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !conditions && !stays_open(tr, x.base, a, b)) {
-    a = tr.specialised(a);
-    b = tr.specialised(b);
+    a = tr.real.specialised(a);
+    b = tr.real.specialised(b);
   }
   Ref r = Ref::steal((x.inplace ? x.row.inplace_function : x.row.function)(plain(a), plain(b)));
   if (!r) tr.raise_current();
@@ -166,8 +166,8 @@ Variable* tensors(Binary& x) {
     if (x.inplace && for_torch(a) && name.back() == '_') name.pop_back();
     std::string_view plain_name = x.row.operator_name;
     if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
-    for (const char* side : {x.inplace ? "i" : "", "", "r"}) tr.tensor_operator("__" + (side + std::string(plain_name)) + "__");
-    return tr.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name), Args{{a, b}, {}});
+    for (const char* side : {x.inplace ? "i" : "", "", "r"}) tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__");
+    return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name), Args{{a, b}, {}});
   }
   return nullptr;
 }
@@ -181,7 +181,7 @@ Variable* in_place(Binary& x) {
   if (a->is(Kind::Object) && a->as<ObjectVariable>()->base) {
     // A container of a subclass changes in place.
     SourceId at;
-    PyObject* f = tr.lookup_on_type(a->type(), tr.intern(x.row.inplace), &at);
+    PyObject* f = tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.inplace), &at);
     if (f && Py_TYPE(f) == &PyWrapperDescr_Type) {
       Args args{{b}, {}};
       Variable* r = tr.force(call_builtin_method(tr, a, reinterpret_cast<PyDescrObject*>(f)->d_type, tr.intern(x.row.inplace), args));
@@ -216,7 +216,7 @@ Variable* user_classes(Binary& x) {
   x.own_types = false;
   // The right operand goes first when its class is a subclass of the left's that overrides.
   bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
-                     tr.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) != tr.lookup_on_type(b->type(), tr.intern(x.row.reflected), nullptr);
+                     tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) != tr.attributes.lookup_on_type(b->type(), tr.intern(x.row.reflected), nullptr);
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, x.row.reflected, a);
   if (!r && user_class(a)) r = try_special(tr, a, x.row.method, b);
@@ -237,8 +237,8 @@ Variable* user_classes(Binary& x) {
 Variable* repetitions(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  if (a->is(Kind::Sym)) a = tr.specialised(a);
-  if (b->is(Kind::Sym)) b = tr.specialised(b);
+  if (a->is(Kind::Sym)) a = tr.real.specialised(a);
+  if (b->is(Kind::Sym)) b = tr.real.specialised(b);
   auto sequence = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || (v->is(Kind::Constant) && (PyUnicode_Check(constant_of(v)) || PyBytes_Check(constant_of(v)))); };
   if (Variable* n = sequence(a) ? index_of(tr, b) : b; n != b) return tr.binary_op(x.op, a, n);
   if (Variable* n = sequence(b) ? index_of(tr, a) : a; n != a) return tr.binary_op(x.op, n, b);
@@ -285,8 +285,8 @@ Variable* unions_of_classes(Binary& x) {
 Variable* texts(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  if (PyUnicode_Check(plain(a)) && tr.is_python_constant(b)) {
-    Ref args = tr.to_python(b);
+  if (PyUnicode_Check(plain(a)) && tr.real.is_python_constant(b)) {
+    Ref args = tr.real.to_python(b);
     Ref r = Ref::steal(PyNumber_Remainder(plain(a), args.get()));
     if (!r) tr.raise_current();
     return tr.from_python(std::move(r), Ground::pure(a, b));
@@ -297,8 +297,8 @@ Variable* texts(Binary& x) {
 Variable* constants(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  if (tr.is_python_constant(a) && tr.is_python_constant(b)) {
-    Ref ra = tr.to_python(a), rb = tr.to_python(b);
+  if (tr.real.is_python_constant(a) && tr.real.is_python_constant(b)) {
+    Ref ra = tr.real.to_python(a), rb = tr.real.to_python(b);
     Ref r = Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
     if (!r && (x.of_content || (x.inplace && !a->is(Kind::Constant)))) PyErr_Clear(), tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
     if (!r) tr.raise_current();
@@ -353,27 +353,27 @@ bool concerns(const Row& r, const Binary& x) {
 
 }  // namespace
 
-Variable* Translator::binary_op(int op, Variable* a, Variable* b) {
+Variable* Protocols::binary_op(int op, Variable* a, Variable* b) {
   if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
-    if (Variable* d = defer_arithmetic(op, a, b)) return d;
-  if (Variable* r = varying_operand(op, a, b)) return r;
+    if (Variable* d = tr_.floats.defer_arithmetic(op, a, b)) return d;
+  if (Variable* r = tr_.floats.varying_operand(op, a, b)) return r;
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
-    if (Variable* r = float_arithmetic(*this, op, a, b)) return r;
-    unsupported(Reason::ScalarFromTensor, "an operator on " + (a->is(Kind::Float) ? a : b)->describe());
+    if (Variable* r = float_arithmetic(tr_, op, a, b)) return r;
+    tr_.unsupported(Reason::ScalarFromTensor, "an operator on " + (a->is(Kind::Float) ? a : b)->describe());
   }
-  a = force(a);
-  b = force(b);
+  a = tr_.force(a);
+  b = tr_.force(b);
   auto behind = [](Variable*& v) {
     if (v->is(Kind::MappingProxy)) v = v->as<MappingProxyVariable>()->mapping;
   };
   if (op == NB_OR) behind(a), behind(b);
   bool inplace = op >= NB_INPLACE_ADD;
   int base = inplace ? op - NB_INPLACE_ADD : op;
-  Binary x{*this, op, base, inplace, operator_row(base), a, b};
+  Binary x{tr_, op, base, inplace, operator_row(base), a, b};
   for (const Row& r : kRules)
     if (concerns(r, x))
       if (Variable* v = r.rule(x)) return v;
-  unsupported(std::string("operator ") + x.row.symbol + (inplace ? "=" : "") + " on " + x.a->describe() + " and " + x.b->describe());
+  tr_.unsupported(std::string("operator ") + x.row.symbol + (inplace ? "=" : "") + " on " + x.a->describe() + " and " + x.b->describe());
 }
 
 }  // namespace braze::capture

@@ -24,37 +24,30 @@ void collect_tensors(Translator& tr, Variable* v, std::vector<PyObject*>& tensor
 
 }  // namespace
 
-Variable* Translator::branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands) {
-  struct Pure {
-    Translator& tr;
-    uint64_t since;
-    const char* part;
-    ~Pure() { tr.pure_since = since, tr.pure_part = part; }
-  } pure{*this, pure_since, pure_part};
-  pure_since = ordinal_;
-  pure_part = "a branch of torch.cond";
+Variable* Branches::branch(Variable* predicate, bool when, Variable* fn, const std::vector<Variable*>& operands) {
+  Effects::PurePart pure(tr_.effects, tr_.ordinal(), "a branch of torch.cond");
   std::vector<PyObject*> before, results;
-  for (const auto& v : arena_)
+  for (const auto& v : tr_.all())
     if (v->is(Kind::Tensor) && v->as<TensorVariable>()->fake) before.push_back(v->as<TensorVariable>()->fake.get());
   uint64_t state = trace::global_state_key();
-  auto start = tracer().begin_branch(before);
+  auto start = tr_.tracer().begin_branch(before);
   Variable* result;
   try {
-    result = call(fn, operands);
-    collect_tensors(*this, result, results);
+    result = tr_.call(fn, operands);
+    collect_tensors(tr_, result, results);
   } catch (const PyRaise&) {
-    unsupported("a branch of torch.cond that raises an exception");
+    tr_.unsupported("a branch of torch.cond that raises an exception");
   }
-  if (trace::global_state_key() != state) unsupported("a branch of torch.cond that leaves a mode of PyTorch changed");
-  if (tracer().has_unbacked()) unsupported("a branch of torch.cond beside sizes or numbers that depend on data");
-  std::string why = tracer().end_branch(start, before, results, predicate->as<TensorVariable>()->value(*this), when);
-  if (!why.empty()) unsupported("a branch of torch.cond that may not run where it is not taken: " + why);
+  if (trace::global_state_key() != state) tr_.unsupported("a branch of torch.cond that leaves a mode of PyTorch changed");
+  if (tr_.tracer().has_unbacked()) tr_.unsupported("a branch of torch.cond beside sizes or numbers that depend on data");
+  std::string why = tr_.tracer().end_branch(start, before, results, predicate->as<TensorVariable>()->value(tr_), when);
+  if (!why.empty()) tr_.unsupported("a branch of torch.cond that may not run where it is not taken: " + why);
   return result;
 }
 
 // What differs in kind is an error, which the polyfill raises.
-bool Translator::selectable(Variable* a, Variable* b) {
-  a = force(a), b = force(b);
+bool Branches::selectable(Variable* a, Variable* b) {
+  a = tr_.force(a), b = tr_.force(b);
   if (a->kind != b->kind) return true;
   auto all = [&](const std::vector<Variable*>& x, const std::vector<Variable*>& y) {
     for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
@@ -67,38 +60,38 @@ bool Translator::selectable(Variable* a, Variable* b) {
         auto plain = [&](Variable* v) { return v->type() == library().tensor || v->type() == library().parameter; };
         if (!plain(a) || !plain(b)) return false;
       }
-      Ref x = Ref::steal(native::attr(Ground::made(), a->as<TensorVariable>()->value(*this), "shape"));
-      Ref y = Ref::steal(native::attr(Ground::made(), b->as<TensorVariable>()->value(*this), "shape"));
-      if (!x || !y) raise_current();
+      Ref x = Ref::steal(native::attr(Ground::made(), a->as<TensorVariable>()->value(tr_), "shape"));
+      Ref y = Ref::steal(native::attr(Ground::made(), b->as<TensorVariable>()->value(tr_), "shape"));
+      if (!x || !y) tr_.raise_current();
       int same = PyObject_RichCompareBool(x.get(), y.get(), Py_EQ);
-      if (same < 0) raise_current();
+      if (same < 0) tr_.raise_current();
       return same == 1;
     }
-    case Kind::Constant: return a->type() != b->type() || equal(a, b);
+    case Kind::Constant: return a->type() != b->type() || tr_.equal(a, b);
     case Kind::Tuple:
     case Kind::List: return all(static_cast<SequenceVariable*>(a)->elements, static_cast<SequenceVariable*>(b)->elements);
     case Kind::Dict: {
-      for (const auto& e : a->as<DictVariable>()->entries(*this))
-        if (Variable* other = b->as<DictVariable>()->get(*this, e.key); other && !selectable(e.value, other)) return false;
+      for (const auto& e : a->as<DictVariable>()->entries(tr_))
+        if (Variable* other = b->as<DictVariable>()->get(tr_, e.key); other && !selectable(e.value, other)) return false;
       return true;
     }
     default: return false;
   }
 }
 
-Variable* Translator::both_branches(Variable* predicate, Variable* if_true, Variable* if_false, const std::vector<Variable*>& operands) {
-  if (view_.torch_level) unsupported("torch.cond of a tensor in a graph for another backend");
-  if (callback_depth_ > 0) unsupported("torch.cond of a tensor in a function that PyTorch calls");
-  uint64_t here = ordinal_;
-  mutate();
+Variable* Branches::both(Variable* predicate, Variable* if_true, Variable* if_false, const std::vector<Variable*>& operands) {
+  if (tr_.view().torch_level) tr_.unsupported("torch.cond of a tensor in a graph for another backend");
+  if (tr_.host.in_callback()) tr_.unsupported("torch.cond of a tensor in a function that PyTorch calls");
+  uint64_t here = tr_.ordinal();
+  tr_.mutate();
   Variable* a = branch(predicate, true, if_true, operands);
   Variable* b = branch(predicate, false, if_false, operands);
-  if (!selectable(a, b)) unsupported("branches of torch.cond with results of other sizes or values");
+  if (!selectable(a, b)) tr_.unsupported("branches of torch.cond with results of other sizes or values");
   if (!first_choice_ || here < first_choice_) first_choice_ = here;
-  return tuple({a, b});
+  return tr_.tuple({a, b});
 }
 
-void Translator::without_both_branches(const char* why) {
+void Branches::refuse(const char* why) {
   if (first_choice_) throw Restart{first_choice_, {Reason::UnsupportedFeature, std::string("torch.cond of a tensor, with ") + why}};
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Callback {
   PyObject_HEAD
-  std::shared_ptr<Translator*> owner;
+  std::shared_ptr<HostCalls*> owner;  // where *owner is null, the capture is over
   Variable* callee;
   PyObject* signature;  // owned; nullptr: not known
 };
@@ -26,7 +26,7 @@ void dealloc(PyObject* self) {
 
 PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
   auto* c = reinterpret_cast<Callback*>(self);
-  if (Translator* tr = *c->owner) return tr->run_callback(c->callee, args, kwargs);
+  if (HostCalls* host = *c->owner) return host->run_callback(c->callee, args, kwargs);
   trace::signal_graph_break(Reason::TraceFailed, "a function of the user is called after its capture has ended");
   return nullptr;
 }
@@ -52,16 +52,20 @@ PyTypeObject* callback_type() {
   return type;
 }
 
-}  // namespace
-
-PyObject* new_callback(std::shared_ptr<Translator*> owner, Variable* callee) {
+// A Python callable that evaluates `callee` in the capture of `owner`; once that is over a call of it is a graph break. New reference.
+PyObject* new_callback(std::shared_ptr<HostCalls*> owner, Variable* callee) {
   PyTypeObject* type = callback_type();
   auto* c = type ? reinterpret_cast<Callback*>(type->tp_alloc(type, 0)) : nullptr;
   if (!c) return nullptr;
-  new (&c->owner) std::shared_ptr<Translator*>(std::move(owner));
+  new (&c->owner) std::shared_ptr<HostCalls*>(std::move(owner));
   c->callee = callee;
   return reinterpret_cast<PyObject*>(c);
 }
+
+}  // namespace
+
+HostCalls::HostCalls(Translator& tr) : tr_(tr), alive_(std::make_shared<HostCalls*>(this)) {}
+HostCalls::~HostCalls() { *alive_ = nullptr; }
 
 bool wraps_user_code(PyObject* function) {
   PyObject* closure = PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : nullptr;
@@ -73,82 +77,68 @@ bool wraps_user_code(PyObject* function) {
   return false;
 }
 
-Ref Translator::callback(Variable* callee) {
+Ref HostCalls::callback(Variable* callee) {
   Ref c = Ref::steal(new_callback(alive_, callee));
-  if (!c) raise_current();
-  keep(c);
-  stand_ins_[c.get()] = callee;
+  if (!c) tr_.raise_current();
+  tr_.keep(c);
+  tr_.stand_in_for(c.get(), callee);
   return c;
 }
 
-Ref Translator::with_callbacks(PyObject* function, SourceId source) {
+Ref HostCalls::with_callbacks(PyObject* function, SourceId source) {
   PyObject* closure = PyFunction_GET_CLOSURE(function);
-  SourceId cells_at = sources().derived(SourceKind::FuncClosure, source);
-  guard_identity(sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(function));
+  SourceId cells_at = tr_.sources().derived(SourceKind::FuncClosure, source);
+  tr_.guard_identity(tr_.sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(function));
   Hosting host(*this, true);
   Ref cells = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(closure)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
-    auto* cell = force(wrap(PyTuple_GET_ITEM(closure, i), sources().tuple_item(cells_at, i)))->as<CellVariable>();
-    Variable* held = cell->get(*this);
-    PyTuple_SET_ITEM(cells.get(), i, PyCell_New(held ? to_python(held).get() : nullptr));
+    auto* cell = tr_.force(tr_.wrap(PyTuple_GET_ITEM(closure, i), tr_.sources().tuple_item(cells_at, i)))->as<CellVariable>();
+    Variable* held = cell->get(tr_);
+    PyTuple_SET_ITEM(cells.get(), i, PyCell_New(held ? tr_.real.to_python(held).get() : nullptr));
   }
   Ref copy = Ref::steal(PyFunction_New(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function)));
-  if (!copy || PyFunction_SetClosure(copy.get(), cells.get()) < 0) raise_current();
+  if (!copy || PyFunction_SetClosure(copy.get(), cells.get()) < 0) tr_.raise_current();
   if (PyObject* d = PyFunction_GET_DEFAULTS(function)) PyFunction_SetDefaults(copy.get(), d);
   if (PyObject* d = PyFunction_GET_KW_DEFAULTS(function)) PyFunction_SetKwDefaults(copy.get(), d);
-  keep(copy);
+  tr_.keep(copy);
   return copy;
 }
 
-Variable* Translator::from_host(Ref o) {
+Variable* HostCalls::from_host(Ref o) {
   Hosting host(*this, true);
-  return from_python(std::move(o), Ground::made());
+  return tr_.from_python(std::move(o), Ground::made());
 }
 
-Variable* Translator::host_object(Ref o) {
+Variable* HostCalls::host_object(Ref o) {
   auto [it, fresh] = hosts_.try_emplace(o.get());
   if (fresh) {
-    it->second = make<HostVariable>(o.get());
-    keep(o);
+    it->second = tr_.make<HostVariable>(o.get());
+    tr_.keep(o);
   }
   return it->second;
 }
 
 // What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
-PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
+PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
   Hosting host(*this, false);
   struct Depth {
     int& depth;
     explicit Depth(int& d) : depth(d) { ++depth; }
     ~Depth() { --depth; }
-  } inside(callback_depth_);
+  } inside(depth_);
   // PyTorch's modes are others here than in the code around, and PyTorch sets them back.
-  struct Modes {
-    Translator& tr;
-    std::vector<State> around;
-    ~Modes() {
-      tr.states_.erase(tr.states_.begin(), tr.states_.begin() + static_cast<long>(around.size()));
-      tr.undo_states();
-      tr.states_ = std::move(around);
-    }
-  } modes{*this, states_};
+  Effects::StatesOfCallback states(tr_.effects);
   try {
     if (!pending_) {
       Args a;
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) a.pos.push_back(from_host(Ref::borrow(PyTuple_GET_ITEM(args, i))));
       PyObject *key, *value;
-      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
-      Variable* result = call(callee, std::move(a));
-      for (size_t i = modes.around.size(); i < states_.size(); ++i) {
-        std::vector<PyObject*> of;
-        for (const Ref& arg : states_[i].get_args) of.push_back(arg.get());
-        Ref now = Ref::steal(PyObject_Vectorcall(states_[i].get, of.data(), of.size(), nullptr));
-        if (!now || PyObject_RichCompareBool(now.get(), states_[i].before.get(), Py_EQ) != 1)
-          unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
-      }
+      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(tr_.keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
+      Variable* result = tr_.call(callee, std::move(a));
+      if (states.changed()) tr_.unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
       Hosting back(*this, true);
       OpenSizes open(true);
-      return to_python(result).release();
+      return tr_.real.to_python(result).release();
     }
   } catch (...) {
     pending_ = std::current_exception();
@@ -158,20 +148,20 @@ PyObject* Translator::run_callback(Variable* callee, PyObject* args, PyObject* k
   return nullptr;
 }
 
-Variable* Translator::call_host(PyObject* fn, const Args& args, PyObject* noted) {
+Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
-  if (view_.torch_level && !noted && !callback_depth_) unsupported("a transform of functions in a graph for another backend");
-  ++segment_.num_calls;
+  if (tr_.view().torch_level && !noted && !depth_) tr_.unsupported("a transform of functions in a graph for another backend");
+  ++tr_.segment().num_calls;
   return from_host(run_host(fn, args, noted, false));
 }
 
-Variable* Translator::call_overridden(PyObject* fn, const Args& args) {
-  subclasses_ = true;
+Variable* HostCalls::call_overridden(PyObject* fn, const Args& args) {
+  tr_.torch_functions.met_subclass();
   return from_host(run_host(fn, args, nullptr, true));
 }
 
-Ref Translator::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
-  mutate();
+Ref HostCalls::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
+  tr_.mutate();
   Ref result;
   {
     Hosting host(*this, true);
@@ -181,22 +171,22 @@ Ref Translator::run_host(PyObject* fn, const Args& args, PyObject* noted, bool o
     {
       OpenSizes open(true);
       for (Variable* v : args.pos) {
-        owned.push_back(to_python(v));
+        owned.push_back(tr_.real.to_python(v));
         pos.push_back(owned.back().get());
       }
       if (!args.kw.empty()) {
         kw = Ref::steal(PyDict_New());
-        for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, to_python(v).get());
+        for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, tr_.real.to_python(v).get());
       }
     }
-    result = Ref::steal(overridden ? tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), location())
-                                   : tracer().call_host(fn, pos.data(), pos.size(), kw.get(), location(), noted));
+    result = Ref::steal(overridden ? tr_.tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), tr_.real.location())
+                                   : tr_.tracer().call_host(fn, pos.data(), pos.size(), kw.get(), tr_.real.location(), noted));
   }
   if (pending_) {
     PyErr_Clear();
     std::rethrow_exception(std::exchange(pending_, nullptr));
   }
-  if (!result) raise_current();
+  if (!result) tr_.raise_current();
   return result;
 }
 

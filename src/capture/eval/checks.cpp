@@ -35,7 +35,7 @@ bool only_raises(const Bytecode& code, int from) {
 
 // The exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant: what a graph
 // for another backend can raise by itself. nullptr: it is not known.
-PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
+static PyObject* raised_from(Translator& tr, Frame& f, int at, PyObject** text) {
   const auto& all = f.code->instructions;
   for (const Frame* p = f.parent; p; p = p->parent)
     if (p->code->instructions[static_cast<size_t>(p->ip)].handler >= 0) return nullptr;
@@ -48,8 +48,8 @@ PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
     if (cls || (in.op != LoadGlobal && in.op != LoadAssertionError)) continue;
     PyObject* found = PyExc_AssertionError;
     if (in.op == LoadGlobal) {
-      Variable* v = load_global(f, f.code->name(in.arg));
-      found = v ? force(v)->as_constant() : nullptr;
+      Variable* v = tr.load_global(f, f.code->name(in.arg));
+      found = v ? tr.force(v)->as_constant() : nullptr;
     }
     if (!found || !PyExceptionClass_Check(found)) return nullptr;
     cls = found;
@@ -61,35 +61,35 @@ PyObject* Translator::raised_from(Frame& f, int at, PyObject** text) {
 }
 
 // The run checks it, and the other side is taken.
-bool Translator::checks(Frame& f, const Instruction& ins, int& next) {
-  Variable* condition = force(f.top());
-  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
+bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
+  Variable* condition = tr.force(f.top());
+  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
   if (!unknown(condition) && !condition->is(Kind::Tensor) && !condition->is(Kind::Float)) return false;
   bool falls = only_raises(*f.code, next), jumps = ins.target > next && only_raises(*f.code, ins.target);
   if (falls == jumps) return false;
   bool wanted = (ins.op == Opcode::PopJumpIfTrue) == falls;  // the truth value that does not raise
   // A run that fails is made again by the uncompiled code, which raises what it raises; another backend's graph must raise by itself.
-  PyObject *text = nullptr, *raised = view_.torch_level ? raised_from(f, falls ? next : ins.target, &text) : PyExc_RuntimeError;
+  PyObject *text = nullptr, *raised = tr.view().torch_level ? raised_from(tr, f, falls ? next : ins.target, &text) : PyExc_RuntimeError;
   if (!raised) return false;
   if (condition->is(Kind::Tensor)) {
-    Ref known = Ref::steal(tracer().known_number(condition->as<TensorVariable>()->value(*this)));
-    Ref count = Ref::steal(PyObject_CallMethod(condition->as<TensorVariable>()->value(*this), "numel", nullptr));
-    if (!count) raise_current();
+    Ref known = Ref::steal(tr.tracer().known_number(condition->as<TensorVariable>()->value(tr)));
+    Ref count = Ref::steal(PyObject_CallMethod(condition->as<TensorVariable>()->value(tr), "numel", nullptr));
+    if (!count) tr.raise_current();
     if (known || !PyLong_CheckExact(count.get()) || PyLong_AsLong(count.get()) != 1) return false;
-    condition = number_of(*this, condition->as<TensorVariable>(), nullptr);
+    condition = number_of(tr, condition->as<TensorVariable>(), nullptr);
     if (!condition) return false;
-    condition = force(condition);
+    condition = tr.force(condition);
   }
-  if (condition->type() != &PyBool_Type) condition = force(compare(Py_NE, condition, integer(0, Ground::fixed())));
+  if (condition->type() != &PyBool_Type) condition = tr.force(tr.compare(Py_NE, condition, tr.integer(0, Ground::fixed())));
   if (!unknown(condition)) return false;
   if (!wanted) {
-    Variable* number = from_python(Ref::steal(tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
-    condition = force(compare(Py_EQ, number, integer(0, Ground::fixed())));
+    Variable* number = tr.from_python(Ref::steal(tr.tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
+    condition = tr.force(tr.compare(Py_EQ, number, tr.integer(0, Ground::fixed())));
   }
-  UserLine at = line();
+  UserLine at = tr.line();
   std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);
-  Variable* message = text ? constant(text, Ground::code()) : string(where, Ground::code());
-  if (!assume(*this, condition, reinterpret_cast<PyTypeObject*>(raised)->tp_name, message)) return false;
+  Variable* message = text ? tr.constant(text, Ground::code()) : tr.string(where, Ground::code());
+  if (!assume(tr, condition, reinterpret_cast<PyTypeObject*>(raised)->tp_name, message)) return false;
   if (falls) next = ins.target;
   return true;
 }

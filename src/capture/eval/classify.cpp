@@ -32,16 +32,16 @@ bool is_known_by_identity(PyObject* o) {
 
 class Classifier {
  public:
-  Classifier(Translator& tr, PyObject* o, SourceId s) : tr_(tr), object_(o), source_(s), type_(Py_TYPE(o)) {}
+  Classifier(Translator& tr, PyObject* o, SourceId s) : tr_(tr), values_(tr), object_(o), source_(s), type_(Py_TYPE(o)) {}
 
   Variable* classify() {
-    tr_.guard_bases(type_);
+    tr_.attributes.guard_bases(type_);
     if (Variable* v = value()) return sourced(v);
     if (is_known_by_identity(object_)) return known_by_identity();
     if (Variable* v = met_before()) return v;
     if (PyTuple_Check(object_) && is_plain_tuple_class(tr_, type_)) return tuple();
     Variable* v = mutable_object();
-    return v ? tr_.by_object_[object_] = v : opaque();
+    return v ? values_.by_object_[object_] = v : opaque();
   }
 
  private:
@@ -55,14 +55,14 @@ class Classifier {
 
   // Immutable values; nullptr: the object is none.
   Variable* value() {
-    if (type_ == &PyLong_Type && tr_.view_.seen && tr_.sources()[source_].kind != SourceKind::Const) {
+    if (type_ == &PyLong_Type && tr_.view().seen && tr_.sources()[source_].kind != SourceKind::Const) {
       sym::Range range;
       int overflow = 0;
       int64_t n = PyLong_AsLongLongAndOverflow(object_, &overflow);
-      if (!overflow && tr_.view_.seen->integer(tr_.sources().print(source_), n, tr_.anchored(source_), tr_.view_.dynamic, &range)) {
+      if (!overflow && tr_.view().seen->integer(tr_.sources().print(source_), n, tr_.anchored(source_), tr_.view().dynamic, &range)) {
         has_type();
         Ref open = Ref::steal(tr_.tracer().lift_int(n, range));
-        tr_.open_integers_.push_back(source_);
+        tr_.opened_integer(source_);
         return tr_.make<SymVariable>(open.get());
       }
     }
@@ -88,7 +88,7 @@ class Classifier {
   }
 
   Variable* known_by_identity() {
-    Variable*& known = tr_.global_objects_[object_];
+    Variable*& known = values_.global_objects_[object_];
     tr_.guard_identity(source_, object_);
     if (!known) known = tr_.make<RealVariable>(object_, source_);
     return known;
@@ -96,8 +96,8 @@ class Classifier {
 
   // The same object through another path is the same variable, as long as the paths meet.
   Variable* met_before() {
-    auto it = tr_.by_object_.find(object_);
-    if (it == tr_.by_object_.end()) return nullptr;
+    auto it = values_.by_object_.find(object_);
+    if (it == values_.by_object_.end()) return nullptr;
     if (it->second->is(Kind::Cell) && it->second->as<CellVariable>()->real.get() != object_) return it->second;  // of a class made here
     if (it->second->source.valid()) tr_.guards().same_object(it->second->source, source_, tr_.line());
     else tr_.guard_identity(source_, object_);
@@ -160,13 +160,13 @@ class Classifier {
       if (const char* why = refuse_tensor_class(type_)) tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + type_->tp_name + ": " + why);
       // What the class does not define, it may define later.
       for (PyTypeObject* c = type_; c && c != library().tensor && c != library().parameter; c = c->tp_base) tr_.guards().dict_keys(tr_.sources().constant(type_dict(c)), type_dict(c), tr_.line());
-      tr_.torch_function(type_);
-      tr_.subclasses_ = true;
+      tr_.torch_functions.of(type_);
+      tr_.torch_functions.met_subclass();
     }
     auto* tensor = tr_.make<TensorVariable>(object_, source_);
-    if (tr_.view_.seen && !tr_.anchored(source_)) {
+    if (tr_.view().seen && !tr_.anchored(source_)) {
       std::vector<DimMark> marks = marks_of(object_);
-      tensor->symbolic = tr_.view_.seen->tensor(tr_.sources().print(source_), object_, marks, tr_.view_.dynamic);
+      tensor->symbolic = tr_.view().seen->tensor(tr_.sources().print(source_), object_, marks, tr_.view().dynamic);
     }
     tr_.guards().tensor(source_, object_, tensor->symbolic, tr_.line());
     return tensor;
@@ -283,7 +283,7 @@ class Classifier {
         tr_.keep(Ref::borrow(key));
         continue;
       }
-      if (!is_constant_type(kind) && !PyType_Check(key) && !(PyTuple_Check(key) && tr_.is_python_constant(tr_.from_python(Ref::borrow(key), Ground::guarded(source_)))))
+      if (!is_constant_type(kind) && !PyType_Check(key) && !(PyTuple_Check(key) && tr_.real.is_python_constant(tr_.from_python(Ref::borrow(key), Ground::guarded(source_)))))
         tr_.unsupported("a set of objects");
       of.emplace(key, tr_.from_python(Ref::borrow(key), Ground::guarded(source_)));
       tr_.keep(Ref::borrow(key));
@@ -292,11 +292,12 @@ class Classifier {
   }
 
   Translator& tr_;
+  Values& values_;
   PyObject* object_;
   SourceId source_;
   PyTypeObject* type_;
 };
 
-Variable* Translator::classify(PyObject* o, SourceId s) { return Classifier(*this, o, s).classify(); }
+Variable* Values::classify(PyObject* o, SourceId s) { return Classifier(tr_, o, s).classify(); }
 
 }  // namespace braze::capture

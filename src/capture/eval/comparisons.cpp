@@ -55,9 +55,9 @@ Variable* tensors(Comparison& x) {
   if (is_none(other) && (x.op == Py_EQ || x.op == Py_NE)) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {
-    if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.is_python_constant(other)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    for (int side : {x.op, kSwapped[x.op]}) tr.tensor_operator(kCompare[side]);
-    return tr.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
+    if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
+    for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side]);
+    return tr.real.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
   }
   return nullptr;
 }
@@ -147,8 +147,8 @@ Variable* sets(Comparison& x) {
 Variable* constants(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  if (tr.is_python_constant(a) && tr.is_python_constant(b)) {
-    Ref left = tr.to_python(a), right = tr.to_python(b);
+  if (tr.real.is_python_constant(a) && tr.real.is_python_constant(b)) {
+    Ref left = tr.real.to_python(a), right = tr.real.to_python(b);
     Ref r = Ref::steal(PyObject_RichCompare(left.get(), right.get(), x.op));
     if (!r && x.of_content) PyErr_Clear(), tr.unsupported("a comparison, which raises, of an object of a subclass");
     if (!r) tr.raise_current();
@@ -273,25 +273,25 @@ bool concerns(const Row& r, const Comparison& x) {
 
 }  // namespace
 
-Variable* Translator::compare(int op, Variable* a, Variable* b) {
-  check_stack();
-  if (Variable* r = varying_comparison(op, a, b)) return r;
+Variable* Protocols::compare(int op, Variable* a, Variable* b) {
+  tr_.check_stack();
+  if (Variable* r = tr_.floats.varying_comparison(op, a, b)) return r;
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
-    if (Variable* r = float_comparison(*this, op, a, b)) return r;
-    Variable* other = force(a->is(Kind::Float) ? b : a);
+    if (Variable* r = float_comparison(tr_, op, a, b)) return r;
+    Variable* other = tr_.force(a->is(Kind::Float) ? b : a);
     bool unlike = is_none(other) || other->is(Kind::Tuple) || other->is(Kind::List) || (constant_of(other) && PyUnicode_Check(constant_of(other)));
-    if (unlike && (op == Py_EQ || op == Py_NE)) return boolean(op == Py_NE, Ground::pure(a, b));
-    unsupported(Reason::ScalarFromTensor, "a comparison of " + (a->is(Kind::Float) ? a : b)->describe());
+    if (unlike && (op == Py_EQ || op == Py_NE)) return tr_.boolean(op == Py_NE, Ground::pure(a, b));
+    tr_.unsupported(Reason::ScalarFromTensor, "a comparison of " + (a->is(Kind::Float) ? a : b)->describe());
   }
-  a = force(a);
-  b = force(b);
-  Comparison x{*this, op, op == Py_EQ || op == Py_NE, a, b};
+  a = tr_.force(a);
+  b = tr_.force(b);
+  Comparison x{tr_, op, op == Py_EQ || op == Py_NE, a, b};
   for (const Row& r : kRules)
     if (concerns(r, x))
       if (Variable* v = r.rule(x)) return v;
-  unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + x.a->describe() + " and " + x.b->describe());
+  tr_.unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + x.a->describe() + " and " + x.b->describe());
 }
 
-bool Translator::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a, b)); }
+bool Protocols::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a, b)); }
 
 }  // namespace braze::capture

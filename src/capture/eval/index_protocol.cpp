@@ -13,9 +13,9 @@ namespace {
 Variable* number_by(Translator& tr, Variable* v, const char* method) {
   if (!v->is(Kind::Object) || v->as<ObjectVariable>()->base) return nullptr;
   SourceId at;
-  PyObject* f = tr.lookup_on_type(v->type(), tr.intern(method), &at);
+  PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), &at);
   if (!f || !PyFunction_Check(f)) return nullptr;
-  return tr.force(tr.call(tr.bind_descriptor(f, at, v, v->type(), tr.intern(method)), std::vector<Variable*>{}));
+  return tr.force(tr.call(tr.attributes.bind_descriptor(f, at, v, v->type(), tr.intern(method)), std::vector<Variable*>{}));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ bool small_int(Variable* v) {
 
 void close_unlike(Translator& tr, Variable*& a, Variable*& b) {
   if (!(a->is(Kind::Sym) || b->is(Kind::Sym)) || (small_int(a) && small_int(b))) return;
-  a = tr.specialised(a);
-  b = tr.specialised(b);
+  a = tr.real.specialised(a);
+  b = tr.real.specialised(b);
 }
 
 bool user_number(Variable* v) {
@@ -75,7 +75,7 @@ bool not_implemented(Variable* v) { return constant_of(v) == Py_NotImplemented; 
 
 Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* other) {
   SourceId at;
-  PyObject* f = tr.lookup_on_type(v->type(), tr.intern(name), &at);
+  PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(name), &at);
   if (!f) return nullptr;
   Variable* r;
   if (Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type) {
@@ -88,7 +88,7 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
     Args args{{other}, {}};
     r = tr.force(call_builtin_method(tr, v, owner, tr.intern(name), args));
   } else {
-    r = tr.force(tr.call(tr.bind_descriptor(f, at, v, v->type(), tr.intern(name)), {other}));
+    r = tr.force(tr.call(tr.attributes.bind_descriptor(f, at, v, v->type(), tr.intern(name)), {other}));
   }
   return not_implemented(r) ? nullptr : r;
 }
@@ -101,7 +101,7 @@ Variable* content(Variable* v) {
 Variable* as_number(Translator& tr, Variable* v) {
   v = content(v);
   PyObject* o = constant_of(v);
-  if (user_number(v) && tr.lookup_on_type(v->type(), tr.intern("__torch_function__"), nullptr)) tr.unsupported("a number with a __torch_function__");
+  if (user_number(v) && tr.attributes.lookup_on_type(v->type(), tr.intern("__torch_function__"), nullptr)) tr.unsupported("a number with a __torch_function__");
   if (!user_number(v)) return is_plain(v) && !(o && (PyUnicode_Check(o) || PyBytes_Check(o))) ? v : nullptr;
   if (PyLong_Check(o)) return tr.constant(Ref::steal(_PyLong_Copy(reinterpret_cast<PyLongObject*>(o))), Ground::pure(v));
   if (PyFloat_Check(o)) return tr.constant(Ref::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(o))), Ground::pure(v));

@@ -4,6 +4,7 @@
 
 #include "capture/cpython/imported.h"
 #include "capture/eval/index_protocol.h"
+#include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -50,7 +51,7 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
     return f;
   }();
   auto flag = [&](const char* name) {
-    PyObject* f = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name), nullptr);
+    PyObject* f = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), tr.intern(name), nullptr);
     return f == Py_True;
   };
   if (!members_of || !flag("_is_protocol") || !flag("_is_runtime_protocol")) return -1;
@@ -60,7 +61,7 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
     PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
     Variable* own = tr.getattr_or_null(v, name);
-    PyObject* of_class = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), name, nullptr);
+    PyObject* of_class = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), name, nullptr);
     if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
     // It may be registered.
     static PyObject* subclass = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
@@ -73,10 +74,10 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
 
 }  // namespace
 
-Variable* Translator::getattr_or_null(Variable* v, PyObject* name) {
-  v = force(v);
+Variable* Protocols::getattr_or_null(Variable* v, PyObject* name) {
+  v = tr_.force(v);
   try {
-    Variable* r = v->getattr(*this, name);
+    Variable* r = v->getattr(tr_, name);
     return r ? r : nullptr;
   } catch (PyRaise& e) {
     if (!is_instance(e.exception, PyExc_AttributeError)) throw;
@@ -84,42 +85,47 @@ Variable* Translator::getattr_or_null(Variable* v, PyObject* name) {
   }
 }
 
-Variable* Translator::getattr(Variable* v, PyObject* name) {
-  v = force(v);
-  if (Variable* r = v->getattr(*this, name)) return r;
+Variable* Protocols::getattr(Variable* v, PyObject* name) {
+  v = tr_.force(v);
+  if (Variable* r = v->getattr(tr_, name)) return r;
   PyObject* o = v->as_constant();
   std::string n = PyUnicode_AsUTF8(name);
-  if (o && PyType_Check(o)) raise(PyExc_AttributeError, std::string("type object '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "' has no attribute '" + n + "'");
+  if (o && PyType_Check(o)) tr_.raise(PyExc_AttributeError, std::string("type object '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "' has no attribute '" + n + "'");
   if (o && PyModule_Check(o)) {
-    Variable* named = v->getattr(*this, intern("__name__"));
-    PyObject* text = named ? constant_of(force(named)) : nullptr;
-    if (!text || !PyUnicode_Check(text)) unsupported("a missing attribute of a module without a name");
-    raise(PyExc_AttributeError, std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
+    Variable* named = v->getattr(tr_, tr_.intern("__name__"));
+    PyObject* text = named ? constant_of(tr_.force(named)) : nullptr;
+    if (!text || !PyUnicode_Check(text)) tr_.unsupported("a missing attribute of a module without a name");
+    tr_.raise(PyExc_AttributeError, std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
   }
   // A method passes on what it is asked for to its function.
-  const char* type_name = v->is(Kind::BoundMethod) ? force(v->as<BoundMethodVariable>()->function)->type()->tp_name : v->type()->tp_name;
+  const char* type_name = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type()->tp_name : v->type()->tp_name;
   if (!(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
     if (const char* dot = strrchr(type_name, '.')) type_name = v->is(Kind::Tensor) ? dot + 1 : type_name;
-  raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");
+  tr_.raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");
 }
 
-void Translator::setattr(Variable* v, PyObject* name, Variable* value) { force(v)->setattr(*this, name, value); }
+void Protocols::setattr(Variable* v, PyObject* name, Variable* value) { tr_.force(v)->setattr(tr_, name, value); }
 
-Variable* Translator::call(Variable* callee, Args args, bool resumable) {
+Variable* Protocols::getattr(Variable* v, const char* name) { return getattr(v, tr_.intern(name)); }
+Variable* Protocols::getattr_or_null(Variable* v, const char* name) { return getattr_or_null(v, tr_.intern(name)); }
+Variable* Protocols::next(Variable* iterator) { return tr_.force(iterator)->next(tr_); }
+int64_t Protocols::len(Variable* v) { return tr_.force(v)->len(tr_); }
+
+Variable* Protocols::call(Variable* callee, Args args, bool resumable) {
   if (++depth_ > 900) {
     depth_ = 0;
-    unsupported("recursion deeper than 900 calls");
+    tr_.unsupported("recursion deeper than 900 calls");
   }
-  check_stack();
+  tr_.check_stack();
   struct Leave {
     int& d;
     ~Leave() { --d; }
   } leave{depth_};
   for (int i = 0;; ++i) {
-    if (i > 900) unsupported("a call of a call of a call...");
-    callee = force(callee);
+    if (i > 900) tr_.unsupported("a call of a call of a call...");
+    callee = tr_.force(callee);
     switch (callee->kind) {
-      case Kind::Function: return inline_function(callee->as<FunctionVariable>(), args, resumable);
+      case Kind::Function: return inline_function(tr_, callee->as<FunctionVariable>(), args, resumable);
       case Kind::BoundMethod: {
         auto* m = callee->as<BoundMethodVariable>();
         args.pos.insert(args.pos.begin(), m->self);
@@ -127,42 +133,42 @@ Variable* Translator::call(Variable* callee, Args args, bool resumable) {
         continue;
       }
       case Kind::Partial:
-        callee->as<PartialVariable>()->merge(*this, args);
+        callee->as<PartialVariable>()->merge(tr_, args);
         callee = callee->as<PartialVariable>()->function;
         continue;
-      case Kind::Module: callee = module_call_target(*this, callee->as<ObjectVariable>()); continue;
+      case Kind::Module: callee = module_call_target(tr_, callee->as<ObjectVariable>()); continue;
       case Kind::Object: {
         SourceId at;
-        PyObject* f = lookup_on_type(callee->type(), intern("__call__"), &at);
-        if (!f) raise(PyExc_TypeError, std::string("'") + callee->type()->tp_name + "' object is not callable");
-        callee = bind_descriptor(f, at, callee, callee->type(), intern("__call__"));
+        PyObject* f = tr_.attributes.lookup_on_type(callee->type(), tr_.intern("__call__"), &at);
+        if (!f) tr_.raise(PyExc_TypeError, std::string("'") + callee->type()->tp_name + "' object is not callable");
+        callee = tr_.attributes.bind_descriptor(f, at, callee, callee->type(), tr_.intern("__call__"));
         continue;
       }
-      default: return callee->call(*this, args);
+      default: return callee->call(tr_, args);
     }
   }
 }
 
-Variable* Translator::call_method(Variable* self, const char* name, std::vector<Variable*> pos) {
-  return call(getattr(self, intern(name)), Args{std::move(pos), {}});
+Variable* Protocols::call_method(Variable* self, const char* name, std::vector<Variable*> pos) {
+  return call(getattr(self, tr_.intern(name)), Args{std::move(pos), {}});
 }
 
-bool Translator::identical(Variable* a, Variable* b) {
-  a = force(a);
-  b = force(b);
+bool Protocols::identical(Variable* a, Variable* b) {
+  a = tr_.force(a);
+  b = tr_.force(b);
   if (a == b) return true;
   // Small ints and the bools are one object each.
   if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && a->type() == b->type()) {
-    a = specialised(a);
-    b = specialised(b);
+    a = tr_.real.specialised(a);
+    b = tr_.real.specialised(b);
   }
   auto object_of = [&](Variable* v) {
-    auto met = v->source.valid() ? by_source_.find(v->source.index) : by_source_.end();
-    return met == by_source_.end() ? real_of(v) : met->second->as<LazyVariable>()->object.get();
+    PyObject* met = v->source.valid() ? tr_.wrapped_at(v->source) : nullptr;
+    return met ? met : real_of(v);
   };
   PyObject *ra = object_of(a), *rb = object_of(b);
   // The one that is made here may be the one that is there already.
-  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) unsupported("whether two weak references are one");
+  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) tr_.unsupported("whether two weak references are one");
   if (!ra || !rb) return false;
   bool same = ra == rb;
   // What the guards on a constant's value or a class say decides it.
@@ -170,59 +176,59 @@ bool Translator::identical(Variable* a, Variable* b) {
   SourceId known = a->source.valid() ? a->source : b->source;
   if (!known.valid()) return same;
   if (a->source.valid() && b->source.valid()) {
-    if (same) guards().same_object(a->source, b->source, line());
-    else guards().distinct(a->source, b->source, line());
+    if (same) tr_.guards().same_object(a->source, b->source, tr_.line());
+    else tr_.guards().distinct(a->source, b->source, tr_.line());
   } else if (same) {
-    guard_identity(known, ra);
+    tr_.guard_identity(known, ra);
   } else {
-    guards().distinct(known, sources().constant(a->source.valid() ? rb : ra), line());
+    tr_.guards().distinct(known, tr_.sources().constant(a->source.valid() ? rb : ra), tr_.line());
   }
   return same;
 }
 
-bool Translator::same_item(Variable* a, Variable* b) {
-  a = force(a);
-  b = force(b);
+bool Protocols::same_item(Variable* a, Variable* b) {
+  a = tr_.force(a);
+  b = tr_.force(b);
   // Equal constants of one object or two are the same to a container, but for NaN.
   auto reflexive = [](Variable* v) { return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v)); };
   return (!(reflexive(a) && reflexive(b)) && identical(a, b)) || equal(a, b);
 }
 
-Variable* Translator::getitem(Variable* v, Variable* key, bool) {
-  v = force(v);
-  return v->getitem(*this, as_key(*this, v, key));
+Variable* Protocols::getitem(Variable* v, Variable* key, bool) {
+  v = tr_.force(v);
+  return v->getitem(tr_, as_key(tr_, v, key));
 }
 
-void Translator::setitem(Variable* v, Variable* key, Variable* value) {
-  v = force(v);
-  v->setitem(*this, as_key(*this, v, key), value);
+void Protocols::setitem(Variable* v, Variable* key, Variable* value) {
+  v = tr_.force(v);
+  v->setitem(tr_, as_key(tr_, v, key), value);
 }
-void Translator::delitem(Variable* v, Variable* key) {
-  v = force(v);
-  v->delitem(*this, as_key(*this, v, key));
+void Protocols::delitem(Variable* v, Variable* key) {
+  v = tr_.force(v);
+  v->delitem(tr_, as_key(tr_, v, key));
 }
-bool Translator::contains(Variable* v, Variable* item) { return force(v)->contains(*this, force(item)); }
-Variable* Translator::iter(Variable* v) { return force(v)->iter(*this); }
-std::vector<Variable*> Translator::unpack(Variable* v) { return force(v)->items(*this); }
+bool Protocols::contains(Variable* v, Variable* item) { return tr_.force(v)->contains(tr_, tr_.force(item)); }
+Variable* Protocols::iter(Variable* v) { return tr_.force(v)->iter(tr_); }
+std::vector<Variable*> Protocols::unpack(Variable* v) { return tr_.force(v)->items(tr_); }
 
-bool Translator::is_subclass(PyObject* derived, PyObject* cls) {
-  if (PyType_Check(derived)) guard_bases(reinterpret_cast<PyTypeObject*>(derived));
+bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
+  if (PyType_Check(derived)) tr_.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(derived));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);
-  if (r < 0) raise_current();
+  if (r < 0) tr_.raise_current();
   if (r == 0) guard_registrations(cls);
   return r == 1;
 }
 
-void Translator::guard_registrations(PyObject* cls) {
+void Protocols::guard_registrations(PyObject* cls) {
   if (!PyType_IsSubtype(Py_TYPE(cls), library().abc_meta)) return;
   static PyObject* token = imported("_abc", "get_cache_token");
   Ref now = Ref::steal(PyObject_CallNoArgs(token));
-  if (!now) raise_current();
-  guard_answer(token, {}, now.get());
+  if (!now) tr_.raise_current();
+  tr_.real.guard_answer(token, {}, now.get());
 }
 
-bool Translator::is_instance(Variable* v, PyObject* cls) {
-  v = force(v);
+bool Protocols::is_instance(Variable* v, PyObject* cls) {
+  v = tr_.force(v);
   if (PyTuple_Check(cls)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cls); ++i)
       if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
@@ -238,126 +244,126 @@ bool Translator::is_instance(Variable* v, PyObject* cls) {
   }
   if (std::string_view(Py_TYPE(cls)->tp_name) == "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
     if (!v->is(Kind::Tensor)) return false;
-    Variable* type = force(query_torch(native::type_attr(Ground::fixed(), library().tensor, intern("type")), Args{{v}, {}}));
+    Variable* type = tr_.force(tr_.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr_.intern("type")), Args{{v}, {}}));
     Ref module = Ref::steal(native::attr(Ground::fixed(), cls, "__module__")), name = Ref::steal(native::attr(Ground::fixed(), cls, "__name__"));
     Ref full = Ref::steal(module && name ? PyUnicode_FromFormat("%U.%U", module.get(), name.get()) : nullptr);
-    if (!full) raise_current();
+    if (!full) tr_.raise_current();
     return PyObject_RichCompareBool(type->as_constant(), full.get(), Py_EQ) == 1;
   }
   if (std::string_view(Py_TYPE(cls)->tp_name) == "_SpecialGenericAlias") {  // Sequence, Mapping... of module typing
     Ref origin = Ref::steal(native::attr(Ground::fixed(), cls, "__origin__"));
-    if (!origin) raise_current();
+    if (!origin) tr_.raise_current();
     return is_instance(v, origin.get());
   }
-  if (!PyType_Check(cls)) raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
+  if (!PyType_Check(cls)) tr_.raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
   if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" && std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
-    if (int has = has_protocol(*this, v, cls); has >= 0) return has;
+    if (int has = has_protocol(tr_, v, cls); has >= 0) return has;
   static PyObject* abc = native::type_attr(Ground::fixed(), library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
   static PyObject* parameter = native::type_attr(Ground::fixed(), Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
   if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(library().tensor))) {
     SourceId at;
-    PyObject* check = lookup_on_type(meta, intern("__instancecheck__"), &at);
+    PyObject* check = tr_.attributes.lookup_on_type(meta, tr_.intern("__instancecheck__"), &at);
     if (check && PyFunction_Check(check) && check != abc && check != parameter)
-      return truth(call(bind_descriptor(check, at, global_object(cls, Ground::pure(v)), meta, intern("__instancecheck__")), {v}));
+      return truth(call(tr_.attributes.bind_descriptor(check, at, tr_.global_object(cls, Ground::pure(v)), meta, tr_.intern("__instancecheck__")), {v}));
   }
-  guard_bases(v->type());
+  tr_.attributes.guard_bases(v->type());
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
-  PyObject* of = lookup_on_type(v->type(), intern("__class__"), nullptr);
-  bool own_access = v->is(Kind::Object) && !type_info(v->type()).generic && PyFunction_Check(type_info(v->type()).getattribute);
-  if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, intern("__class__"))) {
-    if (!v->is(Kind::Object)) unsupported("isinstance() of an object that says itself what its class is");
-    PyObject* said = force(getattr(v, "__class__"))->as_constant();
+  PyObject* of = tr_.attributes.lookup_on_type(v->type(), tr_.intern("__class__"), nullptr);
+  bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic && PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
+  if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, tr_.intern("__class__"))) {
+    if (!v->is(Kind::Object)) tr_.unsupported("isinstance() of an object that says itself what its class is");
+    PyObject* said = tr_.force(getattr(v, "__class__"))->as_constant();
     if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
   }
   bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && v->type()->tp_getattro != PyObject_GenericGetAttr;  // may lie about __class__
   if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && own_getattr && !PyModule_Check(v->as_constant()))
-    unsupported("isinstance() of " + v->describe());
+    tr_.unsupported("isinstance() of " + v->describe());
   if (Py_TYPE(cls) == &PyType_Type) return false;
   // The class decides. Tensors and constants are asked as they are; for the rest an ABC looks at the class only.
   if (v->is(Kind::Tensor)) {
     auto* t = v->as<TensorVariable>();
-    int r = native::is_instance(Ground::pure(v), t->real ? t->real.get() : t->value(*this), cls);
-    if (r < 0) raise_current();
+    int r = native::is_instance(Ground::pure(v), t->real ? t->real.get() : t->value(tr_), cls);
+    if (r < 0) tr_.raise_current();
     return r == 1;
   }
   if (PyObject* o = v->as_constant()) {
     int r = native::is_instance(Ground::process(ProcessState::Registrations), o, cls);
-    if (r < 0) raise_current();
+    if (r < 0) tr_.raise_current();
     if (r == 0) guard_registrations(cls);
     return r == 1;
   }
-  PyObject* check = lookup_on_type(Py_TYPE(cls), intern("__instancecheck__"), nullptr);
+  PyObject* check = tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__instancecheck__"), nullptr);
   static PyObject* plain = native::type_attr(Ground::fixed(), &PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor)) return false;
   if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
-  unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name + ", which decides by itself");
+  tr_.unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name + ", which decides by itself");
 }
 
-Variable* Translator::format(Variable* v, const std::string& spec, int conversion) {
-  v = force(v);
+Variable* Protocols::format(Variable* v, const std::string& spec, int conversion) {
+  v = tr_.force(v);
   if (v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     // A number or text of the program's class may say itself what it looks like.
     for (const char* m : {conversion ? "__repr__" : "__format__", "__str__", "__repr__"}) {
       SourceId at;
-      PyObject* f = lookup_on_type(v->type(), intern(m), &at);
+      PyObject* f = tr_.attributes.lookup_on_type(v->type(), tr_.intern(m), &at);
       if (!f || !PyFunction_Check(f) || !at.valid()) continue;
-      if (!of_library(f)) unsupported("the text of " + v->describe());
-      guard_identity(at, f);
+      if (!of_library(f)) tr_.unsupported("the text of " + v->describe());
+      tr_.guard_identity(at, f);
     }
   }
-  if (is_python_constant(v)) {
-    Ref o = to_python(v);
+  if (tr_.real.is_python_constant(v)) {
+    Ref o = tr_.real.to_python(v);
     if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
     else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));
     else if (conversion == 3) o = Ref::steal(PyObject_ASCII(o.get()));
-    if (!o) raise_current();
+    if (!o) tr_.raise_current();
     Ref s = Ref::steal(PyUnicode_FromStringAndSize(spec.data(), static_cast<Py_ssize_t>(spec.size())));
     Ref out = Ref::steal(PyObject_Format(o.get(), s.get()));
-    if (!out) raise_current();
-    return constant(out, Ground::pure(v));
+    if (!out) tr_.raise_current();
+    return tr_.constant(out, Ground::pure(v));
   }
   if (v->is(Kind::MappingProxy) && spec.empty()) {
-    Ref text = to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
-    return conversion == 2 ? string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")", Ground::pure(v)) : constant(text, Ground::pure(v));
+    Ref text = tr_.real.to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
+    return conversion == 2 ? tr_.string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")", Ground::pure(v)) : tr_.constant(text, Ground::pure(v));
   }
   if (v->is(Kind::Object) || v->is(Kind::Real)) {
     if (v->is(Kind::Real)) {
       PyObject* o = v->as_constant();
       if (PyType_Check(o) || PyCallable_Check(o)) {
         Ref s = Ref::steal(conversion == 2 ? PyObject_Repr(o) : PyObject_Str(o));
-        if (!s) raise_current();
-        return constant(s, Ground::pure(v));
+        if (!s) tr_.raise_current();
+        return tr_.constant(s, Ground::pure(v));
       }
     } else {
       SourceId format_at;
-      PyObject* own = conversion ? nullptr : lookup_on_type(v->type(), intern("__format__"), &format_at);
+      PyObject* own = conversion ? nullptr : tr_.attributes.lookup_on_type(v->type(), tr_.intern("__format__"), &format_at);
       if (own && PyFunction_Check(own)) {
-        Variable* s = force(call(bind_descriptor(own, format_at, v, v->type(), intern("__format__")), {string(spec, Ground::pure(v))}));
-        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
+        Variable* s = tr_.force(call(tr_.attributes.bind_descriptor(own, format_at, v, v->type(), tr_.intern("__format__")), {tr_.string(spec, Ground::pure(v))}));
+        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr_.raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
         return s;
       }
-      if (!conversion && !spec.empty()) unsupported("the text of " + v->describe());
+      if (!conversion && !spec.empty()) tr_.unsupported("the text of " + v->describe());
       for (const char* m : {conversion == 2 ? "__repr__" : "__str__", "__repr__"}) {
         SourceId at;
-        PyObject* f = lookup_on_type(v->type(), intern(m), &at);
+        PyObject* f = tr_.attributes.lookup_on_type(v->type(), tr_.intern(m), &at);
         if (f && (PyFunction_Check(f) || v->as<ObjectVariable>()->is_exception())) {
-          Variable* s = force(call(bind_descriptor(f, at, v, v->type(), intern(m)), std::vector<Variable*>{}));
-          if (s->type() != &PyUnicode_Type) unsupported(std::string(m) + " that does not return a str");
+          Variable* s = tr_.force(call(tr_.attributes.bind_descriptor(f, at, v, v->type(), tr_.intern(m)), std::vector<Variable*>{}));
+          if (s->type() != &PyUnicode_Type) tr_.unsupported(std::string(m) + " that does not return a str");
           return format(s, spec, 0);
         }
         // A subclass of a class whose text is that of its content.
         static const std::unordered_set<PyTypeObject*> like_content{&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyList_Type, &PyDict_Type, &PyTuple_Type};
         Variable* content = v->as<ObjectVariable>()->base;
         if (content && f && Py_TYPE(f) == &PyWrapperDescr_Type && like_content.count(reinterpret_cast<PyDescrObject*>(f)->d_type)) {
-          if (at.valid()) guard_identity(at, f);
+          if (at.valid()) tr_.guard_identity(at, f);
           return format(content, spec, conversion);
         }
       }
     }
   }
-  unsupported("the text of " + v->describe());
+  tr_.unsupported("the text of " + v->describe());
 }
 
 }  // namespace braze::capture

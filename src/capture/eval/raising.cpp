@@ -12,59 +12,70 @@
 
 namespace braze::capture {
 
-void Translator::raise(Variable* exception) {
-  exception = force(exception);
-  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = force(call(exception, std::vector<Variable*>{}));
-  chain_context(exception, being_handled());
-  throw PyRaise{exception, ordinal_};
+std::string describe_exception(Variable* exception) {
+  std::string out = exception->type()->tp_name;
+  if (exception->is(Kind::Object))
+    if (auto* base = exception->as<ObjectVariable>()->base; base && base->is(Kind::Tuple) && !base->as<TupleVariable>()->elements.empty())
+      if (PyObject* s = base->as<TupleVariable>()->elements[0]->as_constant(); s && PyUnicode_Check(s)) out += std::string(": ") + PyUnicode_AsUTF8(s);
+  return out;
 }
 
-void Translator::raise(PyObject* type, const std::string& message) {
-  auto* e = make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
-  e->base = tuple({string(message, Ground::made())});
+void Raising::raise(Variable* exception) {
+  exception = tr_.force(exception);
+  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = tr_.force(tr_.call(exception, std::vector<Variable*>{}));
+  chain_context(exception, being_handled());
+  throw PyRaise{exception, tr_.ordinal()};
+}
+
+void Raising::raise(PyObject* type, const std::string& message) {
+  auto* e = tr_.make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(type));
+  e->base = tr_.tuple({tr_.string(message, Ground::made())});
   e->raised_here = true;
   chain_context(e, being_handled());
-  throw PyRaise{e, ordinal_};
+  throw PyRaise{e, tr_.ordinal()};
 }
 
-Variable* Translator::being_handled() {
-  auto some = [&](Variable* v) { return v && !is_none(force(v)) ? force(v) : nullptr; };
+Variable* Raising::being_handled() {
+  auto some = [&](Variable* v) { return v && !is_none(tr_.force(v)) ? tr_.force(v) : nullptr; };
   Variable* v = some(handled);
-  for (Frame* f = frame_; !v && f; f = f->parent)
+  for (Frame* f = tr_.frame(); !v && f; f = f->parent)
     if (f->is_generator) v = some(f->around);
   return v || handled ? v : some(handled_at_start());
 }
 
-Variable* Translator::handled_at_start() {
-  for (Frame* f = frame_; f; f = f->parent)
-    if (f->is_generator) return none();
-  if (!handled_before_) handled_before_ = wrap(handled_exception(), sources().handled());
+Variable* Raising::handled_at_start() {
+  for (Frame* f = tr_.frame(); f; f = f->parent)
+    if (f->is_generator) return tr_.none();
+  if (!handled_before_) handled_before_ = tr_.wrap(handled_exception(), tr_.sources().handled());
   return handled_before_;
 }
 
-void Translator::chain_context(Variable* exception, Variable* context) {
+void Raising::chain_context(Variable* exception, Variable* context) {
   if (!context || !exception->is(Kind::Object)) return;
-  context = force(context);
+  context = tr_.force(context);
   if (context == exception || !context->is(Kind::Object)) return;
-  auto* name = intern("__context__");
+  auto* name = tr_.intern("__context__");
   // No cycles: where the chain leads back to the exception it is cut.
   Variable* at = context;
   for (int i = 0; i < 1000; ++i) {
-    Variable* next = force(at->as<ObjectVariable>()->generic_getattr(*this, name));
+    Variable* next = tr_.force(at->as<ObjectVariable>()->generic_getattr(tr_, name));
     if (next == exception) {
-      at->as<ObjectVariable>()->set_field(*this, name, none());
+      at->as<ObjectVariable>()->set_field(tr_, name, tr_.none());
       break;
     }
     if (!next->is(Kind::Object)) break;
     at = next;
   }
-  exception->as<ObjectVariable>()->set_field(*this, name, context);
+  exception->as<ObjectVariable>()->set_field(tr_, name, context);
 }
 
-void Translator::raise_natively(Variable* exception, const char* why) {
-  auto it = origins_.find(exception);
-  if (it == origins_.end() || it->second == 0) unsupported(why);
-  throw Restart{it->second, {Reason::RaisedException, why}};
+void Raising::throw_raised(Variable* exception) { throw PyRaise{exception, raised_at(exception, tr_.ordinal())}; }
+
+bool Raising::is_as_at_start(Variable* v) { return v == handled_before_ || (v == tr_.none() && handled_at_start() == tr_.none()); }
+
+void Raising::raise_natively(Variable* exception, const char* why) {
+  if (!was_raised(exception)) unsupported(why);
+  throw Restart{origin(exception), {Reason::RaisedException, why}};
 }
 
 namespace {
@@ -104,7 +115,7 @@ bool stack_is_low() {
   return &here < limit;
 }
 
-void Translator::raise_current() {
+void Raising::raise_current() {
   PyObject *type, *value, *trace;
   rethrow_from_key();
   PyErr_Fetch(&type, &value, &trace);
@@ -114,15 +125,24 @@ void Translator::raise_current() {
   Reason reason;
   std::string detail;
   if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
-  Variable* e = from_python(v, Ground::made());
+  Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;
     e->as<ObjectVariable>()->like = v;
     chain_context(e, being_handled());
   }
-  throw PyRaise{e, ordinal_};
+  throw PyRaise{e, tr_.ordinal()};
 }
 
-void Translator::unsupported(Reason r, const std::string& detail) { throw Unsupported(r, detail); }
+void Raising::raise_stop_iteration_error(Variable* e) {
+  auto* replaced = tr_.make<ObjectVariable>(reinterpret_cast<PyTypeObject*>(PyExc_RuntimeError));
+  replaced->base = tr_.tuple({tr_.string("generator raised StopIteration", Ground::fixed())});
+  replaced->set_field(tr_, tr_.intern("__cause__"), e);
+  replaced->set_field(tr_, tr_.intern("__context__"), e);
+  replaced->set_field(tr_, tr_.intern("__suppress_context__"), tr_.boolean(true, Ground::pure(e)));
+  throw PyRaise{replaced, tr_.ordinal()};
+}
+
+void Raising::unsupported(Reason r, const std::string& detail) { throw Unsupported(r, detail); }
 
 }  // namespace braze::capture

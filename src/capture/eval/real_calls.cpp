@@ -14,9 +14,9 @@
 
 namespace braze::capture {
 
-bool Translator::is_python_constant(Variable* v) {
-  v = force(v);
-  check_stack();
+bool RealCalls::is_python_constant(Variable* v) {
+  v = tr_.force(v);
+  tr_.check_stack();
   if (v->is(Kind::Constant) || v->is(Kind::Sym)) return true;
   if (v->is(Kind::List) && v->type() != &PyList_Type) return false;
   if (v->is(Kind::Tuple) || v->is(Kind::List)) {
@@ -26,7 +26,7 @@ bool Translator::is_python_constant(Variable* v) {
   }
   if (v->is(Kind::Dict)) {
     if (v->type() != &PyDict_Type) return false;
-    for (const auto& e : v->as<DictVariable>()->entries(*this))
+    for (const auto& e : v->as<DictVariable>()->entries(tr_))
       if (!is_python_constant(e.key) || !is_python_constant(e.value)) return false;
     return true;
   }
@@ -47,9 +47,9 @@ bool Translator::is_python_constant(Variable* v) {
   return false;
 }
 
-Ref Translator::to_python(Variable* v) {
-  v = force(v);
-  check_stack();
+Ref RealCalls::to_python(Variable* v) {
+  v = tr_.force(v);
+  tr_.check_stack();
   auto closed = [&](Variable* key) {  // what is hashed has one value
     OpenSizes open(false);
     return to_python(key);
@@ -57,11 +57,11 @@ Ref Translator::to_python(Variable* v) {
   switch (v->kind) {
     case Kind::Constant: return v->as<ConstantVariable>()->value;
     case Kind::Sym:
-      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(*this));
-    case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(*this));
+      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(tr_));
+    case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(tr_));
     case Kind::Tuple: {
       auto* t = v->as<TupleVariable>();
-      Ref out = Ref::steal(PyTuple_New(t->len(*this)));
+      Ref out = Ref::steal(PyTuple_New(t->len(tr_)));
       for (size_t i = 0; i < t->elements.size(); ++i) PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(t->elements[i]).release());
       if (t->cls == &PyTuple_Type) return out;
       if (t->cls == library().size || is_structseq(t->cls)) {
@@ -70,20 +70,20 @@ Ref Translator::to_python(Variable* v) {
         Ref args = Ref::steal(PyTuple_Pack(1, out.get()));
         out = Ref::steal(PyTuple_Type.tp_new(t->cls, args.get(), nullptr));
       }
-      if (!out) raise_current();
+      if (!out) tr_.raise_current();
       return out;
     }
     case Kind::List: {
       auto* l = v->as<ListVariable>();
-      Ref out = Ref::steal(PyList_New(l->len(*this)));
+      Ref out = Ref::steal(PyList_New(l->len(tr_)));
       for (size_t i = 0; i < l->elements.size(); ++i) PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(l->elements[i]).release());
       return out;
     }
     case Kind::Dict: {
       Ref out = Ref::steal(PyDict_New());
-      for (const auto& e : v->as<DictVariable>()->entries(*this)) {
+      for (const auto& e : v->as<DictVariable>()->entries(tr_)) {
         Ref key = closed(e.key), value = to_python(e.value);
-        if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) raise_current();
+        if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) tr_.raise_current();
       }
       return out;
     }
@@ -92,7 +92,7 @@ Ref Translator::to_python(Variable* v) {
       std::vector<Ref> owned;
       std::vector<PyObject*> elements;
       for (Variable* e : v->as<SetVariable>()->elements()) elements.push_back(owned.emplace_back(closed(e)).get());
-      if (!set_becomes(out.get(), v->as<SetVariable>()->keys(), elements)) raise_current();
+      if (!set_becomes(out.get(), v->as<SetVariable>()->keys(), elements)) tr_.raise_current();
       return out;
     }
     case Kind::Slice: {
@@ -101,7 +101,7 @@ Ref Translator::to_python(Variable* v) {
       return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
     case Kind::Real:
-      if (hosting_ && torch_rule(v->as_constant()) == TorchRule::Host && wraps_user_code(v->as_constant())) return callback(v);
+      if (tr_.host.hosting() && torch_rule(v->as_constant()) == TorchRule::Host && wraps_user_code(v->as_constant())) return tr_.host.callback(v);
       return Ref::borrow(v->as_constant());
     case Kind::Iterator:
     case Kind::Generator:
@@ -109,24 +109,24 @@ Ref Translator::to_python(Variable* v) {
       Variable* all = [&] {
         // Iterating may run code of the user's.
         OpenSizes open(false);
-        Hosting host(*this, false);
-        return list(v->items(*this));
+        HostCalls::Hosting host(tr_.host, false);
+        return tr_.list(v->items(tr_));
       }();
       return to_python(all);
     }
     case Kind::Host: return v->as<HostVariable>()->object;
     case Kind::Object:
-      if (hosting_ && torch_function(v->type()) == TorchFunction::Own) return stand_in(v);
+      if (tr_.host.hosting() && tr_.torch_functions.of(v->type()) == TorchFunction::Own) return tr_.torch_functions.stand_in(v);
       [[fallthrough]];
     default:
-      if (hosting_) return callback(v);
-      unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
+      if (tr_.host.hosting()) return tr_.host.callback(v);
+      tr_.unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
   }
 }
 
-bool Translator::has_tensor(const Args& args) {
+bool RealCalls::has_tensor(const Args& args) {
   std::function<bool(Variable*)> in = [&](Variable* v) -> bool {
-    v = force(v);
+    v = tr_.force(v);
     if (v->is(Kind::Tensor)) return true;
     if (v->is(Kind::Tuple) || v->is(Kind::List)) {
       for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
@@ -155,18 +155,18 @@ static RealArgs convert(Translator& tr, const Args& args, bool open) {
   OpenSizes sizes(open);
   RealArgs out;
   for (Variable* v : args.pos) {
-    out.owned.push_back(tr.to_python(v));
+    out.owned.push_back(tr.real.to_python(v));
     out.pos.push_back(out.owned.back().get());
   }
   if (!args.kw.empty()) {
     out.kw = Ref::steal(PyDict_New());
-    for (auto& [k, v] : args.kw) PyDict_SetItem(out.kw.get(), k, tr.to_python(v).get());
+    for (auto& [k, v] : args.kw) PyDict_SetItem(out.kw.get(), k, tr.real.to_python(v).get());
   }
   return out;
 }
 
-graph::Location Translator::location() const {
-  UserLine at = line();
+graph::Location RealCalls::location() const {
+  UserLine at = tr_.line();
   graph::Location loc;
   if (at.code) {
     loc.file = PyUnicode_AsUTF8(at.code->co_filename);
@@ -189,57 +189,57 @@ static bool is_factory(PyObject* fn) {
   return found == 1;
 }
 
-Variable* Translator::call_torch(PyObject* fn, const Args& args) {
-  if (overrides_torch(args)) return call_overridden(fn, args);
-  if (Variable* drawn = call_with_generator(*this, fn, args)) return drawn;
-  if (!devices_.empty() && is_factory(fn)) {
+Variable* RealCalls::call_torch(PyObject* fn, const Args& args) {
+  if (tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
+  if (Variable* drawn = call_with_generator(tr_, fn, args)) return drawn;
+  if (tr_.torch_functions.device() && is_factory(fn)) {
     // Said in the call: a graph of torch's functions runs outside of the context.
     bool given = false;
-    for (auto& [name, v] : args.kw) given |= PyUnicode_CompareWithASCIIString(name, "device") == 0 && !is_none(force(v));
+    for (auto& [name, v] : args.kw) given |= PyUnicode_CompareWithASCIIString(name, "device") == 0 && !is_none(tr_.force(v));
     if (!given) {
       Args placed = args;
       placed.take_kw("device");
-      placed.kw.emplace_back(intern("device"), constant(devices_.back(), Ground::pure(args)));
+      placed.kw.emplace_back(tr_.intern("device"), tr_.constant(tr_.torch_functions.device(), Ground::pure(args)));
       return record_call(fn, placed);
     }
   }
   return record_call(fn, args);
 }
 
-Variable* Translator::record_call(PyObject* fn, const Args& args) {
-  RealArgs real = convert(*this, args, /*open=*/true);
-  dirty_ = true;
-  Ref result = Ref::steal(tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
-  ++segment_.num_calls;
-  if (!result) raise_current();
-  return from_python(std::move(result), Ground::pure(args));
+Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
+  RealArgs real = convert(tr_, args, /*open=*/true);
+  tr_.mutate();
+  Ref result = Ref::steal(tr_.tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
+  ++tr_.segment().num_calls;
+  if (!result) tr_.raise_current();
+  return tr_.from_python(std::move(result), Ground::pure(args));
 }
 
-Variable* Translator::query_torch(PyObject* fn, const Args& args) {
-  if (overrides_torch(args)) return call_overridden(fn, args);
-  RealArgs real = convert(*this, args, /*open=*/true);
+Variable* RealCalls::query_torch(PyObject* fn, const Args& args) {
+  if (tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
+  RealArgs real = convert(tr_, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
-  if (!result) raise_current();
+  if (!result) tr_.raise_current();
   if (query_ground(fn) == QueryGround::Asked) guard_answer(fn, real.pos, result.get());
-  return from_python(std::move(result), Ground::pure(args));
+  return tr_.from_python(std::move(result), Ground::pure(args));
 }
 
-void Translator::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer) {
-  if (!is_constant_type(Py_TYPE(answer))) unsupported(Reason::UnknownFunction, "an answer of class " + std::string(Py_TYPE(answer)->tp_name));
+void RealCalls::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer) {
+  if (!is_constant_type(Py_TYPE(answer))) tr_.unsupported(Reason::UnknownFunction, "an answer of class " + std::string(Py_TYPE(answer)->tp_name));
   Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
   for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
-  guards().answer(sources().constant(fn), given.get(), answer, line());
+  tr_.guards().answer(tr_.sources().constant(fn), given.get(), answer, tr_.line());
 }
 
-Variable* Translator::call_pure(PyObject* fn, const Args& given) {
-  Args args = as_numbers(*this, fn, given);
+Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
+  Args args = as_numbers(tr_, fn, given);
   for (Variable* v : args.pos)
-    if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
+    if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
   for (auto& [k, v] : args.kw)
-    if (!is_python_constant(v)) unsupported(Reason::UnknownFunction, "a C function on " + force(v)->describe());
-  RealArgs real = convert(*this, args, /*open=*/false);
+    if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
+  RealArgs real = convert(tr_, args, /*open=*/false);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
-  if (!result) raise_current();
+  if (!result) tr_.raise_current();
   // What can change, or is used up, would be shared by all calls of the compiled code.
   PyObject* o = result.get();
   bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, library().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
@@ -247,33 +247,33 @@ Variable* Translator::call_pure(PyObject* fn, const Args& given) {
   std::string_view class_name = Py_TYPE(o)->tp_name;  // NumPy's limits of a type, which it keeps
   known_kind |= class_name == "finfo" || class_name == "iinfo";
   if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
-    unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
-  return from_python(std::move(result), Ground::pure(given));
+    tr_.unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
+  return tr_.from_python(std::move(result), Ground::pure(given));
 }
 
-Variable* Translator::specialised(Variable* v) {
-  v = force(v);
-  if (v->is(Kind::Sym)) return v->as<SymVariable>()->specialise(*this);
+Variable* RealCalls::specialised(Variable* v) {
+  v = tr_.force(v);
+  if (v->is(Kind::Sym)) return v->as<SymVariable>()->specialise(tr_);
   if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
   std::vector<Variable*> items;
   bool same = true;
   for (Variable* e : static_cast<SequenceVariable*>(v)->elements) {
     items.push_back(specialised(e));
-    same = same && items.back() == force(e);
+    same = same && items.back() == tr_.force(e);
   }
   if (same) return v;
-  return v->is(Kind::List) ? static_cast<Variable*>(list(std::move(items))) : make<TupleVariable>(std::move(items), v->type());
+  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items))) : tr_.make<TupleVariable>(std::move(items), v->type());
 }
 
-Variable* Translator::polyfill(const char* name) {
+Variable* RealCalls::polyfill(const char* name) {
   // Imported when the first one is wanted: most programs want none.
   Ref m = Ref::steal(PyImport_ImportModule("braze.polyfills"));
   Ref f = Ref::steal(m ? native::attr(Ground::fixed(), m.get(), name) : nullptr);
   if (!f) {
     PyErr_Clear();
-    unsupported(std::string("no polyfill ") + name);
+    tr_.unsupported(std::string("no polyfill ") + name);
   }
-  return global_object(f.get(), Ground::fixed());
+  return tr_.global_object(f.get(), Ground::fixed());
 }
 
 }  // namespace braze::capture

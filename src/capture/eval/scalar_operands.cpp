@@ -138,8 +138,8 @@ bool of_numbers(Translator& tr, Variable* v) {
 
 // v with operands in place of open numbers, in lists and tuples too.
 Variable* with_operands(Translator& tr, Variable* v, bool& any) {
-  if (tr.is_open_float(v)) {
-    Variable* operand = tr.varying_number(v);
+  if (tr.floats.is_open_float(v)) {
+    Variable* operand = tr.floats.varying_number(v);
     any |= operand != nullptr;
     return operand ? operand : v;
   }
@@ -160,7 +160,7 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
     for (Variable*& v : made.pos) v = with_operands(tr, v, any);
     for (auto& [name, v] : made.kw) v = with_operands(tr, v, any);
     if (!any) return nullptr;
-    return tr.call(tr.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
+    return tr.call(tr.real.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
   }
   Variable** scalar = nullptr;
   if (row.position >= 0 && static_cast<int>(made.pos.size()) == row.position + 1 && made.kw.empty())
@@ -168,11 +168,11 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
   if (made.kw.size() == 1 && PyUnicode_CompareWithASCIIString(made.kw[0].first, row.keyword) == 0)
     scalar = &made.kw[0].second;
   if (!scalar) return nullptr;
-  if (row.op >= 0 && tr.is_open_float(*scalar))
-    return tr.varying_operand(entry.in_place ? row.op + NB_INPLACE_ADD : row.op, tr.force(made.pos[0]), *scalar);
-  bool is_tensor = !tr.is_open_float(*scalar) && row.polyfill &&
+  if (row.op >= 0 && tr.floats.is_open_float(*scalar))
+    return tr.floats.varying_operand(entry.in_place ? row.op + NB_INPLACE_ADD : row.op, tr.force(made.pos[0]), *scalar);
+  bool is_tensor = !tr.floats.is_open_float(*scalar) && row.polyfill &&
                    (tr.force(*scalar)->is(Kind::Tensor) || (row.position > 0 && of_numbers(tr, *scalar)));
-  if (!is_tensor && !tr.is_open_float(*scalar)) return nullptr;
+  if (!is_tensor && !tr.floats.is_open_float(*scalar)) return nullptr;
   std::vector<TensorVariable*> tensors;
   for (Variable*& v : made.pos)
     if (&v != scalar && !collect(tr, v, tensors)) return nullptr;
@@ -181,7 +181,7 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
     bool list = !tr.force(made.pos[0])->is(Kind::Tensor);
     if (int64_t n = rank(tr, tr.force(*scalar)->as<TensorVariable>()); n != 0 && !(n == 1 && list)) return nullptr;
   } else if (!is_tensor) {
-    Variable* operand = row.polyfill ? tr.varying_number(*scalar) : tr.number_beside(*scalar, tensors[0]);
+    Variable* operand = row.polyfill ? tr.floats.varying_number(*scalar) : tr.floats.number_beside(*scalar, tensors[0]);
     if (!operand) return nullptr;
     *scalar = operand;
     if (!row.polyfill) {
@@ -190,8 +190,8 @@ Variable* try_call(Translator& tr, PyObject* callable, const Args& args, const E
           return nullptr;  // one operand does not suit all of a list
     }
   }
-  if (!row.polyfill) return tr.call_torch(callable, made);
-  return tr.call(tr.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
+  if (!row.polyfill) return tr.real.call_torch(callable, made);
+  return tr.call(tr.real.polyfill((std::string(row.polyfill) + (entry.in_place ? "_" : "")).c_str()), made);
 }
 
 // bool(v), max(v, w...), min(v, w...) of open floats: what they look at is how these compare.
@@ -201,7 +201,7 @@ Variable* decide(Translator& tr, PyObject* callable, const Args& args) {
   bool extreme = (callable == greatest || callable == least) && args.size() > 1;
   auto number = [&](Variable* v) {
     PyObject* c = constant_of(v);
-    return (c && (PyFloat_CheckExact(c) || PyLong_CheckExact(c))) || (!v->is(Kind::Float) && tr.is_open_float(v));
+    return (c && (PyFloat_CheckExact(c) || PyLong_CheckExact(c))) || (!v->is(Kind::Float) && tr.floats.is_open_float(v));
   };
   if (!args.kw.empty() || (!truth && !extreme) || !std::all_of(args.pos.begin(), args.pos.end(), number)) return nullptr;
   if (truth) return tr.boolean(tr.truth(args[0]), Ground::pure(args));
@@ -215,7 +215,7 @@ Variable* decide(Translator& tr, PyObject* callable, const Args& args) {
 
 Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) {
   static PyObject* is_instance = native::builtin("isinstance");
-  if (callable == is_instance && args.pos.size() == 2 && args.kw.empty() && tr.is_open_float(args[0])) {
+  if (callable == is_instance && args.pos.size() == 2 && args.kw.empty() && tr.floats.is_open_float(args[0])) {
     // Its class is all that is asked for.
     if (args[0]->is(Kind::Float)) return nullptr;
     if (args[0]->source.valid()) tr.guards().type_is(args[0]->source, &PyFloat_Type, tr.line());
@@ -224,7 +224,7 @@ Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) 
   }
   if (std::any_of(args.pos.begin(), args.pos.end(), [](Variable* v) { return v->is(Kind::Float); }))
     if (Variable* v = float_function(tr, callable, args)) return v;
-  if (std::any_of(args.pos.begin(), args.pos.end(), [&](Variable* v) { return tr.is_open_float(v); }))
+  if (std::any_of(args.pos.begin(), args.pos.end(), [&](Variable* v) { return tr.floats.is_open_float(v); }))
     if (Variable* v = decide(tr, callable, args)) return v;
   auto [begin, end] = entries().equal_range(callable);
   for (auto it = begin; it != end; ++it)

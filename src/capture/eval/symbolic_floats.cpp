@@ -33,7 +33,7 @@ bool keeps_operators(Translator& tr) {
   for (const char* name : {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__", "__neg__",
                            "__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"}) {
     SourceId at;
-    PyObject* found = tr.lookup_on_type(library().tensor, tr.intern(name), &at);
+    PyObject* found = tr.attributes.lookup_on_type(library().tensor, tr.intern(name), &at);
     if (!found || (PyFunction_Check(found) && !of_library(found))) return false;
     tr.guard_identity(at, found);
   }
@@ -59,7 +59,7 @@ bool is_scalar(Translator& tr, TensorVariable* t) { return PyLong_AsLong(attribu
 
 Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
   static PyObject* to = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), "to");
-  return tr.force(tr.call_torch(to, Args{{t, tr.constant(dtype, Ground::pure(t))}, {}}));
+  return tr.force(tr.real.call_torch(to, Args{{t, tr.constant(dtype, Ground::pure(t))}, {}}));
 }
 
 PyObject* function_of(int base) {
@@ -97,57 +97,57 @@ PyObject* function_of(int base) {
 
 }  // namespace
 
-TensorVariable* Translator::draw(Ref call, bool integer) {
-  mutate();
+TensorVariable* SymbolicFloats::draw(Ref call, bool integer) {
+  tr_.mutate();
   Ref real = Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5));
-  if (!real) raise_current();
-  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(segment_.draws.size())));
-  if (!made) raise_current();
-  PyObject* index = keep(Ref::steal(PyLong_FromSize_t(segment_.draws.size())));
-  segment_.draws.push_back(std::move(call));
-  Variable* operand = from_python(made, Ground::made());
-  numbers_.push_back({sources().constant(index), real, operand});
+  if (!real) tr_.raise_current();
+  Ref made = Ref::steal(tr_.tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(tr_.segment().draws.size())));
+  if (!made) tr_.raise_current();
+  PyObject* index = tr_.keep(Ref::steal(PyLong_FromSize_t(tr_.segment().draws.size())));
+  tr_.segment().draws.push_back(std::move(call));
+  Variable* operand = tr_.from_python(made, Ground::made());
+  numbers_.push_back({tr_.sources().constant(index), real, operand});
   return operand->as<TensorVariable>();
 }
 
-Variable* Translator::varying_number(Variable* v) {
+Variable* SymbolicFloats::varying_number(Variable* v) {
   if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   LazyVariable* lazy = open_float(v);
-  if (!lazy || !view_.seen || view_.torch_level || own_modes_ || !keeps_operators(*this)) return nullptr;
+  if (!lazy || !tr_.view().seen || tr_.view().torch_level || tr_.torch_functions.has_modes() || !keeps_operators(tr_)) return nullptr;
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
     auto operand = [&](Variable* of) -> Variable* { return open_float(of) ? varying_number(of) : nullptr; };
     Variable *left = operand(lazy->left), *right = operand(lazy->right);
     if (!left && !right) return nullptr;
-    return force(
-        call_torch(lazy->function, Args{{left ? left : force(lazy->left), right ? right : force(lazy->right)}, {}}));
+    return tr_.force(
+        tr_.real.call_torch(lazy->function, Args{{left ? left : tr_.force(lazy->left), right ? right : tr_.force(lazy->right)}, {}}));
   }
-  if (!lazy->source.valid() || sources()[lazy->source].kind == SourceKind::Const) return nullptr;
+  if (!lazy->source.valid() || tr_.sources()[lazy->source].kind == SourceKind::Const) return nullptr;
   for (const Number& n : numbers_)
     if (n.source == lazy->source) return n.variable;
   double value = PyFloat_AS_DOUBLE(lazy->object.get());
-  if (!view_.seen->number(sources().print(lazy->source), value, view_.dynamic)) return nullptr;
+  if (!tr_.view().seen->number(tr_.sources().print(lazy->source), value, tr_.view().dynamic)) return nullptr;
   Ref real = Ref::steal(trace::tensor_of_number(value));
-  if (!real) raise_current();
-  Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, sources().print(lazy->source)));
-  if (!made) raise_current();
-  guards().type_is(lazy->source, &PyFloat_Type, line());
-  Variable* operand = from_python(made, Ground::pure(v));
+  if (!real) tr_.raise_current();
+  Ref made = Ref::steal(tr_.tracer().lift(real.get(), graph::InputKind::Argument, tr_.sources().print(lazy->source)));
+  if (!made) tr_.raise_current();
+  tr_.guards().type_is(lazy->source, &PyFloat_Type, tr_.line());
+  Variable* operand = tr_.from_python(made, Ground::pure(v));
   numbers_.push_back({lazy->source, real, operand});
   return operand;
 }
 
 // A number beside a tensor takes part in the precision that the operator computes with and does not decide the result's
 // dtype; a tensor of one element does the same where the other has dimensions and is of 32 or 64 bits.
-Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
+Variable* SymbolicFloats::varying_operand(int op, Variable* a, Variable* b) {
   PyObject* fn = function_of(op);
   bool x = is_number(a), y = is_number(b);
   if (!fn || x == y) return nullptr;
-  Variable* other = force(x ? b : a);
+  Variable* other = tr_.force(x ? b : a);
   if (!other->is(Kind::Tensor)) return nullptr;
   auto* tensor = other->as<TensorVariable>();
-  auto floats = floats_of(*this, tensor);
-  bool inplace = op >= NB_INPLACE_ADD && !x, scalar = is_scalar(*this, tensor);
+  auto floats = floats_of(tr_, tensor);
+  bool inplace = op >= NB_INPLACE_ADD && !x, scalar = is_scalar(tr_, tensor);
   if (!floats || (inplace && (*floats == Floats::None || *floats == Floats::Half))) return nullptr;
   Variable* number = varying_number(x ? a : b);
   if (!number) return nullptr;
@@ -155,39 +155,39 @@ Variable* Translator::varying_operand(int op, Variable* a, Variable* b) {
   PyObject* back = nullptr;
   Variable* with = other;
   if (*floats == Floats::Half) {
-    back = attribute(*this, tensor, "dtype");
-    with = as_type(*this, other, f32);
-    if (scalar) number = as_type(*this, number, f32);
+    back = attribute(tr_, tensor, "dtype");
+    with = as_type(tr_, other, f32);
+    if (scalar) number = as_type(tr_, number, f32);
   } else if (*floats == Floats::None) {
-    PyObject* dtype = keep(Ref::steal(PyObject_CallNoArgs(default_dtype)));
-    with = as_type(*this, other, dtype);
-    auto now = floats_of(*this, with->as<TensorVariable>());
-    if (now == Floats::Half) with = as_type(*this, with, f32), back = dtype;
-    if (scalar && now != Floats::Double) number = as_type(*this, number, f32);
+    PyObject* dtype = tr_.keep(Ref::steal(PyObject_CallNoArgs(default_dtype)));
+    with = as_type(tr_, other, dtype);
+    auto now = floats_of(tr_, with->as<TensorVariable>());
+    if (now == Floats::Half) with = as_type(tr_, with, f32), back = dtype;
+    if (scalar && now != Floats::Double) number = as_type(tr_, number, f32);
   } else if (scalar && *floats == Floats::Single) {
-    number = as_type(*this, number, f32);
+    number = as_type(tr_, number, f32);
   }
-  Variable* r = call_torch(fn, Args{{x ? number : with, x ? with : number}, {}});
-  return back ? as_type(*this, r, back) : r;
+  Variable* r = tr_.real.call_torch(fn, Args{{x ? number : with, x ? with : number}, {}});
+  return back ? as_type(tr_, r, back) : r;
 }
 
 // The operators compare in the dtype of the tensor, in the default one for ints.
-Variable* Translator::varying_comparison(int op, Variable* a, Variable* b) {
+Variable* SymbolicFloats::varying_comparison(int op, Variable* a, Variable* b) {
   if (Variable* r = decided_comparison(op, a, b)) return r;
   bool x = is_number(a), y = is_number(b);
   if (x == y) return nullptr;
-  Variable* with = force(x ? b : a);
+  Variable* with = tr_.force(x ? b : a);
   if (!with->is(Kind::Tensor)) return nullptr;
-  auto floats = floats_of(*this, with->as<TensorVariable>());
+  auto floats = floats_of(tr_, with->as<TensorVariable>());
   if (!floats) return nullptr;
   Variable* number = varying_number(x ? a : b);
   if (!number) return nullptr;
   static PyObject* default_dtype = of_torch("get_default_dtype");
-  if (*floats == Floats::None) with = as_type(*this, with, keep(Ref::steal(PyObject_CallNoArgs(default_dtype))));
-  number = as_type(*this, number, attribute(*this, with->as<TensorVariable>(), "dtype"));
+  if (*floats == Floats::None) with = as_type(tr_, with, tr_.keep(Ref::steal(PyObject_CallNoArgs(default_dtype))));
+  number = as_type(tr_, number, attribute(tr_, with->as<TensorVariable>(), "dtype"));
   static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"), of_torch("ne"), of_torch("gt"), of_torch("ge")};
   static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-  return force(call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
+  return tr_.force(tr_.real.call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
 }
 
 namespace {
@@ -227,10 +227,10 @@ bool add_steps(Translator& tr, Variable* v, FloatCondition& to) {
 
 }  // namespace
 
-Variable* Translator::decided_comparison(int op, Variable* a, Variable* b) {
-  if (!view_.seen || (!open_float(a) && !open_float(b))) return nullptr;
+Variable* SymbolicFloats::decided_comparison(int op, Variable* a, Variable* b) {
+  if (!tr_.view().seen || (!open_float(a) && !open_float(b))) return nullptr;
   FloatCondition condition;
-  if (!add_steps(*this, a, condition) || !add_steps(*this, b, condition) || condition.sources.empty()) return nullptr;
+  if (!add_steps(tr_, a, condition) || !add_steps(tr_, b, condition) || condition.sources.empty()) return nullptr;
   static constexpr FloatCondition::Op kOps[] = {FloatCondition::Op::Less, FloatCondition::Op::LessEqual, FloatCondition::Op::Equal,
                                                 FloatCondition::Op::NotEqual, FloatCondition::Op::Greater, FloatCondition::Op::GreaterEqual};
   condition.steps.push_back({kOps[op]});
@@ -238,45 +238,45 @@ Variable* Translator::decided_comparison(int op, Variable* a, Variable* b) {
   std::vector<PyObject*> values;
   bool varies = false;
   for (SourceId s : condition.sources) {
-    PyObject* value = by_source_.at(s.index)->as<LazyVariable>()->object.get();
+    PyObject* value = tr_.wrapped_at(s);
     values.push_back(value);
-    varies |= view_.seen->number(sources().print(s), PyFloat_AS_DOUBLE(value), view_.dynamic);
+    varies |= tr_.view().seen->number(tr_.sources().print(s), PyFloat_AS_DOUBLE(value), tr_.view().dynamic);
   }
   if (!varies) return nullptr;
   std::optional<bool> found = condition.evaluate(values.data());
   if (!found) return nullptr;
   condition.expected = *found;
-  for (SourceId s : condition.sources) guards().type_is(s, &PyFloat_Type, line());
-  guards().float_holds(std::move(condition), line());
-  return boolean(*found, Ground::pure(a, b));
+  for (SourceId s : condition.sources) tr_.guards().type_is(s, &PyFloat_Type, tr_.line());
+  tr_.guards().float_holds(std::move(condition), tr_.line());
+  return tr_.boolean(*found, Ground::pure(a, b));
 }
 
-bool Translator::truth(Variable* v) {
+bool Protocols::truth(Variable* v) {
   if (open_float(v)) {
-    Variable* zero = constant(keep(Ref::steal(PyFloat_FromDouble(0.0))), Ground::fixed());
-    if (Variable* r = decided_comparison(Py_NE, v, zero)) return r == true_;
+    Variable* zero = tr_.constant(tr_.keep(Ref::steal(PyFloat_FromDouble(0.0))), Ground::fixed());
+    if (Variable* r = tr_.floats.decided_comparison(Py_NE, v, zero)) return r == tr_.boolean(true, Ground::fixed());
   }
-  return force(v)->truth(*this);
+  return tr_.force(v)->truth(tr_);
 }
 
-bool Translator::is_open_float(Variable* v) {
+bool SymbolicFloats::is_open_float(Variable* v) {
   if (v->is(Kind::Float)) return true;
   LazyVariable* lazy = open_float(v);
-  return lazy && (lazy->function || (v->source.valid() && sources()[v->source].kind != SourceKind::Const));
+  return lazy && (lazy->function || (v->source.valid() && tr_.sources()[v->source].kind != SourceKind::Const));
 }
 
-Variable* Translator::number_beside(Variable* v, Variable* tensor) {
+Variable* SymbolicFloats::number_beside(Variable* v, Variable* tensor) {
   auto* t = tensor->as<TensorVariable>();
-  auto floats = floats_of(*this, t);
+  auto floats = floats_of(tr_, t);
   if (floats != Floats::Single && floats != Floats::Double) return nullptr;
   Variable* operand = varying_number(v);
-  return operand && is_scalar(*this, t) ? as_type(*this, operand, attribute(*this, t, "dtype")) : operand;
+  return operand && is_scalar(tr_, t) ? as_type(tr_, operand, attribute(tr_, t, "dtype")) : operand;
 }
 
 // ---- arithmetic on numbers that nobody looked at ----
 
 // An int or float that nothing is known of yet, and a constant or another such: the result stays unknown.
-Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
+Variable* SymbolicFloats::defer_arithmetic(int op, Variable* a, Variable* b) {
   int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE) return nullptr;
   for (Variable** v : {&a, &b})
@@ -295,10 +295,10 @@ Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
   if (floats && ((open(a) && PyLong_CheckExact(x)) || (open(b) && PyLong_CheckExact(y)))) return nullptr;
   if (base == NB_TRUE_DIVIDE && (!floats || open(b) || PyObject_IsTrue(y) != 1)) return nullptr;
   Ref r = Ref::steal(operator_row(base).function(x, y));
-  if (!r) raise_current();
+  if (!r) tr_.raise_current();
   for (Variable* v : {a, b})
-    if (open(v) && v->source.valid()) guards().type_is(v->source, Py_TYPE(value(v)), line());
-  auto* d = make<LazyVariable>(r.get());
+    if (open(v) && v->source.valid()) tr_.guards().type_is(v->source, Py_TYPE(value(v)), tr_.line());
+  auto* d = tr_.make<LazyVariable>(r.get());
   d->function = operator_function(operator_row(base).operator_name);
   d->left = a;
   d->right = b;
@@ -306,9 +306,9 @@ Variable* Translator::defer_arithmetic(int op, Variable* a, Variable* b) {
 }
 
 // -v of such a float.
-Variable* Translator::defer_negation(Variable* v) {
+Variable* SymbolicFloats::defer_negation(Variable* v) {
   if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get())) return nullptr;
-  return defer_arithmetic(NB_MULTIPLY, v, constant(keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
+  return defer_arithmetic(NB_MULTIPLY, v, tr_.constant(tr_.keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
 }
 
 }  // namespace braze::capture

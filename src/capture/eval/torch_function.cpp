@@ -80,19 +80,19 @@ int64_t torch_function_state() {
 
 void set_torch_function_state(Translator& tr, int64_t state) {
   static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
-  tr.set_state(state_getter(), {}, set, {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
+  tr.effects.set_state(state_getter(), {}, set, {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
 }
 
 // Of the polyfills of the contexts: sets the state, returns what it was.
 Variable* torch_function_at_least(Translator& tr, Args& a) {
-  Ref n = a.size() == 1 ? tr.to_python(a[0]) : Ref();
+  Ref n = a.size() == 1 ? tr.real.to_python(a[0]) : Ref();
   if (!n) return nullptr;
   int64_t before = torch_function_state(), to = PyLong_AsLongLong(n.get());
   if (before < to) set_torch_function_state(tr, to);
   return tr.integer(before, Ground::pure(a));
 }
 Variable* torch_function_back(Translator& tr, Args& a) {
-  Ref n = a.size() == 1 ? tr.to_python(a[0]) : Ref();
+  Ref n = a.size() == 1 ? tr.real.to_python(a[0]) : Ref();
   if (!n) return nullptr;
   set_torch_function_state(tr, PyLong_AsLongLong(n.get()));
   return tr.none();
@@ -103,9 +103,9 @@ bool holds_own(Translator& tr, Variable* v, int depth) {
   v = tr.force(v);
   if (v->is(Kind::Tensor)) {
     PyTypeObject* t = v->type();
-    return t != library().tensor && t != library().parameter && tr.torch_function(t) == TorchFunction::Own;
+    return t != library().tensor && t != library().parameter && tr.torch_functions.of(t) == TorchFunction::Own;
   }
-  if (v->is(Kind::Object)) return tr.torch_function(v->type()) == TorchFunction::Own;
+  if (v->is(Kind::Object)) return tr.torch_functions.of(v->type()) == TorchFunction::Own;
   if (v->is(Kind::Tuple) || v->is(Kind::List)) {
     for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
       if (holds_own(tr, e, depth + 1)) return true;
@@ -126,17 +126,17 @@ Ref new_class(PyObject* name, PyObject* base, PyObject* torch_function) {
 
 Variable* push_mode(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
-  tr.push_function_mode(a[0]);
+  tr.torch_functions.push_mode(a[0]);
   return tr.none();
 }
 
-Variable* pop_mode(Translator& tr, Args& a) { return a.size() == 0 ? tr.pop_function_mode() : nullptr; }
+Variable* pop_mode(Translator& tr, Args& a) { return a.size() == 0 ? tr.torch_functions.pop_mode() : nullptr; }
 
 Variable* mode_at(Translator& tr, Args& a) {
   PyObject* i = a.size() == 1 ? constant_of(a[0]) : nullptr;
   Ref mode = Ref::steal(i ? PyObject_CallOneArg(stack().at, i) : nullptr);
   if (!mode) return PyErr_Clear(), nullptr;
-  return tr.from_host(std::move(mode));
+  return tr.host.from_host(std::move(mode));
 }
 
 // Tensor.__torch_function__(func, types, args=(), kwargs=None) of a class: the function on plain tensors, the result of the class.
@@ -154,7 +154,7 @@ Variable* plain_function(Translator& tr, Args& a) {
   Variable* kw = a.size() > 4 ? tr.force(a[4]) : tr.none();
   if (!is_none(kw)) {
     if (!kw->is(Kind::Dict)) return nullptr;
-    for (const auto& e : kw->as<DictVariable>()->entries(tr)) args.kw.emplace_back(tr.keep(tr.to_python(e.key)), e.value);
+    for (const auto& e : kw->as<DictVariable>()->entries(tr)) args.kw.emplace_back(tr.keep(tr.real.to_python(e.key)), e.value);
   }
   int64_t before = torch_function_state();
   if (before < 1) set_torch_function_state(tr, 1);
@@ -165,7 +165,7 @@ Variable* plain_function(Translator& tr, Args& a) {
   PyObject* fn = a[1]->as_constant();
   if (fn && unconverted && PySet_Contains(unconverted.get(), fn) == 1) return result;
   PyErr_Clear();
-  return tr.of_tensor_class(result, reinterpret_cast<PyTypeObject*>(cls));
+  return tr.torch_functions.of_tensor_class(result, reinterpret_cast<PyTypeObject*>(cls));
 }
 
 // Tensor.as_subclass(cls): no torch function sees it.
@@ -179,9 +179,9 @@ Variable* as_subclass(Translator& tr, Args& a) {
   }();
   int64_t before = torch_function_state();
   if (before < 2) set_torch_function_state(tr, 2);
-  Variable* made = tr.force(tr.call_torch(alias, Args{{a[0]}, {}}));
+  Variable* made = tr.force(tr.real.call_torch(alias, Args{{a[0]}, {}}));
   if (before < 2) set_torch_function_state(tr, before);
-  return tr.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
+  return tr.torch_functions.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
 }
 
 Variable* modes_enabled(Translator& tr, Args&) { return tr.boolean(stack_length() != 0, Ground::process(ProcessState::FunctionModes)); }
@@ -189,16 +189,16 @@ Variable* modes_length(Translator& tr, Args&) { return tr.integer(stack_length()
 
 }  // namespace
 
-TorchFunction Translator::torch_function(PyTypeObject* cls) {
-  auto [it, fresh] = torch_functions_.try_emplace(cls, TorchFunction::None);
+TorchFunction TorchFunctions::of(PyTypeObject* cls) {
+  auto [it, fresh] = known_.try_emplace(cls, TorchFunction::None);
   if (!fresh) return it->second;
   static PyObject* name = PyUnicode_InternFromString("__torch_function__");
   static PyObject* plain = native::type_attr(Ground::fixed(), library().tensor, name);
   SourceId at;
-  PyObject* found = lookup_on_type(cls, name, &at);
+  PyObject* found = tr_.attributes.lookup_on_type(cls, name, &at);
   if (!found) return TorchFunction::None;
-  if (at.valid()) guard_identity(at, found);
-  return torch_functions_[cls] = found == plain || found == disabled_function() ? TorchFunction::Plain : TorchFunction::Own;
+  if (at.valid()) tr_.guard_identity(at, found);
+  return known_[cls] = found == plain || found == disabled_function() ? TorchFunction::Plain : TorchFunction::Own;
 }
 
 const char* refuse_tensor_class(PyTypeObject* cls) {
@@ -221,115 +221,115 @@ const char* refuse_tensor_class(PyTypeObject* cls) {
   return nullptr;
 }
 
-bool Translator::overrides_torch(const Args& args) {
+bool TorchFunctions::overrides(const Args& args) {
   int64_t off = own_modes_ || subclasses_ ? torch_function_state() : 0;
   if (own_modes_ && off < 2 && holds_own_mode()) return true;
   if (off) return false;
   for (Variable* v : args.pos)
-    if (holds_own(*this, v, 0)) return true;
+    if (holds_own(tr_, v, 0)) return true;
   for (auto& [name, v] : args.kw)
-    if (holds_own(*this, v, 0)) return true;
+    if (holds_own(tr_, v, 0)) return true;
   return false;
 }
 
-void Translator::shade(PyObject* fake, PyTypeObject* cls) {
+void TorchFunctions::shade(PyObject* fake, PyTypeObject* cls) {
   auto [it, fresh] = shadows_.try_emplace(cls);
   if (fresh) {
-    Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
+    Variable* function = tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
     Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name));
-    Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), callback(function).get());
-    if (!made) raise_current();
+    Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), tr_.host.callback(function).get());
+    if (!made) tr_.raise_current();
     it->second = made;
-    stand_ins_[made.get()] = global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed());
+    tr_.stand_in_for(made.get(), tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()));
   }
   if (PyObject_SetAttrString(fake, "__class__", it->second.get()) < 0) {
     PyErr_Clear();
-    unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
+    tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
   }
 }
 
-PyTypeObject* Translator::class_behind(PyTypeObject* cls) const {
-  auto it = stand_ins_.find(reinterpret_cast<PyObject*>(cls));
-  return it == stand_ins_.end() ? cls : reinterpret_cast<PyTypeObject*>(it->second->as_constant());
+PyTypeObject* TorchFunctions::class_behind(PyTypeObject* cls) const {
+  Variable* behind = tr_.behind(reinterpret_cast<PyObject*>(cls));
+  return behind ? reinterpret_cast<PyTypeObject*>(behind->as_constant()) : cls;
 }
 
-void Translator::set_tensor_class(TensorVariable* t, PyObject* fake, PyTypeObject* cls) {
+void TorchFunctions::set_tensor_class(TensorVariable* t, PyObject* fake, PyTypeObject* cls) {
   t->cls = cls;
   if (cls == library().tensor || cls == library().parameter) {
-    if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) raise_current();
+    if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) tr_.raise_current();
     return;
   }
-  if (const char* why = refuse_tensor_class(cls)) unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + ": " + why);
+  if (const char* why = refuse_tensor_class(cls)) tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + ": " + why);
   subclasses_ = true;
-  if (torch_function(cls) == TorchFunction::Own) return shade(fake, cls);
+  if (of(cls) == TorchFunction::Own) return shade(fake, cls);
   if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) {
     PyErr_Clear();
-    unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
+    tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
   }
 }
 
-Variable* Translator::of_tensor_class(Variable* v, PyTypeObject* cls) {
-  v = force(v);
+Variable* TorchFunctions::of_tensor_class(Variable* v, PyTypeObject* cls) {
+  v = tr_.force(v);
   if (v->is(Kind::Tensor)) {
     auto* t = v->as<TensorVariable>();
     if (PyType_IsSubtype(t->type(), cls) && (cls != library().tensor || t->type() == cls)) return v;
     if (t->real) {
-      Args args{{t, global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(v))}, {}};
-      return as_subclass(*this, args);
+      Args args{{t, tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(v))}, {}};
+      return as_subclass(tr_, args);
     }
-    mutate();
+    tr_.mutate();
     set_tensor_class(t, t->fake.get(), cls);
     return t;
   }
   if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
   std::vector<Variable*> items;
   for (Variable* e : static_cast<SequenceVariable*>(v)->elements) items.push_back(of_tensor_class(e, cls));
-  return v->is(Kind::List) ? static_cast<Variable*>(list(std::move(items))) : make<TupleVariable>(std::move(items), v->type());
+  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items))) : tr_.make<TupleVariable>(std::move(items), v->type());
 }
 
-Ref Translator::stand_in(Variable* v) {
+Ref TorchFunctions::stand_in(Variable* v) {
   if (auto it = ducks_.find(v); it != ducks_.end()) return Ref::borrow(it->second);
-  Variable* function = getattr(global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)), "__torch_function__");
+  Variable* function = tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)), "__torch_function__");
   Ref name = Ref::steal(PyUnicode_FromString(v->type()->tp_name));
-  Ref cls = new_class(name.get(), nullptr, callback(function).get());
+  Ref cls = new_class(name.get(), nullptr, tr_.host.callback(function).get());
   Ref made = cls ? Ref::steal(PyObject_CallNoArgs(cls.get())) : Ref();
-  if (!made) raise_current();
-  keep(cls);
-  keep(made);
-  stand_ins_[cls.get()] = global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v));
-  stand_ins_[made.get()] = v;
+  if (!made) tr_.raise_current();
+  tr_.keep(cls);
+  tr_.keep(made);
+  tr_.stand_in_for(cls.get(), tr_.global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)));
+  tr_.stand_in_for(made.get(), v);
   ducks_[v] = made.get();
   return made;
 }
 
 // ---- modes ----
 
-Ref Translator::mode_stand_in(Variable* mode) {
+Ref TorchFunctions::mode_stand_in(Variable* mode) {
   static PyObject* cls = imported("braze.polyfills", "CapturedMode", true);
-  Variable* function = getattr(mode, "__torch_function__");
-  Ref made = Ref::steal(PyObject_CallOneArg(cls, callback(function).get()));
-  if (!made) raise_current();
-  keep(made);
-  stand_ins_[made.get()] = mode;
+  Variable* function = tr_.getattr(mode, "__torch_function__");
+  Ref made = Ref::steal(PyObject_CallOneArg(cls, tr_.host.callback(function).get()));
+  if (!made) tr_.raise_current();
+  tr_.keep(made);
+  tr_.stand_in_for(made.get(), mode);
   return made;
 }
 
-void Translator::push_function_mode(Variable* mode) {
-  mutate();
-  mode = force(mode);
+void TorchFunctions::push_mode(Variable* mode) {
+  tr_.mutate();
+  mode = tr_.force(mode);
   Ref real = mode_stand_in(mode);
   own_modes_ = true;
   push(real.get());
 }
 
-Variable* Translator::pop_function_mode() {
-  mutate();
-  if (stack_length() == 0) unsupported("a mode of torch functions is removed where there is none");
-  return from_host(pop());
+Variable* TorchFunctions::pop_mode() {
+  tr_.mutate();
+  if (stack_length() == 0) tr_.unsupported("a mode of torch functions is removed where there is none");
+  return tr_.host.from_host(pop());
 }
 
 // The modes that are on when the capture starts. That they are the same objects is part of the guarded global state.
-void Translator::adopt_function_modes() {
+void TorchFunctions::adopt_modes() {
   int64_t n = stack_length();
   for (int64_t i = 0; i < n; ++i) {
     Ref index = Ref::steal(PyLong_FromLongLong(i));
@@ -338,32 +338,35 @@ void Translator::adopt_function_modes() {
   }
   if (!own_modes_) return;
   std::vector<Ref> stand_ins;
-  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(global_object(mode.get(), Ground::process(ProcessState::FunctionModes))));
+  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(tr_.global_object(mode.get(), Ground::process(ProcessState::FunctionModes))));
   for (int64_t i = 0; i < n; ++i) pop();
   for (const Ref& mode : stand_ins) push(mode.get());
 }
 
-void Translator::enter_device(PyObject* device) {
-  mutate();
-  if (!Ref::steal(PyObject_CallMethod(device, "__enter__", nullptr))) raise_current();
+void TorchFunctions::enter_device(PyObject* device) {
+  tr_.mutate();
+  if (!Ref::steal(PyObject_CallMethod(device, "__enter__", nullptr))) tr_.raise_current();
   devices_.push_back(Ref::borrow(device));
 }
 
-bool Translator::exit_device() {
+bool TorchFunctions::exit_device() {
   if (devices_.empty()) return false;
-  mutate();
+  tr_.mutate();
   Ref device = devices_.back();
   devices_.pop_back();
-  if (!Ref::steal(PyObject_CallMethod(device.get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) raise_current();
+  if (!Ref::steal(PyObject_CallMethod(device.get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) tr_.raise_current();
   return true;
 }
 
-void Translator::leave_devices() {
+void TorchFunctions::leave() {
   for (; !devices_.empty(); devices_.pop_back())
     if (!Ref::steal(PyObject_CallMethod(devices_.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) PyErr_Clear();
+  if (!std::exchange(own_modes_, false)) return;
+  while (stack_length() > 0) pop();
+  for (const Ref& mode : first_modes_) push(mode.get());
 }
 
-std::vector<Ref> Translator::function_modes() const {
+std::vector<Ref> TorchFunctions::modes() const {
   std::vector<Ref> out;
   for (int64_t i = 0, n = stack_length(); i < n; ++i) {
     Ref index = Ref::steal(PyLong_FromLongLong(i));
@@ -372,15 +375,8 @@ std::vector<Ref> Translator::function_modes() const {
   return out;
 }
 
-void Translator::restore_function_modes() {
-  if (!own_modes_) return;
-  own_modes_ = false;
-  while (stack_length() > 0) pop();
-  for (const Ref& mode : first_modes_) push(mode.get());
-}
-
 // What the code pushed and popped is done when the entry runs.
-void Translator::emit_function_modes(Codegen& cg) {
+void TorchFunctions::emit_modes(Codegen& cg) {
   if (!own_modes_) {
     for (const Ref& device : devices_) {
       Ref enter = Ref::steal(native::attr(Ground::made(), device.get(), "__enter__"));
@@ -388,15 +384,12 @@ void Translator::emit_function_modes(Codegen& cg) {
     }
     return;
   }
-  std::vector<Ref> now = function_modes();
-  auto variable_of = [&](const Ref& mode) {
-    auto it = stand_ins_.find(mode.get());
-    return it == stand_ins_.end() ? nullptr : it->second;
-  };
+  std::vector<Ref> now = modes();
+  auto variable_of = [&](const Ref& mode) { return tr_.behind(mode.get()); };
   auto same = [&](size_t i) {
     if (i >= now.size() || i >= first_modes_.size()) return false;
     Variable* v = variable_of(now[i]);
-    return v ? v->as_constant() == first_modes_[i].get() || v == standing_for(first_modes_[i].get()) : now[i].get() == first_modes_[i].get();
+    return v ? v->as_constant() == first_modes_[i].get() || v == tr_.standing_for(first_modes_[i].get()) : now[i].get() == first_modes_[i].get();
   };
   size_t common = 0;
   while (same(common)) ++common;
@@ -412,12 +405,12 @@ namespace {
 Variable* device_enter(Translator& tr, Args& a) {
   PyObject* device = a.size() == 1 ? constant_of(a[0]) : nullptr;
   if (!device) return nullptr;
-  tr.enter_device(device);
+  tr.torch_functions.enter_device(device);
   return a[0];
 }
 
 Variable* device_exit(Translator& tr, Args&) {
-  if (!tr.exit_device()) tr.unsupported("the end of a device's context that was entered before");
+  if (!tr.torch_functions.exit_device()) tr.unsupported("the end of a device's context that was entered before");
   return tr.none();
 }
 

@@ -1,73 +1,232 @@
-// State of a capture that several parts share.
+// Frames, one instruction at a time (instructions/), and the life of a capture.
 #include "capture/eval/translator.h"
 
+#include <algorithm>
+
+#include "capture/code/liveness.h"
+#include "capture/eval/instructions/instructions.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/open_sizes.h"
+#include "capture/eval/segment_end.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
 
-void Translator::modified(Variable* v) {
-  if (private_.count(v)) return;
-  if (v->source.valid() || v->born < pure_since) no_effect("changes an object");
-  if (!v->source.valid()) return;
-  for (Variable* m : modified_)
-    if (m == v) return;
-  modified_.push_back(v);
+Translator::Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops)
+    : Values(*this), Protocols(*this), Raising(*this),
+      attributes(*this), real(*this), floats(*this), branches(*this), host(*this), torch_functions(*this), effects(*this),
+      view_(view), options_(options), stops_(stops) {
+  segment_.sources = std::make_shared<Sources>(view.bytecode->code);
+  segment_.tracer = trace::Tracer::create(options);
+  if (view.unbacked) segment_.tracer->allow_unbacked();
+  segment_.global_state = trace::global_state_key();
+  size_lines_.push_back({});
+  tracer().set_where([this] {
+    size_lines_.push_back(line());
+    return static_cast<uint32_t>(size_lines_.size() - 1);
+  });
+}
+
+Translator::~Translator() { leave(); }
+
+// PyTorch and the interpreter as they were before.
+void Translator::leave() {
+  effects.undo_states();
+  torch_functions.leave();
+  if (std::exchange(entered_, false) && segment_.tracer) segment_.tracer->leave();
+}
+
+Frame* Translator::new_frame() {
+  frames_.push_back(std::make_unique<Frame>());
+  return frames_.back().get();
+}
+
+Segment Translator::run() {
+  start_frame();
+  torch_functions.adopt_modes();
+  tracer().enter();
+  entered_ = true;
+  SegmentEnd end(*this);
+  try {
+    end.at_return(run_frame(frame_));
+  } catch (const Finished&) {
+  } catch (const PyRaise& e) {
+    throw Restart{std::max<uint64_t>(e.origin, 1), {Reason::RaisedException, describe_exception(e.exception)}};
+  }
+  segment_.without_torch_functions = torch_functions.has_modes() ? 2 : torch_functions.has_subclasses() ? 1 : 0;
+  leave();
+  PyErr_Clear();
+  end.complete();
+  return std::move(segment_);
+}
+
+void Translator::start_frame() {
+  Frame* f = new_frame();
+  frame_ = f;
+  const Bytecode& code = *view_.bytecode;
+  f->code = &code;
+  f->globals = view_.globals;
+  f->builtins = view_.builtins;
+  f->globals_source = sources().constant(view_.globals, "G");
+  f->locals.resize(static_cast<size_t>(code.num_locals_plus));
+  f->stack.resize(static_cast<size_t>(code.max_stack + std::max(0, view_.depth)) + 2);
+  f->ip = view_.start;
+  std::vector<bool> live;
+  if (view_.start > 0) live = live_locals(code, view_.start);
+  for (int i = 0; i < code.num_locals_plus; ++i) {
+    PyObject* o = view_.slots[i];
+    SourceId s = sources().local(i);
+    auto& slot = f->locals[static_cast<size_t>(i)];
+    if (!o) {
+      if (view_.start > 0 && live[static_cast<size_t>(i)]) guards().absent(s, line());
+      continue;
+    }
+    bool cell = code.is_free(i) || (view_.start > 0 && code.is_cell(i) && PyCell_Check(o));
+    slot = cell ? force(wrap(o, s)) : wrap(o, s);
+  }
+  for (int i = 0; i < view_.depth; ++i) {
+    PyObject* o = view_.slots[code.num_locals_plus + i];
+    f->push(o ? wrap(o, sources().stack(i)) : nullptr);
+  }
+}
+
+Variable* Translator::run_frame(Frame* frame) {
+  Frame& f = *frame;
+  if (f.pending) {
+    Variable* e = f.pending;
+    f.pending = nullptr;
+    f.ip -= 1;  // at the yield
+    chain_context(force(e), f.handled);
+    PyRaise raised{e, raised_at(e, ordinal_)};
+    if (!handle(f, raised)) throw raised;
+  }
+  for (;;) {
+    const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
+    f.ordinal = ++ordinal_;
+    int sp = f.sp;
+    PyObject* kw = f.kw_names;
+    size_t known = guards().size(), made = all().size();
+    dirty_ = false;
+    try {
+      if (!stops_.empty())
+        if (auto stop = stops_.find(ordinal_); stop != stops_.end()) throw Unsupported(stop->second.reason, stop->second.detail);
+      if (ordinal_ > 20000000) unsupported("a capture of more than 20 million steps");
+      if (Variable* result = step(f, ins)) return result;
+    } catch (const Unsupported& e) {
+      f.sp = sp;
+      f.kw_names = kw;
+      frame_ = frame;
+      guards().truncate(known);  // to stop here is right whatever the instruction saw
+      guards_truncated();
+      forget_from(made);
+      stop_here({e.reason(), e.detail()});
+    } catch (PyRaise& raised) {
+      frame_ = frame;
+      f.kw_names = nullptr;
+      if (!handle(f, raised)) throw;
+    }
+  }
+}
+
+Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
+  // Whatever a conversion is about to do with the result: what the code itself makes is not for PyTorch.
+  HostCalls::Hosting evaluating(host, false);
+  OpenSizes open(false);
+  f->parent = caller;
+  f->resumable = resumable;
+  struct Scope {
+    Translator& tr;
+    Frame *f, *before;
+    Variable* handled;
+    ~Scope() {
+      tr.frame_ = before;
+      f->handled = tr.handled;
+      f->around = nullptr;
+      tr.handled = handled;
+      tr.dirty_ = true;
+    }
+  } scope{*this, f, frame_, handled};
+  frame_ = f;
+  if (f->is_generator) {
+    f->around = being_handled();
+    handled = f->handled;
+  }
+  return run_frame(f);
+}
+
+bool Translator::handle(Frame& f, PyRaise& raised) {
+  const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
+  raised_at(raised.exception, raised.origin);
+  if (ins.handler < 0) return false;
+  const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
+  f.sp = h.depth;
+  if (h.push_lasti) f.push(integer(ins.offset / 2, Ground::code()));
+  f.push(raised.exception);
+  f.ip = h.target;
+  return true;
+}
+
+Variable* Translator::step(Frame& f, const Instruction& ins) {
+  static constexpr void (*kInstructions[])(Execution&) = {
+#define BRAZE_OPCODE(name) Instructions::name,
+#include "capture/cpython/opcodes.def"
+#undef BRAZE_OPCODE
+  };
+  Execution x{*this, f, ins, f.ip + 1};
+  kInstructions[static_cast<size_t>(ins.op)](x);
+  if (!x.result) f.ip = x.next;
+  return x.result;
+}
+
+void Translator::stop_here(const Stop& stop) {
+  PyErr_Clear();
+  Frame* at = nullptr;
+  for (Frame* f = frame_; f->parent; f = f->parent)
+    if (!f->resumable) at = f->parent;
+  if (at) throw Restart{at->ordinal, stop};
+  if (dirty_) throw Restart{frame_->ordinal, stop};
+  if (handled) {
+    // An exception is being handled: the interpreter is to raise it itself, so that it handles it, too.
+    uint64_t raised = origin(force(handled));
+    if (raised > 0 && raised < frame_->ordinal) throw Restart{raised, stop};
+  }
+  BreakInfo info{stop.reason, stop.detail, line(), {}};
+  for (Frame* f = frame_->parent; f; f = f->parent) info.stack.insert(info.stack.begin(), f->line());
+  segment_.stop = info;
+  SegmentEnd(*this).before_instruction(info);
+  throw Finished{};
+}
+
+void Translator::finish_send(Frame& f, const Instruction& send, Variable* result) {
+#if PY_VERSION_HEX < 0x030C0000
+  f.pop();  // later versions leave the receiver to EndSend
+#endif
+  f.push(result);
+  f.ip = send.target;
 }
 
 DictVariable* Translator::globals_dict(const Frame& f) {
   return force(wrap(f.globals, f.globals_source))->as<DictVariable>();
 }
 
-void Translator::lifted(TensorVariable* v) { lifted_.push_back(v); }
-
-void Translator::set_state(PyObject* get, std::vector<Ref> get_args, PyObject* set, std::vector<Ref> set_args) {
-  auto invoke = [&](PyObject* f, const std::vector<Ref>& args) {
-    std::vector<PyObject*> raw;
-    for (const Ref& a : args) raw.push_back(a.get());
-    Ref r = Ref::steal(PyObject_Vectorcall(f, raw.data(), raw.size(), nullptr));
-    if (!r) raise_current();
-    return r;
-  };
-  mutate();
-  Ref before = invoke(get, get_args);
-  invoke(set, set_args);
-  for (State& s : states_)
-    if (s.get == get && s.get_args.size() == get_args.size() &&
-        (get_args.empty() || PyObject_RichCompareBool(s.get_args[0].get(), get_args[0].get(), Py_EQ) == 1)) {
-      s.set_args = std::move(set_args);
-      return;
-    }
-  states_.push_back({get, std::move(get_args), set, std::move(set_args), before});
-}
-
-void Translator::defer_call(Variable* callee, Args args) {
-  no_effect("has an effect");
-  mutate();
-  deferred_.push_back({callee, std::move(args)});
-}
-
-HeldLock* Translator::held_lock(Variable* lock) {
-  no_effect("takes a lock");
-  for (HeldLock& l : locks_)
-    if (l.object == lock->as_constant()) return &l;
-  locks_.push_back({lock->as_constant(), lock->source, ordinal_});
-  return &locks_.back();
-}
-
-void Translator::emit_locks() {
-  if (locks_.empty()) return;
-  // What writes messages may wait for other threads, which may wait for the lock.
-  if (deferred_.size() != cached_deferred_) throw Restart{locks_[0].ordinal, {Reason::UnknownFunction, "a lock beside messages"}};
-  for (const HeldLock& l : locks_) {
-    if (l.count) throw Restart{l.ordinal, {Reason::UnknownFunction, "a lock that is still held where the graph ends"}};
-    segment_.locks.push_back(l.source);
-  }
+Variable* Translator::load_global(Frame& f, PyObject* name) {
+  if (Variable* v = globals_dict(f)->get(*this, name)) return v;
+  auto* builtins = force(wrap(f.builtins, sources().constant(f.builtins, "B")))->as<DictVariable>();
+  if (Variable* v = builtins->get(*this, name)) return v;
+  raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(name) + "' is not defined");
 }
 
 UserLine Translator::line() const {
   for (Frame* f = frame_; f; f = f->parent)
     if (f->code && f->ip < static_cast<int>(f->code->instructions.size())) return f->line();
   return {};
+}
+
+int64_t Translator::recipe_integer(PyObject* sym) {
+  sym::Expr e;
+  if (!tracer().size_expression(sym, &e)) throw Unsupported(Reason::UnsupportedFeature, "a symbolic number of another compiler");
+  segment_.sizes.values.push_back(e);
+  return static_cast<int64_t>(segment_.num_integers++);
 }
 
 }  // namespace braze::capture

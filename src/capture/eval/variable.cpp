@@ -23,8 +23,8 @@ Variable* Variable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(this));
   SourceId where;
-  PyObject* descr = tr.lookup_on_type(t, name, &where);
-  return descr ? tr.bind_descriptor(descr, where, this, t, name) : nullptr;
+  PyObject* descr = tr.attributes.lookup_on_type(t, name, &where);
+  return descr ? tr.attributes.bind_descriptor(descr, where, this, t, name) : nullptr;
 }
 
 void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
@@ -48,8 +48,8 @@ void Variable::delitem(Translator& tr, Variable*) {
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   PyTypeObject* t = type();
-  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !tr.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
-      !tr.lookup_on_type(t, tr.intern("__getitem__"), nullptr) && !tr.lookup_on_type(t, tr.intern("__contains__"), nullptr))
+  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
+      !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) && !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + t->tp_name + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;

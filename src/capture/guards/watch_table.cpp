@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "capture/cpython/dict.h"
-#include "capture/cpython/versions.h"
 #include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
@@ -173,7 +172,8 @@ WatchTable::Tagged& WatchTable::tag(PyObject* o) {
       short_words_.push_back({cpython::type_version(as_type(o)), *cpython::type_version(as_type(o))});
       short_owner_.push_back(it->second);
     } else {
-      add_word(cpython::dict_version(o), *cpython::dict_version(o), it->second);
+      const uint64_t* version = versions_.emplace_back(o).word();
+      add_word(version, *version, it->second);
     }
   }
   return tagged_[it->second];

@@ -1,4 +1,4 @@
-// What hangs off objects that are fixed, as a table of (address, expected word): types of objects, version tags of dicts and types, items
+// What hangs off objects that are fixed, as a table of (address, expected word): types of objects, versions of dicts and types, items
 // of lists, contents of cells... A scan of the table says that nothing of it changed since it was compared with the guards.
 //
 // A table is written once. Afterwards only tags are written anew, and a table that is no longer up to date stays as it is for the checks
@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/cpython/versions.h"
 #include "capture/guards/check_order.h"
 #include "capture/guards/death_watch.h"
 
@@ -81,6 +82,7 @@ class WatchTable {
   std::vector<ShortWord> short_words_;
   std::vector<uint32_t> short_owner_;
   std::vector<Tagged> tagged_;
+  std::vector<cpython::DictVersion> versions_;  // of the dicts among them
   std::vector<PyObject*> imported_;
   std::vector<std::pair<const Guard*, PyObject*>> always_;
   std::vector<std::unordered_set<PyObject*>> groups_;  // the values of CheckOrder::anchored_groups

@@ -139,7 +139,7 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   if (how == 0) not_here(tr, "torch._numpy gives an array of another type, shape or memory than NumPy");
   if (how == 2) {
     static PyObject* clone = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("clone"));
-    tensor = tr.force(tr.call_torch(clone, Args{{tensor}, {}}))->as<TensorVariable>();
+    tensor = tr.force(tr.real.call_torch(clone, Args{{tensor}, {}}))->as<TensorVariable>();
   }
   if (kind == "tensor") return tensor;
   bool scalar = kind == "scalar";
@@ -158,8 +158,8 @@ Variable* number_from_numbers(Translator& tr, PyObject* callable, const Args& ar
   std::vector<Ref> owned;
   std::vector<PyObject*> pos;
   Ref kw = Ref::steal(PyDict_New());
-  for (Variable* v : args.pos) pos.push_back(owned.emplace_back(tr.to_python(v)).get());
-  for (auto& [name, v] : args.kw) PyDict_SetItem(kw.get(), name, tr.to_python(v).get());
+  for (Variable* v : args.pos) pos.push_back(owned.emplace_back(tr.real.to_python(v)).get());
+  for (auto& [name, v] : args.kw) PyDict_SetItem(kw.get(), name, tr.real.to_python(v).get());
   Ref made = Ref::steal(PyObject_VectorcallDict(callable, pos.data(), pos.size(), kw.get()));
   if (!made) not_here(tr, take_error());
   return is_constant_type(Py_TYPE(made.get())) ? tr.from_python(std::move(made), Ground::pure(args)) : nullptr;
@@ -173,8 +173,8 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
   Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(l.args.size()))), kw = Ref::steal(PyDict_New());
   {
     OpenSizes open(true);
-    for (size_t i = 0; i < l.args.size(); ++i) PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), tr.to_python(l.args[i]).release());
-    for (auto& [name, v] : l.args.kw) PyDict_SetItem(kw.get(), name, tr.to_python(v).get());
+    for (size_t i = 0; i < l.args.size(); ++i) PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), tr.real.to_python(l.args[i]).release());
+    for (auto& [name, v] : l.args.kw) PyDict_SetItem(kw.get(), name, tr.real.to_python(v).get());
   }
   Ref what = Ref::steal(PyObject_CallFunctionObjArgs(helper("expect"), operation, pos.get(), kw.get(), l.kinds.get(), nullptr));
   if (!what) not_here(tr, take_error());
@@ -183,7 +183,7 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
     if (Variable* v = number_from_numbers(tr, of_sizes, args)) return v;
   Variable* result;
   try {
-    result = tr.call_torch(operation, l.args);
+    result = tr.real.call_torch(operation, l.args);
   } catch (const PyRaise& e) {
     not_here(tr, "torch._numpy raises " + std::string(e.exception->type()->tp_name) + " where NumPy does not");
   }
@@ -197,7 +197,7 @@ Ref shape_of(Translator& tr, ArrayVariable* a) {
 }
 
 Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
-  return tr.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
+  return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
 }
 
 }  // namespace
@@ -255,7 +255,7 @@ Variable* call_numpy(Translator& tr, PyObject* callable, const Args& args) {
   std::function<void(Variable*)> look = [&](Variable* v) {
     v = tr.force(v);
     open = open || v->is(Kind::Sym);
-    numbers = numbers && tr.is_python_constant(v);
+    numbers = numbers && tr.real.is_python_constant(v);
     if (v->is(Kind::Tuple) || v->is(Kind::List))
       for (Variable* e : static_cast<SequenceVariable*>(v)->elements) look(e);
   };
@@ -279,7 +279,7 @@ static TensorVariable* alias(Translator& tr, TensorVariable* t) {
     Ref packet = Ref::steal(native::attr(Ground::fixed(), aten.get(), "alias"));
     return native::attr(Ground::fixed(), packet.get(), "default");
   }();
-  return tr.force(tr.call_torch(fn, Args{{t}, {}}))->as<TensorVariable>();
+  return tr.force(tr.real.call_torch(fn, Args{{t}, {}}))->as<TensorVariable>();
 }
 
 Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
@@ -295,7 +295,7 @@ Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
   if (is("requires_grad")) {
     if (!force) return nullptr;
     static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
-    t = tr.force(tr.call_torch(detach, Args{{t}, {}}))->as<TensorVariable>();
+    t = tr.force(tr.real.call_torch(detach, Args{{t}, {}}))->as<TensorVariable>();
   } else {
     t = alias(tr, t);
   }
@@ -359,7 +359,7 @@ int64_t ArrayVariable::len(Translator& tr) {
 }
 
 bool ArrayVariable::truth(Translator& tr) {
-  PyObject* n = constant_of(tr.specialised(query(tr, this, "numel")));
+  PyObject* n = constant_of(tr.real.specialised(query(tr, this, "numel")));
   if (!n || PyLong_AsLong(n) != 1) not_here(tr, "the truth value of an array");
   return tensor->truth(tr);
 }

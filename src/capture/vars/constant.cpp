@@ -27,9 +27,9 @@ Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std:
   PyTypeObject* t = v->type();
   if (is_fixed_type(t)) return nullptr;
   SourceId at;
-  PyObject* f = tr.lookup_on_type(t, tr.intern(name), &at);
+  PyObject* f = tr.attributes.lookup_on_type(t, tr.intern(name), &at);
   if (!f || !PyFunction_Check(f)) return nullptr;
-  if (!of_library(f)) return tr.call(tr.bind_descriptor(f, at, v, t, tr.intern(name)), std::move(args));
+  if (!of_library(f)) return tr.call(tr.attributes.bind_descriptor(f, at, v, t, tr.intern(name)), std::move(args));
   tr.guard_identity(at, f);
   return nullptr;
 }
@@ -38,11 +38,11 @@ Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std:
 
 Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
-  const TypeInfo* info = is_fixed_type(t) ? nullptr : &tr.type_info(t);
+  const TypeInfo* info = is_fixed_type(t) ? nullptr : &tr.attributes.type_info(t);
   if (info && !info->generic && PyFunction_Check(info->getattribute)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   if (info && info->getattr && PyFunction_Check(info->getattr)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   SourceId where;
-  PyObject* descr = tr.lookup_on_type(t, name, &where);
+  PyObject* descr = tr.attributes.lookup_on_type(t, name, &where);
   // Numbers and texts of a class of the user's may have attributes of their own.
   bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT));
   // A member of an enumeration is the same object on every path.
@@ -72,7 +72,7 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
     PyTypeObject* d = Py_TYPE(descr);
     bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == library().enum_property;
     if (!computed && !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
-      return tr.bind_descriptor(descr, where, this, t, name);
+      return tr.attributes.bind_descriptor(descr, where, this, t, name);
   }
   Ref found = Ref::steal(native::attr(Ground::pure(this), value.get(), name));
   if (!found) {
@@ -96,12 +96,12 @@ Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& 
     PyErr_Clear();
     return nullptr;
   }
-  return tr.call_pure(method.get(), args);
+  return tr.real.call_pure(method.get(), args);
 }
 
 Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
   if (Variable* v = own_method(tr, this, "__getitem__", {key})) return v;
-  Ref k = tr.to_python(key);
+  Ref k = tr.real.to_python(key);
   Ref r = Ref::steal(PyObject_GetItem(value.get(), k.get()));
   if (!r) tr.raise_current();
   return tr.from_python(std::move(r), Ground::pure(this, key));
@@ -109,8 +109,8 @@ Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
 
 bool ConstantVariable::contains(Translator& tr, Variable* item) {
   if (Variable* v = own_method(tr, this, "__contains__", {item})) return tr.truth(v);
-  if (!tr.is_python_constant(item)) return Variable::contains(tr, item);
-  Ref k = tr.to_python(item);
+  if (!tr.real.is_python_constant(item)) return Variable::contains(tr, item);
+  Ref k = tr.real.to_python(item);
   int r = PySequence_Contains(value.get(), k.get());
   if (r < 0) tr.raise_current();
   return r == 1;
@@ -185,9 +185,9 @@ Variable* SliceVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 Variable* SliceVariable::call_method(Translator& tr, const char* name, Args& args) {
-  if (std::string_view(name) != "indices" || !tr.is_python_constant(this)) return nullptr;
-  Ref method = Ref::steal(native::attr(Ground::pure(this), tr.to_python(this).get(), name));
-  return tr.call_pure(method.get(), args);
+  if (std::string_view(name) != "indices" || !tr.real.is_python_constant(this)) return nullptr;
+  Ref method = Ref::steal(native::attr(Ground::pure(this), tr.real.to_python(this).get(), name));
+  return tr.real.call_pure(method.get(), args);
 }
 
 Reg SliceVariable::build(Codegen& cg) {
@@ -223,7 +223,7 @@ Reg SymVariable::build(Codegen& cg) {
     // The run hands it out in a tensor.
     static PyObject *scalar = native::attr(Ground::fixed(), library().torch, "scalar_tensor"), *int64 = native::attr(Ground::fixed(), library().torch, "int64");
     Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())), Ground::pure(this));
-    Variable* t = cg.tr.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64, Ground::pure(this))}}});
+    Variable* t = cg.tr.real.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64, Ground::pure(this))}}});
     return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(type())), cg.reg(t)});
   }
   return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type);

@@ -165,7 +165,7 @@ void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool 
 
 void DictVariable::change(Translator& tr) {
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
 }
 
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
@@ -235,7 +235,7 @@ Variable* DictVariable::getattr(Translator& tr, PyObject* name) {
 
 void DictVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
-  if (cls != library().ordered_dict || real || source.valid() || !value || tr.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
+  if (cls != library().ordered_dict || real || source.valid() || !value || tr.attributes.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
   tr.mutate();
   for (auto& [own, v] : attributes_)
     if (PyUnicode_Compare(own, name) == 0) {

@@ -33,7 +33,7 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
   other = tr.force(other);
   if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict)) {
     // Read as a dict, unless its class iterates in a way of its own.
-    PyObject* own = tr.lookup_on_type(other->type(), tr.intern("__iter__"), nullptr);
+    PyObject* own = tr.attributes.lookup_on_type(other->type(), tr.intern("__iter__"), nullptr);
     if (!own || !PyFunction_Check(own)) other = other->as<ObjectVariable>()->base;
   }
   if (other->is(Kind::Dict)) {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/builtins/builtins.h"
+#include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/builtins/signature_errors.h"
 #include "capture/eval/scalar_operands.h"
@@ -27,7 +28,7 @@ Variable* CellVariable::get(Translator& tr) {
 
 void CellVariable::set(Translator& tr, Variable* value) {
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
   known = true;
   contents = value;
 }
@@ -60,7 +61,7 @@ PyCodeObject* FunctionVariable::code_object() const {
   return reinterpret_cast<PyCodeObject*>(real ? PyFunction_GET_CODE(real.get()) : code.get());
 }
 
-Variable* FunctionVariable::call(Translator& tr, Args& args) { return tr.inline_function(this, args, false); }
+Variable* FunctionVariable::call(Translator& tr, Args& args) { return inline_function(tr, this, args, false); }
 
 Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [k, v] : attributes)
@@ -314,7 +315,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
       if (Variable* v = handler(tr, all)) return v;
     }
-    if (const char* polyfill = find_polyfill(raw)) return tr.call(tr.polyfill(polyfill), args);
+    if (const char* polyfill = find_polyfill(raw)) return tr.call(tr.real.polyfill(polyfill), args);
   }
   Variable* target = self;
   if (self->is(Kind::Object) && owner != &PyBaseObject_Type && self->as<ObjectVariable>()->base &&
@@ -331,7 +332,7 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
   }
   if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr; cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
     Ref method = Ref::steal(native::attr(Ground::fixed(), cls, name));
-    if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls) return tr.call_pure(method.get(), args);
+    if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls) return tr.real.call_pure(method.get(), args);
     PyErr_Clear();
   }
   bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||

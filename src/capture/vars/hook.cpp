@@ -14,13 +14,13 @@ Reg HookHandleVariable::build(Codegen& cg) { return cg.recipe.make(StepKind::Cal
 Variable* hook_on_leaf(Translator& tr, TensorVariable* t, const char* method, Variable* hook) {
   Ref leaf = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "is_leaf")), wants = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "requires_grad"));
   if (!t->real || leaf.get() != Py_True || wants.get() != Py_True) return nullptr;
-  tr.no_effect("registers a hook");
+  tr.effects.no_effect("registers a hook");
   tr.mutate();
   t->hooks_added = true;
   static PyObject* handle = imported("torch.utils.hooks", "RemovableHandle");
   PyObject* function = tr.keep(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), method)));
   auto* made = tr.make<HookHandleVariable>(reinterpret_cast<PyTypeObject*>(handle), function, t, hook);
-  tr.make_always(made);
+  tr.effects.make_always(made);
   return made;
 }
 

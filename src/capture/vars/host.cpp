@@ -18,13 +18,13 @@ Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
     return nullptr;
   }
   // Methods of what PyTorch made: called for real.
-  if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get()) return tr.host_object(std::move(v));
-  return tr.from_host(std::move(v));
+  if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get()) return tr.host.host_object(std::move(v));
+  return tr.host.from_host(std::move(v));
 }
 
 void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
   for (size_t i = 0; i < attributes.size(); ++i)
     if (PyUnicode_Compare(attributes[i].first, name) == 0) {
       attributes.erase(attributes.begin() + static_cast<long>(i));
@@ -36,10 +36,10 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   }
   value = tr.force(value);
   // What PyTorch itself reads from the object must be real; the rest keeps what is known of it.
-  if (tr.is_python_constant(value) || value->is(Kind::Host) || value->is(Kind::Tensor)) {
+  if (tr.real.is_python_constant(value) || value->is(Kind::Host) || value->is(Kind::Tensor)) {
     Ref real = [&] {
       OpenSizes open(true);
-      return tr.to_python(value);
+      return tr.real.to_python(value);
     }();
     if (PyObject_SetAttr(object.get(), name, real.get()) < 0) tr.raise_current();
     if (!value->is(Kind::List) && !value->is(Kind::Dict) && !value->is(Kind::Set)) return;
@@ -49,15 +49,15 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 }
 
 Variable* HostVariable::call(Translator& tr, Args& args) {
-  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type) return tr.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
-  return tr.call_host(object.get(), args);
+  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type) return tr.real.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
+  return tr.host.call(object.get(), args);
 }
 
 Variable* HostVariable::getitem(Translator& tr, Variable* key) {
-  Ref k = tr.to_python(key);
+  Ref k = tr.real.to_python(key);
   Ref v = Ref::steal(PyObject_GetItem(object.get(), k.get()));
   if (!v) tr.raise_current();
-  return tr.from_host(std::move(v));
+  return tr.host.from_host(std::move(v));
 }
 
 }  // namespace braze::capture

@@ -68,11 +68,11 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
 Variable* module_call_target(Translator& tr, ObjectVariable* m) {
   PyTypeObject* cls = m->type();
   SourceId at;
-  PyObject* call = tr.lookup_on_type(cls, tr.intern("__call__"), &at);
+  PyObject* call = tr.attributes.lookup_on_type(cls, tr.intern("__call__"), &at);
   if (call != library().module_call) return tr.make<BoundMethodVariable>(tr.force(tr.wrap(call, at)), m);
   tr.guard_identity(at, call);
   SourceId impl_at;
-  PyObject* impl = tr.lookup_on_type(cls, tr.intern("_call_impl"), &impl_at);
+  PyObject* impl = tr.attributes.lookup_on_type(cls, tr.intern("_call_impl"), &impl_at);
   bool plain = impl == library().module_call_impl;
   if (plain) {
     tr.guard_identity(impl_at, impl);

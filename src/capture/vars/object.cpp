@@ -53,7 +53,7 @@ Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
 
 void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* value) {
   DictVariable* d = instance_dict(tr);
-  if (!d && tr.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object attribute '" + text(name) + "' is read-only");
+  if (!d && tr.attributes.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object attribute '" + text(name) + "' is read-only");
   if (!d) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
   if (value) {
     d->set(tr, name, value);
@@ -91,13 +91,13 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
 
 Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
   static PyObject* object_class = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
-  if (named(name, "__class__") && tr.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
-  if (Variable* written = tr.written_on_type(cls, name)) {
+  if (named(name, "__class__") && tr.attributes.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
+  if (Variable* written = tr.attributes.written_on_type(cls, name)) {
     Variable* own = instance_get(tr, name);
     return own ? own : written;
   }
   SourceId at;
-  PyObject* descr = tr.lookup_on_type(cls, name, &at);
+  PyObject* descr = tr.attributes.lookup_on_type(cls, name, &at);
   if (descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get) {
     if (Py_TYPE(descr) == &PyMemberDescr_Type) {
       if (at.valid()) tr.guard_identity(at, descr);
@@ -131,19 +131,19 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
         }
       }
     }
-    return tr.bind_descriptor(descr, at, this, cls, name);
+    return tr.attributes.bind_descriptor(descr, at, this, cls, name);
   }
   if (Variable* v = instance_get(tr, name)) {
     if (descr && at.valid()) tr.guards().type_is(at, Py_TYPE(descr), tr.line());
     return v;
   }
-  return descr ? tr.bind_descriptor(descr, at, this, cls, name) : nullptr;
+  return descr ? tr.attributes.bind_descriptor(descr, at, this, cls, name) : nullptr;
 }
 
 Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
-  const TypeInfo& info = tr.type_info(cls);
+  const TypeInfo& info = tr.attributes.type_info(cls);
   Variable* found = nullptr;
-  if (named(name, "__weakref__") && !source.valid() && PyType_SUPPORTS_WEAKREFS(cls) && !tr.weakrefs.count(this)) return tr.none();
+  if (named(name, "__weakref__") && !source.valid() && PyType_SUPPORTS_WEAKREFS(cls) && !tr.effects.weakrefs.count(this)) return tr.none();
   if (info.generic) {
     try {
       found = generic_getattr(tr, name);
@@ -155,7 +155,7 @@ Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
       if (is_exception()) return generic_getattr(tr, name);
       tr.unsupported(std::string("attribute access of class ") + cls->tp_name);
     }
-    Variable* get = tr.special_method(this, "__getattribute__");
+    Variable* get = tr.attributes.special_method(this, "__getattribute__");
     try {
       return tr.call(get, {this, tr.constant(name, Ground::pure(this))});
     } catch (PyRaise& e) {
@@ -164,12 +164,12 @@ Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
   }
   if (found || !info.getattr) return found;
   if (info.getattr == library().module_getattr) return module_getattr(tr, this, name);
-  return tr.call(tr.special_method(this, "__getattr__"), {this, tr.constant(name, Ground::pure(this))});
+  return tr.call(tr.attributes.special_method(this, "__getattr__"), {this, tr.constant(name, Ground::pure(this))});
 }
 
 void ObjectVariable::set_field(Translator& tr, PyObject* name, Variable* value) {
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
   tr.keep(Ref::borrow(name));
   for (Slot& s : slots)
     if (PyUnicode_Compare(s.name, name) == 0) {
@@ -186,9 +186,9 @@ void ObjectVariable::slots_gone(PyObject* name, bool there) {
 
 void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* value) {
   tr.keep(Ref::borrow(name));
-  if (tr.written_on_type(cls, name)) return instance_set(tr, name, value);
+  if (tr.attributes.written_on_type(cls, name)) return instance_set(tr, name, value);
   SourceId at;
-  PyObject* descr = tr.lookup_on_type(cls, name, &at);
+  PyObject* descr = tr.attributes.lookup_on_type(cls, name, &at);
   // One that has no say in this may become one that has.
   if (descr && !Py_TYPE(descr)->tp_descr_set && at.valid()) tr.guards().type_is(at, Py_TYPE(descr), tr.line());
   if (descr && Py_TYPE(descr)->tp_descr_set) {
@@ -243,7 +243,7 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       if (named(name, "__cause__")) set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true, Ground::pure(this, value)));
       return;
     }
-    if (Variable* set = tr.special_method(tr.global_object(descr, Ground::pure(this, value)), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
+    if (Variable* set = tr.attributes.special_method(tr.global_object(descr, Ground::pure(this, value)), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
       std::vector<Variable*> args{tr.global_object(descr, Ground::pure(this, value)), this};
       if (value) args.push_back(value);
       tr.call(set, args);
@@ -256,7 +256,7 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
 
 void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
-  PyObject* set = tr.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
+  PyObject* set = tr.attributes.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
   if (set && at.valid()) tr.guard_identity(at, set);
   static PyObject* module_delattr = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__delattr__"));
   if (set == library().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
@@ -265,7 +265,7 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   if (set && PyFunction_Check(set)) {
     std::vector<Variable*> args{this, tr.constant(name, Ground::pure(this, value))};
     if (value) args.push_back(value);
-    tr.call(tr.special_method(this, value ? "__setattr__" : "__delattr__"), args);
+    tr.call(tr.attributes.special_method(this, value ? "__setattr__" : "__delattr__"), args);
     return;
   }
   if (is_exception()) return generic_setattr(tr, name, value);
@@ -276,7 +276,7 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 
 Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<Variable*> args) {
   SourceId at;
-  PyObject* raw = tr.lookup_on_type(cls, tr.intern(name), &at);
+  PyObject* raw = tr.attributes.lookup_on_type(cls, tr.intern(name), &at);
   if (!raw) return nullptr;
   if (raw == Py_None) tr.raise(PyExc_TypeError, "'NoneType' object is not callable");
   if (is_c_method(raw)) {
@@ -285,7 +285,7 @@ Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<
     Args a{std::move(args), {}};
     return call_builtin_method(tr, this, reinterpret_cast<PyDescrObject*>(raw)->d_type, tr.intern(name), a);
   }
-  Variable* bound = tr.bind_descriptor(raw, at, this, cls, tr.intern(name));
+  Variable* bound = tr.attributes.bind_descriptor(raw, at, this, cls, tr.intern(name));
   return tr.call(bound, std::move(args));
 }
 
@@ -313,7 +313,7 @@ static Ref typing_argument(Translator& tr, Variable* v) {
     }
     return v->is(Kind::List) ? all : Ref::steal(PyList_AsTuple(all.get()));
   }
-  return v->as_constant() || tr.is_python_constant(v) ? tr.to_python(v) : Ref();
+  return v->as_constant() || tr.real.is_python_constant(v) ? tr.real.to_python(v) : Ref();
 }
 
 Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
@@ -324,7 +324,7 @@ Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
     return tr.global_object(form.get(), Ground::pure(this, key));
   }
   SourceId at;
-  PyObject* raw = base && base->is(Kind::Dict) ? tr.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
+  PyObject* raw = base && base->is(Kind::Dict) ? tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
   if (raw && is_c_method(raw)) {
     // dict.__getitem__ asks subclasses for what is not there.
     if (Variable* v = base->as<DictVariable>()->get(tr, key)) return v;
@@ -343,10 +343,10 @@ void ObjectVariable::delitem(Translator& tr, Variable* key) {
 }
 
 bool ObjectVariable::contains(Translator& tr, Variable* item) {
-  if (tr.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
+  if (tr.attributes.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + cls->tp_name + "' object is not a container");
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
-  if (!tr.lookup_on_type(cls, tr.intern("__iter__"), nullptr) && !tr.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
+  if (!tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), nullptr) && !tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + cls->tp_name + "' is not iterable");
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
@@ -356,20 +356,20 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
 
 Variable* ObjectVariable::iter(Translator& tr) {
   SourceId at;
-  if (tr.lookup_on_type(cls, tr.intern("__iter__"), &at) == Py_None) return Variable::iter(tr);
+  if (tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), &at) == Py_None) return Variable::iter(tr);
   if (Variable* v = special(tr, "__iter__", {})) {
     v = tr.force(v);
-    if (!v->type()->tp_iternext || (v->is(Kind::Object) && !tr.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
+    if (!v->type()->tp_iternext || (v->is(Kind::Object) && !tr.attributes.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
       tr.raise(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + v->type()->tp_name + "'");
     return v;
   }
-  if (tr.lookup_on_type(cls, tr.intern("__getitem__"), &at)) return tr.make<CallIterator>(this, nullptr);
+  if (tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), &at)) return tr.make<CallIterator>(this, nullptr);
   return Variable::iter(tr);
 }
 
 Variable* ObjectVariable::next(Translator& tr) {
   SourceId at;
-  if (!tr.lookup_on_type(cls, tr.intern("__next__"), &at)) return Variable::next(tr);
+  if (!tr.attributes.lookup_on_type(cls, tr.intern("__next__"), &at)) return Variable::next(tr);
   try {
     return special(tr, "__next__", {});
   } catch (PyRaise& e) {
@@ -382,7 +382,7 @@ std::vector<Variable*> ObjectVariable::items(Translator& tr) { return Variable::
 
 bool ObjectVariable::has_len(Translator& tr) {
   SourceId at;
-  return tr.lookup_on_type(cls, tr.intern("__len__"), &at) != nullptr;
+  return tr.attributes.lookup_on_type(cls, tr.intern("__len__"), &at) != nullptr;
 }
 
 int64_t ObjectVariable::len(Translator& tr) {
@@ -409,7 +409,7 @@ bool ObjectVariable::truth(Translator& tr) {
 
 Ref ObjectVariable::hash_key(Translator& tr) {
   SourceId at;
-  PyObject* hash = tr.lookup_on_type(cls, tr.intern("__hash__"), &at);
+  PyObject* hash = tr.attributes.lookup_on_type(cls, tr.intern("__hash__"), &at);
   static PyObject* object_hash = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
   static PyObject* exception_hash = native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
   if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + cls->tp_name + "'");
@@ -424,7 +424,7 @@ Ref ObjectVariable::hash_key(Translator& tr) {
   }
   if (base && is_c_method(hash)) {
     Ref key = base->hash_key(tr);
-    PyObject* eq = tr.lookup_on_type(cls, tr.intern("__eq__"), nullptr);
+    PyObject* eq = tr.attributes.lookup_on_type(cls, tr.intern("__eq__"), nullptr);
     return eq && is_c_method(eq) ? key : make_key(tr, this, PyObject_Hash(key.get()));
   }
   if (!PyFunction_Check(hash)) tr.unsupported("the hash of " + describe());
@@ -561,7 +561,7 @@ Reg ObjectVariable::build(Codegen& cg) {
     for (const auto& e : dict_->entries(cg.tr)) {
       PyObject* name = constant_of(e.key);
       if (!name || !PyUnicode_Check(name)) throw CannotRebuild{this, "an instance dict with keys that are no strings"};
-      if (PyObject* on_class = cg.tr.lookup_on_type(cls, name, nullptr); on_class && Py_TYPE(on_class)->tp_descr_set) {
+      if (PyObject* on_class = cg.tr.attributes.lookup_on_type(cls, name, nullptr); on_class && Py_TYPE(on_class)->tp_descr_set) {
         // Written to the dict behind a descriptor, which setattr would ask.
         static PyObject *get = native::builtin("getattr"), *dict = PyUnicode_InternFromString("__dict__");
         Reg own = cg.recipe.make(StepKind::Call, {cg.constant(get), r, cg.constant(dict)});

@@ -19,7 +19,7 @@ Variable* copy_of(Translator& tr, Variable* state) { return tr.call_method(state
 
 void becomes(Translator& tr, RandomGeneratorVariable* g, Variable* state) {
   tr.mutate();
-  tr.modified(g);
+  tr.effects.modified(g);
   g->state = tr.force(state);
 }
 
@@ -27,9 +27,9 @@ void becomes(Translator& tr, RandomGeneratorVariable* g, Variable* state) {
 Variable* make(Translator& tr, Args& a) {
   Variable* device = a.size() ? a[0] : a.take_kw("device");
   if (a.size() > 1 || !a.kw.empty()) return nullptr;
-  if (device && tr.is_python_constant(device)) {
+  if (device && tr.real.is_python_constant(device)) {
     static PyObject* as_device = imported("torch", "device");
-    Ref given = Ref::steal(PyObject_CallOneArg(as_device, tr.to_python(device).get()));
+    Ref given = Ref::steal(PyObject_CallOneArg(as_device, tr.real.to_python(device).get()));
     Ref type = given ? Ref::steal(native::attr(Ground::pure(device), given.get(), "type")) : Ref();
     if (!type) tr.raise_current();
     if (PyUnicode_CompareWithASCIIString(type.get(), "cpu") != 0) return nullptr;
@@ -40,14 +40,14 @@ Variable* make(Translator& tr, Args& a) {
   Ref fresh = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(random_generator_type())));
   Ref seed = fresh ? Ref::steal(PyObject_CallMethod(fresh.get(), "initial_seed", nullptr)) : Ref();
   if (!seed) tr.raise_current();
-  g->state = tr.call(tr.polyfill("seeded_state"), {tr.constant(seed, Ground::fixed())});  // each new one has the same seed
+  g->state = tr.call(tr.real.polyfill("seeded_state"), {tr.constant(seed, Ground::fixed())});  // each new one has the same seed
   return g;
 }
 
 Variable* manual_seed(Translator& tr, Args& a) {
   RandomGeneratorVariable* g = self_of(a, 2);
   if (!g) return nullptr;
-  becomes(tr, g, tr.call(tr.polyfill("seeded_state"), {a[1]}));
+  becomes(tr, g, tr.call(tr.real.polyfill("seeded_state"), {a[1]}));
   return g;
 }
 
@@ -114,10 +114,10 @@ Variable* call_with_generator(Translator& tr, PyObject* function, const Args& ar
     else if (tr.force(v)->as_constant() == standard) standard_given = true;
     else rest.kw.emplace_back(name, v);
   }
-  if (!from) return standard_given ? tr.call_torch(function, rest) : nullptr;
+  if (!from) return standard_given ? tr.real.call_torch(function, rest) : nullptr;
   DictVariable* kw = tr.dict();
   for (auto& [name, v] : rest.kw) kw->set(tr, name, v);
-  Variable* both = tr.force(tr.call(tr.polyfill("drawn_with"), {from->state, tr.global_object(function, Ground::pure(args)), tr.tuple(rest.pos), kw}));
+  Variable* both = tr.force(tr.call(tr.real.polyfill("drawn_with"), {from->state, tr.global_object(function, Ground::pure(args)), tr.tuple(rest.pos), kw}));
   std::vector<Variable*> parts = both->items(tr);
   becomes(tr, from, parts[1]);
   return parts[0];

@@ -14,10 +14,10 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* t = Py_TYPE(self->object.get());
   if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
   auto of_module = [&](PyObject* n) { return native::type_attr(Ground::fixed(), &PyModule_Type, n); };
-  if (named(name, "__class__") && tr.lookup_on_type(t, name, nullptr) == of_module(name)) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
+  if (named(name, "__class__") && tr.attributes.lookup_on_type(t, name, nullptr) == of_module(name)) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
   if (t != &PyModule_Type) {
-    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != of_module(tr.intern("__getattribute__"));
-    PyObject* on_type = tr.lookup_on_type(t, name, nullptr);
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.attributes.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != of_module(tr.intern("__getattribute__"));
+    PyObject* on_type = tr.attributes.lookup_on_type(t, name, nullptr);
     if (own || (on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set))
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
   }
@@ -31,7 +31,7 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
   // looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
+  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.attributes.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -62,15 +62,15 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* cls = reinterpret_cast<PyTypeObject*>(self->object.get());
   PyTypeObject* meta = Py_TYPE(cls);
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta), Ground::pure(self));
-  if (Variable* v = tr.written_on_type(cls, name)) return v;
+  if (Variable* v = tr.attributes.written_on_type(cls, name)) return v;
   if (named(name, "__dict__")) {
     if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
     PyObject* dict = type_dict(cls);
-    if (tr.wrote_on_types()) tr.unsupported("the dict of a class that changes");
+    if (!tr.attributes.writes().empty()) tr.unsupported("the dict of a class that changes");
     return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
   }
   SourceId meta_at, at;
-  PyObject* on_meta = tr.lookup_on_type(meta, name, &meta_at);
+  PyObject* on_meta = tr.attributes.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
   if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
   if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
@@ -78,7 +78,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     bool mutable_class = !is_fixed_type(cls) && !tr.is_made_class(cls);
     static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
     if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
-    if (mutable_class) tr.guard_bases(cls);  // the base, and what the layout follows from
+    if (mutable_class) tr.attributes.guard_bases(cls);  // the base, and what the layout follows from
     Ref v = Ref::steal(native::attr(Ground::guarded(tr.sources().constant(self->object.get())), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
@@ -88,15 +88,15 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     if (Variable* own = named(name, "__annotations__") ? own_field(tr, cls, name) : nullptr) return own;
     return tr.from_python(std::move(v), Ground::pure(self));
   }
-  PyObject* d = tr.lookup_on_type(cls, name, &at);
+  PyObject* d = tr.attributes.lookup_on_type(cls, name, &at);
   if (!d) {
-    if (on_meta) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
+    if (on_meta) return tr.attributes.bind_descriptor(on_meta, meta_at, self, meta, name);
     SourceId hook_at;
-    if (PyObject* hook = tr.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at); hook && PyFunction_Check(hook))
+    if (PyObject* hook = tr.attributes.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at); hook && PyFunction_Check(hook))
       return tr.call(tr.force(tr.wrap(hook, hook_at)), {self, tr.constant(name, Ground::pure(self))});
     return nullptr;
   }
-  if (data) return tr.bind_descriptor(on_meta, meta_at, self, meta, name);
+  if (data) return tr.attributes.bind_descriptor(on_meta, meta_at, self, meta, name);
   if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
     // Members, and how a version of Python keeps them, are fixed once the class is made.
     Ref v = Ref::steal(native::attr(Ground::fixed(), self->object.get(), name));
@@ -112,9 +112,9 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
       dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)
     return value();
   if (!dt->tp_descr_get || dt == &PyCFunction_Type) return value();
-  if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type) return tr.bind_descriptor(d, at, self, cls, name);
+  if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type) return tr.attributes.bind_descriptor(d, at, self, cls, name);
   SourceId get_at;
-  PyObject* get = tr.lookup_on_type(dt, tr.intern("__get__"), &get_at);
+  PyObject* get = tr.attributes.lookup_on_type(dt, tr.intern("__get__"), &get_at);
   if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(value()), tr.none(), self});
   if (at.valid()) tr.guard_identity(at, d);
   Ref v = Ref::steal(native::attr(Ground::guarded(at), self->object.get(), name));
@@ -126,13 +126,13 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
 Variable* metaclass_method(Translator& tr, RealVariable* self, const char* name, std::vector<Variable*> args) {
   SourceId at;
   PyTypeObject* meta = self->type();
-  PyObject* f = tr.lookup_on_type(meta, tr.intern(name), &at);
+  PyObject* f = tr.attributes.lookup_on_type(meta, tr.intern(name), &at);
   if (!f || !PyFunction_Check(f)) return nullptr;
-  return tr.call(tr.bind_descriptor(f, at, self, meta, tr.intern(name)), std::move(args));
+  return tr.call(tr.attributes.bind_descriptor(f, at, self, meta, tr.intern(name)), std::move(args));
 }
 
 bool metaclass_has(Translator& tr, RealVariable* self, const char* name) {
-  PyObject* f = tr.lookup_on_type(self->type(), tr.intern(name), nullptr);
+  PyObject* f = tr.attributes.lookup_on_type(self->type(), tr.intern(name), nullptr);
   return f && PyFunction_Check(f);
 }
 
@@ -170,13 +170,13 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     if (field || !on_class) return tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o))->getattr(tr, name);
   }
   SourceId at;
-  PyObject* d = tr.lookup_on_type(Py_TYPE(o), name, &at);
+  PyObject* d = tr.attributes.lookup_on_type(Py_TYPE(o), name, &at);
   if (d && (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type) || Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyWrapperDescr_Type)) {
     PyObject** dict = _PyObject_GetDictPtr(o);
     bool shadowed = dict && *dict && !Py_TYPE(d)->tp_descr_set && native::item(Ground::guarded(source), *dict, name);
     if (!shadowed) {
       if (dict && source.valid() && !Py_TYPE(d)->tp_descr_set) tr.guards().absent(tr.sources().instance_attr(source, name), tr.line());
-      return tr.bind_descriptor(d, at, this, Py_TYPE(o), name);
+      return tr.attributes.bind_descriptor(d, at, this, Py_TYPE(o), name);
     }
   }
   // What a getter in C gives is only known to stay for these.
@@ -234,7 +234,7 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
     bool dunder = text && text[0] == '_' && text[1] == '_';
     PyObject* before = native::type_attr(Ground::conservative(), cls, name);
     bool was_special = before && (Py_TYPE(before)->tp_descr_get || Py_TYPE(before)->tp_descr_set);
-    if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.write_on_type(cls, name, value);
+    if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.attributes.write_on_type(cls, name, value);
   }
   Variable::setattr(tr, name, value);
 }
@@ -246,24 +246,24 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
     if (Variable* v = metaclass_method(tr, this, "__getitem__", {key})) return v;
   if (PyType_Check(o) && !is_enum) {
     SourceId at;
-    PyObject* d = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
+    PyObject* d = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
     Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(native::attr(Ground::fixed(), d, "__func__")) : Ref();
     if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
   }
   if (is_enum) {
     // A member by its name.
     SourceId at;
-    PyObject* map = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
+    PyObject* map = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
     PyObject* stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__getitem__");
-    bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
+    bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.attributes.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
     Variable* members = plain ? tr.force(tr.wrap(map, at)) : nullptr;
     if (members && members->is(Kind::Dict))
       if (Variable* v = members->as<DictVariable>()->get(tr, key)) return v;
   }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
-    if (tr.is_python_constant(key) || key->as_constant()) {
-      Ref k = tr.to_python(key);
+    if (tr.real.is_python_constant(key) || key->as_constant()) {
+      Ref k = tr.real.to_python(key);
       Ref v = Ref::steal(PyObject_GetItem(o, k.get()));
       if (!v) tr.raise_current();
       return tr.global_object(v.get(), Ground::pure(this, key));
@@ -296,7 +296,7 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
     if (!all) tr.raise_current();
     for (const char* table : {"_member_names_", "_member_map_"}) {
       SourceId at;
-      PyObject* of = tr.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern(table), &at);
+      PyObject* of = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern(table), &at);
       Variable* known = of && at.valid() ? tr.force(tr.wrap(of, at)) : nullptr;
       if (known && known->is(Kind::List))
         for (Variable* name : known->items(tr)) tr.force(name);

@@ -3,6 +3,7 @@
 #include "capture/builtins/signature_errors.h"
 #include "capture/cpython/lru_cache.h"
 #include "capture/eval/callback.h"
+#include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/markers.h"
 #include "capture/eval/scalar_operands.h"
@@ -56,9 +57,9 @@ Variable* call_new(Translator& tr, RealVariable& real, Args& args) {
     PyObject* given = args[0]->as_constant();
     auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr, *of = reinterpret_cast<PyTypeObject*>(maker);
     bool container = of == &PyDict_Type || of == &PyList_Type || of == &PySet_Type;
-    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
+    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
       Args rest{std::vector<Variable*>(args.pos.begin() + 1, args.pos.end()), args.kw};
-      return tr.builtin_new(cls, o, rest);
+      return builtin_new(tr, cls, o, rest);
     }
   }
   return nullptr;
@@ -72,7 +73,7 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
     PyObject* name = self && is_constant_type(Py_TYPE(self)) ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) : nullptr;
     if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self, Ground::pure(&real, args)), Py_TYPE(self), name, args);
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
-    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.call_pure(o, args);
+    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.real.call_pure(o, args);
   }
   return nullptr;
 }
@@ -115,7 +116,7 @@ Variable* call_operator_object(Translator& tr, RealVariable& real, Args& args) {
       for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v), Ground::pure(&real, args)));
     }
     append(PyTuple_GET_ITEM(parts.get(), 1));
-    return tr.call(tr.call(tr.polyfill(maker), own), args);
+    return tr.call(tr.call(tr.real.polyfill(maker), own), args);
   }
   return nullptr;
 }
@@ -123,7 +124,7 @@ Variable* call_operator_object(Translator& tr, RealVariable& real, Args& args) {
 Variable* call_cache(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (Py_TYPE(o) == library().lru_cache) {
-    if (Variable* v = tr.cached_call(&real, args)) return v;
+    if (Variable* v = tr.real.cached_call(&real, args)) return v;
     // For arguments that are made in the capture the cache is for speed.
     Ref wrapped = Ref::steal(cpython::lru_function(o));
     if (wrapped) return tr.call(tr.global_object(wrapped.get(), Ground::pure(&real, args)), args);
@@ -163,22 +164,22 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     if (Variable* v = call_numpy(tr, o, args)) return v;
   if (const char* name = find_polyfill(o)) {
     Args given = args;
-    Variable* v = tr.force(tr.call(tr.polyfill(name), args));
+    Variable* v = tr.force(tr.call(tr.real.polyfill(name), args));
     if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
     return v;
   }
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
   switch (torch_rule(o)) {
-    case TorchRule::Call: return tr.call_torch(o, args);
+    case TorchRule::Call: return tr.real.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
-      if (wraps_user_code(o)) return tr.call_host(tr.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
-      return tr.call_host(o, args);
-    case TorchRule::Constant: return tr.query_torch(o, args);
+      if (wraps_user_code(o)) return tr.host.call(tr.host.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
+      return tr.host.call(o, args);
+    case TorchRule::Constant: return tr.real.query_torch(o, args);
     case TorchRule::None: break;
   }
-  if (is_pure(o) || is_numpy_ufunc(Py_TYPE(o))) return tr.call_pure(o, args);
-  if (PyType_Check(o)) return tr.instantiate(reinterpret_cast<PyTypeObject*>(o), args);
+  if (is_pure(o) || is_numpy_ufunc(Py_TYPE(o))) return tr.real.call_pure(o, args);
+  if (PyType_Check(o)) return instantiate(tr, reinterpret_cast<PyTypeObject*>(o), args);
   for (Rule rule : kRules)
     if (Variable* v = rule(tr, *this, args)) return v;
   if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);

@@ -21,7 +21,7 @@ bool as_span(Translator& tr, Variable* key, size_t size, Span& out) {
   PyObject* s = nullptr;
   Ref made;
   if (key->is(Kind::Slice)) {
-    made = tr.to_python(key);
+    made = tr.real.to_python(key);
     s = made.get();
   } else if (PyObject* c = constant_of(key); c && PySlice_Check(c)) {
     s = c;
@@ -46,7 +46,7 @@ int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
   if (!k && key->is(Kind::Sym)) k = key->as<SymVariable>()->value.get();
   if (k) converted = Ref::steal(PyNumber_Index(k));
   if (!k) {
-    if (Variable* f = tr.special_method(key, "__index__")) return sequence_index(tr, tr.call(f, {key}), what);
+    if (Variable* f = tr.attributes.special_method(key, "__index__")) return sequence_index(tr, tr.call(f, {key}), what);
     tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
   }
   if (!converted) {
@@ -152,7 +152,7 @@ bool is_plain_tuple_class(Translator& tr, PyTypeObject* t) {
   if (t->tp_dictoffset) return false;
   for (const char* name : {"__iter__", "__getitem__", "__len__", "__contains__", "__bool__", "__hash__", "__getattribute__", "__getattr__", "__setattr__"}) {
     SourceId at;
-    PyObject* f = tr.lookup_on_type(t, tr.intern(name), &at);
+    PyObject* f = tr.attributes.lookup_on_type(t, tr.intern(name), &at);
     if (!f) continue;
     if (PyFunction_Check(f) || f == Py_None) return false;
     if (at.valid()) tr.guard_identity(at, f);
@@ -170,7 +170,7 @@ Variable* tuple_field(Translator& tr, PyObject* getter, TupleVariable* t) {
 Variable* TupleVariable::getattr(Translator& tr, PyObject* name) {
   if (cls != &PyTuple_Type) {
     SourceId where;
-    if (PyObject* d = tr.lookup_on_type(cls, name, &where)) {
+    if (PyObject* d = tr.attributes.lookup_on_type(cls, name, &where)) {
       if (Py_TYPE(d) == library().tuple_getter) return tuple_field(tr, d, this);
       if (Py_TYPE(d) == &PyMemberDescr_Type && is_structseq(cls)) {
         auto offset = static_cast<size_t>(reinterpret_cast<PyMemberDescrObject*>(d)->d_member->offset);
@@ -196,10 +196,10 @@ Variable* TupleVariable::call_method(Translator& tr, const char* name, Args& arg
     return product;
   }
   // What torch.Size and others have besides: on constants.
-  if (tr.is_python_constant(this)) {
-    Ref self = tr.to_python(this);
+  if (tr.real.is_python_constant(this)) {
+    Ref self = tr.real.to_python(this);
     Ref method = Ref::steal(native::attr(Ground::fixed(), self.get(), name));
-    if (method) return tr.call_pure(method.get(), args);
+    if (method) return tr.real.call_pure(method.get(), args);
     PyErr_Clear();
   }
   return nullptr;
@@ -231,7 +231,7 @@ void ListVariable::change(Translator& tr) {
 
 void ListVariable::replace(Translator& tr) {
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
 }
 
 void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {

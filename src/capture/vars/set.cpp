@@ -85,7 +85,7 @@ Ref SetVariable::hash_key(Translator& tr) {
 void SetVariable::change(Translator& tr) {
   changed = true;
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
 }
 
 Ref SetVariable::operand(Translator& tr, Variable* v) {

@@ -9,7 +9,7 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type), Ground::pure(this));
   PyObject* self_object = self->as_constant();
   PyTypeObject* start = self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
-  tr.guard_bases(start);
+  tr.attributes.guard_bases(start);
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
   while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;
@@ -33,12 +33,12 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
       if (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type)) return itself();
       if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
         SourceId get_at;
-        PyObject* get = tr.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);
+        PyObject* get = tr.attributes.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);
         if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
       }
     }
     if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d, Ground::pure(this));
-    return tr.bind_descriptor(d, at, self, start, name);
+    return tr.attributes.bind_descriptor(d, at, self, start, name);
   }
   return nullptr;
 }

@@ -44,7 +44,7 @@ PyObject* TensorVariable::value(Translator& tr) {
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
     PyTypeObject* t = Py_TYPE(real.get());
-    if (t != library().tensor && t != library().parameter) tr.set_tensor_class(this, f, t);
+    if (t != library().tensor && t != library().parameter) tr.torch_functions.set_tensor_class(this, f, t);
     tr.lifted(this);
     tr.stands_for(f, this);
   }
@@ -53,7 +53,7 @@ PyObject* TensorVariable::value(Translator& tr) {
 
 Variable* tensor_attribute(Translator& tr, TensorVariable* t, PyObject* name) {
   static PyObject* getattr = builtin("getattr");
-  return tr.call_torch(getattr, Args{{t, tr.constant(name, Ground::pure(t))}, {}});
+  return tr.real.call_torch(getattr, Args{{t, tr.constant(name, Ground::pure(t))}, {}});
 }
 
 Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
@@ -68,7 +68,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
     Ref made = real ? Ref() : Ref::steal(native::attr(Ground::made(), value(tr), name));
     if (made.get() == Py_None) return tr.none();
-    if (made && n == "grad_fn") return tr.from_host(std::move(made));
+    if (made && n == "grad_fn") return tr.host.from_host(std::move(made));
     PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
@@ -81,7 +81,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   bool history = n == "_version" || n == "_is_view" || (real && (n == "output_nr" || n == "retains_grad"));
   if (history) tr.unsupported("attribute '" + n + "' of a tensor");
   SourceId where;
-  PyObject* descr = tr.lookup_on_type(type(), name, &where);
+  PyObject* descr = tr.attributes.lookup_on_type(type(), name, &where);
   if (!descr) {
     // Attributes that the user put on the tensor.
     if (real) {
@@ -118,14 +118,14 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
     if (Variable* v = own_attribute()) return v;
-    return tr.bind_descriptor(descr, where, this, type(), name);
+    return tr.attributes.bind_descriptor(descr, where, this, type(), name);
   }
   if (Variable* v = own_attribute()) return v;
-  if (put_by_program(descr)) return tr.bind_descriptor(descr, where, this, type(), name);
+  if (put_by_program(descr)) return tr.attributes.bind_descriptor(descr, where, this, type(), name);
   if (where.valid()) tr.guard_identity(where, descr);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type || d == &PyFunction_Type)
     return tr.make<BuiltinMethodVariable>(this, descr, type(), name);
-  if (tensors.count(n) || tr.overrides_torch(Args{{this}, {}})) return tensor_attribute(tr, this, name);
+  if (tensors.count(n) || tr.torch_functions.overrides(Args{{this}, {}})) return tensor_attribute(tr, this, name);
   Ref v = Ref::steal(native::attr(Ground::made(), value(tr), name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -141,14 +141,14 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
     static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("requires_grad_"));
-    tr.call_torch(fn, Args{{this, v}, {}});
+    tr.real.call_torch(fn, Args{{this, v}, {}});
     return;
   }
   if (n == "data" && v && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
   if (n == "data" || n == "grad" || n == "requires_grad" || !v || native::type_attr(Ground::conservative(), type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
-  tr.modified(this);
+  tr.effects.modified(this);
   tr.keep(Ref::borrow(name));
   for (auto& [k, old] : attributes)
     if (PyUnicode_Compare(k, name) == 0) {
@@ -171,13 +171,13 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
   bool plain_class = type() == library().tensor || (real && type() == library().parameter);
   if (!plain_class || v->type() != library().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
-  tr.no_effect("sets the data of a tensor");
+  tr.effects.no_effect("sets the data of a tensor");
   tr.mutate();
   static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
-  auto* content = tr.force(tr.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
+  auto* content = tr.force(tr.real.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
   fake = content->fake;
   if (!real) return;  // one that was made here is what it holds in the end
-  tr.modified(this);
+  tr.effects.modified(this);
   data = content;
 }
 
@@ -186,12 +186,12 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
   static const std::unordered_map<std::string_view, const char*> views{
       {"t_", "t"}, {"transpose_", "transpose"}, {"swapaxes_", "swapaxes"}, {"swapdims_", "swapdims"}, {"squeeze_", "squeeze"}, {"unsqueeze_", "unsqueeze"}};
   auto it = views.find(method);
-  if (it == views.end() || tr.overrides_torch(Args{{this}, {}})) return false;
+  if (it == views.end() || tr.torch_functions.overrides(Args{{this}, {}})) return false;
   Ref grad = Ref::steal(native::attr(Ground::made(), value(tr), "requires_grad"));
   if (grad.get() != Py_False) return false;
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  Variable* view = tr.force(tr.call_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(it->second)), all));
+  Variable* view = tr.force(tr.real.call_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(it->second)), all));
   set_data(tr, view->as<TensorVariable>());
   ++writes;
   return true;
@@ -239,12 +239,12 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
   if (n == "register_hook") {
-    tr.no_effect("registers a hook");
+    tr.effects.no_effect("registers a hook");
     Ref leaf = Ref::steal(native::attr(Ground::made(), value(tr), "is_leaf"));
     if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }
   if (real && changes_geometry(tr, n, args)) return this;
-  PyObject* descr = tr.lookup_on_type(type(), tr.intern(name), nullptr);
+  PyObject* descr = tr.attributes.lookup_on_type(type(), tr.intern(name), nullptr);
   if (!descr) return nullptr;
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
       "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
@@ -255,32 +255,32 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to") tr.unsupported(std::string("Tensor.") + name + "()");
     Args all{{this}, args.kw};
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-    return tr.query_torch(descr, all);
+    return tr.real.query_torch(descr, all);
   }
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  if (n == "register_hook") return tr.call_host(descr, all);
-  return tr.call_torch(descr, all);
+  if (n == "register_hook") return tr.host.call(descr, all);
+  return tr.real.call_torch(descr, all);
 }
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__getitem__"));
-  tr.tensor_operator("__getitem__");
+  tr.attributes.tensor_operator("__getitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
-  return tr.call_torch(fn, Args{{this, key}, {}});
+  return tr.real.call_torch(fn, Args{{this, key}, {}});
 }
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__setitem__"));
-  tr.tensor_operator("__setitem__");
+  tr.attributes.tensor_operator("__setitem__");
   key = with_numbers_in_slices(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
     static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")), *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
-    tr.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
+    tr.real.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
     return;
   }
-  tr.call_torch(fn, Args{{this, key, v}, {}});
+  tr.real.call_torch(fn, Args{{this, key, v}, {}});
 }
 
 bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
@@ -307,7 +307,7 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
   Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
-  return tr.call_torch(unbind, Args{{this}, {}})->items(tr);
+  return tr.real.call_torch(unbind, Args{{this}, {}})->items(tr);
 }
 
 Variable* TensorVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }

@@ -17,7 +17,7 @@ PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), libr
 PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name); }
 
 TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
-  return tr.force(tr.call_torch(fn, args))->as<TensorVariable>();
+  return tr.force(tr.real.call_torch(fn, args))->as<TensorVariable>();
 }
 
 Variable* number_of_double(Translator& tr, double value) {
@@ -28,7 +28,7 @@ Variable* number_of_double(Translator& tr, double value) {
 Variable* operand(Translator& tr, Variable* v) {
   constexpr double kExact = 9007199254740992.0;  // ints up to here are doubles
   if (v->is(Kind::Lazy))
-    if (Variable* varying = tr.varying_number(v)) return varying;
+    if (Variable* varying = tr.floats.varying_number(v)) return varying;
   v = tr.force(v);
   if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   if (v->is(Kind::Sym) && v->type() == &PyLong_Type) {

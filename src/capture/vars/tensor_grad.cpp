@@ -36,7 +36,7 @@ void without_hooks(Translator& tr, TensorVariable* t) {
 void read_gradient(Translator& tr, TensorVariable* t) {
   if (!t->real || std::exchange(t->grad_known, true)) return;
   PyObject* fake = t->value(tr);
-  tr.watch_gradient(t);
+  tr.effects.watch_gradient(t);
   Ref g = real_attribute(tr, t->real.get(), "grad");
   Variable* v = tr.force(tr.wrap(g.get(), attribute_source(tr, t, "grad")));
   if (!v->is(Kind::Tensor)) return;
@@ -50,12 +50,12 @@ Variable* get_gradient(Translator& tr, TensorVariable* t) {
 }
 
 void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
-  tr.no_effect("sets a gradient");
-  Ref v = value ? tr.to_python(value) : Ref::borrow(Py_None);
+  tr.effects.no_effect("sets a gradient");
+  Ref v = value ? tr.real.to_python(value) : Ref::borrow(Py_None);
   tr.mutate();
   PyObject* fake = t->value(tr);
   if (t->real) {
-    tr.watch_gradient(t);
+    tr.effects.watch_gradient(t);
     t->grad_known = true;
   }
   t->grad_written = true;
@@ -63,8 +63,8 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
 }
 
 Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains) {
-  if (accumulates) tr.no_effect("adds to gradients");
-  if (retains) tr.without_both_branches("gradients that are differentiated again");
+  if (accumulates) tr.effects.no_effect("adds to gradients");
+  if (retains) tr.branches.refuse("gradients that are differentiated again");
   std::vector<TensorVariable*> leaves;
   for (TensorVariable* t : tr.lifted_tensors())
     if (is_true(tr, t->real.get(), "requires_grad")) leaves.push_back(t);
@@ -76,7 +76,7 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
   }
   std::vector<Ref> before;
   for (TensorVariable* t : leaves) before.push_back(accumulates ? real_attribute(tr, t->value(tr), "grad") : Ref());
-  Variable* result = tr.call_host(fn, args, fn);
+  Variable* result = tr.host.call(fn, args, fn);
   for (size_t i = 0; accumulates && i < leaves.size(); ++i)
     if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get()) tensor_attribute(tr, leaves[i], tr.intern("grad"));
   if (!retains)
@@ -90,13 +90,13 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
   return result;
 }
 
-void Translator::emit_gradients(Codegen& cg) {
+void Effects::emit_gradients(Codegen& cg) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     TensorVariable* t = gradients_[i];
     Ref now = Ref::steal(native::attr(Ground::made(), t->fake.get(), "grad"));
-    if (!now) raise_current();
+    if (!now) tr_.raise_current();
     if (!t->grad_written && (now.get() == t->first_grad || (now.get() == Py_None && !t->first_grad))) continue;
-    cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(from_python(now, Ground::made()))}, intern("grad"));
+    cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(tr_.from_python(now, Ground::made()))}, tr_.intern("grad"));
   }
 }
 

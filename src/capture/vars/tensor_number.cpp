@@ -68,8 +68,8 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
     return float_function(tr, integer, Args{{float_of(tr, t)}, {}});
   }
   // PyTorch hands out symbolic ints to Python code, but no bools.
-  if (kind == NumberKind::Bool) from = tr.call_torch(to_int, Args{{t}, {}});
-  Variable* number = tr.call_torch(item, Args{{from}, {}});
+  if (kind == NumberKind::Bool) from = tr.real.call_torch(to_int, Args{{t}, {}});
+  Variable* number = tr.real.call_torch(item, Args{{from}, {}});
   return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0, Ground::fixed())) : number;
 }
 
@@ -129,11 +129,11 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
     if (constant_of(p) == Py_Ellipsis) {
       dim += skipped;
     } else if (unknown(p)) {
-      out = tr.force(tr.call_torch(select, Args{{out, tr.integer(dim, Ground::pure(t, key)), p}, {}}));
+      out = tr.force(tr.real.call_torch(select, Args{{out, tr.integer(dim, Ground::pure(t, key)), p}, {}}));
     } else {
       std::vector<Variable*> one(static_cast<size_t>(dim), tr.from_python(Ref::borrow(whole), Ground::pure(t, key)));
       one.push_back(p);
-      out = tr.force(tr.call_torch(getitem, Args{{out, tr.tuple(std::move(one))}, {}}));
+      out = tr.force(tr.real.call_torch(getitem, Args{{out, tr.tuple(std::move(one))}, {}}));
       PyObject* c = constant_of(p);
       dim += !(p->is(Kind::Sym) || (c && PyLong_CheckExact(c)));
     }

@@ -7,7 +7,7 @@ namespace braze::capture {
 
 void Instructions::ReturnValue(Execution& x) {
   Variable* v = x.ins.op == Opcode::ReturnConst ? x.tr.load_const(x.f.code->constant(x.ins.arg)) : x.f.pop();
-  x.tr.yielded_ = false;
+  x.tr.set_yielded(false);
   x.result = v;
 }
 void Instructions::ReturnConst(Execution& x) { ReturnValue(x); }
@@ -16,9 +16,9 @@ void Instructions::ReturnGenerator(Execution& x) {
   if (!x.f.function) x.tr.unsupported("a generator as the compiled function");
   auto* g = x.tr.make<GeneratorVariable>(&x.f);
   x.f.is_generator = true;
-  x.tr.generators_.push_back(g);
+  x.tr.made_generator(g);
   x.f.ip = x.next;
-  x.tr.yielded_ = false;
+  x.tr.set_yielded(false);
   x.result = g;
 }
 
@@ -26,19 +26,95 @@ void Instructions::YieldValue(Execution& x) {
   if (!x.f.is_generator) x.tr.unsupported("yield in the compiled function");
   Variable* v = x.f.pop();
   x.f.ip = x.next;
-  x.tr.yielded_ = true;
+  x.tr.set_yielded(true);
   x.result = v;
 }
 
 void Instructions::KwNames(Execution& x) { x.f.kw_names = x.f.code->constant(x.ins.arg); }
 
-void Instructions::Call(Execution& x) { x.tr.call_instruction(x.f, x.ins.arg); }
+void Instructions::Call(Execution& x) {
+  int n = x.ins.arg;
+  Args args;
+  x.f.sp -= n;
+  auto* at = x.f.stack.data() + x.f.sp;
+  Variable *second = x.f.pop(), *first = x.f.pop();
+  Variable* callee = second;
+  if (first) {
+    callee = first;
+    args.pos.push_back(second);
+  }
+  int named = 0;
+  PyObject* names = std::exchange(x.f.kw_names, nullptr);
+  if (names) named = static_cast<int>(PyTuple_GET_SIZE(names));
+  for (int i = 0; i < n - named; ++i) args.pos.push_back(at[i]);
+  for (int i = 0; i < named; ++i) args.kw.emplace_back(PyTuple_GET_ITEM(names, i), at[n - named + i]);
+  x.f.push(x.tr.call(callee, std::move(args), true));
+}
 
-void Instructions::CallFunctionEx(Execution& x) { x.tr.call_ex_instruction(x.f, x.ins.arg & 1); }
+void Instructions::CallFunctionEx(Execution& x) {
+  Variable* kw = x.ins.arg & 1 ? x.tr.force(x.f.pop()) : nullptr;
+  Variable* pos = x.f.pop();
+  Variable* callee = x.f.pop();
+  x.f.pop();
+  Args args;
+  args.pos = x.tr.unpack(pos);
+  if (kw) {
+    if (kw->is(Kind::Object) && kw->as<ObjectVariable>()->base) kw = kw->as<ObjectVariable>()->base;
+    if (!kw->is(Kind::Dict)) x.tr.unsupported("keyword arguments from " + kw->describe());
+    for (const auto& e : kw->as<DictVariable>()->entries(x.tr)) {
+      PyObject* name = constant_of(x.tr.force(e.key));
+      if (!name || !PyUnicode_Check(name)) x.tr.raise(PyExc_TypeError, "keywords must be strings");
+      args.kw.emplace_back(x.tr.keep(Ref::borrow(name)), e.value);
+    }
+  }
+  x.f.push(x.tr.call(callee, std::move(args), true));
+}
 
-void Instructions::MakeFunction(Execution& x) { x.tr.make_function(x.f, x.ins.arg); }
+// The compiler gives annotations as a tuple of names and values in turn.
+static Variable* annotations_dict(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (!v->is(Kind::Tuple)) return v;
+  auto* d = tr.dict();
+  const auto& e = v->as<TupleVariable>()->elements;
+  for (size_t i = 0; i + 1 < e.size(); i += 2) d->set(tr, e[i], e[i + 1]);
+  return d;
+}
 
-void Instructions::BeforeWith(Execution& x) { x.tr.before_with(x.f); }
+void Instructions::MakeFunction(Execution& x) {
+  int flags = x.ins.arg;
+  Variable* code = x.tr.force(x.f.pop());
+  PyObject* co = code->as_constant();
+  auto* fn = x.tr.make<FunctionVariable>(co);
+  fn->globals = x.f.globals;
+  fn->builtins = x.f.builtins;
+  fn->globals_source = x.f.globals_source;
+  if (flags & 8) fn->closure = x.f.pop();
+  if (flags & 4) fn->annotations = annotations_dict(x.tr, x.f.pop());
+  if (flags & 2) fn->kwdefaults = x.f.pop();
+  if (flags & 1) fn->defaults = x.f.pop();
+  x.f.push(fn);
+}
+
+void Instructions::BeforeWith(Execution& x) {
+  Variable* manager = x.tr.force(x.f.pop());
+  SourceId at;
+  auto method = [&](const char* name) -> Variable* {
+    PyObject* d = x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(name), &at);
+    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol");
+    return x.tr.attributes.bind_descriptor(d, at, manager, manager->type(), x.tr.intern(name));
+  };
+  Variable *enter = method("__enter__"), *exit = method("__exit__");
+  // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
+  x.f.push(exit);
+  Variable* result;
+  try {
+    result = x.tr.call(enter, Args{}, true);
+  } catch (const Unsupported&) {
+    x.f.top() = manager;
+    throw;
+  }
+  x.f.push(result);
+}
 
 void Instructions::LoadBuildClass(Execution& x) {
   static PyObject* build = native::builtin("__build_class__");
@@ -46,7 +122,7 @@ void Instructions::LoadBuildClass(Execution& x) {
 }
 
 void Instructions::ImportName(Execution& x) {
-  Ref from = x.tr.to_python(x.f.pop()), level = x.tr.to_python(x.f.pop());
+  Ref from = x.tr.real.to_python(x.f.pop()), level = x.tr.real.to_python(x.f.pop());
   // Importing what is imported already has no effects; what is not would be imported by the code as well.
   Ref m = Ref::steal(PyImport_ImportModuleLevelObject(x.f.code->name(x.ins.arg), x.f.globals, nullptr, from.get(), static_cast<int>(PyLong_AsLong(level.get()))));
   if (!m) x.tr.raise_current();
@@ -71,7 +147,43 @@ void Instructions::GetYieldFromIter(Execution& x) {
   x.f.push(v->is(Kind::Generator) ? v : x.tr.iter(v));
 }
 
-void Instructions::Send(Execution& x) { x.next = x.tr.send_instruction(x.f, x.ins, x.next); }
+void Instructions::Send(Execution& x) {
+  Variable* value = x.f.pop();
+  Variable* receiver = x.tr.force(x.f.top());
+  Variable *yielded = nullptr, *result = x.tr.none();
+  x.tr.mutate();
+  if (receiver->is(Kind::Generator)) {
+    auto* g = receiver->as<GeneratorVariable>();
+    yielded = g->send(x.tr, value);
+    if (!yielded) result = g->result;
+  } else if (is_none(x.tr.force(value)) && receiver->is(Kind::Object)) {
+    // The end of an iterator of the user's may carry a value.
+    SourceId at;
+    PyObject* method = x.tr.attributes.lookup_on_type(receiver->type(), x.tr.intern("__next__"), &at);
+    if (!method) x.tr.raise(PyExc_TypeError, std::string("'") + receiver->type()->tp_name + "' object is not an iterator");
+    try {
+      yielded = x.tr.call(x.tr.attributes.bind_descriptor(method, at, receiver, receiver->type(), x.tr.intern("__next__")), std::vector<Variable*>{});
+    } catch (PyRaise& e) {
+      if (!x.tr.is_instance(e.exception, PyExc_StopIteration)) throw;
+      result = x.tr.getattr(e.exception, "value");
+    }
+  } else if (is_none(x.tr.force(value))) {
+    yielded = x.tr.next(receiver);
+  } else {
+    try {
+      yielded = x.tr.call_method(receiver, "send", {value});
+    } catch (PyRaise& e) {
+      if (!x.tr.is_instance(e.exception, PyExc_StopIteration)) throw;
+      result = x.tr.getattr(e.exception, "value");
+    }
+  }
+  if (yielded) {
+    x.f.push(yielded);
+    return;
+  }
+  x.tr.finish_send(x.f, x.ins, result);
+  x.next = x.f.ip;
+}
 
 void Instructions::EndSend(Execution& x) {
   Variable* v = x.f.pop();

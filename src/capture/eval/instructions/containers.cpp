@@ -64,7 +64,7 @@ void Instructions::BuildConstKeyMap(Execution& x) {
 
 void Instructions::BuildString(Execution& x) {
   Ref parts = Ref::steal(PyList_New(0));
-  for (Variable* v : take(x.f, x.ins.arg)) PyList_Append(parts.get(), x.tr.to_python(v).get());
+  for (Variable* v : take(x.f, x.ins.arg)) PyList_Append(parts.get(), x.tr.real.to_python(v).get());
   Ref empty = Ref::steal(PyUnicode_FromString(""));
   Ref s = Ref::steal(PyUnicode_Join(empty.get(), parts.get()));
   if (!s) x.tr.raise_current();
@@ -81,7 +81,7 @@ void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
   PyTypeObject* t = from->type();
   bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
-  if (none && !x.tr.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
@@ -137,7 +137,7 @@ void Instructions::ListToTuple(Execution& x) { x.f.push(x.tr.tuple(x.tr.force(x.
 void Instructions::FormatValue(Execution& x) {
   std::string spec;
   if (x.ins.arg & 4) {
-    Ref s = x.tr.to_python(x.f.pop());
+    Ref s = x.tr.real.to_python(x.f.pop());
     const char* text = PyUnicode_Check(s.get()) ? PyUnicode_AsUTF8(s.get()) : nullptr;
     if (!text) {
       PyErr_Clear();

@@ -1,4 +1,5 @@
 // Jumps, iteration, and branches on what only the run knows.
+#include "capture/eval/checks.h"
 #include "capture/eval/instructions/instructions.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -20,7 +21,7 @@ void Instructions::PopJumpIfTrue(Execution& x) {
       return;
     }
   }
-  if (x.tr.may_be_unbacked() && x.tr.checks(x.f, x.ins, x.next)) {
+  if (x.tr.may_be_unbacked() && check_in_run(x.tr, x.f, x.ins, x.next)) {
     x.f.pop();
     return;
   }

@@ -5,7 +5,33 @@
 
 namespace braze::capture {
 
-void Instructions::RaiseVarargs(Execution& x) { x.tr.raise_instruction(x.f, x.ins.arg); }
+void Instructions::RaiseVarargs(Execution& x) {
+  int n = x.ins.arg;
+  if (n == 0) {
+    Variable* current = x.tr.being_handled();
+    if (!current && !x.tr.handled) current = x.tr.force(x.tr.handled_at_start());
+    if (current && is_none(current)) current = nullptr;
+    if (!current) x.tr.raise(PyExc_RuntimeError, "No active exception to reraise");
+    if (current->is(Kind::Object)) current->as<ObjectVariable>()->bare = false;
+    x.tr.throw_raised(current);
+  }
+  Variable* cause = n == 2 ? x.tr.force(x.f.pop()) : nullptr;
+  Variable* e = x.tr.force(x.f.pop());
+  if (PyObject* cls = e->as_constant(); cls && PyExceptionClass_Check(cls)) e = x.tr.force(x.tr.call(e, std::vector<Variable*>{}));
+  if (!PyType_IsSubtype(e->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) x.tr.raise(PyExc_TypeError, "exceptions must derive from BaseException");
+  auto is_exception = [](Variable* v) { return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); };
+  if (cause && e->is(Kind::Object)) {
+    if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls)) cause = x.tr.force(x.tr.call(cause, std::vector<Variable*>{}));
+    if (!is_none(cause) && !is_exception(cause)) x.tr.raise(PyExc_TypeError, "exception causes must derive from BaseException");
+    e->as<ObjectVariable>()->set_field(x.tr, x.tr.intern("__cause__"), cause);
+    e->as<ObjectVariable>()->set_field(x.tr, x.tr.intern("__suppress_context__"), x.tr.boolean(true, Ground::fixed()));
+  }
+  // It would be left with another traceback.
+  if (e->source.valid()) x.tr.unsupported(Reason::RaisedException, "an exception that was there before is raised");
+  x.tr.chain_context(e, x.tr.being_handled());
+  if (e->is(Kind::Object)) e->as<ObjectVariable>()->bare = false;
+  x.tr.throw_raised(e);
+}
 
 void Instructions::PushExcInfo(Execution& x) {
   Variable* e = x.f.pop();
@@ -16,13 +42,12 @@ void Instructions::PushExcInfo(Execution& x) {
 
 void Instructions::PopExcept(Execution& x) {
   Variable* before = x.f.pop();
-  bool as_at_start = before == x.tr.handled_before_ || (before == x.tr.none() && x.tr.handled_at_start() == x.tr.none());
-  x.tr.handled = as_at_start ? nullptr : before;
+  x.tr.handled = x.tr.is_as_at_start(before) ? nullptr : before;
 }
 
 void Instructions::CheckExcMatch(Execution& x) {
   Variable* cls = x.tr.force(x.f.pop());
-  Ref c = x.tr.to_python(cls);
+  Ref c = x.tr.real.to_python(cls);
   auto catchable = [](PyObject* o) { return PyExceptionClass_Check(o); };
   bool all = true;
   if (!PyTuple_Check(c.get())) all = catchable(c.get());
@@ -35,8 +60,7 @@ void Instructions::CheckExcMatch(Execution& x) {
 
 void Instructions::Reraise(Execution& x) {
   Variable* e = x.f.pop();
-  uint64_t origin = x.tr.origins_.try_emplace(e, x.tr.ordinal_).first->second;
-  throw PyRaise{e, origin};
+  x.tr.throw_raised(e);
 }
 
 void Instructions::WithExceptStart(Execution& x) {
@@ -56,7 +80,7 @@ void Instructions::StopIterationError(Execution& x) {
 void Instructions::CleanupThrow(Execution& x) {
   // [receiver, value sent, exception]: the exception that a receiver ended with.
   Variable* e = x.tr.force(x.f.pop());
-  if (!x.tr.is_instance(e, PyExc_StopIteration)) throw PyRaise{e, x.tr.origins_.try_emplace(e, x.tr.ordinal_).first->second};
+  if (!x.tr.is_instance(e, PyExc_StopIteration)) x.tr.throw_raised(e);
   x.f.pop();
   x.f.pop();
   x.f.push(x.tr.none());

@@ -1,0 +1,43 @@
+// From variables to real values, and calls into CPython and PyTorch on them.
+#pragma once
+#include <vector>
+
+#include "capture/eval/variable.h"
+#include "graph/graph.h"
+
+namespace braze::capture {
+
+class RealCalls {
+ public:
+  explicit RealCalls(Translator& tr) : tr_(tr) {}
+
+  // Calls a real torch function on fakes; recorded.
+  Variable* call_torch(PyObject* fn, const Args& args);
+  // Calls a function of torch that only asks for metadata: on fakes, not recorded.
+  Variable* query_torch(PyObject* fn, const Args& args);
+  // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
+  Variable* call_pure(PyObject* fn, const Args& args);
+  // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache holds for them.
+  // nullptr: not for these; the function is to be evaluated.
+  Variable* cached_call(Variable* cache, const Args& args);
+  // The entry holds where the function in C, called again with these, answers the same.
+  void guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer);
+  // A polyfill: a function of braze.polyfills by name.
+  Variable* polyfill(const char* name);
+
+  // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
+  Ref to_python(Variable* v);
+  bool is_python_constant(Variable* v);       // to_python gives a value without tensors
+  Variable* specialised(Variable* v);         // open integers fixed to their values in this call, in tuples and lists too
+  bool has_tensor(const Args& args);
+  graph::Location location() const;          // of the current line
+
+ private:
+  Variable* record_call(PyObject* fn, const Args& args);
+
+  Translator& tr_;
+  struct CachedCall { PyObject *cache, *key; SourceId source; };
+  std::vector<CachedCall> cached_calls_;
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,263 @@
+// Where a segment ends: what the recipe holds then, the graph's inputs, and guards that only the end knows of.
+#include "capture/eval/segment_end.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "base/strict.h"
+#include "capture/code/liveness.h"
+#include "capture/eval/library_objects.h"
+#include "capture/eval/translator.h"
+#include "capture/guards/guard_eval.h"
+#include "capture/vars/all.h"
+#include "trace/storage_range.h"
+
+namespace braze::capture {
+void SegmentEnd::refuse_open_generators() {
+  for (Variable* g : tr_.generators())
+    if (g->as<GeneratorVariable>()->has_end_to_run())
+      throw Restart{std::max<uint64_t>(g->born, 1), {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
+}
+
+// Of a value made here: whether making it needs nothing from the graph, and whether it has an instance of a class in it.
+bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
+  if (!v) return true;
+  if (--budget < 0) return false;
+  auto all = [&](const std::vector<Variable*>& elements) { return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return holds_no_tensor(e, budget, object); }); };
+  if (v->source.valid()) return !v->is(Kind::Tensor) && !(v->is(Kind::Lazy) && PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor));
+  switch (v->kind) {
+    case Kind::Constant:
+    case Kind::Real: return true;
+    case Kind::Tuple:
+    case Kind::List: return all(static_cast<SequenceVariable*>(v)->elements);
+    case Kind::Set: return all(v->as<SetVariable>()->elements());
+    case Kind::Dict:
+      for (const auto& e : v->as<DictVariable>()->entries(tr_))
+        if (!holds_no_tensor(e.key, budget, object) || !holds_no_tensor(e.value, budget, object)) return false;
+      return true;
+    case Kind::BoundMethod: return holds_no_tensor(v->as<BoundMethodVariable>()->self, budget, object);
+    case Kind::Object: {
+      auto* o = v->as<ObjectVariable>();
+      if (o->is_exception() || tr_.is_made_class(o->cls)) return false;
+      object = true;
+      for (const auto& s : o->slots)
+        if (!holds_no_tensor(s.value, budget, object)) return false;
+      return holds_no_tensor(o->base, budget, object) && holds_no_tensor(o->instance_dict(tr_), budget, object);
+    }
+    default: return false;
+  }
+}
+
+// Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that frame alone; what a weak
+// reference or a finalizer may tell the end of stays too, where that costs no tensor.
+bool SegmentEnd::stays(Variable* v) {
+  if (!v) return false;
+  if (!v->source.valid()) {
+    int budget = 200;
+    bool object = false;
+    return holds_no_tensor(v, budget, object) && object;
+  }
+  return v->is(Kind::Lazy) ? !PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor) : !v->is(Kind::Tensor);
+}
+
+void SegmentEnd::emit_frames(Codegen& cg) {
+  std::vector<Frame*> chain;
+  for (Frame* f = tr_.frame(); f; f = f->parent) chain.insert(chain.begin(), f);
+  for (Frame* f : chain) {
+    FrameImage image;
+    image.code = f->code->code;
+    image.function = f->parent ? cg.reg(f->function) : kNoReg;
+    image.instruction = f->ip;
+    // What can't be read any more is not brought back. Of the outer frames the call is over, of the innermost it is to come.
+    std::vector<bool> live = live_locals(*f->code, f == tr_.frame() ? f->ip : f->ip + 1);
+    if (f->code->instructions[static_cast<size_t>(f->ip)].handler >= 0) {
+      std::vector<bool> caught = live_locals(*f->code, f->ip);
+      for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
+    }
+    for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
+    for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
+    if (f == tr_.frame() && tr_.handled) image.handled = cg.reg(tr_.handled);
+    if (f->kw_names) image.kw_names = cg.constant(f->kw_names);
+    tr_.segment().recipe.frames.push_back(std::move(image));
+  }
+}
+
+void SegmentEnd::at_return(Variable* result) {
+  refuse_open_generators();
+  Codegen cg(tr_, tr_.segment().recipe);
+  trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
+  try {
+    tr_.segment().recipe.result = cg.reg(result);
+    if (tr_.handled) tr_.segment().recipe.handled = cg.reg(tr_.handled);
+    tr_.effects.emit(cg);
+    finish_graph(cg);
+  } catch (const CannotRebuild& e) {
+    throw Restart{std::max<uint64_t>(e.variable->born, 1), {Reason::UnsupportedFeature, e.what + " leaves the compiled code"}};
+  } catch (const Unsupported& e) {
+    throw Restart{1, {e.reason(), e.detail()}};
+  } catch (const PyRaise& e) {
+    throw Restart{1, {Reason::RaisedException, describe_exception(e.exception)}};
+  }
+}
+
+void SegmentEnd::before_instruction(const BreakInfo& info) {
+  tr_.segment().stop = info;
+  refuse_open_generators();
+  Codegen cg(tr_, tr_.segment().recipe);
+  trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
+  try {
+    emit_frames(cg);
+    tr_.effects.emit(cg);
+    finish_graph(cg);
+  } catch (const CannotRebuild& e) {
+    throw Restart{std::max<uint64_t>(e.variable->born, 1), {info.reason, info.detail}};
+  } catch (const Unsupported& e) {
+    throw Restart{1, {e.reason(), e.detail()}};
+  }
+}
+
+void SegmentEnd::finish_graph(Codegen& cg) {
+  Segment& segment = tr_.segment();
+  std::vector<PyObject*> inputs;
+  segment.captured = tr_.tracer().finish(cg.outputs, inputs);
+  segment.num_outputs = cg.outputs.size();
+  segment.inference = !cg.outputs.empty();
+  for (PyObject* o : cg.outputs) {
+    Variable* v = tr_.standing_for(o);
+    segment.inference &= v && v->is(Kind::Tensor) && v->as<TensorVariable>()->inference;
+  }
+  const auto& graph = segment.captured.graph;
+  for (const graph::Node& n : graph.nodes())
+    if (!tr_.effects.locks().empty() && n.op == graph::Op::Extern && n.extern_name.rfind("aten::", 0) != 0)
+      throw Restart{tr_.effects.locks()[0].ordinal, {Reason::UnknownFunction, "a lock beside " + n.extern_name + ", whose kernel may wait for it"}};
+  std::unordered_map<PyObject*, std::pair<SourceId, bool>> known;  // and whether it is a number
+  for (TensorVariable* t : tr_.lifted_tensors()) known.emplace(t->real.get(), std::pair(t->source, false));
+  for (const auto& n : tr_.floats.numbers()) known.emplace(n.tensor.get(), std::pair(n.source, true));
+  segment.numbers = !tr_.floats.numbers().empty();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i < graph.inputs.size() && graph.inputs[i].kind == graph::InputKind::Constant) continue;
+    auto it = known.find(inputs[i]);
+    if (it == known.end()) throw InternalError("a graph input that was not lifted");
+    auto [source, number] = it->second;
+    segment.inputs.push_back(source);
+    inputs_.push_back({source, inputs[i], number});
+  }
+  guard_parameters();
+  guard_distinct_objects();
+  if (!graph.writebacks.empty()) guard_written_inputs();
+  // What is no tensor of the caller's, or always the same, needs no comparison with others of its kind.
+  std::vector<SourceId> callers;
+  for (const Input& i : inputs_)
+    if (!i.number && !tr_.anchored(i.source)) callers.push_back(i.source);
+  if (callers.size() > 1) tr_.guards().all_distinct(std::move(callers), {});
+}
+
+// Parameters and buffers are those that were seen, except where the captured code itself puts another in their place.
+void SegmentEnd::guard_parameters() {
+  for (TensorVariable* t : tr_.lifted_tensors()) {
+    if (!tr_.anchored(t->source)) continue;
+    bool replaced = false;
+    for (Variable* m : tr_.effects.modifications()) replaced |= m->source.valid() && m->source == tr_.sources()[t->source].base;
+    if (!replaced) tr_.guard_identity(t->source, t->real.get());
+  }
+}
+
+// Two inputs on one storage, one of them written: reads through the other would have to see it.
+void SegmentEnd::guard_written_inputs() {
+  const auto& graph = tr_.segment().captured.graph;
+  std::vector<bool> written(inputs_.size());
+  for (const auto& w : graph.writebacks) {
+    size_t index = graph.value(w.input).index, k = 0;
+    for (size_t i = 0; i < index && i < graph.inputs.size(); ++i) k += graph.inputs[i].kind != graph::InputKind::Constant;
+    if (k < written.size()) written[k] = true;
+  }
+  std::vector<trace::StorageRange> ranges;
+  for (const Input& i : inputs_) ranges.push_back(trace::storage_range(i.tensor));
+  std::vector<SourceId> group, others;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].number) (written[i] ? group : others).push_back(inputs_[i].source);
+    for (size_t j = 0; j < inputs_.size() && written[i]; ++j) {
+      if (i == j || inputs_[j].number || !trace::overlap(ranges[i], ranges[j])) continue;
+      auto of_array = [&](const Input& x) { return tr_.sources()[x.source].kind == SourceKind::ArrayTensor; };
+      throw Unsupported(Reason::UnsupportedMutation, of_array(inputs_[i]) || of_array(inputs_[j]) ? "an array is written that shares memory with another input"
+                                                                                                  : "a tensor is written that shares storage with another input");
+    }
+  }
+  size_t count = group.size();
+  group.insert(group.end(), others.begin(), others.end());
+  if (count && group.size() > 1) tr_.guards().apart(std::move(group), count, {});
+}
+
+// What was changed, or told from others by its identity, is no other object that was met on another path.
+void SegmentEnd::guard_distinct_objects() {
+  std::set<std::pair<Kind, PyTypeObject*>> kinds;
+  for (Variable* m : tr_.effects.modifications())
+    if (m->source.valid() && !m->is(Kind::Cell)) kinds.emplace(m->kind, m->type());
+  if (tr_.has_tensor_keys())
+    for (TensorVariable* t : tr_.lifted_tensors()) kinds.emplace(Kind::Tensor, t->type());
+  for (const auto& [kind, type] : kinds) {
+    std::vector<SourceId> group;
+    for (auto& [object, v] : tr_.objects())
+      if (v && v->kind == kind && v->source.valid() && v->type() == type) group.push_back(v->source);
+    std::sort(group.begin(), group.end(), [](SourceId a, SourceId b) { return a.index < b.index; });
+    group.erase(std::unique(group.begin(), group.end()), group.end());
+    if (group.size() > 1) tr_.guards().all_distinct(std::move(group), {});
+  }
+}
+
+// Before the guards are known: the backward may decide on sizes that stay open.
+void SegmentEnd::add_gradients() {
+  tr_.effects.begin_pure(tr_.ordinal() + 1, "the backward of an autograd.Function");
+  try {
+    tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
+  } catch (const Unsupported& e) {
+    tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
+  }
+}
+
+// What the user asked to stay open must have.
+void SegmentEnd::refuse_fixed_marks(const trace::SizePlace& place, SourceId source) {
+  const trace::Captured& captured = tr_.segment().captured;
+  const trace::SizeSymbol& s = captured.size_symbols[place.symbol];
+  for (const DimMark& m : marks_of(place.tensor)) {
+    if (!m.dynamic || m.weak || m.dim != place.dim) continue;
+    bool narrower = m.bounded && (s.range.lo > s.declared.lo || s.range.hi < s.declared.hi);
+    if (s.fixed_by < 0 && !narrower) continue;
+    int32_t guard = s.fixed_by;
+    for (size_t i = 0; guard < 0 && i < captured.size_guards.size(); ++i)
+      if (tr_.segment().sizes.arena->contains(captured.size_guards[i].condition, s.symbol)) guard = static_cast<int32_t>(i);
+    UserLine at = guard >= 0 ? tr_.size_line(captured.size_guards[static_cast<size_t>(guard)].where) : UserLine{};
+    std::string what = s.fixed_by >= 0 ? "must be " + std::to_string(trace::read_size(place.tensor, place.dim))
+                                       : "must be from " + std::to_string(s.range.lo) + " to " + std::to_string(s.range.hi);
+    std::string text = source_text(at);
+    throw UserError{"dimension " + std::to_string(place.dim) + " of " + tr_.sources().print(source) + " was marked dynamic, but the code says that it " + what +
+                    (at.code ? "\n" + describe(at) : "") + (text.empty() ? "" : "\n    " + text) +
+                    "\n  hint: mark the range that the code takes (min=, max=), or don't mark the dimension"};
+  }
+}
+
+void SegmentEnd::finish_sizes() {
+  const trace::Captured& captured = tr_.segment().captured;
+  SizeGuards& sizes = tr_.segment().sizes;
+  sizes.arena = captured.graph.shared_arena();
+  std::unordered_map<PyObject*, TensorVariable*> by_tensor;
+  for (TensorVariable* t : tr_.lifted_tensors()) by_tensor.emplace(t->real.get(), t);
+  for (const trace::SizeSymbol& s : captured.size_symbols) sizes.symbols.push_back({s.symbol, s.range});
+  for (const trace::SizePlace& p : captured.size_places) {
+    SourceId source = p.tensor ? by_tensor.at(p.tensor)->source : tr_.open_integer(static_cast<size_t>(p.dim));
+    sizes.places.push_back({source, p.symbol, p.dim, p.tensor == nullptr});
+    if (p.tensor && p.dim >= 0) refuse_fixed_marks(p, source);
+  }
+  for (const trace::SizeGuard& g : captured.size_guards) sizes.conditions.push_back({g.condition, tr_.size_line(g.where)});
+  sizes.values.insert(sizes.values.end(), captured.symbol_values.begin(), captured.symbol_values.end());
+}
+
+void SegmentEnd::complete() {
+  if (tr_.segment().captured.needs_grad && tr_.view().gradients) add_gradients();
+  finish_sizes();
+  if (verifying()) tr_.verify_grounds();
+  tr_.guards().simplify(tr_.sources());
+}
+
+}  // namespace braze::capture
