@@ -1,5 +1,5 @@
-# One target per folder of src/. Each folder's headers are reached through a directory that holds only that folder, so a
-# folder that includes one which it does not name does not build.
+# One target per folder of src/. Each folder's headers are reached through a directory that holds only that folder; what a folder includes
+# is compared with what it names before anything is built (tools/check_doors.py).
 set(BRAZE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
 
 # A folder in a folder ("capture/guards") is the target braze_capture_guards. WITH: neighbours that belong to the same target, since each needs
@@ -16,6 +16,10 @@ function(braze_folder folder)
     file(MAKE_DIRECTORY ${above})
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${part} ${door}/${part} SYMBOLIC)
   endforeach()
+  list(JOIN A_WITH " " neighbours)
+  list(JOIN A_USES " " seen)
+  set_property(GLOBAL APPEND PROPERTY BRAZE_DOORS "${folder} ${neighbours}: ${seen}")
+  set_property(GLOBAL APPEND PROPERTY BRAZE_DOOR_TARGETS braze_${name})
   set(deps ${A_USES})
   if(NOT name STREQUAL base)
     list(APPEND deps base)
@@ -43,6 +47,29 @@ function(braze_folder folder)
     target_include_directories(braze_${name} INTERFACE ${door})
     target_link_libraries(braze_${name} INTERFACE ${deps})
   endif()
+endfunction()
+
+# After the last folder: nothing is compiled before the includes were found to be those of the rows.
+function(braze_check_doors)
+  find_package(Python QUIET COMPONENTS Interpreter)
+  if(NOT Python_Interpreter_FOUND OR BRAZE_CORE_BUILD)
+    return()
+  endif()
+  get_property(rows GLOBAL PROPERTY BRAZE_DOORS)
+  list(JOIN rows "\n" text)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/doors.txt CONTENT "${text}\n")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.h ${PROJECT_SOURCE_DIR}/src/*.cpp ${PROJECT_SOURCE_DIR}/src/*.def)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doors.stamp
+    COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/check_doors.py ${PROJECT_BINARY_DIR}/doors.txt --root ${PROJECT_SOURCE_DIR} --stamp ${PROJECT_BINARY_DIR}/doors.stamp
+    DEPENDS ${PROJECT_BINARY_DIR}/doors.txt ${PROJECT_SOURCE_DIR}/tools/check_doors.py ${PROJECT_SOURCE_DIR}/ARCHITECTURE.md ${sources} VERBATIM)
+  add_custom_target(braze_doors ALL DEPENDS ${PROJECT_BINARY_DIR}/doors.stamp)
+  get_property(targets GLOBAL PROPERTY BRAZE_DOOR_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    if(NOT type STREQUAL INTERFACE_LIBRARY)
+      add_dependencies(${target} braze_doors)
+    endif()
+  endforeach()
 endfunction()
 
 # LLVM, static, only what the code generators need; its headers are visible to the one folder that asks.

@@ -9,7 +9,7 @@
 #include "autodiff/dependence.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "graph/random.h"
 #include "passes/symbols.h"
 
@@ -407,8 +407,8 @@ class Partitioner {
       out.depends_on.push_back(v.valid() ? tangents_of_[v.index] : std::vector<uint32_t>());
     }
     // Who runs the backward knows the values that the forward ran with.
-    for (const auto& [symbol, origin] : g_.size_symbols) out.backward.size_symbols.push_back({symbol, {graph::kGivenSymbol, 0}});
-    for (const auto& [symbol, given] : names) out.backward.size_symbols.push_back({given, {graph::kGivenSymbol, 0}});
+    for (const auto& [symbol, origin] : g_.size_symbols) out.backward.size_symbols.push_back({symbol, {sym::kGivenSymbol, 0}});
+    for (const auto& [symbol, given] : names) out.backward.size_symbols.push_back({given, {sym::kGivenSymbol, 0}});
   }
 
   void find_reads(Partition& out) const {

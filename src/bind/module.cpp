@@ -8,9 +8,9 @@
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
 #include "bind/triton.h"
+#include "capture/eval/markers.h"
 #include "capture/frames/log.h"
 #include "capture/frames/report.h"
-#include "capture/eval/markers.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
 
@@ -74,7 +74,7 @@ PyObject* describe_event(const capture::Event& e) {
   put(d, "externs", PyLong_FromSize_t(e.report.externs));
   put(d, "nests", PyLong_FromSize_t(e.report.nests));
   put(d, "from_disk_cache", PyBool_FromLong(e.report.from_disk_cache));
-  trace::TrainingReport training = e.training.value_or(trace::TrainingReport{});
+  launch::TrainingReport training = e.training.value_or(launch::TrainingReport{});
   put(d, "training", PyBool_FromLong(e.training.has_value()));
   put(d, "backward_kernels", PyLong_FromSize_t(training.backward_kernels));
   put(d, "backward_externs", PyLong_FromSize_t(training.backward_externs));
@@ -156,11 +156,11 @@ PyObject* set_markers(PyObject*, PyObject* args) {
 }
 
 PyObject* make_leaf(PyObject*, PyObject* tensor) {
-  trace::make_leaf(tensor);
+  launch::make_leaf(tensor);
   return Py_NewRef(tensor);
 }
 PyObject* mark_consumed(PyObject*, PyObject* tensor) {
-  trace::mark_consumed(tensor);
+  launch::mark_consumed(tensor);
   return Py_NewRef(tensor);
 }
 

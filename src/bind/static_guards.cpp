@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "trace/gil.h"
+#include "launch/gil.h"
 
 namespace {
 
@@ -72,7 +72,7 @@ int __cxa_guard_acquire(long long* word) {
       guard->busy.notify_all();
       return 0;
     }
-    braze::trace::GilRelease others_go_on;
+    braze::launch::GilRelease others_go_on;
     guard->busy.wait(1, std::memory_order_acquire);
   }
 }

@@ -1,4 +1,6 @@
 #include "bind/trace_hooks.h"
+#include "launch/tensor_spec.h"
+#include "trace/global_state.h"
 
 #include <pybind11/stl.h>
 
@@ -152,9 +154,9 @@ void init_trace_hooks(py::module_& module) {
     return py::make_tuple(std::string(name(reason)), detail);
   });
   module.def("_guard_mismatch", [](py::object seen, py::object now) -> py::object {
-    auto spec = trace::snapshot(seen.ptr());
-    if (trace::matches(*spec, now.ptr())) return py::none();
-    return py::str(trace::describe_mismatch(*spec, now.ptr()));
+    auto spec = launch::snapshot(seen.ptr());
+    if (launch::matches(*spec, now.ptr())) return py::none();
+    return py::str(launch::describe_mismatch(*spec, now.ptr()));
   });
   module.def("_global_state_key", &trace::global_state_key);
 }

@@ -6,9 +6,7 @@
 #include "codegen/triton/compiler.h"
 #include "codegen/triton/printer.h"
 #include "driver/driver.h"
-#include "lower/lower.h"
-#include "passes/optimize.h"
-#include "schedule/schedule.h"
+#include "graph/graph.h"
 
 namespace braze::bind {
 namespace {
@@ -52,8 +50,7 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
   Options options;
   options.codegen = Codegen::Triton;
   if (auto it = flags.find("fuse"); it != flags.end()) options.fuse = it->second;
-  graph::Graph graph = passes::optimize(on_gpu(graph::parse(text)), options);
-  loop::Program program = schedule::schedule(lower::lower(graph, options), options);
+  loop::Program program = driver::scheduled(on_gpu(graph::parse(text)), options);
   const sym::ExprArena& arena = *program.arena;
   sym::Env env = [&](sym::Expr s) {
     auto it = sizes.find(std::string(arena.symbol_name(s)));

@@ -67,6 +67,11 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 
 }  // namespace
 
+loop::Program scheduled(const graph::Graph& captured, const Options& options) {
+  graph::Graph graph = checked(passes::optimize(captured, options));
+  return checked(schedule::schedule(checked(lower::lower(graph, options)), options));
+}
+
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verifying()) graph::verify(captured);
   Timings timings;

@@ -52,6 +52,9 @@ struct Split {
 // No pieces: the graph is better compiled whole.
 Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
 
+// A graph as scheduled nests, without code: what compile() makes code of.
+loop::Program scheduled(const graph::Graph& captured, const Options& options);
+
 // The loop nests of a program in order, and their generated code as text.
 std::vector<const loop::Nest*> nests_of(const loop::Program& program);
 std::string sources(const loop::Program& program, const Options& options);

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "graph/graph.h"
 #include "graph/text.h"
 
@@ -247,7 +247,7 @@ class Parser {
       l.text = string();
       graph_.add_location(std::move(l));
     } else if (take_word("given")) {
-      graph_.size_symbols.push_back({expr(), {kGivenSymbol, 0}});
+      graph_.size_symbols.push_back({expr(), {sym::kGivenSymbol, 0}});
     } else if (peek_word("size") || peek_word("stride")) {
       bool is_size = word() == "size";
       Expr symbol = expr();

@@ -18,7 +18,7 @@
 #include <cmath>
 
 #include "graph/graph.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "graph/text.h"
 
 namespace braze::graph {
@@ -95,7 +95,7 @@ class Printer {
     }
     for (const auto& [symbol, where] : g_.size_symbols) {
       auto [input, dim] = where;
-      if (input == kGivenSymbol) {
+      if (input == sym::kGivenSymbol) {
         out_ += "  given ";
         expr(symbol);
         out_ += "\n";

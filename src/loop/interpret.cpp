@@ -1,5 +1,5 @@
 #include "loop/interpret.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +33,7 @@ class Interpreter {
         memory_(p.buffers.size()),
         allocated_(p.buffers.size(), 0) {
     for (const auto& [s, where] : p.size_symbols) {
-      BRAZE_CHECK(where.first != graph::kGivenSymbol, "interpret: a symbol that only a caller knows");
+      BRAZE_CHECK(where.first != sym::kGivenSymbol, "interpret: a symbol that only a caller knows");
       const HostTensor& t = inputs.at(where.first);
       int32_t d = where.second;
       env_[s.id] = d >= 0 ? t.sizes.at(static_cast<size_t>(d)) : t.strides.at(static_cast<size_t>(~d));

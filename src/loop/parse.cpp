@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "loop/loop.h"
 #include "loop/text.h"
 
@@ -210,7 +210,7 @@ class Parser {
     Expr s = arena_.symbol(name, kind, r);
     if (accept("=")) {
       if (accept("given")) {
-        program_.size_symbols.push_back({s, {graph::kGivenSymbol, 0}});
+        program_.size_symbols.push_back({s, {sym::kGivenSymbol, 0}});
         return;
       }
       expect("input");

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "loop/analysis.h"
 #include "loop/loop.h"
 #include "loop/text.h"
@@ -91,7 +91,7 @@ class Printer {
     std::vector<Expr> found;
     for (const auto& [s, where] : p_.size_symbols) {
       symbol(s);
-      if (where.first == graph::kGivenSymbol) out_ += " = given\n";
+      if (where.first == sym::kGivenSymbol) out_ += " = given\n";
       else out_ += " = input " + std::to_string(where.first) + " dim " + std::to_string(where.second) + "\n";
       found.push_back(s);
     }

@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "plan/plan.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::plan {
 
@@ -25,7 +25,7 @@ class Writer {
     out_ += "plan: " + std::to_string(plan_.inputs) + " inputs, " + std::to_string(plan_.outputs.size()) + " outputs, " +
             std::to_string(plan_.kernels.size()) + " kernels, arena " + text(plan_.arena_bytes) + " bytes\n";
     for (auto& [symbol, origin] : plan_.size_symbols) {
-      if (origin.first == graph::kGivenSymbol) {
+      if (origin.first == sym::kGivenSymbol) {
         out_ += "  symbol " + text(symbol) + " is given\n";
         continue;
       }

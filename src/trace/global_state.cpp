@@ -8,7 +8,7 @@
 #include <torch/csrc/PyInterpreter.h>
 
 #include "base/hash.h"
-#include "trace/trace.h"
+#include "trace/global_state.h"
 
 namespace braze::trace {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "graph/graph.h"
 #include "trace/fx.h"
+#include "trace/gradients.h"
 #include "trace/recorder.h"
-#include "trace/training.h"
 
 namespace braze::trace {
 

@@ -1,4 +1,4 @@
-// What capture/ and bind/ see of tracing: no torch header. Tensors cross as PyObject*.
+// What capture/ sees of tracing: no torch header. Tensors cross as PyObject*.
 //
 // A Tracer is one capture: fake tensors, the recorder of ATen calls, and the torch-level list of calls. Calls run under
 // the GIL. All `PyObject*` results are new references; a nullptr result means that a Python exception is set.
@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "base/options.h"
-#include "base/timers.h"
 #include "graph/graph.h"
 
 namespace braze::trace {
@@ -163,76 +162,5 @@ class Tracer {
 
 // Sets the exception with which tracing gives up (is_graph_break_exception).
 void signal_graph_break(Reason reason, const std::string& detail);
-
-// What compiling a graph made.
-struct Report {
-  size_t nests = 0, kernels = 0, externs = 0;
-  bool from_disk_cache = false;
-  Timings timings;
-  std::string plan;                               // listing of the steps
-  std::string graph, lowered, scheduled, source;  // only if texts were asked for
-};
-
-// A compiled graph that runs on real tensors. Calls may overlap.
-class Runnable {
- public:
-  virtual ~Runnable() = default;
-  // inputs: borrowed tensors, one per graph input (those of kind Constant may be left out, all together).
-  // outputs: new references, one per graph output (None for none); one that is an input, or a view of one, is a new tensor
-  // on its memory. The caller checked by guards that dtypes and sizes are
-  // those of the graph; inputs of kind Argument with other strides than recorded are copied.
-  // symbols: values of the graph's size symbols, in order; nullptr: they are read from the inputs.
-  // Returns false with a Python exception set.
-  virtual bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols = nullptr) = 0;
-  virtual Report report() const = 0;
-};
-// Through driver::compile. Throws Unsupported or InternalError.
-std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts = false);
-
-// Makes `tensor`, an output without history, a leaf that requires grad; or one whose history was used up by a backward, so that a
-// second one raises what eager raises. In place.
-void make_leaf(PyObject* tensor);
-void mark_consumed(PyObject* tensor);
-
-// While it lives, tensors made on this thread are those of torch.inference_mode().
-class InferenceScope {
- public:
-  InferenceScope();
-  ~InferenceScope();
-  InferenceScope(const InferenceScope&) = delete;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-// Tensor guards.
-struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type
-// `symbolic`: sizes in these dimensions are not compared, and if there are any no strides.
-std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<SymbolicDim>& symbolic = {});
-// The size of dimension d (dim >= 0), the stride ~dim, or the storage offset (kStorageOffset) of a tensor that matched a spec of that rank.
-int64_t read_size(PyObject* tensor, int32_t dim);
-// Sizes, then strides of a plain strided tensor; empty for others.
-std::vector<int64_t> geometry(PyObject* tensor);
-bool matches(const TensorSpec& spec, PyObject* tensor);
-std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor);
-
-// Whether a TorchDispatchMode is on: it wants to see every operator that runs.
-bool dispatch_mode_active();
-// While it lives, torch functions on this thread are off: those of classes and objects (1), those of modes as well (2); 0: no change.
-class WithoutTorchFunctions {
- public:
-  explicit WithoutTorchFunctions(int which);
-  ~WithoutTorchFunctions();
-  WithoutTorchFunctions(const WithoutTorchFunctions&) = delete;
-
- private:
-  int before_ = -1;
-};
-
-// One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast state
-// and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend switches that
-// choose operators (scaled dot product attention, cuDNN, oneDNN).
-uint64_t global_state_key();
 
 }  // namespace braze::trace

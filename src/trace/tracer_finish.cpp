@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 #include "trace/fake_tensor.h"
 #include "trace/graph_break.h"
 #include "trace/tracer_impl.h"
@@ -39,7 +39,7 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
     captured.size_symbols.push_back(made);
     if (!base || env.simplify(s) != s) continue;
     // The first place that is an input of the graph says so in its text.
-    std::pair<uint32_t, int32_t> origin{graph::kGivenSymbol, 0};
+    std::pair<uint32_t, int32_t> origin{sym::kGivenSymbol, 0};
     for (const SizePlace& p : places_) {
       if (symbols_[p.symbol] != s || !p.tensor) continue;
       auto at = std::find(inputs_.begin(), inputs_.end(), p.tensor);
@@ -52,7 +52,7 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
   }
   for (const auto& d : env.derived()) {
     if (env.simplify(d.symbol) != d.symbol) continue;
-    graph.size_symbols.push_back({d.symbol, {graph::kGivenSymbol, 0}});
+    graph.size_symbols.push_back({d.symbol, {sym::kGivenSymbol, 0}});
     captured.symbol_values.push_back(d.definition);
   }
   for (const auto& s : graph.size_symbols) graph_symbols_.push_back(s.first);

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "capture/builtins/builtins.h"
-#include "capture/eval/index_protocol.h"
-#include "capture/cpython/imported.h"
-#include "capture/eval/library_objects.h"
 #include "capture/builtins/sorting.h"
+#include "capture/cpython/imported.h"
+#include "capture/eval/index_protocol.h"
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"

@@ -1,7 +1,7 @@
 // Functions between arrays of NumPy and tensors, and functions of NumPy that tell about types.
 #include "capture/builtins/builtins.h"
-#include "capture/eval/library_objects.h"
 #include "capture/cpython/once_loaded.h"
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 

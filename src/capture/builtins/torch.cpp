@@ -3,10 +3,10 @@
 #include <unordered_set>
 
 #include "capture/builtins/builtins.h"
-#include "capture/eval/library_objects.h"
 #include "capture/cpython/once_loaded.h"
-#include "capture/guards/torch_queries.h"
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
+#include "capture/guards/torch_queries.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
 

@@ -2,6 +2,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 namespace {

@@ -11,8 +11,8 @@
 #include "capture/guards/dynamic.h"
 #include "capture/guards/guards.h"
 #include "capture/recipe/recipe.h"
+#include "launch/training.h"
 #include "trace/trace.h"
-#include "trace/training.h"
 
 namespace braze::capture {
 

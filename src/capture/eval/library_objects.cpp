@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "capture/cpython/dict.h"
-#include "capture/cpython/dict.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
 

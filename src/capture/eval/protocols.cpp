@@ -3,8 +3,8 @@
 #include <unordered_set>
 
 #include "capture/cpython/imported.h"
-#include "capture/eval/index_protocol.h"
 #include "capture/eval/calls.h"
+#include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"

@@ -2,13 +2,13 @@
 #include <functional>
 
 #include "capture/builtins/builtins.h"
+#include "capture/cpython/set_table.h"
 #include "capture/eval/callback.h"
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/open_sizes.h"
-#include "capture/cpython/set_table.h"
-#include "capture/guards/torch_queries.h"
 #include "capture/eval/translator.h"
+#include "capture/guards/torch_queries.h"
 #include "capture/vars/all.h"
 #include "capture/vars/random_generator.h"
 

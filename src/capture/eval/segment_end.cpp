@@ -11,7 +11,9 @@
 #include "capture/eval/translator.h"
 #include "capture/guards/guard_eval.h"
 #include "capture/vars/all.h"
-#include "trace/storage_range.h"
+#include "launch/storage_range.h"
+#include "launch/tensor_spec.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 void SegmentEnd::refuse_open_generators() {
@@ -172,13 +174,13 @@ void SegmentEnd::guard_written_inputs() {
     for (size_t i = 0; i < index && i < graph.inputs.size(); ++i) k += graph.inputs[i].kind != graph::InputKind::Constant;
     if (k < written.size()) written[k] = true;
   }
-  std::vector<trace::StorageRange> ranges;
-  for (const Input& i : inputs_) ranges.push_back(trace::storage_range(i.tensor));
+  std::vector<launch::StorageRange> ranges;
+  for (const Input& i : inputs_) ranges.push_back(launch::storage_range(i.tensor));
   std::vector<SourceId> group, others;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i].number) (written[i] ? group : others).push_back(inputs_[i].source);
     for (size_t j = 0; j < inputs_.size() && written[i]; ++j) {
-      if (i == j || inputs_[j].number || !trace::overlap(ranges[i], ranges[j])) continue;
+      if (i == j || inputs_[j].number || !launch::overlap(ranges[i], ranges[j])) continue;
       auto of_array = [&](const Input& x) { return tr_.sources()[x.source].kind == SourceKind::ArrayTensor; };
       throw Unsupported(Reason::UnsupportedMutation, of_array(inputs_[i]) || of_array(inputs_[j]) ? "an array is written that shares memory with another input"
                                                                                                   : "a tensor is written that shares storage with another input");
@@ -228,7 +230,7 @@ void SegmentEnd::refuse_fixed_marks(const trace::SizePlace& place, SourceId sour
     for (size_t i = 0; guard < 0 && i < captured.size_guards.size(); ++i)
       if (tr_.segment().sizes.arena->contains(captured.size_guards[i].condition, s.symbol)) guard = static_cast<int32_t>(i);
     UserLine at = guard >= 0 ? tr_.size_line(captured.size_guards[static_cast<size_t>(guard)].where) : UserLine{};
-    std::string what = s.fixed_by >= 0 ? "must be " + std::to_string(trace::read_size(place.tensor, place.dim))
+    std::string what = s.fixed_by >= 0 ? "must be " + std::to_string(launch::read_size(place.tensor, place.dim))
                                        : "must be from " + std::to_string(s.range.lo) + " to " + std::to_string(s.range.hi);
     std::string text = source_text(at);
     throw UserError{"dimension " + std::to_string(place.dim) + " of " + tr_.sources().print(source) + " was marked dynamic, but the code says that it " + what +

@@ -170,6 +170,7 @@ Variable* Translator::step(Frame& f, const Instruction& ins) {
   static constexpr void (*kInstructions[])(Execution&) = {
 #define BRAZE_OPCODE(name) Instructions::name,
 #include "capture/cpython/opcodes.def"
+#include "trace/global_state.h"
 #undef BRAZE_OPCODE
   };
   Execution x{*this, f, ins, f.ip + 1};

@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <unordered_map>
 
-#include "capture/eval/library_objects.h"
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/set_table.h"
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 

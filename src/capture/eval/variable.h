@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "capture/recipe/recipe.h"
 #include "capture/cpython/ref.h"
 #include "capture/guards/source.h"
+#include "capture/recipe/recipe.h"
 
 namespace braze::capture {
 

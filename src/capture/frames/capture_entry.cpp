@@ -7,6 +7,7 @@
 #include "capture/eval/markers.h"
 #include "capture/frames/log.h"
 #include "capture/frames/report.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 

@@ -27,7 +27,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
   bool training = segment.captured.needs_grad;
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
   if (training) {
-    auto runnable = trace::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts, region.options().fullgraph);
+    auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts, region.options().fullgraph);
     if (region.events) {
       runnable->prepare_backward();
       event.training = runnable->training_report();
@@ -35,7 +35,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
     runnable->keep_uncompiled(std::move(segment.tracer));
     entry.runnable = std::move(runnable);
   } else {
-    entry.runnable = trace::make_runnable(std::move(segment.captured), options, texts);
+    entry.runnable = launch::make_runnable(std::move(segment.captured), options, texts);
   }
   event.graph_status = "compiled";
   if (texts || region.events) event.report = entry.runnable->report();

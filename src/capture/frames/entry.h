@@ -7,7 +7,7 @@
 
 #include "capture/eval/capture.h"
 #include "capture/frames/gil_ptr.h"
-#include "trace/training.h"
+#include "launch/training.h"
 
 namespace braze::capture {
 
@@ -25,7 +25,7 @@ struct Entry : GilCounted {
   bool inference = false;          // the graph runs in inference mode
   bool again_uncompiled = false;   // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
   bool random = false;             // the graph draws from PyTorch's generators
-  std::unique_ptr<trace::Runnable> runnable;
+  std::unique_ptr<launch::Runnable> runnable;
   Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
   std::vector<int> layout;         // of the callable's inputs: index of a guard value, or ~index of a constant

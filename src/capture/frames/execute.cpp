@@ -3,14 +3,15 @@
 #include <optional>
 
 #include "base/check.h"
-#include "capture/guards/array_memory.h"
-#include "capture/guards/content.h"
 #include "capture/frames/entry.h"
 #include "capture/frames/log.h"
-#include "trace/internal_failure.h"
+#include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
+#include "launch/internal_failure.h"
+#include "launch/profile.h"
+#include "launch/random_state.h"
+#include "trace/global_state.h"
 #include "trace/number.h"
-#include "trace/profile.h"
-#include "trace/random_state.h"
 
 namespace braze::capture {
 
@@ -125,7 +126,7 @@ class RandomNumbers {
   }
 
  private:
-  std::optional<trace::RandomState> torch_;
+  std::optional<launch::RandomState> torch_;
   std::vector<std::pair<Ref, Ref>> python_;  // a random.Random and its state
 };
 
@@ -136,7 +137,7 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     GuardValues& values;
     ~Clear() { values.clear(); }
   } at_end{values};
-  trace::ProfilerRange range(e.name);
+  launch::ProfilerRange range(e.name);
   TakenLocks locks(values.values() + e.num_inputs + e.num_loads, e.num_locks);
   if (!locks.all()) return Ran::Uncompiled;
   forget_array_tensors();
@@ -150,13 +151,13 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
   if (e.numbers && !fill_numbers(e, values.values(), inputs, numbers)) return Ran::Raised;
   if (e.has_graph) {
     PyObject* const* given = e.numbers ? inputs.data() : values.values();
-    std::optional<trace::InferenceScope> inference;
+    std::optional<launch::InferenceScope> inference;
     if (e.inference) inference.emplace();
     trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
     bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
                          : call_backend(e, given, symbols, outputs.get());
     if (!ok) {
-      if (!before || PyErr_ExceptionMatches(trace::internal_failure())) return Ran::Raised;
+      if (!before || PyErr_ExceptionMatches(launch::internal_failure())) return Ran::Raised;
       if (logs(Topic::GraphBreaks)) log(Topic::GraphBreaks, e.name + ": a run ended in " + reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name + "; the call is made again uncompiled");
       PyErr_Clear();
       return before->restore() ? Ran::Uncompiled : Ran::Raised;

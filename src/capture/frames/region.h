@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "capture/cpython/frame.h"
-#include "capture/guards/guard_cost.h"
 #include "capture/frames/place.h"
+#include "capture/guards/guard_cost.h"
 
 namespace braze::capture {
 
@@ -24,8 +24,8 @@ struct Event {
   std::vector<std::string> guards;
   GuardCost guard_cost;
   std::string graph_status;        // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
-  trace::Report report;
-  std::optional<trace::TrainingReport> training;  // of a graph with a backward
+  launch::Report report;
+  std::optional<launch::TrainingReport> training;  // of a graph with a backward
   double capture_seconds = 0, compile_seconds = 0;
 };
 

@@ -1,6 +1,6 @@
 #include "capture/frames/report.h"
 
-#include "trace/warn_once.h"
+#include "launch/warn_once.h"
 
 namespace braze::capture {
 
@@ -29,7 +29,7 @@ std::string explain_break(const BreakInfo& b) {
 }
 
 void say_uncompiled(const UserLine& at, const std::string& why) {
-  trace::warn_once("braze: " + describe(at) + " runs uncompiled: " + why);
+  launch::warn_once("braze: " + describe(at) + " runs uncompiled: " + why);
 }
 
 std::string describe_failure(const UserLine& at, const std::string& what, const std::string& dump) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "capture/guards/guards.h"
+#include "launch/tensor_spec.h"
 
 namespace braze::capture {
 
@@ -21,7 +22,7 @@ struct CheckOrder {
   struct Late {
     const Guard* guard;
     uint32_t reg, other;
-    const trace::TensorSpec* tensor = nullptr;  // of a Tensor guard on what is no argument: no marks of its sizes are looked for
+    const launch::TensorSpec* tensor = nullptr;  // of a Tensor guard on what is no argument: no marks of its sizes are looked for
   };
   struct Group {
     const Guard* guard;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "capture/cpython/ref.h"
+#include "launch/tensor_spec.h"
 
 namespace braze::capture {
 
@@ -79,7 +80,7 @@ bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbo
   for (const DimMark& m : marks_of(tensor)) {
     if (!m.dynamic || m.weak) continue;
     // Outside of its declared range a size is like one without a mark.
-    std::vector<int64_t> geometry = trace::geometry(tensor);
+    std::vector<int64_t> geometry = launch::geometry(tensor);
     if (m.dim < 0 || static_cast<size_t>(m.dim) >= geometry.size() / 2) continue;
     int64_t size = geometry[static_cast<size_t>(m.dim)];
     if (m.bounded && (size < m.min || size > m.max)) continue;
@@ -106,7 +107,7 @@ SeenSizes::Seen& SeenSizes::note(const std::string& key, const std::vector<int64
 std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks,
                                                   Dynamic policy) {
   std::vector<trace::SymbolicDim> out;
-  std::vector<int64_t> geometry = trace::geometry(tensor);
+  std::vector<int64_t> geometry = launch::geometry(tensor);
   const Seen& seen = note(source, geometry);
   size_t rank = geometry.size() / 2;
   bool sizes_open = false;

@@ -6,7 +6,7 @@
 
 namespace braze::capture {
 
-using trace::StorageRange;
+using launch::StorageRange;
 
 bool group_holds(const Guard& guard, const std::vector<uint32_t>& registers, PyObject* const* values) {
   if (guard.kind != GuardKind::FloatHolds) return all_distinct(registers, values);
@@ -60,7 +60,7 @@ bool StoragesApart::hold(PyObject* const* values) {
   bool moved = last_.empty();
   last_.resize(registers_.size());
   for (size_t i = 0; i < registers_.size(); ++i) {
-    StorageRange now = trace::storage_range(values[registers_[i]]);
+    StorageRange now = launch::storage_range(values[registers_[i]]);
     moved |= !(now == last_[i]);
     last_[i] = now;
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "capture/guards/guards.h"
-#include "trace/storage_range.h"
+#include "launch/storage_range.h"
 
 namespace braze::capture {
 
@@ -23,7 +23,7 @@ class StoragesApart {
  private:
   std::vector<uint32_t> registers_;
   size_t written_;
-  std::vector<trace::StorageRange> last_;  // for which it held; storages seldom move
+  std::vector<launch::StorageRange> last_;  // for which it held; storages seldom move
 };
 
 }  // namespace braze::capture

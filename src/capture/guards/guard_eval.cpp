@@ -6,6 +6,7 @@
 #include "capture/cpython/dict.h"
 #include "capture/guards/dynamic.h"
 #include "capture/guards/guard_eval.h"
+#include "launch/tensor_spec.h"
 
 namespace braze::capture {
 
@@ -124,7 +125,7 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
     case GuardKind::Identity:
     case GuardKind::WeakIdentity: return v == g.object.get();
     case GuardKind::Equal: return equal_constants(v, g.object.get());
-    case GuardKind::Tensor: return trace::matches(*g.tensor, v) && marks_within(v, g.symbolic);
+    case GuardKind::Tensor: return launch::matches(*g.tensor, v) && marks_within(v, g.symbolic);
     case GuardKind::Exists: return true;
     case GuardKind::Length:
       if (PyList_Check(v)) return PyList_GET_SIZE(v) == g.number;

@@ -1,6 +1,7 @@
 // Guards as the user reads them, in logs and reports.
 #include "capture/cpython/dict.h"
 #include "capture/guards/guard_eval.h"
+#include "launch/tensor_spec.h"
 
 namespace braze::capture {
 
@@ -94,7 +95,7 @@ std::string describe_failure(const Guard& g, const Sources& sources, PyObject* v
   if (g.kind == GuardKind::Lacks && value)
     for (const LooseRef& key : g.members)
       if (cpython::dict_get(value, key.get())) return out + ": now there is " + repr_of(key.get());
-  if (g.kind == GuardKind::Tensor && value) return out + ": " + trace::describe_mismatch(*g.tensor, value);
+  if (g.kind == GuardKind::Tensor && value) return out + ": " + launch::describe_mismatch(*g.tensor, value);
   bool other_class = g.type && value && reinterpret_cast<PyObject*>(Py_TYPE(value)) != g.type.get();
   if ((g.kind == GuardKind::TypeIs && value) || other_class) return out + ": now " + Py_TYPE(value)->tp_name;
   if (g.kind == GuardKind::Equal) return out + ": now " + repr_of(value);

@@ -7,6 +7,7 @@
 #include "capture/guards/size_check.h"
 #include "capture/guards/verified_program.h"
 #include "capture/guards/watch_table.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 
@@ -125,7 +126,7 @@ class Program final : public GuardProgram {
     for (const CheckOrder::Late& l : guards) {
       PyObject* v = regs[l.reg];
       if (l.tensor) [[likely]] {
-        if (!v || !trace::matches(*l.tensor, v)) return fail(out, l.guard, v);
+        if (!v || !launch::matches(*l.tensor, v)) return fail(out, l.guard, v);
         continue;
       }
       if (!holds(*l.guard, v, l.other == kNone ? nullptr : regs[l.other])) return fail(out, l.guard, v);

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "capture/cpython/dict.h"
 #include "capture/guards/guard_eval.h"
+#include "launch/tensor_spec.h"
 
 namespace braze::capture {
 
@@ -106,7 +107,7 @@ void GuardSet::tensor(SourceId s, PyObject* tensor, const std::vector<trace::Sym
   size_t before = items_.size();
   add({GuardKind::Tensor, s, {}, 0, {}, nullptr, line});
   if (items_.size() > before) items_.back().symbolic = symbolic;
-  if (items_.size() > before) items_.back().tensor = trace::snapshot(tensor, symbolic);
+  if (items_.size() > before) items_.back().tensor = launch::snapshot(tensor, symbolic);
 }
 void GuardSet::exists(SourceId s, UserLine line) { add({GuardKind::Exists, s, {}, 0, {}, nullptr, line}); }
 void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}, 0, {}, nullptr, line}); }

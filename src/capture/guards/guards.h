@@ -17,7 +17,9 @@
 #include "capture/guards/float_condition.h"
 #include "capture/guards/guard_values.h"
 #include "capture/guards/source.h"
+#include "launch/tensor_spec.h"
 #include "symbolic/expr.h"
+#include "trace/global_state.h"
 #include "trace/trace.h"
 
 namespace braze::capture {
@@ -28,7 +30,7 @@ enum class GuardKind : uint8_t {
   WeakIdentity,  // value is `object`; what is read through it is read anew
   Equal,         // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
                  // None, complex, slice, Ellipsis, dtype-like singletons by identity
-  Tensor,        // value matches `tensor` (trace::matches); objects that are no tensors fail
+  Tensor,        // value matches `tensor` (launch::matches); objects that are no tensors fail
   Exists,        // the source leads somewhere (DictItem: key is there; TypeAttr: found)
   Absent,        // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
   Lacks,         // a dict, where there is one, has none of `members`, which are strings
@@ -50,7 +52,7 @@ struct Guard {
   SourceId other;
   int64_t number = 0;
   LooseRef object;
-  std::shared_ptr<const trace::TensorSpec> tensor;
+  std::shared_ptr<const launch::TensorSpec> tensor;
   UserLine line;
   std::vector<trace::SymbolicDim> symbolic = {};  // Tensor: what the spec leaves open
   std::vector<SourceId> group = {};               // AllDistinct, Apart, FloatHolds; `source` is the first

@@ -40,7 +40,7 @@ bool SizeCheck::hold(PyObject* const* registers, int64_t* integers, GuardFailure
       v = PyLong_AsLongLongAndOverflow(o, &overflow);
       if (overflow) return fails(GuardFailure::SizePlace, i, 0);
     } else {
-      v = trace::read_size(o, p.dim);
+      v = launch::read_size(o, p.dim);
     }
     if (!p.first) {
       if (v != symbols[p.symbol]) return fails(GuardFailure::SizePlace, i, v);

@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "base/hash.h"
-#include "capture/guards/array_memory.h"
-#include "capture/guards/content.h"
 #include "capture/cpython/dict.h"
 #include "capture/cpython/lru_cache.h"
+#include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 
 namespace braze::capture {
 

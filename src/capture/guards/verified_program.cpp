@@ -4,10 +4,10 @@
 #include <functional>
 
 #include "base/check.h"
-#include "capture/cpython/dict.h"
 #include "base/strict.h"
+#include "capture/cpython/dict.h"
 #include "capture/guards/guard_eval.h"
-#include "trace/storage_range.h"
+#include "launch/storage_range.h"
 
 namespace braze::capture {
 namespace {
@@ -108,10 +108,10 @@ class VerifiedProgram final : public GuardProgram {
     if (g.kind == GuardKind::AllDistinct) return in_group([](PyObject* a, PyObject* b, size_t) { return a == b; });
     if (g.kind == GuardKind::Apart)
       return in_group([&](PyObject* a, PyObject* b, size_t first) {
-        return first < static_cast<size_t>(g.number) && trace::overlap(trace::storage_range(a), trace::storage_range(b));
+        return first < static_cast<size_t>(g.number) && launch::overlap(launch::storage_range(a), launch::storage_range(b));
       });
     Ref v = value(g.source, slots), other = value(g.other, slots);
-    bool held = g.kind == GuardKind::Tensor ? v && trace::describe_mismatch(*g.tensor, v.get()).empty() : holds(g, v.get(), other.get());
+    bool held = g.kind == GuardKind::Tensor ? v && launch::describe_mismatch(*g.tensor, v.get()).empty() : holds(g, v.get(), other.get());
     return held ? std::string() : describe_failure(g, *sources_, v.get());
   }
 
@@ -123,7 +123,7 @@ class VerifiedProgram final : public GuardProgram {
       const SizeGuards::Place& p = sizes_.places[i];
       Ref v = value(p.source, slots);
       if (!v || (p.integer && !PyLong_CheckExact(v.get()))) return text[i] + ": nothing that has sizes";
-      int64_t now = p.integer ? PyLong_AsLongLong(v.get()) : trace::read_size(v.get(), p.dim);
+      int64_t now = p.integer ? PyLong_AsLongLong(v.get()) : launch::read_size(v.get(), p.dim);
       if (now == -1 && PyErr_Occurred()) return PyErr_Clear(), text[i] + ": too large";
       const sym::Range& r = sizes_.symbols[p.symbol].range;
       if (std::exchange(known[p.symbol], 1) ? symbols[p.symbol] != now : now < r.lo || now > r.hi) return text[i] + ": now " + std::to_string(now);

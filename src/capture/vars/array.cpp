@@ -4,11 +4,11 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "capture/guards/array_memory.h"
 #include "capture/builtins/builtins.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/open_sizes.h"
 #include "capture/eval/translator.h"
+#include "capture/guards/array_memory.h"
 #include "capture/vars/all.h"
 #include "trace/size_hint.h"
 

@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "capture/builtins/builtins.h"
+#include "capture/builtins/signature_errors.h"
 #include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
-#include "capture/builtins/signature_errors.h"
 #include "capture/eval/scalar_operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"

@@ -6,7 +6,7 @@
 
 #include "autodiff/specialise.h"
 #include "base/check.h"
-#include "graph/given_symbol.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::autodiff {
 namespace {
@@ -240,7 +240,7 @@ TEST(Partition, SizesOfTheBackwardAreGiven) {
                        1);
   for (const graph::Graph* g : {&p.forward, &p.backward}) ASSERT_EQ(g->size_symbols.size(), 1u);
   EXPECT_EQ(p.forward.size_symbols[0].second.first, 0u);
-  EXPECT_EQ(p.backward.size_symbols[0].second.first, graph::kGivenSymbol);
+  EXPECT_EQ(p.backward.size_symbols[0].second.first, sym::kGivenSymbol);
   EXPECT_EQ(p.saved_bytes, 64 * 32 * 4);  // a symbol counts as 64
   Backward all = specialise(p, {true});
   EXPECT_EQ(all.graph.size_symbols, p.backward.size_symbols);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trace/storage_range.h"
+#include "launch/storage_range.h"
 #include "trace/trace.h"
 
 namespace braze::capture::test {

@@ -1,0 +1,137 @@
+// Matrix products into planned memory, past the dispatcher.
+#include <ATen/CPUFunctions.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "launch/extern.h"
+#include "runtime/gemm.h"
+
+namespace braze::launch {
+namespace {
+
+class MatmulCall : public ExternCall {
+ public:
+  enum class Kind : uint8_t { Mm, Bmm, Addmm, Baddbmm };
+
+  MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, at::Scalar beta, at::Scalar alpha,
+             std::vector<uint32_t> operands)
+      : kind_(kind), beta_(beta), alpha_(alpha), out_(program, call.outputs[0]) {
+    for (uint32_t v : operands) views_.emplace_back(program, call.views[v]);
+    auto one = [](const at::Scalar& s) { return s.toDouble() == 1; };
+    row_bias_ = kind == Kind::Addmm && one(beta_) && views_[0].sizes.size() == 1 && views_[0].dtype == out_.dtype;
+    own_ = (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
+           std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+  }
+
+  void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
+    if (own_ && run_own(frame)) return;
+    state.views.resize(views_.size());
+    state.outputs.resize(1);
+    auto in = [&](size_t i) -> const at::Tensor& { return state.views[i].get(views_[i], frame, call); };
+    at::Tensor out = state.outputs[0].get(out_, frame, call);
+    switch (kind_) {
+      case Kind::Mm: at::cpu::mm_out(out, in(0), in(1)); break;
+      case Kind::Bmm: at::cpu::bmm_out(out, in(0), in(1)); break;
+      case Kind::Addmm:
+        if (row_bias_ && fill_rows(frame)) at::cpu::addmm_out(out, out, in(1), in(2), 1, alpha_);
+        else at::cpu::addmm_out(out, in(0), in(1), in(2), beta_, alpha_);
+        break;
+      case Kind::Baddbmm: at::cpu::baddbmm_out(out, in(0), in(1), in(2), beta_, alpha_); break;
+    }
+  }
+
+ private:
+  // Linear layers on few rows; false where the operands' layout is another.
+  bool run_own(const runtime::Frame& frame) const {
+    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+    auto at = [&](runtime::Slot s) { return frame.value(s); };
+    auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
+    runtime::GemmNT g;
+    g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
+    if (!runtime::gemm_nt_pays(g.m, g.n, g.k) || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1) return false;
+    if (kind_ == Kind::Addmm) {
+      if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
+      g.bias = data(views_[0]);
+    }
+    g.a = data(a), g.lda = at(a.strides[0]);
+    g.b = data(b), g.ldb = at(b.strides[1]);
+    g.c = data(out_), g.ldc = at(out_.strides[0]);
+    constexpr int64_t kTask = 200'000;  // multiplications that are worth another thread
+    int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
+    parallel_for(0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
+                 [](void* ctx, int64_t lo, int64_t hi) {
+                   auto& p = *static_cast<const runtime::GemmNT*>(ctx);
+                   runtime::gemm_nt(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
+                 },
+                 &g);
+    return true;
+  }
+
+  // The bias into every row of the result, which the product is then added to: ATen's own broadcasting copy is slow.
+  bool fill_rows(const runtime::Frame& frame) const {
+    auto at = [&](runtime::Slot s) { return frame.value(s); };
+    size_t element = c10::elementSize(out_.dtype);
+    struct Rows {
+      const char* bias;
+      char* out;
+      size_t bytes, step;
+    } rows;
+    int64_t m = at(out_.sizes[0]), n = at(out_.sizes[1]);
+    if (at(views_[0].sizes[0]) != n || (n > 1 && (at(views_[0].strides[0]) != 1 || at(out_.strides[1]) != 1))) return false;
+    rows.bias = static_cast<const char*>(frame.pointer(views_[0].buffer)) + at(views_[0].offset) * element;
+    rows.out = static_cast<char*>(frame.pointer(out_.buffer)) + at(out_.offset) * element;
+    rows.bytes = n * element, rows.step = at(out_.strides[0]) * element;
+    parallel_for(0, m, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, rows.bytes)),
+                 [](void* ctx, int64_t lo, int64_t hi) {
+                   auto& r = *static_cast<const Rows*>(ctx);
+                   for (int64_t i = lo; i < hi; ++i) std::memcpy(r.out + i * r.step, r.bias, r.bytes);
+                 },
+                 &rows);
+    return true;
+  }
+
+  Kind kind_;
+  bool own_ = false, row_bias_ = false;
+  at::Scalar beta_, alpha_;
+  std::vector<ViewSpec> views_;
+  ViewSpec out_;
+};
+
+std::optional<at::Scalar> scalar(const runtime::Program& program, const loop::ExternArg& a) {
+  if (auto* d = std::get_if<double>(&a)) return at::Scalar(*d);
+  if (auto* b = std::get_if<bool>(&a)) return at::Scalar(*b);
+  if (auto* e = std::get_if<sym::Expr>(&a))
+    if (auto value = program.plan().arena->as_const(*e)) return at::Scalar(*value);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step) {
+  const loop::ExternCall& call = step.call;
+  if (!call.preallocated || call.outputs.size() != 1 || !call.outputs[0].buffer.valid()) return nullptr;
+  MatmulCall::Kind kind;
+  size_t tensors;
+  if (call.name == "aten::mm") kind = MatmulCall::Kind::Mm, tensors = 2;
+  else if (call.name == "aten::bmm") kind = MatmulCall::Kind::Bmm, tensors = 2;
+  else if (call.name == "aten::addmm") kind = MatmulCall::Kind::Addmm, tensors = 3;
+  else if (call.name == "aten::baddbmm") kind = MatmulCall::Kind::Baddbmm, tensors = 3;
+  else return nullptr;
+  if (call.args.size() < tensors) return nullptr;
+  std::vector<uint32_t> operands;
+  for (size_t i = 0; i < tensors; ++i) {
+    auto* v = std::get_if<loop::ViewRef>(&call.args[i]);
+    if (!v || !v->valid() || program.plan().buffers[call.views[v->index].buffer.index].device.type != DeviceType::CPU) return nullptr;
+    operands.push_back(v->index);
+  }
+  at::Scalar beta = 1, alpha = 1;
+  for (size_t i = tensors; i < call.args.size(); ++i) {
+    auto value = scalar(program, call.args[i]);
+    if (!value || i >= tensors + 2) return nullptr;
+    (i == tensors ? beta : alpha) = *value;
+  }
+  return std::make_unique<MatmulCall>(program, call, kind, beta, alpha, std::move(operands));
+}
+
+}  // namespace braze::launch

@@ -1,0 +1,102 @@
+#include <ATen/ops/empty.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+#include "launch/extern.h"
+
+namespace braze::launch {
+
+ViewSpec::ViewSpec(const runtime::Program& program, const loop::View& view) {
+  if (!view.buffer.valid()) return;
+  const plan::Plan& plan = program.plan();
+  buffer = view.buffer.index;
+  const plan::Buffer& b = plan.buffers.at(buffer);
+  where = b.where;
+  dtype = trace::scalar_type(view.dtype);
+  device = trace::torch_device(b.device);
+  input = b.index;
+  for (sym::Expr e : view.sizes) sizes.push_back(program.slot(e));
+  for (sym::Expr e : view.strides) strides.push_back(program.slot(e));
+  offset = program.slot(view.offset);
+  bool owner_is_tensor = where == plan::Where::Input || where == plan::Where::Adopted;
+  whole = owner_is_tensor && view.dtype == b.dtype && view.sizes == b.sizes && view.strides == b.strides && plan.arena->is_const(view.offset, 0);
+}
+
+void Geometry::read(const ViewSpec& spec, const runtime::Frame& frame) {
+  sizes.clear();
+  strides.clear();
+  offset = frame.value(spec.offset);
+  int64_t last = offset;
+  bool empty = false;
+  for (size_t d = 0; d < spec.sizes.size(); ++d) {
+    sizes.push_back(frame.value(spec.sizes[d]));
+    strides.push_back(frame.value(spec.strides[d]));
+    empty |= sizes[d] == 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  bytes = empty ? 0 : (last + 1) * c10::elementSize(spec.dtype);
+}
+
+at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
+  c10::DispatchKeySet keys(storage.device().is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU);
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return t;
+}
+
+at::Tensor wrap_memory(void* data, const Geometry& g, c10::ScalarType dtype, c10::Device device) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), g.bytes, c10::DataPtr(data, device), nullptr, false);
+  return tensor_on(std::move(storage), g.sizes, g.strides, g.offset, dtype);
+}
+
+const at::Tensor& WrappedView::get(const ViewSpec& spec, const runtime::Frame& frame, const TorchFrame& call) {
+  if (spec.whole) return spec.where == plan::Where::Input ? *call.inputs[spec.input] : call.adopted[spec.buffer];
+  void* data = frame.pointer(spec.buffer);
+  if (generation_ == frame.generation() && tensor_.defined()) {
+    if (data != data_) {
+      tensor_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(data, spec.device));
+      data_ = data;
+    }
+    return tensor_;
+  }
+  Geometry g;
+  g.read(spec, frame);
+  tensor_ = wrap_memory(data, g, spec.dtype, spec.device);
+  data_ = data;
+  generation_ = frame.generation();
+  bytes_ = g.bytes;
+  return tensor_;
+}
+
+void WrappedView::let_go_if_kept() {
+  if (!tensor_.defined() || (tensor_.use_count() == 1 && tensor_.storage().use_count() == 1)) return;
+  if (!tensor_.device().is_cpu()) {
+    // On the stream that wrote it.
+    at::Tensor bytes = at::empty({static_cast<int64_t>(bytes_)}, tensor_.options().dtype(at::kByte));
+    Geometry all;
+    all.sizes = {static_cast<int64_t>(bytes_)};
+    all.strides = {1};
+    all.bytes = bytes_;
+    bytes.copy_(wrap_memory(data_, all, at::kByte, tensor_.device()));
+    c10::DataPtr kept = bytes.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr(nullptr, tensor_.device()));
+    tensor_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(kept));
+    tensor_ = at::Tensor();
+    return;
+  }
+  c10::DataPtr copy = c10::GetCPUAllocator()->allocate(bytes_);
+  std::memcpy(copy.get(), data_, bytes_);
+  tensor_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(copy));
+  tensor_ = at::Tensor();
+}
+
+c10::DispatchKeySet keys_above_region() {
+  using c10::DispatchKey;
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+         c10::DispatchKeySet({DispatchKey::Functionalize, DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::PreDispatch,
+                              DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchVmapMode, DispatchKey::Batched, DispatchKey::VmapMode,
+                              DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchDynamicLayerFrontMode,
+                              DispatchKey::FuncTorchDynamicLayerBackMode});
+}
+
+}  // namespace braze::launch

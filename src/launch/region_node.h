@@ -1,0 +1,72 @@
+// The node of PyTorch's autograd graph that stands for one call of a compiled region.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/training_program.h"
+
+namespace braze::launch {
+
+class CompiledFunctionBackward : public torch::autograd::Node {
+ public:
+  CompiledFunctionBackward(std::shared_ptr<TrainingProgram> program, torch::autograd::edge_list&& edges);
+
+  std::string name() const override { return "CompiledFunctionBackward"; }
+  void will_release_variables() override { releasing_ = true; }
+  void release_variables() override;
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
+
+  // ---- once, after the forward ----
+  // Kept for the backward, in the order of TrainingProgram::saved.
+  void save(const at::Tensor& t) { saved_.emplace_back(t, false); }
+  // The program's own backward reads this memory: it is an error if it is not as it is now.
+  void watch(const at::Tensor& t);
+  // Input number i of the region; for one of which there is a snapshot, that.
+  void hold_input(uint32_t i, const at::Tensor& t);
+  void finish() { used_.assign(saved_.size(), false), dropped_ = used_; }
+
+  bool replayed = false;  // the forward was: what it saved lies where the backward's recording expects it
+  std::vector<int64_t> symbols;  // values of the backward's size symbols
+  at::Tensor random_state;       // of the generator when the region was called
+
+ private:
+  struct Version {
+    c10::VariableVersion counter;
+    uint32_t expected;
+    std::string what;
+    bool changed() const { return counter.current_version() != expected; }
+    std::string text() const;
+  };
+  struct HeldInput {
+    at::Tensor tensor;
+    std::optional<c10::weak_intrusive_ptr<c10::TensorImpl>> weak;  // of one that is not needed
+    uint32_t version = 0;
+  };
+
+  torch::autograd::variable_list apply_uncompiled(const torch::autograd::variable_list& tangents, const std::vector<bool>& given);
+  torch::autograd::variable_list region_inputs(bool needed);
+  void check_kept(uint32_t i) const;
+  void check_versions() const;
+  void drop(size_t i) {
+    saved_[i].reset_data();
+    dropped_[i] = true;
+  }
+
+  std::shared_ptr<TrainingProgram> program_;
+  std::mutex mutex_;
+  std::vector<torch::autograd::SavedVariable> saved_;
+  std::vector<Version> watched_;
+  std::vector<HeldInput> held_;       // per input of the region
+  std::vector<bool> used_, dropped_;  // per saved value
+  std::vector<bool> spent_;           // per tangent: there was a gradient for it in a backward that released what it read
+  bool releasing_ = false, held_dropped_ = false;
+};
+
+}  // namespace braze::launch

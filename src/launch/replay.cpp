@@ -1,0 +1,93 @@
+#include "launch/replay.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <mutex>
+
+#include "driver/driver.h"
+#include "symbolic/given_symbol.h"
+#include "launch/compiled_graph.h"
+
+namespace braze::launch {
+namespace {
+
+using graph::NoneArg;
+using graph::Op;
+using graph::ValueId;
+
+at::Generator& generator() {
+  static at::Generator g = at::detail::getDefaultCPUGenerator();
+  return g;
+}
+
+// Operands of these lend their types alone.
+bool needs_no_data(Op op) {
+  switch (op) {
+    case Op::native_dropout: case Op::bernoulli_p: case Op::rand: case Op::rand_like: case Op::randn: case Op::randn_like: case Op::randint: case Op::randint_low:
+    case Op::randint_like: case Op::randint_like_low_dtype: case Op::randperm: case Op::uniform: case Op::normal_functional: case Op::exponential:
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options) : graph_(captured.shared_arena()), options_(options) {
+  sym::ExprArena& arena = captured.arena();
+  auto stand_in = [&](ValueId v) {
+    const TensorType& t = captured.type(v);
+    graph::IntList sizes, strides;
+    sizes.v = t.sizes;
+    strides.v = t.strides;
+    TensorType own = t;
+    own.offset = arena.constant(0);
+    graph::NodeId made = graph_.add_node(Op::empty_strided, {sizes, strides, t.dtype, NoneArg{}, t.device, NoneArg{}}, {own});
+    return graph_.node(made).outputs[0];
+  };
+  for (const graph::Node& n : captured.nodes()) {
+    if (n.extern_name.starts_with("braze::")) possible_ = false;  // the state changes in between
+    if (!(graph::op_traits(n.op) & graph::kNondeterministic)) continue;
+    possible_ = possible_ && needs_no_data(n.op) && captured.type(n.outputs[0]).device.type == DeviceType::CPU;
+    if (!possible_) return;
+    std::vector<graph::Arg> args = n.args;
+    for (graph::Arg& a : args)
+      if (auto* v = std::get_if<ValueId>(&a); v && v->valid()) *v = stand_in(*v);
+    std::vector<TensorType> types;
+    for (ValueId v : n.outputs) types.push_back(captured.type(v));
+    graph::NodeId made = graph_.add_node(n.op, std::move(args), std::move(types));
+    graph_.outputs.push_back(graph_.node(made).outputs[n.op == Op::native_dropout ? 1 : 0]);
+  }
+  graph_.size_symbols = captured.size_symbols;
+  for (auto& s : graph_.size_symbols) s.second = {sym::kGivenSymbol, 0};
+}
+
+RandomReplay::~RandomReplay() = default;
+
+at::Tensor RandomReplay::state() {
+  std::lock_guard<std::mutex> lock(generator().mutex());
+  return generator().get_state();
+}
+
+RandomReplay::Rewound::Rewound(const at::Tensor& before) : now_(state()) {
+  std::lock_guard<std::mutex> lock(generator().mutex());
+  generator().set_state(before);
+}
+
+RandomReplay::Rewound::~Rewound() {
+  std::lock_guard<std::mutex> lock(generator().mutex());
+  generator().set_state(now_);
+}
+
+std::vector<at::Tensor> RandomReplay::draw(const at::Tensor& before, const std::vector<int64_t>& symbols) {
+  if (!compiled_) {
+    driver::Artefact made = driver::compile(graph_, options_);
+    compiled_ = std::make_unique<CompiledGraph>(graph_, made, std::make_shared<Constants>(std::vector<PyObject*>()), Aliases::Fresh);
+  }
+  Rewound rewound(before);
+  CompiledGraph::Call call;
+  call.symbols = symbols.data();
+  compiled_->run(call);
+  return {call.results.begin(), call.results.end()};
+}
+
+}  // namespace braze::launch

@@ -1,0 +1,19 @@
+// What the kinds of Runnable share.
+#pragma once
+#include "launch/compiled_graph.h"
+#include "launch/launch.h"
+
+namespace braze::launch {
+
+// Numbers of the inputs that callers hand in.
+std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
+// `objects`: the inputs named by `given`, or all inputs.
+void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call, size_t inputs);
+// New references to the first m results; throws python_error.
+void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m);
+// Results that the program sees as views become views. After what they are views of has its history.
+void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views);
+// Throws the Python exception that is set as python_error. Needs the GIL.
+[[noreturn]] void throw_python_error();
+
+}  // namespace braze::launch

@@ -1,0 +1,108 @@
+// Compiled forward and backward behind one torch::autograd::Node.
+#include "launch/training.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "base/check.h"
+#include "launch/region_node.h"
+#include "launch/runnable.h"
+#include "trace/autograd_node.h"
+
+namespace braze::launch {
+namespace {
+
+using autodiff::Source;
+
+// `input` holds new data, `now` is on the same memory and knows where they come from.
+void take_history(const at::Tensor& input, const at::Tensor& now) {
+  if (input.is_view()) return void(input.copy_(now));  // its base takes part
+  torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+  input.unsafeGetTensorImpl()->bump_version();
+}
+
+class NodeRunnable : public TrainingRunnable {
+ public:
+  NodeRunnable(Captured captured, trace::Gradients gradients, const Options& options, bool texts, bool must_compile)
+      : program_(std::make_shared<TrainingProgram>(std::move(captured), std::move(gradients), options, texts, must_compile)), given_(inputs_without_constants(program_->parts.forward)) {}
+
+  bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
+    HANDLE_TH_ERRORS
+    const trace::Gradients& g = program_->gradients;
+    BRAZE_CHECK(m == g.results, "the graph has " + std::to_string(g.results) + " outputs, asked for " + std::to_string(m));
+    CompiledGraph::Call call;
+    call.holds_gil = true;
+    call.symbols = symbols;
+    unpack_inputs(given_, inputs, n, call, program_->forward->inputs());
+    at::Tensor random_state = program_->uncompiled->replays_random() ? RandomReplay::state() : at::Tensor();
+    std::vector<at::Tensor> snapshots = take_snapshots(call);
+    bool replayed = false;
+    if (program_->forward_replayed) replayed = program_->forward_replayed->run(call);
+    else program_->forward->run(call);
+    {
+      c10::AutoGradMode grad(true);
+      attach(call, replayed, std::move(random_state), snapshots);
+    }
+    wrap_outputs(call, outputs, m);
+    return true;
+    END_HANDLE_TH_ERRORS_RET(false)
+  }
+
+  void prepare_backward() override { program_->backward(std::vector<bool>(program_->gradients.tangent_of.size(), true)); }
+  void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) override { program_->uncompiled->keep(std::move(tracer)); }
+  TrainingReport training_report() const override { return program_->training_report(); }
+  Report report() const override { return program_->report(); }
+
+ private:
+  // Of inputs that the region is about to write to, per input.
+  std::vector<at::Tensor> take_snapshots(const CompiledGraph::Call& call) const {
+    std::vector<at::Tensor> out;
+    if (!program_->takes_snapshots) return out;
+    c10::AutoGradMode no_grad(false);
+    for (uint32_t i = 0; i < call.inputs.size(); ++i) {
+      out.emplace_back();
+      if (program_->input_sources[i].kind == TrainingProgram::InputSource::Kind::Snapshot) out.back() = call.inputs[i]->clone();
+    }
+    return out;
+  }
+
+  void attach(CompiledGraph::Call& call, bool replayed, at::Tensor random_state, const std::vector<at::Tensor>& snapshots) const {
+    const trace::Gradients& g = program_->gradients;
+    torch::autograd::edge_list edges;
+    edges.reserve(g.inputs.size());
+    for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
+    auto node = trace::make_node<CompiledFunctionBackward>(program_, std::move(edges));
+    node->replayed = replayed;
+
+    size_t symbols = program_->forward->plan().size_symbols.size();
+    if (symbols) node->symbols.assign(call.symbols, call.symbols + symbols);
+    node->symbols.insert(node->symbols.end(), call.told.begin(), call.told.end());
+    node->random_state = std::move(random_state);
+    for (const Source& s : program_->saved) {
+      // What the user gets will have this node as history: kept as it is, it would hold itself.
+      const at::Tensor& t = s.kind == Source::Kind::Input ? *call.inputs[s.index] : call.results[s.index];
+      node->save(s.kind == Source::Kind::Saved && s.index < g.outputs ? trace::without_history(t) : t);
+    }
+    for (uint32_t i : given_) node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);
+    node->finish();
+    for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
+    for (auto [output, input] : program_->written) take_history(*call.inputs[input], call.results[output]);
+    for (uint32_t i : program_->parts.read_inputs) node->watch(*call.inputs[i]);
+    for (uint32_t i : program_->parts.read_outputs) node->watch(call.results[i]);
+    make_views(call, program_->views);
+  }
+
+  std::shared_ptr<TrainingProgram> program_;
+  std::vector<uint32_t> given_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, trace::Gradients gradients, const Options& options, bool texts,
+                                                         bool must_compile) {
+  return std::make_unique<NodeRunnable>(std::move(captured), std::move(gradients), options, texts, must_compile);
+}
+
+}  // namespace braze::launch
