@@ -79,12 +79,12 @@ Variable* Translator::annotations_dict(Variable* v) {
 void Translator::before_with(Frame& f) {
   Variable* manager = force(f.pop());
   SourceId at;
-  auto method = [&](const char* name) -> Variable* {
+  auto method = [&](const char* name, const char* missed = "") -> Variable* {
     PyObject* d = lookup_on_type(manager->type(), intern(name), &at);
-    if (!d) raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol");
+    if (!d) raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol" + missed);
     return bind_descriptor(d, at, manager, manager->type(), intern(name));
   };
-  Variable *enter = method("__enter__"), *exit = method("__exit__");
+  Variable *enter = method("__enter__"), *exit = method("__exit__", " (missed __exit__ method)");
   // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
   f.push(exit);
   Variable* result;
@@ -278,7 +278,15 @@ Variable* Translator::instantiate(PyTypeObject* cls, Args& args) {
   if (meta != &PyType_Type) {
     SourceId at;
     PyObject* call_method = lookup_on_type(meta, intern("__call__"), &at);
-    if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) return call_pure(cls_object, args);
+    if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
+      PyObject* call_stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__call__");
+      Ref new_stock = Ref::steal(native::attr(Ground::conservative(), reinterpret_cast<PyObject*>(library().enum_), "__new__"));
+      bool stock = lookup_on_type(meta, intern("__call__"), nullptr) == call_stock && lookup_on_type(cls, intern("__new__"), nullptr) == new_stock.get();
+      if (stock && args.size() == 1 && args.kw.empty() && is_python_constant(args[0]) && force(args[0])->type() != cls)
+        if (Variable* member = enum_member(*this, cls, "_value2member_map_", args[0])) return member;
+      lookup_on_type(cls, intern("_missing_"), nullptr);
+      return call_pure(cls_object, args);
+    }
     if (call_method && PyFunction_Check(call_method)) {
       args.pos.insert(args.pos.begin(), global_object(cls_object, Ground::pure(args)));
       return call(force(wrap(call_method, at)), args);

@@ -76,6 +76,7 @@ Translator::~Translator() {
 }
 
 void Translator::undo_states() {
+  trace::WithoutTorchFunctions own_calls(own_modes_ ? 2 : 0);
   for (auto it = states_.rbegin(); it != states_.rend(); ++it) {
     std::vector<PyObject*> args;
     for (const Ref& a : it->get_args) args.push_back(a.get());
@@ -113,13 +114,22 @@ void Translator::start_frame() {
   for (int i = 0; i < view_.depth; ++i) {
     PyObject* o = view_.slots[code.num_locals_plus + i];
     f->push(o ? wrap(o, sources().stack(i)) : nullptr);
+    // An iterator under a loop that is left is popped without a look at it.
+    if (o && Py_TYPE(o)->tp_iternext) guards().type_is(sources().stack(i), Py_TYPE(o), line());
+  }
+  if (view_.start == 0) return;  // arguments: the caller has them, too
+  for (int i = 0, n = code.num_locals_plus + view_.depth; i < n; ++i) {
+    if (!view_.slots[i] || !PyGen_CheckExact(view_.slots[i])) continue;
+    bool local = i < code.num_locals_plus;
+    if (local) guards().type_is(sources().local(i), &PyGen_Type, line());
+    generators_.push_back(local ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(i - code.num_locals_plus)]);
   }
 }
 
 // The interpreter closes a generator that nobody holds any more: one that would then run code of the program's is left to it.
 void Translator::refuse_open_generators() {
   for (Variable* g : generators_)
-    if (g->as<GeneratorVariable>()->has_end_to_run())
+    if (g->is(Kind::Generator) && g->as<GeneratorVariable>()->has_end_to_run())
       throw Restart{std::max<uint64_t>(g->born, 1), {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
 }
 
@@ -211,6 +221,10 @@ void Translator::finish(Variable* result) {
   trace::WithoutTorchFunctions own_questions(subclasses_ || own_modes_ ? 2 : 0);
   try {
     segment_.recipe.result = cg.reg(result);
+    for (int i = 0; view_.start > 0 && i < view_.bytecode->num_locals_plus; ++i) {
+      Variable* v = frame_->locals[static_cast<size_t>(i)];
+      if (view_.slots[i] && !(v && v->source == sources().local(i))) segment_.recipe.released.push_back(i);
+    }
     if (handled) segment_.recipe.handled = cg.reg(handled);
     emit_effects(cg);
     finish_graph(cg);

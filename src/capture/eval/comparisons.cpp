@@ -285,6 +285,13 @@ Variable* Translator::compare(int op, Variable* a, Variable* b) {
   }
   a = force(a);
   b = force(b);
+  for (Variable* v : {a, b}) {
+    // How objects of the program's classes compare is looked at where they are more than their class: an enum's member, say.
+    PyTypeObject* t = v->type();
+    if ((!v->is(Kind::Real) && !v->is(Kind::Constant)) || is_fixed_type(t) || user_class(v)) continue;
+    PyObject* own = lookup_on_type(t, intern(kCompare[v == a ? op : kSwapped[op]]), nullptr);
+    if (own && PyFunction_Check(own) && !of_library(own)) unsupported("a comparison of " + a->describe() + " and " + b->describe());
+  }
   Comparison x{*this, op, op == Py_EQ || op == Py_NE, a, b};
   for (const Row& r : kRules)
     if (concerns(r, x))

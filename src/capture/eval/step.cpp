@@ -1,4 +1,5 @@
 // Frames, one instruction at a time (instructions/), and what several instructions share.
+#include <algorithm>
 #include <opcode.h>
 
 #include "capture/builtins/builtins.h"
@@ -10,6 +11,21 @@
 #include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
+namespace {
+
+// A generator of the interpreter's that the frame began with ends when the frame lets go of it, and code of the program's may run then:
+// the instruction is left to the interpreter. `generators`: that the frame began with, and others.
+void refuse_dropped(const std::vector<Variable*>& generators, const Frame& f) {
+  auto inner = [](Variable* v) { return v && v->kind == Kind::Lazy && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v; };
+  for (Variable* g : generators) {
+    if (g->kind == Kind::Generator) continue;
+    auto is_it = [&](Variable* v) { return inner(v) == inner(g); };
+    if (std::any_of(f.locals.begin(), f.locals.end(), is_it) || std::any_of(f.stack.begin(), f.stack.begin() + f.sp, is_it)) continue;
+    throw Restart{f.ordinal, {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
+  }
+}
+
+}  // namespace
 
 Variable* Translator::run_frame(Frame* frame) {
   Frame& f = *frame;
@@ -22,6 +38,7 @@ Variable* Translator::run_frame(Frame* frame) {
     if (!handle(f, raised)) throw raised;
   }
   for (;;) {
+    if (!f.parent && !generators_.empty()) refuse_dropped(generators_, f);
     const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
     f.ordinal = ++ordinal_;
     int sp = f.sp;
