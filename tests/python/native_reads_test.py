@@ -242,3 +242,18 @@ def test_functions_of_operator_that_the_program_replaces(monkeypatch):
     for x in (torch.ones(2, 3), torch.ones(4, 5)):
         assert torch.equal(compiled(x), f(x))
     assert counter.count == 1
+
+
+def test_the_index_that_a_text_of_a_class_of_its_own_is():
+    class Text(str):
+        pass
+
+    text = Text("3")
+
+    def f(x):
+        try:
+            return x + [5, 6][text]
+        except TypeError:
+            return x
+
+    seen(f, lambda: setattr(Text, "__index__", lambda self: 1))
