@@ -69,7 +69,7 @@ class Builder {
         fx_(py::module_::import("torch.fx")),
         graph_(fx_.attr("Graph")()),
         tensor_(py::module_::import("torch").attr("Tensor")),
-        getitem_(py::module_::import("operator").attr("getitem")) {}
+        getitem_(py::module_::import("_operator").attr("getitem")) {}
 
   void placeholder(PyObject* fake, const std::string& name) {
     std::string base = identifier(name), unique = base;  // an argument of the generated forward
@@ -184,7 +184,7 @@ class Builder {
       default: break;
     }
     py::module_ torch = py::module_::import("torch");
-    py::object fn = name ? py::module_::import("operator").attr(name)
+    py::object fn = name ? py::module_::import("_operator").attr(name)
                          : py::object(torch.attr(arena_.kind(e) == sym::Kind::Min ? "sym_min" : "sym_max"));
     py::object result = number(ops[0]);
     if (ops.size() == 1) result = graph_.attr("call_function")(fn, py::make_tuple(result));

@@ -482,6 +482,9 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
       } else {
         list_sizes.assign(info.tensor_results.size(), -1);
       }
+      // A view of a plain tensor is one, also in inference mode.
+      std::optional<c10::InferenceMode> plain;
+      if (c10::InferenceMode::is_enabled() && graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor() && !(*stack)[base].toTensor().is_inference()) plain.emplace(false);
       torch::jit::drop(*stack, info.args.size());
       return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }

@@ -31,6 +31,7 @@ WORDS = (
     (r"(Attempting to broadcast a dimension|The size of tensor a|The expanded size of the tensor).*", "sizes"),
     (r"must be (\w+), not .*", r"must be \1"),
     (r"unsupported operand type\(s\) for (\S+): 'Tensor' and .*", r"unsupported \1"),  # containers stand for those of their subclasses
+    (r"(maximum recursion depth exceeded).*", r"\1"),  # where it ends depends on the frames of the caller
     (r"not supported between instances of .*", "not supported"),
     (r"(iteration over a 0-d array|'numpy\.\w+' object is not iterable)", "not iterable"),
 )

@@ -105,7 +105,8 @@ CHANGES = {
     "module": ("{p}.{n} = {v}", "{p}.{n} = {q}", "del {p}.{n}", "{p}.__getattr__ = lambda name: {v}", "del {p}.__getattr__", "{p}.__class__ = Lazy", "{p}.__class__ = types.ModuleType", "{p}.__dict__.pop('{n}')", "{p}.__class__ = Computes", "{p}.__name__ = 'ab'", "{p}.{n} = lambda: {v}"),
     "enum": ("{p}.A._value_ = {v}", "{p}.A.{n} = {v}", "{p}.{n} = {v}", "{p}.twice = lambda self: {v}", "del {p}.{n}", "{p}.B.__dict__['{n}'] = {v}", "{p}.A._name_ = 'ab'", "{p}._member_map_['A'] = {p}.B", "{p}._value2member_map_[1] = {p}.B", "{p}._member_names_.reverse()",
              "type.__setattr__({p}, 'A', {p}.B)", "{p}.A.__class__.m = {v}", "{p}.__hash__ = lambda self: 3", "{p}.__str__ = lambda self: 'ab'", "{p}.__eq__ = lambda self, o: True"),
-    "tuple": ("type({p}).m = lambda self: {v}", "type({p}).{n} = {v}", "type({p}).{n} = property(lambda self: {v})", "type({p}).__getitem__ = lambda self, i: {v}", "type({p}).__len__ = lambda self: 7", "type({p}).__eq__ = lambda self, o: True", "{p}.c = {v}",
+    # Never a length above the tuple's own: PyTorch, whose errors describe arguments, reads as many of its items.
+    "tuple": ("type({p}).m = lambda self: {v}", "type({p}).{n} = {v}", "type({p}).{n} = property(lambda self: {v})", "type({p}).__getitem__ = lambda self, i: {v}", "type({p}).__len__ = lambda self: 1", "type({p}).__eq__ = lambda self, o: True", "{p}.c = {v}",
               "type({p})._fields = ('a',)", "type({p}).__iter__ = lambda self: iter([{v}])", "type({p}).__contains__ = lambda self, o: {v}"),
     "data": ("{p}.a = {v}", "{p}.b = {q}", "object.__setattr__({p}, 'a', {v})", "type({p}).a = {v}", "type({p}).__eq__ = lambda self, o: {v}", "type({p}).c = {v}", "type({p}).b = property(lambda self: {v})", "type({p}).__hash__ = lambda self: {v}"),
     "weak": (),

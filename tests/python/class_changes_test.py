@@ -200,3 +200,34 @@ def test_module_of_a_function_made_inside():
     glob = {"__name__": "one"}
     exec("def fn(x):\n def g(): ...\n return x + len(g.__module__)", glob)
     check(glob["fn"], lambda: glob.update(__name__="another"), X)
+
+
+def test_a_module_whose_own_init_never_ran():
+    """Such a module has no tables of parameters: Module.__delattr__ fails on that."""
+    class M(torch.nn.Module):
+        pass
+
+    def fn(x):
+        m = M.__new__(M)
+        m.__dict__["a"] = 2
+        try:
+            del m.a
+        except AttributeError as e:
+            return x + 1, str(e)
+        return x, ""
+
+    compiled = braze.compile(fn, backend="eager")
+    want, got = fn(X), compiled(X)
+    assert want[1] and want[1] == got[1] and torch.equal(want[0], got[0])
+
+
+def test_a_cell_that_is_empty_is_deleted():
+    def fn(x):
+        try:
+            del cell
+        except UnboundLocalError as e:
+            return x + 1, str(e)
+        return x, "", lambda: cell
+
+    want, got = fn(X), braze.compile(fn, backend="eager", fullgraph=True)(X)
+    assert want[1] == got[1] and torch.equal(want[0], got[0])

@@ -563,3 +563,28 @@ def test_locals_and_frame_objects():
     both(f, X)
     g = braze.compile(lambda a: inspect.currentframe().f_back is None or a + 1)
     same(X + 1, g(X))
+
+
+def test_a_variable_that_is_bound_in_one_round_and_not_in_the_next():
+    """Where code goes on after a break, what is only passed on is known to be there."""
+
+    @braze.disable
+    def seen(log, value):
+        log.append(value)
+
+    def fn(x, log):
+        held = [1]
+        for _ in range(3):
+            try:
+                seen(log, held)
+                del held
+            except UnboundLocalError as e:
+                log.append(str(e))
+            x = x + 1
+        return x
+
+    compiled = braze.compile(fn, backend="eager")
+    for _ in range(2):
+        want, got = [], []
+        assert torch.equal(fn(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got and len(got) == 3

@@ -357,3 +357,46 @@ def test_attributes_of_an_ordered_dict_from_outside():
     fn = lambda x, d: (x + 1, hasattr(d, "_metadata"), len(d))
     want, got = fn(torch.ones(2), state), braze.compile(fn)(torch.ones(2), state)
     assert want[1:] == got[1:]
+
+
+@pytest.mark.parametrize("take", [lambda l, g: l.extend(g), lambda l, g: l.__iadd__(g), lambda l, g: collections.deque.extend(l, g), lambda l, g: dict.update(l, g)])
+def test_items_are_added_as_they_come(take):
+    """A generator sees what was added before, and an exception of its leaves that there."""
+    deque, mapping = "deque" in take.__code__.co_names, "update" in take.__code__.co_names
+
+    def fn(x):
+        held = collections.deque() if deque else {} if mapping else []
+        seen = []
+
+        def items():
+            for i in range(3):
+                seen.append(len(held))
+                yield (i, i) if mapping else i
+            raise ValueError(i)
+
+        try:
+            take(held, items())
+        except ValueError:
+            seen.append("raised")
+        return x + len(held), seen, list(held)
+
+    compiled = braze.compile(fn, fullgraph=True)
+    want, got = fn(torch.ones(2)), compiled(torch.ones(2))
+    assert want[1:] == got[1:] and torch.equal(want[0], got[0])
+    assert want[1] == [0, 1, 2, "raised"]
+
+
+@pytest.mark.parametrize("make", [lambda: operator.itemgetter(1), lambda: operator.itemgetter(0, 1), lambda: operator.attrgetter("a"), lambda: operator.methodcaller("m")])
+def test_functions_of_operator_take_one_argument(make):
+    def fn(x):
+        said = []
+        for args, named in (((), {}), ((1, 2), {}), ((1,), {"k": 2})):
+            try:
+                made(*args, **named)
+            except TypeError as e:
+                said.append(str(e))
+        return x + len(said), said
+
+    for made in (make(),):
+        want, got = fn(torch.ones(2)), braze.compile(fn, fullgraph=True)(torch.ones(2))
+        assert want[1] == got[1] and len(got[1]) == 3

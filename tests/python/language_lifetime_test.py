@@ -298,3 +298,106 @@ def test_a_generator_that_is_dropped_runs_to_its_end(take, through):
         want, got = [], []
         assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
         assert want == got
+
+
+def ending(log, n=3):
+    try:
+        yield from range(n)
+    finally:
+        log.append("end")
+
+
+def after_break(x, log):
+    for v in ending(log):
+        x = x + v
+        break
+    log.append("after")
+    return x * 2
+
+
+def after_an_exception(x, log):
+    try:
+        for v in ending(log):
+            x = x + v
+            raise ValueError(v)
+    except ValueError:
+        log.append("caught")
+    return x * 2
+
+
+def beside_an_exception_that_was_handled(x, log):
+    try:
+        raise ValueError(1)
+    except ValueError as e:
+        g = ending(log)
+        log.append(next(g))
+        for v in g:
+            log.append(v)
+            break
+    return x * 2
+
+
+@pytest.mark.parametrize("fn", [after_break, after_an_exception, beside_an_exception_that_was_handled])
+def test_a_generator_that_a_loop_leaves_ends_as_in_plain_python(fn):
+    """Such generators are the interpreter's: an instruction that drops one is, too."""
+    counts = []
+
+    def backend(gm, inputs):
+        counts.append(gm)
+        return gm
+
+    compiled = braze.compile(fn, backend=backend)
+    for _ in range(3):
+        want, got = [], []
+        assert torch.equal(fn(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got and want[-1:] == got[-1:]
+    assert counts
+
+
+def test_a_generator_comes_where_another_iterator_was():
+    """What lies on the stack below a loop that is left is looked at even if no instruction asks what it is."""
+
+    def fn(x, it, log):
+        for v in iter(it):
+            braze.graph_break()
+            x = x + v
+            break
+        log.append("after")
+        return x
+
+    compiled = braze.compile(fn, backend="eager")
+    for make in (lambda log: [1, 2], lambda log: ending(log), lambda log: [1, 2], lambda log: ending(log)):
+        want, got = [], []
+        a, b = fn(torch.ones(2), Taken(make, want), want), compiled(torch.ones(2), Taken(make, got), got)
+        assert torch.equal(a, b) and want == got
+
+
+class Taken:
+    """Its iterators are held by nobody else."""
+
+    def __init__(self, make, log):
+        self.make, self.log = make, log
+
+    def __iter__(self):
+        return iter(self.make(self.log))
+
+
+def test_guards_keep_no_namespace_alive():
+    import types
+
+    holder = {"a": types.SimpleNamespace(t=torch.ones(3))}
+    ref = weakref.ref(holder["a"].t)
+    count = 0
+
+    def backend(gm, inputs):
+        nonlocal count
+        count += 1
+        return gm
+
+    compiled = braze.compile(lambda x: x + holder["a"].t, backend=backend)
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0)) and count == 1
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0)) and count == 1
+    holder.clear()
+    assert ref() is None
+    holder["a"] = types.SimpleNamespace(t=torch.zeros(3))
+    assert torch.equal(compiled(torch.ones(3)), torch.ones(3))

@@ -10,6 +10,8 @@ import pytest
 import torch
 from cases import Cases, run, x
 
+import braze
+
 case = Cases()
 
 
@@ -211,3 +213,62 @@ def typing_cast(a):
     t = typing.cast(torch.Tensor, a)
     v: typing.Optional[int] = 3
     return t * v
+
+
+def test_methods_are_keys_by_the_object_that_they_are_of():
+    """Also where its class has an equality and no hash."""
+    class Equal:
+        def __eq__(self, o): return True
+        def m(self): ...
+
+    a, b = Equal(), Equal()
+    m, n = a.m, b.m
+
+    def fn(x):
+        d = {m: 1}
+        return x + d.get(a.m, 5) + d.get(n, 7)
+
+    compiled = braze.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.zeros(2)), fn(torch.zeros(2)))
+    m = b.m
+    assert torch.equal(compiled(torch.zeros(2)), fn(torch.zeros(2)))
+
+
+def test_words_of_errors_of_classes_made_inside():
+    def fn(x):
+        class Inner:
+            @property
+            def p(self): return 1
+
+            def __enter__(self): return self
+
+        said = []
+        for act in (lambda o: setattr(o, "p", 2), lambda o: o.__enter__().p + enter(o)):
+            try:
+                act(Inner())
+            except (AttributeError, TypeError) as e:
+                said.append(str(e))
+        return x + len(said), said
+
+    def enter(o):
+        with o as v:
+            return v
+
+    want, got = fn(torch.zeros(2)), braze.compile(fn, backend="eager", fullgraph=True)(torch.zeros(2))
+    assert want[1] == got[1] and len(got[1]) == 2 and torch.equal(want[0], got[0])
+
+
+def test_a_key_that_comes_back_is_the_one_it_comes_back_by():
+    held = {}
+
+    def fn(x):
+        held.pop(True, None)
+        held[1] = 5
+        return x + len(held)
+
+    compiled = braze.compile(fn, backend="eager", fullgraph=True)
+    for f in (fn, compiled):
+        held.clear()
+        held.update({1.0: 2, "c": 3})
+        f(torch.zeros(2))
+        assert list(held) == ["c", 1] and [type(k) for k in held] == [str, int]

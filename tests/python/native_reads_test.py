@@ -201,3 +201,59 @@ def test_one_hot_of_no_class(classes):
         F.one_hot(torch.tensor(classes), 3)
     with pytest.raises(RuntimeError):
         f(torch.tensor(classes))
+
+
+# ---- what a class of the program's says of its instances ----
+
+
+def named(base):
+    return base("Named", {"A": 1, "B": 2})
+
+
+def test_the_member_that_an_enum_has_for_a_value():
+    cls = named(enum.Enum)
+    seen(lambda x: x + (5 if cls(1) is cls.A else 7), lambda: cls._value2member_map_.update({1: cls.B}))
+
+
+def test_comparison_of_members_of_an_enum():
+    cls = named(enum.Enum)
+    seen(lambda x: x + (5 if cls.A == 1 else 7), lambda: setattr(cls, "__eq__", lambda self, o: True))
+
+
+@pytest.mark.parametrize("method", ["__int__", "__index__"])
+def test_the_number_that_a_text_of_a_class_of_its_own_is(method):
+    class Text(str):
+        pass
+
+    text = Text("3")
+    seen(lambda x: x + int(text), lambda: setattr(Text, method, lambda self: 1))
+
+
+# ---- functions that the compiler itself uses ----
+
+
+def test_functions_of_operator_that_the_program_replaces(monkeypatch):
+    """Sizes are computed in the graph for other backends, whatever `operator` has by then."""
+    f = lambda x: x.reshape(-1) * (x.shape[0] * x.shape[1] + 2)
+    counter = Graphs()
+    compiled = braze.compile(f, backend=counter, dynamic=True, fullgraph=True)
+    for name in ("add", "mul"):
+        monkeypatch.setattr("operator." + name, lambda a, b: a - b)
+    for x in (torch.ones(2, 3), torch.ones(4, 5)):
+        assert torch.equal(compiled(x), f(x))
+    assert counter.count == 1
+
+
+def test_the_index_that_a_text_of_a_class_of_its_own_is():
+    class Text(str):
+        pass
+
+    text = Text("3")
+
+    def f(x):
+        try:
+            return x + [5, 6][text]
+        except TypeError:
+            return x
+
+    seen(f, lambda: setattr(Text, "__index__", lambda self: 1))

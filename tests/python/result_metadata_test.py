@@ -168,3 +168,18 @@ def test_writing_to_a_result_afterwards(name, which):
             assert len(got) == 1, f"{got}, expected {want}"
         else:
             torch.testing.assert_close(got, want)
+
+
+def test_a_view_of_a_plain_tensor_in_inference_mode():
+    """It is no tensor of the mode's, and asks for gradients as its base does."""
+    w = torch.nn.Parameter(torch.ones(2, 3))
+    fn = lambda x, w: (w.view(-1), w.t(), x + w)
+    facts = lambda t: (t.is_inference(), t.requires_grad, t._is_view(), t.is_leaf)
+    for backend in ("braze", "eager"):
+        compiled = braze.compile(fn, backend=backend, fullgraph=True)
+        for _ in range(2):
+            with torch.inference_mode():
+                want, got = fn(torch.ones(2, 3), w), compiled(torch.ones(2, 3), w)
+                assert [facts(t) for t in want] == [facts(t) for t in got]
+                for a, b in zip(want, got):
+                    assert torch.equal(a, b)

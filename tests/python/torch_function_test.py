@@ -240,3 +240,35 @@ def test_break_inside_of_the_context_of_a_device():
     before = braze._C.compilations(compiled)
     compiled(x)
     assert braze._C.compilations(compiled) == before
+
+
+class Counted(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_function__(self, f, types, args=(), kwargs=None):
+        self.calls.append(getattr(f, "__name__", "?"))
+        return f(*args, **(kwargs or {}))
+
+
+def test_a_mode_hears_nothing_of_what_the_compiler_asks():
+    """Of arrays: NumPy asks no mode. Grad mode: set once by the program, and set back by the capture."""
+    import numpy as np
+
+    array = np.arange(3.0)
+
+    def fn(x):
+        torch.set_grad_enabled(torch.is_grad_enabled())
+        return x + 1 if array.dtype == "float64" else x, array.strides, array.ndim
+
+    counter = Graphs()
+    compiled = braze.compile(fn, backend=counter)
+    for _ in range(2):
+        calls = []
+        for f in (fn, compiled):
+            with Counted() as mode:
+                value, *rest = f(x)
+            calls.append((mode.calls, value.tolist(), rest))
+        assert calls[0] == calls[1]
+    assert counter.count

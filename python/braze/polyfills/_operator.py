@@ -1,11 +1,24 @@
 """operator's makers of functions."""
 
 
+def _only(name, args, kwargs):
+    if kwargs:
+        raise TypeError(f"{name}() takes no keyword arguments")
+    if len(args) != 1:
+        raise TypeError(f"{name} expected 1 argument, got {len(args)}")
+    return args[0]
+
+
 def itemgetter(item, /, *items):
     if not items:
-        return lambda obj, /: obj[item]
+        return lambda *args, **kwargs: _only("itemgetter", args, kwargs)[item]
     items = (item, *items)
-    return lambda obj, /: tuple([obj[i] for i in items])
+
+    def get(*args, **kwargs):
+        obj = _only("itemgetter", args, kwargs)
+        return tuple([obj[i] for i in items])
+
+    return get
 
 
 def _follow(obj, path):
@@ -20,11 +33,16 @@ def attrgetter(attr, /, *attrs):
         if not isinstance(name, str):
             raise TypeError("attribute name must be a string")
     if len(attrs) == 1:
-        return lambda obj, /: _follow(obj, attr)
-    return lambda obj, /: tuple([_follow(obj, n) for n in attrs])
+        return lambda *args, **kwargs: _follow(_only("attrgetter", args, kwargs), attr)
+
+    def get(*args, **kwargs):
+        obj = _only("attrgetter", args, kwargs)
+        return tuple([_follow(obj, n) for n in attrs])
+
+    return get
 
 
 def methodcaller(name, /, *args, **kwargs):
     if not isinstance(name, str):
         raise TypeError("method name must be a string")
-    return lambda obj, /: getattr(obj, name)(*args, **kwargs)
+    return lambda *given, **named: getattr(_only("methodcaller", given, named), name)(*args, **kwargs)

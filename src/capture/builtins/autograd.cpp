@@ -123,7 +123,7 @@ Variable* tensor_backward(Translator& tr, Args& a) {
 bool requires_grad(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (!v->is(Kind::Tensor)) return false;
-  Ref r = Ref::steal(native::attr(Ground::made(), v->as<TensorVariable>()->value(tr), "requires_grad"));
+  Ref r = Ref::steal(native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad"));
   return r.get() == Py_True;
 }
 

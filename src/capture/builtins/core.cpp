@@ -210,6 +210,10 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
         return v;
       }
     }
+    // Of a number or text of the program's class, the class may say what it is as a number.
+    if (PyTypeObject* t = a[0]->type(); !is_fixed_type(t) && !a[0]->is(Kind::Object))
+      for (const char* m : {"__int__", "__float__", "__complex__", "__index__", "__trunc__"})
+        if (PyObject* own = tr.attributes.lookup_on_type(t, tr.intern(m), nullptr); own && PyFunction_Check(own)) tr.unsupported(std::string(type->tp_name) + "() of " + a[0]->describe());
     // A symbolic int stays one.
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
     bool unknown = type == &PyFloat_Type && tr.may_be_unbacked() && a[0]->is(Kind::Sym) && a[0]->type() == &PyLong_Type;

@@ -159,7 +159,7 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     Ref fget = Ref::steal(native::attr(Ground::guarded(at), descr, "fget"));
     if (!fget || fget.get() == Py_None) {
       PyErr_Clear();
-      tr_.raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" + type->tp_name + "' object has no getter");
+      tr_.raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" + PyUnicode_AsUTF8(Ref::steal(PyType_GetQualName(type)).get()) + "' object has no getter");
     }
     Variable* f;
     if (at.valid()) {

@@ -43,7 +43,7 @@ bool stays_open(Translator& tr, int base, Variable* a, Variable* b) {
 Variable* as_factor(Translator& tr, Variable* v, Variable* tensor) {
   if (!only_run_knows(tr, v) || v->type() != &PyBool_Type || !tensor->is(Kind::Tensor)) return v;
   static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
-  Ref dtype = Ref::steal(native::attr(Ground::made(), tensor->as<TensorVariable>()->value(tr), "dtype"));
+  Ref dtype = Ref::steal(native::of_tensor(tensor->as<TensorVariable>()->value(tr), "dtype"));
   if (!dtype || dtype.get() == boolean) return PyErr_Clear(), v;
   return tr.from_python(Ref::steal(tr.tracer().as_integer(v->as<SymVariable>()->value.get())), Ground::pure(v, tensor));
 }

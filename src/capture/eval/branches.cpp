@@ -61,8 +61,8 @@ bool Branches::selectable(Variable* a, Variable* b) {
         auto plain = [&](Variable* v) { return v->type() == library().tensor || v->type() == library().parameter; };
         if (!plain(a) || !plain(b)) return false;
       }
-      Ref x = Ref::steal(native::attr(Ground::made(), a->as<TensorVariable>()->value(tr_), "shape"));
-      Ref y = Ref::steal(native::attr(Ground::made(), b->as<TensorVariable>()->value(tr_), "shape"));
+      Ref x = Ref::steal(native::of_tensor(a->as<TensorVariable>()->value(tr_), "shape"));
+      Ref y = Ref::steal(native::of_tensor(b->as<TensorVariable>()->value(tr_), "shape"));
       if (!x || !y) tr_.raise_current();
       int same = PyObject_RichCompareBool(x.get(), y.get(), Py_EQ);
       if (same < 0) tr_.raise_current();

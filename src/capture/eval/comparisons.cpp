@@ -285,6 +285,13 @@ Variable* Protocols::compare(int op, Variable* a, Variable* b) {
   }
   a = tr_.force(a);
   b = tr_.force(b);
+  for (Variable* v : {a, b}) {
+    // How objects of the program's classes compare is looked at where they are more than their class: an enum's member, say.
+    PyTypeObject* t = v->type();
+    if ((!v->is(Kind::Real) && !v->is(Kind::Constant)) || is_fixed_type(t) || user_class(v)) continue;
+    PyObject* own = tr_.attributes.lookup_on_type(t, tr_.intern(kCompare[v == a ? op : kSwapped[op]]), nullptr);
+    if (own && PyFunction_Check(own) && !of_library(own)) tr_.unsupported("a comparison of " + a->describe() + " and " + b->describe());
+  }
   Comparison x{tr_, op, op == Py_EQ || op == Py_NE, a, b};
   for (const Row& r : kRules)
     if (concerns(r, x))

@@ -3,6 +3,7 @@
 
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 
@@ -60,6 +61,7 @@ void Effects::set_state(PyObject* get, std::vector<Ref> get_args, PyObject* set,
 }
 
 void Effects::undo_states() {
+  trace::WithoutTorchFunctions own_calls(tr_.torch_functions.has_modes() ? 2 : 0);
   for (auto it = states_.rbegin(); it != states_.rend(); ++it) {
     std::vector<Ref> args = it->get_args;
     args.push_back(it->before);

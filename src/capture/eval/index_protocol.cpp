@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -11,7 +12,11 @@ namespace {
 
 // The object's method of this name, a Python function, called; nullptr: it has none.
 Variable* number_by(Translator& tr, Variable* v, const char* method) {
-  if (!v->is(Kind::Object) || v->as<ObjectVariable>()->base) return nullptr;
+  PyTypeObject* t = v->type();
+  bool plain_object = v->is(Kind::Object) && !v->as<ObjectVariable>()->base;
+  // Numbers of the program's classes are read as what they hold; texts and others have the method if their class does.
+  bool holds_other = (v->is(Kind::Object) || v->is(Kind::Constant)) && !is_fixed_type(t) && !PyType_IsSubtype(t, &PyLong_Type) && !PyType_IsSubtype(t, &PyFloat_Type);
+  if (!plain_object && !holds_other) return nullptr;
   SourceId at;
   PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), &at);
   if (!f || !PyFunction_Check(f)) return nullptr;

@@ -100,7 +100,16 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
   if (meta != &PyType_Type) {
     SourceId at;
     PyObject* call_method = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), &at);
-    if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) return tr.real.call_pure(cls_object, args);
+    if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
+      PyObject* call_stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__call__");
+      Ref new_stock = Ref::steal(native::attr(Ground::conservative(), reinterpret_cast<PyObject*>(library().enum_), "__new__"));
+      bool stock = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), nullptr) == call_stock &&
+                   tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) == new_stock.get();
+      if (stock && args.size() == 1 && args.kw.empty() && tr.real.is_python_constant(args[0]) && tr.force(args[0])->type() != cls)
+        if (Variable* member = enum_member(tr, cls, "_value2member_map_", args[0])) return member;
+      tr.attributes.lookup_on_type(cls, tr.intern("_missing_"), nullptr);
+      return tr.real.call_pure(cls_object, args);
+    }
     if (call_method && PyFunction_Check(call_method)) {
       args.pos.insert(args.pos.begin(), tr.global_object(cls_object, Ground::pure(args)));
       return tr.call(tr.force(tr.wrap(call_method, at)), args);

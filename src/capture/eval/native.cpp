@@ -1,11 +1,20 @@
 #include "capture/eval/native.h"
 
 #include "capture/cpython/imported.h"
+#include "trace/trace.h"
 
 namespace braze::capture::native {
 
 PyObject* attr(Ground, PyObject* o, const char* name) { return PyObject_GetAttrString(o, name); }
 PyObject* attr(Ground, PyObject* o, PyObject* name) { return PyObject_GetAttr(o, name); }
+PyObject* of_tensor(PyObject* tensor, const char* name) {
+  trace::WithoutTorchFunctions own_question(2);
+  return PyObject_GetAttrString(tensor, name);
+}
+PyObject* of_tensor(PyObject* tensor, PyObject* name) {
+  trace::WithoutTorchFunctions own_question(2);
+  return PyObject_GetAttr(tensor, name);
+}
 PyObject* type_attr(Ground, PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
 PyObject* type_attr(Ground g, PyTypeObject* type, const char* name) {
   PyObject* interned = PyUnicode_InternFromString(name);

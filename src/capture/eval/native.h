@@ -11,6 +11,9 @@ namespace braze::capture::native {
 // nullptr with an exception.
 PyObject* attr(Ground, PyObject* o, const char* name);
 PyObject* attr(Ground, PyObject* o, PyObject* name);
+// Of a tensor that the capture made or knows as a fake: the compiler's own question, which no torch function of the program's hears of.
+PyObject* of_tensor(PyObject* tensor, const char* name);
+PyObject* of_tensor(PyObject* tensor, PyObject* name);
 // What a class has under this name, itself or from a base, no descriptor applied. Borrowed; nullptr: nothing.
 PyObject* type_attr(Ground, PyTypeObject* type, PyObject* name);
 PyObject* type_attr(Ground, PyTypeObject* type, const char* name);

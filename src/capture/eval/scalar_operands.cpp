@@ -111,7 +111,7 @@ bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tens
                                      dtype_named("float16")};
   PyObject* first = nullptr;
   for (TensorVariable* t : tensors) {
-    Ref dtype = Ref::steal(native::attr(Ground::made(), t->value(tr), "dtype"));
+    Ref dtype = Ref::steal(native::of_tensor(t->value(tr), "dtype"));
     if (!dtype) tr.raise_current();
     if (std::find(std::begin(floats), std::end(floats), dtype.get()) == std::end(floats) ||
         (first && dtype.get() != first))
@@ -122,7 +122,7 @@ bool of_one_float_dtype(Translator& tr, const std::vector<TensorVariable*>& tens
 }
 
 int64_t rank(Translator& tr, TensorVariable* t) {
-  Ref n = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim"));
+  Ref n = Ref::steal(native::of_tensor(t->value(tr), "ndim"));
   if (!n) tr.raise_current();
   return PyLong_AsLong(n.get());
 }

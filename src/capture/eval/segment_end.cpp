@@ -18,7 +18,7 @@
 namespace braze::capture {
 void SegmentEnd::refuse_open_generators() {
   for (Variable* g : tr_.generators())
-    if (g->as<GeneratorVariable>()->has_end_to_run())
+    if (g->is(Kind::Generator) && g->as<GeneratorVariable>()->has_end_to_run())
       throw Restart{std::max<uint64_t>(g->born, 1), {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
 }
 
@@ -91,6 +91,11 @@ void SegmentEnd::at_return(Variable* result) {
   trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
   try {
     tr_.segment().recipe.result = cg.reg(result);
+    const FrameView& view = tr_.view();
+    for (int i = 0; view.start > 0 && i < view.bytecode->num_locals_plus; ++i) {
+      Variable* v = tr_.frame()->locals[static_cast<size_t>(i)];
+      if (view.slots[i] && !(v && v->source == tr_.sources().local(i))) tr_.segment().recipe.released.push_back(i);
+    }
     if (tr_.handled) tr_.segment().recipe.handled = cg.reg(tr_.handled);
     tr_.effects.emit(cg);
     finish_graph(cg);

@@ -23,7 +23,7 @@ bool is_number(Variable* v) { return v->is(Kind::Float) || open_float(v); }
 PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
 
 PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
-  Ref v = Ref::steal(native::attr(Ground::made(), t->value(tr), name));
+  Ref v = Ref::steal(native::of_tensor(t->value(tr), name));
   if (!v) tr.raise_current();
   return tr.keep(std::move(v));
 }

@@ -87,6 +87,27 @@ void Translator::start_frame() {
   for (int i = 0; i < view_.depth; ++i) {
     PyObject* o = view_.slots[code.num_locals_plus + i];
     f->push(o ? wrap(o, sources().stack(i)) : nullptr);
+    // An iterator under a loop that is left is popped without a look at it.
+    if (o && Py_TYPE(o)->tp_iternext) guards().type_is(sources().stack(i), Py_TYPE(o), line());
+  }
+  if (view_.start == 0) return;  // arguments: the caller has them, too
+  for (int i = 0, n = code.num_locals_plus + view_.depth; i < n; ++i) {
+    if (!view_.slots[i] || !PyGen_CheckExact(view_.slots[i])) continue;
+    bool local = i < code.num_locals_plus;
+    if (local) guards().type_is(sources().local(i), &PyGen_Type, line());
+    generators_.push_back(local ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(i - code.num_locals_plus)]);
+  }
+}
+
+// A generator of the interpreter's that the frame began with ends when the frame lets go of it, and code of the program's may run then:
+// the instruction is left to the interpreter. `generators`: that the frame began with, and others.
+static void refuse_dropped(const std::vector<Variable*>& generators, const Frame& f) {
+  auto inner = [](Variable* v) { return v && v->kind == Kind::Lazy && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v; };
+  for (Variable* g : generators) {
+    if (g->kind == Kind::Generator) continue;
+    auto is_it = [&](Variable* v) { return inner(v) == inner(g); };
+    if (std::any_of(f.locals.begin(), f.locals.end(), is_it) || std::any_of(f.stack.begin(), f.stack.begin() + f.sp, is_it)) continue;
+    throw Restart{f.ordinal, {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
   }
 }
 
@@ -101,6 +122,7 @@ Variable* Translator::run_frame(Frame* frame) {
     if (!handle(f, raised)) throw raised;
   }
   for (;;) {
+    if (!f.parent && !generators_.empty()) refuse_dropped(generators_, f);
     const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
     f.ordinal = ++ordinal_;
     int sp = f.sp;
@@ -139,7 +161,7 @@ Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
     Frame *f, *before;
     Variable* handled;
     ~Scope() {
-      tr.frame_ = before;
+      tr.frame() = before;
       f->handled = tr.handled;
       f->around = nullptr;
       tr.handled = handled;

@@ -41,6 +41,10 @@ class Stepper {
 
   StepResult run() {
     switch (in_.op) {
+      case Opcode::PopTop: {
+        Ref gone = pop();
+        return next();
+      }
       case Opcode::Call: return call();
       case Opcode::CallFunctionEx: return call_ex();
       case Opcode::PopJumpIfTrue: return jump_if(true, false);

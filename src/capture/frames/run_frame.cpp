@@ -218,6 +218,8 @@ class FrameRunner {
       return advance(images.data(), images.size(), &regs);
     }
     if (entry.recipe.handled != kNoReg) set_handled(ts_, regs.get()[entry.recipe.handled]);
+    // A traceback may keep the frame, and be kept by what the code has let go of: the exception of an `except ... as e` that ended.
+    for (int i : entry.recipe.released) Ref gone = Ref::steal(std::exchange(cpython::slots(frame_)[i], nullptr));
     result_ = leave(ts_, frame_, code_, Py_NewRef(regs.get()[entry.recipe.result]));
     return false;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/cpython/dict.h"
+#include "capture/cpython/imported.h"
 #include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
@@ -13,6 +14,11 @@ constexpr uint32_t kNone = CheckOrder::kNone;
 // Objects of these types can't be given another __class__.
 bool class_is_fixed(PyObject* o) { return (Py_TYPE(o)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyModule_Check(o); }
 
+bool is_namespace(PyObject* o) {
+  static auto* cls = reinterpret_cast<PyTypeObject*>(imported("types", "SimpleNamespace"));
+  return PyObject_TypeCheck(o, cls);
+}
+
 // Refers to objects that may be large, or be its owners. Of other classes without weak references (numbers, strings, slices, properties,
 // descriptors) the instances never change and hold little.
 bool is_container(PyObject* o) {
@@ -22,7 +28,7 @@ bool is_container(PyObject* o) {
     return false;
   }
   return PyDict_Check(o) || PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || PyExceptionInstance_Check(o) ||
-         Py_TYPE(o) == &PyDictProxy_Type || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && PyType_IS_GC(Py_TYPE(o)));
+         Py_TYPE(o) == &PyDictProxy_Type || is_namespace(o) || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && PyType_IS_GC(Py_TYPE(o)));
 }
 
 PyTypeObject* as_type(PyObject* o) { return reinterpret_cast<PyTypeObject*>(o); }

@@ -72,6 +72,7 @@ class Recipe {
   void effect(StepKind kind, std::vector<Reg> args, PyObject* object = nullptr); // a step without
 
   Reg result = kNoReg;              // whole capture: the value to return
+  std::vector<int> released;        // whole capture from within a frame: its local variables that are unbound or bound anew at the end
   Reg handled = kNoReg;             // whole capture: as in FrameImage
   std::vector<FrameImage> frames;   // break: outermost first
 

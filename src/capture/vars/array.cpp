@@ -191,12 +191,13 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
 }
 
 Ref shape_of(Translator& tr, ArrayVariable* a) {
-  Ref shape = Ref::steal(native::attr(Ground::made(), a->tensor->value(tr), "shape"));
+  Ref shape = Ref::steal(native::of_tensor(a->tensor->value(tr), "shape"));
   if (!shape) tr.raise_current();
   return shape;
 }
 
 Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
+  trace::WithoutTorchFunctions no_operation_of_the_programs(2);
   return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
 }
 
@@ -285,11 +286,11 @@ static TensorVariable* alias(Translator& tr, TensorVariable* t) {
 Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
   PyObject* fake = t->value(tr);
   auto is = [&](const char* name) {
-    Ref v = Ref::steal(native::attr(Ground::made(), fake, name));
+    Ref v = Ref::steal(native::of_tensor(fake, name));
     if (!v) PyErr_Clear();
     return v.get() == Py_True;
   };
-  Ref dtype = Ref::steal(native::attr(Ground::made(), fake, "dtype"));
+  Ref dtype = Ref::steal(native::of_tensor(fake, "dtype"));
   if (t->type() != library().tensor && t->type() != library().parameter) return nullptr;
   if (!is("is_cpu") || !named(tr, "numpy_dtype", dtype.get())) return nullptr;
   if (is("requires_grad")) {
@@ -324,7 +325,7 @@ Variable* ArrayVariable::getattr(Translator& tr, PyObject* name) {
     return tr.tuple(std::move(out));
   }
   if (n == "dtype") {
-    Ref dtype = Ref::steal(native::attr(Ground::made(), tensor->value(tr), "dtype"));
+    Ref dtype = Ref::steal(native::of_tensor(tensor->value(tr), "dtype"));
     return tr.constant(named(tr, "numpy_dtype", dtype.get()), Ground::pure(this));
   }
   if (n == "T" || n == "real" || n == "imag") return apply(tr, named(tr, "attribute", name), Args{{this}, {}});

@@ -155,7 +155,11 @@ void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool 
   for (Change& c : changes_)
     if (same_key(tr, c.hash_key.get(), hash_key)) {
       c.deleted |= deleted;
-      if (inserted) c.order = next_order_++;
+      if (inserted) {
+        // A key that was there keeps its place and itself; one that comes back is the one it comes back by.
+        c.order = next_order_++;
+        c.key = key;
+      }
       return;
     }
   int original = PyDict_Contains(real.get(), hash_key);

@@ -50,14 +50,14 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
     return;
   }
   size_t at = 0;
-  for (Variable* pair : tr.unpack(other)) {
+  each_item(tr, other, [&](Variable* pair) {
     std::string element = "dictionary update sequence element #" + std::to_string(at++);
     PyTypeObject* t = tr.force(pair)->type();
     if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item)) tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
     auto kv = tr.unpack(pair);
     if (kv.size() != 2) tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
     d.set(tr, kv[0], kv[1]);
-  }
+  });
 }
 
 Variable* update(Translator& tr, DictVariable& d, Args& a) {

@@ -244,7 +244,11 @@ Variable* BoundMethodVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 Ref BoundMethodVariable::hash_key(Translator& tr) {
-  Ref f = tr.force(function)->hash_key(tr), s = tr.force(self)->hash_key(tr);
+  // Methods are told apart by which object they are of, whatever its class says of hashes and equality.
+  Variable* of = tr.force(self);
+  auto* object = of->is(Kind::Object) || of->is(Kind::Module) ? of->as<ObjectVariable>() : nullptr;
+  if (object && object->real) tr.guard_identity(object->source, object->real.get());
+  Ref f = tr.force(function)->hash_key(tr), s = object && object->real ? object->real : of->hash_key(tr);
   Ref m = Ref::steal(PyMethod_New(f.get(), s.get()));
   return m;
 }

@@ -29,10 +29,11 @@ Variable* append(Translator& tr, ListVariable& l, Args& a) {
 }
 
 Variable* add_in_place(Translator& tr, ListVariable& l, Args& a) {
-  auto more = tr.unpack(a[0]);
-  l.change(tr);
-  l.elements.insert(l.elements.end(), more.begin(), more.end());
-  bound_from_left(l);
+  each_item(tr, a[0], [&](Variable* v) {
+    l.change(tr);
+    l.elements.push_back(v);
+    bound_from_left(l);
+  });
   return &l;
 }
 

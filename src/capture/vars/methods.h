@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "capture/eval/variable.h"
+#include "capture/eval/translator.h"
 
 namespace braze::capture {
 
@@ -21,6 +21,19 @@ Variable* run_method(std::span<const Method<V>> table, Translator& tr, V& self, 
     if (m.name == name && args.size() >= m.least && args.size() <= m.most)
       if (Variable* v = m.run(tr, self, args)) return v;
   return nullptr;
+}
+
+// f(item) for each item, before the next is asked for: where getting an item runs code of the program's, that code sees what was done
+// with those before, and after an exception it stays done.
+template <class F>
+void each_item(Translator& tr, Variable* from, F f) {
+  from = tr.force(from);
+  if (!from->is(Kind::Generator) && !from->is(Kind::Iterator) && !from->is(Kind::Object)) {
+    for (Variable* v : tr.unpack(from)) f(v);
+    return;
+  }
+  Variable* iterator = tr.iter(from);
+  while (Variable* v = tr.next(iterator)) f(v);
 }
 
 }  // namespace braze::capture

@@ -52,6 +52,11 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
   }
   for (const char* t : kTables) {
     DictVariable* d = table(tr, m, t);
+    if (!d && !value) {
+      // Module.__delattr__ reads self._parameters and the others; before Module.__init__() ran that is an AttributeError.
+      tr.getattr(m, t);
+      refuse();
+    }
     if (!d || !d->get(tr, name)) continue;
     if (!value) {
       d->remove(tr, tr.constant(name, Ground::pure(m, value)));

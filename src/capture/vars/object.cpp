@@ -198,7 +198,7 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       Ref setter = Ref::steal(native::attr(Ground::guarded(at), descr, value ? "fset" : "fdel"));
       if (!setter || setter.get() == Py_None) {
         PyErr_Clear();
-        tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" + cls->tp_name + "' object has no " + (value ? "setter" : "deleter"));
+        tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" + text(Ref::steal(PyType_GetQualName(cls)).get()) + "' object has no " + (value ? "setter" : "deleter"));
       }
       tr.call(tr.global_object(setter.get(), Ground::pure(this, value)), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
       return;

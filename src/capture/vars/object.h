@@ -100,6 +100,8 @@ class ModuleVariable final : public ObjectVariable {
   ModuleVariable(PyObject* real, SourceId s) : ObjectVariable(real, s, Kind::Module) {}
   PyObject* as_constant() const override { return nullptr; }
 };
+// What a table of an enum (`_member_map_`, `_value2member_map_`) has for the key; nullptr: nothing, or no table that can be read.
+Variable* enum_member(Translator&, PyTypeObject* cls, const char* table, Variable* key);
 // nn.Module.__getattr__: parameters, buffers, submodules. nullptr: none of them.
 Variable* module_getattr(Translator&, ObjectVariable*, PyObject* name);
 // nn.Module.__setattr__.

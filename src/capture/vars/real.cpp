@@ -239,6 +239,14 @@ void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   Variable::setattr(tr, name, value);
 }
 
+Variable* enum_member(Translator& tr, PyTypeObject* cls, const char* table, Variable* key) {
+  SourceId at;
+  PyObject* map = tr.attributes.lookup_on_type(cls, tr.intern(table), &at);
+  if (!map || !PyDict_CheckExact(map) || !at.valid()) return nullptr;
+  Variable* members = tr.force(tr.wrap(map, at));
+  return members->is(Kind::Dict) ? members->as<DictVariable>()->get(tr, key) : nullptr;
+}
+
 Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   PyObject* o = object.get();
   bool is_enum = PyType_Check(o) && PyType_IsSubtype(Py_TYPE(o), Py_TYPE(library().enum_));
@@ -252,13 +260,9 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   }
   if (is_enum) {
     // A member by its name.
-    SourceId at;
-    PyObject* map = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("_member_map_"), &at);
     PyObject* stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__getitem__");
-    bool plain = map && PyDict_CheckExact(map) && at.valid() && tr.attributes.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock;
-    Variable* members = plain ? tr.force(tr.wrap(map, at)) : nullptr;
-    if (members && members->is(Kind::Dict))
-      if (Variable* v = members->as<DictVariable>()->get(tr, key)) return v;
+    if (tr.attributes.lookup_on_type(Py_TYPE(o), tr.intern("__getitem__"), nullptr) == stock)
+      if (Variable* v = enum_member(tr, reinterpret_cast<PyTypeObject*>(o), "_member_map_", key)) return v;
   }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.

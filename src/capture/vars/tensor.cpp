@@ -62,7 +62,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
   if (n == "grad" || n == "_grad") return get_gradient(tr, this);
   if (n == "grad_fn" && real) {
-    Ref leaf = Ref::steal(native::attr(Ground::made(), value(tr), tr.intern("is_leaf")));
+    Ref leaf = Ref::steal(native::of_tensor(value(tr), tr.intern("is_leaf")));
     if (leaf.get() == Py_True) return tr.none();
   }
   if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
@@ -161,11 +161,11 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
 // tensor.data = v: from now on it is v's content, under its own identity.
 void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
   auto plain = [&](TensorVariable* t) {
-    Ref grad = Ref::steal(native::attr(Ground::made(), t->value(tr), "requires_grad"));
+    Ref grad = Ref::steal(native::of_tensor(t->value(tr), "requires_grad"));
     return grad.get() == Py_False;
   };
   auto same = [&](const char* what) {
-    Ref a = Ref::steal(native::attr(Ground::made(), value(tr), what)), b = Ref::steal(native::attr(Ground::made(), v->value(tr), what));
+    Ref a = Ref::steal(native::of_tensor(value(tr), what)), b = Ref::steal(native::of_tensor(v->value(tr), what));
     return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
   };
   bool plain_class = type() == library().tensor || (real && type() == library().parameter);
@@ -187,7 +187,7 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
       {"t_", "t"}, {"transpose_", "transpose"}, {"swapaxes_", "swapaxes"}, {"swapdims_", "swapdims"}, {"squeeze_", "squeeze"}, {"unsqueeze_", "unsqueeze"}};
   auto it = views.find(method);
   if (it == views.end() || tr.torch_functions.overrides(Args{{this}, {}})) return false;
-  Ref grad = Ref::steal(native::attr(Ground::made(), value(tr), "requires_grad"));
+  Ref grad = Ref::steal(native::of_tensor(value(tr), "requires_grad"));
   if (grad.get() != Py_False) return false;
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
@@ -230,7 +230,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
   if (n == "requires_grad_" && real && args.kw.empty() && args.size() <= 1) {
-    Ref now = Ref::steal(native::attr(Ground::made(), value(tr), "requires_grad"));
+    Ref now = Ref::steal(native::of_tensor(value(tr), "requires_grad"));
     if ((now.get() == Py_True) == (args.size() == 0 || tr.truth(args[0]))) return this;
   }
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
@@ -240,7 +240,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
   if (n == "register_hook") {
     tr.effects.no_effect("registers a hook");
-    Ref leaf = Ref::steal(native::attr(Ground::made(), value(tr), "is_leaf"));
+    Ref leaf = Ref::steal(native::of_tensor(value(tr), "is_leaf"));
     if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }
   if (real && changes_geometry(tr, n, args)) return this;
@@ -286,14 +286,14 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
 bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
 
 Variable* TensorVariable::length(Translator& tr) {
-  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
+  Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
   return tr.from_python(Ref::borrow(PyTuple_GET_ITEM(shape.get(), 0)), Ground::pure(this));
 }
 
 int64_t TensorVariable::len(Translator& tr) {
-  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
+  Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
   // A symbolic size is specialised: Python's len is an int.
@@ -304,7 +304,7 @@ int64_t TensorVariable::len(Translator& tr) {
 
 std::vector<Variable*> TensorVariable::items(Translator& tr) {
   static PyObject* unbind = native::attr(Ground::fixed(), library().torch, "unbind");
-  Ref shape = Ref::steal(native::attr(Ground::made(), value(tr), "shape"));
+  Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
   return tr.real.call_torch(unbind, Args{{this}, {}})->items(tr);
@@ -339,7 +339,7 @@ void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
 }
 
 Reg TensorVariable::build(Codegen& cg) {
-  Ref wants_grad = Ref::steal(native::attr(Ground::made(), fake.get(), "requires_grad")), leaf = Ref::steal(native::attr(Ground::made(), fake.get(), "is_leaf"));
+  Ref wants_grad = Ref::steal(native::of_tensor(fake.get(), "requires_grad")), leaf = Ref::steal(native::of_tensor(fake.get(), "is_leaf"));
   bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
   if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());

@@ -136,7 +136,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
 
 Variable* float_of(Translator& tr, TensorVariable* t) {
   static PyObject *detach = method("detach"), *to = method("to"), *reshape = method("reshape"), *f64 = of_torch("float64");
-  Ref rank = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim")), cpu = Ref::steal(native::attr(Ground::made(), t->value(tr), "is_cpu"));
+  Ref rank = Ref::steal(native::of_tensor(t->value(tr), "ndim")), cpu = Ref::steal(native::of_tensor(t->value(tr), "is_cpu"));
   if (!rank || !cpu) tr.raise_current();
   TensorVariable* v = call(tr, detach, Args{{t}, {}});
   if (PyLong_AsLong(rank.get()) != 0) v = call(tr, reshape, Args{{v, tr.tuple({})}, {}});

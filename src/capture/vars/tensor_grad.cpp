@@ -93,7 +93,7 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
 void Effects::emit_gradients(Codegen& cg) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     TensorVariable* t = gradients_[i];
-    Ref now = Ref::steal(native::attr(Ground::made(), t->fake.get(), "grad"));
+    Ref now = Ref::steal(native::of_tensor(t->fake.get(), "grad"));
     if (!now) tr_.raise_current();
     if (!t->grad_written && (now.get() == t->first_grad || (now.get() == Py_None && !t->first_grad))) continue;
     cg.recipe.effect(StepKind::SetAttr, {cg.reg(t), cg.reg(tr_.from_python(now, Ground::made()))}, tr_.intern("grad"));

@@ -10,7 +10,7 @@ namespace {
 enum class NumberKind : uint8_t { Bool, Int, Float, Complex };
 
 NumberKind kind_of(Translator& tr, TensorVariable* t) {
-  Ref dtype = Ref::steal(native::attr(Ground::made(), t->value(tr), "dtype"));
+  Ref dtype = Ref::steal(native::of_tensor(t->value(tr), "dtype"));
   Ref floating = dtype ? Ref::steal(native::attr(Ground::made(), dtype.get(), "is_floating_point")) : Ref();
   Ref complex = dtype ? Ref::steal(native::attr(Ground::made(), dtype.get(), "is_complex")) : Ref();
   static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
@@ -21,7 +21,7 @@ NumberKind kind_of(Translator& tr, TensorVariable* t) {
 }
 
 int64_t rank_of(Translator& tr, TensorVariable* t) {
-  Ref n = Ref::steal(native::attr(Ground::made(), t->value(tr), "ndim"));
+  Ref n = Ref::steal(native::of_tensor(t->value(tr), "ndim"));
   if (!n) tr.raise_current();
   return PyLong_AsLong(n.get());
 }

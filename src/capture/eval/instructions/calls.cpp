@@ -98,12 +98,12 @@ void Instructions::MakeFunction(Execution& x) {
 void Instructions::BeforeWith(Execution& x) {
   Variable* manager = x.tr.force(x.f.pop());
   SourceId at;
-  auto method = [&](const char* name) -> Variable* {
+  auto method = [&](const char* name, const char* missed = "") -> Variable* {
     PyObject* d = x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(name), &at);
-    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol");
+    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol" + missed);
     return x.tr.attributes.bind_descriptor(d, at, manager, manager->type(), x.tr.intern(name));
   };
-  Variable *enter = method("__enter__"), *exit = method("__exit__");
+  Variable *enter = method("__enter__"), *exit = method("__exit__", " (missed __exit__ method)");
   // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
   x.f.push(exit);
   Variable* result;

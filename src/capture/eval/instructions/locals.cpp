@@ -9,6 +9,18 @@ Variable*& local(Execution& x) { return x.f.locals[static_cast<size_t>(x.ins.arg
 CellVariable* cell(Execution& x) { return local(x)->as<CellVariable>(); }
 std::string local_name(Execution& x) { return PyUnicode_AsUTF8(x.f.code->local_name(x.ins.arg)); }
 
+[[noreturn]] void raise_unbound(Execution& x) {
+  x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
+}
+
+// What is in the cell; an exception where nothing is.
+Variable* contents(Execution& x) {
+  if (Variable* v = cell(x)->get(x.tr)) return v;
+  if (x.f.code->is_free(x.ins.arg))
+    x.tr.raise(PyExc_NameError, "cannot access free variable '" + local_name(x) + "' where it is not associated with a value in enclosing scope");
+  raise_unbound(x);
+}
+
 }  // namespace
 
 void Instructions::Nop(Execution&) {}
@@ -26,8 +38,12 @@ void Instructions::Swap(Execution& x) { std::swap(x.f.top(1), x.f.top(x.ins.arg)
 void Instructions::LoadConst(Execution& x) { x.f.push(x.tr.load_const(x.f.code->constant(x.ins.arg))); }
 
 void Instructions::LoadFast(Execution& x) {
-  if (!local(x)) x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
-  x.f.push(local(x));
+  Variable* v = local(x);
+  if (!v) raise_unbound(x);
+  // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else asks, if all that
+  // happens to it is that it is passed on.
+  if (x.tr.view_.start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
+  x.f.push(v);
 }
 void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }
 
@@ -39,7 +55,7 @@ void Instructions::LoadFastAndClear(Execution& x) {
 void Instructions::StoreFast(Execution& x) { local(x) = x.f.pop(); }
 
 void Instructions::DeleteFast(Execution& x) {
-  if (!local(x)) x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
+  if (!local(x)) raise_unbound(x);
   local(x) = nullptr;
 }
 
@@ -53,18 +69,15 @@ void Instructions::MakeCell(Execution& x) {
 void Instructions::LoadClosure(Execution& x) { x.f.push(local(x)); }
 
 void Instructions::LoadDeref(Execution& x) {
-  Variable* v = cell(x)->get(x.tr);
-  if (!v) {
-    if (x.f.code->is_free(x.ins.arg))
-      x.tr.raise(PyExc_NameError, "cannot access free variable '" + local_name(x) + "' where it is not associated with a value in enclosing scope");
-    x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
-  }
-  x.f.push(v);
+  x.f.push(contents(x));
 }
 
 void Instructions::StoreDeref(Execution& x) { cell(x)->set(x.tr, x.f.pop()); }
 
-void Instructions::DeleteDeref(Execution& x) { cell(x)->set(x.tr, nullptr); }
+void Instructions::DeleteDeref(Execution& x) {
+  contents(x);
+  cell(x)->set(x.tr, nullptr);
+}
 
 void Instructions::LoadGlobal(Execution& x) {
   Variable* v = x.tr.load_global(x.f, x.f.code->name(x.ins.arg));
