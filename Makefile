@@ -1,7 +1,7 @@
 # Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
 PYTHON ?= python3
 SHELL := /bin/bash
-.PHONY: demo test setup install test-unit test-text test-python fuzz bench format clean
+.PHONY: demo test setup install test-unit test-text test-python check fuzz bench format clean
 
 demo: install
 	@$$(cat build/python) -m benchmarks.demo
@@ -17,6 +17,10 @@ install: setup
 
 test-unit test-text test-python: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
+
+# AddressSanitizer, UBSan and ThreadSanitizer, in builds of their own; some of it: make check STEPS="asan-build asan-unit"
+check: setup
+	BRAZE_PYTHON=$$(cat build/python) tools/check.sh $(STEPS)
 
 # Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"; of one kind: make fuzz KINDS=world
 KINDS ?= tensors world language

@@ -24,7 +24,7 @@ function(braze_use_torch target)
   else()
     target_precompile_headers(${target} REUSE_FROM braze_trace)
   endif()
-  set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess)
+  set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess ${BRAZE_TORCH_CHECKS_OFF})
 endfunction()
 
 # LLVM's tables hold 90000 addresses, which the loader fills in at every import: in the packed form it reads 2 MB less for that.
@@ -76,7 +76,7 @@ function(braze_extension name)
   target_compile_options(braze${name} PRIVATE ${BRAZE_WARNINGS})
   target_link_libraries(braze${name} PRIVATE ${A_USES} braze_torch_headers)
   target_precompile_headers(braze${name} REUSE_FROM braze_trace)
-  set_property(TARGET braze${name} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess)
+  set_property(TARGET braze${name} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess ${BRAZE_TORCH_CHECKS_OFF})
   target_link_directories(braze${name} PRIVATE ${BRAZE_TORCH_ROOT}/lib)
   # torch_python before the rest: `import torch` loads its libraries locally, so they must be in DT_NEEDED.
   target_link_options(braze${name} PRIVATE -Wl,--no-as-needed -Wl,--gc-sections

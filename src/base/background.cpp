@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <system_error>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace braze {
 namespace {
 
 struct All {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<std::function<void()>> finish;
 };
 All& all() {
@@ -22,8 +23,12 @@ All& all() {
 }
 
 void finish_all() {
-  std::lock_guard lock(all().mutex);
-  for (auto& f : all().finish) f();
+  std::vector<std::function<void()>> finish;
+  {
+    std::lock_guard lock(all().mutex);
+    finish = all().finish;
+  }
+  for (auto& f : finish) f();
 }
 
 }  // namespace
@@ -58,16 +63,27 @@ void Background::run() noexcept {
 }
 
 void Background::finish() noexcept {
+  if (done_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(mutex_);
-  if (thread_.joinable()) thread_.join();
+  join();
+}
+
+void Background::join() noexcept {
+  if (!thread_.joinable()) return;
+  thread_.join();
+  done_.store(true, std::memory_order_release);
 }
 
 void Background::wait() {
-  std::lock_guard lock(mutex_);
-  if (thread_.joinable()) thread_.join();
-  if (!begun_ && needed_) {
-    begun_ = true;
-    run();
+  // Once it is done nobody takes the mutex, which a fork might find held.
+  if (!done_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    join();
+    if (!begun_ && needed_) {
+      begun_ = true;
+      run();
+      done_.store(true, std::memory_order_release);
+    }
   }
   if (error_) std::rethrow_exception(error_);
 }

@@ -1,5 +1,6 @@
 // Preparations that run beside the program: each begins on a thread of its own, and whoever needs its result waits for it.
 #pragma once
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -21,6 +22,7 @@ class Background {
 
  private:
   void finish() noexcept;
+  void join() noexcept;
   void run() noexcept;
 
   std::function<void()> work_;
@@ -28,6 +30,7 @@ class Background {
   std::thread thread_;
   std::exception_ptr error_;
   bool needed_, begun_ = false;
+  std::atomic<bool> done_ = false;
 };
 
 }  // namespace braze

@@ -234,6 +234,17 @@ def test_replaced_container_with_equal_content(held):
     assert now() == 1
 
 
+def test_replaced_list_whose_memory_is_gone(held):
+    """A list of this size has pages of its own, which go back to the system with it: a check that read them would crash."""
+    held.items = [3.0] * (1 << 23)
+    now = agrees(lambda a: a * Held.items[5], X)
+    assert now() == 0
+    fewer = [4.0] * 8
+    held.items = fewer  # frees the large one; the next list made would take its place
+    assert now() == 1
+    assert now() == 0
+
+
 def test_keyword_defaults_and_partial():
     def inner(a, *, k=2):
         return a * k

@@ -80,6 +80,9 @@ void Raising::raise_natively(Variable* exception, const char* why) {
 
 namespace {
 
+// The frame's own address: that of a variable may lie elsewhere, where AddressSanitizer keeps variables to see uses after their end.
+inline const char* stack_here() { return static_cast<const char*>(__builtin_frame_address(0)); }
+
 // The lowest address of this thread's stack and its size; false: not known.
 bool find_stack(char** low, size_t* size) {
   // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The kernel
@@ -88,8 +91,8 @@ bool find_stack(char** low, size_t* size) {
   constexpr size_t kUsual = size_t{64} << 20;
   rlimit limit;
   auto* top = reinterpret_cast<char*>(getauxval(AT_EXECFN));
-  char here;
-  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual && &here < top && &here >= top - limit.rlim_cur) {
+  const char* here = stack_here();
+  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual && here < top && here >= top - limit.rlim_cur) {
     *size = static_cast<size_t>(limit.rlim_cur);
     *low = top - *size;
     return true;
@@ -111,8 +114,7 @@ bool stack_is_low() {
     size_t size = 0;
     return find_stack(&low, &size) ? low + std::min<size_t>(size / 4, 1 << 20) : nullptr;
   }();
-  char here;
-  return &here < limit;
+  return stack_here() < limit;
 }
 
 void Raising::raise_current() {

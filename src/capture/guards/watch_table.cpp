@@ -111,17 +111,10 @@ bool WatchTable::unchanged() {
   return false;
 }
 
-// A word is only read after those on the way to it were found unchanged: it is there then. After code of the user's that is no longer
-// known, and the scan begins anew.
+// A word is only read after those on the way to it were found unchanged: it is there then. Types lie on the way to what hangs off them, and
+// are there themselves as long as the table has not heard of the end of one, so their tags come first. After code of the user's none of this
+// is known any more, and the scan begins anew.
 WatchTable::Scan WatchTable::scan() {
-  for (size_t i = 0, n = words_.size(); i < n; ++i) {
-    uint64_t now = *words_[i].at;
-    if (now == words_[i].expected) [[likely]] continue;
-    bool ran_code = false;
-    if (owner_[i] == kNone || !still_reads(tagged_[owner_[i]], ran_code)) return Scan::Differs;
-    words_[i].expected = now;
-    if (ran_code) return Scan::Again;
-  }
   for (size_t i = 0, n = short_words_.size(); i < n; ++i) {
     unsigned now = *short_words_[i].at;
     if (now == short_words_[i].expected && now) [[likely]] continue;
@@ -129,6 +122,14 @@ WatchTable::Scan WatchTable::scan() {
     if (!still_reads(tagged_[short_owner_[i]], ran_code)) return Scan::Differs;
     // A lookup gives a type a tag that lost its own.
     short_words_[i].expected = now || ran_code ? now : *short_words_[i].at;
+    if (ran_code) return Scan::Again;
+  }
+  for (size_t i = 0, n = words_.size(); i < n; ++i) {
+    uint64_t now = *words_[i].at;
+    if (now == words_[i].expected) [[likely]] continue;
+    bool ran_code = false;
+    if (owner_[i] == kNone || !still_reads(tagged_[owner_[i]], ran_code)) return Scan::Differs;
+    words_[i].expected = now;
     if (ran_code) return Scan::Again;
   }
   return Scan::Same;

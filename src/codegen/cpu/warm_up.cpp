@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/background.h"
+#include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/unit.h"
@@ -44,7 +45,7 @@ void run() {
 }
 
 struct Notes {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<std::string> keys;
 };
 Notes& notes() {
