@@ -42,6 +42,8 @@ void register_all() {
     register_cache_builtins();
     register_random_builtins();
     register_numpy_builtins();
+    register_numpy_random_builtins();
+    register_legacy_constructors();
     register_torch_function_builtins();
     return true;
   }();
@@ -326,6 +328,7 @@ void Translator::emit_effects(Codegen& cg) {
       case Kind::Object:
       case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;
       case Kind::Tensor: v->as<TensorVariable>()->emit_changes(cg, self); break;
+      case Kind::Iterator: static_cast<IteratorVariable*>(v)->emit_advance(cg, self); break;
       default: throw InternalError("a change of " + v->describe() + " without a recipe");
     }
   }

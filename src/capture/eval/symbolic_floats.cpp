@@ -97,9 +97,8 @@ PyObject* function_of(int base) {
 
 }  // namespace
 
-TensorVariable* Translator::draw(Ref call, bool integer) {
+TensorVariable* Translator::draw(Ref call, Ref real) {
   mutate();
-  Ref real = Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5));
   if (!real) raise_current();
   Ref made = Ref::steal(tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(segment_.draws.size())));
   if (!made) raise_current();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "capture/cpython/imported.h"
+#include "capture/cpython/iterators.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture {
@@ -39,10 +40,10 @@ PyObject* content_of(PyObject* object) {
   static PyObject* deque = imported("collections", "deque");
   static PyObject* generator = imported("torch._C", "Generator");
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  if (type != deque && type != generator) return nullptr;
+  if (type != deque && type != generator && cpython::iterator_family(Py_TYPE(object)) == cpython::IteratorFamily::None) return nullptr;
   for (const Taken& t : taken)
     if (t.object.get() == object) return t.content.get();
-  Ref content = type == deque ? of_deque(object) : of_generator(object);
+  Ref content = type == deque ? of_deque(object) : type == generator ? of_generator(object) : Ref::steal(cpython::iterator_content(object));
   if (!content) return PyErr_Clear(), nullptr;
   taken.push_back({Ref::borrow(object), std::move(content)});
   return taken.back().content.get();
