@@ -5,8 +5,10 @@
 
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
+#include "capture/eval/size_floats.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 #include "trace/number.h"
 
 namespace braze::capture {
@@ -115,9 +117,13 @@ Variable* Translator::varying_number(Variable* v) {
   if (!lazy || !view_.seen || view_.torch_level || own_modes_ || !keeps_operators(*this)) return nullptr;
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
-    auto operand = [&](Variable* of) -> Variable* { return open_float(of) ? varying_number(of) : nullptr; };
+    auto operand = [&](Variable* of) -> Variable* {
+      if (of && of->is(Kind::Sym)) return size_as_operand(*this, of);
+      return of && open_float(of) ? varying_number(of) : nullptr;
+    };
     Variable *left = operand(lazy->left), *right = operand(lazy->right);
     if (!left && !right) return nullptr;
+    if (!lazy->right) return float_operator(*this, lazy->function, left->as<TensorVariable>());
     return force(
         call_torch(lazy->function, Args{{left ? left : force(lazy->left), right ? right : force(lazy->right)}, {}}));
   }

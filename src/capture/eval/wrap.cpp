@@ -155,7 +155,11 @@ void Translator::guard_identity(SourceId s, PyObject* o) {
 
 Variable* Translator::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
-  if (!lazy->forced && lazy->function) {
+  if (!lazy->forced && lazy->function && PyFloat_CheckExact(lazy->object.get())) {
+    // What it was computed from is as in this call.
+    Variable *left = specialised(force(lazy->left)), *right = lazy->right ? specialised(force(lazy->right)) : nullptr;
+    lazy->forced = constant(lazy->object, Ground::pure(left, right));
+  } else if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);
     if (left->is(Kind::Sym) || right->is(Kind::Sym)) {
       lazy->forced = force(call(global_object(lazy->function, Ground::pure(v)), {left, right}));
