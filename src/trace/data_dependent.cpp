@@ -178,6 +178,12 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
     Expr n = unbacked_symbol("the sum of the repetitions", {args[0]}, {0, kMostSize});
     return results({fresh(type(0).dtype, type(0).device, {n})});
   }
+  if (name == "aten::_ctc_loss.Tensor") {
+    TensorType t = type(0);
+    if (t.dim() != 3) return false;
+    Expr n = unbacked_symbol("the states of the longest target", args, {1, kMostSize});
+    return results({fresh(t.dtype, t.device, {t.sizes[1]}), fresh(t.dtype, t.device, {t.sizes[1], t.sizes[0], n})});
+  }
   if (name == "aten::bincount") {
     auto least = std::get<Expr>(args[2]);
     Expr n = unbacked_symbol("the number of bins", args, {std::max<int64_t>(arena().range(least).lo, 0), kMostSize});

@@ -96,27 +96,67 @@ bool give_results(const OpInfo& info, const py::object& result, torch::jit::Stac
   return true;
 }
 
+// Calls the function with the arguments of the operator. False: it takes none like these, or gave something else.
+bool call_python(const py::object& function, const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack) {
+  const auto& formals = op.schema().arguments();
+  size_t positional = 0;
+  for (size_t i = 0; i < formals.size(); ++i)
+    if (!formals[i].kwarg_only() && !is_default(formals[i], stack[i])) positional = i + 1;
+  py::list args;
+  py::dict named;
+  for (size_t i = 0; i < formals.size(); ++i) {
+    if (i >= positional && (!formals[i].kwarg_only() || is_default(formals[i], stack[i]))) continue;
+    auto value = to_python(info.args[i], stack[i]);
+    if (!value) return false;
+    if (i < positional) args.append(*value);
+    else named[formals[i].name().c_str()] = *value;
+  }
+  return give_results(info, function(*args, **named), stack);
+}
+
+// The kernel for fakes of an operator; none: nobody registered one.
+py::object fake_kernel(const std::string& name) {
+  if (name.starts_with("aten::") || name.starts_with("prims::")) return py::none();
+  py::object entry = py::module_::import("torch._library.simple_registry").attr("singleton").attr("get")(name);
+  return entry.is_none() ? py::object(py::none()) : py::object(entry.attr("fake_impl").attr("kernel"));
+}
+
 }  // namespace
+
+bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack, const NewSize& new_size) {
+  if (info.name.starts_with("aten::")) return false;
+  py::gil_scoped_acquire gil;
+  py::object kernel = fake_kernel(op.schema().name());
+  if (kernel.is_none()) return false;
+  std::exception_ptr refused;
+  // Python code is between: what new_size throws is kept here and thrown on behind it.
+  py::cpp_function make([&](int64_t min, std::optional<int64_t> max) -> c10::SymInt {
+    try {
+      return new_size(min, max);
+    } catch (...) {
+      refused = std::current_exception();
+      throw py::value_error("a size that depends on values");
+    }
+  }, py::kw_only(), py::arg("min") = 0, py::arg("max") = py::none());
+  py::object context = py::module_::import("types").attr("SimpleNamespace")(py::arg("new_dynamic_size") = make, py::arg("create_unbacked_symint") = make);
+  py::object scope = py::module_::import("torch._library.fake_impl").attr("set_ctx_getter")(py::cpp_function([context] { return context; }));
+  scope.attr("__enter__")();
+  try {
+    bool done = call_python(kernel.attr("func"), op, info, stack);
+    scope.attr("__exit__")(py::none(), py::none(), py::none());
+    return done;
+  } catch (...) {
+    scope.attr("__exit__")(py::none(), py::none(), py::none());
+    if (refused) std::rethrow_exception(refused);
+    throw;
+  }
+}
 
 bool run_decomposition(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack) {
   py::gil_scoped_acquire gil;
   try {
     py::object function = find(op);
-    if (function.is_none()) return false;
-    const auto& formals = op.schema().arguments();
-    size_t positional = 0;
-    for (size_t i = 0; i < formals.size(); ++i)
-      if (!formals[i].kwarg_only() && !is_default(formals[i], stack[i])) positional = i + 1;
-    py::list args;
-    py::dict named;
-    for (size_t i = 0; i < formals.size(); ++i) {
-      if (i >= positional && (!formals[i].kwarg_only() || is_default(formals[i], stack[i]))) continue;
-      auto value = to_python(info.args[i], stack[i]);
-      if (!value) return false;
-      if (i < positional) args.append(*value);
-      else named[formals[i].name().c_str()] = *value;
-    }
-    return give_results(info, function(*args, **named), stack);
+    return !function.is_none() && call_python(function, op, info, stack);
   } catch (py::error_already_set& e) {
     if (is_graph_break_exception(e.value().ptr(), nullptr, nullptr)) throw;  // a decision that only the run can make
     return false;

@@ -17,6 +17,8 @@
 namespace braze::trace {
 namespace {
 
+constexpr int64_t kMostSize = int64_t{1} << 40;
+
 // Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights that nobody
 // asked for (need_weights, the call's 11th argument).
 bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t result) {
@@ -93,12 +95,32 @@ class MetaArgs {
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
-// Operators without a Meta kernel whose result is dense and has the sizes of an operand; nullptr: another.
-const at::Tensor* like_operand(const OpInfo& info, const torch::jit::Stack& meta) {
-  static constexpr const char* kLikeSecond[] = {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward"};
+// The results of operators without a Meta kernel, all dense; nullopt: another.
+std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch::jit::Stack& meta) {
+  auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
+    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  };
+  static constexpr const char* kLikeSecond[] = {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward",
+                                                "aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"};
   for (const char* name : kLikeSecond)
-    if (info.name == name && meta.size() > 1 && meta[1].isTensor()) return &meta[1].toTensor();
-  return nullptr;
+    if (info.name == name && meta.size() > 1 && meta[1].isTensor()) return torch::jit::Stack{made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
+  if (info.name == "aten::_ctc_loss") {  // (log_probs, targets, input_lengths, target_lengths, ...)
+    const at::Tensor& probabilities = meta[0].toTensor();
+    TORCH_CHECK(probabilities.dim() == 3, "log_probs has to be of 3 dimensions");
+    int64_t longest = 0;
+    for (int64_t n : meta[3].toIntVector()) longest = std::max(longest, n);
+    c10::SymInt steps = probabilities.sym_size(0), batch = probabilities.sym_size(1);
+    return torch::jit::Stack{made(probabilities, {batch}), made(probabilities, {batch, steps, 2 * longest + 1})};
+  }
+  if (info.name == "aten::histogram.bin_ct") {
+    c10::SymInt bins = meta[1].isSymInt() ? meta[1].toSymInt() : c10::SymInt(meta[1].toInt());
+    return torch::jit::Stack{made(meta[0].toTensor(), {bins}), made(meta[0].toTensor(), {bins + 1})};
+  }
+  if (info.name == "aten::histogram.bins_tensor" && meta[1].toTensor().dim() == 1) {
+    c10::SymInt edges = meta[1].toTensor().sym_size(0);
+    return torch::jit::Stack{made(meta[0].toTensor(), {edges - 1}), made(meta[0].toTensor(), {edges})};
+  }
+  return std::nullopt;
 }
 
 // The workspace of a recurrent layer has a size that its kernel chooses: it is asked, on tensors like the operands.
@@ -130,12 +152,19 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     for (size_t i = 0; i < info.args.size(); ++i)  // a factory's device that is not given is still not that of real memory
       if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
   };
+  // Of what a kernel in Python says depends on values.
+  int64_t number = 0;
+  auto new_size = [&](int64_t least, std::optional<int64_t> most) {
+    if (!unbacked_) throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");
+    std::string what = "size " + std::to_string(number++) + " of the result of " + info.name;
+    return sym_int(sizes_, unbacked_symbol(what, args, {least, std::min(most.value_or(kMostSize), kMostSize)}));
+  };
   auto call = [&] {
     BelowTracing below;
-    if (const at::Tensor* like = like_operand(info, meta)) {
-      at::Tensor result = at::detail::empty_symint_meta(like->sym_sizes(), like->scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
-      meta = {result};
-    } else {
+    number = 0;
+    if (auto results = results_by_rule(info, meta)) {
+      meta = std::move(*results);
+    } else if (!run_fake_kernel(op, info, meta, new_size)) {
       torch::jit::Stack operands = info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic() ? meta : torch::jit::Stack();
       op.callBoxed(&meta);
       if (!operands.empty()) meta.back() = rnn_workspace(op, operands);

@@ -353,6 +353,7 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
               if (!arena().as_const(s)) throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
         return;
       }
+      if (info.name == "aten::_ctc_loss") return;  // of the lengths in its arguments
       if (info.name == "aten::repeat_interleave.Tensor" && std::holds_alternative<sym::Expr>(args[1])) return;
       throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");
     }

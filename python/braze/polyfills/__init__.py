@@ -29,6 +29,7 @@ from ._copy import copy, deepcopy  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401
 from ._parts import Hashed, deterministic_state, function_of, renamed_keywords, set_deterministic_state, shape_as_tensor, tensor_of_parts  # noqa: F401
 from ._optim import fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_  # noqa: F401
+from ._sequences import ctc_loss, pack_padded_sequence, pad_packed_sequence  # noqa: F401
 from ._pure import (  # noqa: F401
     bisect_left,
     bisect_right,

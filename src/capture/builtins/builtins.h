@@ -48,5 +48,7 @@ void register_autograd_builtins();
 void register_cache_builtins();
 void register_random_builtins();
 void register_numpy_builtins();
+void register_numpy_random_builtins();
+void register_legacy_constructors();
 
 }  // namespace braze::capture

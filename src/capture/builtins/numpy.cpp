@@ -16,16 +16,19 @@ Variable* from_numpy(Translator& tr, Args& a) {
 // A tensor from an array, of the type that is asked for; nullptr: something else is asked for.
 Variable* converted(Translator& tr, Args& a, bool copy) {
   if (a.size() < 1 || !a[0]->is(Kind::Array) || a.size() > (copy ? 1u : 2u)) return nullptr;
-  Variable* dtype = a.size() > 1 ? a[1] : nullptr;
+  Variable *dtype = a.size() > 1 ? a[1] : nullptr, *device = nullptr;
   for (auto& [name, v] : a.kw) {
     if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) dtype = tr.force(v);
-    else if (PyUnicode_CompareWithASCIIString(name, "device") == 0 && is_none(tr.force(v))) continue;
+    else if (PyUnicode_CompareWithASCIIString(name, "device") == 0) device = tr.force(v);
     else return nullptr;
   }
   auto method = [&](const char* name) { return native::type_attr(Ground::fixed(), library().tensor, tr.intern(name)); };
   Variable* t = a[0]->as<ArrayVariable>()->tensor;
   t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.real.call_torch(method("clone"), Args{{t}, {}}) : tensor_of(tr, a[0]->as<ArrayVariable>());
-  return dtype && !is_none(dtype) ? tr.real.call_torch(method("to"), Args{{t, dtype}, {}}) : t;
+  Args to{{t}, {}};
+  if (dtype && !is_none(dtype)) to.kw.emplace_back(tr.intern("dtype"), dtype);
+  if (device && !is_none(device)) to.kw.emplace_back(tr.intern("device"), device);
+  return to.kw.empty() ? t : tr.real.call_torch(method("to"), to);
 }
 Variable* as_tensor(Translator& tr, Args& a) { return converted(tr, a, false); }
 

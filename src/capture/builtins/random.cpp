@@ -6,6 +6,7 @@
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
+#include "trace/number.h"
 
 namespace braze::capture {
 namespace {
@@ -26,7 +27,7 @@ PyObject* generator(Translator& tr, Variable* self) {
 Variable* draw(Translator& tr, PyObject* self, const char* method, PyObject* args, bool integer) {
   Ref bound = Ref::steal(native::attr(Ground::fixed(), self, method));
   if (!bound) tr.raise_current();
-  return tr.floats.draw(Ref::steal(PyTuple_Pack(2, bound.get(), args)), integer);
+  return tr.floats.draw(Ref::steal(PyTuple_Pack(3, bound.get(), args, Py_None)), Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5)));
 }
 
 Variable* of_generator(Translator& tr, PyObject* self) {

@@ -222,6 +222,18 @@ Variable* assert_async(Translator& tr, Args& a) {
   tr.unsupported("an assertion on a tensor");
 }
 
+// tensor_split at what a tensor says: at its numbers.
+template <bool method>
+Variable* split_at_tensor(Translator& tr, Args& a) {
+  static PyObject* const function = method ? native::type_attr(Ground::fixed(), library().tensor, "tensor_split") : import("torch", "tensor_split");
+  if (a.size() < 2 || !a[0]->is(Kind::Tensor) || !a[1]->is(Kind::Tensor)) return nullptr;
+  Variable* numbers = list_of_numbers(tr, a[1]->as<TensorVariable>());
+  if (!numbers) return nullptr;
+  Args given = a;
+  given.pos[1] = numbers->is(Kind::List) ? static_cast<Variable*>(tr.tuple(numbers->items(tr))) : numbers;
+  return tr.real.call_torch(function, given);
+}
+
 }  // namespace
 
 TorchRule torch_rule(PyObject* o) {
@@ -269,6 +281,11 @@ void register_torch_builtins() {
   register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
+  register_polyfill("torch.nn.functional", "ctc_loss", "ctc_loss");
+  register_polyfill("torch._C", "_VariableFunctions._pad_packed_sequence", "pad_packed_sequence");
+  register_polyfill("torch._C", "_VariableFunctions._pack_padded_sequence", "pack_padded_sequence");
+  register_builtin("torch", "tensor_split", split_at_tensor<false>);
+  register_builtin("torch", "Tensor.tensor_split", split_at_tensor<true>);
   register_polyfill("torch.distributions.constraints", "_PositiveDefinite.check", "is_positive_definite");
   for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
   register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");

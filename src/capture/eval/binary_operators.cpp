@@ -6,6 +6,7 @@
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
+#include "capture/eval/size_floats.h"
 #include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
@@ -140,6 +141,8 @@ Variable* numbers(Binary& x) {
   if (only_run_knows(tr, a) || only_run_knows(tr, b))
     if (x.base == NB_TRUE_DIVIDE || a->type() == &PyFloat_Type || b->type() == &PyFloat_Type)
       if (Variable* r = float_arithmetic(tr, x.op, a, b)) return r;
+  if (a->is(Kind::Sym) || b->is(Kind::Sym))
+    if (Variable* r = size_arithmetic(tr, x.op, a, b)) return r;
   bool conditions = (x.base == NB_AND || x.base == NB_OR) && a->type() == &PyBool_Type && b->type() == &PyBool_Type && (only_run_knows(tr, a) || only_run_knows(tr, b));
   if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !conditions && !stays_open(tr, x.base, a, b)) {
     a = tr.real.specialised(a);
@@ -356,6 +359,8 @@ bool concerns(const Row& r, const Binary& x) {
 Variable* Protocols::binary_op(int op, Variable* a, Variable* b) {
   if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
     if (Variable* d = tr_.floats.defer_arithmetic(op, a, b)) return d;
+  if (is_size_float(a) || is_size_float(b) || (a->is(Kind::Sym) && tr_.floats.is_open_float(b)) || (b->is(Kind::Sym) && tr_.floats.is_open_float(a)))
+    if (Variable* d = size_arithmetic(tr_, op, a, b)) return d;
   if (Variable* r = tr_.floats.varying_operand(op, a, b)) return r;
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
     if (Variable* r = float_arithmetic(tr_, op, a, b)) return r;

@@ -26,6 +26,8 @@ void register_all() {
     register_cache_builtins();
     register_random_builtins();
     register_numpy_builtins();
+    register_numpy_random_builtins();
+    register_legacy_constructors();
     register_torch_function_builtins();
     return true;
   }();

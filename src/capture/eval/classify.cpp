@@ -148,6 +148,8 @@ class Classifier {
     if (PyObject_TypeCheck(object_, k.module)) return module();
     if (type_ == array_type())
       if (Variable* v = wrap_array(tr_, object_, source_)) return v;
+    if (Variable* v = wrap_iterator(tr_, tr_.view_.seen, object_, source_)) return v;
+    if (type_ == thread_local_type() && content_of(object_)) return has_type(), tr_.make<ThreadLocalVariable>(object_, source_);
     if (type_ == random_generator_type())
       if (Variable* v = wrap_random_generator(tr_, object_, source_)) return v;
     if (is_opaque(type_) && !PyDict_Check(object_) && !PyList_Check(object_) && !PyTuple_Check(object_)) return nullptr;

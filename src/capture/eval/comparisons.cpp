@@ -2,6 +2,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
+#include "capture/eval/size_floats.h"
 #include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
@@ -275,6 +276,7 @@ bool concerns(const Row& r, const Comparison& x) {
 
 Variable* Protocols::compare(int op, Variable* a, Variable* b) {
   tr_.check_stack();
+  if (Variable* r = size_comparison(tr_, op, a, b)) return r;
   if (Variable* r = tr_.floats.varying_comparison(op, a, b)) return r;
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
     if (Variable* r = float_comparison(tr_, op, a, b)) return r;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "capture/eval/library_objects.h"
+#include "capture/eval/size_floats.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"
@@ -224,6 +225,7 @@ Variable* call_with_open_scalar(Translator& tr, PyObject* callable, Args& args) 
   }
   if (std::any_of(args.pos.begin(), args.pos.end(), [](Variable* v) { return v->is(Kind::Float); }))
     if (Variable* v = float_function(tr, callable, args)) return v;
+  if (Variable* v = size_function(tr, callable, args)) return v;
   if (std::any_of(args.pos.begin(), args.pos.end(), [&](Variable* v) { return tr.floats.is_open_float(v); }))
     if (Variable* v = decide(tr, callable, args)) return v;
   auto [begin, end] = entries().equal_range(callable);

@@ -5,8 +5,10 @@
 
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
+#include "capture/eval/size_floats.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_float.h"
 #include "trace/number.h"
 
 namespace braze::capture {
@@ -97,9 +99,8 @@ PyObject* function_of(int base) {
 
 }  // namespace
 
-TensorVariable* SymbolicFloats::draw(Ref call, bool integer) {
+TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
   tr_.mutate();
-  Ref real = Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5));
   if (!real) tr_.raise_current();
   Ref made = Ref::steal(tr_.tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(tr_.segment().draws.size())));
   if (!made) tr_.raise_current();
@@ -116,9 +117,13 @@ Variable* SymbolicFloats::varying_number(Variable* v) {
   if (!lazy || !tr_.view().seen || tr_.view().torch_level || tr_.torch_functions.has_modes() || !keeps_operators(tr_)) return nullptr;
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
-    auto operand = [&](Variable* of) -> Variable* { return open_float(of) ? varying_number(of) : nullptr; };
+    auto operand = [&](Variable* of) -> Variable* {
+      if (of && of->is(Kind::Sym)) return size_as_operand(*this, of);
+      return of && open_float(of) ? varying_number(of) : nullptr;
+    };
     Variable *left = operand(lazy->left), *right = operand(lazy->right);
     if (!left && !right) return nullptr;
+    if (!lazy->right) return float_operator(tr_, lazy->function, left->as<TensorVariable>());
     return tr_.force(
         tr_.real.call_torch(lazy->function, Args{{left ? left : tr_.force(lazy->left), right ? right : tr_.force(lazy->right)}, {}}));
   }

@@ -15,9 +15,10 @@ class SymbolicFloats {
   // A float that nothing is known of yet, or what was computed from such, as a tensor that each call fills. nullptr: it is to be
   // looked at.
   Variable* varying_number(Variable* v);
-  // A number of a pseudo-random generator of Python's: `call` is a tuple of a callable and its arguments. Each run of the entry
-  // makes these calls first, in the order of the capture. A tensor of one element: float64, or int64 if `integer`.
-  TensorVariable* draw(Ref call, bool integer);
+  // Numbers of a pseudo-random generator of Python's or NumPy's: `call` is a tuple of a method of it, arguments, and keyword arguments
+  // or None. Each run of the entry makes these calls first, in the order of the capture. A tensor of the type and size of `example`
+  // (a real one): numbers are of type float64 or int64.
+  TensorVariable* draw(Ref call, Ref example);
   // a op b, -v of such that nobody looked at, computed when somebody does. nullptr: not of that kind.
   Variable* defer_arithmetic(int op, Variable* a, Variable* b);
   Variable* defer_negation(Variable* v);

@@ -161,7 +161,7 @@ Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
     Frame *f, *before;
     Variable* handled;
     ~Scope() {
-      tr.frame_ = before;
+      tr.frame() = before;
       f->handled = tr.handled;
       f->around = nullptr;
       tr.handled = handled;

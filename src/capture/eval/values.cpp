@@ -214,7 +214,11 @@ void Values::verify_grounds() {
 
 Variable* Values::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
-  if (!lazy->forced && lazy->function) {
+  if (!lazy->forced && lazy->function && PyFloat_CheckExact(lazy->object.get())) {
+    // What it was computed from is as in this call.
+    Variable *left = specialised(force(lazy->left)), *right = lazy->right ? specialised(force(lazy->right)) : nullptr;
+    lazy->forced = constant(lazy->object, Ground::pure(left, right));
+  } else if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);
     if (left->is(Kind::Sym) || right->is(Kind::Sym)) {
       lazy->forced = force(tr_.call(global_object(lazy->function, Ground::pure(v)), {left, right}));

@@ -91,7 +91,11 @@ Reg Codegen::reg(Variable* v) {
     Reg known = met ? reg(met) : kNoReg;
     if (met && (lazy->function || !met->source.valid() || met->source == v->source)) return known;
     if (!lazy->function) return recipe.load(v->source);
-    if (lazy->made == kNoReg) lazy->made = recipe.make(StepKind::Call, {constant(lazy->function), reg(lazy->left), reg(lazy->right)});
+    if (lazy->made == kNoReg) {
+      std::vector<Reg> args{constant(lazy->function), reg(lazy->left)};
+      if (lazy->right) args.push_back(reg(lazy->right));
+      lazy->made = recipe.make(StepKind::Call, args);
+    }
     return lazy->made;
   }
   if (v->reg != kNoReg) return v->reg;

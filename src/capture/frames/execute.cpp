@@ -1,8 +1,12 @@
 // The hot path of a compiled entry: inputs, graph, recipe.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "base/check.h"
+#include "capture/cpython/imported.h"
+#include "capture/guards/array_memory.h"
+#include "capture/guards/content.h"
 #include "capture/frames/entry.h"
 #include "capture/frames/log.h"
 #include "capture/guards/array_memory.h"
@@ -48,10 +52,15 @@ bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObj
   return true;
 }
 
-// A number that a call of Python's random module gives, as a tensor.
+// What a call of a generator of random numbers gives, a number or an array of NumPy, as a tensor.
 Ref drawn(PyObject* call) {
-  Ref r = Ref::steal(PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), nullptr));
+  PyObject* keywords = PyTuple_GET_ITEM(call, 2);
+  Ref r = Ref::steal(PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), keywords == Py_None ? nullptr : keywords));
   if (!r) return r;
+  if (Py_TYPE(r.get()) == array_type()) {
+    static PyObject* from_numpy = imported("torch", "from_numpy");
+    return Ref::steal(PyObject_CallOneArg(from_numpy, r.get()));
+  }
   if (PyFloat_Check(r.get())) return Ref::steal(trace::tensor_of_number(PyFloat_AS_DOUBLE(r.get())));
   int64_t n = PyLong_AsLongLong(r.get());
   return n == -1 && PyErr_Occurred() ? Ref() : Ref::steal(trace::tensor_of_integer(n));
@@ -112,22 +121,34 @@ class RandomNumbers {
     if (e.random) torch_.emplace();
     for (const Ref& call : e.draws) {
       Ref from = Ref::steal(PyObject_GetAttrString(PyTuple_GET_ITEM(call.get(), 0), "__self__"));
-      Ref state = Ref::steal(from ? PyObject_CallMethod(from.get(), "getstate", nullptr) : nullptr);
+      // Of random.Random, of numpy.random.RandomState, of numpy.random.Generator.
+      Ref bits = Ref::steal(from ? PyObject_GetAttrString(from.get(), "bit_generator") : nullptr);
+      if (bits) from = bits;
+      for (const char* get : {"getstate", "get_state", "__getstate__"}) {
+        PyErr_Clear();
+        Ref state = Ref::steal(from && (*get == '_') == !!bits ? PyObject_CallMethod(from.get(), get, nullptr) : nullptr);
+        if (!state) continue;
+        states_.push_back({from, state, bits ? "__setstate__" : std::string_view(get) == "getstate" ? "setstate" : "set_state"});
+        break;
+      }
       PyErr_Clear();
-      if (state) python_.emplace_back(from, state);
     }
   }
   // False: an exception is set.
   bool restore() const {
     if (torch_) torch_->restore();
-    for (size_t i = python_.size(); i-- > 0;)
-      if (!Ref::steal(PyObject_CallMethod(python_[i].first.get(), "setstate", "O", python_[i].second.get()))) return false;
+    for (size_t i = states_.size(); i-- > 0;)
+      if (!Ref::steal(PyObject_CallMethod(states_[i].generator.get(), states_[i].set, "O", states_[i].state.get()))) return false;
     return true;
   }
 
  private:
   std::optional<launch::RandomState> torch_;
-  std::vector<std::pair<Ref, Ref>> python_;  // a random.Random and its state
+  struct State {
+    Ref generator, state;
+    const char* set;  // the method that brings it back
+  };
+  std::vector<State> states_;
 };
 
 }  // namespace

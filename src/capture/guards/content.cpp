@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "capture/cpython/imported.h"
+#include "capture/cpython/iterators.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture {
@@ -33,16 +34,27 @@ Ref of_generator(PyObject* generator) {
   return Ref::steal(state ? PyTuple_Pack(1, state.get()) : nullptr);
 }
 
+Ref of_thread_local(PyObject* local) {
+  Ref dict = Ref::steal(PyObject_GetAttrString(local, "__dict__"));
+  return dict && PyDict_CheckExact(dict.get()) ? Ref::steal(PyTuple_Pack(1, dict.get())) : Ref();
+}
+
 }  // namespace
+
+PyTypeObject* thread_local_type() {
+  static PyObject* type = imported("_thread", "_local");
+  return reinterpret_cast<PyTypeObject*>(type);
+}
 
 PyObject* content_of(PyObject* object) {
   static PyObject* deque = imported("collections", "deque");
   static PyObject* generator = imported("torch._C", "Generator");
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  if (type != deque && type != generator) return nullptr;
+  bool local = Py_TYPE(object) == thread_local_type();
+  if (type != deque && type != generator && !local && cpython::iterator_family(Py_TYPE(object)) == cpython::IteratorFamily::None) return nullptr;
   for (const Taken& t : taken)
     if (t.object.get() == object) return t.content.get();
-  Ref content = type == deque ? of_deque(object) : of_generator(object);
+  Ref content = local ? of_thread_local(object) : type == deque ? of_deque(object) : type == generator ? of_generator(object) : Ref::steal(cpython::iterator_content(object));
   if (!content) return PyErr_Clear(), nullptr;
   taken.push_back({Ref::borrow(object), std::move(content)});
   return taken.back().content.get();

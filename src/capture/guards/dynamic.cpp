@@ -152,6 +152,16 @@ bool SeenSizes::integer(const std::string& source, int64_t value, bool anchored,
   return true;
 }
 
+bool SeenSizes::position(const std::string& source, int64_t at) {
+  constexpr size_t kMostPositions = 8;
+  if (positions_.size() >= kMostSources && !positions_.count(source)) positions_.clear();
+  std::vector<int64_t>& known = positions_[source];
+  if (std::find(known.begin(), known.end(), at) != known.end()) return true;
+  if (known.size() == kMostPositions) return false;
+  known.push_back(at);
+  return true;
+}
+
 bool SeenSizes::number(const std::string& source, double value, Dynamic policy) {
   return note(source, {std::bit_cast<int64_t>(value)}).varies[0] && policy != Dynamic::Never;
 }

@@ -37,6 +37,8 @@ class SeenSizes {
   bool integer(const std::string& source, int64_t value, bool anchored, Dynamic policy, sym::Range* range);
   // True: the float had other values before, and is to be an operand of the compiled code instead of a part of it.
   bool number(const std::string& source, double value, Dynamic policy);
+  // How far something has come, an iterator say. False: it was found in so many places that code for each is not worth its while.
+  bool position(const std::string& source, int64_t at);
 
  private:
   struct Seen {
@@ -45,6 +47,7 @@ class SeenSizes {
   };
   Seen& note(const std::string& key, const std::vector<int64_t>& values);
   std::unordered_map<std::string, Seen> seen_;
+  std::unordered_map<std::string, std::vector<int64_t>> positions_;
 };
 
 }  // namespace braze::capture

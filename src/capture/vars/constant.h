@@ -14,7 +14,7 @@ class LazyVariable final : public Variable {
   std::string describe() const override;
   Ref object;
   Variable* forced = nullptr;
-  // Of a number that was computed from such: by this operator (a function of two arguments) from these. As long as nobody
+  // Of a number that was computed from such, or from sizes: by this function of one argument or two (`right` nullptr: one) from these. As long as nobody
   // looks at it, no guard says what its value is: counters count without compiling again.
   PyObject* function = nullptr;
   Variable *left = nullptr, *right = nullptr;

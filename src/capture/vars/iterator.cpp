@@ -28,6 +28,11 @@ PyObject* of(PyTypeObject& t) { return reinterpret_cast<PyObject*>(&t); }
 
 }  // namespace
 
+void IteratorVariable::advance(Translator& tr) {
+  tr.mutate();
+  tr.effects.modified(this);
+}
+
 Variable* IteratorVariable::getattr(Translator& tr, PyObject* name) { return Variable::getattr(tr, name); }
 
 Variable* IteratorVariable::call_method(Translator& tr, const char* name, Args& args) {
@@ -48,7 +53,7 @@ PyTypeObject* SequenceIterator::type() const {
 }
 
 Variable* SequenceIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (done) return nullptr;
   bool live = sequence->is(Kind::List) || sequence->is(Kind::Tuple);
   if (sequence->type() == library().deque && changes != sequence->as<ListVariable>()->changes) {
@@ -125,7 +130,7 @@ PyTypeObject* DictIterator::type() const {
 }
 
 Variable* DictIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (done) return nullptr;
   bool ordered = dict->is_ordered_dict(), mutated = ordered && structure != dict->structure;
   if (mutated || dict->len(tr) != size) {
@@ -142,6 +147,8 @@ Variable* DictIterator::next(Translator& tr) {
   return what == What::Keys ? key : what == What::Values ? value : tr.tuple({key, value});
 }
 
+bool DictIterator::went_wrong(Translator& tr) { return dict->structure != 0 || dict->len(tr) != size; }
+
 Reg DictIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
   if (dict->source.valid() && dict->structure) throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
@@ -155,7 +162,7 @@ Reg DictIterator::build(Codegen& cg) {
 }
 
 Variable* SetIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (done) return nullptr;
   if (set->len(tr) != static_cast<int64_t>(elements.size())) {
     index = 0;
@@ -168,6 +175,8 @@ Variable* SetIterator::next(Translator& tr) {
   }
   return elements[index++];
 }
+
+bool SetIterator::went_wrong(Translator& tr) { return set->changed || set->len(tr) != static_cast<int64_t>(elements.size()); }
 
 Reg SetIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
@@ -184,7 +193,7 @@ ReversedIterator::ReversedIterator(SequenceVariable* s) : sequence(s), index(sta
 PyTypeObject* ReversedIterator::type() const { return sequence->type() == &PyList_Type ? &PyListRevIter_Type : &PyReversed_Type; }
 
 Variable* ReversedIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (index < 0 || index >= static_cast<int64_t>(sequence->elements.size())) {
     index = -1;
     return nullptr;
@@ -216,13 +225,13 @@ Reg WrappedIterator::build(Codegen& cg) {
 }
 
 Variable* WrappedIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   advanced = true;
   return tr.next(inner);
 }
 
 Variable* RangeIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (count <= 0) return nullptr;
   Variable* v = tr.integer(start, Ground::pure(this));
   start += step;
@@ -241,7 +250,7 @@ Reg RangeIterator::build(Codegen& cg) {
 }
 
 Variable* EnumerateIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   Variable* v = tr.next(inner);
   return v ? tr.tuple({tr.integer(index++, Ground::pure(this)), v}) : nullptr;
 }
@@ -249,7 +258,7 @@ Variable* EnumerateIterator::next(Translator& tr) {
 Reg EnumerateIterator::build(Codegen& cg) { return builtin_call(cg, of(PyEnum_Type), {cg.reg(inner), integer(cg, index)}); }
 
 Variable* ZipIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   std::vector<Variable*> out;
   for (size_t i = 0; i < inner.size(); ++i) {
     Variable* v = tr.next(inner[i]);
@@ -272,7 +281,7 @@ Reg ZipIterator::build(Codegen& cg) {
 }
 
 Variable* MapIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   std::vector<Variable*> args;
   for (Variable* it : inner) {
     Variable* v = tr.next(it);
@@ -289,14 +298,14 @@ Reg MapIterator::build(Codegen& cg) {
 }
 
 Variable* FilterIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   while (Variable* v = tr.next(inner))
     if (tr.truth(is_none(tr.force(fn)) ? v : tr.call(fn, {v}))) return v;
   return nullptr;
 }
 
 Variable* CallIterator::next(Translator& tr) {
-  tr.mutate();
+  advance(tr);
   if (done) return nullptr;
   if (sentinel) {
     Variable* v = tr.call(fn, std::vector<Variable*>{});

@@ -1,10 +1,12 @@
-// Iterators made in the capture. Each advances by calling next() on what it wraps.
+// Iterators. Each advances by calling next() on what it wraps. Those that were there before are read where they stand, and the real
+// ones advanced at the end.
 #pragma once
 #include "capture/eval/variable.h"
 
 namespace braze::capture {
 
 class DictVariable;
+class SeenSizes;
 class SequenceVariable;
 class SetVariable;
 
@@ -14,7 +16,28 @@ class IteratorVariable : public Variable {
   Variable* iter(Translator&) override { return this; }
   Variable* call_method(Translator&, const char* name, Args&) override;  // __next__, __iter__
   Variable* getattr(Translator&, PyObject* name) override;
+  // Of one that was there before: the real one becomes what this is now.
+  void emit_advance(Codegen&, Reg self);
+
+ protected:
+  void advance(Translator&);  // before each change
+  // How far it has come in what it goes through itself, and whether it let go of that. Iterators over others go through nothing.
+  struct Place {
+    int64_t at = 0;
+    bool ended = false;
+  };
+  virtual Place place() const { return {}; }
+  // What it goes through was changed in a way that the real one would notice.
+  virtual bool went_wrong(Translator&) { return false; }
+
+ private:
+  friend Variable* wrap_iterator(Translator&, SeenSizes*, PyObject*, SourceId);
+  Place first_;               // of one that was there before: where it was found
 };
+
+// One that was there before, read at where it is, with its guards. nullptr: nothing is known of its class, or it was met in too many
+// places.
+Variable* wrap_iterator(Translator&, SeenSizes* seen, PyObject* iterator, SourceId source);
 
 // Over a list (live), a tuple, or a snapshot of something else.
 class SequenceIterator final : public IteratorVariable {
@@ -23,6 +46,7 @@ class SequenceIterator final : public IteratorVariable {
   PyTypeObject* type() const override;
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {static_cast<int64_t>(index), done}; }
   Variable* sequence;                 // whose iter() this is; for a list its elements are read as they are at each step
   std::vector<Variable*> snapshot;
   size_t index = 0;
@@ -38,6 +62,8 @@ class DictIterator final : public IteratorVariable {
   PyTypeObject* type() const override;
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {static_cast<int64_t>(index), done}; }
+  bool went_wrong(Translator&) override;
   DictVariable* dict;
   What what;
   bool reversed;
@@ -55,6 +81,8 @@ class SetIterator final : public IteratorVariable {
   PyTypeObject* type() const override { return &PySetIter_Type; }
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {static_cast<int64_t>(index), done}; }
+  bool went_wrong(Translator&) override;
   SetVariable* set;
   std::vector<Variable*> elements;
   size_t index = 0;
@@ -68,6 +96,7 @@ class ReversedIterator final : public IteratorVariable {
   PyTypeObject* type() const override;
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {-index, index < 0}; }
   SequenceVariable* sequence;
   int64_t index;                 // of the next item; -1: done
 };
@@ -92,6 +121,7 @@ class RangeIterator final : public IteratorVariable {
   PyTypeObject* type() const override { return &PyRangeIter_Type; }
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {-count, count <= 0}; }
   int64_t start, step, count;
 };
 
@@ -101,6 +131,7 @@ class EnumerateIterator final : public IteratorVariable {
   PyTypeObject* type() const override { return &PyEnum_Type; }
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
+  Place place() const override { return {index, false}; }
   Variable* inner;
   int64_t index;
 };

@@ -65,7 +65,7 @@ class ObjectVariable : public Variable {
   Variable* generic_getattr(Translator&, PyObject* name);
   void generic_setattr(Translator&, PyObject* name, Variable* value);
   // The instance dict; nullptr when instances of the class have none.
-  DictVariable* instance_dict(Translator&);
+  virtual DictVariable* instance_dict(Translator&);
   Variable* instance_get(Translator&, PyObject* name);  // nullptr: not there
   void instance_set(Translator&, PyObject* name, Variable* value);  // value nullptr: delete
   bool is_exception() const;
@@ -127,6 +127,18 @@ class SuperVariable final : public Variable {
   Variable* getattr(Translator&, PyObject* name) override;
   PyTypeObject* after;
   Variable* self;
+};
+
+// A threading.local that was there before: its attributes lie in a dict of the thread that asks.
+class ThreadLocalVariable final : public ObjectVariable {
+ public:
+  ThreadLocalVariable(PyObject* real, SourceId s) : ObjectVariable(real, s) {}
+  Variable* getattr(Translator&, PyObject* name) override;
+  void setattr(Translator&, PyObject* name, Variable* value) override;
+  DictVariable* instance_dict(Translator&) override;
+
+ private:
+  DictVariable* own_ = nullptr;
 };
 
 }  // namespace braze::capture

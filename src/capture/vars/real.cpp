@@ -179,6 +179,9 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
       return tr.attributes.bind_descriptor(d, at, this, Py_TYPE(o), name);
     }
   }
+  // Methods of other kinds (Cython's) that are known by name.
+  if (d && PyType_HasFeature(Py_TYPE(d), Py_TPFLAGS_METHOD_DESCRIPTOR) && find_builtin(d) && !_PyObject_GetDictPtr(o))
+    return tr.make<BoundMethodVariable>(at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)), this);
   // What a getter in C gives is only known to stay for these.
   static PyTypeObject* union_type = [] {
     Ref u = Ref::steal(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));

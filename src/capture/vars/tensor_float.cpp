@@ -207,6 +207,11 @@ Variable* float_function(Translator& tr, PyObject* callable, const Args& args) {
   return nullptr;
 }
 
+TensorVariable* float_operator(Translator& tr, PyObject* callable, TensorVariable* t) {
+  const Function& f = functions().at(callable);
+  return f.torch ? call(tr, Ref::steal(of_torch(f.torch)).get(), Args{{t}, {}}) : t;
+}
+
 bool FloatVariable::truth(Translator& tr) { return tr.truth(float_comparison(tr, Py_NE, this, number_of_double(tr, 0))); }
 
 Reg FloatVariable::build(Codegen& cg) {

@@ -15,5 +15,7 @@ Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b);  /
 Variable* float_comparison(Translator& tr, int op, Variable* a, Variable* b);  // Py_LT...
 // A function of builtins, math or torch on numbers, one of which is such a float. nullptr: it has no form in tensors.
 Variable* float_function(Translator& tr, PyObject* callable, const Args& args);
+// What such a function of one float (one of those that give a float) is on tensors.
+TensorVariable* float_operator(Translator& tr, PyObject* callable, TensorVariable* t);
 
 }  // namespace braze::capture

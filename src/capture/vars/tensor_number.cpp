@@ -74,33 +74,48 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
 }
 
 Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
-  if (!tr.may_be_unbacked() || kind_of(tr, t) == NumberKind::Complex) return nullptr;
+  if (kind_of(tr, t) == NumberKind::Complex) return nullptr;
   if (rank_of(tr, t) == 0) return number_of(tr, t, nullptr);
   std::vector<Variable*> out;
-  for (Variable* v : t->items(tr)) out.push_back(list_of_numbers(tr, tr.force(v)->as<TensorVariable>()));
+  for (int64_t i = 0, n = tr.len(t); i < n; ++i) {  // one by one: of literals these are known
+    out.push_back(list_of_numbers(tr, tr.force(t->getitem(tr, tr.integer(i, Ground::pure(t))))->as<TensorVariable>()));
+    if (!out.back()) return nullptr;
+  }
   return tr.list(std::move(out));
 }
 
-Variable* with_numbers_in_slices(Translator& tr, Variable* key) {
+// Of an index: a slice, or a tensor that stands for an int. The same where there is nothing to replace.
+static Variable* index_with_numbers(Translator& tr, Variable* index) {
+  index = tr.force(index);
+  if (index->is(Kind::Tensor)) {
+    auto* t = index->as<TensorVariable>();
+    if (rank_of(tr, t) != 0 || kind_of(tr, t) != NumberKind::Int) return index;
+    static PyObject* byte = native::attr(Ground::fixed(), library().torch, "uint8");
+    Ref dtype = Ref::steal(native::attr(Ground::made(), t->value(tr), "dtype"));
+    Variable* n = dtype.get() == byte ? nullptr : number_of(tr, t, &PyLong_Type);  // bytes are masks
+    return n ? n : index;
+  }
+  if (!index->is(Kind::Slice)) return index;
+  auto* s = index->as<SliceVariable>();
+  Variable* parts[3];
+  bool any = false;
+  for (int i = 0; i < 3; ++i) {
+    parts[i] = tr.force(s->parts[i]);
+    if (!parts[i]->is(Kind::Tensor)) continue;
+    if (Variable* n = number_of(tr, parts[i]->as<TensorVariable>(), &PyLong_Type)) parts[i] = n, any = true;
+  }
+  return any ? tr.make<SliceVariable>(parts[0], parts[1], parts[2]) : index;
+}
+
+Variable* with_numbers(Translator& tr, Variable* key) {
   if (!tr.may_be_unbacked()) return key;
   key = tr.force(key);
-  if (key->is(Kind::Slice)) {
-    auto* s = key->as<SliceVariable>();
-    Variable* parts[3];
-    bool any = false;
-    for (int i = 0; i < 3; ++i) {
-      parts[i] = tr.force(s->parts[i]);
-      if (!parts[i]->is(Kind::Tensor)) continue;
-      if (Variable* n = number_of(tr, parts[i]->as<TensorVariable>(), &PyLong_Type)) parts[i] = n, any = true;
-    }
-    return any ? tr.make<SliceVariable>(parts[0], parts[1], parts[2]) : key;
-  }
-  if (!key->is(Kind::Tuple)) return key;
+  if (!key->is(Kind::Tuple)) return index_with_numbers(tr, key);
   std::vector<Variable*> items;
   bool any = false;
   for (Variable* e : key->as<TupleVariable>()->elements) {
-    items.push_back(tr.force(e)->is(Kind::Slice) ? with_numbers_in_slices(tr, e) : e);
-    any |= items.back() != e;
+    items.push_back(index_with_numbers(tr, e));
+    any |= items.back() != tr.force(e);
   }
   return any ? tr.tuple(std::move(items)) : key;
 }
