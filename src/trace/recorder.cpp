@@ -1,24 +1,17 @@
 #include "trace/recorder.h"
 
-#include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
-#include <torch/library.h>
 
-#include "base/background.h"
 #include "base/check.h"
 #include "graph/shape.h"
-#include "trace/batch_norm.h"
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
 #include "trace/schema.h"
 #include "trace/size_decider.h"
-#include "trace/symbolic_matmul.h"
 #include "trace/trial.h"
 
 namespace braze::trace {
@@ -27,73 +20,6 @@ using graph::Arg;
 using graph::ValueId;
 
 namespace {
-thread_local Recorder* current_recorder = nullptr;
-
-// The operands of a call: whose fakes they are, and whether plain meta tensors are among them.
-struct Operands {
-  Recorder* recorder = nullptr;
-  bool meta = false, real = false;
-
-  void see(const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    if (auto* fake = as_fake(tensor))
-      recorder = fake->recorder().get();
-    else if (tensor.is_meta())
-      meta = true;
-    else if (!tensor.unsafeGetTensorImpl()->is_wrapped_number())
-      real = true;
-  }
-};
-
-Operands look_at(const OpInfo& info, const c10::IValue* args) {
-  Operands operands;
-  for (size_t i = 0; i < info.args.size(); ++i) {
-    const c10::IValue& value = args[i];
-    if (info.args[i] == ArgKind::Tensor && value.isTensor()) {
-      operands.see(value.toTensor());
-    } else if (info.args[i] == ArgKind::TensorList && value.isList()) {
-      for (const c10::IValue& item : value.toListRef())
-        if (item.isTensor()) operands.see(item.toTensor());
-    }
-  }
-  return operands;
-}
-
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const OpInfo& info = op_info(op);
-  const c10::IValue* args = stack->data() + (stack->size() - info.args.size());
-  Operands operands = look_at(info, args);
-  Recorder* recorder = operands.recorder;
-  if (!recorder && operands.meta) {
-    // Functionalisation tries in-place operators on meta tensors before it rewrites them; nothing of ours is computed.
-    Trial trial = current_recorder ? try_in_place(*current_recorder, op, info, args) : Trial::Unknown;
-    if (trial == Trial::Refused) throw_graph_break(Reason::UnsupportedMutation, info.name + ": elements that share their memory are written");
-    if (trial == Trial::Succeeds) {
-      c10::IValue self = args[0];
-      torch::jit::drop(*stack, info.args.size());
-      stack->push_back(std::move(self));
-      return;
-    }
-    c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
-    op.callBoxed(stack);
-    return;
-  }
-  if (!recorder) recorder = current_recorder;
-  if (!recorder) throw_graph_break(Reason::TraceFailed, info.name + ": the recorder was reached outside of tracing");
-  // Operators on lists of tensors are loops of the operators on tensors: those fuse.
-  if (info.name.compare(0, 14, "aten::_foreach") == 0 && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
-    return;
-  }
-  recorder->guarded(info, [&] {
-    if (info.name == "aten::_efficientzerotensor") {
-      // What forward-mode differentiation takes for a tangent of zeros: it has no memory, which a kernel would read.
-      static const c10::OperatorHandle zeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
-      return recorder->call(zeros, op_info(zeros), stack);
-    }
-    recorder->call(op, info, stack);
-  });
-}
 
 const OpInfo& copy_info() {
   static const OpInfo info = [] {
@@ -130,8 +56,6 @@ Recorder::Recorder()
     : graph_(std::make_shared<sym::ExprArena>()), sizes_(std::make_shared<SizeEnv>(graph_.shared_arena())) {
   record_assertions();
 }
-
-Recorder* Recorder::current() { return current_recorder; }
 
 void Recorder::guarded(const OpInfo& info, const std::function<void()>& calls) {
   try {
@@ -541,64 +465,6 @@ void Recorder::record(const OpInfo& info, std::vector<Arg> args, std::vector<Ten
       at += n;
     }
   }
-}
-
-namespace {
-
-// Never undone: PyTorch would go through all operators again while the process ends.
-void register_kernels() {
-  auto* library = new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
-  library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-  watch_operators();
-  install_batch_norm();
-}
-
-Background* g_registration = nullptr;
-
-}  // namespace
-
-void install_recorder() {
-  if (g_registration) return;
-  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kFakeKey))
-    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") + c10::toString(kFakeKey) +
-                             ", which braze traces with");
-  install_symbolic_matmul();
-  // PyTorch enters a kernel for a key into the table of each of its operators, one by one, which takes milliseconds. Calls that
-  // are made meanwhile see a table that differs at this key alone, which no tensor of theirs has.
-  g_registration = new Background(register_kernels, true);
-}
-
-void require_recorder() {
-  BRAZE_CHECK(g_registration, "tracing before the extension is initialised");
-  g_registration->wait();
-}
-
-namespace {
-
-// The program's hooks on saved tensors are for real ones: what fakes save does not go through them.
-thread_local int scopes = 0;
-thread_local bool hooks_were_off = false;
-
-}  // namespace
-
-RecordingScope::RecordingScope(Recorder* recorder)
-    : recorder_(current_recorder),
-      fake_(c10::impl::tls_is_dispatch_key_included(kFakeKey)),
-      functionalize_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize)),
-      reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
-  current_recorder = recorder;
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
-  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
-  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
-  if (scopes++ == 0) hooks_were_off = at::SavedTensorDefaultHooks::set_tracing(true);
-}
-
-RecordingScope::~RecordingScope() {
-  current_recorder = recorder_;
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
-  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
-  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
-  if (--scopes == 0) at::SavedTensorDefaultHooks::set_tracing(hooks_were_off);
 }
 
 }  // namespace braze::trace

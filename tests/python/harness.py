@@ -4,9 +4,8 @@ import collections
 import copy
 import dataclasses
 
-import torch
-
 import braze
+import torch
 
 
 class Graphs:
@@ -83,3 +82,28 @@ def check(fn, *args, graphs=1, calls=2, tol=1e-5, **kwargs):
                 first = counter.count
         if backend is counter:
             assert counter.count == first, "an equal call compiled again"
+
+
+def agrees(f, *args):
+    """A checker: eager and both backends agree now; says how often was compiled since it was asked last."""
+    counter = Graphs()
+    compiled, native = braze.compile(f, backend=counter), braze.compile(f)
+
+    def outcome(fn):
+        try:
+            return "returned", fn(*args)
+        except Exception as e:
+            return "raised", (type(e), str(e))
+
+    def now():
+        before = counter.count
+        want = outcome(f)
+        for _ in range(2):
+            for g in (compiled, native):
+                got = outcome(g)
+                assert got[0] == want[0], (want, got)
+                same(want[1], got[1])
+        return counter.count - before
+
+    assert now() >= 1
+    return now

@@ -14,6 +14,12 @@ void register_builtin(PyObject* callable, BuiltinHandler handler);
 // By import path: "functools", "reduce". Nothing happens when the module or attribute does not exist in this version.
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler);
 
+// A row of a table of handlers: the name in its module.
+struct BuiltinRow {
+  const char* name;
+  BuiltinHandler handler;
+};
+
 // The function of braze.polyfills that is inlined in place of this callable, or nullptr.
 const char* find_polyfill(PyObject* callable);
 void register_polyfill(const char* module, const char* qualname, const char* name);
@@ -36,7 +42,11 @@ enum class TorchRule : uint8_t {
 TorchRule torch_rule(PyObject* callable);
 
 // Filled by each file at the first capture.
-void register_core_builtins();
+void register_object_builtins();
+void register_number_builtins();
+void register_iteration_builtins();
+void register_operator_builtins();
+void register_pure_builtins();
 void register_container_builtins();
 void register_functional_builtins();
 void register_class_builtins();

@@ -13,7 +13,11 @@ namespace {
 
 void register_all() {
   static const bool done = [] {
-    register_core_builtins();
+    register_object_builtins();
+    register_number_builtins();
+    register_iteration_builtins();
+    register_operator_builtins();
+    register_pure_builtins();
     register_container_builtins();
     register_functional_builtins();
     register_class_builtins();

@@ -5,8 +5,6 @@
 
 #include "base/check.h"
 #include "capture/cpython/imported.h"
-#include "capture/guards/array_memory.h"
-#include "capture/guards/content.h"
 #include "capture/frames/entry.h"
 #include "capture/frames/log.h"
 #include "capture/guards/array_memory.h"
