@@ -231,3 +231,17 @@ def test_a_cell_that_is_empty_is_deleted():
 
     want, got = fn(X), braze.compile(fn, backend="eager", fullgraph=True)(X)
     assert want[1] == got[1] and torch.equal(want[0], got[0])
+
+
+@pytest.mark.parametrize("base, value", [(int, 0), (str, "a"), (float, 0.5)])
+def test_the_class_of_a_number_or_text(base, value):
+    class A(base):
+        def m(self): return 1
+
+    class B(A):
+        def m(self): return 2
+
+    class Holder: ...
+    o = Holder()
+    o.v = A(value)
+    check(lambda x, o: x + o.v.m() + len(type(o.v).__name__), lambda: setattr(o.v, "__class__", B), X, o)

@@ -257,3 +257,20 @@ def test_the_index_that_a_text_of_a_class_of_its_own_is():
             return x
 
     seen(f, lambda: setattr(Text, "__index__", lambda self: 1))
+
+
+def test_a_field_of_a_named_tuple_whose_class_gets_another_attribute():
+    import collections
+
+    Pair = collections.namedtuple("Pair", "a b")
+    pair = Pair(1, 2)
+    seen(lambda x: x + pair.a, lambda: setattr(Pair, "a", 5))
+
+
+def test_call_of_a_method_is_the_methods_own():
+    class A:
+        def m(self, n): return n + 1
+
+    o = A()
+    f = lambda x: o.m.__call__(x)
+    assert torch.equal(braze.compile(f, backend="eager", fullgraph=True)(X), f(X))

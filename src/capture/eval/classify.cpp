@@ -82,6 +82,7 @@ class Classifier {
     if (type_ == library().sym_int || type_ == library().sym_float || type_ == library().sym_bool) tr_.unsupported("a symbolic number from outside");
     if (PyObject_TypeCheck(object_, library().enum_) || PyLong_Check(object_) || PyFloat_Check(object_) || PyUnicode_Check(object_) || PyBytes_Check(object_)) {
       tr_.guard_identity(source_, object_);
+      if (!is_fixed_type(type_)) has_type();  // it may be given another class
       return tr_.make<ConstantVariable>(object_, Ground::guarded(source_));
     }
     return nullptr;

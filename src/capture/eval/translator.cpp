@@ -161,7 +161,7 @@ Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
     Frame *f, *before;
     Variable* handled;
     ~Scope() {
-      tr.frame() = before;
+      tr.frame_ = before;
       f->handled = tr.handled;
       f->around = nullptr;
       tr.handled = handled;

@@ -171,7 +171,10 @@ Variable* TupleVariable::getattr(Translator& tr, PyObject* name) {
   if (cls != &PyTuple_Type) {
     SourceId where;
     if (PyObject* d = tr.attributes.lookup_on_type(cls, name, &where)) {
-      if (Py_TYPE(d) == library().tuple_getter) return tuple_field(tr, d, this);
+      if (Py_TYPE(d) == library().tuple_getter) {
+        if (where.valid()) tr.guard_identity(where, d);
+        return tuple_field(tr, d, this);
+      }
       if (Py_TYPE(d) == &PyMemberDescr_Type && is_structseq(cls)) {
         auto offset = static_cast<size_t>(reinterpret_cast<PyMemberDescrObject*>(d)->d_member->offset);
         size_t i = (offset - offsetof(PyTupleObject, ob_item)) / sizeof(PyObject*);
