@@ -115,6 +115,7 @@ void SegmentEnd::before_instruction(const BreakInfo& info) {
   trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
   try {
     emit_frames(cg);
+    tr_.segment().recipe.frames.back().raises = info.reason == Reason::RaisedException;
     tr_.effects.emit(cg);
     finish_graph(cg);
   } catch (const CannotRebuild& e) {

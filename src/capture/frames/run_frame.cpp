@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "capture/frames/native_step.h"
 #include "capture/frames/region.h"
+#include "capture/frames/report.h"
 
 namespace braze::capture {
 
@@ -234,7 +235,9 @@ class FrameRunner {
     regs->clear();  // what the frame no longer holds is to die now, not after the call
     StepResult s = native_step(ts_, frame_, code_, instruction, kw.get());
     switch (s.kind) {
-      case StepResult::Next: ip_ = s.next; return true;
+      case StepResult::Next:
+        ip_ = s.next;
+        return !at[0].raises || !region_.options().fullgraph || did_not_raise(instruction);
       case StepResult::Raised: return raised(instruction);
       case StepResult::NotTaken: break;
     }
@@ -255,6 +258,13 @@ class FrameRunner {
     cpython::set_depth(frame_, d + 1);
     ip_ = instruction + 1;
     return true;
+  }
+
+  // With fullgraph only what raises an exception may run uncompiled. False, with the error of the program's.
+  bool did_not_raise(int instruction) {
+    refuse({Reason::UnsupportedFeature, "an operation that raises an exception on fake tensors, and not on real ones", {code_.code, code_.instructions[instruction].line}, {}});
+    result_ = cpython::go_on(ts_, frame_, true);
+    return false;
   }
 
   bool raised(int instruction) {

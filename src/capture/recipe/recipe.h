@@ -60,6 +60,7 @@ struct FrameImage {
   std::vector<Reg> stack;    // bottom first; kNoReg: NULL
   Reg handled = kNoReg;      // innermost: the exception being handled there (None: none); kNoReg: as it was at the start
   Reg kw_names = kNoReg;     // innermost, when a KwNames came before the Call: the tuple
+  bool raises = false;       // innermost: the instruction raised an exception while it was captured
 };
 
 class Recipe {
