@@ -67,6 +67,7 @@ const std::vector<uint32_t>& TrainingProgram::reads(const std::vector<bool>& giv
   auto lock = lock_without_gil(mutex_);
   auto [known, fresh] = reads_.try_emplace(given);
   if (!fresh) return known->second;
+  pybind11::gil_scoped_acquire arena_is_ours;  // see backward()
   for (const CompiledBackward::Input& in : inputs_of(autodiff::specialise(parts, given)))
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) known->second.push_back(in.index);
   return known->second;
@@ -76,6 +77,8 @@ const CompiledBackward& TrainingProgram::backward(const std::vector<bool>& given
   auto lock = lock_without_gil(mutex_);
   auto& known = backwards_[given];
   if (known) return *known;
+  // Compiling adds to the capture's expressions of sizes, which others, who check guards and explain them, read under the GIL.
+  pybind11::gil_scoped_acquire arena_is_ours;
   autodiff::Backward part = autodiff::specialise(parts, given);
   driver::Dumps dumps;
   driver::Artefact made = compile_backward(part.graph, texts_ ? &dumps : nullptr);
