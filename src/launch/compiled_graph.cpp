@@ -121,7 +121,7 @@ class TorchHost : public runtime::Host {
     return tf.arena.get();
   }
 
-  bool is_profiled() override { return is_profiled(); }
+  bool is_profiled() override { return launch::is_profiled(); }
   std::unique_ptr<runtime::HostRange> range(const std::string& kernel) override { return std::make_unique<KernelRange>("braze_fused_" + kernel); }
 
   static RunFrame& state(runtime::Frame& frame) { return static_cast<RunFrame&>(*frame.host_state); }

@@ -1,7 +1,7 @@
 #include "capture/eval/native.h"
 
 #include "capture/cpython/imported.h"
-#include "trace/trace.h"
+#include "trace/global_state.h"
 
 namespace braze::capture::native {
 

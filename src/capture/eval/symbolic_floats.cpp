@@ -118,7 +118,7 @@ Variable* SymbolicFloats::varying_number(Variable* v) {
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
     auto operand = [&](Variable* of) -> Variable* {
-      if (of && of->is(Kind::Sym)) return size_as_operand(*this, of);
+      if (of && of->is(Kind::Sym)) return size_as_operand(tr_, of);
       return of && open_float(of) ? varying_number(of) : nullptr;
     };
     Variable *left = operand(lazy->left), *right = operand(lazy->right);

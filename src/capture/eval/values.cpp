@@ -216,7 +216,7 @@ Variable* Values::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
   if (!lazy->forced && lazy->function && PyFloat_CheckExact(lazy->object.get())) {
     // What it was computed from is as in this call.
-    Variable *left = specialised(force(lazy->left)), *right = lazy->right ? specialised(force(lazy->right)) : nullptr;
+    Variable *left = tr_.real.specialised(force(lazy->left)), *right = lazy->right ? tr_.real.specialised(force(lazy->right)) : nullptr;
     lazy->forced = constant(lazy->object, Ground::pure(left, right));
   } else if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);

@@ -42,7 +42,7 @@ void Instructions::LoadFast(Execution& x) {
   if (!v) raise_unbound(x);
   // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else asks, if all that
   // happens to it is that it is passed on.
-  if (x.tr.view_.start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
+  if (x.tr.view().start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
   x.f.push(v);
 }
 void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "launch/storage_range.h"
+#include "launch/tensor_spec.h"
+#include "trace/global_state.h"
 #include "trace/trace.h"
 
 namespace braze::capture::test {
@@ -48,26 +50,31 @@ void set_global_state(uint64_t key) { g_state = key; }
 
 }  // namespace braze::capture::test
 
-namespace braze::trace {
+namespace braze::launch {
 
 using capture::test::attribute;
 
 struct TensorSpec {
   int64_t kind;
 };
-std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<SymbolicDim>&) {
+std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<trace::SymbolicDim>&) {
   return std::make_shared<TensorSpec>(TensorSpec{attribute(tensor, "kind")});
 }
 bool matches(const TensorSpec& spec, PyObject* tensor) { return attribute(tensor, "kind") == spec.kind; }
 std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) { return matches(spec, tensor) ? "" : "another kind"; }
 int64_t read_size(PyObject* tensor, int32_t) { return attribute(tensor, "size"); }
 std::vector<int64_t> geometry(PyObject* tensor) { return {attribute(tensor, "size")}; }
-uint64_t global_state_key() { return capture::test::g_state; }
 StorageRange storage_range(PyObject* tensor) {
   capture::Ref pair = capture::Ref::steal(PyObject_GetAttrString(tensor, "storage"));
   if (!pair) return PyErr_Clear(), StorageRange{};
   auto item = [&](Py_ssize_t i) { return static_cast<uintptr_t>(PyLong_AsLongLong(PyTuple_GET_ITEM(pair.get(), i))); };
   return {item(0), item(1)};
 }
+
+}  // namespace braze::launch
+
+namespace braze::trace {
+
+uint64_t global_state_key() { return capture::test::g_state; }
 
 }  // namespace braze::trace
