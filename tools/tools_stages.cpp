@@ -7,14 +7,7 @@
 #include "driver/build_plan.h"
 #include "driver/driver.h"
 #include "lower/lower.h"
-#include "passes/accumulate_scatter.h"
-#include "passes/cse.h"
-#include "passes/dce.h"
-#include "passes/decompose.h"
-#include "passes/fold.h"
 #include "passes/optimize.h"
-#include "passes/seed_random.h"
-#include "passes/simplify_views.h"
 #include "schedule/memory.h"
 #include "schedule/schedule.h"
 
@@ -45,28 +38,12 @@ std::string describe_memory(const loop::Program& p) {
   return s;
 }
 
-using GraphPass = graph::Graph (*)(const graph::Graph&, const Options&);
-struct Row {
-  const char* name;
-  GraphPass run;
-};
-const Row kGraphPasses[] = {
-    {"dce", [](const graph::Graph& g, const Options&) { return passes::dce(g); }},
-    {"accumulate-scatter", [](const graph::Graph& g, const Options&) { return passes::accumulate_scatter(g); }},
-    {"cse", [](const graph::Graph& g, const Options&) { return passes::cse(g); }},
-    {"fold", [](const graph::Graph& g, const Options&) { return passes::fold(g); }},
-    {"views", [](const graph::Graph& g, const Options&) { return passes::simplify_views(g); }},
-    {"decompose", [](const graph::Graph& g, const Options&) { return passes::decompose(g); }},
-    {"seed_random", [](const graph::Graph& g, const Options&) { return passes::seed_random(g); }},
-    {"optimize", [](const graph::Graph& g, const Options& o) { return passes::optimize(g, o); }},
-};
-
 }  // namespace
 
 std::vector<std::string> stage_names() {
   std::vector<std::string> names;
-  for (const Row& r : kGraphPasses) names.push_back(r.name);
-  for (const char* n : {"lower", "schedule", "memory", "codegen", "assembly", "plan"}) names.push_back(n);
+  for (const passes::Pass& pass : passes::pipeline()) names.push_back(pass.name);
+  for (const char* n : {"optimize", "lower", "schedule", "memory", "codegen", "assembly", "plan"}) names.push_back(n);
   return names;
 }
 
@@ -91,13 +68,16 @@ State parse(const std::string& text) {
 }
 
 void apply(State& s, const std::string& stage, const Options& options) {
-  for (const Row& r : kGraphPasses)
-    if (stage == r.name) {
-      s.graph = r.run(need_graph(s, stage), options);
+  for (const passes::Pass& pass : passes::pipeline())
+    if (stage == pass.name) {
+      s.graph = pass.run(need_graph(s, stage));
       graph::verify(*s.graph);
       return;
     }
-  if (stage == "lower") {
+  if (stage == "optimize") {
+    s.graph = passes::optimize(need_graph(s, stage), options);
+    graph::verify(*s.graph);
+  } else if (stage == "lower") {
     s.program = lower::lower(need_graph(s, stage), options);
     loop::verify(*s.program);
     s.reference = s.program;

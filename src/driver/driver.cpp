@@ -32,6 +32,20 @@ auto staged(Timings& timings, const char* name, F&& run) {
   return run();
 }
 
+// The passes, timed as "optimize" in all and, where texts are asked for, one by one.
+graph::Graph optimized(const graph::Graph& captured, const Options& options, Timings& timings, Dumps* dumps) {
+  passes::Watch watch;
+  std::string before = dumps ? graph::print(captured) : std::string();
+  if (dumps)
+    watch = [&](const passes::Pass& pass, const graph::Graph& g, double seconds) {
+      std::string now = graph::print(g);
+      dumps->passes += std::string("after ") + pass.name + (now == before ? ": unchanged\n" : "\n" + now);
+      timings.stages.emplace_back(std::string("optimize: ") + pass.name, seconds);
+      before = std::move(now);
+    };
+  return staged(timings, "optimize", [&] { return passes::optimize(captured, options, watch); });
+}
+
 // Inputs that a call may drop: constants are those of all calls.
 std::vector<bool> droppable(const graph::Graph& graph, bool owned) {
   std::vector<bool> out;
@@ -68,14 +82,14 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 }  // namespace
 
 loop::Program scheduled(const graph::Graph& captured, const Options& options) {
-  graph::Graph graph = checked(passes::optimize(captured, options));
+  graph::Graph graph = passes::optimize(captured, options);
   return checked(schedule::schedule(checked(lower::lower(graph, options)), options));
 }
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verifying()) graph::verify(captured);
   Timings timings;
-  graph::Graph graph = staged(timings, "optimize", [&] { return checked(passes::optimize(captured, options)); });
+  graph::Graph graph = optimized(captured, options, timings, dumps);
   return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
 }
 
@@ -86,8 +100,9 @@ Artefact compile_to_calls(const graph::Graph& graph, const Options& options, boo
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
   if (verifying()) graph::verify(captured.graph);
   Timings timings;
-  autodiff::Joint joint = staged(timings, "optimize", [&] {
-    graph::Graph graph = checked(autodiff::narrow_masks(passes::optimize(captured.graph, options)));
+  graph::Graph optimal = optimized(captured.graph, options, timings, dumps);
+  autodiff::Joint joint = staged(timings, "narrow", [&] {
+    graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
     return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents, captured.reads};
   });
   Training made;
@@ -120,6 +135,7 @@ Split compile_split(const graph::Graph& captured, const Options& options, Dumps*
     Dumps texts;
     piece.made = compile(piece.graph, options, dumps ? &texts : nullptr);
     if (dumps) {
+      dumps->passes += texts.passes;
       dumps->graph += texts.graph;
       dumps->lowered += texts.lowered;
       dumps->scheduled += texts.scheduled;

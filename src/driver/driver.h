@@ -21,6 +21,7 @@ struct Artefact {
 
 // Texts of the stages, filled when asked (BRAZE_LOGS, explain, failure dumps).
 struct Dumps {
+  std::string passes;  // the graph after each pass that changed it
   std::string graph, lowered, scheduled, kernels;
 };
 

@@ -21,7 +21,7 @@ struct Report {
   bool from_disk_cache = false;
   Timings timings;
   std::string plan;                               // listing of the steps
-  std::string graph, lowered, scheduled, source;  // only if texts were asked for
+  std::string passes, graph, lowered, scheduled, source;  // only if texts were asked for
 };
 
 // A compiled graph that runs on real tensors. Calls may overlap.

@@ -50,7 +50,7 @@ class InferenceRunnable : public Runnable {
     driver::Dumps dumps;
     driver::Artefact made = driver::compile(captured.graph, options, texts ? &dumps : nullptr);
     report_ = {made.nests, made.kernels, made.externs, made.from_disk_cache, std::move(made.timings), {},
-               std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
+               std::move(dumps.passes), std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
     compiled_ = std::make_unique<CompiledGraph>(captured.graph, made, std::make_shared<Constants>(std::move(captured.constants)), Aliases::Fresh,
                                                 std::move(captured.write_counts));
     if (options.cuda_graphs) replayed_ = std::make_unique<ReplayedGraph>(*compiled_, placements(captured.graph), compiled_->outputs());

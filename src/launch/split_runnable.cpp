@@ -21,6 +21,7 @@ class SplitRunnable : public Runnable {
         num_inputs_(captured.graph.inputs.size()),
         slots_(split.slots),
         outputs_(std::move(split.outputs)) {
+    report_.passes = dumps.passes;
     report_.graph = dumps.graph;
     report_.lowered = dumps.lowered;
     report_.scheduled = dumps.scheduled;

@@ -24,7 +24,7 @@ TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, cons
   if (!parts.random || !random->possible()) random = nullptr;
   constants_ = std::make_shared<Constants>(std::move(captured.constants));
   report_ = {made.forward.nests, made.forward.kernels, made.forward.externs, made.forward.from_disk_cache, std::move(made.forward.timings), {},
-             std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
+             std::move(dumps.passes), std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
   training_.saved_bytes = parts.saved_bytes;
   training_.partition = parts.report();
   forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts), parts.bound);

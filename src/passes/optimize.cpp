@@ -1,5 +1,7 @@
 #include "passes/optimize.h"
 
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -18,34 +20,36 @@
 #include "passes/unfuse_bias.h"
 
 namespace braze::passes {
-
 namespace {
 
-graph::Graph checked(graph::Graph g, const char* pass) {
-  if (!verifying()) return g;
-  try {
-    graph::verify(g);
-  } catch (const InternalError& e) {
-    throw InternalError(std::string("after ") + pass + ": " + e.what());
-  }
-  return g;
-}
+bool always(const Options&) { return true; }
+bool draws_by_philox(const Options& options) { return options.rng == Rng::Philox; }
+
+constexpr Pass kPipeline[] = {
+#define BRAZE_PASS(name, wanted) {#name, [](graph::Graph g) { return passes::name(std::move(g)); }, wanted},
+#include "passes/passes.def"
+#undef BRAZE_PASS
+};
 
 }  // namespace
 
-graph::Graph optimize(const graph::Graph& captured, const Options& options) {
-  graph::Graph g = checked(hoist_assertions(captured), "hoist_assertions");
-  g = checked(decompose(g), "decompose");
-  if (options.rng == Rng::Philox) g = checked(seed_random(std::move(g)), "seed_random");
-  g = checked(fold(g), "fold");
-  g = checked(simplify_views(g), "simplify_views");
-  g = checked(cse(g), "cse");
-  g = checked(accumulate_scatter(g), "accumulate_scatter");
-  g = checked(fuse_activation(g), "fuse_activation");
-  g = checked(unfuse_bias(g), "unfuse_bias");
-  g = checked(channels_last(std::move(g)), "channels_last");
-  g = checked(dce(g), "dce");
-  return checked(ask_less(std::move(g)), "ask_less");
+std::span<const Pass> pipeline() { return kPipeline; }
+
+graph::Graph optimize(const graph::Graph& captured, const Options& options, const Watch& watch) {
+  graph::Graph g = captured;
+  for (const Pass& pass : kPipeline) {
+    if (!pass.wanted(options)) continue;
+    auto start = std::chrono::steady_clock::now();
+    g = pass.run(std::move(g));
+    if (watch) watch(pass, g, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (!verifying()) continue;
+    try {
+      graph::verify(g);
+    } catch (const InternalError& e) {
+      throw InternalError(std::string("after ") + pass.name + ": " + e.what());
+    }
+  }
+  return g;
 }
 
 }  // namespace braze::passes

@@ -1,10 +1,24 @@
+// The pipeline of passes (passes.def).
 #pragma once
+#include <functional>
+#include <span>
+
 #include "base/options.h"
 #include "graph/graph.h"
 
 namespace braze::passes {
 
-// All passes in order, from what tracing recorded to what lowering takes.
-graph::Graph optimize(const graph::Graph& g, const Options& options);
+struct Pass {
+  const char* name;
+  graph::Graph (*run)(graph::Graph);
+  bool (*wanted)(const Options&);  // whether the pipeline has it
+};
+std::span<const Pass> pipeline();
+
+// Sees what each pass made, and how many seconds that took.
+using Watch = std::function<void(const Pass&, const graph::Graph&, double seconds)>;
+
+// All passes in order. With BRAZE_VERIFY=1 what each makes is verified: throws InternalError with its name.
+graph::Graph optimize(const graph::Graph& captured, const Options& options, const Watch& watch = {});
 
 }  // namespace braze::passes

@@ -169,7 +169,7 @@ assert g(x) == 6 and g(x) == 6
 """
 
 
-@pytest.mark.parametrize("topic, word", [("graph_breaks", "a call to a C function that cannot be traced"), ("guards", "L['x']"), ("graph", "sum"), ("kernels", "kernel")])
+@pytest.mark.parametrize("topic, word", [("graph_breaks", "a call to a C function that cannot be traced"), ("guards", "L['x']"), ("graph", "sum"), ("passes", "after decompose"), ("kernels", "kernel")])
 def test_log_topics(topic, word):
     import os
 

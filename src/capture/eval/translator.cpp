@@ -111,6 +111,8 @@ static void refuse_dropped(const std::vector<Variable*>& generators, const Frame
   }
 }
 
+constexpr uint64_t kMostQuietSteps = 300000;
+
 Variable* Translator::run_frame(Frame* frame) {
   Frame& f = *frame;
   if (f.pending) {
@@ -133,6 +135,8 @@ Variable* Translator::run_frame(Frame* frame) {
       if (!stops_.empty())
         if (auto stop = stops_.find(ordinal_); stop != stops_.end()) throw Unsupported(stop->second.reason, stop->second.detail);
       if (ordinal_ > 20000000) unsupported("a capture of more than 20 million steps");
+      // The interpreter is faster at what makes no graph.
+      if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps) unsupported("a long run of code without an operation on tensors");
       if (Variable* result = step(f, ins)) return result;
     } catch (const Unsupported& e) {
       f.sp = sp;

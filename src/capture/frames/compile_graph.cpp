@@ -41,6 +41,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
   if (texts || region.events) event.report = entry.runnable->report();
   if (!texts) return;
   log(Topic::Graph, "captured\n" + captured + "optimised\n" + event.report.graph);
+  log(Topic::Passes, event.report.passes);
   log(Topic::Loops, event.report.scheduled);
   log(Topic::Kernels, event.report.plan + event.report.source);
 }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::pair<const char*, Topic> kTopics[] = {{"graph_breaks", Topic::GraphBreaks}, {"recompiles", Topic::Recompiles},
                                                      {"guards", Topic::Guards},           {"graph", Topic::Graph},
-                                                     {"loops", Topic::Loops},             {"kernels", Topic::Kernels}};
+                                                     {"passes", Topic::Passes},           {"loops", Topic::Loops},
+                                                     {"kernels", Topic::Kernels}};
 unsigned g_topics = 0;
 
 }  // namespace
@@ -37,7 +38,7 @@ std::string read_log_topics(const char* value) {
 }
 
 bool logs(Topic t) { return (g_topics & static_cast<unsigned>(t)) != 0; }
-bool logs_texts() { return logs(Topic::Graph) || logs(Topic::Loops) || logs(Topic::Kernels); }
+bool logs_texts() { return logs(Topic::Graph) || logs(Topic::Passes) || logs(Topic::Loops) || logs(Topic::Kernels); }
 
 void log(Topic topic, const std::string& text) {
   if (!logs(topic)) return;

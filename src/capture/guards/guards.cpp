@@ -114,6 +114,10 @@ void GuardSet::absent(SourceId s, UserLine line) { add({GuardKind::Absent, s, {}
 void GuardSet::length(SourceId s, int64_t n, UserLine line) { add({GuardKind::Length, s, {}, n, {}, nullptr, line}); }
 void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
   Ref keys = Ref::steal(cpython::keys_in_order(dict));
+  if (!keys) {  // an OrderedDict whose keys' hashes change
+    PyErr_Clear();
+    throw Unsupported(Reason::RaisedException, "the keys of " + std::string(Py_TYPE(dict)->tp_name) + " are not found");
+  }
   add({GuardKind::DictKeys, s, {}, 0, {}, nullptr, line, {}, {}, items_of(keys.get())});
 }
 void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }

@@ -72,6 +72,12 @@ Ref DictVariable::key_in(Translator& tr, Variable* key) {
 void DictVariable::load(Translator& tr) {
   if (loaded_) return;
   tr.guards().dict_keys(source, real.get(), tr.line());
+  // The order of an OrderedDict is its own.
+  Ref ordered = Ref::steal(PyODict_Check(real.get()) ? cpython::keys_in_order(real.get()) : nullptr);
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    tr.unsupported(Reason::RaisedException, "an OrderedDict whose keys are not found");
+  }
   std::vector<Entry> written = std::move(entries_);
   entries_.clear();
   loaded_ = true;
@@ -81,12 +87,9 @@ void DictVariable::load(Translator& tr) {
     Variable* k = tr.global_object(key, Ground::pure(this));
     entries_.push_back({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
-  if (PyODict_Check(real.get())) {
-    // The order of an OrderedDict is its own.
-    Ref keys = Ref::steal(cpython::keys_in_order(real.get()));
-    if (!keys) tr.raise_current();
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
-      PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+  if (ordered) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ordered.get()); ++i) {
+      PyObject* key = PyTuple_GET_ITEM(ordered.get(), i);
       PyObject* value = native::item(Ground::guarded(source), real.get(), key);
       if (!value && PyErr_Occurred()) tr.raise_current();
       if (!value) tr.unsupported("an OrderedDict without a value for one of its keys");

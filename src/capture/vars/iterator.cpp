@@ -196,6 +196,7 @@ Variable* ReversedIterator::next(Translator& tr) {
   advance(tr);
   if (index < 0 || index >= static_cast<int64_t>(sequence->elements.size())) {
     index = -1;
+    done = true;
     return nullptr;
   }
   return sequence->elements[static_cast<size_t>(index--)];
@@ -204,7 +205,7 @@ Variable* ReversedIterator::next(Translator& tr) {
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = native::builtin("reversed");
   // One that has come to its end lets go of the sequence.
-  if (index < 0) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
+  if (done) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
   Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
   Ref set_state = Ref::steal(native::attr(Ground::fixed(), of(*type()), "__setstate__"));

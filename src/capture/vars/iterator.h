@@ -96,9 +96,10 @@ class ReversedIterator final : public IteratorVariable {
   PyTypeObject* type() const override;
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
-  Place place() const override { return {-index, index < 0}; }
+  Place place() const override { return {-index, done}; }
   SequenceVariable* sequence;
-  int64_t index;                 // of the next item; -1: done
+  int64_t index;                 // of the next item
+  bool done = false;             // it was asked for an item after the last
 };
 
 // An iterator of a class of the standard library that is evaluated as a generator.

@@ -117,6 +117,7 @@ class Reader {
     if (!over) return nullptr;
     auto* it = tr_.make<ReversedIterator>(static_cast<SequenceVariable*>(over));
     it->index = index;
+    it->done = !size();
     return it;
   }
 
