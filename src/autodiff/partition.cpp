@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 
 #include "autodiff/copier.h"
 #include "autodiff/cost.h"
@@ -50,6 +49,7 @@ class Partitioner {
  private:
   static constexpr int64_t kInfinite = FlowNetwork::kInfinite;
   static constexpr int64_t kAliveAnyway = 1;  // the cost of a parameter
+  static constexpr int64_t kCopied = int64_t{1} << 50;  // and more: of memory that the program may write to, kept as a copy if nothing else will do
 
   bool is_view(const Node& n) const { return graph::op_class(n.op) == OpClass::View && !n.args.empty() && std::holds_alternative<ValueId>(n.args[0]); }
   bool primal(ValueId v) const { return tangents_of_[v.index].empty(); }
@@ -154,11 +154,17 @@ class Partitioner {
           continue;
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;
-        if (kind == InputKind::Argument && !read_memory_[i]) continue;
+        if (kind == InputKind::Argument && !read_memory_[i]) {
+          cost_[i] = kCopied + bytes_of(g_, v);
+          continue;
+        }
         cost_[i] = kind == InputKind::Argument ? std::max<int64_t>(bytes_of(g_, v), kAliveAnyway) : kAliveAnyway;
         continue;
       }
-      if (visible[i] && !read_memory_[i]) continue;
+      if (visible[i] && !read_memory_[i]) {
+        cost_[i] = kCopied + bytes_of(g_, v);
+        continue;
+      }
       cost_[i] = std::max<int64_t>(bytes_of(g_, v), 1) * (in_memory[i] ? 1 : 2);
     }
   }
@@ -194,6 +200,8 @@ class Partitioner {
       if (source_side[in(v)] && !source_side[out(v)]) kept.push_back(v);
     return kept;
   }
+
+  bool copied(ValueId v) const { return cost_[v.index] >= kCopied && cost_[v.index] < kInfinite; }
 
   int64_t kept_bytes(const std::vector<ValueId>& kept) const {
     int64_t sum = 0;
@@ -304,17 +312,27 @@ class Partitioner {
     for (size_t k = 0; k < outputs_; ++k) out.forward.outputs.push_back(copy.map(g_.outputs[k]));
     for (const graph::Writeback& w : g_.writebacks) out.forward.writebacks.push_back({copy.map(w.input), copy.map(w.value)});
     out.forward.size_symbols = g_.size_symbols;
+    saved_as_.resize(g_.values().size());
     for (ValueId v : kept_) {
-      if (!producer(v)) continue;
+      if (!producer(v) && !copied(v)) continue;
       ValueId f = copy.map(v);
+      if (copied(v)) {
+        TensorType type = out.forward.type(f);
+        type.offset = g_.arena().constant(0);
+        f = out.forward.node(out.forward.add_node(graph::Op::clone, {f, graph::NoneArg{}}, {type})).outputs[0];
+      }
       auto at = std::find(out.forward.outputs.begin(), out.forward.outputs.end(), f);
       auto number = static_cast<uint32_t>(at - out.forward.outputs.begin());
       if (at == out.forward.outputs.end()) out.forward.outputs.push_back(f);
+      saved_as_[v.index] = number;
+      if (!producer(v)) {
+        out.copies.push_back({forward_input(v), number});
+        continue;
+      }
       if (const Node& n = *producer(v); n.op == graph::Op::clone)
         if (ValueId from = std::get<ValueId>(n.args[0]); !producer(from) && g_.inputs[g_.value(from).index].kind != InputKind::Constant)
           out.copies.push_back({forward_input(from), number});
     }
-    in_forward_ = [copy](ValueId v) { return copy.map(v); };
   }
 
   // The number that an input has in the forward graph.
@@ -344,14 +362,13 @@ class Partitioner {
       out.sources.push_back(source);
     };
     auto keep = [&](ValueId v) {
-      if (!producer(v)) {
+      if (!producer(v) && !copied(v)) {
         if (g_.inputs[g_.value(v).index].kind == InputKind::Constant) return;
         input(v, InputKind::Argument, {Source::Kind::Input, forward_input(v)});
         return;
       }
-      auto at = std::find(out.forward.outputs.begin(), out.forward.outputs.end(), in_forward_(v));
-      BRAZE_CHECK(at != out.forward.outputs.end(), "a kept value that the forward graph does not give");
-      input(v, InputKind::Argument, {Source::Kind::Saved, static_cast<uint32_t>(at - out.forward.outputs.begin())});
+      input(v, InputKind::Argument, {Source::Kind::Saved, saved_as_[v.index]});
+      if (copied(v)) out.backward.value(copy.map(v)).type.offset = g_.arena().constant(0);
     };
     // Constants come in the order in which their owner has them.
     uint32_t constant = 0;
@@ -472,7 +489,7 @@ class Partitioner {
   std::vector<NodeId> once_;                        // not repeated, cheap as they are
   std::vector<ValueId> kept_;
   std::vector<NodeId> again_;
-  std::function<ValueId(ValueId)> in_forward_;
+  std::vector<uint32_t> saved_as_;                  // per kept value: the number of the forward's output
 };
 
 std::string lines(const Graph& g, const std::vector<Kept>& items) {

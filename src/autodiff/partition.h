@@ -9,7 +9,7 @@
 // - Size symbols of both graphs are those of the joint one, in its order; the backward's are given by who runs it. Symbols that
 //   the forward graph binds (sizes that depend on data) are size symbols of the backward, too, and come after the others.
 // - Arguments and outputs may be written to before the backward runs. They are kept only where the captured backward reads their
-//   memory itself, so that the program could not have done that.
+//   memory itself, so that the program could not have done that; as copies where nothing else will do (eager read a copy of its own there).
 // - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once

@@ -249,15 +249,49 @@ Sizes channels_last_strides(sym::ExprArena& arena, const Sizes& sizes) {
   return out;
 }
 
-bool is_channels_last(sym::ExprArena& arena, const TensorType& t) {  // dense
-  if (t.dim() != 4) return false;
+using Conditions = std::vector<Expr>;
+
+// What must hold for the dimensions to follow each other densely in this order, from the fastest, beside what is known; nullopt: they don't.
+std::optional<Conditions> dense_in(sym::ExprArena& arena, const TensorType& t, const std::vector<size_t>& order) {
+  Conditions open;
   Expr expected = arena.constant(1);
-  for (size_t d : {1, 3, 2, 0}) {
+  for (size_t d : order) {
     if (arena.is_const(t.sizes[d], 1)) continue;
-    if (t.strides[d] != expected) return false;
+    if (t.strides[d] != expected) {
+      Expr same = arena.eq(t.strides[d], expected);
+      auto known = arena.known(same);
+      if (known == false) return std::nullopt;
+      if (!known) open.push_back(same);
+    }
     expected = arena.mul(expected, t.sizes[d]);
   }
-  return true;
+  return open;
+}
+
+const std::vector<size_t> kChannelsLast{1, 3, 2, 0}, kContiguous{3, 2, 1, 0};
+
+bool is_channels_last(sym::ExprArena& arena, const TensorType& t) {
+  auto open = t.dim() == 4 ? dense_in(arena, t, kChannelsLast) : std::nullopt;
+  return open && open->empty();
+}
+
+// Whether operands of four dimensions, of which some are 1, lie in channels-last order: the dimensions of size 1 then have other strides than the
+// general rule gives. What is contiguous as well counts as that.
+std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vector<const TensorType*>& operands, Decide decide) {
+  Conditions last, contiguous;
+  bool may_be_contiguous = true;
+  for (const TensorType* t : operands) {
+    auto a = dense_in(arena, *t, kChannelsLast), b = dense_in(arena, *t, kContiguous);
+    if (!a) return false;
+    last.insert(last.end(), a->begin(), a->end());
+    may_be_contiguous = may_be_contiguous && b;
+    if (b) contiguous.insert(contiguous.end(), b->begin(), b->end());
+  }
+  auto hold = [&](const Conditions& all) { return std::all_of(all.begin(), all.end(), [&](Expr c) { return decide->decide(c) == true; }); };
+  auto implied = [&](Expr c) { return std::find(last.begin(), last.end(), c) != last.end(); };
+  if (may_be_contiguous && std::all_of(contiguous.begin(), contiguous.end(), implied)) return false;
+  if (!decide) return std::nullopt;
+  return hold(last) && !(may_be_contiguous && hold(contiguous));
 }
 
 }  // namespace
@@ -284,19 +318,18 @@ std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes,
                                       bool with_scalar, Decide decide) {
   size_t rank = sizes.size();
   if (rank == 0) return Sizes{};
-  bool same = !with_scalar, contiguous = true;
-  for (const TensorType* t : operands) {
-    same = same && t->sizes == sizes;
-    if (!same) break;
-    contiguous = contiguous && is_contiguous(arena, *t);
-  }
-  if (same && !operands.empty()) {
-    if (contiguous) return contiguous_strides(arena, sizes);
-    auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
+  auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
+  if (!with_scalar && !operands.empty() && all([&](const TensorType* t) { return t->sizes == sizes; })) {
+    if (all([&](const TensorType* t) { return is_contiguous(arena, *t); })) return contiguous_strides(arena, sizes);
     if (all([&](const TensorType* t) { return is_channels_last(arena, *t); })) return channels_last_strides(arena, sizes);
     if (all([&](const TensorType* t) { return t->strides == operands[0]->strides; }) &&
         is_non_overlapping_and_dense(arena, *operands[0]))
       return operands[0]->strides;
+    if (rank == 4 && std::any_of(sizes.begin(), sizes.end(), [&](Expr s) { return arena.is_const(s, 1); })) {
+      auto last = decide_channels_last(arena, operands, decide);
+      if (!last) return std::nullopt;
+      if (*last) return channels_last_strides(arena, sizes);
+    }
   }
   if (rank == 1) return Sizes{arena.constant(1)};
   std::vector<Sizes> expanded;

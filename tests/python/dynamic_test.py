@@ -390,3 +390,24 @@ def test_torch_compile_hands_over_open_sizes():
     for n in (4, 5, 9):
         x = r(n, 6)
         torch.testing.assert_close(compiled(x), f(x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_open_stride_may_make_channels_last():
+    """Of a tensor with a dimension of size 1 that decides on the strides of results, and so on what comes after."""
+    def fn(a):
+        return torch.minimum(a, a).roll(-2, -1)
+
+    graphs = []
+
+    def count(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled, counted = braze.compile(fn, fullgraph=True), braze.compile(fn, backend=count, fullgraph=True)
+    plain = torch.randn(1, 16, 1, 16)
+    wide = torch.randn(1, 16, 1, 64).transpose(1, 3).contiguous().transpose(1, 3)
+    for a in (plain, plain.transpose(0, -1).contiguous().transpose(0, -1), wide[..., ::2][..., :16], wide[..., ::3][..., :16]):
+        for f in (compiled, counted):
+            assert f(a).stride() == fn(a).stride()
+            assert torch.equal(f(a), fn(a))
+    assert len(graphs) <= 3

@@ -4,6 +4,7 @@ import contextvars
 import functools
 import gc
 import weakref
+from fractions import Fraction
 
 import pytest
 import torch
@@ -62,6 +63,81 @@ def test_cache_of_methods_and_objects():
     config = Config()
     compiled = braze.compile(lambda t: (t * config.scale(2)[0], config.scale(2)), fullgraph=True)
     assert compiled(x)[1] is config.scale(2) is compiled(x)[1]
+
+
+@pytest.mark.parametrize("effect_first", [True, False])
+def test_the_effects_of_a_cached_call_that_raises_come_once(effect_first):
+    """It is not cached: each call of the compiled function makes it, as eager does, and the capture never."""
+    def make():
+        log = []
+
+        @functools.lru_cache
+        def reciprocal(n):
+            log.append(n)
+            try:
+                return 1 / n
+            finally:
+                log.append("end")
+
+        @functools.lru_cache
+        def refuse(n):
+            raise ValueError(n)
+
+        def fn(t, n):
+            t = t * 2
+            try:
+                t = t * (reciprocal if effect_first else refuse)(n)
+            except (ZeroDivisionError, ValueError) as e:
+                log.append(str(e))
+                t = t - 1
+            return t * 3
+
+        return fn, log, reciprocal, refuse
+
+    fn, log, *caches = make()
+    eager, eager_log, *eager_caches = make()
+    compiled = braze.compile(fn, dynamic=False)
+    for n in (0, 0, 2, 2, 0):
+        same(eager(x, n), compiled(x, n))
+        assert log == eager_log
+    assert [c.cache_info() for c in caches] == [c.cache_info() for c in eager_caches]
+    assert braze.explain(fn, x, 0).graph_count == 2
+
+
+def test_the_first_call_of_a_cached_function_is_made_once():
+    """Whatever it does: effects, calls that can't be captured, calls of itself."""
+    def make():
+        log = []
+
+        @functools.lru_cache(None)
+        def fib(n):
+            return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+        @functools.lru_cache(None)
+        def noted(n):
+            log.append(n)
+            return fib(n) + len(log)
+
+        @functools.lru_cache(None)
+        def opaque(n):
+            return len(str(Fraction(n, 3))) + (log.append("opaque") or 0)
+
+        @functools.lru_cache(None)
+        def mask(n):
+            return torch.ones(n).cumsum(0)
+
+        def fn(t):
+            return t * noted(9) + opaque(5) + mask(3) + noted(4) + fib(12)
+
+        return fn, log, (fib, noted, opaque, mask)
+
+    fn, log, caches = make()
+    eager, eager_log, eager_caches = make()
+    compiled = braze.compile(fn, fullgraph=True)
+    for _ in range(3):
+        same(eager(x), compiled(x))
+        assert log == eager_log
+    assert [c.cache_info() for c in caches] == [c.cache_info() for c in eager_caches]
 
 
 def test_cached_function_of_tensors_is_inlined():

@@ -365,3 +365,41 @@ def test_recurrent_layers_are_trained(kind, kw):
         (out.sin().sum() + sum(s.pow(2).sum() for s in (state if isinstance(state, tuple) else [state]))).backward()
         results.append((out.detach(), x.grad, [p.grad for p in m.parameters()]))
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+
+
+def copied_result(a, t):
+    u = a - t
+    return u, u.clone() * t
+
+
+def result_computed_twice(a, t):
+    u = a - t
+    v = a - t
+    return u, v * v * t
+
+
+def copied_argument(a, t):
+    return a, a.clone() * t
+
+
+def copied_part(a, t):
+    u = a[:, 1:]
+    return u, u.clone() * t[:, 1:]
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("fn", [copied_result, result_computed_twice, copied_argument, copied_part])
+def test_the_backward_keeps_a_copy_of_what_the_program_may_write_to(fn, written):
+    """Eager keeps other memory with the same content there, so that a write before the backward is allowed."""
+    def gradients(f, order):
+        torch.manual_seed(0)
+        x, y = leaf(4, 4), leaf(4, 4)
+        first, second = f(x * 1, y * 1)
+        if written:
+            first.detach().data.add_(5)
+        got = torch.autograd.grad(second.sin().sum(), [x, y], create_graph=order == 2)
+        return got if order == 1 else torch.autograd.grad(sum(g.tanh().sum() for g in got), [x, y])
+
+    compiled = braze.compile(fn, fullgraph=True)
+    for order in (1,) if written else (1, 2):
+        torch.testing.assert_close(gradients(compiled, order), gradients(fn, order))

@@ -7,6 +7,7 @@
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/weakref.h"
+#include "trace/global_state.h"
 
 namespace braze::capture {
 namespace {
@@ -69,8 +70,62 @@ Variable* make_weakref(Translator& tr, Args& a) {
 
 }  // namespace
 
+// Evaluates what a cache calls, to see what a real call of it would do: whether it returns and leaves nothing behind. What it read stays
+// guarded. A call that raises is left to the interpreter: it is not cached, so that it is made each time, effects and all.
+bool RealCalls::returns_without_effects(Variable* function, const Args& args) {
+  Segment& segment = tr_.segment();
+  const uint64_t effects = tr_.effects.seen();
+  const size_t calls = segment.num_calls, draws = segment.draws.size(), generators = tr_.generators().size();
+  const uint64_t state = trace::global_state_key();
+  bool returned = true;
+  try {
+    Translator::Trial trial(tr_);
+    struct Depth {
+      int& n;
+      explicit Depth(int& n) : n(n) { ++n; }
+      ~Depth() { --n; }
+    } depth(trials_);
+    tr_.call(function, args);
+  } catch (const PyRaise&) {
+    if (trials_) throw;  // inside of another cached function, which may handle it
+    tr_.unsupported("a call of a cached function that raises");
+  } catch (const Restart&) {
+    returned = false;
+  } catch (const Unsupported&) {
+    returned = false;
+  }
+  if (trace::global_state_key() != state) tr_.unsupported("a cached function that changes PyTorch's state");
+  // Tensors and random numbers of the trial would be made in every run.
+  bool computed = segment.num_calls != calls || segment.draws.size() != draws || tr_.generators().size() != generators;
+  return returned && !computed && tr_.effects.seen() == effects && tr_.attributes.writes().empty();
+}
+
+// A call that finds nothing in the cache. It is made now, for real, where nothing that was captured before it is still to be done. Its
+// effects come when eager's would: with the capture, once, if it returns, and with the run if it raises.
+void RealCalls::make_cached_call(Variable* cache, PyObject* pos, PyObject* kw, const Args& args, uint64_t number) {
+  PyObject* object = cache->as_constant();
+  bool pending = tr_.effects.pending() || !tr_.attributes.writes().empty() || tr_.torch_functions.has_modes() || tr_.host.in_callback();
+  if (pending) tr_.unsupported("the first call of a cached function after effects");
+  // What it drives out may be what the entry counts on.
+  if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
+    tr_.unsupported("a call of a cached function whose cache is full");
+  if (trials_ || !tr_.makes_call(number)) {
+    Ref function = Ref::steal(cpython::lru_function(object));
+    if (!function) tr_.raise_current();
+    if (!returns_without_effects(tr_.global_object(tr_.keep(function), Ground::pure(cache, args)), args)) {
+      if (trials_) tr_.unsupported("a cached function that has effects");
+      throw MakeCall{number};
+    }
+  }
+  tr_.tracer().leave();
+  Ref made = Ref::steal(PyObject_Call(object, pos, kw));
+  tr_.tracer().enter();
+  if (!made) PyErr_Clear(), tr_.unsupported("a call of a cached function that raises");
+  cpython::lru_uncount(object);  // the entry makes the call again, and finds the result
+}
+
 // The cache decides as in plain Python whether the function runs: what it holds now is the result, and the entry is good as long
-// as it holds that. A call that finds nothing is made now, for real, if nothing that was captured before it is still to be done.
+// as it holds that.
 Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
   PyObject* object = cache->as_constant();
   if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || tr_.effects.in_pure_part()) return nullptr;
@@ -88,28 +143,10 @@ Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
   }
   Ref key = Ref::steal(cpython::lru_key(object, pos.get(), kw.get()));
   if (!key) return PyErr_Clear(), nullptr;
-  if (!cpython::lru_peek(object, key.get())) {
-    bool pending = tr_.effects.pending() || !tr_.attributes.writes().empty() || tr_.torch_functions.has_modes() || tr_.host.in_callback();
-    if (pending) {
-      // What it does would be done at every call.
-      Ref wrapped = Ref::steal(cpython::lru_function(object));
-      if (!wrapped) return PyErr_Clear(), nullptr;
-      bool mutated = tr_.exchange_mutated(false);
-      Variable* v = tr_.call(tr_.global_object(wrapped.get(), Ground::pure(cache, args)), args);
-      if (tr_.exchange_mutated(mutated)) tr_.unsupported("the first call of a cached function that has effects");
-      return tr_.force(v);
-    }
-    // What it drives out may be what the entry counts on.
-    if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
-      tr_.unsupported("a call of a cached function whose cache is full");
-    tr_.tracer().leave();
-    Ref made = Ref::steal(PyObject_Call(object, pos.get(), kw.get()));
-    tr_.tracer().enter();
-    if (!made) return PyErr_Clear(), nullptr;
-    if (!cpython::lru_peek(object, key.get())) return nullptr;
-    cpython::lru_uncount(object);  // the entry makes the call again, and finds the result
-  }
+  uint64_t number = trials_ ? 0 : ++num_cached_calls_;
+  if (!cpython::lru_peek(object, key.get())) make_cached_call(cache, pos.get(), kw.get(), args, number);
   PyObject* result = cpython::lru_peek(object, key.get());
+  if (!result) tr_.unsupported("a cached function that empties its cache");
   tr_.keep(key);
   SourceId at;
   for (auto& [of, known_key, source] : cached_calls_)
@@ -119,7 +156,7 @@ Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
     cached_calls_.push_back({object, key.get(), at});
     tr_.guard_identity(at, result);
   }
-  tr_.effects.defer_unseen_call(cache, args);  // counted, and kept from being the oldest
+  if (!trials_) tr_.effects.defer_unseen_call(cache, args);  // counted, and kept from being the oldest
   return tr_.force(tr_.wrap(result, at));
 }
 

@@ -43,13 +43,17 @@ void register_all() {
 Segment capture(const FrameView& frame, const Options& options) {
   CapturingScope scope;
   register_all();
-  std::map<uint64_t, Stop> stops;
+  Decisions decisions;
   for (;;) {
     try {
-      Translator tr(frame, options, stops);
+      Translator tr(frame, options, decisions);
       return tr.run();
+    } catch (const MakeCall& call) {
+      PyErr_Clear();
+      if (!decisions.made_calls.insert(call.number).second) throw InternalError("a call of a cache that is made for real is tried again");
     } catch (const Restart& r) {
       PyErr_Clear();
+      auto& stops = decisions.stops;
       constexpr size_t kMostAttempts = 200;
       // So many places where it can't stop: it ends before it begins.
       if (stops.size() == kMostAttempts) stops = {{1, r.stop}};

@@ -17,6 +17,7 @@ void Effects::modified(Variable* v) {
 }
 
 void Effects::no_effect(const char* what) {
+  ++seen_;
   if (pure_since_) tr_.unsupported(Reason::UnsupportedMutation, std::string(pure_part_) + " " + what);
 }
 

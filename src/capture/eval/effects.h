@@ -35,7 +35,7 @@ class Effects {
   // The same, of one that nothing of the program's can see but the object that is called (a cache).
   void defer_unseen_call(Variable* callee, Args args);
   // Made by the entry whether or not it is part of what it gives, for the effect that making it has.
-  void make_always(Variable* v) { always_made_.push_back(v); }
+  void make_always(Variable* v) { ++seen_, always_made_.push_back(v); }
 
   // The entry takes this lock before its graph runs and gives it back at its end, or runs uncompiled where another thread has it:
   // what it holds in the meantime the code may take and give back. Of the captured code, the entry's end included, none is left taken.
@@ -57,8 +57,10 @@ class Effects {
   void begin_pure(uint64_t since, const char* part) { pure_since_ = since, pure_part_ = part; }
   class PurePart;
   bool in_pure_part() const { return pure_since_ != 0; }
-  // Throws Unsupported there.
+  // Every effect says so; throws Unsupported there.
   void no_effect(const char* what);
+  // How many effects were met: of two equal numbers nothing lies between.
+  uint64_t seen() const { return seen_; }
 
   // Whether the entry has anything to do beside its graph, calls that cannot be seen aside.
   bool pending() const;
@@ -81,6 +83,7 @@ class Effects {
   struct DeferredCall { Variable* callee; Args args; };
   std::vector<DeferredCall> deferred_;
   size_t unseen_ = 0;                                  // of these
+  uint64_t seen_ = 0;
   std::vector<Variable*> always_made_;
   std::deque<HeldLock> locks_;                         // addresses stay
   struct State { PyObject* get; std::vector<Ref> get_args; PyObject* set; std::vector<Ref> set_args; Ref before; };

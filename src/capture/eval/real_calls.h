@@ -34,10 +34,14 @@ class RealCalls {
 
  private:
   Variable* record_call(PyObject* fn, const Args& args);
+  void make_cached_call(Variable* cache, PyObject* pos, PyObject* kw, const Args& args, uint64_t number);
+  bool returns_without_effects(Variable* function, const Args& args);
 
   Translator& tr_;
   struct CachedCall { PyObject *cache, *key; SourceId source; };
   std::vector<CachedCall> cached_calls_;
+  uint64_t num_cached_calls_ = 0;       // that the capture came to; those inside of trials don't count
+  int trials_ = 0;                      // of cached functions, that go on
 };
 
 }  // namespace braze::capture

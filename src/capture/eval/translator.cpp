@@ -12,10 +12,10 @@
 
 namespace braze::capture {
 
-Translator::Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops)
+Translator::Translator(const FrameView& view, const Options& options, const Decisions& decisions)
     : Values(*this), Protocols(*this), Raising(*this),
       attributes(*this), real(*this), floats(*this), branches(*this), host(*this), torch_functions(*this), effects(*this),
-      view_(view), options_(options), stops_(stops) {
+      view_(view), options_(options), decisions_(decisions) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_unbacked();
@@ -132,9 +132,9 @@ Variable* Translator::run_frame(Frame* frame) {
     size_t known = guards().size(), made = all().size();
     dirty_ = false;
     try {
-      if (!stops_.empty())
-        if (auto stop = stops_.find(ordinal_); stop != stops_.end()) throw Unsupported(stop->second.reason, stop->second.detail);
-      if (ordinal_ > 20000000) unsupported("a capture of more than 20 million steps");
+      if (const auto& stops = decisions_.stops; !stops.empty())
+        if (auto stop = stops.find(ordinal_); stop != stops.end()) throw Unsupported(stop->second.reason, stop->second.detail);
+      if (ordinal_ > last_ordinal_) unsupported("a capture of too many steps");
       // The interpreter is faster at what makes no graph.
       if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps) unsupported("a long run of code without an operation on tensors");
       if (Variable* result = step(f, ins)) return result;
@@ -152,6 +152,19 @@ Variable* Translator::run_frame(Frame* frame) {
       if (!handle(f, raised)) throw;
     }
   }
+}
+
+Translator::Trial::Trial(Translator& tr) : tr_(tr), ordinal_(tr.ordinal_), last_ordinal_(tr.last_ordinal_), known_(tr.all().size()) {
+  constexpr uint64_t kApart = uint64_t{1} << 40, kMostSteps = 100'000;  // apart: where no attempt stops
+  tr_.ordinal_ += kApart;
+  tr_.last_ordinal_ = tr_.ordinal_ + kMostSteps;
+}
+
+Translator::Trial::~Trial() {
+  tr_.ordinal_ = ordinal_;
+  tr_.last_ordinal_ = last_ordinal_;
+  // What the capture meets again (objects of before, constants) is as if the current instruction had made it.
+  for (size_t i = known_; i < tr_.all().size(); ++i) tr_.all()[i]->born = ordinal_;
 }
 
 Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {

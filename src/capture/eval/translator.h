@@ -9,6 +9,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -43,9 +44,20 @@ struct Restart {
   Stop stop;
 };
 
+// Thrown to start the capture again with one more call of a functools.lru_cache, by its number (eval/real_calls.h), that is made for real.
+struct MakeCall {
+  uint64_t number;
+};
+
+// What earlier attempts found out: where to stop, and which calls of caches are made for real.
+struct Decisions {
+  std::map<uint64_t, Stop> stops;
+  std::set<uint64_t> made_calls;
+};
+
 class Translator : public Values, public Protocols, public Raising {
  public:
-  Translator(const FrameView& view, const Options& options, const std::map<uint64_t, Stop>& stops);
+  Translator(const FrameView& view, const Options& options, const Decisions& decisions);
   ~Translator();
   Segment run();
 
@@ -93,6 +105,9 @@ class Translator : public Values, public Protocols, public Raising {
   const std::vector<Variable*>& generators() const { return generators_; }
   uint64_t ordinal() const { return ordinal_; }  // of the current instruction, counted from the start
   UserLine line() const;
+  // What is evaluated while one of these lives is only looked at.
+  class Trial;
+  bool makes_call(uint64_t number) const { return decisions_.made_calls.count(number) != 0; }
 
   // To be called before any change that can't be taken back by forgetting the current instruction's operands.
   void mutate() { dirty_ = true; }
@@ -109,7 +124,7 @@ class Translator : public Values, public Protocols, public Raising {
 
   const FrameView& view_;
   const Options& options_;
-  const std::map<uint64_t, Stop>& stops_;
+  const Decisions& decisions_;
   Segment segment_;
   std::vector<TensorVariable*> lifted_;
   bool tensor_keys_ = false;
@@ -119,8 +134,24 @@ class Translator : public Values, public Protocols, public Raising {
   std::vector<Variable*> generators_;         // that were made here
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
+  uint64_t last_ordinal_ = 20'000'000;
   bool dirty_ = false, yielded_ = false;
   bool entered_ = false;                      // the tracer
+};
+
+// Its instructions are not counted among those of the capture, which another attempt may go through without the trial. A Restart that it
+// ends in is for whoever makes the trial; a long one ends in Unsupported.
+class Translator::Trial {
+ public:
+  explicit Trial(Translator&);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+ private:
+  Translator& tr_;
+  uint64_t ordinal_, last_ordinal_;
+  size_t known_;               // variables that were there before
 };
 
 }  // namespace braze::capture
