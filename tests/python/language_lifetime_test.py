@@ -401,3 +401,35 @@ def test_guards_keep_no_namespace_alive():
     assert ref() is None
     holder["a"] = types.SimpleNamespace(t=torch.zeros(3))
     assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+
+
+def test_a_generator_of_the_last_turn_of_a_loop_ends_when_its_name_is_bound_anew():
+    """Also where the turn began in code that was compiled while the name was not bound yet."""
+    def numbers(log):
+        try:
+            yield from range(3)
+        finally:
+            log.append("end")
+
+    @braze.disable
+    def probe(log):
+        log.append("probe")
+
+    def fn(x, log):
+        for _ in numbers(log):
+            x = x + 1
+            probe(log)
+            g = numbers(log)
+            log.append(next(g))
+            for v in g:
+                log.append(v)
+                break
+        return x * 2
+
+    log, eager_log = [], []
+    x = torch.ones(2)
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert torch.equal(compiled(x, log), fn(x, eager_log))
+        assert log == eager_log
+    assert braze.explain(fn, x, []).graph_count >= 1

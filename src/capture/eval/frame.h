@@ -16,6 +16,7 @@ struct Frame {
   SourceId globals_source;
   std::vector<Variable*> locals;    // localsplus; cells as CellVariable
   std::vector<Variable*> stack;     // of fixed capacity; above sp nothing counts
+  std::vector<int> cleared;         // locals that the evaluated code deleted
   int sp = 0;
   int ip = 0;
   uint64_t ordinal = 0;             // of the current instruction

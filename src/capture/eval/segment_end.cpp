@@ -77,7 +77,11 @@ void SegmentEnd::emit_frames(Codegen& cg) {
       std::vector<bool> caught = live_locals(*f->code, f->ip);
       for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
     }
-    for (size_t i = 0; i < f->locals.size(); ++i) image.locals.push_back(live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
+    for (size_t i = 0; i < f->locals.size(); ++i) {
+      // A local that was not bound at the start and can't be read may be bound in another run, by an earlier turn of a loop. It stays.
+      bool untouched = !f->parent && !f->locals[i] && std::find(f->cleared.begin(), f->cleared.end(), static_cast<int>(i)) == f->cleared.end();
+      image.locals.push_back(untouched ? kAsBefore : live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
+    }
     for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
     if (f == tr_.frame() && tr_.handled) image.handled = cg.reg(tr_.handled);
     if (f->kw_names) image.kw_names = cg.constant(f->kw_names);

@@ -74,7 +74,10 @@ void fill(cpython::Frame* frame, const Bytecode& code, const FrameImage& image, 
   size_t locals = static_cast<size_t>(code.num_locals_plus);
   size_t before = locals + static_cast<size_t>(cpython::depth(frame));
   std::vector<PyObject*> old(slots, slots + before);
-  for (size_t i = 0; i < locals; ++i) slots[i] = i < image.locals.size() ? value(image.locals[i]) : nullptr;
+  for (size_t i = 0; i < locals; ++i) {
+    Reg local = i < image.locals.size() ? image.locals[i] : kNoReg;
+    slots[i] = local == kAsBefore ? std::exchange(old[i], nullptr) : value(local);
+  }
   for (size_t i = 0; i < image.stack.size(); ++i) slots[locals + i] = value(image.stack[i]);
   cpython::set_depth(frame, static_cast<int>(image.stack.size()));
   for (PyObject* o : old) Py_XDECREF(o);  // last: it may run code

@@ -232,7 +232,7 @@ std::string Recipe::print(const Sources& sources) const {
   if (result != kNoReg) out += "  return r" + std::to_string(result) + "\n";
   for (const FrameImage& f : frames) {
     out += "  frame " + repr(f.code->co_qualname) + " at " + std::to_string(f.instruction) + ": locals";
-    for (Reg r : f.locals) out += r == kNoReg ? " -" : " r" + std::to_string(r);
+    for (Reg r : f.locals) out += r == kNoReg ? " -" : r == kAsBefore ? " =" : " r" + std::to_string(r);
     out += ", stack";
     for (Reg r : f.stack) out += r == kNoReg ? " -" : " r" + std::to_string(r);
     out += "\n";

@@ -12,6 +12,7 @@ namespace braze::capture {
 
 using Reg = int32_t;
 constexpr Reg kNoReg = -1;
+constexpr Reg kAsBefore = -2;  // of a local: what the frame has there
 
 enum class StepKind : uint8_t {
   Load,         // dst = value of source `source` as it was when guards were checked
@@ -56,7 +57,7 @@ struct FrameImage {
   int32_t instruction = 0;   // innermost: the instruction that was not captured, its operands still on the stack.
                              // outer frames: the call in progress; its callable and arguments are already popped, its
                              // result is to be pushed, and the frame goes on after it
-  std::vector<Reg> locals;   // localsplus (cells as cell objects); kNoReg: unbound
+  std::vector<Reg> locals;   // localsplus (cells as cell objects); kNoReg: unbound; kAsBefore only in the outermost frame
   std::vector<Reg> stack;    // bottom first; kNoReg: NULL
   Reg handled = kNoReg;      // innermost: the exception being handled there (None: none); kNoReg: as it was at the start
   Reg kw_names = kNoReg;     // innermost, when a KwNames came before the Call: the tuple

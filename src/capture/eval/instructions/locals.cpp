@@ -49,6 +49,7 @@ void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }
 
 void Instructions::LoadFastAndClear(Execution& x) {
   x.f.push(local(x));
+  if (local(x)) x.f.cleared.push_back(x.ins.arg);
   local(x) = nullptr;
 }
 
@@ -56,6 +57,7 @@ void Instructions::StoreFast(Execution& x) { local(x) = x.f.pop(); }
 
 void Instructions::DeleteFast(Execution& x) {
   if (!local(x)) raise_unbound(x);
+  x.f.cleared.push_back(x.ins.arg);
   local(x) = nullptr;
 }
 
