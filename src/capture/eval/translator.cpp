@@ -111,7 +111,8 @@ static void refuse_dropped(const std::vector<Variable*>& generators, const Frame
   }
 }
 
-constexpr uint64_t kMostQuietSteps = 300000;
+constexpr uint64_t kMostQuietSteps = 300'000;
+constexpr uint64_t kApart = uint64_t{1} << 40;  // ordinals of trials: where no attempt stops
 
 Variable* Translator::run_frame(Frame* frame) {
   Frame& f = *frame;
@@ -136,7 +137,7 @@ Variable* Translator::run_frame(Frame* frame) {
         if (auto stop = stops.find(ordinal_); stop != stops.end()) throw Unsupported(stop->second.reason, stop->second.detail);
       if (ordinal_ > last_ordinal_) unsupported("a capture of too many steps");
       // The interpreter is faster at what makes no graph.
-      if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps) unsupported("a long run of code without an operation on tensors");
+      if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps && ordinal_ < kApart) unsupported("a long run of code without an operation on tensors");
       if (Variable* result = step(f, ins)) return result;
     } catch (const Unsupported& e) {
       f.sp = sp;
@@ -155,7 +156,7 @@ Variable* Translator::run_frame(Frame* frame) {
 }
 
 Translator::Trial::Trial(Translator& tr) : tr_(tr), ordinal_(tr.ordinal_), last_ordinal_(tr.last_ordinal_), known_(tr.all().size()) {
-  constexpr uint64_t kApart = uint64_t{1} << 40, kMostSteps = 100'000;  // apart: where no attempt stops
+  constexpr uint64_t kMostSteps = 100'000;
   tr_.ordinal_ += kApart;
   tr_.last_ordinal_ = tr_.ordinal_ + kMostSteps;
 }
