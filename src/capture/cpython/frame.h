@@ -16,6 +16,8 @@ PyObject* builtins(Frame*);
 PyObject** slots(Frame*);          // localsplus, then the value stack; owned by the frame
 int depth(Frame*);                 // of the value stack
 void set_depth(Frame*, int);
+// How many more calls of Python functions this thread may be in.
+int recursion_left();
 // The instruction at this byte offset is being carried out (lines of tracebacks, exception table).
 void set_position(Frame*, int offset);
 // The instruction at this byte offset comes next.

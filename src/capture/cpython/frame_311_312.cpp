@@ -20,6 +20,13 @@ PyObject* globals(Frame* f) { return f->f_globals; }
 PyObject* builtins(Frame* f) { return f->f_builtins; }
 PyObject** slots(Frame* f) { return f->localsplus; }
 int depth(Frame* f) { return f->stacktop - f->f_code->co_nlocalsplus; }
+int recursion_left() {
+#if PY_VERSION_HEX < 0x030C0000
+  return PyThreadState_Get()->recursion_remaining;
+#else
+  return PyThreadState_Get()->py_recursion_remaining;
+#endif
+}
 void set_depth(Frame* f, int n) { f->stacktop = f->f_code->co_nlocalsplus + n; }
 // prev_instr is the unit before the next one. Within an instruction it points at the instruction itself.
 void set_position(Frame* f, int offset) { f->prev_instr = _PyCode_CODE(f->f_code) + offset / 2; }

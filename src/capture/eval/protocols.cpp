@@ -1,7 +1,9 @@
 // Python's protocols on variables: attributes, calls, identity, items, classes, texts.
+#include <algorithm>
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/cpython/frame.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/calls.h"
 #include "capture/eval/index_protocol.h"
@@ -112,9 +114,10 @@ Variable* Protocols::next(Variable* iterator) { return tr_.force(iterator)->next
 int64_t Protocols::len(Variable* v) { return tr_.force(v)->len(tr_); }
 
 Variable* Protocols::call(Variable* callee, Args args, bool resumable) {
-  if (++depth_ > 900) {
+  // What would be deeper than the interpreter allows is its to refuse.
+  if (++depth_ > std::min(900, cpython::recursion_left() - 50)) {
     depth_ = 0;
-    tr_.unsupported("recursion deeper than 900 calls");
+    tr_.unsupported("a recursion that is deep");
   }
   tr_.check_stack();
   struct Leave {

@@ -152,6 +152,20 @@ PyObject* call_image(Region& region, const FrameImage* images, size_t num_images
   return region.call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
 }
 
+// A frame that waits for what it calls, which counts for the recursion limit: the interpreter counts those that it runs itself.
+class Waiting {
+ public:
+  Waiting() : too_deep_(Py_EnterRecursiveCall("") != 0) {}
+  ~Waiting() {
+    if (!too_deep_) Py_LeaveRecursiveCall();
+  }
+  Waiting(const Waiting&) = delete;
+  bool too_deep() const { return too_deep_; }  // RecursionError is set
+
+ private:
+  bool too_deep_;
+};
+
 class FrameRunner {
  public:
   FrameRunner(Region& region, PyThreadState* ts, cpython::Frame* frame)
@@ -236,7 +250,8 @@ class FrameRunner {
     Ref kw = Ref::borrow(at[0].kw_names == kNoReg ? nullptr : regs->get()[at[0].kw_names]);
     if (at[0].handled != kNoReg) set_handled(ts_, regs->get()[at[0].handled]);
     regs->clear();  // what the frame no longer holds is to die now, not after the call
-    StepResult s = native_step(ts_, frame_, code_, instruction, kw.get());
+    StepResult s{StepResult::Raised};
+    if (Waiting waiting; !waiting.too_deep()) s = native_step(ts_, frame_, code_, instruction, kw.get());
     switch (s.kind) {
       case StepResult::Next:
         ip_ = s.next;
@@ -253,7 +268,8 @@ class FrameRunner {
   bool call_inner(int instruction, const FrameImage* images, size_t n, Registers* regs) {
     cpython::set_position(frame_, code_.instructions[instruction].offset);
     cpython::link(ts_, frame_);
-    PyObject* v = call_image(region_, images, n, regs);
+    PyObject* v = nullptr;
+    if (Waiting waiting; !waiting.too_deep()) v = call_image(region_, images, n, regs);
     cpython::unlink(ts_, frame_);
     if (!v) return raised(instruction);
     int d = cpython::depth(frame_);
