@@ -2,6 +2,7 @@
 
 #include "driver/driver.h"
 #include "driver/fallback.h"
+#include "passes/optimize.h"
 
 namespace braze::driver {
 namespace {
@@ -27,10 +28,14 @@ TEST(Compile, MakesAPlanWithEqualLayersSharingAKernel) {
   EXPECT_EQ(made.nests, 2u);
   EXPECT_EQ(made.kernels, 1u);
   EXPECT_EQ(made.plan.inputs, 3u);
+  EXPECT_NE(dumps.passes.find("after decompose"), std::string::npos);
   for (const std::string* text : {&dumps.graph, &dumps.lowered, &dumps.scheduled, &dumps.kernels}) EXPECT_FALSE(text->empty());
-  std::vector<std::string> stages;
+  std::vector<std::string> stages, expected;
   for (auto& s : made.timings.stages) stages.push_back(s.first);
-  EXPECT_EQ(stages, (std::vector<std::string>{"optimize", "lower", "schedule", "memory", "codegen", "plan"}));
+  for (const passes::Pass& pass : passes::pipeline())
+    if (pass.wanted(Options{})) expected.push_back(std::string("optimize: ") + pass.name);
+  for (const char* stage : {"optimize", "lower", "schedule", "memory", "codegen", "plan"}) expected.push_back(stage);
+  EXPECT_EQ(stages, expected);
 }
 
 TEST(Compile, ToCallsNeedsNoKernels) {
