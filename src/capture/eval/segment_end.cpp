@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/strict.h"
 #include "capture/code/liveness.h"
@@ -256,8 +257,14 @@ void SegmentEnd::finish_sizes() {
   std::unordered_map<PyObject*, TensorVariable*> by_tensor;
   for (TensorVariable* t : tr_.lifted_tensors()) by_tensor.emplace(t->real.get(), t);
   for (const trace::SizeSymbol& s : captured.size_symbols) sizes.symbols.push_back({s.symbol, s.range});
+  std::unordered_set<uint32_t> guarded;
+  for (const Guard& g : tr_.guards().items())
+    if (g.kind == GuardKind::Tensor) guarded.insert(g.source.index);
   for (const trace::SizePlace& p : captured.size_places) {
-    SourceId source = p.tensor ? by_tensor.at(p.tensor)->source : tr_.open_integer(static_cast<size_t>(p.dim));
+    TensorVariable* t = p.tensor ? by_tensor.at(p.tensor) : nullptr;
+    SourceId source = t ? t->source : tr_.open_integer(static_cast<size_t>(p.dim));
+    // The instruction that the segment ends before may have been the one that met the tensor: its guard is gone, and its sizes are read.
+    if (t && guarded.insert(source.index).second) tr_.guards().tensor(source, p.tensor, t->symbolic, tr_.line());
     sizes.places.push_back({source, p.symbol, p.dim, p.tensor == nullptr});
     if (p.tensor && p.dim >= 0) refuse_fixed_marks(p, source);
   }
