@@ -21,6 +21,7 @@ class Operation:
 
     def __init__(self, name, of_numpy, function):
         self.__name__ = self.__qualname__ = f"numpy_{name}"
+        self.of_method = name
         self.of_numpy, self.function = of_numpy, function
 
     def __call__(self, *args, **kwargs):

@@ -1,4 +1,4 @@
-// Functions and classes implemented in C that the evaluator knows. To add one: a handler in the builtins_*.cpp file of its
+// Functions and classes implemented in C that the evaluator knows. To add one: a handler in the file of its
 // concept and a row in that file's table.
 #pragma once
 #include "capture/eval/variable.h"

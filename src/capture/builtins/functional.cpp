@@ -1,5 +1,4 @@
 // functools, itertools, copy, contextlib: what is modelled; the rest is inlined as Python or has a polyfill.
-#include <opcode.h>
 
 #include "capture/builtins/builtins.h"
 #include "capture/eval/library_objects.h"

@@ -7,6 +7,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/key.h"
 #include "capture/vars/tensor_float.h"
 #include "capture/vars/tensor_number.h"
 
@@ -92,7 +93,8 @@ Variable* do_rounding(Translator& tr, Args& a) {
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Constant)) a[0]->hash_key(tr);  // its class may have a say
-  if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+  if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function))
+    return tr.integer(hash_said(tr, tr.call(f, {a[0]})), Ground::pure(a));
   if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.real.is_python_constant(a[0])) {
     // A tuple of objects with the hashes of its items hashes as it does.
     static PyObject *hash = native::builtin("hash"), *hashed = imported("braze.polyfills", "Hashed");

@@ -52,15 +52,7 @@ Variable* do_isinstance(Translator& tr, Args& a) {
 Variable* do_issubclass(Translator& tr, Args& a) {
   if (a.size() != 2) return nullptr;
   Ref c = tr.real.to_python(a[0]), of = tr.real.to_python(a[1]);
-  if (PyType_Check(of.get())) return tr.boolean(tr.is_subclass(c.get(), of.get()), Ground::pure(a));
-  if (PyType_Check(c.get())) tr.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(c.get()));
-  int r = native::is_subclass(Ground::process(ProcessState::Registrations), c.get(), of.get());
-  if (r < 0) tr.raise_current();
-  // Of a tuple or union of classes: as for each of them.
-  Ref classes = PyTuple_Check(of.get()) ? of : Ref::steal(native::attr(Ground::fixed(), of.get(), "__args__"));
-  PyErr_Clear();
-  for (Py_ssize_t i = 0; r == 0 && classes && PyTuple_Check(classes.get()) && i < PyTuple_GET_SIZE(classes.get()); ++i) tr.guard_registrations(PyTuple_GET_ITEM(classes.get(), i));
-  return tr.boolean(r == 1, Ground::pure(a));
+  return tr.boolean(tr.is_subclass(c.get(), of.get()), Ground::pure(a));
 }
 
 // type.__instancecheck__(cls, object): without what a metaclass of cls says.

@@ -79,12 +79,17 @@ PyObject* Attributes::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   return found;
 }
 
-void Attributes::tensor_operator(const std::string& method) {
-  SourceId at;
-  PyObject* found = lookup_on_type(library().tensor, tr_.intern(method.c_str()), &at);
-  if (!found) return;
-  if (PyFunction_Check(found) && !of_library(found)) tr_.unsupported("torch.Tensor." + method + ", which the program replaced");
-  tr_.guard_identity(at, found);
+void Attributes::tensor_operator(const std::string& method, std::initializer_list<Variable*> operands) {
+  auto of = [&](PyTypeObject* type) {
+    SourceId at;
+    PyObject* found = lookup_on_type(type, tr_.intern(method.c_str()), &at);
+    if (!found) return;
+    if (PyFunction_Check(found) && !of_library(found)) tr_.unsupported("method " + method + " of class " + type->tp_name + ", which the program replaced");
+    tr_.guard_identity(at, found);
+  };
+  of(library().tensor);
+  for (Variable* v : operands)
+    if (v->is(Kind::Tensor) && v->type() != library().tensor) of(v->type());
 }
 
 const TypeInfo& Attributes::type_info(PyTypeObject* type) {

@@ -29,8 +29,8 @@ class Attributes {
   // A special method (looked up on the class), unbound; nullptr when absent.
   Variable* special_method(Variable* self, PyObject* name);
   Variable* special_method(Variable* self, const char* name);
-  // To be called before an operator's function is called on a tensor: that the class has PyTorch's own method for it is guarded.
-  void tensor_operator(const std::string& method);
+  // To be called before an operator's function is called on tensors: that their classes have PyTorch's own method for it is guarded.
+  void tensor_operator(const std::string& method, std::initializer_list<Variable*> operands);
   // The class keeps its bases, and theirs: what it is a subclass of, and where its attributes are looked up.
   void guard_bases(PyTypeObject* type);
 

@@ -169,7 +169,7 @@ Variable* tensors(Binary& x) {
     if (x.inplace && for_torch(a) && name.back() == '_') name.pop_back();
     std::string_view plain_name = x.row.operator_name;
     if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
-    for (const char* side : {x.inplace ? "i" : "", "", "r"}) tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__");
+    for (const char* side : {x.inplace ? "i" : "", "", "r"}) tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__", {a, b});
     return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name), Args{{a, b}, {}});
   }
   return nullptr;

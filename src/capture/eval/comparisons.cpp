@@ -57,7 +57,7 @@ Variable* tensors(Comparison& x) {
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {
     if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side]);
+    for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side], {a, b});
     return tr.real.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
   }
   return nullptr;

@@ -218,8 +218,13 @@ bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
   if (PyType_Check(derived)) tr_.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(derived));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);
   if (r < 0) tr_.raise_current();
-  if (r == 0) guard_registrations(cls);
-  return r == 1;
+  if (r == 1) return true;
+  if (PyType_Check(cls)) return guard_registrations(cls), false;
+  // Of a tuple or union of classes: as for each of them.
+  Ref classes = PyTuple_Check(cls) ? Ref::borrow(cls) : Ref::steal(native::attr(Ground::fixed(), cls, "__args__"));
+  PyErr_Clear();
+  for (Py_ssize_t i = 0; classes && PyTuple_Check(classes.get()) && i < PyTuple_GET_SIZE(classes.get()); ++i) guard_registrations(PyTuple_GET_ITEM(classes.get(), i));
+  return false;
 }
 
 void Protocols::guard_registrations(PyObject* cls) {
@@ -264,14 +269,15 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
     if (int has = has_protocol(tr_, v, cls); has >= 0) return has;
   static PyObject* abc = native::type_attr(Ground::fixed(), library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
   static PyObject* parameter = native::type_attr(Ground::fixed(), Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
+  PyObject* check = nullptr;
   if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(library().tensor))) {
     SourceId at;
-    PyObject* check = tr_.attributes.lookup_on_type(meta, tr_.intern("__instancecheck__"), &at);
+    check = tr_.attributes.lookup_on_type(meta, tr_.intern("__instancecheck__"), &at);
     if (check && PyFunction_Check(check) && check != abc && check != parameter)
       return truth(call(tr_.attributes.bind_descriptor(check, at, tr_.global_object(cls, Ground::pure(v)), meta, tr_.intern("__instancecheck__")), {v}));
   }
   tr_.attributes.guard_bases(v->type());
-  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return true;
+  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return check != abc || is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);  // an ABC remembers what it was asked
   PyObject* of = tr_.attributes.lookup_on_type(v->type(), tr_.intern("__class__"), nullptr);
   bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic && PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
   if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, tr_.intern("__class__"))) {
@@ -296,7 +302,7 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
     if (r == 0) guard_registrations(cls);
     return r == 1;
   }
-  PyObject* check = tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__instancecheck__"), nullptr);
+  check = tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__instancecheck__"), nullptr);
   static PyObject* plain = native::type_attr(Ground::fixed(), &PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor)) return false;

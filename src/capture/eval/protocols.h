@@ -40,7 +40,7 @@ class Protocols {
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
-  bool is_subclass(PyObject* derived, PyObject* cls);  // of real classes
+  bool is_subclass(PyObject* derived, PyObject* cls);  // real, cls as above
   // That a class is none of an abstract one holds until another class is registered there.
   void guard_registrations(PyObject* cls);
 

@@ -1,5 +1,4 @@
 // From variables to real values, and calls into CPython and PyTorch on them.
-#include <functional>
 
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/set_table.h"
@@ -106,6 +105,7 @@ Ref RealCalls::to_python(Variable* v) {
     case Kind::Iterator:
     case Kind::Generator:
     case Kind::DictView: {
+      if (!tr_.host.hosting()) tr_.unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
       Variable* all = [&] {
         // Iterating may run code of the user's.
         OpenSizes open(false);

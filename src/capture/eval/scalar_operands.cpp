@@ -3,7 +3,6 @@
 #include <opcode.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "capture/eval/library_objects.h"

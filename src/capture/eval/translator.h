@@ -30,13 +30,8 @@
 
 namespace braze::capture {
 
-class FunctionVariable;
 class DictVariable;
-class CellVariable;
 class TensorVariable;
-class ObjectVariable;
-class ListVariable;
-class TupleVariable;
 
 // Thrown to start the capture again with one more place to stop at.
 struct Restart {
@@ -111,8 +106,6 @@ class Translator : public Values, public Protocols, public Raising {
 
   // To be called before any change that can't be taken back by forgetting the current instruction's operands.
   void mutate() { dirty_ = true; }
-  // Whether the current instruction made such a change; replaced.
-  bool exchange_mutated(bool yes) { return std::exchange(dirty_, yes); }
 
  private:
   void start_frame();

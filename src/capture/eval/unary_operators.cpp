@@ -17,7 +17,7 @@ Variable* Protocols::unary_op(Opcode op, Variable* v) {
   const char* method = op == Opcode::UnaryNegative ? "__neg__" : op == Opcode::UnaryPositive ? "__pos__" : "__invert__";
   const char* name = op == Opcode::UnaryNegative ? "neg" : op == Opcode::UnaryPositive ? "pos" : "invert";
   if (v->is(Kind::Array)) return array_operator(tr_, name, {v});
-  if (v->is(Kind::Tensor)) return tr_.attributes.tensor_operator(method), tr_.real.call_torch(operator_function(name), Args{{v}, {}});
+  if (v->is(Kind::Tensor)) return tr_.attributes.tensor_operator(method, {v}), tr_.real.call_torch(operator_function(name), Args{{v}, {}});
   if (v->is(Kind::Sym) && (op == Opcode::UnaryInvert || !small_int(v))) v = tr_.real.specialised(v);
   if (is_plain(v) && !user_number(v)) {
     Ref r = Ref::steal(op == Opcode::UnaryNegative ? PyNumber_Negative(plain(v)) : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v)) : PyNumber_Invert(plain(v)));

@@ -1,6 +1,5 @@
 // From Python objects to variables: what was there before the capture, and what pure functions gave while capturing.
 #include <cstddef>
-#include <unordered_map>
 
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/set_table.h"

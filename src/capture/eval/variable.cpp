@@ -1,7 +1,5 @@
 #include "capture/eval/variable.h"
 
-#include <cstring>
-
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 

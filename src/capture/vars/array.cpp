@@ -181,6 +181,10 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
   PyObject* head = PyTuple_GET_ITEM(what.get(), 0);
   if (of_sizes && PyUnicode_Check(head) && PyUnicode_CompareWithASCIIString(head, "scalar") == 0)
     if (Variable* v = number_from_numbers(tr, of_sizes, args)) return v;
+  // torch._numpy goes by the tensors' method of this name, whatever it is by then.
+  Ref name = Ref::steal(native::attr(Ground::fixed(), operation, "of_method"));
+  if (!name) tr.raise_current();
+  tr.attributes.tensor_operator(PyUnicode_AsUTF8(name.get()), {});
   Variable* result;
   try {
     result = tr.real.call_torch(operation, l.args);

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "capture/eval/translator.h"
+#include "capture/vars/constant.h"
 
 namespace braze::capture {
 namespace {
@@ -61,6 +62,17 @@ Ref make_key(Translator& tr, Variable* v, Py_hash_t hash) {
   k->variable = v;
   k->hash = hash == -1 ? -2 : hash;
   return Ref::steal(reinterpret_cast<PyObject*>(k));
+}
+
+Py_hash_t hash_said(Translator& tr, Variable* returned) {
+  PyObject* number = constant_of(tr.force(tr.real.specialised(returned)));
+  if (!number || !PyLong_Check(number)) tr.raise(PyExc_TypeError, "__hash__ method should return an integer");
+  Py_hash_t h = PyLong_AsSsize_t(number);
+  if (h == -1 && PyErr_Occurred()) {  // too long for one: as the integer hashes
+    PyErr_Clear();
+    h = PyLong_Type.tp_hash(number);
+  }
+  return h == -1 ? -2 : h;
 }
 
 bool holds_made_key(PyObject* key) {

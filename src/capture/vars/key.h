@@ -8,6 +8,9 @@ namespace braze::capture {
 // without a comparison, as in CPython.
 Ref make_key(Translator& tr, Variable* v, Py_hash_t hash);
 
+// The hash of an object whose __hash__ returned this. Raises TypeError when it is no integer.
+Py_hash_t hash_said(Translator& tr, Variable* returned);
+
 // Whether such an object is part of a key of an index. It is of this capture alone: no guard may hold it.
 bool holds_made_key(PyObject* key);
 

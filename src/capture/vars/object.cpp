@@ -428,11 +428,7 @@ Ref ObjectVariable::hash_key(Translator& tr) {
     return eq && is_c_method(eq) ? key : make_key(tr, this, PyObject_Hash(key.get()));
   }
   if (!PyFunction_Check(hash)) tr.unsupported("the hash of " + describe());
-  Variable* h = tr.force(special(tr, "__hash__", {}));
-  PyObject* number = constant_of(h);
-  if (!number || !PyLong_Check(number)) tr.raise(PyExc_TypeError, "__hash__ method should return an integer");
-  Ref exact = Ref::steal(PyNumber_Long(number));
-  return make_key(tr, this, PyObject_Hash(exact.get()));
+  return make_key(tr, this, hash_said(tr, special(tr, "__hash__", {})));
 }
 
 // Methods of object itself (and what falls through from C bases).

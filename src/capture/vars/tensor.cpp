@@ -265,7 +265,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__getitem__"));
-  tr.attributes.tensor_operator("__getitem__");
+  tr.attributes.tensor_operator("__getitem__", {this});
   key = with_numbers(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
   return tr.real.call_torch(fn, Args{{this, key}, {}});
@@ -273,7 +273,7 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__setitem__"));
-  tr.attributes.tensor_operator("__setitem__");
+  tr.attributes.tensor_operator("__setitem__", {this});
   key = with_numbers(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
     static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")), *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
