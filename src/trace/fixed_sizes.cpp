@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include <regex>
 #include <string_view>
 #include <vector>
 
@@ -81,6 +82,8 @@ bool failed_on_symbols() {
     std::string_view message = chars ? chars : "";
     for (const char* phrase : {"symbolic", "SymInt", "SymBool", "SymFloat", "concrete integer", "INTERNAL ASSERT", "Expected a value of type", "heap_allocated"})
       found |= message.find(phrase) != std::string_view::npos;
+    static const std::regex symbol("\\bs[0-9]+_[0-9]+\\b");
+    found = found || std::regex_search(message.begin(), message.end(), symbol);
     Py_DECREF(text);
   }
   PyErr_Restore(type, value, traceback);

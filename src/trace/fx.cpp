@@ -102,6 +102,7 @@ class Builder {
 
   void call(PyObject* fn, PyObject* args, PyObject* kwargs, PyObject* result,
             const std::unordered_set<PyObject*>& used) {
+    plain_values_ = !PyFunction_Check(fn);
     py::object fx_args = map(args);
     py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
     py::object node;
@@ -193,10 +194,14 @@ class Builder {
     return result;
   }
 
-  // Fakes become their nodes, in containers too.
+  // Fakes become their nodes, in containers too. What a function in C takes for a plain number or text is one: torch.fx writes members of
+  // enumerations by names that may change.
   py::object map(PyObject* obj) {
     if (auto it = nodes_.find(obj); it != nodes_.end()) return it->second;
     if (sym::Expr e; size_(obj, &e)) return number(e);
+    if (plain_values_ && PyLong_Check(obj) && !PyBool_Check(obj)) return py::reinterpret_steal<py::object>(PyLong_Type.tp_as_number->nb_int(obj));
+    if (plain_values_ && PyFloat_Check(obj)) return py::float_(PyFloat_AS_DOUBLE(obj));
+    if (plain_values_ && PyUnicode_Check(obj)) return py::reinterpret_steal<py::object>(PyUnicode_FromObject(obj));
     if (PyTuple_Check(obj)) {
       auto n = static_cast<size_t>(PyTuple_GET_SIZE(obj));
       py::tuple result(n);
@@ -274,6 +279,7 @@ class Builder {
   std::unordered_set<std::string> names_;
   std::unordered_map<PyObject*, py::object> nodes_;
   std::vector<py::object> constants_;
+  bool plain_values_ = true;  // of the call that is written
 };
 
 }  // namespace

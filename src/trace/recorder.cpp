@@ -325,6 +325,21 @@ uint32_t Recorder::root_slot(ValueId value) const {
   return graph_.value(value).index < input_slots.size() ? input_slots[graph_.value(value).index] : FakeTensor::kNoSlot;
 }
 
+namespace {
+
+// A view of a plain tensor is one, also in inference mode.
+class AsViewOf {
+ public:
+  explicit AsViewOf(const at::Tensor& base) {
+    if (c10::InferenceMode::is_enabled() && !base.is_inference()) plain_.emplace(false);
+  }
+
+ private:
+  std::optional<c10::InferenceMode> plain_;
+};
+
+}  // namespace
+
 // The result is the operand's value; but a literal is copied, since the program may write to it or return it.
 void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
   if (closed_) throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
@@ -340,9 +355,11 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
       if (is_small(operand)) known_.emplace(literal.index, operand);
       return;
     }
+    AsViewOf plain(operand);
     stack->emplace_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
     return;
   }
+  AsViewOf plain(operand);
   const TensorType& type = fake->value().valid() ? graph_.type(fake->value()) : slots[fake->slot()].type;
   stack->emplace_back(make_fake(shared_from_this(), fake->value(), fake->slot(), type));
 }
@@ -407,9 +424,8 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
       } else {
         list_sizes.assign(info.tensor_results.size(), -1);
       }
-      // A view of a plain tensor is one, also in inference mode.
-      std::optional<c10::InferenceMode> plain;
-      if (c10::InferenceMode::is_enabled() && graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor() && !(*stack)[base].toTensor().is_inference()) plain.emplace(false);
+      std::optional<AsViewOf> plain;
+      if (graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor()) plain.emplace((*stack)[base].toTensor());
       torch::jit::drop(*stack, info.args.size());
       return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }

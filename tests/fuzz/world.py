@@ -41,6 +41,10 @@ import braze  # noqa: E402
 MODULES = dict(torch=torch, np=np, os=os, sys=sys, math=math, operator=operator, string=string, copy=copy, builtins=__import__("builtins"))
 
 
+NOW_BUILTIN = vars(MODULES["builtins"])
+BUILTINS = dict(NOW_BUILTIN)
+
+
 class Counter:
     """Runs graphs unchanged and counts them."""
 
@@ -86,9 +90,11 @@ class World:
         self.names["at"] = self.at
         try:
             exec(compiled_text(text, "change"), self.names)
-        except Exception as e:
-            return type(e).__name__
+        except BUILTINS["Exception"] as e:
+            return BUILTINS["type"](e).__name__
         finally:
+            if "exec" not in NOW_BUILTIN:  # a path led to len.__self__.__dict__.clear()
+                NOW_BUILTIN.update(BUILTINS)
             for name in ("at", "again", "address"):
                 self.names.pop(name, None)
 

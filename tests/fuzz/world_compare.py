@@ -15,6 +15,11 @@ ATOMS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), rang
 SHARED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType)
 
 
+def is_atom(cls):
+    return any(cls is c for c in ATOMS)  # a metaclass may have its own ==
+
+
+
 class Differ(Exception):
     pass
 
@@ -87,7 +92,7 @@ class Match:
             if plain_text(a) != plain_text(b):
                 self.differ(where, a, b)
             return
-        if ta in ATOMS:
+        if is_atom(ta):
             if a != b:
                 self.differ(where, a, b)
             return
@@ -157,7 +162,7 @@ class Match:
             if not raw.__eq__(a, b):
                 self.differ(where, str(a), str(b))
         elif is_a(a, functools._lru_cache_wrapper):
-            return self.same(a.__wrapped__, b.__wrapped__, where + ".__wrapped__")
+            return self.same(getattr(a, "__wrapped__", None), getattr(b, "__wrapped__", None), where + ".__wrapped__")
         self.fields(a, b, where)
 
     def fields(self, a, b, where):
@@ -201,11 +206,12 @@ class Match:
         if len(a) != len(b):
             raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
         for (x, p), (y, q) in zip(a, b):
-            if not where.endswith("hooks']"):  # numbered in the order of their making
-                if type(x) in ATOMS and not (type(x) is type(y) and x == y):
+            hooks = where.endswith("hooks']") or (type(x) is int and isinstance(p, types.FunctionType) and p.__name__ == "double")
+            if not hooks:  # numbered in the order of their making
+                if is_atom(type(x)) and not (type(x) is type(y) and x == y):
                     raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
                 self.same(x, y, f"key of {where}")
-            self.same(p, q, f"{where}[{x if type(x) in ATOMS else '...'!r}]")
+            self.same(p, q, f"{where}[{x if is_atom(type(x)) else '...'!r}]")
 
     def tensor(self, a, b, where):
         facts = lambda t: (tuple(t.shape), t.dtype, t.device.type, t.requires_grad, t.is_leaf, t.storage_offset(), t.is_inference())
@@ -214,7 +220,8 @@ class Match:
             raise Differ(f"{where}: a tensor of {(*facts(b), b.stride())}, expected {(*facts(a), a.stride())}")
         if a.device.type == "cpu":
             x, y = a.detach().double(), b.detach().double()
-            if not torch.allclose(x, y, rtol=1e-5, atol=1e-5, equal_nan=True):
+            tol = {torch.bfloat16: 2**-7, torch.float16: 2**-10}.get(a.dtype, 1e-5)  # a fused chain is rounded once
+            if not torch.allclose(x, y, rtol=tol, atol=tol, equal_nan=True):
                 raise Differ(f"{where}: {b.tolist()}, expected {a.tolist()}"[:400])
             if a.numel():
                 p, q = a.untyped_storage().data_ptr(), b.untyped_storage().data_ptr()

@@ -332,7 +332,7 @@ class Writer:
                 return [f"del {cls}.{self.pick((n, self.pick(NAMES), '__len__', '__eq__', '__call__', '__getattr__', '__hash__', '__bool__'))}"]
             if choice == 8:
                 return [f"{cls}.__bases__ = ({self.pick([*self.classes, 'Marked', 'Quacks', 'Fault'])},)"]
-            return [self.pick((f"Marked.register({cls})", f"type({cls}).{n} = {e}", f"type({cls}).__instancecheck__ = lambda cls, o: True", f"{self.pick(self.classes)}.__bases__ += ({cls},)", f"collections.abc.Sized.register({cls})",
+            return [self.pick((f"Marked.register({cls})", f"if type({cls}).__module__ == 'world': type({cls}).{n} = {e}", f"if type({cls}).__module__ == 'world': type({cls}).__instancecheck__ = lambda cls, o: True", f"{self.pick(self.classes)}.__bases__ += ({cls},)", f"collections.abc.Sized.register({cls})",
                                f"for y in list({cls}.__dict__.values()):\n    if isinstance(y, functools.cached_property):\n        y.func = lambda self: {self.leaf()}", f"Plain.__get__ = lambda self, o, cls: {self.leaf()}", f"Reads.__get__ = lambda self, o, cls: {self.leaf()}", "Plain.__set__ = lambda self, o, y: None",
                                "Reads.__set__ = lambda self, o, y: None", "del Both.__set__", "del Reads.__get__", f"{cls}.m.__defaults__ = ({self.leaf()},)", f"{cls}.m.__code__ = (lambda self, n=1, *, k=2: {self.leaf()}).__code__"))]  # fmt: skip
         if r.random() < 0.04:

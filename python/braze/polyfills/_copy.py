@@ -50,6 +50,8 @@ def deepcopy(x, memo=None, _nil=None):
     if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None:
         y = x.detach().clone().requires_grad_(x.requires_grad)
         seen.append((x, y))
+        for name, v in x.__dict__.items():
+            setattr(y, name, deepcopy(v, memo))
         return y
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)

@@ -61,7 +61,7 @@ Variable* make_weakref(Translator& tr, Args& a) {
   // Others are held by the entry, or die where nothing of the capture shows it.
   bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) || a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
   if (!followed) return nullptr;
-  if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + a[0]->type()->tp_name + "' object");
+  if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + tr.name_of(a[0]->type()) + "' object");
   // References without a callback are one object.
   auto [it, fresh] = tr.effects.weakrefs.try_emplace(a[0]);
   if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
@@ -162,7 +162,7 @@ Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
 
 Variable* WeakrefVariable::call(Translator& tr, Args& args) {
   if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
-  bool alive = target->source.valid();
+  bool alive = target->source.valid() && tr.effects.modifications().empty();
   for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
     for (Variable* v : f->locals) alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
     for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;

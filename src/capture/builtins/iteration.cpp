@@ -62,12 +62,12 @@ Variable* do_reversed(Translator& tr, Args& a) {
     if (Variable* f = tr.attributes.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
   bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
   if (object && tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
-    tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
+    tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(a[0]->type()) + "' object is not reversible");
   if (object)
     if (Variable* f = tr.attributes.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
   std::vector<Variable*> all;
   if (object) {
-    if (!tr.attributes.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + a[0]->type()->tp_name + "' object is not reversible");
+    if (!tr.attributes.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(a[0]->type()) + "' object is not reversible");
     int64_t n = tr.len(a[0]);
     for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i, Ground::pure(a))));
   } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {

@@ -55,7 +55,7 @@ Variable* do_str(Translator& tr, Args& a) {
     PyObject* own = tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
     if (own && PyFunction_Check(own)) {
       Variable* s = tr.force(tr.call(tr.attributes.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
-      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + s->type()->tp_name + ")");
+      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + tr.name_of(s->type()) + ")");
       return s;
     }
   }

@@ -9,7 +9,7 @@ namespace {
 
 PyObject* attribute_name(Translator& tr, Variable* v) {
   PyObject* s = constant_of(tr.force(v));
-  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + v->type()->tp_name + "'");
+  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + tr.name_of(v->type()) + "'");
   if (!PyUnicode_AsUTF8(s)) {
     PyErr_Clear();
     tr.unsupported("an attribute name with surrogates");
@@ -153,7 +153,9 @@ Variable* do_id(Translator& tr, Args& a) {
   if (a[0]->is(Kind::List)) real = a[0]->as<ListVariable>()->real.get();
   if (a[0]->is(Kind::Dict)) real = a[0]->as<DictVariable>()->real.get();
   if (a[0]->is(Kind::Tensor)) real = a[0]->as<TensorVariable>()->real.get();
-  if (!real) tr.unsupported("id() of " + a[0]->describe());
+  // An instance that can only be held, not watched, would live as long as the entry.
+  bool held = a[0]->is(Kind::Object) && !PyType_SUPPORTS_WEAKREFS(a[0]->type());
+  if (!real || held) tr.unsupported("id() of " + a[0]->describe());
   tr.guard_identity(a[0]->source, real);
   return tr.constant(Ref::steal(PyLong_FromVoidPtr(real)), Ground::pure(a));
 }

@@ -138,6 +138,7 @@ Variable* numbers(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (user_number(a) || user_number(b)) return nullptr;
+  tr.real.guard_member(b);  // of a text that is formatted
   if (only_run_knows(tr, a) || only_run_knows(tr, b))
     if (x.base == NB_TRUE_DIVIDE || a->type() == &PyFloat_Type || b->type() == &PyFloat_Type)
       if (Variable* r = float_arithmetic(tr, x.op, a, b)) return r;
@@ -223,7 +224,10 @@ Variable* user_classes(Binary& x) {
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, x.row.reflected, a);
   if (!r && user_class(a)) r = try_special(tr, a, x.row.method, b);
-  if (!r && user_class(b) && !right_first && a->type() != b->type()) r = try_special(tr, b, x.row.reflected, a);
+  // (Sequences answer after both, unless their class has an operator of its own.)
+  bool of_sequences = !tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) &&
+                      (a->is(Kind::Tuple) || a->is(Kind::List) || content(a)->is(Kind::List) || content(a)->is(Kind::Tuple) || PyUnicode_Check(constant_of(content(a)) ? constant_of(content(a)) : Py_None));
+  if (!r && user_class(b) && !right_first && a->type() != b->type() && (of_sequences || !content_answers(tr, a, x.row.method, b))) r = try_special(tr, b, x.row.reflected, a);
   if (r) return r;
   if (Variable* n = for_torch(b) ? as_number(tr, a) : nullptr) return tr.binary_op(x.op, n, b);
   if (x.base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) tr.unsupported("the text of " + b->describe());
@@ -315,7 +319,7 @@ Variable* sets_and_others(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (x.own_types && ((among(a, kSets) && among(b, kNeverSets)) || (among(a, kNeverSets) && among(b, kSets))))
-    tr.raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + x.row.symbol + (x.inplace ? "=" : "") + ": '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
+    tr.raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + x.row.symbol + (x.inplace ? "=" : "") + ": '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   return nullptr;
 }
 

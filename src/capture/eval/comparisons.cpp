@@ -72,9 +72,11 @@ Variable* user_classes(Comparison& x) {
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
   if (!r && user_class(a)) r = try_special(tr, a, kCompare[x.op], b);
-  if (!r && !right_first && user_class(b)) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
+  if (!r && !right_first && user_class(b) && !content_answers(tr, a, kCompare[x.op], b)) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
   if (r) return r;
   if (Variable* n = for_torch(b) ? as_number(tr, a) : nullptr) return tr.compare(x.op, n, b);
+  auto has_a_say = [&](Variable* v) { return !for_torch(v) && tr.torch_functions.of(v->type()) == TorchFunction::Own; };
+  if ((for_torch(a) || for_torch(b)) && (!x.eq || has_a_say(a) || has_a_say(b))) tr.unsupported(std::string("operator ") + kCompareSymbol[x.op] + " on a tensor and " + (for_torch(a) ? b : a)->describe());
   if (is_plain(a) && is_plain(b)) {
     close_unlike(tr, a, b);
     Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), x.op));
@@ -88,7 +90,7 @@ Variable* user_classes(Comparison& x) {
   }
   if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
+    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   }
   x.of_content = content(a) != a || content(b) != b;
   a = tr.force(content(a));
@@ -233,7 +235,7 @@ Variable* without_order(Comparison& x) {
            (v->is(Kind::Constant) && !(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
   };
   if (!x.eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b)))
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + a->type()->tp_name + "' and '" + b->type()->tp_name + "'");
+    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   return nullptr;
 }
 

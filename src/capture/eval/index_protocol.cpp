@@ -14,8 +14,9 @@ namespace {
 Variable* number_by(Translator& tr, Variable* v, const char* method) {
   PyTypeObject* t = v->type();
   bool plain_object = v->is(Kind::Object) && !v->as<ObjectVariable>()->base;
-  // Numbers of the program's classes are read as what they hold; texts and others have the method if their class does.
-  bool holds_other = (v->is(Kind::Object) || v->is(Kind::Constant)) && !is_fixed_type(t) && !PyType_IsSubtype(t, &PyLong_Type) && !PyType_IsSubtype(t, &PyFloat_Type);
+  // Numbers of the program's classes are read as what they hold, but a float is no index; texts and others have the method if their class does.
+  bool read = PyType_IsSubtype(t, &PyLong_Type) || (PyType_IsSubtype(t, &PyFloat_Type) && std::string_view(method) != "__index__");
+  bool holds_other = (v->is(Kind::Object) || v->is(Kind::Constant)) && !is_fixed_type(t) && !read;
   if (!plain_object && !holds_other) return nullptr;
   SourceId at;
   PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), &at);
@@ -29,7 +30,7 @@ Variable* index_of(Translator& tr, Variable* v) {
   v = tr.force(v);
   Variable* n = number_by(tr, v, "__index__");
   if (!n) return v;
-  if (!PyType_IsSubtype(n->type(), &PyLong_Type)) tr.raise(PyExc_TypeError, std::string("__index__ returned non-int (type ") + n->type()->tp_name + ")");
+  if (!PyType_IsSubtype(n->type(), &PyLong_Type)) tr.raise(PyExc_TypeError, std::string("__index__ returned non-int (type ") + tr.name_of(n->type()) + ")");
   if (n->type() != &PyLong_Type) tr.unsupported("__index__ that does not return an int itself");  // a warning
   return n;
 }

@@ -135,7 +135,7 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     if (!refused) tr.raise_current();
   }
   if (is_constant_type(cls) && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(cls->tp_name).starts_with("numpy.")) return tr.real.call_pure(cls_object, args);
-  if (!cls->tp_new) tr.raise(PyExc_TypeError, std::string("cannot create '") + cls->tp_name + "' instances");
+  if (!cls->tp_new) tr.raise(PyExc_TypeError, std::string("cannot create '") + tr.name_of(cls) + "' instances");
   SourceId new_at, init_at;
   PyObject* make_new = tr.attributes.lookup_on_type(cls, tr.intern("__new__"), &new_at);
   Variable* made;
@@ -163,7 +163,7 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
   if (!PyType_IsSubtype(made->type(), cls)) return made;
   PyObject* init = tr.attributes.lookup_on_type(made->type(), tr.intern("__init__"), &init_at);
   if (!init || init == library().object_init) {
-    if (make_new == library().object_new && (args.size() || !args.kw.empty())) tr.raise(PyExc_TypeError, std::string(cls->tp_name) + "() takes no arguments");
+    if (make_new == library().object_new && (args.size() || !args.kw.empty())) tr.raise(PyExc_TypeError, std::string(tr.name_of(cls)) + "() takes no arguments");
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
@@ -171,7 +171,7 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     call_builtin_method(tr, made, reinterpret_cast<PyDescrObject*>(init)->d_type, tr.intern("__init__"), args);
   } else {
     Variable* r = tr.force(tr.call(tr.attributes.bind_descriptor(init, init_at, made, made->type(), tr.intern("__init__")), args));
-    if (!is_none(r)) tr.raise(PyExc_TypeError, std::string("__init__() should return None, not '") + r->type()->tp_name + "'");
+    if (!is_none(r)) tr.raise(PyExc_TypeError, std::string("__init__() should return None, not '") + tr.name_of(r->type()) + "'");
   }
   return made;
 }

@@ -93,6 +93,18 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
   return not_implemented(r) ? nullptr : r;
 }
 
+bool content_answers(Translator& tr, Variable* v, const char* method, Variable* other) {
+  if (!user_class(v)) return false;
+  PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), nullptr);
+  if (!f || Py_TYPE(f) != &PyWrapperDescr_Type) return false;
+  PyTypeObject *own = reinterpret_cast<PyDescrObject*>(f)->d_type, *t = other->type();
+  if (own == &PyDict_Type && std::string_view(method) != "__eq__" && std::string_view(method) != "__ne__" && std::string_view(method) != "__or__") return false;
+  if (own == &PyFloat_Type && PyType_IsSubtype(t, &PyLong_Type)) return true;
+  if (own == &PyComplex_Type && (PyType_IsSubtype(t, &PyLong_Type) || PyType_IsSubtype(t, &PyFloat_Type))) return true;
+  bool sets = (own == &PySet_Type || own == &PyFrozenSet_Type) && (PyType_IsSubtype(t, &PySet_Type) || PyType_IsSubtype(t, &PyFrozenSet_Type));
+  return own != &PyBaseObject_Type && (sets || PyType_IsSubtype(t, own));
+}
+
 Variable* content(Variable* v) {
   if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && !v->as<ObjectVariable>()->is_exception()) return v->as<ObjectVariable>()->base;
   return v;

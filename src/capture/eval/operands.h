@@ -45,6 +45,9 @@ bool user_class(Variable* v);
 bool not_implemented(Variable* v);
 // The content of an object whose class derives from a container or number; else the object.
 Variable* content(Variable* v);
+// Whether an object of the program's class leaves this method to a class in C that has an answer for the other, so that the other's
+// reflected method is not asked.
+bool content_answers(Translator& tr, Variable* v, const char* method, Variable* other);
 // What PyTorch makes of a number of the user's class: its value. nullptr: no such number.
 Variable* as_number(Translator& tr, Variable* v);
 // v.<name>(other) by the class's special method; nullptr for none or NotImplemented.

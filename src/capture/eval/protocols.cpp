@@ -92,7 +92,7 @@ Variable* Protocols::getattr(Variable* v, PyObject* name) {
   if (Variable* r = v->getattr(tr_, name)) return r;
   PyObject* o = v->as_constant();
   std::string n = PyUnicode_AsUTF8(name);
-  if (o && PyType_Check(o)) tr_.raise(PyExc_AttributeError, std::string("type object '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "' has no attribute '" + n + "'");
+  if (o && PyType_Check(o)) tr_.raise(PyExc_AttributeError, std::string("type object '") + tr_.name_of(reinterpret_cast<PyTypeObject*>(o)) + "' has no attribute '" + n + "'");
   if (o && PyModule_Check(o)) {
     Variable* named = v->getattr(tr_, tr_.intern("__name__"));
     PyObject* text = named ? constant_of(tr_.force(named)) : nullptr;
@@ -143,7 +143,7 @@ Variable* Protocols::call(Variable* callee, Args args, bool resumable) {
       case Kind::Object: {
         SourceId at;
         PyObject* f = tr_.attributes.lookup_on_type(callee->type(), tr_.intern("__call__"), &at);
-        if (!f) tr_.raise(PyExc_TypeError, std::string("'") + callee->type()->tp_name + "' object is not callable");
+        if (!f) tr_.raise(PyExc_TypeError, std::string("'") + tr_.name_of(callee->type()) + "' object is not callable");
         callee = tr_.attributes.bind_descriptor(f, at, callee, callee->type(), tr_.intern("__call__"));
         continue;
       }
@@ -350,7 +350,7 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
       PyObject* own = conversion ? nullptr : tr_.attributes.lookup_on_type(v->type(), tr_.intern("__format__"), &format_at);
       if (own && PyFunction_Check(own)) {
         Variable* s = tr_.force(call(tr_.attributes.bind_descriptor(own, format_at, v, v->type(), tr_.intern("__format__")), {tr_.string(spec, Ground::pure(v))}));
-        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr_.raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + s->type()->tp_name);
+        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr_.raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + tr_.name_of(s->type()));
         return s;
       }
       if (!conversion && !spec.empty()) tr_.unsupported("the text of " + v->describe());

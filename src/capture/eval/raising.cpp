@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/key.h"
@@ -25,6 +27,14 @@ void Raising::raise(Variable* exception) {
   if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = tr_.force(tr_.call(exception, std::vector<Variable*>{}));
   chain_context(exception, being_handled());
   throw PyRaise{exception, tr_.ordinal()};
+}
+
+std::string Raising::name_of(PyTypeObject* cls) {
+  if ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_fixed_type(cls) && !tr_.is_made_class(cls)) {
+    SourceId of = tr_.sources().constant(reinterpret_cast<PyObject*>(cls));
+    tr_.guard_identity(tr_.sources().add(SourceKind::Slot, of, offsetof(PyHeapTypeObject, ht_name), tr_.intern("__name__")), reinterpret_cast<PyHeapTypeObject*>(cls)->ht_name);
+  }
+  return cls->tp_name;
 }
 
 void Raising::raise(PyObject* type, const std::string& message) {
@@ -127,6 +137,10 @@ void Raising::raise_current() {
   Reason reason;
   std::string detail;
   if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
+  Ref text = Ref::steal(is_fixed_type(Py_TYPE(v.get())) ? PyObject_Str(v.get()) : nullptr);
+  PyErr_Clear();
+  const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (said && strstr(said, "braze._C.")) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
   Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;

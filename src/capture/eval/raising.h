@@ -26,6 +26,8 @@ class Raising {
   // Ends the segment when the C stack is about to end (a recursion over values that are deeply nested).
   void check_stack() { if (stack_is_low()) unsupported("values that are nested too deeply"); }
 
+  // What a message calls a class. The program may rename its own.
+  std::string name_of(PyTypeObject* cls);
   [[noreturn]] void raise(PyObject* type, const std::string& message);
   [[noreturn]] void raise(Variable* exception);
   [[noreturn]] void raise_current();          // the Python exception that is set, after a call into CPython failed

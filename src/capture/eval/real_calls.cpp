@@ -46,6 +46,17 @@ bool RealCalls::is_python_constant(Variable* v) {
   return false;
 }
 
+void RealCalls::guard_member(Variable* v) {
+  PyObject* member = constant_of(v);
+  if (!member || is_fixed_type(v->type()) || !PyObject_TypeCheck(member, library().enum_)) return;
+  SourceId own = tr_.sources().instance_dict(tr_.sources().constant(member));
+  for (const char* name : {"_name_", "_value_"}) {
+    Ref now = Ref::steal(native::attr(Ground::guarded(own), member, name));
+    if (!now) PyErr_Clear();
+    else tr_.guard_identity(tr_.sources().dict_item(own, tr_.intern(name)), now.get());
+  }
+}
+
 Ref RealCalls::to_python(Variable* v) {
   v = tr_.force(v);
   tr_.check_stack();
@@ -54,7 +65,9 @@ Ref RealCalls::to_python(Variable* v) {
     return to_python(key);
   };
   switch (v->kind) {
-    case Kind::Constant: return v->as<ConstantVariable>()->value;
+    case Kind::Constant:
+      guard_member(v);
+      return v->as<ConstantVariable>()->value;
     case Kind::Sym:
       return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(tr_));
     case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(tr_));

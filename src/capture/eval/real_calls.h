@@ -27,6 +27,8 @@ class RealCalls {
 
   // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
   Ref to_python(Variable* v);
+  // Of a member of an enumeration, whose text whoever is given it may ask for: what its dict says of it. Nothing for the rest.
+  void guard_member(Variable* v);
   bool is_python_constant(Variable* v);       // to_python gives a value without tensors
   Variable* specialised(Variable* v);         // open integers fixed to their values in this call, in tuples and lists too
   bool has_tensor(const Args& args);

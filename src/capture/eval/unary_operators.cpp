@@ -26,7 +26,7 @@ Variable* Protocols::unary_op(Opcode op, Variable* v) {
   }
   SourceId at;
   if (PyObject* f = tr_.attributes.lookup_on_type(v->type(), tr_.intern(method), &at)) return call(tr_.attributes.bind_descriptor(f, at, v, v->type(), tr_.intern(method)), Args{});
-  tr_.raise(PyExc_TypeError, std::string("bad operand type for unary ") + (op == Opcode::UnaryNegative ? "-" : op == Opcode::UnaryPositive ? "+" : "~") + ": '" + v->type()->tp_name + "'");
+  tr_.raise(PyExc_TypeError, std::string("bad operand type for unary ") + (op == Opcode::UnaryNegative ? "-" : op == Opcode::UnaryPositive ? "+" : "~") + ": '" + tr_.name_of(v->type()) + "'");
 }
 
 }  // namespace braze::capture

@@ -97,7 +97,7 @@ Variable* Values::from_python(Ref object, Ground ground) {
       } else {
         auto* tensor = make<TensorVariable>(o);
         it->second = tensor;
-        tensor->inference = tr_.effects.inference;
+        tensor->inference = tr_.effects.inference && !on_plain_memory(o);
         keep(object);
         if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t)) tensor->cls = tr_.torch_functions.class_behind(t);
         else if (t != library().tensor && t != library().parameter) tr_.torch_functions.set_tensor_class(tensor, o, t);
@@ -157,6 +157,28 @@ bool Values::anchored(SourceId s) {
   return false;
 }
 
+bool Values::on_plain_memory(PyObject* fake) {
+  auto storage = [](PyObject* tensor) -> uint64_t {
+    Ref make = Ref::steal(native::of_tensor(tensor, "untyped_storage")), s = Ref::steal(make ? PyObject_CallNoArgs(make.get()) : nullptr);
+    Ref address = Ref::steal(s ? native::attr(Ground::made(), s.get(), "_cdata") : nullptr);
+    if (!address) return PyErr_Clear(), 0;
+    return PyLong_AsUnsignedLongLong(address.get());
+  };
+  trace::WithoutTorchFunctions no_operation_of_the_programs(2);
+  for (; plain_until_ < arena_.size(); ++plain_until_) {
+    Variable* v = arena_[plain_until_].get();
+    if (!v->is(Kind::Tensor) || v->as<TensorVariable>()->inference || v->as<TensorVariable>()->real || v->as<TensorVariable>()->fake.get() == fake) continue;
+    plain_memory_.insert(storage(v->as<TensorVariable>()->fake.get()));
+  }
+  for (; plain_until_lifted_ < tr_.lifted_tensors().size(); ++plain_until_lifted_) {
+    TensorVariable* t = tr_.lifted_tensors()[plain_until_lifted_];
+    Ref asked = Ref::steal(PyObject_CallMethod(t->real.get(), "is_inference", nullptr));
+    if (!asked) PyErr_Clear();
+    if (asked.get() == Py_False) plain_memory_.insert(storage(t->fake.get()));
+  }
+  return plain_memory_.count(storage(fake)) != 0;
+}
+
 void Values::guard_identity(SourceId s, PyObject* o) {
   if (!s.valid() || tr_.sources()[s].kind == SourceKind::Const) return;
   if (identities_.emplace(s.index, true).second) tr_.guards().identity(s, o, tr_.line());
@@ -166,6 +188,7 @@ void Values::guards_truncated() {
   identities_.clear();
   for (const Guard& g : tr_.guards().items())
     if (g.kind == GuardKind::Identity) identities_.emplace(g.source.index, true);
+  for (; !computed_.empty() && computed_.back().guards >= tr_.guards().size(); computed_.pop_back()) computed_.back().number->forced = nullptr;
 }
 
 PyObject* Values::wrapped_at(SourceId s) const {
@@ -213,6 +236,7 @@ void Values::verify_grounds() {
 
 Variable* Values::force_lazy(Variable* v) {
   auto* lazy = v->as<LazyVariable>();
+  if (!lazy->forced && lazy->function) computed_.push_back({lazy, tr_.guards().size()});
   if (!lazy->forced && lazy->function && PyFloat_CheckExact(lazy->object.get())) {
     // What it was computed from is as in this call.
     Variable *left = tr_.real.specialised(force(lazy->left)), *right = lazy->right ? tr_.real.specialised(force(lazy->right)) : nullptr;

@@ -31,40 +31,40 @@ void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
 }
 
 Variable* Variable::call(Translator& tr, Args&) {
-  if (!type()->tp_call) tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not callable");
+  if (!type()->tp_call) tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not callable");
   tr.unsupported(Reason::UnknownFunction, "a call of " + describe());
 }
 Variable* Variable::call_method(Translator&, const char*, Args&) { return nullptr; }
-Variable* Variable::getitem(Translator& tr, Variable*) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not subscriptable"); }
+Variable* Variable::getitem(Translator& tr, Variable*) { tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not subscriptable"); }
 void Variable::setitem(Translator& tr, Variable*, Variable*) {
-  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item assignment");
+  tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object does not support item assignment");
 }
 void Variable::delitem(Translator& tr, Variable*) {
   if (is(Kind::Tensor)) tr.raise(PyExc_TypeError, "Tensor does not support deleting items");
   if (type()->tp_as_sequence) tr.unsupported(Reason::RaisedException, "an item of " + describe() + " is deleted");
-  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object does not support item deletion");
+  tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object does not support item deletion");
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   PyTypeObject* t = type();
   if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
       !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) && !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
-    tr.raise(PyExc_TypeError, std::string("argument of type '") + t->tp_name + "' is not iterable");
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;
   return false;
 }
-Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not iterable"); }
+Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not iterable"); }
 Variable* Variable::next(Translator& tr) {
   if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented) tr.unsupported("the next item of " + describe());
-  tr.raise(PyExc_TypeError, std::string("'") + type()->tp_name + "' object is not an iterator");
+  tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not an iterator");
 }
-int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + type()->tp_name + "' has no len()"); }
+int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + tr.name_of(type()) + "' has no len()"); }
 bool Variable::truth(Translator& tr) { return has_len(tr) ? len(tr) != 0 : true; }
 
 Ref Variable::hash_key(Translator& tr) {
   if (PyObject* o = as_constant()) return Ref::borrow(o);
   if (type()->tp_hash == PyObject_HashNotImplemented)
-    tr.raise(PyExc_TypeError, std::string("unhashable type: '") + type()->tp_name + "'");
+    tr.raise(PyExc_TypeError, std::string("unhashable type: '") + tr.name_of(type()) + "'");
   tr.unsupported("the hash of " + describe());
 }
 

@@ -47,6 +47,7 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT));
   // A member of an enumeration is the same object on every path.
   SourceId of = users && PyObject_TypeCheck(value.get(), library().enum_) ? tr.sources().constant(value.get()) : source;
+  if (descr && where.valid()) tr.guards().type_is(where, Py_TYPE(descr), tr.line());  // whether it comes before the instance's own
   if (users && of.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
     if (!own) tr.raise_current();

@@ -155,6 +155,14 @@ Variable* DictVariable::get(Translator& tr, Variable* key) {
 
 void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool deleted, bool inserted) {
   if (!source.valid()) return;
+  if (deleted && !loaded_) {
+    // Whether the run finds it there too, also where the code itself has put a value under it before.
+    SourceId at = tr.sources().dict_item(source, hash_key);
+    int original = PyDict_Contains(real.get(), hash_key);
+    if (original < 0) tr.raise_current();
+    if (original) tr.guards().exists(at, tr.line());
+    else tr.guards().absent(at, tr.line());
+  }
   for (Change& c : changes_)
     if (same_key(tr, c.hash_key.get(), hash_key)) {
       c.deleted |= deleted;

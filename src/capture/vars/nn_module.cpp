@@ -83,6 +83,7 @@ Variable* module_call_target(Translator& tr, ObjectVariable* m) {
     tr.guard_identity(impl_at, impl);
     static const char* own[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
     static const char* global[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks"};
+    plain = !m->instance_get(tr, tr.intern("_call_impl"));
     for (const char* h : own) plain = plain && is_empty(tr, m->instance_get(tr, tr.intern(h)));
     for (const char* h : global) plain = plain && is_empty(tr, module_global(tr, h));
   }

@@ -53,12 +53,12 @@ Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
 
 void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* value) {
   DictVariable* d = instance_dict(tr);
-  if (!d && tr.attributes.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object attribute '" + text(name) + "' is read-only");
-  if (!d) tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
+  if (!d && tr.attributes.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object attribute '" + text(name) + "' is read-only");
+  if (!d) tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
   if (value) {
     d->set(tr, name, value);
   } else if (!d->remove(tr, tr.constant(name, Ground::pure(this, value)))) {
-    tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(name) + "'");
+    tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
   }
 }
 
@@ -344,10 +344,10 @@ void ObjectVariable::delitem(Translator& tr, Variable* key) {
 
 bool ObjectVariable::contains(Translator& tr, Variable* item) {
   if (tr.attributes.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
-    tr.raise(PyExc_TypeError, std::string("'") + cls->tp_name + "' object is not a container");
+    tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(cls) + "' object is not a container");
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
   if (!tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), nullptr) && !tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
-    tr.raise(PyExc_TypeError, std::string("argument of type '") + cls->tp_name + "' is not iterable");
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(cls) + "' is not iterable");
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
     if (tr.same_item(v, item)) return true;
@@ -360,7 +360,7 @@ Variable* ObjectVariable::iter(Translator& tr) {
   if (Variable* v = special(tr, "__iter__", {})) {
     v = tr.force(v);
     if (!v->type()->tp_iternext || (v->is(Kind::Object) && !tr.attributes.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
-      tr.raise(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + v->type()->tp_name + "'");
+      tr.raise(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + tr.name_of(v->type()) + "'");
     return v;
   }
   if (tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), &at)) return tr.make<CallIterator>(this, nullptr);
@@ -412,7 +412,7 @@ Ref ObjectVariable::hash_key(Translator& tr) {
   PyObject* hash = tr.attributes.lookup_on_type(cls, tr.intern("__hash__"), &at);
   static PyObject* object_hash = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
   static PyObject* exception_hash = native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
-  if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + cls->tp_name + "'");
+  if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + tr.name_of(cls) + "'");
   static PyObject* module_hash = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__hash__"));
   if (hash == object_hash || hash == exception_hash || hash == module_hash) {
     if (real) {
@@ -450,7 +450,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__getattribute__" && args.size() == 1) {
     PyObject* s = attribute_name(args[0]);
     if (Variable* v = generic_getattr(tr, s)) return v;
-    tr.raise(PyExc_AttributeError, std::string("'") + cls->tp_name + "' object has no attribute '" + text(s) + "'");
+    tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(s) + "'");
   }
   if (n == "__setattr__" && args.size() == 2) return generic_setattr(tr, attribute_name(args[0]), args[1]), tr.none();
   if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
@@ -499,7 +499,7 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   if (n == "add_note" && args.size() == 1 && is_exception()) {
     Variable* note = tr.force(args[0]);
-    if (!PyType_IsSubtype(note->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + note->type()->tp_name + "'");
+    if (!PyType_IsSubtype(note->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + tr.name_of(note->type()) + "'");
     Variable* notes = instance_get(tr, tr.intern("__notes__"));
     if (!notes) instance_set(tr, tr.intern("__notes__"), notes = tr.list({}));
     notes = tr.force(notes);

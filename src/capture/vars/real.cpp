@@ -78,13 +78,14 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     bool mutable_class = !is_fixed_type(cls) && !tr.is_made_class(cls);
     static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
     if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
+    // The getter gives a class without annotations an empty dict, now.
+    if (named(name, "__annotations__") && !tr.attributes.writes().empty() && !own_field(tr, cls, name)) tr.unsupported("annotations of a class without any, after a class was changed");
     if (mutable_class) tr.attributes.guard_bases(cls);  // the base, and what the layout follows from
     Ref v = Ref::steal(native::attr(Ground::guarded(tr.sources().constant(self->object.get())), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
       return nullptr;
     }
-    // The getter of a class without annotations gives it an empty dict.
     if (Variable* own = named(name, "__annotations__") ? own_field(tr, cls, name) : nullptr) return own;
     return tr.from_python(std::move(v), Ground::pure(self));
   }
@@ -272,7 +273,7 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
     if (tr.real.is_python_constant(key) || key->as_constant()) {
       Ref k = tr.real.to_python(key);
       Ref v = Ref::steal(PyObject_GetItem(o, k.get()));
-      if (!v) tr.raise_current();
+      if (!v) tr.name_of(reinterpret_cast<PyTypeObject*>(o)), tr.raise_current();
       return tr.global_object(v.get(), Ground::pure(this, key));
     }
   }
@@ -317,7 +318,7 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
   // What neither says how it is iterated nor has items by number.
   PyTypeObject* t = Py_TYPE(o);
   bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item) && !PySequence_Check(o);
-  if (none) tr.raise(PyExc_TypeError, std::string("'") + t->tp_name + "' object is not iterable");
+  if (none) tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(t) + "' object is not iterable");
   tr.unsupported("iteration over " + describe());
 }
 

@@ -41,8 +41,8 @@ Variable* call_method_of_class(Translator& tr, RealVariable& real, Args& args) {
     Variable* self = tr.force(args[0]);
     if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
       std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
-      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + d->d_type->tp_name + "' objects doesn't apply to a '" + self->type()->tp_name + "' object");
-      tr.raise(PyExc_TypeError, method + "requires a '" + d->d_type->tp_name + "' object but received a '" + self->type()->tp_name + "'");
+      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + tr.name_of(d->d_type) + "' objects doesn't apply to a '" + tr.name_of(self->type()) + "' object");
+      tr.raise(PyExc_TypeError, method + "requires a '" + tr.name_of(d->d_type) + "' object but received a '" + tr.name_of(self->type()) + "'");
     }
     args.pos.erase(args.pos.begin());
     return call_builtin_method(tr, self, d->d_type, d->d_name, args);
@@ -94,6 +94,7 @@ Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
+    if (!tr.effects.modifications().empty()) tr.unsupported("a weak reference to an object that a change may have let go of");
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }
   return nullptr;

@@ -40,6 +40,11 @@ const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? 
 }  // namespace
 
 int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
+  auto refuse = [&] {
+    bool deque = std::string_view(what) == "deque";
+    std::string rule = deque ? "sequence index must be integer, not '" : std::string(what) + " indices must be integers or slices, not ";
+    tr.raise(PyExc_TypeError, rule + tr.name_of(key->type()) + (deque ? "'" : ""));
+  };
   key = tr.force(key);
   PyObject* k = key->as_constant();
   Ref converted;
@@ -47,11 +52,11 @@ int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
   if (k) converted = Ref::steal(PyNumber_Index(k));
   if (!k) {
     if (Variable* f = tr.attributes.special_method(key, "__index__")) return sequence_index(tr, tr.call(f, {key}), what);
-    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+    refuse();
   }
   if (!converted) {
     PyErr_Clear();
-    tr.raise(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + key->type()->tp_name);
+    refuse();
   }
   int64_t i = PyLong_AsLongLong(converted.get());
   if (i == -1 && PyErr_Occurred()) tr.raise_current();

@@ -13,9 +13,9 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
   while (i < n && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(after)) ++i;
+  auto in_dict = [&](PyTypeObject* of) { return tr.sources().dict_item(tr.sources().constant(type_dict(of)), name); };
   for (Py_ssize_t j = i + 1; j < n; ++j) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j));
-    auto in_dict = [&](PyTypeObject* of) { return tr.sources().dict_item(tr.sources().constant(type_dict(of)), name); };
     PyObject* d = native::item(is_fixed_type(t) ? Ground::fixed() : Ground::guarded(in_dict(t)), type_dict(t), name);
     if (!d) continue;
     // In the classes' own dicts: none of those between has the name.
@@ -40,6 +40,8 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
     if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d, Ground::pure(this));
     return tr.attributes.bind_descriptor(d, at, self, start, name);
   }
+  for (Py_ssize_t j = i + 1; j < n; ++j)
+    if (auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j)); !is_fixed_type(t)) tr.guards().absent(in_dict(t), tr.line());
   return nullptr;
 }
 

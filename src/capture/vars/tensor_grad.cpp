@@ -36,12 +36,16 @@ void without_hooks(Translator& tr, TensorVariable* t) {
 void read_gradient(Translator& tr, TensorVariable* t) {
   if (!t->real || std::exchange(t->grad_known, true)) return;
   PyObject* fake = t->value(tr);
-  tr.effects.watch_gradient(t);
   Ref g = real_attribute(tr, t->real.get(), "grad");
   Variable* v = tr.force(tr.wrap(g.get(), attribute_source(tr, t, "grad")));
-  if (!v->is(Kind::Tensor)) return;
-  t->first_grad = v->as<TensorVariable>()->value(tr);
-  if (PyObject_SetAttrString(fake, "grad", t->first_grad) < 0) tr.raise_current();
+  PyObject* before = v->is(Kind::Tensor) ? v->as<TensorVariable>()->value(tr) : nullptr;
+  if (before && PyObject_SetAttrString(fake, "grad", before) < 0) {
+    PyErr_Clear();
+    t->grad_known = false;
+    tr.unsupported("a gradient that is not of its tensor's kind, as .data was given another");
+  }
+  t->first_grad = before;
+  tr.effects.watch_gradient(t);
 }
 
 Variable* get_gradient(Translator& tr, TensorVariable* t) {

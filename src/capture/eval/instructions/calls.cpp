@@ -100,7 +100,7 @@ void Instructions::BeforeWith(Execution& x) {
   SourceId at;
   auto method = [&](const char* name, const char* missed = "") -> Variable* {
     PyObject* d = x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(name), &at);
-    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + manager->type()->tp_name + "' object does not support the context manager protocol" + missed);
+    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(manager->type()) + "' object does not support the context manager protocol" + missed);
     return x.tr.attributes.bind_descriptor(d, at, manager, manager->type(), x.tr.intern(name));
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__", " (missed __exit__ method)");
@@ -160,7 +160,7 @@ void Instructions::Send(Execution& x) {
     // The end of an iterator of the user's may carry a value.
     SourceId at;
     PyObject* method = x.tr.attributes.lookup_on_type(receiver->type(), x.tr.intern("__next__"), &at);
-    if (!method) x.tr.raise(PyExc_TypeError, std::string("'") + receiver->type()->tp_name + "' object is not an iterator");
+    if (!method) x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(receiver->type()) + "' object is not an iterator");
     try {
       yielded = x.tr.call(x.tr.attributes.bind_descriptor(method, at, receiver, receiver->type(), x.tr.intern("__next__")), std::vector<Variable*>{});
     } catch (PyRaise& e) {

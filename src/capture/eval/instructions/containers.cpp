@@ -17,7 +17,7 @@ void unpack_sequence(Translator& tr, Frame& f, int n) {
   Variable* v = tr.force(f.pop());
   bool iterable = v->type()->tp_iter || (v->type()->tp_as_sequence && v->type()->tp_as_sequence->sq_item);
   if (!iterable || (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(tr) && !PyRange_Check(v->as_constant())))
-    tr.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + v->type()->tp_name + " object");
+    tr.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + tr.name_of(v->type()) + " object");
   auto items = v->items(tr);
   if (static_cast<int>(items.size()) < n)
     tr.raise(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(n) + ", got " + std::to_string(items.size()) + ")");
@@ -81,7 +81,7 @@ void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
   PyTypeObject* t = from->type();
   bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
-  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + from->type()->tp_name);
+  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + x.tr.name_of(from->type()));
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
@@ -125,7 +125,7 @@ void Instructions::DictUpdate(Execution& x) {
   }
   if (!x.tr.getattr_or_null(other, "keys")) {
     if (x.ins.op == Opcode::DictMerge) x.tr.unsupported("keyword arguments from " + other->describe());
-    x.tr.raise(PyExc_TypeError, std::string("'") + other->type()->tp_name + "' object is not a mapping");
+    x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(other->type()) + "' object is not a mapping");
   }
   Args args{{other}, {}};
   d->call_method(x.tr, "update", args);
