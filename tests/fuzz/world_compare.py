@@ -106,6 +106,10 @@ class Match:
         if is_a(a, types.MethodType):
             self.same(a.__func__, b.__func__, where + ".__func__")
             return self.same(a.__self__, b.__self__, where + ".__self__")
+        if is_a(a, np.generic):
+            if a.tobytes() != b.tobytes():
+                self.differ(where, str(a), str(b))
+            return
         if not self.pair(a, b, where):
             return
         if is_a(a, torch.Tensor):
@@ -206,8 +210,7 @@ class Match:
         if len(a) != len(b):
             raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
         for (x, p), (y, q) in zip(a, b):
-            hooks = where.endswith("hooks']") or (type(x) is int and isinstance(p, types.FunctionType) and p.__name__ == "double")
-            if not hooks:  # numbered in the order of their making
+            if not where.endswith("hooks']"):  # numbered in the order of their making
                 if is_atom(type(x)) and not (type(x) is type(y) and x == y):
                     raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
                 self.same(x, y, f"key of {where}")

@@ -67,6 +67,7 @@ class Writer:
     def __init__(self, seed):
         self.r = random.Random(seed)
         self.setup, self.places, self.classes = [], [], []
+        self.held = {"int", "tuple"}  # their instances have no weak references: compiled code holds what it is guarded by
         self.roots = 0
         self.dynamic_names = 0
 
@@ -135,6 +136,8 @@ class Writer:
                 lines.append(f"    {n} = {e}")
         self.setup.append("\n".join(lines))
         self.classes.append(name)
+        if self.held & set(bases):
+            self.held.add(name)
 
     # ---- things ----
 
@@ -214,7 +217,8 @@ class Writer:
         return Node("weak", f"weakref.ref({self.target(rs)})")
 
     def target(self, rs):
-        found = [p.path for p in self.places if p.node.kind in ("object", "tensor", "set", "function", "nn", "class", "module", "data")]
+        held = [p.path for p in self.places if re.match(r"make\((\w+)", p.node.expr) and re.match(r"make\((\w+)", p.node.expr)[1] in self.held]
+        found = [p.path for p in self.places if p.node.kind in ("object", "tensor", "set", "function", "nn", "class", "module", "data") and not any(p.path.startswith(h) for h in held)]
         return rs.choice(found) if found else "Fault"
 
     def make_weakdict(self, rs, rl, depth):

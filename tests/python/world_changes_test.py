@@ -406,3 +406,33 @@ def test_an_attribute_of_a_constant_that_its_class_takes_over(base):
         return w
 
     stay_alike(make, lambda w: setattr(w.C, "b", property(lambda self: 5)))
+
+
+def test_a_class_method_of_a_metaclass():
+    def make():
+        class Meta(type):
+            b = classmethod(lambda cls: 2)
+            name = classmethod(lambda cls: cls.__name__)
+
+        class C(metaclass=Meta):
+            pass
+
+        w = World(c=C())
+        w.f = lambda x: (x + type(w.c).b(), type(w.c).name(), Meta.name(), type(w.c).b.__self__ is Meta)
+        return w
+
+    stay_alike(make)
+
+
+def test_what_an_operation_in_place_refuses():
+    def make():
+        w = World(t=torch.tensor([True, False]))
+
+        def f(x):
+            w.t += 1
+            return x
+
+        w.f = caught(f)
+        return w
+
+    stay_alike(make, graphs=False)

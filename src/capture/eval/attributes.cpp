@@ -136,7 +136,8 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   if (d == &PyClassMethod_Type) {
     Ref fn = Ref::steal(native::attr(Ground::fixed(), descr, "__func__"));
     PyObject* through = self->as_constant();
-    Variable* cls = through && PyType_Check(through) ? self : tr_.global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
+    bool of_class = through && PyType_Check(through) && !PyType_IsSubtype(type, &PyType_Type);  // one of a metaclass binds to that
+    Variable* cls = of_class ? self : tr_.global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
 #if PY_VERSION_HEX < 0x030D0000
     if (PyType_IsSubtype(Py_TYPE(fn.get()), &PyProperty_Type)) {  // read through the class
       Ref get = Ref::steal(native::attr(Ground::fixed(), fn.get(), "fget"));

@@ -141,6 +141,7 @@ void Raising::raise_current() {
   PyErr_Clear();
   const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   if (said && strstr(said, "braze._C.")) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
+  if (said && strncmp(said, "Promotion of ", 13) == 0) tr_.unsupported(Reason::RaisedException, "an error that PyTorch words otherwise outside of a trace");
   Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;
