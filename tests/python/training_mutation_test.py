@@ -403,3 +403,30 @@ def test_the_backward_keeps_a_copy_of_what_the_program_may_write_to(fn, written)
     compiled = braze.compile(fn, fullgraph=True)
     for order in (1,) if written else (1, 2):
         torch.testing.assert_close(gradients(compiled, order), gradients(fn, order))
+
+
+@pytest.mark.parametrize("mask, value", [((2, 5), (4,)), ((2, 5), (1,)), ((2, 5), ()), ((2, 5, 4), ()), ((2,), (5, 4)), ((2,), (4,))])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_value_put_where_a_mask_says(mask, value, dynamic):
+    def f(h, mask, v):
+        h = h * 2
+        h[mask] = v.to(h.dtype)
+        return h.sin()
+
+    torch.manual_seed(0)
+    h, m, v = torch.randn(2, 5, 4, requires_grad=True), torch.rand(mask) > 0.5, torch.randn(value, requires_grad=True)
+    got = braze.compile(f, fullgraph=True, dynamic=dynamic)(h, m, v)
+    torch.testing.assert_close(got, f(h, m, v))
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), (h, v)), torch.autograd.grad(f(h, m, v).sum(), (h, v)))
+
+
+def test_a_value_of_another_size_put_where_a_mask_says():
+    def f(h, mask, v):
+        h = h * 2
+        h[mask] = v
+        return h
+
+    h, m, v = torch.randn(2, 3, requires_grad=True), torch.tensor([True, False]), torch.randn(2, requires_grad=True)
+    for g in (f, braze.compile(f)):
+        with pytest.raises(Exception, match="shape mismatch"):
+            g(h, m, v)

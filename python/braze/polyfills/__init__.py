@@ -98,6 +98,7 @@ from ._torch import (  # noqa: F401
     is_positive_definite,
     one_hot,
     set_inference,
+    set_masked,
     torch_function_at_least,
     torch_function_back,
 )

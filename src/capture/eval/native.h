@@ -7,8 +7,8 @@
 
 namespace braze::capture::native {
 
-// An attribute, by the object's own protocol: code of the program's may run, so the ground has to cover that too. A new reference;
-// nullptr with an exception.
+// An attribute, by the object's own protocol: code of the program's may run, so the ground has to cover that too (but no torch function
+// is told of a tensor that is asked). A new reference; nullptr with an exception.
 PyObject* attr(Ground, PyObject* o, const char* name);
 PyObject* attr(Ground, PyObject* o, PyObject* name);
 // Of a tensor that the capture made or knows as a fake: the compiler's own question, which no torch function of the program's hears of.

@@ -271,6 +271,19 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   return tr.real.call_torch(fn, Args{{this, key}, {}});
 }
 
+static bool is_mask(Translator& tr, Variable* key) {
+  key = tr.force(key);
+  static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
+  Ref dtype = Ref::steal(key->is(Kind::Tensor) ? native::of_tensor(key->as<TensorVariable>()->value(tr), "dtype") : nullptr);
+  return dtype.get() == boolean;
+}
+
+static bool wants_gradient(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  Ref wants = Ref::steal(v->is(Kind::Tensor) ? native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad") : nullptr);
+  return wants.get() == Py_True && !tr.torch_functions.any();
+}
+
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__setitem__"));
   tr.attributes.tensor_operator("__setitem__", {this});
@@ -278,6 +291,10 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
     static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")), *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
     tr.real.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
+    return;
+  }
+  if (is_mask(tr, key) && wants_gradient(tr, v)) {
+    tr.call(tr.real.polyfill("set_masked"), {this, key, v});
     return;
   }
   tr.real.call_torch(fn, Args{{this, key, v}, {}});
