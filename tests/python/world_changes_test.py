@@ -436,3 +436,31 @@ def test_what_an_operation_in_place_refuses():
         return w
 
     stay_alike(make, graphs=False)
+
+
+@pytest.mark.parametrize("put", [lambda t, v: object.__setattr__(t, "a", v), lambda t, v: torch.Tensor.__setattr__(t, "a", v), lambda t, v: t.__setattr__("a", v), lambda t, v: setattr(t, "a", v)])
+def test_attributes_of_a_tensor(put):
+    def make():
+        w = World(t=torch.ones(3), n=1)
+
+        def f(x):
+            put(w.t, (w.n, x))
+            return x + 1, object.__getattribute__(w.t, "a")[0]
+
+        w.f = f
+        return w
+
+    stay_alike(make, lambda w: delattr(w.t, "a"), lambda w: setattr(w, "n", 2), seen=lambda w: (list(vars(w.t)), w.t.a[0]))
+
+
+def test_names_of_parameters_under_a_mode():
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            return f(*args, **(kwargs or {}))
+
+    m = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    f = lambda x: (x + len(dict(m.named_parameters())) + len([*m.buffers()]), [k for k, _ in m.named_parameters()])
+    compiled = braze.compile(f)
+    with Mode():
+        same(f(torch.ones(3)), compiled(torch.ones(3)))
+    same(f(torch.ones(3)), compiled(torch.ones(3)))

@@ -246,6 +246,13 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (real && changes_geometry(tr, n, args)) return this;
   PyObject* descr = tr.attributes.lookup_on_type(type(), tr.intern(name), nullptr);
   if (!descr) return nullptr;
+  PyObject* attribute = args.size() ? constant_of(tr.force(args[0])) : nullptr;
+  if (attribute && PyUnicode_Check(attribute) && args.kw.empty()) {
+    if (n == "__setattr__" && args.size() == 2) return setattr(tr, attribute, args[1]), tr.none();
+    if (n == "__delattr__" && args.size() == 1) return setattr(tr, attribute, nullptr), tr.none();
+    if (n == "__getattribute__" && args.size() == 1) return tr.getattr(this, attribute);
+  }
+  if (descr == native::type_attr(Ground::fixed(), &PyBaseObject_Type, name)) tr.unsupported(std::string("object.") + name + " of a tensor");
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
       "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
   if (queries.count(n) && !(n == "type" && args.size() + args.kw.size() > 0)) {
