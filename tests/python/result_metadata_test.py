@@ -77,6 +77,8 @@ PROGRAMS = {
     "not_differentiable": lambda x, w: ((x * w).argmax(), x > w),
     "view_and_view_back": lambda x, w: (lambda y: (y.view(-1).view(3, 3), y))(x * w),
     "view_as": lambda x, w: (x.view_as(x), (x * w)),
+    "views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y, y[0], y[2:]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
+    "two_views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y[0]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
     "transposed_back": lambda x, w: (x.t().t(), x.unsqueeze(0).squeeze(0)),
     "identity": lambda x, w: (torch.nn.Identity()(x), torch.nn.Flatten()(x)),
     "nothing_to_do": lambda x, w: (x[:], x[...], x.reshape(3, 3), x.expand(3, 3)),
