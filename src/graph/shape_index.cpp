@@ -30,13 +30,8 @@ Types index(const Call& c) {
   if (indexed.empty()) return std::nullopt;
   for (size_t d : indexed)
     if (arena.range(x->sizes[d]).lo < 1 && !arena.depends_on_data(x->sizes[d])) return std::nullopt;
-  // A size of 1 is broadcast, and has a place of its own among the strides: which sizes are is decided. nullopt: it can't be.
-  auto settled = [&](Expr size) -> std::optional<Expr> {
-    if (arena.is_const(size, 1) || arena.range(size).lo > 1 || arena.depends_on_data(size)) return size;
-    auto one = c.equal(size, arena.constant(1));
-    return one ? std::optional(*one ? arena.constant(1) : size) : std::nullopt;
-  };
-  for (Expr& size : common) size = settled(size).value_or(size);
+  // A size of 1 is broadcast, and has a place of its own among the strides.
+  for (Expr& size : common) size = c.one_or_more(size).value_or(size);
   // Indices that are not side by side go to the front, their dimensions with them.
   bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
   std::vector<size_t> order;
@@ -53,7 +48,7 @@ Types index(const Call& c) {
       source.strides.insert(source.strides.end(), common.size(), arena.constant(0));
     }
     if (given[order[k]]) continue;
-    auto kept = settled(x->sizes[order[k]]);
+    auto kept = c.one_or_more(x->sizes[order[k]]);
     if (!kept) return std::nullopt;
     source.sizes.push_back(*kept);
     source.strides.push_back(x->strides[order[k]]);
