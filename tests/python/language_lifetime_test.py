@@ -494,3 +494,23 @@ def test_what_an_exception_holds_ends_with_it(which, named):
         want, got = [], []
         assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
         assert want == got
+
+
+def test_an_exception_whose_context_has_no_traceback():
+    def fails():
+        try:
+            raise KeyError(1)
+        except KeyError as e:
+            e.with_traceback(None)
+            raise ZeroDivisionError
+
+    def f(x):
+        y = x + 1
+        braze.graph_break()
+        try:
+            braze.disable(fails)()
+        except ZeroDivisionError as e:
+            return y * 2, type(e.__context__).__name__
+
+    want, got = f(torch.ones(2)), braze.compile(f)(torch.ones(2))
+    assert torch.equal(want[0], got[0]) and want[1] == got[1]

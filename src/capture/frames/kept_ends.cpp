@@ -27,7 +27,8 @@ class Search {
  public:
   bool in_exception(PyObject* e, PyObject* traceback) {
     if (!e || !seen_.insert(e).second) return false;
-    for (auto* tb = reinterpret_cast<PyTracebackObject*>(traceback); tb; tb = tb->tb_next)
+    bool some = traceback && PyTraceBack_Check(traceback);  // e.with_traceback(None) leaves None there
+    for (auto* tb = some ? reinterpret_cast<PyTracebackObject*>(traceback) : nullptr; tb; tb = tb->tb_next)
       if (in_frame(cpython::frame_of(tb->tb_frame))) return true;
     for (PyObject* other : {reinterpret_cast<PyBaseExceptionObject*>(e)->context, reinterpret_cast<PyBaseExceptionObject*>(e)->cause})
       if (other && PyExceptionInstance_Check(other) && in_exception(other, reinterpret_cast<PyBaseExceptionObject*>(other)->traceback)) return true;
