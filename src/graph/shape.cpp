@@ -116,6 +116,12 @@ bool Call::require(Expr condition, const sym::Failure& failure) const {
   return true;
 }
 
+std::optional<Expr> Call::one_or_more(Expr size) const {
+  if (arena().is_const(size, 1) || arena().range(size).lo > 1 || arena().depends_on_data(size)) return size;
+  auto is_one = equal(size, arena().constant(1));
+  return is_one ? std::optional(*is_one ? arena().constant(1) : size) : std::nullopt;
+}
+
 bool Call::surely_equal(Expr a, Expr b) const {
   if (auto same = equal(a, b)) return *same;
   for (Expr e : {a, b})
@@ -233,14 +239,25 @@ bool is_non_overlapping_and_dense(sym::ExprArena& arena, const TensorType& t) {
 
 namespace {
 
-Sizes channels_last_strides(sym::ExprArena& arena, const Sizes& sizes) {
-  size_t rank = sizes.size();
-  Sizes out(rank);
+// The dimensions of channels-last memory from the fastest to the slowest.
+std::vector<size_t> channels_last_order(size_t rank) {
   std::vector<size_t> order{1};
   for (size_t d = rank; d-- > 2;) order.push_back(d);
   order.push_back(0);
+  return order;
+}
+
+std::vector<size_t> contiguous_order(size_t rank) {
+  std::vector<size_t> order(rank);
+  for (size_t d = 0; d < rank; ++d) order[d] = rank - 1 - d;
+  return order;
+}
+
+Sizes channels_last_strides(sym::ExprArena& arena, const Sizes& sizes) {
+  size_t rank = sizes.size();
+  Sizes out(rank);
   Expr step = arena.constant(1);
-  for (size_t d : order) {
+  for (size_t d : channels_last_order(rank)) {
     // N dimension of an [N, 0, H, W] keeps a stride of at least 1, as in PyTorch.
     out[d] = step;
     if (d == 0) break;
@@ -268,20 +285,18 @@ std::optional<Conditions> dense_in(sym::ExprArena& arena, const TensorType& t, c
   return open;
 }
 
-const std::vector<size_t> kChannelsLast{1, 3, 2, 0}, kContiguous{3, 2, 1, 0};
-
 bool is_channels_last(sym::ExprArena& arena, const TensorType& t) {
-  auto open = t.dim() == 4 ? dense_in(arena, t, kChannelsLast) : std::nullopt;
+  auto open = t.dim() == 4 ? dense_in(arena, t, channels_last_order(4)) : std::nullopt;
   return open && open->empty();
 }
 
-// Whether operands of four dimensions, of which some are 1, lie in channels-last order: the dimensions of size 1 then have other strides than the
+// Whether operands of four or five dimensions, of which some are 1, lie in channels-last order: the dimensions of size 1 then have other strides than the
 // general rule gives. What is contiguous as well counts as that.
 std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vector<const TensorType*>& operands, Decide decide) {
   Conditions last, contiguous;
   bool may_be_contiguous = true;
   for (const TensorType* t : operands) {
-    auto a = dense_in(arena, *t, kChannelsLast), b = dense_in(arena, *t, kContiguous);
+    auto a = dense_in(arena, *t, channels_last_order(t->dim())), b = dense_in(arena, *t, contiguous_order(t->dim()));
     if (!a) return false;
     last.insert(last.end(), a->begin(), a->end());
     may_be_contiguous = may_be_contiguous && b;
@@ -290,6 +305,7 @@ std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vecto
   auto hold = [&](const Conditions& all) { return std::all_of(all.begin(), all.end(), [&](Expr c) { return decide->decide(c) == true; }); };
   auto implied = [&](Expr c) { return std::find(last.begin(), last.end(), c) != last.end(); };
   if (may_be_contiguous && std::all_of(contiguous.begin(), contiguous.end(), implied)) return false;
+  if (last.empty() && !may_be_contiguous) return true;
   if (!decide) return std::nullopt;
   return hold(last) && !(may_be_contiguous && hold(contiguous));
 }
@@ -364,11 +380,8 @@ std::optional<int8_t> suggested_format(const Call& call, const TensorType& t) {
   if (t.dim() != 4 && t.dim() != 5) return int8_t{0};
   sym::ExprArena& arena = call.arena();
   if (arena.is_const(t.strides[1], 0)) return int8_t{0};
-  std::vector<size_t> order{1};
-  for (size_t d = t.dim(); d-- > 2;) order.push_back(d);
-  order.push_back(0);
   Expr least = arena.constant(0);
-  for (size_t d : order) {
+  for (size_t d : channels_last_order(t.dim())) {
     auto zero = call.equal(t.sizes[d], arena.constant(0));
     auto below = call.less(t.strides[d], least);
     if (zero == true || below == true) return int8_t{0};
@@ -382,6 +395,16 @@ std::optional<int8_t> suggested_format(const Call& call, const TensorType& t) {
     if (!arena.is_const(t.sizes[d], 1)) least = arena.mul(least, t.sizes[d]);
   }
   return t.dim() == 4 ? int8_t{2} : int8_t{3};
+}
+
+std::optional<bool> lies_channels_last(const Call& call, TensorType t) {
+  if (t.dim() != 4 && t.dim() != 5) return false;
+  for (Expr& size : t.sizes) {
+    auto settled = call.one_or_more(size);
+    if (!settled) return std::nullopt;
+    size = *settled;
+  }
+  return decide_channels_last(call.arena(), {&t}, call.context.decide);
 }
 
 Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {

@@ -30,7 +30,8 @@ Types index(const Call& c) {
   if (indexed.empty()) return std::nullopt;
   for (size_t d : indexed)
     if (arena.range(x->sizes[d]).lo < 1 && !arena.depends_on_data(x->sizes[d])) return std::nullopt;
-  bool data = std::any_of(common.begin(), common.end(), [&](Expr e) { return arena.depends_on_data(e); });
+  // A size of 1 is broadcast, and has a place of its own among the strides.
+  for (Expr& size : common) size = c.one_or_more(size).value_or(size);
   // Indices that are not side by side go to the front, their dimensions with them.
   bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
   std::vector<size_t> order;
@@ -47,10 +48,9 @@ Types index(const Call& c) {
       source.strides.insert(source.strides.end(), common.size(), arena.constant(0));
     }
     if (given[order[k]]) continue;
-    Expr kept = x->sizes[order[k]];
-    bool longer = arena.is_const(kept, 1) || arena.range(kept).lo > 1 || arena.depends_on_data(kept) || (data && c.equal(kept, arena.constant(1)) == false);
-    if (!longer) return std::nullopt;
-    source.sizes.push_back(x->sizes[order[k]]);
+    auto kept = c.one_or_more(x->sizes[order[k]]);
+    if (!kept) return std::nullopt;
+    source.sizes.push_back(*kept);
     source.strides.push_back(x->strides[order[k]]);
   }
   std::vector<TensorType> shown;

@@ -37,15 +37,15 @@ DType statistics_dtype(const TensorType& x, const TensorType* weight) {
 }
 
 Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weight_at) {
-  auto format = suggested_format(c, x);
-  if (x.dim() < 2 || !format) return std::nullopt;
+  if (x.dim() < 2) return std::nullopt;
   const TensorType* weight = c.tensor(weight_at);
   TensorType y = c.fresh(x, x.dtype, x.sizes);
   if (!is_contiguous(c.arena(), x)) {
-    bool dense = is_non_overlapping_and_dense(c.arena(), x);
-    if (*format && dense) y.strides = format_strides(c.arena(), y.sizes, *format);
-    // The kernel of the CPU lays out anything else row by row; its Meta kernel would keep the strides.
-    else if (*format || x.device.type != DeviceType::CPU) return std::nullopt;
+    auto last = lies_channels_last(c, x);
+    auto format = last == true ? std::optional<int8_t>(x.dim() == 4 ? 2 : 3) : last ? suggested_format(c, x) : std::nullopt;
+    // Anything else the kernel of the CPU lays out as suggested, where its Meta kernel would keep the strides.
+    if (!format || (!*last && x.device.type != DeviceType::CPU)) return std::nullopt;
+    y.strides = format_strides(c.arena(), y.sizes, *format);
   }
   if (!training && x.device.type != DeviceType::CPU) return std::nullopt;
   TensorType s = c.fresh(x, statistics_dtype(x, weight), {training ? x.sizes[1] : c.arena().constant(0)});

@@ -63,6 +63,8 @@ struct Call {
   std::optional<bool> known(Expr condition) const;
   std::optional<bool> less(Expr a, Expr b) const;
   std::optional<bool> equal(Expr a, Expr b) const;
+  // The size, the constant 1 where it is decided to be that; nullopt where it can't be. A size that only the run knows is not taken for 1.
+  std::optional<Expr> one_or_more(Expr size) const;
   // Where only the run knows it checks; but a size that is not known is not taken for 0 or 1.
   bool surely_equal(Expr a, Expr b) const;
   // lo <= e; checked by the run where only it knows, with an error like that of a negative size.
@@ -88,6 +90,8 @@ std::optional<size_t> wrap_dim(int64_t dim, size_t rank);
 Expr numel(sym::ExprArena& arena, const Sizes& sizes);
 // c10::MemoryFormat that Tensor::suggest_memory_format answers; nullopt when not provable.
 std::optional<int8_t> suggested_format(const Call& call, const TensorType& t);
+// Tensor::is_contiguous(ChannelsLast), or of three dimensions, and not contiguous; nullopt when not provable.
+std::optional<bool> lies_channels_last(const Call& call, TensorType t);
 // Dimensions from the fastest to the slowest, as TensorIterator sorts them; nullopt when not provable.
 std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const Sizes*>& strides,
                                                Decide decide = nullptr);

@@ -452,7 +452,19 @@ std::string Lowering::nest_name(const graph::Node& node) const {
   return std::string(name.substr(0, name.find('.')));
 }
 
+// A view is on its operand's memory as it is now: a result may have needed that in another layout than the views before it.
+void Lowering::follow(ValueId v) {
+  NodeId n = source.value(v).node;
+  if (!n.valid() || ways_[n.index] != Way::View) return;
+  ValueId u = std::get<ValueId>(source.node(n).args[0]);
+  follow(u);
+  if (!is_realised(u)) return;
+  if (auto w = window(v); w && promised(v, *w)) states_[v.index].view = w;
+}
+
 void Lowering::lower_outputs() {
+  for (ValueId v : source.outputs)
+    if (v.valid() && source.value(v).node.valid()) realise_exact(v);
   for (ValueId v : source.outputs) {
     loop::Output o;
     if (!v.valid()) {
@@ -461,7 +473,8 @@ void Lowering::lower_outputs() {
       o.kind = loop::Output::Kind::Input;
       o.input = source.value(v).index;
     } else {
-      o.view = realise_exact(v);
+      follow(v);
+      o.view = *states_[v.index].view;
       o.view.strides = source.type(v).strides;
       auto& kind = program.buffers[o.view.buffer].kind;
       if (kind == loop::BufferKind::Temp) kind = loop::BufferKind::Output;

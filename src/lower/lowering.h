@@ -88,6 +88,7 @@ class Lowering {
   ValId emit_view(Body& body, ValueId v, std::span<const Expr> index);
   View realise_into(ValueId v, View target);
   void lower_outputs();
+  void follow(ValueId v);
   bool promised(ValueId v, const View& view);
 
   Rules rules_;

@@ -59,7 +59,10 @@ PyObject* Fixer::fix(PyObject* obj) {
     return obj;
   }
   const at::Tensor& t = THPVariable_Unpack(obj);
+  // Strides that are no function of the sizes are symbols of their own.
   for (const c10::SymInt& s : t.sym_sizes()) s.guard_int(__FILE__, __LINE__);
+  for (const c10::SymInt& s : t.sym_strides()) s.guard_int(__FILE__, __LINE__);
+  t.sym_storage_offset().guard_int(__FILE__, __LINE__);
   recorder_.refresh_sizes();
   auto plain = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(at::alias(t)));
   replaced.from.push_back(obj);

@@ -411,3 +411,18 @@ def test_an_open_stride_may_make_channels_last():
             assert f(a).stride() == fn(a).stride()
             assert torch.equal(f(a), fn(a))
     assert len(graphs) <= 3
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (2, 1, 3), (1, 1, 4)])
+@torch.no_grad()
+def test_open_sizes_of_an_index_have_eager_strides(shape):
+    """Of a transposed tensor some of whose dimensions are 1; the calls have more and fewer of these."""
+    def fn(a, i):
+        t = a.transpose(0, -1)
+        return t[:, i], t[i % t.shape[0]], t[i % t.shape[0], :, i % t.shape[2]]
+
+    compiled = braze.compile(fn, dynamic=True, fullgraph=True)
+    for n, index in ((shape[0], 8), (shape[0], 1), (5, 3), (1, 4)):
+        a, i = torch.randn(n, *shape[1:]), torch.arange(index) % shape[1]
+        for want, got in zip(fn(a, i), compiled(a, i)):
+            assert torch.equal(want, got) and [(s, n) for s, n in zip(want.stride(), want.shape) if n != 1] == [(s, n) for s, n in zip(got.stride(), got.shape) if n != 1]

@@ -198,8 +198,9 @@ def itertools_(a):
     pairs = list(itertools.product([1, 2], [3]))
     chained = list(itertools.chain([1], (2, 3), itertools.repeat(4, 2)))
     grouped = list(itertools.islice(itertools.count(5, 2), 3))
+    firsts = [type(next(itertools.count(*of))).__name__ for of in ((True,), (True, 1), (True, True), (True, 2), (1.5,), (False, 1.5))]
     acc = list(itertools.accumulate([1, 2, 3]))
-    return a * len(pairs) + sum(chained) + sum(grouped) + sum(acc), list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3]))
+    return a * len(pairs) + sum(chained) + sum(grouped) + sum(acc), list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3])), firsts
 
 
 @case(x)

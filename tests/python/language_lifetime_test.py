@@ -433,3 +433,84 @@ def test_a_generator_of_the_last_turn_of_a_loop_ends_when_its_name_is_bound_anew
         assert torch.equal(compiled(x, log), fn(x, eager_log))
         assert log == eager_log
     assert braze.explain(fn, x, []).graph_count >= 1
+
+
+class Noticed:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+def left_by_an_exception(log):
+    def numbers():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("end")
+
+    def through():
+        yield from numbers()
+
+    def with_local():
+        noticed = Noticed(log)
+        return len(noticed.log) / 0
+
+    return {
+        "any": lambda: any(v / 0 for v in numbers()),
+        "zip": lambda: [a / 0 for a, b in zip(through(), numbers())],
+        "map": lambda: [*map(lambda v: v / 0, through())],
+        "nested": lambda: sum(v / 0 for v in (w + 1 for w in numbers())),
+        "object": with_local,
+    }
+
+
+@pytest.mark.parametrize("which", ["any", "zip", "map", "nested", "object"])
+@pytest.mark.parametrize("named", [False, True])
+def test_what_an_exception_holds_ends_with_it(which, named):
+    """A generator that a function left unfinished by an exception runs to its end as the exception is dropped, before what comes after."""
+
+    def f(x, log):
+        y = x + 1
+        take = left_by_an_exception(log)[which]
+        braze.graph_break()
+        if named:
+            try:
+                take()
+            except ZeroDivisionError as e:
+                log.append(str(e))
+        else:
+            try:
+                take()
+            except ZeroDivisionError:
+                log.append("caught")
+        log.append("after")
+        return y * 2
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        want, got = [], []
+        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got
+
+
+def test_an_exception_whose_context_has_no_traceback():
+    def fails():
+        try:
+            raise KeyError(1)
+        except KeyError as e:
+            e.with_traceback(None)
+            raise ZeroDivisionError
+
+    def f(x):
+        y = x + 1
+        braze.graph_break()
+        try:
+            braze.disable(fails)()
+        except ZeroDivisionError as e:
+            return y * 2, type(e.__context__).__name__
+
+    want, got = f(torch.ones(2)), braze.compile(f)(torch.ones(2))
+    assert torch.equal(want[0], got[0]) and want[1] == got[1]

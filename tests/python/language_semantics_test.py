@@ -233,6 +233,69 @@ def test_contexts_of_exceptions():
     check(f, X, graphs=None)
 
 
+def test_a_generator_has_nothing_of_what_its_maker_handled():
+    def numbers(log):
+        try:
+            yield 1
+            log.append(sys.exc_info()[0])
+            yield 2
+        finally:
+            log.append("end")
+
+    def f(x, log):
+        try:
+            raise OSError(2)
+        except OSError:
+            g, h = numbers(log), numbers(log)
+            next(g), next(h)
+            try:
+                g.throw(ValueError(1))
+            except ValueError as e:
+                log.append(type(e.__context__).__name__)
+        next(h)
+        h.close()
+        return x + 1, log
+
+    compiled = braze.compile(f, fullgraph=True)
+    for _ in range(2):
+        want, got = f(X, []), compiled(X, [])
+        assert torch.equal(want[0], got[0]) and want[1] == got[1] == ["end", "NoneType", None, "end"]
+
+
+def test_a_variable_is_unbound_once():
+    """The code after an iteration is compiled where the variable is bound, and comes to the same place where it is not."""
+
+    @braze.disable
+    def each(n):
+        yield from range(n)
+
+    def local(x, n):
+        v = x
+        for _ in each(n):
+            del v
+        return x + 1
+
+    def cell(x, n):
+        v = x
+        for _ in each(n):
+            held = lambda: v  # noqa: E731, B023
+            del v
+        return x + 1
+
+    for f in (local, cell):
+        compiled = braze.compile(f)
+        for n in (1, 2, 1):
+            want, got = outcome(f, n), outcome(compiled, n)
+            assert want == got and ("UnboundLocalError" in want) == (n == 2)
+
+
+def outcome(f, n):
+    try:
+        return f(X, n).tolist()
+    except UnboundLocalError as e:
+        return type(e).__name__, str(e)
+
+
 class Manager:
     def __init__(self, log):
         self.log = log

@@ -77,6 +77,8 @@ PROGRAMS = {
     "not_differentiable": lambda x, w: ((x * w).argmax(), x > w),
     "view_and_view_back": lambda x, w: (lambda y: (y.view(-1).view(3, 3), y))(x * w),
     "view_as": lambda x, w: (x.view_as(x), (x * w)),
+    "views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y, y[0], y[2:]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
+    "two_views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y[0]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
     "transposed_back": lambda x, w: (x.t().t(), x.unsqueeze(0).squeeze(0)),
     "identity": lambda x, w: (torch.nn.Identity()(x), torch.nn.Flatten()(x)),
     "nothing_to_do": lambda x, w: (x[:], x[...], x.reshape(3, 3), x.expand(3, 3)),
@@ -183,3 +185,20 @@ def test_a_view_of_a_plain_tensor_in_inference_mode():
                 assert [facts(t) for t in want] == [facts(t) for t in got]
                 for a, b in zip(want, got):
                     assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_layouts_of_batch_normalisation(dynamic, training):
+    """Channels-last memory, also where dimensions of size 1 have other strides than such memory gives them, and what is neither."""
+    f = lambda x, m: torch.nn.functional.batch_norm(x, m, m, training=training)
+    shapes = [(1, 8, 1, 8), (2, 8, 1, 3), (2, 3, 4, 5), (4, 1, 3, 3), (1, 8, 1, 1, 4), (2, 3, 2, 1, 4), (2, 3, 4)]
+    layouts = [lambda x: x, lambda x: x.transpose(1, -1).contiguous().transpose(1, -1), lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+               lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1), lambda x: torch.stack([x, x], -1)[..., 0], lambda x: torch.stack([x, x], 1).movedim(2, -1).contiguous().movedim(-1, 2)[:, 0]]
+    for shape in shapes:
+        compiled = braze.compile(f, dynamic=dynamic, fullgraph=True)
+        for layout in layouts:
+            x = layout(torch.randn(shape))
+            want, got = f(x, torch.ones(shape[1])), compiled(x, torch.ones(shape[1]))
+            torch.testing.assert_close(want, got)
+            assert [(s, n) for s, n in zip(want.stride(), shape) if n != 1] == [(s, n) for s, n in zip(got.stride(), shape) if n != 1], (shape, x.stride())

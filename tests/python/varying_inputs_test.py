@@ -186,3 +186,10 @@ def test_no_collection_while_compiling():
         gc.callbacks.remove(callback)
         gc.enable()
     assert not collections
+
+
+@torch.no_grad()
+def test_strides_that_vary_where_sizes_do_not():
+    """Of an operator that takes neither open sizes nor open strides."""
+    f = lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0)
+    sweep(f, [(torch.rand(2, 2, 2, 2 * k)[..., ::k],) for k in range(1, 5)], 4, fullgraph=True)

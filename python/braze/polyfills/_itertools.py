@@ -1,6 +1,7 @@
 """itertools."""
 
 import operator
+import sys
 
 _missing = object()
 
@@ -35,6 +36,11 @@ def count(start=0, step=1):
     for n in (start, step):
         if not (hasattr(n, "__index__") or hasattr(n, "__float__") or hasattr(n, "__complex__")):
             raise TypeError("a number is required")
+    if type(start) is not int and isinstance(start, int) and isinstance(step, int):
+        # Of integers one apart that fit a machine's word the first, too, is given as an int: count(True).
+        first = int.__add__(start, 0)
+        if int.__add__(step, 0) == 1 and -sys.maxsize - 1 <= first <= sys.maxsize:
+            return _count(first, 1)
     return _count(start, step)
 
 

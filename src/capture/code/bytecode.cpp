@@ -154,6 +154,18 @@ bool Bytecode::is_cell(int32_t i) const {
   return (PyBytes_AS_STRING(code->co_localspluskinds)[i] & kFastCell) != 0;
 }
 
+bool Bytecode::has_end_to_run(int32_t at) const {
+  // What later versions of Python put around a generator, and around the wait for another, is not the program's.
+  for (;;) {
+    int handler = instructions[static_cast<size_t>(at)].handler;
+    if (handler < 0) return false;
+    at = handlers[static_cast<size_t>(handler)].target;
+    Opcode begins = instructions[static_cast<size_t>(at)].op;
+    if (begins == Opcode::StopIterationError) return false;
+    if (begins != Opcode::CleanupThrow) return true;
+  }
+}
+
 const Bytecode& decode(PyCodeObject* code) {
   static auto* cache = new std::unordered_map<PyCodeObject*, std::unique_ptr<Bytecode>>();
   auto& slot = (*cache)[code];

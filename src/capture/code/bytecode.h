@@ -38,6 +38,8 @@ struct Bytecode {
   PyObject* local_name(int32_t i) const; // borrowed; of localsplus
   bool is_cell(int32_t i) const;         // a local cell variable of localsplus
   bool is_free(int32_t i) const { return i >= num_locals_plus - num_frees; }
+  // Whether code of the program's runs as a generator ends that waits at the yield which is instruction `at`.
+  bool has_end_to_run(int32_t at) const;
 };
 
 // The decoded code, cached for the life of the process. Throws Unsupported for instructions without a row.

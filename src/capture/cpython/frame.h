@@ -16,6 +16,9 @@ PyObject* builtins(Frame*);
 PyObject** slots(Frame*);          // localsplus, then the value stack; owned by the frame
 int depth(Frame*);                 // of the value stack
 void set_depth(Frame*, int);
+Frame* frame_of(PyFrameObject*);
+Frame* suspended(PyObject* generator);  // nullptr: it has not begun, runs, or has ended
+int position(Frame*);                   // the byte offset of the instruction that it is at
 // How many more calls of Python functions this thread may be in.
 int recursion_left();
 // The instruction at this byte offset is being carried out (lines of tracebacks, exception table).

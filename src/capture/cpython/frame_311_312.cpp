@@ -20,6 +20,12 @@ PyObject* globals(Frame* f) { return f->f_globals; }
 PyObject* builtins(Frame* f) { return f->f_builtins; }
 PyObject** slots(Frame* f) { return f->localsplus; }
 int depth(Frame* f) { return f->stacktop - f->f_code->co_nlocalsplus; }
+Frame* frame_of(PyFrameObject* o) { return o->f_frame; }
+Frame* suspended(PyObject* generator) {
+  auto* g = reinterpret_cast<PyGenObject*>(generator);
+  return g->gi_frame_state == FRAME_SUSPENDED ? reinterpret_cast<Frame*>(g->gi_iframe) : nullptr;
+}
+int position(Frame* f) { return static_cast<int>(f->prev_instr - _PyCode_CODE(f->f_code)) * 2; }
 int recursion_left() {
 #if PY_VERSION_HEX < 0x030C0000
   return PyThreadState_Get()->recursion_remaining;

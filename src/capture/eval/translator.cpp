@@ -178,16 +178,17 @@ Variable* Translator::run_in(Frame* f, Frame* caller, bool resumable) {
     Translator& tr;
     Frame *f, *before;
     Variable* handled;
+    bool resumed;  // a generator: the call that makes it handles what its caller does
     ~Scope() {
       tr.frame_ = before;
-      f->handled = tr.handled;
+      if (resumed) f->handled = tr.handled;
       f->around = nullptr;
       tr.handled = handled;
       tr.dirty_ = true;
     }
-  } scope{*this, f, frame_, handled};
+  } scope{*this, f, frame_, handled, f->is_generator};
   frame_ = f;
-  if (f->is_generator) {
+  if (scope.resumed) {
     f->around = being_handled();
     handled = f->handled;
   }

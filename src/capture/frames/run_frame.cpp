@@ -1,5 +1,6 @@
 // Frames that were not captured whole: segments, native steps between them, and CPython's interpreter for the rest.
 #include "base/check.h"
+#include "capture/frames/kept_ends.h"
 #include "capture/frames/native_step.h"
 #include "capture/frames/region.h"
 #include "capture/frames/report.h"
@@ -287,7 +288,8 @@ class FrameRunner {
   }
 
   bool raised(int instruction) {
-    ip_ = land(ts_, frame_, code_, instruction);
+    // The interpreter lets go of an exception where the code does, a segment at its end.
+    ip_ = raised_keeps_end() ? -1 : land(ts_, frame_, code_, instruction);
     if (ip_ >= 0) return true;
     result_ = cpython::go_on(ts_, frame_, true);
     return false;

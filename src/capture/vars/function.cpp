@@ -21,7 +21,8 @@ Variable* CellVariable::get(Translator& tr) {
   known = true;
   PyObject* v = PyCell_GET(real.get());
   SourceId at = tr.sources().contents(source);
-  if (v) contents = tr.wrap(v, at);
+  // That there is something nothing else asks, if all that happens to it is that it is passed on, or dropped.
+  if (v) contents = tr.wrap(v, at), tr.guards().exists(at, tr.line());
   else tr.guards().absent(at, tr.line());
   return contents;
 }

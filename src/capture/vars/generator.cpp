@@ -109,16 +109,7 @@ void GeneratorVariable::close(Translator& tr) {
 }
 
 bool GeneratorVariable::has_end_to_run() const {
-  if (!started || finished || frame->ip < 1) return false;
-  // What later versions of Python put around a generator, and around the wait for another, is not the program's.
-  for (int at = frame->ip - 1;;) {
-    int handler = frame->code->instructions[static_cast<size_t>(at)].handler;
-    if (handler < 0) return false;
-    at = frame->code->handlers[static_cast<size_t>(handler)].target;
-    Opcode begins = frame->code->instructions[static_cast<size_t>(at)].op;
-    if (begins == Opcode::StopIterationError) return false;
-    if (begins != Opcode::CleanupThrow) return true;
-  }
+  return started && !finished && frame->ip >= 1 && frame->code->has_end_to_run(frame->ip - 1);
 }
 
 Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {

@@ -13,6 +13,16 @@ std::string local_name(Execution& x) { return PyUnicode_AsUTF8(x.f.code->local_n
   x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
 }
 
+// What is bound; an exception where nothing is.
+Variable* bound(Execution& x) {
+  Variable* v = local(x);
+  if (!v) raise_unbound(x);
+  // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else asks, if all that
+  // happens to it is that it is passed on, or unbound.
+  if (x.tr.view().start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
+  return v;
+}
+
 // What is in the cell; an exception where nothing is.
 Variable* contents(Execution& x) {
   if (Variable* v = cell(x)->get(x.tr)) return v;
@@ -38,17 +48,12 @@ void Instructions::Swap(Execution& x) { std::swap(x.f.top(1), x.f.top(x.ins.arg)
 void Instructions::LoadConst(Execution& x) { x.f.push(x.tr.load_const(x.f.code->constant(x.ins.arg))); }
 
 void Instructions::LoadFast(Execution& x) {
-  Variable* v = local(x);
-  if (!v) raise_unbound(x);
-  // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else asks, if all that
-  // happens to it is that it is passed on.
-  if (x.tr.view().start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
-  x.f.push(v);
+  x.f.push(bound(x));
 }
 void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }
 
 void Instructions::LoadFastAndClear(Execution& x) {
-  x.f.push(local(x));
+  x.f.push(local(x) ? bound(x) : nullptr);
   if (local(x)) x.f.cleared.push_back(x.ins.arg);
   local(x) = nullptr;
 }
@@ -56,7 +61,7 @@ void Instructions::LoadFastAndClear(Execution& x) {
 void Instructions::StoreFast(Execution& x) { local(x) = x.f.pop(); }
 
 void Instructions::DeleteFast(Execution& x) {
-  if (!local(x)) raise_unbound(x);
+  bound(x);
   x.f.cleared.push_back(x.ins.arg);
   local(x) = nullptr;
 }

@@ -1,0 +1,69 @@
+#include "capture/frames/kept_ends.h"
+
+#include <Python.h>
+#include <frameobject.h>
+
+#include <unordered_set>
+
+#include "base/check.h"
+#include "capture/code/bytecode.h"
+#include "capture/cpython/frame.h"
+
+namespace braze::capture {
+namespace {
+
+constexpr size_t kMostObjects = 1000;
+
+bool has_end_to_run(cpython::Frame* f) {
+  try {
+    const Bytecode& code = decode(cpython::code(f));
+    return code.has_end_to_run(code.index_at[static_cast<size_t>(cpython::position(f)) / 2]);
+  } catch (const Unsupported&) {
+    return true;
+  }
+}
+
+class Search {
+ public:
+  bool in_exception(PyObject* e, PyObject* traceback) {
+    if (!e || !seen_.insert(e).second) return false;
+    bool some = traceback && PyTraceBack_Check(traceback);  // e.with_traceback(None) leaves None there
+    for (auto* tb = some ? reinterpret_cast<PyTracebackObject*>(traceback) : nullptr; tb; tb = tb->tb_next)
+      if (in_frame(cpython::frame_of(tb->tb_frame))) return true;
+    for (PyObject* other : {reinterpret_cast<PyBaseExceptionObject*>(e)->context, reinterpret_cast<PyBaseExceptionObject*>(e)->cause})
+      if (other && PyExceptionInstance_Check(other) && in_exception(other, reinterpret_cast<PyBaseExceptionObject*>(other)->traceback)) return true;
+    return false;
+  }
+
+  bool in_frame(cpython::Frame* f) {
+    for (int i = 0, n = cpython::code(f)->co_nlocalsplus; i < n; ++i)
+      if (in_object(cpython::slots(f)[i])) return true;
+    return false;
+  }
+
+ private:
+  // Iterators hold others, some in a tuple: a generator those that its frame waits for.
+  bool in_object(PyObject* o) {
+    if (!o || seen_.size() > kMostObjects || !seen_.insert(o).second) return false;
+    cpython::Frame* frame = PyGen_CheckExact(o) ? cpython::suspended(o) : nullptr;
+    if (frame ? has_end_to_run(frame) : Py_TYPE(o)->tp_finalize && !PyGen_CheckExact(o)) return true;
+    if (!(Py_TYPE(o)->tp_iternext || PyCell_Check(o) || PyTuple_CheckExact(o)) || !Py_TYPE(o)->tp_traverse || !PyObject_IS_GC(o)) return false;
+    auto visit = [](PyObject* held, void* search) { return static_cast<int>(static_cast<Search*>(search)->in_object(held)); };
+    return Py_TYPE(o)->tp_traverse(o, visit, this) != 0;
+  }
+
+  std::unordered_set<PyObject*> seen_;
+};
+
+}  // namespace
+
+bool raised_keeps_end() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  bool found = Search().in_exception(value, traceback);
+  PyErr_Restore(type, value, traceback);
+  return found;
+}
+
+}  // namespace braze::capture
