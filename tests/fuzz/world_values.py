@@ -29,7 +29,7 @@ class Node:
 # ---- what each kind offers ----
 
 ANY_READS = ("{p} is {q}", "{p} is None", "type({p}) is type({q})", "{p} == {q}", "isinstance({p}, (int, str))", "isinstance({p}, {c})", "callable({p})", "hasattr({p}, '{n}')", "getattr({p}, '{n}', 7)", "bool({p})",
-             "{p} in ({q}, 1)", "isinstance({p}, torch.Tensor)", "id({p}) == id({q})", "not {p}", "{p} or 3", "{p}.__class__ is {c}", "isinstance({p}, collections.abc.Callable)")  # fmt: skip
+             "{p} in ({q}, 1)", "isinstance({p}, torch.Tensor)", "{p} is {q}", "not {p}", "{p} or 3", "{p}.__class__ is {c}", "isinstance({p}, collections.abc.Callable)")  # fmt: skip
 
 READS = {
     "leaf": ("{p}", "{p}", "{p} + 1", "{p} == {v}", "[1, 2, 3][{p}]", "str({p})", 'f"{{{p}}}"', "{p} * 2", "type({p}).__name__", "max({p}, 1)", "-{p}", "int({p})"),

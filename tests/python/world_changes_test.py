@@ -464,3 +464,24 @@ def test_names_of_parameters_under_a_mode():
     with Mode():
         same(f(torch.ones(3)), compiled(torch.ones(3)))
     same(f(torch.ones(3)), compiled(torch.ones(3)))
+
+
+@pytest.mark.parametrize("put", [lambda t: setattr(t, "data", t.data + 1), lambda t: t.data.add_(1), lambda t: setattr(t, "data", torch.ones(2)), lambda t: t.unsqueeze_(0)])
+@pytest.mark.parametrize("read", [lambda t: t.grad is None, lambda t: 1])
+def test_a_tensor_keeps_its_gradient_with_other_data(put, read):
+    def make():
+        w = World(t=torch.ones(3))
+
+        def f(x):
+            y = x + read(w.t)
+            put(w.t)
+            return y, w.t.grad if w.t.grad is None else w.t.grad.clone()
+
+        w.f = f
+        return w
+
+    def change(w):
+        w.t = torch.ones(3)
+        w.t.grad = torch.full((3,), 2.0)
+
+    stay_alike(make, change, lambda w: setattr(w, "t", torch.ones(3)), seen=lambda w: (w.t.tolist(), None if w.t.grad is None else w.t.grad.tolist()))

@@ -210,7 +210,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   PyErr_Clear();
   Ref v = Ref::steal(native::attr(Ground::fixed(), o, name));
   if (!v) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError) || t == &Py_GenericAliasType) tr.raise_current();  // an alias passes on what it is asked for
     PyErr_Clear();
     return nullptr;
   }

@@ -175,6 +175,13 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
   tr.mutate();
   static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
   auto* content = tr.force(tr.real.call_torch(detach, Args{{v}, {}}))->as<TensorVariable>();
+  // The gradient is the tensor's, whatever data it has.
+  Ref gradient = Ref::steal(native::of_tensor(value(tr), "grad"));
+  if (!gradient) tr.raise_current();
+  if (gradient.get() != Py_None && PyObject_SetAttrString(content->fake.get(), "grad", gradient.get()) < 0) {
+    PyErr_Clear();
+    tr.unsupported(Reason::UnsupportedMutation, "the data of a tensor are set, and its gradient has other sizes");
+  }
   fake = content->fake;
   if (!real) return;  // one that was made here is what it holds in the end
   tr.effects.modified(this);
