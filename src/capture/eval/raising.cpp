@@ -140,7 +140,7 @@ void Raising::raise_current() {
   Ref text = Ref::steal(is_fixed_type(Py_TYPE(v.get())) ? PyObject_Str(v.get()) : nullptr);
   PyErr_Clear();
   const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  if (said && strstr(said, "braze._C.")) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
+  if (said && (strstr(said, "braze._C.") || strstr(said, "SymInt") || strstr(said, "SymFloat"))) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
   if (said && strncmp(said, "Promotion of ", 13) == 0) tr_.unsupported(Reason::RaisedException, "an error that PyTorch words otherwise outside of a trace");
   Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
