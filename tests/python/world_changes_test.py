@@ -485,3 +485,38 @@ def test_a_tensor_keeps_its_gradient_with_other_data(put, read):
         w.t.grad = torch.full((3,), 2.0)
 
     stay_alike(make, change, lambda w: setattr(w, "t", torch.ones(3)), seen=lambda w: (w.t.tolist(), None if w.t.grad is None else w.t.grad.tolist()))
+
+
+@pytest.mark.parametrize("make_it", [collections.deque, lambda v: collections.OrderedDict(enumerate(v)), lambda v: collections.defaultdict(int, enumerate(v)), lambda v: dict(enumerate(v)).values(), set])
+@pytest.mark.parametrize("give", [lambda v: torch.stack(v), lambda v: torch.result_type(v, torch.ones(1)), lambda v: torch.cat(v)])
+def test_containers_that_c_functions_refuse(make_it, give):
+    def make():
+        w = World(v=make_it([torch.ones(2), torch.zeros(2)]))
+        w.f = caught(lambda x: give(w.v))
+        return w
+
+    stay_alike(make)
+
+
+@pytest.mark.parametrize("ask, change, back", [
+    (torch.is_warn_always_enabled, lambda: torch.set_warn_always(True), lambda: torch.set_warn_always(False)),
+    (torch.get_num_threads, lambda: torch.set_num_threads(3), None),
+    (torch.are_deterministic_algorithms_enabled, lambda: torch.use_deterministic_algorithms(True), lambda: torch.use_deterministic_algorithms(False)),
+    (lambda: torch.get_default_dtype(), lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
+])  # fmt: skip
+def test_the_state_of_the_process_under_a_mode(ask, change, back):
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            return f(*args, **(kwargs or {}))
+
+    threads = torch.get_num_threads()
+    f = lambda x: (x + 1, ask())
+    compiled = braze.compile(f)
+    try:
+        with Mode():
+            assert f(torch.ones(2))[1] == compiled(torch.ones(2))[1]
+            change()
+            assert f(torch.ones(2))[1] == compiled(torch.ones(2))[1]
+        assert f(torch.ones(2))[1] == compiled(torch.ones(2))[1]
+    finally:
+        (back or (lambda: torch.set_num_threads(threads)))()

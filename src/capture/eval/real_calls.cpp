@@ -89,6 +89,10 @@ Ref RealCalls::to_python(Variable* v) {
       auto* l = v->as<ListVariable>();
       Ref out = Ref::steal(PyList_New(l->len(tr_)));
       for (size_t i = 0; i < l->elements.size(); ++i) PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(l->elements[i]).release());
+      if (l->type() != library().deque) return out;
+      Ref most = l->maxlen < 0 ? Ref::borrow(Py_None) : Ref::steal(PyLong_FromLongLong(l->maxlen));
+      out = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(l->type()), out.get(), most.get(), nullptr));
+      if (!out) tr_.raise_current();
       return out;
     }
     case Kind::Dict: {
@@ -97,6 +101,13 @@ Ref RealCalls::to_python(Variable* v) {
         Ref key = closed(e.key), value = to_python(e.value);
         if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) tr_.raise_current();
       }
+      if (v->type() == library().ordered_dict) out = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type()), out.get()));
+      if (v->type() == library().default_dict) {
+        Variable* factory = v->as<DictVariable>()->default_factory;
+        Ref made_by = factory ? to_python(factory) : Ref::borrow(Py_None);
+        out = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(v->type()), made_by.get(), out.get(), nullptr));
+      }
+      if (!out) tr_.raise_current();
       return out;
     }
     case Kind::Set: {
@@ -229,7 +240,9 @@ Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
 }
 
 Variable* RealCalls::query_torch(PyObject* fn, const Args& args) {
-  if (tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
+  // Functions of a module in C that tell of the process's state tell no mode of it.
+  bool of_state = query_ground(fn) && PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) && PyModule_Check(PyCFunction_GET_SELF(fn)) && !has_tensor(args);
+  if (!of_state && tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
   RealArgs real = convert(tr_, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) tr_.raise_current();
