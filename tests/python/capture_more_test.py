@@ -497,7 +497,7 @@ def string_building(a):
 
 @case(x)
 def environment(a):
-    return a + 1 if os.environ.get("BRAZE_NO_SUCH_VARIABLE", "0") == "0" else a
+    return a + 1 if os.environ.get("NO_SUCH_VARIABLE", "0") == "0" else a
 
 
 @case(x)
