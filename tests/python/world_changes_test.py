@@ -520,3 +520,26 @@ def test_the_state_of_the_process_under_a_mode(ask, change, back):
         assert f(torch.ones(2))[1] == compiled(torch.ones(2))[1]
     finally:
         (back or (lambda: torch.set_num_threads(threads)))()
+
+
+@pytest.mark.parametrize("base, value", [(int, 1), (str, "a"), (float, 1.0)])
+@pytest.mark.parametrize("name, method", [("__eq__", lambda self, other: False), ("__hash__", lambda self: 5)])
+def test_keys_whose_class_begins_to_compare(base, value, name, method):
+    def make():
+        class C(base):
+            __hash__ = base.__hash__
+
+        w = World(C=C, k=C(value), d={value: 2, 7: 3})
+        w.f = lambda x: (x + 1, w.d.get(w.k), w.k in w.d, w.k in {value, 9})
+        return w
+
+    stay_alike(make, lambda w: setattr(w.C, name, method))
+
+
+def test_a_leaf_that_is_a_view_is_written():
+    def make():
+        w = World(t=torch.ones(1, 3).expand(2, 3).requires_grad_(), u=torch.ones(3, requires_grad=True))
+        w.f = lambda x: (caught(lambda x: w.t.add_(1))(x), caught(lambda x: w.u.add_(1))(x), x + 1)
+        return w
+
+    stay_alike(make)

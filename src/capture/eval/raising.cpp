@@ -141,7 +141,13 @@ void Raising::raise_current() {
   PyErr_Clear();
   const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   if (said && (strstr(said, "braze._C.") || strstr(said, "SymInt") || strstr(said, "SymFloat"))) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
-  if (said && strncmp(said, "Promotion of ", 13) == 0) tr_.unsupported(Reason::RaisedException, "an error that PyTorch words otherwise outside of a trace");
+  auto is_view = [](TensorVariable* t) {
+    Ref view = Ref::steal(PyObject_CallMethod(t->real.get(), "_is_view", nullptr));
+    if (!view) PyErr_Clear();
+    return view.get() == Py_True;
+  };
+  bool of_leaf = said && strncmp(said, "a leaf Variable that requires grad", 34) == 0 && std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
+  if (of_leaf || (said && strncmp(said, "Promotion of ", 13) == 0)) tr_.unsupported(Reason::RaisedException, "an error that PyTorch words otherwise outside of a trace");
   Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;

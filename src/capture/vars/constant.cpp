@@ -171,7 +171,12 @@ bool ConstantVariable::truth(Translator& tr) {
 }
 
 Ref ConstantVariable::hash_key(Translator& tr) {
-  if (own_method(tr, this, "__hash__", {})) tr.unsupported("the hash of " + describe());
+  for (const char* asked : {"__hash__", "__eq__"}) {
+    SourceId at;
+    PyObject* f = is_fixed_type(type()) ? nullptr : tr.attributes.lookup_on_type(type(), tr.intern(asked), &at);
+    if (f && PyFunction_Check(f) && !of_library(f)) tr.unsupported("a key that " + describe() + " is, whose class compares by code of its own");
+    if (f && at.valid()) tr.guard_identity(at, f);
+  }
   if (PyObject_Hash(value.get()) == -1) tr.raise_current();
   return value;
 }
