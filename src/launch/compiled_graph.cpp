@@ -443,7 +443,7 @@ class CompiledGraph::Impl {
     if (o.kind == loop::Output::Kind::Input) {
       const at::Tensor& t = *rf.given[o.input];
       if (aliases_ == Aliases::Shared) return t;
-      return with_version_of(t, tensor_on(t.storage(), t.sizes(), t.strides(), t.storage_offset(), t.scalar_type()));
+      return on_memory_of(t, t.sizes(), t.strides(), t.storage_offset(), t.scalar_type());
     }
     at::Tensor t = view_output(i, frame, rf);
     bool partly = o.base >= 0 || o.view.where == plan::Where::Input;
@@ -469,8 +469,14 @@ class CompiledGraph::Impl {
         owner.strides() == c10::IntArrayRef(g.strides) && owner.scalar_type() == spec.dtype)
       return owner;
     int64_t start = owner.storage_offset() * static_cast<int64_t>(owner.itemsize()) / static_cast<int64_t>(c10::elementSize(spec.dtype));
-    at::Tensor t = tensor_on(owner.storage(), g.sizes, g.strides, start + g.offset, spec.dtype);
-    return with_version_of(owner, std::move(t));
+    return on_memory_of(owner, g.sizes, g.strides, start + g.offset, spec.dtype);
+  }
+
+  static at::Tensor on_memory_of(const at::Tensor& owner, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
+    // What is on a plain tensor's memory is plain, also in inference mode.
+    std::optional<c10::InferenceMode> plain;
+    if (c10::InferenceMode::is_enabled() && !owner.is_inference()) plain.emplace(false);
+    return with_version_of(owner, tensor_on(owner.storage(), sizes, strides, offset, dtype));
   }
 
   static at::Tensor with_version_of(const at::Tensor& base, at::Tensor view) {

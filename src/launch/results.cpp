@@ -28,6 +28,9 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     at::Tensor& result = call.results[v.output];
     BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
     if (v.made == Made::Apart) {
+      // What is on a plain tensor's memory is plain, also in inference mode.
+      std::optional<c10::InferenceMode> plain;
+      if (c10::InferenceMode::is_enabled() && !base.is_inference()) plain.emplace(false);
       result = trace::without_history(base);
       continue;
     }

@@ -103,12 +103,12 @@ def test_hash_that_a_class_says(said):
     stay_alike(lambda: (w := make(), change(w))[0])
 
 
-@pytest.mark.parametrize("name, use", [("__getitem__", lambda p: p[0]), ("__add__", lambda p: p + 1), ("__radd__", lambda p: torch.ones(3) + p), ("__neg__", lambda p: -p), ("__lt__", lambda p: p < 2)])
+@pytest.mark.parametrize("name, use", [("__len__", lambda p: torch.ones(3) * len(p)), ("__getitem__", lambda p: p[0]), ("__add__", lambda p: p + 1), ("__radd__", lambda p: torch.ones(3) + p), ("__neg__", lambda p: -p), ("__lt__", lambda p: p < 2)])
 def test_operators_of_a_subclass_of_tensor(name, use):
     p = torch.nn.Parameter(torch.ones(3))
     compiled = braze.compile(use)
     compiled(p)
-    setattr(torch.nn.Parameter, name, lambda self, *a: torch.zeros(1))
+    setattr(torch.nn.Parameter, name, lambda self, *a: 1 if name == "__len__" else torch.zeros(1))
     try:
         same(use(p), compiled(p))
     finally:
@@ -543,3 +543,31 @@ def test_a_leaf_that_is_a_view_is_written():
         return w
 
     stay_alike(make)
+
+
+@pytest.mark.parametrize("put", [lambda t, v: t.__dict__.__setitem__("c", v), lambda t, v: setattr(t, "c", v)])
+def test_what_the_dict_of_a_tensor_was_given(put):
+    def make():
+        w = World(t=types.SimpleNamespace(c=1))
+
+        def f(x):
+            put(w.t, x + 1)
+            return w.t.c * 2
+
+        w.f = f
+        return w
+
+    stay_alike(make, lambda w: setattr(w, "t", torch.ones(3)), lambda w: None)
+
+
+def test_results_of_inference_mode_beside_others():
+    def f(x):
+        before = x * 2
+        with torch.inference_mode():
+            inside = before + 1
+        return before, inside, x.detach()
+
+    for x in (torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)):
+        want, got = f(x), braze.compile(f)(x)
+        assert [t.is_inference() for t in want] == [t.is_inference() for t in got]
+        same(want, got)

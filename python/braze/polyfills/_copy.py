@@ -9,6 +9,11 @@ _itself = (type(None), int, float, bool, complex, bytes, str, range, type, type(
 _functions = (type(_deepcopy), type(len))
 
 
+def has_attributes(tensor):
+    """Whether the program put attributes of its own on it."""
+    return bool(tensor.__dict__)
+
+
 def deepcopy(x, memo=None, _nil=None):
     cls = type(x)
     if cls in _itself or cls in _functions or issubclass(cls, type):
@@ -47,11 +52,9 @@ def deepcopy(x, memo=None, _nil=None):
         y = frozenset([deepcopy(v, memo) for v in x])
         seen.append((x, y))
         return y
-    if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None:
+    if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None and not has_attributes(x):
         y = x.detach().clone().requires_grad_(x.requires_grad)
         seen.append((x, y))
-        for name, v in x.__dict__.items():
-            setattr(y, name, deepcopy(v, memo))
         return y
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)

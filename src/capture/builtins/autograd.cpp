@@ -165,7 +165,14 @@ Variable* module_backward_hook(Translator& tr, Args& a) {
 Variable* set_inference(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   tr.mutate();
-  return tr.boolean(std::exchange(tr.effects.inference, tr.truth(a[0])), Ground::pure(a));
+  bool on = tr.truth(a[0]);
+  if (on && !tr.effects.inference) {
+    // To stop there is to stop before the program's own statement: what stands for the mode's guard in the frames below enters nothing.
+    Frame* outermost = tr.frame();
+    while (outermost->parent) outermost = outermost->parent;
+    tr.effects.inference_since = outermost->ordinal;
+  }
+  return tr.boolean(std::exchange(tr.effects.inference, on), Ground::pure(a));
 }
 
 Variable* is_inference_mode(Translator& tr, Args&) {

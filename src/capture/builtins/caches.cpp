@@ -162,7 +162,7 @@ Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
 
 Variable* WeakrefVariable::call(Translator& tr, Args& args) {
   if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
-  bool alive = target->source.valid() && tr.effects.modifications().empty();
+  bool alive = target->source.valid() && (!target->is(Kind::Tensor) || tr.effects.modifications().empty());
   for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
     for (Variable* v : f->locals) alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
     for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;

@@ -187,6 +187,17 @@ Variable* constrain_size(Translator& tr, Args& a) {
   return constrain(tr, a);
 }
 
+// Whether the program put attributes of its own on a tensor.
+Variable* has_attributes(Translator& tr, Args& a) {
+  if (a.size() != 1 || !a[0]->is(Kind::Tensor)) return nullptr;
+  auto* t = a[0]->as<TensorVariable>();
+  if (!t->attributes.empty() || !t->real || !t->source.valid()) return tr.boolean(!t->attributes.empty(), Ground::pure(a));
+  PyObject** dict = _PyObject_GetDictPtr(t->real.get());
+  Py_ssize_t n = dict && *dict ? PyDict_GET_SIZE(*dict) : 0;
+  tr.guards().length(tr.sources().instance_dict(t->source), n, tr.line());
+  return tr.boolean(n != 0, Ground::pure(a));
+}
+
 // run_branches(predicate, true_fn, false_fn, operands): see the polyfill.
 Variable* run_branches(Translator& tr, Args& a) {
   if (a.size() != 4 || !a.kw.empty() || !a[0]->is(Kind::Tensor)) return nullptr;
@@ -261,6 +272,7 @@ void register_torch_builtins() {
   register_polyfill("torch", "cond", "cond");
   for (const char* n : {"while_loop", "map", "scan"}) register_polyfill("torch._higher_order_ops", n, n);
   register_builtin("braze.polyfills", "run_branches", run_branches);
+  register_builtin("braze.polyfills", "has_attributes", has_attributes);
   register_builtin("torch", "_check", torch_check);
   register_builtin("torch", "_check_is_size", check_is_size);
   register_builtin("torch", "_check_index", torch_check_index);

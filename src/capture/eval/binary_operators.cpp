@@ -224,10 +224,12 @@ Variable* user_classes(Binary& x) {
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, x.row.reflected, a);
   if (!r && user_class(a)) r = try_special(tr, a, x.row.method, b);
-  // (Sequences answer after both, unless their class has an operator of its own.)
-  bool of_sequences = !tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) &&
-                      (a->is(Kind::Tuple) || a->is(Kind::List) || content(a)->is(Kind::List) || content(a)->is(Kind::Tuple) || PyUnicode_Check(constant_of(content(a)) ? constant_of(content(a)) : Py_None));
-  if (!r && user_class(b) && !right_first && a->type() != b->type() && (of_sequences || !content_answers(tr, a, x.row.method, b))) r = try_special(tr, b, x.row.reflected, a);
+  if (!r && user_class(b) && !right_first && a->type() != b->type()) {
+    // Sequences are asked after both, unless their class has the operator's slot for another method of its own.
+    bool sequence = PyType_HasFeature(a->type(), Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS);
+    bool late = sequence && !tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr);
+    if (late || !content_answers(tr, a, x.row.method, b)) r = try_special(tr, b, x.row.reflected, a);
+  }
   if (r) return r;
   if (Variable* n = for_torch(b) ? as_number(tr, a) : nullptr) return tr.binary_op(x.op, n, b);
   if (x.base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) tr.unsupported("the text of " + b->describe());

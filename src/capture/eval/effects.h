@@ -68,6 +68,7 @@ class Effects {
   void emit(Codegen& cg);
 
   bool inference = false;                              // torch.inference_mode() was entered in the captured code
+  uint64_t inference_since = 0;                        // the instruction that entered it last; 0: none
   std::unordered_map<Variable*, Variable*> weakrefs;   // those made in the capture, by what they refer to
 
  private:

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -127,6 +127,24 @@ bool stack_is_low() {
   return stack_here() < limit;
 }
 
+// Errors that name a part of the capture, or that PyTorch words otherwise where nothing is traced: the interpreter raises them itself.
+void Raising::refuse_words_of_traces(PyObject* exception) {
+  Ref text = Ref::steal(is_fixed_type(Py_TYPE(exception)) ? PyObject_Str(exception) : nullptr);
+  PyErr_Clear();
+  const char* chars = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  std::string_view said = chars ? chars : "";
+  auto has = [&](const char* part) { return said.find(part) != said.npos; };
+  auto is_view = [](TensorVariable* t) {
+    Ref view = Ref::steal(PyObject_CallMethod(t->real.get(), "_is_view", nullptr));
+    if (!view) PyErr_Clear();
+    return view.get() == Py_True;
+  };
+  bool of_capture = has("braze._C.") || has("SymInt") || has("SymFloat");
+  bool of_functions = said.starts_with("Promotion of ");  // of operators in place, as functions
+  bool of_leaf = said.starts_with("a leaf Variable that requires grad") && std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
+  if (of_capture || of_functions || of_leaf) tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
+}
+
 void Raising::raise_current() {
   PyObject *type, *value, *trace;
   rethrow_from_key();
@@ -137,17 +155,7 @@ void Raising::raise_current() {
   Reason reason;
   std::string detail;
   if (trace::is_graph_break_exception(value, &reason, &detail)) throw Unsupported(reason, detail);
-  Ref text = Ref::steal(is_fixed_type(Py_TYPE(v.get())) ? PyObject_Str(v.get()) : nullptr);
-  PyErr_Clear();
-  const char* said = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  if (said && (strstr(said, "braze._C.") || strstr(said, "SymInt") || strstr(said, "SymFloat"))) tr_.unsupported(Reason::RaisedException, "an error that names a part of the capture");
-  auto is_view = [](TensorVariable* t) {
-    Ref view = Ref::steal(PyObject_CallMethod(t->real.get(), "_is_view", nullptr));
-    if (!view) PyErr_Clear();
-    return view.get() == Py_True;
-  };
-  bool of_leaf = said && strncmp(said, "a leaf Variable that requires grad", 34) == 0 && std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
-  if (of_leaf || (said && strncmp(said, "Promotion of ", 13) == 0)) tr_.unsupported(Reason::RaisedException, "an error that PyTorch words otherwise outside of a trace");
+  refuse_words_of_traces(v.get());
   Variable* e = tr_.from_python(v, Ground::made());
   if (e->is(Kind::Object)) {
     e->as<ObjectVariable>()->raised_here = true;

@@ -54,6 +54,8 @@ class Raising {
   Variable* handled = nullptr;                // the exception being handled (None: none); nullptr: as it was at the start
 
  private:
+  void refuse_words_of_traces(PyObject* exception);
+
   Translator& tr_;
   std::unordered_map<const Variable*, uint64_t> origins_;   // the instruction that raised it first
   Variable* handled_before_ = nullptr;                      // what the thread handles at the start, lazy

@@ -135,11 +135,15 @@ void SegmentEnd::finish_graph(Codegen& cg) {
   std::vector<PyObject*> inputs;
   segment.captured = tr_.tracer().finish(cg.outputs, inputs);
   segment.num_outputs = cg.outputs.size();
-  segment.inference = !cg.outputs.empty();
+  // The graph runs in one mode: in inference mode, what is on the memory of plain inputs stays plain.
+  bool plain = false;
   for (PyObject* o : cg.outputs) {
-    Variable* v = tr_.standing_for(o);
-    segment.inference &= v && v->is(Kind::Tensor) && v->as<TensorVariable>()->inference;
+    Variable* v = tr_.effects.inference_since ? tr_.standing_for(o) : nullptr;
+    bool inference = v && v->is(Kind::Tensor) && v->as<TensorVariable>()->inference;
+    segment.inference |= inference;
+    plain |= !inference && tr_.effects.inference_since && PyObject_TypeCheck(o, library().tensor) && !tr_.on_plain_input(o);
   }
+  if (segment.inference && plain) throw Restart{tr_.effects.inference_since, {Reason::UnsupportedFeature, "results of inference mode beside others"}};
   const auto& graph = segment.captured.graph;
   for (const graph::Node& n : graph.nodes())
     if (!tr_.effects.locks().empty() && n.op == graph::Op::Extern && n.extern_name.rfind("aten::", 0) != 0)

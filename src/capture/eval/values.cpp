@@ -157,27 +157,35 @@ bool Values::anchored(SourceId s) {
   return false;
 }
 
-bool Values::on_plain_memory(PyObject* fake) {
-  auto storage = [](PyObject* tensor) -> uint64_t {
-    Ref make = Ref::steal(native::of_tensor(tensor, "untyped_storage")), s = Ref::steal(make ? PyObject_CallNoArgs(make.get()) : nullptr);
-    Ref address = Ref::steal(s ? native::attr(Ground::made(), s.get(), "_cdata") : nullptr);
-    if (!address) return PyErr_Clear(), 0;
-    return PyLong_AsUnsignedLongLong(address.get());
-  };
+// What names a tensor's storage; 0: it has none.
+static uint64_t storage_of(PyObject* tensor) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);
+  Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  Ref address = Ref::steal(storage ? native::attr(Ground::made(), storage.get(), "_cdata") : nullptr);
+  if (!address) return PyErr_Clear(), 0;
+  return PyLong_AsUnsignedLongLong(address.get());
+}
+
+void Values::note_plain_memory(PyObject* except) {
   for (; plain_until_ < arena_.size(); ++plain_until_) {
-    Variable* v = arena_[plain_until_].get();
-    if (!v->is(Kind::Tensor) || v->as<TensorVariable>()->inference || v->as<TensorVariable>()->real || v->as<TensorVariable>()->fake.get() == fake) continue;
-    plain_memory_.insert(storage(v->as<TensorVariable>()->fake.get()));
+    if (!arena_[plain_until_]->is(Kind::Tensor)) continue;
+    auto* t = arena_[plain_until_]->as<TensorVariable>();
+    if (!t->inference && !t->real && t->fake.get() != except) plain_memory_.insert(storage_of(t->fake.get()));
   }
   for (; plain_until_lifted_ < tr_.lifted_tensors().size(); ++plain_until_lifted_) {
     TensorVariable* t = tr_.lifted_tensors()[plain_until_lifted_];
     Ref asked = Ref::steal(PyObject_CallMethod(t->real.get(), "is_inference", nullptr));
     if (!asked) PyErr_Clear();
-    if (asked.get() == Py_False) plain_memory_.insert(storage(t->fake.get()));
+    if (asked.get() == Py_False) plain_inputs_.insert(storage_of(t->fake.get()));
   }
-  return plain_memory_.count(storage(fake)) != 0;
 }
+
+bool Values::on_plain_input(PyObject* fake) {
+  note_plain_memory(fake);
+  return plain_inputs_.count(storage_of(fake)) != 0;
+}
+
+bool Values::on_plain_memory(PyObject* fake) { return on_plain_input(fake) || plain_memory_.count(storage_of(fake)) != 0; }
 
 void Values::guard_identity(SourceId s, PyObject* o) {
   if (!s.valid() || tr_.sources()[s].kind == SourceKind::Const) return;

@@ -66,6 +66,9 @@ class Values {
 
   bool anchored(SourceId s);                      // below something that is fixed
   void guard_identity(SourceId s, PyObject* o);
+  // Whether a fake is on the memory of a tensor that is no inference tensor: of one that was there before, of any.
+  bool on_plain_input(PyObject* fake);
+  bool on_plain_memory(PyObject* fake);
   void guards_truncated();                        // what rested on guards that are gone is asked for anew
 
   // A class that the captured code defines: made now, and only good as long as neither it nor an instance leaves the capture,
@@ -87,7 +90,6 @@ class Values {
   uint64_t now() const;                           // the ordinal of the current instruction
   Variable* force_lazy(Variable*);
   Variable* classify(PyObject* o, SourceId s);
-  bool on_plain_memory(PyObject* fake);           // a view of a tensor that is no inference tensor
 
   Translator& tr_;
   std::vector<std::unique_ptr<Variable>> arena_;
@@ -102,7 +104,8 @@ class Values {
   std::unordered_map<int64_t, Variable*> integers_;
   std::unordered_map<uint32_t, bool> identities_;          // sources with an identity guard
   struct Computed { LazyVariable* number; size_t guards; };
-  std::unordered_set<uint64_t> plain_memory_;              // storages of tensors that are no inference tensors, of those up to
+  void note_plain_memory(PyObject* except);
+  std::unordered_set<uint64_t> plain_memory_, plain_inputs_;  // storages of tensors that are no inference tensors, of those up to
   size_t plain_until_ = 0, plain_until_lifted_ = 0;
   std::vector<Computed> computed_;                         // numbers that were looked at, and how many guards there were before
   std::unordered_map<PyObject*, Variable*> made_classes_;

@@ -94,7 +94,7 @@ Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
-    if (!tr.effects.modifications().empty()) tr.unsupported("a weak reference to an object that a change may have let go of");
+    if (PyObject_TypeCheck(target, library().tensor) && !tr.effects.modifications().empty()) tr.unsupported("a weak reference to an object that a change may have let go of");
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }
   return nullptr;

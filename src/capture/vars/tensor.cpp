@@ -317,6 +317,7 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
 bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
 
 Variable* TensorVariable::length(Translator& tr) {
+  tr.attributes.tensor_operator("__len__", {this});
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
@@ -324,6 +325,7 @@ Variable* TensorVariable::length(Translator& tr) {
 }
 
 int64_t TensorVariable::len(Translator& tr) {
+  tr.attributes.tensor_operator("__len__", {this});
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "len() of a 0-d tensor");
@@ -334,6 +336,7 @@ int64_t TensorVariable::len(Translator& tr) {
 }
 
 std::vector<Variable*> TensorVariable::items(Translator& tr) {
+  tr.attributes.tensor_operator("__iter__", {this});
   static PyObject* unbind = native::attr(Ground::fixed(), library().torch, "unbind");
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
@@ -344,6 +347,7 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
 Variable* TensorVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
 
 bool TensorVariable::truth(Translator& tr) {
+  tr.attributes.tensor_operator("__bool__", {this});
   if (Ref known = Ref::steal(tr.tracer().known_number(value(tr)))) return PyObject_IsTrue(known.get()) == 1;
   tr.unsupported(Reason::DataDependentBranch, "the truth value of a tensor");
 }
