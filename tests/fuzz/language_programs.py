@@ -317,7 +317,7 @@ class Writer:
         if choice == 8:
             q, t = self.pick(self.lists), self.pick(self.dicts)
             return Block(self.pick([f"{q}.append({self.int(1)})", f"{t}[{self.key()}] = {self.int(1)}", f"{q}.insert(0, {self.int(0)})", f"{t}.pop({self.key()}, None)", f"{q}.sort(key=str, reverse={self.pick(['True', 'False'])})", f"{q}[{self.int(0)}] = {self.int(1)}", f"del {t}[{self.key()}]", f"del {q}[{self.int(0)}:]",
-                                    f"{t}.setdefault({self.key()}, []).append({self.int(0)})", f"{q} += ({self.int(0)},)", f"{q}.extend([*{self.ints_of()}])", f"{t}.update(a={self.int(0)}, **{{'b': 2}})", f"{q}[1:1] = {self.list(0)}", f"{q}.remove({self.int(0)})", f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
+                                    f"{t}.setdefault({self.key()}, []).append({self.int(0)})", f"{q} += ({self.int(0)},)", f"{q}.extend([*{self.ints_of()}][:5])", f"{t}.update(a={self.int(0)}, **{{'b': 2}})", f"{q}[1:1] = {self.list(0)}[:3]", f"{q}.remove({self.int(0)})", f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
                                     f"{q}[:], {q}[:] = [1], {q}", f"log.extend({self.ints_of()})"]))
         if choice == 9:
             return Block("probe(log, " + self.pick([self.int(1), self.pick(self.lists), f"{self.pick(self.tensors)}.sum().item() > 0", self.string()]) + ")")

@@ -552,7 +552,7 @@ def test_what_the_dict_of_a_tensor_was_given(put):
 
         def f(x):
             put(w.t, x + 1)
-            return w.t.c * 2
+            return w.t.c * 2, [w.t.c + 1]
 
         w.f = f
         return w

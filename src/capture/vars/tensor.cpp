@@ -89,6 +89,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
         if (PyUnicode_Compare(k, name) == 0) return v;
       Ref dict = Ref::steal(native::attr(Ground::guarded(source), real.get(), "__dict__"));
       if (!dict) PyErr_Clear();
+      // The code may have come by the dict on another way, and written to it.
+      if (dict && tr.standing_for(dict.get())) return dict_behind(tr, tr.wrap(dict.get(), tr.sources().instance_dict(source)))->get(tr, name);
       SourceId at = tr.sources().instance_attr(source, name);
       if (PyObject* v = dict ? native::item(Ground::guarded(source), dict.get(), name) : nullptr) {
         tr.guards().exists(at, tr.line());
