@@ -571,3 +571,44 @@ def test_results_of_inference_mode_beside_others():
         want, got = f(x), braze.compile(f)(x)
         assert [t.is_inference() for t in want] == [t.is_inference() for t in got]
         same(want, got)
+
+
+@pytest.mark.parametrize("ask", [lambda o: hasattr(o, "c"), lambda o: getattr(o, "c", 7), lambda o: [o.c] and 1])
+def test_whether_a_slot_is_filled(ask):
+    class C:
+        __slots__ = ("c",)
+
+    def make():
+        w = World(o=C())
+        w.f = caught(lambda x: ask(w.o))
+        return w
+
+    stay_alike(make, lambda w: setattr(w.o, "c", 1), lambda w: setattr(w, "o", C()), lambda w: setattr(w.o, "c", 2))
+
+
+@pytest.mark.parametrize("base", [list, dict, set, object])
+def test_a_cached_method_of_what_has_no_hash(base):
+    def make():
+        class C(base):
+            m = functools.lru_cache(lambda self, n=1: n)
+            if base is object:
+                __eq__ = lambda self, other: True
+
+        w = World(c=C())
+        w.f = lambda x: (caught(lambda x: w.c.m())(x), caught(lambda x: w.c.m([1]))(x), x + 1)
+        return w
+
+    stay_alike(make)
+
+
+def test_a_tensor_compared_with_what_is_no_number():
+    def make():
+        w = World(i=iter([1]))
+        w.f = lambda x: (x + 1, x == w.i, x != w.i, x == None)  # noqa: E711
+        return w
+
+    own = torch.Tensor.__eq__
+    try:
+        stay_alike(make, lambda w: setattr(torch.Tensor, "__eq__", lambda self, other: 5))
+    finally:
+        torch.Tensor.__eq__ = own

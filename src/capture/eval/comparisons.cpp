@@ -53,11 +53,11 @@ Variable* tensors(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   Variable* other = for_torch(a) ? b : a;
+  for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side], {a, b});
   if (is_none(other) && (x.op == Py_EQ || x.op == Py_NE)) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {
     if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side], {a, b});
     return tr.real.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
   }
   return nullptr;

@@ -90,7 +90,7 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
       if (named(name, attr)) {
         SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
         PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
-        if (value) return tr.wrap(value, at);
+        if (value) return tr.guards().exists(at, tr.line()), tr.wrap(value, at);
         tr.guards().absent(at, tr.line());
         return tr.none();
       }

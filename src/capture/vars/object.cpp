@@ -84,6 +84,7 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
     tr.guards().absent(at, tr.line());
     return m->type == T_OBJECT ? tr.none() : nullptr;
   }
+  tr.guards().exists(at, tr.line());
   return tr.wrap(v, at);
 }
 
@@ -125,7 +126,7 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
           }
           PyObject* v = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
           SourceId where = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
-          if (v) return tr.wrap(v, where);
+          if (v) return tr.guards().exists(where, tr.line()), tr.wrap(v, where);
           tr.guards().absent(where, tr.line());
           return tr.none();
         }

@@ -122,11 +122,22 @@ Variable* call_operator_object(Translator& tr, RealVariable& real, Args& args) {
   return nullptr;
 }
 
+void refuse_unhashable(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  tr.check_stack();
+  bool made = (v->is(Kind::Object) || v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set));
+  if (made && tr.attributes.lookup_on_type(v->type(), tr.intern("__hash__"), nullptr) == Py_None) tr.raise(PyExc_TypeError, "unhashable type: '" + tr.name_of(v->type()) + "'");
+  if (v->is(Kind::Tuple))
+    for (Variable* e : v->as<TupleVariable>()->elements) refuse_unhashable(tr, e);
+}
+
 Variable* call_cache(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (Py_TYPE(o) == library().lru_cache) {
     if (Variable* v = tr.real.cached_call(&real, args)) return v;
-    // For arguments that are made in the capture the cache is for speed.
+    // For arguments that are made in the capture the cache is for speed, but it refuses what has no hash.
+    for (Variable* v : args.pos) refuse_unhashable(tr, v);
+    for (auto& [name, v] : args.kw) refuse_unhashable(tr, v);
     Ref wrapped = Ref::steal(cpython::lru_function(o));
     if (wrapped) return tr.call(tr.global_object(wrapped.get(), Ground::pure(&real, args)), args);
     PyErr_Clear();
