@@ -612,3 +612,12 @@ def test_a_tensor_compared_with_what_is_no_number():
         stay_alike(make, lambda w: setattr(torch.Tensor, "__eq__", lambda self, other: 5))
     finally:
         torch.Tensor.__eq__ = own
+
+
+def test_messages_name_tensors_as_they_are():
+    def make():
+        w = World(t=torch.tensor([True, False]))
+        w.f = lambda x: (x + 1, caught(lambda x: w.t.expand(()))(x)[1], caught(lambda x: w.t.view(3))(x)[1])
+        return w
+
+    stay_alike(make)

@@ -139,7 +139,7 @@ void Raising::refuse_words_of_traces(PyObject* exception) {
     if (!view) PyErr_Clear();
     return view.get() == Py_True;
   };
-  bool of_capture = has("braze._C.") || has("SymInt") || has("SymFloat");
+  bool of_capture = has("braze._C.") || has("SymInt") || has("SymFloat") || has("(Meta");  // a fake's kind
   bool of_functions = said.starts_with("Promotion of ");  // of operators in place, as functions
   bool of_leaf = said.starts_with("a leaf Variable that requires grad") && std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
   if (of_capture || of_functions || of_leaf) tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
