@@ -326,3 +326,24 @@ def test_a_cached_method_of_what_has_no_hash(base):
         return w
 
     stay_alike(make)
+
+
+@pytest.mark.parametrize("call", [dict.items, list.append, str.upper, int.__add__, len, torch.Tensor.sin, object.__repr__])
+def test_a_method_of_a_class_without_an_argument(call):
+    def make():
+        w = World()
+        w.f = lambda x: (x + 1, caught(lambda x: call())(x)[1])
+        return w
+
+    stay_alike(make)
+
+
+def test_a_tuple_of_a_subclass_is_asked_first():
+    Pair = collections.namedtuple("Pair", "a b")
+
+    def make():
+        w = World(p=Pair((1, 2), 3), q=(1, 2))
+        w.f = lambda x: (x + 1, *(caught(g)(x)[1] for g in (lambda x: w.p[0] < w.p, lambda x: w.q < w.p, lambda x: w.p > w.q, lambda x: w.q == Pair(1, 2))))
+        return w
+
+    stay_alike(make)

@@ -103,6 +103,10 @@ Variable* sequences(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   auto is_deque = [](Variable* v) { return v->type() == library().deque; };
   if (a->kind != b->kind || is_deque(a) != is_deque(b)) return nullptr;
+  if (a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) {  // one of a subclass is asked first
+    std::swap(a, b);
+    x.op = kSwapped[x.op];
+  }
   // The items of lists may change while they are compared.
   const auto &p = static_cast<SequenceVariable*>(a)->elements, &q = static_cast<SequenceVariable*>(b)->elements;
   if (x.eq && p.size() != q.size()) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));

@@ -37,7 +37,11 @@ Variable* call_method_of_class(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type) {
     auto* d = reinterpret_cast<PyDescrObject*>(o);
-    if (args.size() == 0) tr.raise(PyExc_TypeError, std::string("unbound method ") + PyUnicode_AsUTF8(d->d_name) + "() needs an argument");
+    if (args.size() == 0) {
+      std::string of = d->d_type->tp_name, name = PyUnicode_AsUTF8(d->d_name);
+      if (Py_TYPE(o) == &PyWrapperDescr_Type) tr.raise(PyExc_TypeError, "descriptor '" + name + "' of '" + of + "' object needs an argument");
+      tr.raise(PyExc_TypeError, "unbound method " + of.substr(of.rfind('.') + 1) + "." + name + "() needs an argument");
+    }
     Variable* self = tr.force(args[0]);
     if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
       std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
