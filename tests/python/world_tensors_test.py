@@ -1,5 +1,6 @@
 """Small worlds that change between calls: tensors, their classes and gradients, modes. They stand for what the fuzzer of worlds found."""
 
+import copy
 import enum
 import types
 import weakref
@@ -110,8 +111,6 @@ def test_messages_name_sizes_as_they_are():
 
 
 def test_a_deep_copy_of_a_tensor_with_attributes():
-    import copy
-
     def make():
         w = World(t=torch.ones(3))
         w.f = lambda x: (x + 1, vars(copy.deepcopy(w.t)))
@@ -264,3 +263,27 @@ def test_messages_name_tensors_as_they_are():
         return w
 
     stay_alike(make)
+
+
+@pytest.mark.parametrize("t", [torch.arange(6)[::2], torch.ones(2, 3).t(), torch.ones(3, 1).expand(3, 2), torch.ones(2, 3)])
+def test_a_deep_copy_has_the_strides(t):
+    def make():
+        w = World(t=copy.deepcopy(t))
+        w.f = lambda x: (x + 1, copy.deepcopy(w.t))
+        return w
+
+    stay_alike(make, lambda w: setattr(w, "t", copy.deepcopy(w.t)))
+
+
+@pytest.mark.parametrize("use", [lambda x, a: x + a[0], lambda x, a: a[0] + x, lambda x, a: x * 2 + a.sum()])
+def test_operators_of_tensors_and_arrays_that_are_replaced(use):
+    a = np.arange(3.0)
+    f = lambda x: use(x, a)
+    x = torch.ones(3)
+    compiled, own = braze.compile(f), torch.Tensor.__add__
+    same(f(x), compiled(x))
+    torch.Tensor.__add__ = lambda self, other: own(self, other) * 2
+    try:
+        same(f(x), compiled(x))
+    finally:
+        torch.Tensor.__add__ = own

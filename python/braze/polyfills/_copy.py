@@ -54,8 +54,9 @@ def deepcopy(x, memo=None, _nil=None):
         return y
     if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None and not has_attributes(x):
         y = x.detach().clone().requires_grad_(x.requires_grad)
-        seen.append((x, y))
-        return y
+        if y.stride() == x.stride():  # else its storage has gaps, which a copy has too
+            seen.append((x, y))
+            return y
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)
         if y is not x:

@@ -128,7 +128,15 @@ constexpr KindSet kSets = kinds(Kind::Set), kNeverSets = kinds(Kind::List, Kind:
 
 // ---- rules: nullptr says that the next one is to be asked ----
 
+// That the classes of the tensors have PyTorch's own methods for the operator.
+void guard_operators(Binary& x) {
+  std::string_view plain_name = x.row.operator_name;
+  if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
+  for (const char* side : {x.inplace ? "i" : "", "", "r"}) x.tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__", {x.a, x.b});
+}
+
 Variable* arrays(Binary& x) {
+  if (x.a->is(Kind::Tensor) || x.b->is(Kind::Tensor)) guard_operators(x);
   std::string name = (x.inplace ? "i" : "") + std::string(x.row.operator_name);
   if (x.inplace && name.back() == '_') name.pop_back();
   return array_operator(x.tr, x.tr.intern_text(name), {x.a, x.b});
@@ -168,9 +176,7 @@ Variable* tensors(Binary& x) {
     }
     std::string name = x.inplace && for_torch(a) ? std::string("i") + x.row.operator_name : x.row.operator_name;
     if (x.inplace && for_torch(a) && name.back() == '_') name.pop_back();
-    std::string_view plain_name = x.row.operator_name;
-    if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
-    for (const char* side : {x.inplace ? "i" : "", "", "r"}) tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__", {a, b});
+    guard_operators(x);
     return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name), Args{{a, b}, {}});
   }
   return nullptr;

@@ -26,7 +26,11 @@ bool setlike(Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) &&
 
 // ---- rules: nullptr says that the next one is to be asked ----
 
-Variable* arrays(Comparison& x) { return array_operator(x.tr, kCompareOperator[x.op], {x.a, x.b}); }
+Variable* arrays(Comparison& x) {
+  if (x.a->is(Kind::Tensor) || x.b->is(Kind::Tensor))
+    for (int side : {x.op, kSwapped[x.op]}) x.tr.attributes.tensor_operator(kCompare[side], {x.a, x.b});
+  return array_operator(x.tr, kCompareOperator[x.op], {x.a, x.b});
+}
 
 Variable* numbers(Comparison& x) {
   Translator& tr = x.tr;
