@@ -347,3 +347,33 @@ def test_a_tuple_of_a_subclass_is_asked_first():
         return w
 
     stay_alike(make)
+
+
+@pytest.mark.parametrize("base, inner, rest", [(tuple, (1, 2), (3,)), (list, [1, 2], [3])])
+def test_a_sequence_of_a_subclass_is_asked_first(base, inner, rest):
+    def make():
+        class C(base):
+            m = lambda self: 1
+
+        w = World(c=C([inner, *rest]), d=types.MappingProxyType({}))
+        w.f = lambda x: (x + 1, *(caught(g)(x)[1] for g in (lambda x: inner < w.c, lambda x: w.c > inner, lambda x: inner == w.c, lambda x: w < w.d)))
+        return w
+
+    stay_alike(make)
+
+
+@pytest.mark.parametrize("base", [str, int, object])
+def test_a_descriptor_that_can_only_be_set(base):
+    def make():
+        class Plain:
+            pass
+
+        class C(base):
+            n = Plain()
+
+        w = World(Plain=Plain, c=C())
+        w.c.__dict__["n"] = 7
+        w.f = lambda x: x + w.c.n
+        return w
+
+    stay_alike(make, lambda w: setattr(w.Plain, "__set__", lambda self, o, v: None))

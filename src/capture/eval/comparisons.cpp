@@ -75,6 +75,11 @@ Variable* user_classes(Comparison& x) {
   bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
+  if (right_first && !r && content_answers(tr, b, kCompare[kSwapped[x.op]], a)) {
+    std::swap(a, b);
+    x.op = kSwapped[x.op];
+    right_first = false;
+  }
   if (!r && user_class(a)) r = try_special(tr, a, kCompare[x.op], b);
   if (!r && !right_first && user_class(b) && !content_answers(tr, a, kCompare[x.op], b)) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
   if (r) return r;
@@ -89,7 +94,7 @@ Variable* user_classes(Comparison& x) {
   }
   for (Variable* v : {a, b}) {
     PyTypeObject* t = v->type();
-    bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare && t->tp_richcompare != PyBaseObject_Type.tp_richcompare) || v->is(Kind::Weakref);
+    bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare && t->tp_richcompare != PyBaseObject_Type.tp_richcompare) || v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq);
     if (own) tr.unsupported("a comparison of " + a->describe() + " and " + b->describe());
   }
   if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {

@@ -48,7 +48,8 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   // A member of an enumeration is the same object on every path.
   SourceId of = users && PyObject_TypeCheck(value.get(), library().enum_) ? tr.sources().constant(value.get()) : source;
   if (descr && where.valid()) tr.guards().type_is(where, Py_TYPE(descr), tr.line());  // whether it comes before the instance's own
-  if (users && of.valid() && !(descr && Py_TYPE(descr)->tp_descr_set)) {
+  bool data = descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get;
+  if (users && of.valid() && !data) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
     if (!own) tr.raise_current();
     if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, name)) return v;
