@@ -19,6 +19,7 @@
 #include "launch/profile.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
+#include "trace/as_view_of.h"
 
 namespace braze::launch {
 namespace {
@@ -473,9 +474,7 @@ class CompiledGraph::Impl {
   }
 
   static at::Tensor on_memory_of(const at::Tensor& owner, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
-    // What is on a plain tensor's memory is plain, also in inference mode.
-    std::optional<c10::InferenceMode> plain;
-    if (c10::InferenceMode::is_enabled() && !owner.is_inference()) plain.emplace(false);
+    trace::AsViewOf kind(owner);
     return with_version_of(owner, tensor_on(owner.storage(), sizes, strides, offset, dtype));
   }
 

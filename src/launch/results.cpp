@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "launch/launch.h"
 #include "launch/runnable.h"
+#include "trace/as_view_of.h"
 #include "trace/autograd_node.h"
 
 namespace braze::launch {
@@ -28,9 +29,7 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     at::Tensor& result = call.results[v.output];
     BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
     if (v.made == Made::Apart) {
-      // What is on a plain tensor's memory is plain, also in inference mode.
-      std::optional<c10::InferenceMode> plain;
-      if (c10::InferenceMode::is_enabled() && !base.is_inference()) plain.emplace(false);
+      trace::AsViewOf kind(base);
       result = trace::without_history(base);
       continue;
     }

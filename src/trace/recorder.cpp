@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/shape.h"
+#include "trace/as_view_of.h"
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
@@ -324,21 +325,6 @@ uint32_t Recorder::root_slot(ValueId value) const {
   }
   return graph_.value(value).index < input_slots.size() ? input_slots[graph_.value(value).index] : FakeTensor::kNoSlot;
 }
-
-namespace {
-
-// A view of a plain tensor is one, also in inference mode.
-class AsViewOf {
- public:
-  explicit AsViewOf(const at::Tensor& base) {
-    if (c10::InferenceMode::is_enabled() && !base.is_inference()) plain_.emplace(false);
-  }
-
- private:
-  std::optional<c10::InferenceMode> plain_;
-};
-
-}  // namespace
 
 // The result is the operand's value; but a literal is copied, since the program may write to it or return it.
 void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {

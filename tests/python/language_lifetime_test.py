@@ -17,6 +17,15 @@ def stop(*_):
     braze.graph_break()
 
 
+def same_result_and_log(f):
+    """f(x, log), compiled, gives and logs what it does uncompiled, in two calls."""
+    compiled = braze.compile(f)
+    for _ in range(2):
+        want, got = [], []
+        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got
+
+
 class Plain:
     def method(self):
         return self
@@ -293,11 +302,7 @@ def test_a_generator_that_is_dropped_runs_to_its_end(take, through):
         log.append("after")
         return x * 2
 
-    compiled = braze.compile(f)
-    for _ in range(2):
-        want, got = [], []
-        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
-        assert want == got
+    same_result_and_log(f)
 
 
 def ending(log, n=3):
@@ -489,11 +494,7 @@ def test_what_an_exception_holds_ends_with_it(which, named):
         log.append("after")
         return y * 2
 
-    compiled = braze.compile(f)
-    for _ in range(2):
-        want, got = [], []
-        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
-        assert want == got
+    same_result_and_log(f)
 
 
 def test_an_exception_whose_context_has_no_traceback():

@@ -26,9 +26,13 @@ bool setlike(Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) &&
 
 // ---- rules: nullptr says that the next one is to be asked ----
 
+// That the classes of the tensors have PyTorch's own methods for the operator.
+void guard_operators(Comparison& x) {
+  for (int side : {x.op, kSwapped[x.op]}) x.tr.attributes.tensor_operator(kCompare[side], {x.a, x.b});
+}
+
 Variable* arrays(Comparison& x) {
-  if (x.a->is(Kind::Tensor) || x.b->is(Kind::Tensor))
-    for (int side : {x.op, kSwapped[x.op]}) x.tr.attributes.tensor_operator(kCompare[side], {x.a, x.b});
+  if (x.a->is(Kind::Tensor) || x.b->is(Kind::Tensor)) guard_operators(x);
   return array_operator(x.tr, kCompareOperator[x.op], {x.a, x.b});
 }
 
@@ -57,7 +61,7 @@ Variable* tensors(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   Variable* other = for_torch(a) ? b : a;
-  for (int side : {x.op, kSwapped[x.op]}) tr.attributes.tensor_operator(kCompare[side], {a, b});
+  guard_operators(x);
   if (is_none(other) && (x.op == Py_EQ || x.op == Py_NE)) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {

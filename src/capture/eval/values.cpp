@@ -185,7 +185,11 @@ bool Values::on_plain_input(PyObject* fake) {
   return plain_inputs_.count(storage_of(fake)) != 0;
 }
 
-bool Values::on_plain_memory(PyObject* fake) { return on_plain_input(fake) || plain_memory_.count(storage_of(fake)) != 0; }
+bool Values::on_plain_memory(PyObject* fake) {
+  note_plain_memory(fake);
+  uint64_t storage = storage_of(fake);
+  return plain_inputs_.count(storage) || plain_memory_.count(storage);
+}
 
 void Values::guard_identity(SourceId s, PyObject* o) {
   if (!s.valid() || tr_.sources()[s].kind == SourceKind::Const) return;

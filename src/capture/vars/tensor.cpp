@@ -255,11 +255,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (real && changes_geometry(tr, n, args)) return this;
   PyObject* descr = tr.attributes.lookup_on_type(type(), tr.intern(name), nullptr);
   if (!descr) return nullptr;
-  PyObject* attribute = args.size() ? constant_of(tr.force(args[0])) : nullptr;
-  if (attribute && PyUnicode_Check(attribute) && args.kw.empty()) {
-    if (n == "__setattr__" && args.size() == 2) return setattr(tr, attribute, args[1]), tr.none();
-    if (n == "__delattr__" && args.size() == 1) return setattr(tr, attribute, nullptr), tr.none();
-    if (n == "__getattribute__" && args.size() == 1) return tr.getattr(this, attribute);
+  bool sets = n == "__setattr__" && args.size() == 2, of_attribute = sets || ((n == "__delattr__" || n == "__getattribute__") && args.size() == 1);
+  if (PyObject* attribute = of_attribute && args.kw.empty() ? constant_of(tr.force(args[0])) : nullptr; attribute && PyUnicode_Check(attribute)) {
+    if (n == "__getattribute__") return tr.getattr(this, attribute);
+    return setattr(tr, attribute, sets ? args[1] : nullptr), tr.none();
   }
   if (descr == native::type_attr(Ground::fixed(), &PyBaseObject_Type, name)) tr.unsupported(std::string("object.") + name + " of a tensor");
   static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
@@ -297,7 +296,7 @@ static bool is_mask(Translator& tr, Variable* key) {
 static bool wants_gradient(Translator& tr, Variable* v) {
   v = tr.force(v);
   Ref wants = Ref::steal(v->is(Kind::Tensor) ? native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad") : nullptr);
-  return wants.get() == Py_True && !tr.torch_functions.any();
+  return wants.get() == Py_True;
 }
 
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
@@ -309,7 +308,7 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
     tr.real.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
     return;
   }
-  if (is_mask(tr, key) && wants_gradient(tr, v)) {
+  if (!tr.torch_functions.any() && is_mask(tr, key) && wants_gradient(tr, v)) {
     tr.call(tr.real.polyfill("set_masked"), {this, key, v});
     return;
   }
