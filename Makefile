@@ -15,7 +15,7 @@ setup:
 install: setup
 	@PYTHON=$$(cat build/python) tools/install.sh
 
-test-unit test-text test-python: install
+test-style test-unit test-text test-python: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
 
 # AddressSanitizer, UBSan and ThreadSanitizer, in builds of their own; some of it: make check STEPS="asan-build asan-unit"
@@ -30,8 +30,8 @@ fuzz: install
 bench: install
 	@$$(cat build/python) -m benchmarks.run $(ARGS)
 
-format:
-	git ls-files '*.cpp' '*.h' | xargs clang-format-19 -i
+format: setup
+	@BRAZE_PYTHON=$$(cat build/python) tools/style.sh --mend
 
 clean:
 	rm -rf build

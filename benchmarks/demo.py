@@ -26,7 +26,18 @@ def main():
 
     console = Console(width=140)
     table = Table(title="Braze: eager against compiled, on this machine's CPU")
-    for head in ("model", "largest difference", "eager ms", "compiled ms", "speed-up", "first call s", "graphs", "graph breaks", "kernels", "extern calls"):
+    for head in (
+        "model",
+        "largest difference",
+        "eager ms",
+        "compiled ms",
+        "speed-up",
+        "first call s",
+        "graphs",
+        "graph breaks",
+        "kernels",
+        "extern calls",
+    ):
         table.add_column(head, justify="left" if head == "model" else "right")
     for name in ("gpt2", "bert", "resnet18"):
         case = suites.build(name)
@@ -40,8 +51,18 @@ def main():
             raise SystemExit(f"{name}: compiled and eager differ by {worst}")
         eager, fast = best(lambda: case.fn(*case.args)), best(lambda: compiled(*case.args))
         e = braze.explain(case.fn, *case.args)
-        table.add_row(name, f"{worst:.1e}", f"{eager * 1e3:.1f}", f"{fast * 1e3:.1f}", f"{eager / fast:.2f}x", f"{first:.2f}",
-                      str(e.graph_count), str(e.graph_break_count), str(e.kernel_count), str(e.extern_count))
+        table.add_row(
+            name,
+            f"{worst:.1e}",
+            f"{eager * 1e3:.1f}",
+            f"{fast * 1e3:.1f}",
+            f"{eager / fast:.2f}x",
+            f"{first:.2f}",
+            str(e.graph_count),
+            str(e.graph_break_count),
+            str(e.kernel_count),
+            str(e.extern_count),
+        )
     console.print(table)
 
 

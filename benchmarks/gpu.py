@@ -69,17 +69,29 @@ def kernel_suite():
         "softmax bf16": (lambda h: torch.softmax(h, -1), (h,), 2 * H),
         "softmax 768x16384": (lambda x: torch.softmax(x.view(1024, 16384), -1), (x,), 2 * X),
         "layer norm 1024": (lambda x, b: F.layer_norm(x, (1024,), b, b), (x, b), 2 * X),
-        "rms norm bf16": (lambda h: h * torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + 1e-6).bfloat16(), (h,), 2 * H),
+        "rms norm bf16": (
+            lambda h: h * torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + 1e-6).bfloat16(),
+            (h,),
+            2 * H,
+        ),
         "residual norm": (lambda x, y, b: F.layer_norm(x + y, (1024,), b, b), (x, y, b), 3 * X),
         "row sum": (lambda x: x.sum(-1), (x,), X),
         "column sum": (lambda x: x.sum(0), (x,), X),
-        "whole sum": (lambda v: (v * v).sum(), (v,), 2 * X),  # as much as the copy moves: its second step takes as long at any size
+        "whole sum": (
+            lambda v: (v * v).sum(),
+            (v,),
+            2 * X,
+        ),  # as much as the copy moves: its second step takes as long at any size
         "whole sum 64 MiB": (lambda x: (x * x).sum(), (x,), X),
         "argmax": (lambda x: x.argmax(-1), (x,), X),
         "transpose add": (lambda s: s + s.t(), (s,), 2 * s.nbytes),
         "transpose": (lambda q: q.t().contiguous(), (q,), 2 * q.nbytes),
         "embedding": (lambda w, i: F.embedding(i, w) * 2, (w, i), 2 * i.numel() * 768 * 4),
-        "batch norm": (lambda c: (c - c.mean((0, 2, 3), keepdim=True)) * torch.rsqrt(c.var((0, 2, 3), keepdim=True) + 1e-5), (c,), 3 * c.nbytes),
+        "batch norm": (
+            lambda c: (c - c.mean((0, 2, 3), keepdim=True)) * torch.rsqrt(c.var((0, 2, 3), keepdim=True) + 1e-5),
+            (c,),
+            3 * c.nbytes,
+        ),
     }
 
 
@@ -97,8 +109,13 @@ def kernels(others):
         theirs = torch.compile(fn) if others else fn
         e, t, o = times([lambda: fn(*args), lambda: theirs(*args), lambda: ours(*args)], queued=True)
         count = braze.explain(fn, *args).kernel_count
-        torch.testing.assert_close(ours(*args), fn(*args), rtol=2e-2 if args[0].dtype == torch.bfloat16 else 1e-3, atol=1e-2)
-        print(f"{name:20s} {e * 1e3:8.1f}us {t * 1e3:8.1f}us {o * 1e3:8.1f}us {moved / o / 1e6:6.0f} {moved / o / copy * 100:6.0f} %  {count}", flush=True)
+        torch.testing.assert_close(
+            ours(*args), fn(*args), rtol=2e-2 if args[0].dtype == torch.bfloat16 else 1e-3, atol=1e-2
+        )
+        print(
+            f"{name:20s} {e * 1e3:8.1f}us {t * 1e3:8.1f}us {o * 1e3:8.1f}us {moved / o / 1e6:6.0f} {moved / o / copy * 100:6.0f} %  {count}",
+            flush=True,
+        )
         torch.compiler.reset()
 
 
@@ -113,8 +130,13 @@ def replays(others):
                 got = read(ours(*args))
                 theirs(*args)
             torch.testing.assert_close(got, read(m(*args)), rtol=1e-2, atol=1e-2)
-            e, t, p, o = times([lambda: m(*args), lambda: theirs(*args), lambda: plain(*args), lambda: ours(*args)], runs=40, inner=3)
-        print(f"reduce-overhead {name:10s} eager {e:.3f}  compile {t:.3f} ({e / t:.2f}x)  braze default {p:.3f} ({e / p:.2f}x)  braze {o:.3f} ms ({e / o:.2f}x)", flush=True)
+            e, t, p, o = times(
+                [lambda: m(*args), lambda: theirs(*args), lambda: plain(*args), lambda: ours(*args)], runs=40, inner=3
+            )
+        print(
+            f"reduce-overhead {name:10s} eager {e:.3f}  compile {t:.3f} ({e / t:.2f}x)  braze default {p:.3f} ({e / p:.2f}x)  braze {o:.3f} ms ({e / o:.2f}x)",
+            flush=True,
+        )
         torch.compiler.reset()
 
 
@@ -135,14 +157,21 @@ def models(names, others):
                 theirs(*args)
                 for _ in range(4):
                     again = read(replayed(*args))
-                e, t, o, r = times([lambda: m(*args), lambda: theirs(*args), lambda: ours(*args), lambda: replayed(*args)], runs=20, inner=3)
+                e, t, o, r = times(
+                    [lambda: m(*args), lambda: theirs(*args), lambda: ours(*args), lambda: replayed(*args)],
+                    runs=20,
+                    inner=3,
+                )
                 x = braze.explain(m, *args)
                 wide = m.double()
                 exact = read(wide(*[a.double() if a.is_floating_point() else a for a in args]))
                 error, error_replayed, error_eager = (worst([v], [exact]) for v in (got, again, want))
-            print(f"{name:12s} {str(dtype)[6:]:9s} eager {e:7.3f} compile {t:7.3f} braze {o:7.3f} reduce-overhead {r:7.3f} ms"
-                  f"  error {error:.1e}, {error_replayed:.1e} (eager {error_eager:.1e})"
-                  f"  {x.graph_count} graphs {x.graph_break_count} breaks {x.kernel_count} kernels {x.extern_count} externs", flush=True)
+            print(
+                f"{name:12s} {str(dtype)[6:]:9s} eager {e:7.3f} compile {t:7.3f} braze {o:7.3f} reduce-overhead {r:7.3f} ms"
+                f"  error {error:.1e}, {error_replayed:.1e} (eager {error_eager:.1e})"
+                f"  {x.graph_count} graphs {x.graph_break_count} breaks {x.kernel_count} kernels {x.extern_count} externs",
+                flush=True,
+            )
             torch.compiler.reset()
 
 
@@ -173,8 +202,11 @@ def training(names, others):
             peaks.append(torch.cuda.max_memory_allocated() >> 20)
         e, t, o, r = times_ms
         x = braze.explain(m, *args)
-        print(f"training {name:9s} eager {e:7.3f} compile {t:7.3f} braze {o:7.3f} reduce-overhead {r:7.3f} ms"
-              f"  error {errors[1]:.1e}, {errors[2]:.1e} (eager {errors[0]:.1e})  peak {peaks} MiB  {x.graph_count} graphs {x.graph_break_count} breaks", flush=True)
+        print(
+            f"training {name:9s} eager {e:7.3f} compile {t:7.3f} braze {o:7.3f} reduce-overhead {r:7.3f} ms"
+            f"  error {errors[1]:.1e}, {errors[2]:.1e} (eager {errors[0]:.1e})  peak {peaks} MiB  {x.graph_count} graphs {x.graph_break_count} breaks",
+            flush=True,
+        )
         torch.compiler.reset()
 
 
@@ -209,8 +241,18 @@ def beside_jax(others):
         return step
 
     with torch.no_grad():
-        print("encoder, inference:", ", ".join(f"{k} {clock(lambda f=f: f(*args)):.2f}" for k, f in fns.items()), f"jax {clock(jax_run):.2f} ms", flush=True)
-    print("encoder, gradients:", ", ".join(f"{k} {clock(gradients(f)):.2f}" for k, f in fns.items()), f"jax {clock(jax_grad):.2f} ms", flush=True)
+        print(
+            "encoder, inference:",
+            ", ".join(f"{k} {clock(lambda f=f: f(*args)):.2f}" for k, f in fns.items()),
+            f"jax {clock(jax_run):.2f} ms",
+            flush=True,
+        )
+    print(
+        "encoder, gradients:",
+        ", ".join(f"{k} {clock(gradients(f)):.2f}" for k, f in fns.items()),
+        f"jax {clock(jax_grad):.2f} ms",
+        flush=True,
+    )
     torch.compiler.reset()
 
 
@@ -249,17 +291,28 @@ def cold(names, others):
         mode = "train" if name.endswith("_train") else "infer"
         for compiler in ("braze", "compile") if others else ("braze",):
             with tempfile.TemporaryDirectory() as folder:
-                env = {**os.environ, "BRAZE_CACHE_DIR": folder + "/b", "TORCHINDUCTOR_CACHE_DIR": folder + "/t", "TRITON_CACHE_DIR": folder + "/r"}
+                env = {
+                    **os.environ,
+                    "BRAZE_CACHE_DIR": folder + "/b",
+                    "TORCHINDUCTOR_CACHE_DIR": folder + "/t",
+                    "TRITON_CACHE_DIR": folder + "/r",
+                }
                 got = []
                 for _ in range(2):
-                    p = subprocess.run([sys.executable, "-c", COLD, model, compiler, mode], env=env, capture_output=True, text=True)
+                    p = subprocess.run(
+                        [sys.executable, "-c", COLD, model, compiler, mode], env=env, capture_output=True, text=True
+                    )
                     got.append(json.loads(p.stdout.splitlines()[-1])[0] if p.returncode == 0 else p.stderr[-300:])
             print(f"cold {name:12s} {compiler:8s} first process {got[0]} s, second {got[1]} s", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", help=f"of kernels, replays, training, encoder, cold, models, {', '.join(MODELS)}, train:MODEL, cold:MODEL; default: all")
+    parser.add_argument(
+        "what",
+        nargs="*",
+        help=f"of kernels, replays, training, encoder, cold, models, {', '.join(MODELS)}, train:MODEL, cold:MODEL; default: all",
+    )
     parser.add_argument("--alone", action="store_true", help="without torch.compile (its columns show eager)")
     parser.add_argument("--fp32", action="store_true", help="without TF32")
     args = parser.parse_args()
@@ -273,4 +326,9 @@ if __name__ == "__main__":
     training(TRAINING if "training" in what else [w[6:] for w in what if w.startswith("train:")], others)
     if "encoder" in what:
         beside_jax(others)
-    cold(["chain", "bert", "gpt2", "resnet50", "bert_train"] if "cold" in what else [w[5:] for w in what if w.startswith("cold:")], others)
+    cold(
+        ["chain", "bert", "gpt2", "resnet50", "bert_train"]
+        if "cold" in what
+        else [w[5:] for w in what if w.startswith("cold:")],
+        others,
+    )

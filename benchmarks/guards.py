@@ -91,7 +91,9 @@ def build(name: str):
     if name == "bert12":
         from transformers import BertConfig, BertModel
 
-        config = BertConfig(hidden_size=16, num_hidden_layers=12, num_attention_heads=2, intermediate_size=64, vocab_size=64)
+        config = BertConfig(
+            hidden_size=16, num_hidden_layers=12, num_attention_heads=2, intermediate_size=64, vocab_size=64
+        )
         return BertModel(config).eval(), (torch.randint(0, 64, (1, 4)),)
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(36)))
     model(torch.randn(2, 8)).sum().backward()
@@ -154,8 +156,16 @@ def main():
     a = p.parse_args()
     if a.serve:
         return serve(a.serve)
-    workers = {c: subprocess.Popen([sys.executable, "-m", "benchmarks.guards", "--serve", c], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   text=True, bufsize=1) for c in a.compilers.split(",")}
+    workers = {
+        c: subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.guards", "--serve", c],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        for c in a.compilers.split(",")
+    }
 
     def ask(compiler, **request):
         workers[compiler].stdin.write(json.dumps(request) + "\n")
@@ -166,11 +176,15 @@ def main():
     for _ in range(a.rounds):
         for (case, c), row in rows.items():
             row["us"] = min(row.get("us", float("inf")), ask(c, op="time", case=case, seconds=a.seconds)["us"])
-    print(f"{'case':10} {'guards':>7} {'watched':>8} {'steps':>6} {'check ns':>9} {'call us':>8} {'torch.compile us':>17}")
+    print(
+        f"{'case':10} {'guards':>7} {'watched':>8} {'steps':>6} {'check ns':>9} {'call us':>8} {'torch.compile us':>17}"
+    )
     for case in a.cases.split(","):
         ours, theirs = rows.get((case, "braze"), {}), rows.get((case, "torch"), {})
-        print(f"{case:10} {ours.get('guards', 0):7} {ours.get('watched', 0):8} {ours.get('steps', 0):6} {ours.get('seconds', 0) * 1e9:9.0f} "
-              f"{ours.get('us', 0):8.2f} {theirs.get('us', 0):17.2f}")
+        print(
+            f"{case:10} {ours.get('guards', 0):7} {ours.get('watched', 0):8} {ours.get('steps', 0):6} {ours.get('seconds', 0) * 1e9:9.0f} "
+            f"{ours.get('us', 0):8.2f} {theirs.get('us', 0):17.2f}"
+        )
     for w in workers.values():
         w.stdin.close()
         w.wait()

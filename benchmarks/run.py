@@ -29,7 +29,12 @@ from benchmarks.worker import COMPILERS, Worker
 
 
 def caches(folder: str) -> dict[str, str]:
-    names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "XDG_CACHE_HOME": "xdg", "BRAZE_CACHE_DIR": "braze", "TRITON_CACHE_DIR": "triton"}
+    names = {
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "XDG_CACHE_HOME": "xdg",
+        "BRAZE_CACHE_DIR": "braze",
+        "TRITON_CACHE_DIR": "triton",
+    }
     return {k: os.path.join(folder, v) for k, v in names.items()} | {"TMPDIR": folder, "HF_HUB_OFFLINE": "1"}
 
 
@@ -93,7 +98,20 @@ def show(results: dict[str, dict], compilers: list[str]):
     from rich.table import Table
 
     table = Table(title="eager, inductor and Braze, one run")
-    for head in ("case", "compiler", "cold s", "second s", "steady ms", "median ms", "x eager", "x inductor", "overhead us", "MiB", "error", "graphs"):
+    for head in (
+        "case",
+        "compiler",
+        "cold s",
+        "second s",
+        "steady ms",
+        "median ms",
+        "x eager",
+        "x inductor",
+        "overhead us",
+        "MiB",
+        "error",
+        "graphs",
+    ):
         table.add_column(head, justify="left" if head in ("case", "compiler") else "right")
     number = lambda v: "" if v is None else f"{v:.3g}"
     for case, rows in results.items():
@@ -102,9 +120,20 @@ def show(results: dict[str, dict], compilers: list[str]):
             if "failed" in r:
                 table.add_row(case, who, "[red]failed[/]", r["failed"][:80])
                 continue
-            table.add_row(case, who, number(r.get("cold")), number(r["second"]) if who != "eager" else "", number(r["ms"]), number(r["median"]),
-                          number(ratio(rows["eager"].get("ms"), r["ms"])), number(ratio(rows.get("inductor", {}).get("ms"), r["ms"])),
-                          number(r.get("overhead")), number(r["memory"]), number(r["error"]), str(r.get("graphs", "")))
+            table.add_row(
+                case,
+                who,
+                number(r.get("cold")),
+                number(r["second"]) if who != "eager" else "",
+                number(r["ms"]),
+                number(r["median"]),
+                number(ratio(rows["eager"].get("ms"), r["ms"])),
+                number(ratio(rows.get("inductor", {}).get("ms"), r["ms"])),
+                number(r.get("overhead")),
+                number(r["memory"]),
+                number(r["error"]),
+                str(r.get("graphs", "")),
+            )
     Console(width=160).print(table)
 
 
@@ -113,12 +142,20 @@ def summary(results: dict[str, dict], compilers: list[str]) -> dict:
     for suite, names in SUITES.items():
         rows = [results[n] for n in names if n in results and "failed" not in results[n].get("braze", {"failed": 1})]
         if rows:
-            out[suite] = {"steady eager/braze": geomean(ratio(r["eager"].get("ms"), r["braze"].get("ms")) for r in rows)}
+            out[suite] = {
+                "steady eager/braze": geomean(ratio(r["eager"].get("ms"), r["braze"].get("ms")) for r in rows)
+            }
             if "inductor" in compilers:
-                out[suite] |= {f"{what} inductor/braze": geomean(ratio(r["inductor"].get(key), r["braze"].get(key)) for r in rows)
-                               for what, key in (("steady", "ms"), ("cold", "cold"), ("second", "second"), ("memory", "memory"))}
-                out[suite] |= {f"{what} compile inductor/braze": geomean(ratio(alone(r["inductor"], what), alone(r["braze"], what)) for r in rows)
-                               for what in ("cold", "second")}
+                out[suite] |= {
+                    f"{what} inductor/braze": geomean(ratio(r["inductor"].get(key), r["braze"].get(key)) for r in rows)
+                    for what, key in (("steady", "ms"), ("cold", "cold"), ("second", "second"), ("memory", "memory"))
+                }
+                out[suite] |= {
+                    f"{what} compile inductor/braze": geomean(
+                        ratio(alone(r["inductor"], what), alone(r["braze"], what)) for r in rows
+                    )
+                    for what in ("cold", "second")
+                }
     return out
 
 

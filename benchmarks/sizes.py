@@ -1,11 +1,11 @@
 """Times models over inputs of many sizes: eager, torch.compile (inductor) and Braze, each in a fresh process with empty caches.
 
-  compilations  graphs compiled over all sizes (dynamic=None: static first, symbolic afterwards)
-  second s      seconds of the call that compiled for the second size, without a later call's time at that size
-  mean ms       mean over the sizes of the least time of a call, after all sizes were seen
-  static ms     the same with every size compiled for itself (--static: Braze only, a few of the sizes, compared on those)
+compilations  graphs compiled over all sizes (dynamic=None: static first, symbolic afterwards)
+second s      seconds of the call that compiled for the second size, without a later call's time at that size
+mean ms       mean over the sizes of the least time of a call, after all sizes were seen
+static ms     the same with every size compiled for itself (--static: Braze only, a few of the sizes, compared on those)
 
-    python -m benchmarks.sizes --models bert,gpt2 --pairs 40
+  python -m benchmarks.sizes --models bert,gpt2 --pairs 40
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ def run(who: str, model: str, count: int, static: int) -> dict:
                 want = case.read(case.fn(x))
                 worst = max([worst, *(((g - w).abs().max() / w.abs().max()).item() for g, w in zip(got, want))])
         times = [least(fn, suites.ids(b, n)) for b, n in pairs]
-        out = {"difference": worst, "second_s": max(firsts[1] - times[1], 0.0), "mean_ms": sum(times) / len(times) * 1e3}
+        out = {
+            "difference": worst,
+            "second_s": max(firsts[1] - times[1], 0.0),
+            "mean_ms": sum(times) / len(times) * 1e3,
+        }
         if who == "inductor":
             out["compilations"] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
         if who == "braze":
@@ -91,8 +95,24 @@ def child(who, model, a) -> dict:
     names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "XDG_CACHE_HOME": "xdg", "BRAZE_CACHE_DIR": "braze", "TMPDIR": ""}
     env = {**os.environ, **{k: os.path.join(folder, v) for k, v in names.items()}, "HF_HUB_OFFLINE": "1"}
     try:
-        done = subprocess.run([sys.executable, "-m", "benchmarks.sizes", "--child", who, "--models", model, "--pairs", str(a.pairs),
-                               "--static", str(a.static)], env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.sizes",
+                "--child",
+                who,
+                "--models",
+                model,
+                "--pairs",
+                str(a.pairs),
+                "--static",
+                str(a.static),
+            ],
+            env=env,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             return {"failed": (done.stderr.strip().splitlines() or [""])[-1]}
         return json.loads(done.stdout.splitlines()[-1])
@@ -123,8 +143,21 @@ def main():
             r = child(who, model, a)
             failed |= "failed" in r
             cell = lambda k, f: format(r[k], f) if k in r else ""
-            table.add_row(model, who, *([r["failed"][:90]] if "failed" in r else [
-                cell("compilations", "d"), cell("second_s", ".3f"), cell("mean_ms", ".2f"), cell("over_static", ".3f"), cell("difference", ".1e")]))
+            table.add_row(
+                model,
+                who,
+                *(
+                    [r["failed"][:90]]
+                    if "failed" in r
+                    else [
+                        cell("compilations", "d"),
+                        cell("second_s", ".3f"),
+                        cell("mean_ms", ".2f"),
+                        cell("over_static", ".3f"),
+                        cell("difference", ".1e"),
+                    ]
+                ),
+            )
     Console(width=150).print(table)
     sys.exit(failed)
 

@@ -207,14 +207,18 @@ def t5_encoder():
 def vit():
     from transformers import ViTConfig, ViTModel
 
-    return Case(ViTModel(ViTConfig(num_hidden_layers=6)).eval(), (torch.randn(2, 3, 224, 224),), lambda o: [o.last_hidden_state])
+    return Case(
+        ViTModel(ViTConfig(num_hidden_layers=6)).eval(), (torch.randn(2, 3, 224, 224),), lambda o: [o.last_hidden_state]
+    )
 
 
 def resnet(depths, kind, hidden):
     def make():
         from transformers import ResNetConfig, ResNetForImageClassification
 
-        model = ResNetForImageClassification(ResNetConfig(depths=depths, layer_type=kind, hidden_sizes=hidden, num_labels=1000))
+        model = ResNetForImageClassification(
+            ResNetConfig(depths=depths, layer_type=kind, hidden_sizes=hidden, num_labels=1000)
+        )
         return Case(model.eval(), (torch.randn(4, 3, 160, 160),), lambda o: [o.logits])
 
     return make
@@ -227,8 +231,15 @@ def mixer():
 def llama():
     from transformers import LlamaConfig, LlamaModel
 
-    config = LlamaConfig(hidden_size=512, intermediate_size=1408, num_hidden_layers=4, num_attention_heads=8,
-                         num_key_value_heads=4, vocab_size=32000, use_cache=False)
+    config = LlamaConfig(
+        hidden_size=512,
+        intermediate_size=1408,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        vocab_size=32000,
+        use_cache=False,
+    )
     return Case(LlamaModel(config).eval(), (ids(2, 128),), lambda o: [o.last_hidden_state])
 
 

@@ -23,8 +23,15 @@ class Worker:
 
     def __init__(self, compiler: str, case: str, env: dict[str, str]):
         self.log = tempfile.TemporaryFile()
-        self.child = subprocess.Popen([sys.executable, "-m", "benchmarks.worker", compiler, case], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=self.log, env={**os.environ, **env}, text=True, bufsize=1)
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", compiler, case],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env={**os.environ, **env},
+            text=True,
+            bufsize=1,
+        )
 
     def ask(self, op: str, limit: float = 600.0, **more) -> dict:
         try:
@@ -69,7 +76,7 @@ class Job:
     def load(self):
         if self.compiler == "inductor":
             import torch._dynamo
-            import torch._inductor.compile_fx
+            import torch._inductor.compile_fx  # noqa: F401
         elif self.compiler == "braze":
             import braze
 
@@ -96,7 +103,9 @@ class Job:
         want = [t.clone() for t in case.step(case.fn)]
         exact_case = self.suites.in_double(case)
         exact = exact_case.step(exact_case.fn)
-        worst = lambda a: max(((x.double() - e).abs().max() / e.abs().max().clamp_min(1e-30)).item() for x, e in zip(a, exact))
+        worst = lambda a: max(
+            ((x.double() - e).abs().max() / e.abs().max().clamp_min(1e-30)).item() for x, e in zip(a, exact)
+        )
         own, eager = worst(got), worst(want)
         return {"seconds": seconds, "error_own": own, "error_eager": eager, "memory_mib": memory}
 

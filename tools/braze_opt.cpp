@@ -40,17 +40,23 @@ int main(int argc, char** argv) {
   tools::RunOptions run_options;
   Options options;
   app.add_option("input", path, "file with IR text, - for standard input");
-  app.add_option("--pass", passes, "stage to run, in the order given")->delimiter(',')->allow_extra_args(false)->check(CLI::IsMember(tools::stage_names()));
+  app.add_option("--pass", passes, "stage to run, in the order given")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(tools::stage_names()));
   app.add_flag("--run", run, "compile, run on random data, and compare with the interpreter");
   app.add_flag("--time", time, "print the seconds of each stage, and of a run");
   app.add_flag("--quiet", quiet, "do not print the result");
   app.add_option("--seed", run_options.seed, "of the random data");
-  app.add_option("--tolerance", run_options.tolerance, "largest error, relative to the larger of 1 and the expected value");
+  app.add_option("--tolerance", run_options.tolerance,
+                 "largest error, relative to the larger of 1 and the expected value");
   app.add_option("--size", run_options.sizes, "value of a size symbol, as name=value")->allow_extra_args(false);
   app.add_option("--fuse", options.fuse, "fuse loops");
   std::map<std::string, Codegen> targets;
-  for (size_t i = 0; i < names_of(Codegen{}).size(); ++i) targets[std::string(names_of(Codegen{})[i])] = static_cast<Codegen>(i);
-  app.add_option("--codegen", options.codegen, "what the kernels of a GPU become")->transform(CLI::CheckedTransformer(targets));
+  for (size_t i = 0; i < names_of(Codegen{}).size(); ++i)
+    targets[std::string(names_of(Codegen{})[i])] = static_cast<Codegen>(i);
+  app.add_option("--codegen", options.codegen, "what the kernels of a GPU become")
+      ->transform(CLI::CheckedTransformer(targets));
   app.add_option("--max-fusion-size", options.max_fusion_size, "most loop bodies in one kernel");
   CLI11_PARSE(app, argc, argv);
   try {

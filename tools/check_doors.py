@@ -5,6 +5,7 @@ Headers bring others along, so a compiler cannot tell what a file names from wha
 Run by the build before anything is compiled: `cmake` writes the rows to doors.txt, one `folder[ neighbours of its target]: what it sees`
 a line.
 """
+
 import argparse
 import pathlib
 import re

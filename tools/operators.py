@@ -33,7 +33,7 @@ def cases(path, after=None, before=None):
     """The operators of the case labels in a file, or in the part of it between two texts."""
     source = text(path)
     if after:
-        source = source[source.index(after):]
+        source = source[source.index(after) :]
     if before:
         source = source[: source.index(before)]
     return set(re.findall(r"case Op::(\w+)", source))

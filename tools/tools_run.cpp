@@ -31,13 +31,15 @@ Symbols symbol_values(const loop::Program& p, const RunOptions& run) {
   for (const std::string& text : run.sizes) {
     size_t equals = text.find('=');
     auto symbol = p.arena->find_symbol(std::string_view(text).substr(0, equals));
-    BRAZE_CHECK(equals != std::string::npos && symbol && values.count(*symbol), "--size takes name=value of a size symbol, not " + text);
+    BRAZE_CHECK(equals != std::string::npos && symbol && values.count(*symbol),
+                "--size takes name=value of a size symbol, not " + text);
     values[*symbol] = std::stoll(text.substr(equals + 1));
   }
   return values;
 }
 
-HostTensor random_input(const loop::Program& p, const loop::Buffer& b, const Symbols& symbols, std::mt19937_64& random) {
+HostTensor random_input(const loop::Program& p, const loop::Buffer& b, const Symbols& symbols,
+                        std::mt19937_64& random) {
   auto value = [&](sym::Expr e) { return p.arena->evaluate(e, [&](sym::Expr s) { return symbols.at(s); }); };
   HostTensor t;
   t.dtype = b.dtype;
@@ -72,7 +74,8 @@ double scalar(const loop::Program& p, const loop::ExternArg& a) {
 }
 
 // Matrix products by plain loops, one rounding per result.
-std::vector<HostTensor> matrix_product(const loop::Program& p, const loop::ExternCall& call, const std::vector<HostTensor>& views) {
+std::vector<HostTensor> matrix_product(const loop::Program& p, const loop::ExternCall& call,
+                                       const std::vector<HostTensor>& views) {
   bool batched = call.name == "aten::bmm" || call.name == "aten::baddbmm";
   bool added = call.name == "aten::addmm" || call.name == "aten::baddbmm";
   BRAZE_CHECK(batched || added || call.name == "aten::mm", call.name + " needs PyTorch");
@@ -81,10 +84,14 @@ std::vector<HostTensor> matrix_product(const loop::Program& p, const loop::Exter
   size_t first = added + 2;
   double beta = added && call.args.size() > first ? scalar(p, call.args[first]) : 1;
   double alpha = added && call.args.size() > first + 1 ? scalar(p, call.args[first + 1]) : 1;
-  int64_t batch = batched ? a.sizes[0] : 1, rows = a.sizes[batched], inner = a.sizes[batched + 1], columns = b.sizes[batched + 1];
-  std::vector<int64_t> sizes = batched ? std::vector<int64_t>{batch, rows, columns} : std::vector<int64_t>{rows, columns};
+  int64_t batch = batched ? a.sizes[0] : 1, rows = a.sizes[batched], inner = a.sizes[batched + 1],
+          columns = b.sizes[batched + 1];
+  std::vector<int64_t> sizes =
+      batched ? std::vector<int64_t>{batch, rows, columns} : std::vector<int64_t>{rows, columns};
   HostTensor result = loop::host_tensor(a.dtype, sizes);
-  auto at = [&](const HostTensor& t, int64_t n, int64_t i, int64_t j) { return batched ? element(t, {n, i, j}) : element(t, {i, j}); };
+  auto at = [&](const HostTensor& t, int64_t n, int64_t i, int64_t j) {
+    return batched ? element(t, {n, i, j}) : element(t, {i, j});
+  };
   auto bias = [&](int64_t n, int64_t i, int64_t j) {
     const HostTensor& c = operand(0);
     int64_t index[] = {n, i, j}, place = c.offset;
@@ -104,7 +111,8 @@ std::vector<HostTensor> matrix_product(const loop::Program& p, const loop::Exter
 }
 
 // Visits every element of a view: position in its storage.
-void for_each(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int64_t offset, const std::function<void(int64_t)>& f) {
+void for_each(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int64_t offset,
+              const std::function<void(int64_t)>& f) {
   std::function<void(size_t, int64_t)> go = [&](size_t d, int64_t at) {
     if (d == sizes.size()) return f(at);
     for (int64_t i = 0; i < sizes[d]; ++i) go(d + 1, at + i * strides[d]);
@@ -136,7 +144,8 @@ class ToolHost : public runtime::Host {
     HostTensor packed = loop::host_tensor(v.dtype, sizes);
     auto* from = static_cast<const uint8_t*>(f.pointer(v.buffer.index));
     size_t n = size_of(v.dtype), to = 0;
-    for_each(sizes, strides, f.value(program_.slot(v.offset)), [&](int64_t at) { std::memcpy(&packed.storage[n * to++], from + at * n, n); });
+    for_each(sizes, strides, f.value(program_.slot(v.offset)),
+             [&](int64_t at) { std::memcpy(&packed.storage[n * to++], from + at * n, n); });
     return packed;
   }
 
@@ -151,7 +160,8 @@ class ToolHost : public runtime::Host {
     auto [sizes, strides] = shape(f, v);
     auto* to = static_cast<uint8_t*>(f.pointer(v.buffer.index));
     size_t n = size_of(v.dtype), from = 0;
-    for_each(sizes, strides, f.value(program_.slot(v.offset)), [&](int64_t at) { std::memcpy(to + at * n, &packed.storage[n * from++], n); });
+    for_each(sizes, strides, f.value(program_.slot(v.offset)),
+             [&](int64_t at) { std::memcpy(to + at * n, &packed.storage[n * from++], n); });
   }
   void* memory(uint32_t b, size_t bytes) {
     memory_[b].resize(bytes / 64 + 1);
@@ -169,7 +179,8 @@ class ToolHost : public runtime::Host {
 std::vector<runtime::KernelFn> load(const plan::Plan& plan) {
   std::vector<runtime::KernelFn> kernels;
   for (const plan::Kernel& k : plan.kernels)
-    kernels.push_back(reinterpret_cast<runtime::KernelFn>(codegen::cpu_loader().load(plan.blobs[k.blob], {k.symbol})[0]));
+    kernels.push_back(
+        reinterpret_cast<runtime::KernelFn>(codegen::cpu_loader().load(plan.blobs[k.blob], {k.symbol})[0]));
   return kernels;
 }
 
@@ -195,8 +206,8 @@ bool run_and_compare(State state, const Options& options, const RunOptions& run,
   }
   const loop::Program &reference = *state.reference, &program = *state.program;
   codegen::Compiled code = codegen::cpu_target().compile(program, driver::nests_of(program), options);
-  auto plan = std::make_shared<const plan::Plan>(
-      driver::build_plan(program, schedule::plan_memory(program), std::move(code), std::vector<bool>(input_count(program))));
+  auto plan = std::make_shared<const plan::Plan>(driver::build_plan(
+      program, schedule::plan_memory(program), std::move(code), std::vector<bool>(input_count(program))));
   plan::verify(*plan);
   runtime::Program compiled(plan, load(*plan));
 
@@ -204,11 +215,13 @@ bool run_and_compare(State state, const Options& options, const RunOptions& run,
   std::mt19937_64 random(run.seed);
   std::vector<HostTensor> inputs(input_count(program));
   for (const loop::Buffer& b : reference.buffers)
-    if (b.kind == loop::BufferKind::Input || b.kind == loop::BufferKind::Constant) inputs[b.input] = random_input(reference, b, symbols, random);
+    if (b.kind == loop::BufferKind::Input || b.kind == loop::BufferKind::Constant)
+      inputs[b.input] = random_input(reference, b, symbols, random);
   std::vector<HostTensor> ours = inputs;
-  std::vector<HostTensor> expected = loop::run(reference, inputs, [&](const loop::ExternCall& call, const std::vector<HostTensor>& views) {
-    return matrix_product(reference, call, views);
-  });
+  std::vector<HostTensor> expected =
+      loop::run(reference, inputs, [&](const loop::ExternCall& call, const std::vector<HostTensor>& views) {
+        return matrix_product(reference, call, views);
+      });
 
   ToolHost host(program, compiled);
   std::vector<void*> pointers;
@@ -232,8 +245,10 @@ bool run_and_compare(State state, const Options& options, const RunOptions& run,
     out << "; " << what << ": " << (fits ? "agrees" : "DIFFERS") << ", worst error " << error << "\n";
   };
   for (size_t i = 0; i < plan->outputs.size(); ++i)
-    if (plan->outputs[i].kind == loop::Output::Kind::View) report("output " + std::to_string(i), expected[i], host.read(*frame, plan->outputs[i].view));
-  for (const loop::Writeback& w : plan->writebacks) report("writeback " + std::to_string(w.input), inputs[w.input], host.read(*frame, w.from));
+    if (plan->outputs[i].kind == loop::Output::Kind::View)
+      report("output " + std::to_string(i), expected[i], host.read(*frame, plan->outputs[i].view));
+  for (const loop::Writeback& w : plan->writebacks)
+    report("writeback " + std::to_string(w.input), inputs[w.input], host.read(*frame, w.from));
   if (time) out << "; run: " << best * 1e6 << " us\n";
   return good;
 }

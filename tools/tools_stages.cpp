@@ -27,12 +27,15 @@ std::string describe_memory(const loop::Program& p) {
   schedule::MemoryPlan memory = schedule::plan_memory(p);
   const sym::ExprArena& arena = *p.arena;
   const char* kinds[] = {"none", "input", "arena", "output", "adopted"};
-  std::string s = "memory: arena " + arena.print(memory.arena_bytes) + " bytes, peak " + std::to_string(memory.peak_bytes) + "\n";
+  std::string s =
+      "memory: arena " + arena.print(memory.arena_bytes) + " bytes, peak " + std::to_string(memory.peak_bytes) + "\n";
   for (size_t i = 0; i < p.buffers.size(); ++i) {
     const schedule::Placement& at = memory.buffers[loop::BufferId(i)];
-    s += "  %" + std::to_string(i) + " \"" + p.buffers[loop::BufferId(i)].name + "\" " + kinds[static_cast<int>(at.kind)];
+    s += "  %" + std::to_string(i) + " \"" + p.buffers[loop::BufferId(i)].name + "\" " +
+         kinds[static_cast<int>(at.kind)];
     if (at.kind == schedule::Placement::Kind::Arena) s += " at " + arena.print(at.offset);
-    if (at.kind == schedule::Placement::Kind::Arena || at.kind == schedule::Placement::Kind::Output) s += ", " + arena.print(at.bytes) + " bytes";
+    if (at.kind == schedule::Placement::Kind::Arena || at.kind == schedule::Placement::Kind::Output)
+      s += ", " + arena.print(at.bytes) + " bytes";
     s += ", items " + std::to_string(at.first) + " to " + std::to_string(at.last) + "\n";
   }
   return s;
@@ -95,7 +98,8 @@ void apply(State& s, const std::string& stage, const Options& options) {
   } else {
     loop::Program& p = need_program(s, stage);
     codegen::Compiled code = codegen::cpu_target().compile(p, driver::nests_of(p), options);
-    plan::Plan plan = driver::build_plan(p, schedule::plan_memory(p), std::move(code), std::vector<bool>(input_count(p)));
+    plan::Plan plan =
+        driver::build_plan(p, schedule::plan_memory(p), std::move(code), std::vector<bool>(input_count(p)));
     plan::verify(plan);
     s.text = plan.describe();
   }

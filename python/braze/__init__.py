@@ -2,8 +2,33 @@
 
 import torch as _torch  # noqa: F401  the extension needs its libraries
 
-from ._api import Explanation, Unsupported, compile, disable, explain, graph_break, is_compiling, mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic, reset
+from ._api import (
+    Explanation,
+    Unsupported,
+    compile,
+    disable,
+    explain,
+    graph_break,
+    is_compiling,
+    mark_dynamic,
+    mark_static,
+    mark_unbacked,
+    maybe_mark_dynamic,
+    reset,
+)
 
-__all__ = ["compile", "explain", "Explanation", "Unsupported", "disable", "graph_break", "is_compiling", "mark_dynamic",
-           "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset"]
+__all__ = [
+    "compile",
+    "explain",
+    "Explanation",
+    "Unsupported",
+    "disable",
+    "graph_break",
+    "is_compiling",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "reset",
+]
 __version__ = "0.1.0"

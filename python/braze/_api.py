@@ -48,7 +48,12 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
     if mode in ("reduce-overhead", "max-autotune"):
         options = {"cuda_graphs": True, **(options or {})}
-    if isinstance(options, dict) and options.get("codegen") == "triton" and torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
+    if (
+        isinstance(options, dict)
+        and options.get("codegen") == "triton"
+        and torch.cuda.is_available()
+        and importlib.util.find_spec("triton") is None
+    ):
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     _C.check_options(options)
@@ -58,7 +63,9 @@ def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None
 
 
 def _compile(f, backend, fullgraph, dynamic, options):
-    make = lambda function, bound=None, replaces=False: _C.compile(function, bound, replaces, backend, fullgraph, dynamic, options)
+    make = lambda function, bound=None, replaces=False: _C.compile(
+        function, bound, replaces, backend, fullgraph, dynamic, options
+    )
     if isinstance(f, _C.Compiled):
         f = f.__wrapped__
     if isinstance(f, torch.nn.Module):
@@ -124,7 +131,9 @@ def _backend(backend):
         names = registry.list_backends(exclude_tags=())
         if backend in names:
             return registry.lookup_backend(backend)
-        raise ValueError(f"no backend {backend!r}; accepted: {', '.join(dict.fromkeys((*BACKENDS, *names)))}, or a callable")
+        raise ValueError(
+            f"no backend {backend!r}; accepted: {', '.join(dict.fromkeys((*BACKENDS, *names)))}, or a callable"
+        )
     raise TypeError(f"backend: a name or a callable on (GraphModule, example_inputs) is expected, not {backend!r}")
 
 
@@ -211,7 +220,10 @@ class Explanation:
         self.extern_count = sum(e["externs"] for e in graphs)
         self.guards = list(dict.fromkeys(g for e in events for g in e["guards"]))
         self.checks = [e["check"] for e in graphs]
-        self.graphs = [f"{e['calls']} calls, {e['kernels']} kernels, {e['externs']} extern calls, runs {e['status']}" for e in graphs]
+        self.graphs = [
+            f"{e['calls']} calls, {e['kernels']} kernels, {e['externs']} extern calls, runs {e['status']}"
+            for e in graphs
+        ]
         self.training_graph_count = sum(e["training"] for e in graphs)
         self.backward_kernel_count = sum(e["backward_kernels"] for e in graphs)
         self.backward_extern_count = sum(e["backward_externs"] for e in graphs)
@@ -225,9 +237,14 @@ class Explanation:
                 self.times[stage] = self.times.get(stage, 0.0) + seconds
 
     def __str__(self):
-        lines = [f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.kernel_count} kernels, "
-                 f"{self.extern_count} extern calls, {len(self.guards)} guards"]
-        lines += [f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us" for i, (g, c) in enumerate(zip(self.graphs, self.checks))]
+        lines = [
+            f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.kernel_count} kernels, "
+            f"{self.extern_count} extern calls, {len(self.guards)} guards"
+        ]
+        lines += [
+            f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us"
+            for i, (g, c) in enumerate(zip(self.graphs, self.checks))
+        ]
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
         lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]

@@ -74,7 +74,9 @@ def _of_floats(fn):
 
     def floats(x):
         if isinstance(x, tnp.ndarray):
-            return x if x.tensor.is_floating_point() or x.tensor.is_complex() else tnp.ndarray(x.tensor.to(torch.float64))
+            return (
+                x if x.tensor.is_floating_point() or x.tensor.is_complex() else tnp.ndarray(x.tensor.to(torch.float64))
+            )
         return float(x) if isinstance(x, int) else x
 
     def call(a, b, *args, **kwargs):
@@ -88,7 +90,9 @@ def _by_zero(fn):
     """A division of whole numbers, which gives zero where NumPy divides by zero."""
 
     def call(a, b, *args, **kwargs):
-        whole = isinstance(b, tnp.ndarray) and all(isinstance(x, int) or (isinstance(x, tnp.ndarray) and _whole(x.tensor)) for x in (a, b))
+        whole = isinstance(b, tnp.ndarray) and all(
+            isinstance(x, int) or (isinstance(x, tnp.ndarray) and _whole(x.tensor)) for x in (a, b)
+        )
         if not whole or args or kwargs:
             return fn(a, b, *args, **kwargs)
         zero = b.tensor == 0
@@ -118,7 +122,13 @@ def _fill():
     for ours, theirs, prefix in ((np, tnp, ""), (np.linalg, tnp.linalg, "linalg_"), (np.fft, tnp.fft, "fft_")):
         for name in dir(theirs):
             fn, known = getattr(theirs, name), getattr(ours, name, None)
-            if name.startswith("_") or isinstance(fn, type) or not callable(fn) or not callable(known) or isinstance(known, type):
+            if (
+                name.startswith("_")
+                or isinstance(fn, type)
+                or not callable(fn)
+                or not callable(known)
+                or isinstance(known, type)
+            ):
                 continue
             if name in DIFFERENT:
                 continue
@@ -126,7 +136,9 @@ def _fill():
                 fn = _of_floats(fn)
             elif name in DIVISIONS:
                 fn = _by_zero(fn)
-            _functions.setdefault(known, Operation(prefix + name, known, {"array": _array, "asarray": _asarray}.get(name, fn)))
+            _functions.setdefault(
+                known, Operation(prefix + name, known, {"array": _array, "asarray": _asarray}.get(name, fn))
+            )
 
 
 def function(callable_):
@@ -180,7 +192,11 @@ def numpy_dtype(dtype):
 
 def dtype_name(x):
     """The name of a type of numbers, given as a class or dtype; None: it is none."""
-    if isinstance(x, np.dtype) or x in (bool, int, float, complex) or (isinstance(x, type) and issubclass(x, np.generic)):
+    if (
+        isinstance(x, np.dtype)
+        or x in (bool, int, float, complex)
+        or (isinstance(x, type) and issubclass(x, np.generic))
+    ):
         try:
             dtype = np.dtype(x)
         except TypeError:
@@ -243,7 +259,12 @@ def expect(operation, args, kwargs, kinds):
     error = None
     if operation.__name__ in NOT_OF_BOOLS and any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in args):
         raise Mismatch("bools have no such function in PyTorch")
-    if operation.__name__ == "numpy_roll" and len(args) == 2 and "axis" not in kwargs and isinstance(args[1], (tuple, list)):
+    if (
+        operation.__name__ == "numpy_roll"
+        and len(args) == 2
+        and "axis" not in kwargs
+        and isinstance(args[1], (tuple, list))
+    ):
         raise Mismatch("several shifts of all elements")
     for fill in (1, 0, _DIAGONAL):
         made = {}
@@ -299,7 +320,9 @@ def _root(t):
 def fits(fake, leaf, tensors):
     """Whether a recorded result is what NumPy gives. 0: no, 1: yes, 2: a copy of it is. `tensors`: the arguments by place."""
     _, dtype, shape, shared = leaf
-    sizes = not all(_known(n) for t in (fake, *tensors) for n in t.shape) or tuple(_hint(n) for n in fake.shape) == tuple(shape)
+    sizes = not all(_known(n) for t in (fake, *tensors) for n in t.shape) or tuple(
+        _hint(n) for n in fake.shape
+    ) == tuple(shape)
     if fake.dtype is not dtype or fake.dim() != len(shape) or not sizes:
         return 0
     roots = {id(_root(t)): place for place, t in enumerate(tensors)}

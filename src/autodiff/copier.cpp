@@ -17,7 +17,9 @@ TensorType Copier::renamed(TensorType type) const {
   return type;
 }
 
-void Copier::input(ValueId v, graph::InputKind kind) { map_[v.index] = to_.add_input(renamed(from_.type(v)), kind, from_.value(v).name); }
+void Copier::input(ValueId v, graph::InputKind kind) {
+  map_[v.index] = to_.add_input(renamed(from_.type(v)), kind, from_.value(v).name);
+}
 
 void Copier::add(const graph::Node& n, std::vector<graph::Arg> args) {
   for (graph::Arg& a : args) {

@@ -20,7 +20,10 @@ int64_t size_or_guess(const sym::ExprArena& arena, sym::Expr e) {
   if (auto size = arena.as_const(e)) return *size;
   std::vector<int64_t> of;
   for (sym::Expr operand : arena.operands(e)) of.push_back(std::clamp(size_or_guess(arena, operand), -kMost, kMost));
-  auto product = [](int64_t a, int64_t b) { return static_cast<int64_t>(std::clamp(static_cast<double>(a) * static_cast<double>(b), -double(kMost), double(kMost))); };
+  auto product = [](int64_t a, int64_t b) {
+    return static_cast<int64_t>(
+        std::clamp(static_cast<double>(a) * static_cast<double>(b), -double(kMost), double(kMost)));
+  };
   switch (arena.kind(e)) {
     case sym::Kind::Add: return std::accumulate(of.begin(), of.end(), int64_t{0});
     case sym::Kind::Mul: return std::accumulate(of.begin(), of.end(), int64_t{1}, product);
@@ -34,7 +37,8 @@ int64_t size_or_guess(const sym::ExprArena& arena, sym::Expr e) {
 
 int64_t elements(const graph::Graph& g, ValueId v) {
   int64_t n = 1;
-  for (sym::Expr e : g.type(v).sizes) n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), kMost);
+  for (sym::Expr e : g.type(v).sizes)
+    n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), kMost);
   return n;
 }
 

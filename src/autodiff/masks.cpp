@@ -21,7 +21,8 @@ bool draws_mask(const graph::Node& n) {
 ValueId cast(Graph& g, ValueId v, DType dtype) {
   TensorType type = g.type(v);
   type.dtype = dtype;
-  graph::NodeId n = g.add_node(Op::_to_copy, {v, dtype, NoneArg{}, NoneArg{}, NoneArg{}, false, NoneArg{}}, {std::move(type)});
+  graph::NodeId n =
+      g.add_node(Op::_to_copy, {v, dtype, NoneArg{}, NoneArg{}, NoneArg{}, false, NoneArg{}}, {std::move(type)});
   return g.node(n).outputs[0];
 }
 

@@ -36,7 +36,8 @@ graph::Graph keep_overwritten(graph::Graph g, const std::vector<uint32_t>& tange
   for (const Node& n : g.nodes())
     if (in_backward(n))
       Graph::for_each_operand(n, [&](ValueId v) {
-        if (is_read(v) && std::find(copied.begin(), copied.end(), root[v.index]) == copied.end()) copied.push_back(root[v.index]);
+        if (is_read(v) && std::find(copied.begin(), copied.end(), root[v.index]) == copied.end())
+          copied.push_back(root[v.index]);
       });
   if (copied.empty()) return g;
 

@@ -8,9 +8,9 @@
 #include "autodiff/dependence.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
-#include "symbolic/given_symbol.h"
 #include "graph/random.h"
 #include "passes/symbols.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::autodiff {
 
@@ -26,7 +26,12 @@ namespace {
 class Partitioner {
  public:
   Partitioner(const Joint& joint, double budget)
-      : g_(joint.graph), outputs_(joint.outputs), tangents_(joint.tangents), reads_(joint.reads), budget_(budget), is_tangent_(g_.inputs.size()) {
+      : g_(joint.graph),
+        outputs_(joint.outputs),
+        tangents_(joint.tangents),
+        reads_(joint.reads),
+        budget_(budget),
+        is_tangent_(g_.inputs.size()) {
     for (uint32_t t : tangents_) is_tangent_[t] = true;
   }
 
@@ -49,9 +54,12 @@ class Partitioner {
  private:
   static constexpr int64_t kInfinite = FlowNetwork::kInfinite;
   static constexpr int64_t kAliveAnyway = 1;  // the cost of a parameter
-  static constexpr int64_t kCopied = int64_t{1} << 50;  // and more: of memory that the program may write to, kept as a copy if nothing else will do
+  static constexpr int64_t kCopied =
+      int64_t{1} << 50;  // and more: of memory that the program may write to, kept as a copy if nothing else will do
 
-  bool is_view(const Node& n) const { return graph::op_class(n.op) == OpClass::View && !n.args.empty() && std::holds_alternative<ValueId>(n.args[0]); }
+  bool is_view(const Node& n) const {
+    return graph::op_class(n.op) == OpClass::View && !n.args.empty() && std::holds_alternative<ValueId>(n.args[0]);
+  }
   bool primal(ValueId v) const { return tangents_of_[v.index].empty(); }
   const Node* producer(ValueId v) const {
     NodeId n = g_.value(v).node;
@@ -91,7 +99,8 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      bool any = std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && needed_[v.index]; });
+      bool any =
+          std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && needed_[v.index]; });
       if (any) Graph::for_each_operand(n, [&](ValueId v) { needed_[v.index] = true; });
     }
     find_memory_that_is_read();
@@ -112,7 +121,8 @@ class Partitioner {
 
   void find_repeats() {
     repeats_.resize(g_.nodes().size());
-    for (size_t i = 0; i < repeats_.size(); ++i) repeats_[i] = binds_[i] ? Repeat::Never : repeat(g_, g_.node(NodeId(i)));
+    for (size_t i = 0; i < repeats_.size(); ++i)
+      repeats_[i] = binds_[i] ? Repeat::Never : repeat(g_, g_.node(NodeId(i)));
   }
 
   // Costs of keeping values, and which may not be computed again.
@@ -121,7 +131,8 @@ class Partitioner {
     std::vector<bool> in_memory(count, false), read_root(count, false), visible(count, false);
     dear_read_.assign(count, false);
     for (size_t k = 0; k < outputs_; ++k)
-      if (g_.outputs[k].valid()) in_memory[root_[g_.outputs[k].index].index] = visible[root_[g_.outputs[k].index].index] = true;
+      if (g_.outputs[k].valid())
+        in_memory[root_[g_.outputs[k].index].index] = visible[root_[g_.outputs[k].index].index] = true;
     for (size_t i = 0; i < count; ++i)
       if (read_[i]) read_root[root_[i].index] = true;
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
@@ -135,12 +146,15 @@ class Partitioner {
         Graph::for_each_operand(n, [&](ValueId v) {
           ValueId root = root_[v.index];
           if (!primal(root)) return;
-          if (after_[i]) dear_read_[root.index] = true;
-          else in_memory[root.index] = true;
+          if (after_[i])
+            dear_read_[root.index] = true;
+          else
+            in_memory[root.index] = true;
         });
     }
     std::vector<bool> written(count, false);
-    for (const graph::Writeback& w : g_.writebacks) written[w.input.index] = in_memory[root_[w.value.index].index] = true;
+    for (const graph::Writeback& w : g_.writebacks)
+      written[w.input.index] = in_memory[root_[w.value.index].index] = true;
 
     cost_.assign(count, kInfinite);
     for (size_t i = 0; i < count; ++i) {
@@ -150,7 +164,8 @@ class Partitioner {
       const Node* n = producer(v);
       if (!n) {
         if (written[i]) {
-          if (read_root[i]) throw Unsupported(Reason::UnsupportedMutation, "an input is overwritten that the backward needs");
+          if (read_root[i])
+            throw Unsupported(Reason::UnsupportedMutation, "an input is overwritten that the backward needs");
           continue;
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;
@@ -193,7 +208,8 @@ class Partitioner {
       }
       Graph::for_each_operand(g_.node(n), [&](ValueId u) { flow.add_edge(out(u), in(v), kInfinite); });
     }
-    if (flow.run(kSource, kSink) >= kInfinite) throw Unsupported(Reason::UnsupportedMutation, "the backward needs an input that is overwritten");
+    if (flow.run(kSource, kSink) >= kInfinite)
+      throw Unsupported(Reason::UnsupportedMutation, "the backward needs an input that is overwritten");
     std::vector<bool> source_side = flow.source_side_of_last_cut();
     std::vector<ValueId> kept;
     for (ValueId v : values)
@@ -213,12 +229,18 @@ class Partitioner {
   static bool compares(graph::Op op) {
     using graph::Op;
     switch (op) {
-      case Op::eq_Tensor: case Op::ne_Tensor: case Op::lt_Tensor: case Op::le_Tensor: case Op::gt_Tensor: case Op::ge_Tensor: return true;
+      case Op::eq_Tensor:
+      case Op::ne_Tensor:
+      case Op::lt_Tensor:
+      case Op::le_Tensor:
+      case Op::gt_Tensor:
+      case Op::ge_Tensor: return true;
       default: return false;
     }
   }
 
-  // Whether `v` is a function of `from` by way of work that is done once: it was made from the bits that `from` had then.
+  // Whether `v` is a function of `from` by way of work that is done once: it was made from the bits that `from` had
+  // then.
   bool made_once_from(ValueId v, ValueId from) const {
     std::vector<std::pair<ValueId, bool>> stack{{v, false}};
     std::vector<uint8_t> seen(g_.values().size());
@@ -236,9 +258,9 @@ class Partitioner {
     return false;
   }
 
-  // A value that is compared with what was made of it, as the gradient of a maximum does to find its place: computed again, by another
-  // kernel, it may differ in its last bit, and then is nowhere equal. Such values are kept; of those that may not be, the comparison is not
-  // done again.
+  // A value that is compared with what was made of it, as the gradient of a maximum does to find its place: computed
+  // again, by another kernel, it may differ in its last bit, and then is nowhere equal. Such values are kept; of those
+  // that may not be, the comparison is not done again.
   void keep_what_is_compared() {
     std::vector<bool> visible(g_.values().size());
     for (size_t k = 0; k < outputs_; ++k)
@@ -254,8 +276,10 @@ class Partitioner {
         const Node* by = producer(root);
         if (!in_backward || !by || !primal(root) || repeats_[g_.value(root).node.index] >= Repeat::Dear) continue;
         if (!made_once_from(made, root)) continue;
-        if (!visible[root.index] || read_memory_[root.index]) pinned_.push_back(root);
-        else if (!after_[i]) once_.push_back(NodeId(i));
+        if (!visible[root.index] || read_memory_[root.index])
+          pinned_.push_back(root);
+        else if (!after_[i])
+          once_.push_back(NodeId(i));
       }
     }
     for (ValueId v : pinned_) read_[v.index] = needed_[v.index] = true;
@@ -267,7 +291,9 @@ class Partitioner {
     for (size_t i = 0; i < fixed.size(); ++i) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      bool for_call = repeats_[i] == Repeat::Fused && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return v.valid() && dear_read_[v.index]; });
+      bool for_call = repeats_[i] == Repeat::Fused && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) {
+                        return v.valid() && dear_read_[v.index];
+                      });
       fixed[i] = repeats_[i] >= Repeat::Dear || for_call;
       if (fixed[i] && repeats_[i] != Repeat::Never) may.emplace_back(work_per_byte(g_, n), i);
     }
@@ -282,8 +308,10 @@ class Partitioner {
       size_t mid = (lo + hi) / 2;
       std::vector<bool> less = fixed;
       for (size_t k = 0; k < mid; ++k) less[may[k].second] = false;
-      if (kept_bytes(cut(less)) <= limit) hi = mid;
-      else lo = mid + 1;
+      if (kept_bytes(cut(less)) <= limit)
+        hi = mid;
+      else
+        lo = mid + 1;
     }
     for (size_t k = 0; k < lo; ++k) fixed[may[k].second] = false;
     kept_ = cut(fixed);
@@ -310,7 +338,8 @@ class Partitioner {
     for (size_t i = 0; i < keep.size(); ++i)
       if (keep[i]) copy.node(g_.node(NodeId(i)));
     for (size_t k = 0; k < outputs_; ++k) out.forward.outputs.push_back(copy.map(g_.outputs[k]));
-    for (const graph::Writeback& w : g_.writebacks) out.forward.writebacks.push_back({copy.map(w.input), copy.map(w.value)});
+    for (const graph::Writeback& w : g_.writebacks)
+      out.forward.writebacks.push_back({copy.map(w.input), copy.map(w.value)});
     out.forward.size_symbols = g_.size_symbols;
     saved_as_.resize(g_.values().size());
     for (ValueId v : kept_) {
@@ -330,7 +359,8 @@ class Partitioner {
         continue;
       }
       if (const Node& n = *producer(v); n.op == graph::Op::clone)
-        if (ValueId from = std::get<ValueId>(n.args[0]); !producer(from) && g_.inputs[g_.value(from).index].kind != InputKind::Constant)
+        if (ValueId from = std::get<ValueId>(n.args[0]);
+            !producer(from) && g_.inputs[g_.value(from).index].kind != InputKind::Constant)
           out.copies.push_back({forward_input(from), number});
     }
   }
@@ -348,7 +378,8 @@ class Partitioner {
     sym::ExprArena& arena = *g_.shared_arena();
     for (const auto& [id, node] : bound_) {
       sym::Expr symbol{id};
-      names.emplace_back(symbol, arena.symbol("of_" + std::string(arena.symbol_name(symbol)), sym::SymbolKind::Size, arena.range(symbol)));
+      names.emplace_back(symbol, arena.symbol("of_" + std::string(arena.symbol_name(symbol)), sym::SymbolKind::Size,
+                                              arena.range(symbol)));
       out.bound.push_back(symbol);
     }
     return names;
@@ -375,7 +406,8 @@ class Partitioner {
     for (const graph::Input& in : g_.inputs)
       if (in.kind == InputKind::Constant) input(in.value, InputKind::Constant, {Source::Kind::Constant, constant++});
     for (ValueId v : kept_) keep(v);
-    for (uint32_t t = 0; t < tangents_.size(); ++t) input(g_.inputs[tangents_[t]].value, InputKind::Argument, {Source::Kind::Tangent, t});
+    for (uint32_t t = 0; t < tangents_.size(); ++t)
+      input(g_.inputs[tangents_[t]].value, InputKind::Argument, {Source::Kind::Tangent, t});
 
     // Work that is done again comes right before its first reader, so that its result is not held for long.
     std::vector<bool> done(g_.nodes().size(), false);
@@ -424,7 +456,8 @@ class Partitioner {
       out.depends_on.push_back(v.valid() ? tangents_of_[v.index] : std::vector<uint32_t>());
     }
     // Who runs the backward knows the values that the forward ran with.
-    for (const auto& [symbol, origin] : g_.size_symbols) out.backward.size_symbols.push_back({symbol, {sym::kGivenSymbol, 0}});
+    for (const auto& [symbol, origin] : g_.size_symbols)
+      out.backward.size_symbols.push_back({symbol, {sym::kGivenSymbol, 0}});
     for (const auto& [symbol, given] : names) out.backward.size_symbols.push_back({given, {sym::kGivenSymbol, 0}});
   }
 
@@ -446,7 +479,8 @@ class Partitioner {
     }
     for (size_t k = 0; k < outputs_; ++k) {
       ValueId v = g_.outputs[k];
-      if (v.valid() && producer(root_[v.index]) && read_memory_[root_[v.index].index]) out.read_outputs.push_back(static_cast<uint32_t>(k));
+      if (v.valid() && producer(root_[v.index]) && read_memory_[root_[v.index].index])
+        out.read_outputs.push_back(static_cast<uint32_t>(k));
     }
   }
 
@@ -458,7 +492,8 @@ class Partitioner {
   }
 
   void describe(Partition& out) const {
-    for (ValueId v : kept_) out.saved.push_back({name_of(v), bytes_of(g_, v), producer(v) ? producer(v)->loc : graph::LocId()});
+    for (ValueId v : kept_)
+      out.saved.push_back({name_of(v), bytes_of(g_, v), producer(v) ? producer(v)->loc : graph::LocId()});
     out.saved_bytes = kept_bytes(kept_);
     for (NodeId i : again_) {
       const Node& n = g_.node(i);
@@ -466,7 +501,8 @@ class Partitioner {
       int64_t bytes = 0;
       for (ValueId v : n.outputs)
         if (v.valid()) bytes += bytes_of(g_, v);
-      out.recomputed.push_back({n.op == graph::Op::Extern ? n.extern_name : std::string(graph::op_name(n.op)), bytes, n.loc});
+      out.recomputed.push_back(
+          {n.op == graph::Op::Extern ? n.extern_name : std::string(graph::op_name(n.op)), bytes, n.loc});
     }
   }
 
@@ -489,7 +525,7 @@ class Partitioner {
   std::vector<NodeId> once_;                        // not repeated, cheap as they are
   std::vector<ValueId> kept_;
   std::vector<NodeId> again_;
-  std::vector<uint32_t> saved_as_;                  // per kept value: the number of the forward's output
+  std::vector<uint32_t> saved_as_;  // per kept value: the number of the forward's output
 };
 
 std::string lines(const Graph& g, const std::vector<Kept>& items) {
@@ -514,9 +550,10 @@ Partition::Partition() : forward(std::make_shared<sym::ExprArena>()), backward(s
 std::string Partition::report() const {
   int64_t again = 0;
   for (const Kept& k : recomputed) again += k.bytes;
-  return "saved for the backward: " + std::to_string(saved.size()) + " values, " + std::to_string(saved_bytes) + " bytes without parameters\n" +
-         lines(forward, saved) + "recomputed in the backward: " + std::to_string(recomputed.size()) + " operators, " + std::to_string(again) + " bytes\n" +
-         lines(forward, recomputed);
+  return "saved for the backward: " + std::to_string(saved.size()) + " values, " + std::to_string(saved_bytes) +
+         " bytes without parameters\n" + lines(forward, saved) +
+         "recomputed in the backward: " + std::to_string(recomputed.size()) + " operators, " + std::to_string(again) +
+         " bytes\n" + lines(forward, recomputed);
 }
 
 Partition partition(const Joint& joint, double memory_budget) { return Partitioner(joint, memory_budget).run(); }

@@ -15,14 +15,17 @@ using graph::ValueId;
 
 namespace {
 
-bool same_layout(const TensorType& a, const TensorType& b) { return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides; }
+bool same_layout(const TensorType& a, const TensorType& b) {
+  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides;
+}
 
 ValueId zeros(Graph& g, const TensorType& like) {
   TensorType type = like;
   type.strides = contiguous_strides(g.arena(), type.sizes);
   type.offset = g.arena().constant(0);
   NodeId n = g.add_node(graph::Op::full,
-                        {graph::IntList{type.sizes}, 0.0, type.dtype, graph::NoneArg{}, type.device, graph::NoneArg{}}, {type});
+                        {graph::IntList{type.sizes}, 0.0, type.dtype, graph::NoneArg{}, type.device, graph::NoneArg{}},
+                        {type});
   return g.node(n).outputs[0];
 }
 
@@ -79,7 +82,8 @@ Backward specialise(const Partition& parts, const std::vector<bool>& given) {
       return copy.has(stands) ? copy.map(stands) : zeros(out.graph, backward.type(v));
     });
   }
-  for (ValueId v : backward.outputs) out.graph.outputs.push_back(!v.valid() || zero(v) ? ValueId() : copy.map(same[v.index]));
+  for (ValueId v : backward.outputs)
+    out.graph.outputs.push_back(!v.valid() || zero(v) ? ValueId() : copy.map(same[v.index]));
   return out;
 }
 

@@ -1,4 +1,5 @@
-// Preparations that run beside the program: each begins on a thread of its own, and whoever needs its result waits for it.
+// Preparations that run beside the program: each begins on a thread of its own, and whoever needs its result waits for
+// it.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -8,11 +9,13 @@
 
 namespace braze {
 
-// Awaited also before the process forks and before it ends: neither a child nor the destructors at exit find it at work. Lives
-// as long as the process, so it is made with `new`. The work must not need what a waiting thread may hold (Python's GIL).
+// Awaited also before the process forks and before it ends: neither a child nor the destructors at exit find it at
+// work. Lives as long as the process, so it is made with `new`. The work must not need what a waiting thread may hold
+// (Python's GIL).
 class Background {
  public:
-  // Begins at once where the machine has a second core and a thread can be had; else, if `needed`, when it is first awaited.
+  // Begins at once where the machine has a second core and a thread can be had; else, if `needed`, when it is first
+  // awaited.
   explicit Background(std::function<void()> work, bool needed);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;

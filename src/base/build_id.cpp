@@ -32,7 +32,8 @@ std::string find_note(const uint8_t* at, const uint8_t* end) {
     size_t rest = static_cast<size_t>(end - name);
     if (padded(note.n_namesz) > rest || padded(note.n_descsz) > rest - padded(note.n_namesz)) return {};
     const uint8_t* description = name + padded(note.n_namesz);
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) return hex(description, note.n_descsz);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
+      return hex(description, note.n_descsz);
     at = description + padded(note.n_descsz);
   }
   return {};

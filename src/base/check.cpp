@@ -9,7 +9,8 @@ Unsupported::Unsupported(Reason reason, std::string detail)
 
 void fail_check(const char* file, int line, const char* condition, const std::string& message) {
   const char* base = std::strrchr(file, '/');
-  throw InternalError(std::string(base ? base + 1 : file) + ":" + std::to_string(line) + ": " + condition + ": " + message);
+  throw InternalError(std::string(base ? base + 1 : file) + ":" + std::to_string(line) + ": " + condition + ": " +
+                      message);
 }
 
 }  // namespace braze

@@ -5,8 +5,9 @@
 
 namespace braze {
 
-// A mutex that no other thread holds at the moment of a fork, so that the child, which has none of them, can take it. For short work that
-// takes no other such mutex. Lives as long as the process, so it is made with `new`, or is part of what is.
+// A mutex that no other thread holds at the moment of a fork, so that the child, which has none of them, can take it.
+// For short work that takes no other such mutex. Lives as long as the process, so it is made with `new`, or is part of
+// what is.
 class ForkMutex {
  public:
   ForkMutex();

@@ -11,8 +11,7 @@ namespace braze::bind {
 namespace {
 
 struct Compiled {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;
   PyObject* bound;
   PyObject* dict;
@@ -114,12 +113,14 @@ void* slot(F f) {
 }  // namespace
 
 bool init_callable(PyObject* module) {
-  PyType_Slot slots[] = {{Py_tp_dealloc, slot(dealloc)}, {Py_tp_traverse, slot(traverse)}, {Py_tp_clear, slot(clear)},
-                         {Py_tp_call, slot(PyVectorcall_Call)}, {Py_tp_descr_get, slot(get)}, {Py_tp_repr, slot(repr)},
-                         {Py_tp_members, members}, {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_dealloc, slot(dealloc)}, {Py_tp_traverse, slot(traverse)},
+                         {Py_tp_clear, slot(clear)},     {Py_tp_call, slot(PyVectorcall_Call)},
+                         {Py_tp_descr_get, slot(get)},   {Py_tp_repr, slot(repr)},
+                         {Py_tp_members, members},       {Py_tp_methods, methods},
+                         {Py_tp_getset, getset},         {0, nullptr}};
   PyType_Spec spec = {"braze._C.Compiled", sizeof(Compiled), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
-                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                          Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                       slots};
   g_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!g_type || PyModule_AddObjectRef(module, "Compiled", reinterpret_cast<PyObject*>(g_type)) < 0) return false;
@@ -127,7 +128,8 @@ bool init_callable(PyObject* module) {
   return true;
 }
 
-PyObject* new_callable(std::shared_ptr<capture::Region> region, PyObject* function, PyObject* bound, bool replaces_first) {
+PyObject* new_callable(std::shared_ptr<capture::Region> region, PyObject* function, PyObject* bound,
+                       bool replaces_first) {
   auto* c = reinterpret_cast<Compiled*>(g_type->tp_alloc(g_type, 0));
   if (!c) return nullptr;
   c->vectorcall = call;

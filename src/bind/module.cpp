@@ -25,7 +25,8 @@ void put(PyObject* dict, const char* key, PyObject* owned) {
   PyDict_SetItemString(dict, key, v.get());
 }
 
-// Code and name of what will be captured first: a module's call is the same function for all modules, its `forward` is not.
+// Code and name of what will be captured first: a module's call is the same function for all modules, its `forward` is
+// not.
 std::string program_text(PyObject* function, PyObject* bound) {
   std::string text;
   auto add = [&](PyObject* f) {
@@ -37,7 +38,8 @@ std::string program_text(PyObject* function, PyObject* bound) {
     text += name ? name : "";
   };
   add(function);
-  if (bound != Py_None) add(Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(bound)), "forward")).get());
+  if (bound != Py_None)
+    add(Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(bound)), "forward")).get());
   PyErr_Clear();
   return text;
 }
@@ -46,7 +48,8 @@ std::string program_text(PyObject* function, PyObject* bound) {
 PyObject* compile(PyObject*, PyObject* args) {
   PyObject *function, *bound, *backend, *dynamic, *options;
   int replaces_first, fullgraph;
-  if (!PyArg_ParseTuple(args, "O!OpOpOO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend, &fullgraph, &dynamic, &options))
+  if (!PyArg_ParseTuple(args, "O!OpOpOO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend,
+                        &fullgraph, &dynamic, &options))
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
@@ -56,8 +59,8 @@ PyObject* compile(PyObject*, PyObject* args) {
                                 : dynamic == Py_True ? capture::Dynamic::Always
                                                      : capture::Dynamic::Never,
                                 backend == Py_None ? Ref() : Ref::borrow(backend)};
-  return new_callable(std::make_shared<capture::Region>(std::move(region)), function, bound == Py_None ? nullptr : bound,
-                      replaces_first != 0);
+  return new_callable(std::make_shared<capture::Region>(std::move(region)), function,
+                      bound == Py_None ? nullptr : bound, replaces_first != 0);
 }
 
 // check_options(options): raises what compile would for them.
@@ -86,7 +89,9 @@ PyObject* describe_event(const capture::Event& e) {
   for (const std::string& g : e.guards) PyList_Append(guards.get(), Ref::steal(PyUnicode_FromString(g.c_str())).get());
   put(d, "guards", Py_NewRef(guards.get()));
   const capture::GuardCost& cost = e.guard_cost;
-  put(d, "check", Py_BuildValue("{snsnsnsd}", "guards", cost.guards, "watched", cost.watched, "steps", cost.steps, "seconds", cost.seconds));
+  put(d, "check",
+      Py_BuildValue("{snsnsnsd}", "guards", cost.guards, "watched", cost.watched, "steps", cost.steps, "seconds",
+                    cost.seconds));
   Ref times = Ref::steal(PyDict_New());
   put(times.get(), "capture", PyFloat_FromDouble(e.capture_seconds));
   put(times.get(), "compile", PyFloat_FromDouble(e.compile_seconds));
@@ -109,7 +114,8 @@ PyObject* describe_event(const capture::Event& e) {
   return d;
 }
 
-// record(compiled, call, texts): the result of call() and what was captured meanwhile, with the kernels' source if asked for.
+// record(compiled, call, texts): the result of call() and what was captured meanwhile, with the kernels' source if
+// asked for.
 PyObject* record(PyObject*, PyObject* args) {
   PyObject *compiled, *thunk;
   int texts = 0;

@@ -1,7 +1,7 @@
-// How the extension's function-local statics are initialised, once, when several threads come to them: in place of the C++ library's
-// own functions of the ABI, for the code of this extension alone. Initialisers here may run Python code, which gives up the GIL and
-// wants it back; a thread that held the GIL while it waited for them would never let them end. And in a forked child nobody goes on with
-// what another thread had begun: it is begun anew.
+// How the extension's function-local statics are initialised, once, when several threads come to them: in place of the
+// C++ library's own functions of the ABI, for the code of this extension alone. Initialisers here may run Python code,
+// which gives up the GIL and wants it back; a thread that held the GIL while it waited for them would never let them
+// end. And in a forked child nobody goes on with what another thread had begun: it is begun anew.
 #include <Python.h>
 
 #include <pthread.h>

@@ -10,28 +10,29 @@
 
 namespace braze::codegen {
 
-// A CPU kernel's C signature: void f(void* const* pointers, const int64_t* sizes). Pointers and sizes in the order given here.
-// The kernel parallelises itself through the runtime's parallel_for.
-// A GPU kernel takes the pointers and the sizes as parameters of their own, then a pointer to a 32-bit word of host memory,
-// which it sets to 1 where an index was out of range. Pointers are aligned to 16 bytes. Two null pointers follow, for kernels
-// that want scratch memory of some compilers' making.
+// A CPU kernel's C signature: void f(void* const* pointers, const int64_t* sizes). Pointers and sizes in the order
+// given here. The kernel parallelises itself through the runtime's parallel_for. A GPU kernel takes the pointers and
+// the sizes as parameters of their own, then a pointer to a 32-bit word of host memory, which it sets to 1 where an
+// index was out of range. Pointers are aligned to 16 bytes. Two null pointers follow, for kernels that want scratch
+// memory of some compilers' making.
 struct CompiledKernel {
   std::string symbol;
   std::vector<loop::BufferId> buffers;  // pointer arguments
   std::vector<sym::Expr> sizes;         // int64 arguments (size symbols' values)
   uint32_t blob = 0;
-  uint32_t threads = 0;                 // GPU: per block; 0: a CPU kernel
-  uint32_t shared = 0;                  // GPU: bytes of shared memory that a launch asks for
-  bool early = false;                   // GPU: may start while what precedes it still ends: it waits for that itself
+  uint32_t threads = 0;  // GPU: per block; 0: a CPU kernel
+  uint32_t shared = 0;   // GPU: bytes of shared memory that a launch asks for
+  bool early = false;    // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
 struct Compiled {
   std::vector<CompiledKernel> kernels;  // one per distinct nest
-  std::vector<uint32_t> kernel_of;      // for each requested nest, in order: which kernel; equal nests share one (their buffers differ)
+  std::vector<uint32_t>
+      kernel_of;  // for each requested nest, in order: which kernel; equal nests share one (their buffers differ)
   std::vector<std::vector<loop::BufferId>> buffers_of;  // per requested nest: its pointer arguments
   std::vector<std::vector<sym::Expr>> sizes_of;         // per requested nest: its size arguments
-  std::vector<sym::Expr> blocks_of;     // per requested nest: GPU: how many blocks
-  std::vector<std::string> blobs;       // relocatable objects (CPU), cubin or PTX (GPU)
+  std::vector<sym::Expr> blocks_of;                     // per requested nest: GPU: how many blocks
+  std::vector<std::string> blobs;                       // relocatable objects (CPU), cubin or PTX (GPU)
 };
 
 class Target {
@@ -42,7 +43,8 @@ class Target {
   virtual std::string fingerprint() const = 0;
   // Whether the target can express the nest. One that cannot is for another target of the device.
   virtual bool takes(const loop::Program&, const loop::Nest&) const { return true; }
-  virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests, const Options& options) = 0;
+  virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests,
+                           const Options& options) = 0;
   // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
   virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
   // The machine code of one nest as text, for a target whose code is assembled in this process; else empty.
@@ -55,7 +57,8 @@ Target& cpu_target();
 // An NVIDIA GPU of compute capability `sm` (90 for 9.0) through LLVM and nvJitLink. As above. Throws Unsupported.
 Target& nvptx_target(int sm);
 
-// The same GPU through Triton (codegen/triton/compiler.h); it does not take every nest. `source` needs no triton package.
+// The same GPU through Triton (codegen/triton/compiler.h); it does not take every nest. `source` needs no triton
+// package.
 Target& triton_target(int sm);
 
 // The device that a nest runs on: where it stores.
@@ -69,11 +72,13 @@ class Loader {
 };
 Loader& cpu_loader();
 // Tells the kernels how to run `fn(ctx, begin, end)` over [0, n) in chunks of at least `grain`, on PyTorch's pool.
-using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx);
+using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi),
+                             void* ctx);
 void set_parallel_for(ParallelFor);
 
-// What a kernel that this thread launched found wrong with the data (the first such find) since the last call; the results
-// since then are worthless, though every access stayed inside its buffer. To be asked before results leave the region.
+// What a kernel that this thread launched found wrong with the data (the first such find) since the last call; the
+// results since then are worthless, though every access stayed inside its buffer. To be asked before results leave the
+// region.
 std::optional<loop::FaultReport> take_fault();
 
 }  // namespace braze::codegen

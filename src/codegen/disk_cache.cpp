@@ -1,7 +1,7 @@
 #include "codegen/disk_cache.h"
 
-#include <fcntl.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,7 +106,9 @@ std::optional<std::string> DiskCache::find(std::string_view name, std::string_vi
   struct stat s;
   Header h;
   if (!f || fstat(f.fd(), &s) != 0 || !S_ISREG(s.st_mode) || !ours(s) || !f.read(&h, sizeof h)) return std::nullopt;
-  if (std::memcmp(h.magic, kMagic, 8) != 0 || h.version != kVersion || h.key_bytes != key.size() || h.object_bytes > kMost) return std::nullopt;
+  if (std::memcmp(h.magic, kMagic, 8) != 0 || h.version != kVersion || h.key_bytes != key.size() ||
+      h.object_bytes > kMost)
+    return std::nullopt;
   if (static_cast<uint64_t>(s.st_size) != sizeof h + h.key_bytes + h.object_bytes) return std::nullopt;
   std::string found(h.key_bytes, 0), object(h.object_bytes, 0);
   if (!f.read(found.data(), found.size()) || found != key || !f.read(object.data(), object.size())) return std::nullopt;
@@ -119,7 +121,8 @@ void DiskCache::keep(std::string_view name, std::string_view key, std::string_vi
   if (!usable()) return;
   static std::atomic<uint64_t> counter{0};
   std::string path = folder_ + "/" + std::string(name) + ".o";
-  std::string part = folder_ + "/." + std::string(name) + "." + std::to_string(getpid()) + "." + std::to_string(counter++);
+  std::string part =
+      folder_ + "/." + std::string(name) + "." + std::to_string(getpid()) + "." + std::to_string(counter++);
   {
     File f(open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!f) return;

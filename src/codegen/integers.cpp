@@ -8,7 +8,8 @@ using llvm::Value;
 using sym::Expr;
 using sym::Kind;
 
-Value* combine_integers(cpu::VectorBuilder& b, const sym::ExprArena& arena, Expr e, const std::function<Value*(Expr)>& value) {
+Value* combine_integers(cpu::VectorBuilder& b, const sym::ExprArena& arena, Expr e,
+                        const std::function<Value*(Expr)>& value) {
   auto& B = b.B;
   auto ops = arena.operands(e);
   auto fold = [&](auto f) {
@@ -35,7 +36,8 @@ Value* combine_integers(cpu::VectorBuilder& b, const sym::ExprArena& arena, Expr
       }
       Value* q = B.CreateSDiv(x, d);
       Value* r = vector ? B.CreateSub(x, B.CreateMul(q, d)) : B.CreateSRem(x, d);
-      Value* down = B.CreateAnd(B.CreateICmpNE(r, b.integer(r, 0)), B.CreateICmpSLT(B.CreateXor(r, d), b.integer(r, 0)));
+      Value* down =
+          B.CreateAnd(B.CreateICmpNE(r, b.integer(r, 0)), B.CreateICmpSLT(B.CreateXor(r, d), b.integer(r, 0)));
       return div ? B.CreateSub(q, B.CreateZExt(down, q->getType())) : B.CreateSelect(down, B.CreateAdd(r, d), r);
     }
     case Kind::Min: return fold([&](Value* x, Value* y) { return B.CreateSelect(B.CreateICmpSLT(x, y), x, y); });

@@ -60,9 +60,7 @@ class Printer {
       if (a.valid()) text(" %"), text(value(a));
     if (op.result.valid()) text(" ="), text(value(op.result));
     switch (op.code) {
-      case loop::OpCode::Load:
-        text(" "), text(buffer(op.buffer)), text("["), text(expr(op.index)), text("]");
-        break;
+      case loop::OpCode::Load: text(" "), text(buffer(op.buffer)), text("["), text(expr(op.index)), text("]"); break;
       case loop::OpCode::Store:
         text(op.atomic_add ? " +" : " "), text(buffer(op.buffer)), text("["), text(expr(op.index)), text("]");
         break;
@@ -109,14 +107,16 @@ class Printer {
       auto it = names_.find(e.id);
       if (it != names_.end()) return it->second;
       auto k = arena_.symbol_kind(e);
-      BRAZE_CHECK(k == sym::SymbolKind::Size || k == sym::SymbolKind::Unbacked, "loop variable that no axis binds: " + arena_.print(e));
+      BRAZE_CHECK(k == sym::SymbolKind::Size || k == sym::SymbolKind::Unbacked,
+                  "loop variable that no axis binds: " + arena_.print(e));
       out_.sizes.push_back(e);
       return name(e, "s" + std::to_string(out_.sizes.size() - 1));
     }
     std::vector<std::string> parts;
     for (Expr o : arena_.operands(e)) parts.push_back(expr(o));
     // The arena orders by age, which differs between equal nests.
-    if (kind == Kind::Add || kind == Kind::Mul || kind == Kind::Min || kind == Kind::Max || kind == Kind::And || kind == Kind::Or)
+    if (kind == Kind::Add || kind == Kind::Mul || kind == Kind::Min || kind == Kind::Max || kind == Kind::And ||
+        kind == Kind::Or)
       std::sort(parts.begin(), parts.end());
     std::string out = "(" + std::to_string(static_cast<int>(kind));
     for (const std::string& p : parts) out += " " + p;

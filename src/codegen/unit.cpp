@@ -42,7 +42,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   analyses.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
   analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
   analyses.registerPass([] { return llvm::AssumptionAnalysis(); });
-  analyses.registerPass([&] { return llvm::TargetLibraryAnalysis(llvm::TargetLibraryInfoImpl(machine.getTargetTriple())); });
+  analyses.registerPass(
+      [&] { return llvm::TargetLibraryAnalysis(llvm::TargetLibraryInfoImpl(machine.getTargetTriple())); });
   analyses.registerPass([&] { return machine.getTargetIRAnalysis(); });
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::EarlyCSEPass());
@@ -55,7 +56,8 @@ std::string symbol_of(const std::string& fingerprint, const std::string& key) {
   low.add(fingerprint), low.add(key);
   high.add(1), high.add(fingerprint), high.add(key);
   char text[2 * 16 + 1];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(low.value()), static_cast<unsigned long long>(high.value()));
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(low.value()),
+                static_cast<unsigned long long>(high.value()));
   return std::string("braze_") + text;
 }
 

@@ -28,7 +28,8 @@ struct Unit {
 
 // An empty module with the machine's data layout and triple, as every module needs before IR is emitted into it.
 Unit make_unit(const std::string& name, llvm::TargetMachine& machine);
-// With BRAZE_STRICT or BRAZE_VERIFY set: throws InternalError with the IR if it is invalid. `nest`: what it was emitted for.
+// With BRAZE_STRICT or BRAZE_VERIFY set: throws InternalError with the IR if it is invalid. `nest`: what it was emitted
+// for.
 void verify(const llvm::Module& module, const std::string& nest);
 // The passes that run before instruction selection: emitted code is in shape but for what is computed twice.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
@@ -40,8 +41,8 @@ std::string symbol_of(const std::string& fingerprint, const std::string& key);
 class DistinctKernels {
  public:
   DistinctKernels(Compiled& out, std::string fingerprint) : out_(out), fingerprint_(std::move(fingerprint)) {}
-  // Notes the next nest's arguments. Its kernel if it is the first of its key, named and without code, valid until the next
-  // call; nullptr: an earlier nest's serves it.
+  // Notes the next nest's arguments. Its kernel if it is the first of its key, named and without code, valid until the
+  // next call; nullptr: an earlier nest's serves it.
   CompiledKernel* add(const Signature& signature, const std::string& key);
 
  private:

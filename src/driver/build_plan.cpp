@@ -14,8 +14,13 @@ using sym::Expr;
 
 class Builder {
  public:
-  Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable)
-      : program_(program), memory_(memory), compiled_(std::move(compiled)), arena_(*program.arena), droppable_(std::move(droppable)) {
+  Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled,
+          std::vector<bool> droppable)
+      : program_(program),
+        memory_(memory),
+        compiled_(std::move(compiled)),
+        arena_(*program.arena),
+        droppable_(std::move(droppable)) {
     for (const loop::Output& o : program_.outputs)
       if (o.kind == loop::Output::Kind::Input) droppable_[o.input] = false;
   }
@@ -30,12 +35,15 @@ class Builder {
     if (depends_on_data(memory_.arena_bytes)) shrink_arena();
     buffers();
     for (auto& k : compiled_.kernels)
-      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()), static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads, k.shared, k.early});
+      plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()),
+                               static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads, k.shared, k.early});
     plan_.blobs = std::move(compiled_.blobs);
     for (size_t i = 0; i < program_.items.size(); ++i) {
       for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});
-      if (auto* nest = std::get_if<loop::Nest>(&program_.items[i])) launch(*nest);
-      else plan_.steps.emplace_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
+      if (auto* nest = std::get_if<loop::Nest>(&program_.items[i]))
+        launch(*nest);
+      else
+        plan_.steps.emplace_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
       for (uint32_t b : release_after_[i]) plan_.steps.emplace_back(plan::Release{b});
     }
     for (loop::Output o : program_.outputs) {
@@ -54,7 +62,9 @@ class Builder {
   bool in_arena(const Placement& p) const {
     return p.kind == Placement::Kind::Arena && !depends_on_data(p.bytes) && !depends_on_data(p.offset);
   }
-  bool in_arena(loop::BufferId id) const { return in_arena(memory_.buffers[id]) && on_arena_device(program_.buffers[id].device); }
+  bool in_arena(loop::BufferId id) const {
+    return in_arena(memory_.buffers[id]) && on_arena_device(program_.buffers[id].device);
+  }
   bool on_arena_device(Device d) const {
     return d.type == plan_.arena_device.type && (d.type == DeviceType::CPU || d.index == plan_.arena_device.index);
   }
@@ -124,7 +134,8 @@ class Builder {
         case Placement::Kind::Output:
           b.where = plan::Where::Output;
           // Where inputs are given up on the way, their memory is to become that of later outputs.
-          if (depends_on_data(at.bytes) || (gives_up_inputs && at.first >= 0)) allocate_before_[at.first].push_back(number);
+          if (depends_on_data(at.bytes) || (gives_up_inputs && at.first >= 0))
+            allocate_before_[at.first].push_back(number);
           break;
         case Placement::Kind::Adopted:
           b.where = plan::Where::Adopted;
@@ -191,18 +202,20 @@ class Builder {
   const schedule::MemoryPlan& memory_;
   codegen::Compiled compiled_;
   sym::ExprArena& arena_;
-  std::vector<bool> droppable_;   // per input: dead after its last use
+  std::vector<bool> droppable_;  // per input: dead after its last use
   plan::Plan plan_;
   std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
   std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
   size_t next_nest_ = 0;
-  std::set<uint32_t> launched_;                                         // kernels
-  std::map<std::pair<uint32_t, int32_t>, uint32_t> kernels_;            // of the plan's kernel, per kernel and number of the device
+  std::set<uint32_t> launched_;  // kernels
+  std::map<std::pair<uint32_t, int32_t>, uint32_t>
+      kernels_;  // of the plan's kernel, per kernel and number of the device
 };
 
 }  // namespace
 
-plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable) {
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled,
+                      std::vector<bool> droppable) {
   return Builder(program, memory, std::move(compiled), std::move(droppable)).run();
 }
 

@@ -6,9 +6,10 @@
 
 namespace braze::driver {
 
-// `compiled` holds the program's nests in the order of its items. Memory whose size depends on data (unbacked symbols) is taken
-// out of the arena and allocated where it is first written. `droppable`: per graph input, whether a call may drop it after its last
-// use.
-plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled, std::vector<bool> droppable);
+// `compiled` holds the program's nests in the order of its items. Memory whose size depends on data (unbacked symbols)
+// is taken out of the arena and allocated where it is first written. `droppable`: per graph input, whether a call may
+// drop it after its last use.
+plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled,
+                      std::vector<bool> droppable);
 
 }  // namespace braze::driver

@@ -11,14 +11,16 @@ namespace braze::driver {
 namespace {
 
 codegen::Target& target_on_gpu(int sm, const loop::Program& program, const loop::Nest& nest, const Options& options) {
-  if (options.codegen == Codegen::Triton && codegen::triton_target(sm).takes(program, nest)) return codegen::triton_target(sm);
+  if (options.codegen == Codegen::Triton && codegen::triton_target(sm).takes(program, nest))
+    return codegen::triton_target(sm);
   return codegen::nvptx_target(sm);
 }
 
 codegen::Target& target_of(const loop::Program& program, const loop::Nest& nest, const Options& options) {
   Device device = codegen::device_of(program, nest);
   if (device.type == DeviceType::CPU) return codegen::cpu_target();
-  if (device.type == DeviceType::CUDA) return target_on_gpu(runtime::cuda::compute_capability(std::max<int>(0, device.index)), program, nest, options);
+  if (device.type == DeviceType::CUDA)
+    return target_on_gpu(runtime::cuda::compute_capability(std::max<int>(0, device.index)), program, nest, options);
   throw Unsupported(Reason::UnsupportedTensor, "a loop on a device that is neither CPU nor an NVIDIA GPU");
 }
 

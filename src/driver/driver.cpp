@@ -60,19 +60,22 @@ bool calls_only() {
 }
 
 // The stages after the graph passes.
-Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps, bool owns_inputs, bool calls = calls_only()) {
+Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps,
+                           bool owns_inputs, bool calls = calls_only()) {
   Artefact made;
   made.timings = std::move(timings);
   auto stage = [&](const char* name, auto&& run) { return staged(made.timings, name, run); };
   if (dumps) dumps->graph = graph::print(graph);
-  loop::Program lowered = stage("lower", [&] { return checked(calls ? lower::lower_to_calls(graph, options) : lower::lower(graph, options)); });
+  loop::Program lowered = stage(
+      "lower", [&] { return checked(calls ? lower::lower_to_calls(graph, options) : lower::lower(graph, options)); });
   if (dumps) dumps->lowered = loop::print(lowered);
   loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options)); });
   if (dumps) dumps->scheduled = loop::print(program);
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
   codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options); });
   if (dumps) dumps->kernels = sources(program, options);
-  made.plan = stage("plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs))); });
+  made.plan = stage(
+      "plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs))); });
 
   for (const loop::Item& item : program.items) ++(std::holds_alternative<loop::Nest>(item) ? made.nests : made.externs);
   made.kernels = made.plan.kernels.size();
@@ -103,7 +106,8 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   graph::Graph optimal = optimized(captured.graph, options, timings, dumps);
   autodiff::Joint joint = staged(timings, "narrow", [&] {
     graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
-    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs, captured.tangents, captured.reads};
+    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
+                           captured.tangents, captured.reads};
   });
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
@@ -144,7 +148,8 @@ Split compile_split(const graph::Graph& captured, const Options& options, Dumps*
     split.pieces.push_back(std::move(piece));
   }
   if (split.pieces.empty()) return split;
-  for (graph::ValueId v : whole.outputs) split.outputs.push_back(v.valid() ? static_cast<int32_t>(slots.at(v.index)) : -1);
+  for (graph::ValueId v : whole.outputs)
+    split.outputs.push_back(v.valid() ? static_cast<int32_t>(slots.at(v.index)) : -1);
   return split;
 }
 
@@ -157,7 +162,8 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
-  for (const loop::Nest* n : nests_of(program)) text += target_for_text(program, *n, options).source(program, *n, options) + "\n";
+  for (const loop::Nest* n : nests_of(program))
+    text += target_for_text(program, *n, options).source(program, *n, options) + "\n";
   return text;
 }
 

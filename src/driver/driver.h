@@ -27,17 +27,20 @@ struct Dumps {
 
 // Throws Unsupported or InternalError; never returns wrong code for what it could not take.
 // `owns_inputs`: the caller may drop inputs after their last use (plan::Release).
-Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr, bool owns_inputs = false);
+Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr,
+                 bool owns_inputs = false);
 
-// A joint graph cut in two, and the forward half compiled: its outputs are the joint's, then the values that are saved. A
-// backward graph (parts.backward, or what autodiff::specialise makes of it) is compiled like any graph, when it is needed.
+// A joint graph cut in two, and the forward half compiled: its outputs are the joint's, then the values that are saved.
+// A backward graph (parts.backward, or what autodiff::specialise makes of it) is compiled like any graph, when it is
+// needed.
 struct Training {
   autodiff::Partition parts;
   Artefact forward;
 };
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps = nullptr);
 
-// A graph for CUDA Graphs whose parts run on the GPU and on the CPU by turns: its pieces, each compiled (passes/split_by_device.h).
+// A graph for CUDA Graphs whose parts run on the GPU and on the CPU by turns: its pieces, each compiled
+// (passes/split_by_device.h).
 struct Split {
   struct Piece {
     graph::Graph graph;
@@ -48,7 +51,7 @@ struct Split {
   };
   std::vector<Piece> pieces;
   size_t slots = 0;
-  std::vector<int32_t> outputs;             // slots of the whole graph's outputs; -1: None
+  std::vector<int32_t> outputs;  // slots of the whole graph's outputs; -1: None
 };
 // No pieces: the graph is better compiled whole.
 Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);

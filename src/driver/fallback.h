@@ -4,8 +4,8 @@
 
 namespace braze::driver {
 
-// A plan of calls into PyTorch, one per operator; kernels fill in random numbers alone. `graph` has been through the passes.
-// Throws like compile().
+// A plan of calls into PyTorch, one per operator; kernels fill in random numbers alone. `graph` has been through the
+// passes. Throws like compile().
 Artefact compile_to_calls(const graph::Graph& graph, const Options& options, bool owns_inputs);
 
 }  // namespace braze::driver

@@ -3,9 +3,11 @@
 // Semantics, once for all passes:
 // - Every operator means what PyTorch's means (docs of ATen): integer overflow wraps, division by zero of integers is
 //   undefined, NaN propagates as the operator says, float results may differ by rounding when a pass decomposes them.
-// - The graph is functional: no node writes to a value. Mutations of inputs are `writebacks`, carried out in order after
+// - The graph is functional: no node writes to a value. Mutations of inputs are `writebacks`, carried out in order
+// after
 //   all nodes. Views are operators of class View: their result shares its operand's storage only as an optimisation.
-// - A value's type is what eager PyTorch gives (sizes, strides, offset of a view). Strides of values that do not leave the
+// - A value's type is what eager PyTorch gives (sizes, strides, offset of a view). Strides of values that do not leave
+// the
 //   graph and are no argument of an extern operator are free; those of outputs are a promise.
 // - A pass may drop a node whose results are unused unless its operator has trait Effect (random, assert, write).
 // - Nodes are in topological order.
@@ -31,13 +33,25 @@ enum class Op : uint16_t {
 };
 
 // What the later stages may do with an operator; the columns of ops.def.
-enum class OpClass : uint8_t { Pointwise, Reduction, View, Index, Factory, Random, Matmul, Conv, Attention, Decompose, Extern };
+enum class OpClass : uint8_t {
+  Pointwise,
+  Reduction,
+  View,
+  Index,
+  Factory,
+  Random,
+  Matmul,
+  Conv,
+  Attention,
+  Decompose,
+  Extern
+};
 enum OpTrait : uint8_t { kNoTrait = 0, kCommutative = 1, kEffect = 2, kNondeterministic = 4, kMultiOutput = 8 };
 
 OpClass op_class(Op);
 uint8_t op_traits(Op);
-std::string_view op_name(Op);                  // the ATen name with overload, e.g. "aten::add.Tensor"
-Op op_from_name(std::string_view aten_name);   // Op::Extern when there is no row
+std::string_view op_name(Op);                 // the ATen name with overload, e.g. "aten::add.Tensor"
+Op op_from_name(std::string_view aten_name);  // Op::Extern when there is no row
 
 struct ValueTag;
 struct NodeTag;
@@ -50,13 +64,31 @@ using LocId = Id<LocTag>;
 struct NoneArg {
   friend bool operator==(NoneArg, NoneArg) = default;
 };
-struct MemoryFormatArg { int8_t value; friend bool operator==(const MemoryFormatArg&, const MemoryFormatArg&) = default; };  // c10::MemoryFormat
-struct LayoutArg { int8_t value; friend bool operator==(const LayoutArg&, const LayoutArg&) = default; };              // c10::Layout
-struct OpaqueArg { uint32_t index; friend bool operator==(const OpaqueArg&, const OpaqueArg&) = default; };             // into the recorder's constants (generators, objects)
-using TensorList = std::vector<ValueId>;       // an invalid id stands for an undefined / None element
-struct IntList { std::vector<Expr> v; friend bool operator==(const IntList&, const IntList&) = default; };
-struct DoubleList { std::vector<double> v; friend bool operator==(const DoubleList&, const DoubleList&) = default; };
-struct BoolList { std::vector<bool> v; friend bool operator==(const BoolList&, const BoolList&) = default; };
+struct MemoryFormatArg {
+  int8_t value;
+  friend bool operator==(const MemoryFormatArg&, const MemoryFormatArg&) = default;
+};  // c10::MemoryFormat
+struct LayoutArg {
+  int8_t value;
+  friend bool operator==(const LayoutArg&, const LayoutArg&) = default;
+};  // c10::Layout
+struct OpaqueArg {
+  uint32_t index;
+  friend bool operator==(const OpaqueArg&, const OpaqueArg&) = default;
+};  // into the recorder's constants (generators, objects)
+using TensorList = std::vector<ValueId>;  // an invalid id stands for an undefined / None element
+struct IntList {
+  std::vector<Expr> v;
+  friend bool operator==(const IntList&, const IntList&) = default;
+};
+struct DoubleList {
+  std::vector<double> v;
+  friend bool operator==(const DoubleList&, const DoubleList&) = default;
+};
+struct BoolList {
+  std::vector<bool> v;
+  friend bool operator==(const BoolList&, const BoolList&) = default;
+};
 // Expr is an int (static or symbolic); a Scalar argument is bool, Expr or double according to what the user passed.
 using Arg = std::variant<NoneArg, ValueId, TensorList, bool, Expr, double, std::string, DType, Device, MemoryFormatArg,
                          LayoutArg, IntList, DoubleList, BoolList, OpaqueArg>;
@@ -72,9 +104,9 @@ struct Node {
 
 struct Value {
   TensorType type;
-  NodeId node;        // invalid: a graph input
-  uint32_t index = 0; // which output of the node, or which input
-  std::string name;   // for print; unique
+  NodeId node;         // invalid: a graph input
+  uint32_t index = 0;  // which output of the node, or which input
+  std::string name;    // for print; unique
 };
 
 enum class InputKind : uint8_t { Argument, Parameter, Buffer, Constant };
@@ -101,8 +133,8 @@ class Graph {
 
   ValueId add_input(TensorType type, InputKind kind, std::string name = {});
   // Appends a node; makes one value per type. `name`: for a single-row op leave empty.
-  NodeId add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, LocId loc = {}, std::string extern_name = {},
-                  std::vector<int32_t> list_sizes = {});
+  NodeId add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, LocId loc = {},
+                  std::string extern_name = {}, std::vector<int32_t> list_sizes = {});
   LocId add_location(Location loc);
 
   const Value& value(ValueId v) const { return values_[v]; }
@@ -125,9 +157,10 @@ class Graph {
   }
 
   std::vector<Input> inputs;
-  std::vector<ValueId> outputs;        // invalid id: None
+  std::vector<ValueId> outputs;  // invalid id: None
   std::vector<Writeback> writebacks;
-  std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;  // symbol = size of input i in dimension d (d >= 0), or stride ~d (d < 0)
+  std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>>
+      size_symbols;  // symbol = size of input i in dimension d (d >= 0), or stride ~d (d < 0)
 
  private:
   std::shared_ptr<sym::ExprArena> arena_;
@@ -138,7 +171,7 @@ class Graph {
 
 // Text form; parse(print(g)) prints the same text.
 std::string print(const Graph&);
-Graph parse(std::string_view text);      // throws InternalError with line and column
-void verify(const Graph&);               // throws InternalError naming the rule and the node
+Graph parse(std::string_view text);  // throws InternalError with line and column
+void verify(const Graph&);           // throws InternalError naming the rule and the node
 
 }  // namespace braze::graph

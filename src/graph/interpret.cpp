@@ -13,7 +13,9 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-int64_t count(const Dims& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>()); }
+int64_t count(const Dims& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
 
 double rounded(double v, DType d) {
   if (d == DType::F64) return v;
@@ -59,7 +61,8 @@ class Interpreter {
 
  private:
   [[noreturn]] void unknown(const Node& n) const {
-    throw InternalError("the graph interpreter does not know " + std::string(n.op == Op::Extern ? n.extern_name : op_name(n.op)));
+    throw InternalError("the graph interpreter does not know " +
+                        std::string(n.op == Op::Extern ? n.extern_name : op_name(n.op)));
   }
   int64_t eval(Expr e) const {
     auto c = g_.arena().as_const(e);
@@ -143,7 +146,8 @@ class Interpreter {
     }
   }
 
-  void matmul(const Node& n, const HostTensor& a, const HostTensor& b, const HostTensor* add, double beta, double alpha) {
+  void matmul(const Node& n, const HostTensor& a, const HostTensor& b, const HostTensor* add, double beta,
+              double alpha) {
     HostTensor& out = result(n);
     size_t rank = out.sizes.size();
     int64_t inner = a.sizes.back();
@@ -190,6 +194,7 @@ void Interpreter::view(const Node& n) {
     HostTensor& out = result(n, k);
     for_each_index(out.sizes, [&](const Dims& index) { put(out, at(x, source(index))); });
   };
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (n.op) {
     case Op::view: case Op::_unsafe_view: case Op::reshape: case Op::unsqueeze: case Op::squeeze: case Op::squeeze_dim:
     case Op::squeeze_dims: case Op::alias: case Op::detach: case Op::lift_fresh: {
@@ -254,6 +259,7 @@ void Interpreter::view(const Node& n) {
     }
     default: unknown(n);
   }
+  // clang-format on
 }
 
 // Softmax and layer norm by their definitions, to compare decompositions with.
@@ -265,7 +271,8 @@ void Interpreter::normalise(const Node& n) {
     int64_t width = count(Dims(x.sizes.end() - static_cast<ptrdiff_t>(inner), x.sizes.end()));
     HostTensor &y = result(n, 0), &m = result(n, 1), &r = result(n, 2);
     for (size_t start = 0; start < x.data.size(); start += static_cast<size_t>(width)) {
-      std::vector<double> row(x.data.begin() + static_cast<ptrdiff_t>(start), x.data.begin() + static_cast<ptrdiff_t>(start) + width);
+      std::vector<double> row(x.data.begin() + static_cast<ptrdiff_t>(start),
+                              x.data.begin() + static_cast<ptrdiff_t>(start) + width);
       double mu = mean(row), rstd = 1 / std::sqrt(variance(row, 0) + number(n.args[4]));
       put(m, mu);
       put(r, rstd);
@@ -289,6 +296,7 @@ void Interpreter::normalise(const Node& n) {
 
 void Interpreter::node(const Node& n) {
   auto alpha = [&] { return n.args.size() > 2 ? number(n.args[2]) : 1; };
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (n.op) {
     case Op::add_Tensor: case Op::add_Scalar: return binary(n, [&](double a, double b) { return a + alpha() * b; });
     case Op::sub_Tensor: case Op::sub_Scalar: return binary(n, [&](double a, double b) { return a - alpha() * b; });
@@ -367,6 +375,7 @@ void Interpreter::node(const Node& n) {
     }
     default: break;
   }
+  // clang-format on
   if (op_class(n.op) == OpClass::View) return view(n);
   unknown(n);
 }

@@ -1,7 +1,8 @@
 // A slow, obvious interpreter of the tensor graph on dense host data: the oracle of the passes' tests.
 //
-// Elements are doubles, rounded to the value's dtype after every node (f16 and bf16 are rounded to f32 only; integers are
-// exact below 2^53). Sizes must be constant, or bound through `symbols`. Throws InternalError for an operator it does not know.
+// Elements are doubles, rounded to the value's dtype after every node (f16 and bf16 are rounded to f32 only; integers
+// are exact below 2^53). Sizes must be constant, or bound through `symbols`. Throws InternalError for an operator it
+// does not know.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "base/check.h"
-#include "symbolic/given_symbol.h"
 #include "graph/graph.h"
 #include "graph/text.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::graph {
 namespace {
@@ -32,7 +32,8 @@ class Parser {
     size_t line = 1, start = 0;
     for (size_t i = 0; i < at_ && i < text_.size(); ++i)
       if (text_[i] == '\n') ++line, start = i + 1;
-    throw InternalError("graph text, line " + std::to_string(line) + ", column " + std::to_string(at_ - start + 1) + ": " + what);
+    throw InternalError("graph text, line " + std::to_string(line) + ", column " + std::to_string(at_ - start + 1) +
+                        ": " + what);
   }
 
   char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -55,7 +56,9 @@ class Parser {
   void expect(std::string_view token) {
     if (!take(token)) fail("expected '" + std::string(token) + "'");
   }
-  static bool word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':'; }
+  static bool word_char(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':';
+  }
   std::string_view word() {
     space();
     size_t start = at_;
@@ -157,7 +160,8 @@ class Parser {
     if (take_word("none")) return {};
     expect("%");
     int64_t n = integer();
-    if (n < 0 || static_cast<size_t>(n) >= graph_.values().size()) fail("value %" + std::to_string(n) + " is not defined above");
+    if (n < 0 || static_cast<size_t>(n) >= graph_.values().size())
+      fail("value %" + std::to_string(n) + " is not defined above");
     return ValueId(static_cast<size_t>(n));
   }
 
@@ -186,7 +190,8 @@ class Parser {
       list([&] { l.v.push_back(word() == "true"); });
       return l;
     }
-    if (c == '-' || std::isdigit(static_cast<unsigned char>(c)) || peek_word("inf") || peek_word("nan")) return number();
+    if (c == '-' || std::isdigit(static_cast<unsigned char>(c)) || peek_word("inf") || peek_word("nan"))
+      return number();
     size_t start = at_;
     std::string_view w = word();
     if (w == "none") return NoneArg{};
@@ -279,7 +284,8 @@ class Parser {
           continue;
         }
         expect("%");
-        if (integer() != static_cast<int64_t>(next++)) fail("values are numbered in order: %" + std::to_string(next - 1) + " is next");
+        if (integer() != static_cast<int64_t>(next++))
+          fail("values are numbered in order: %" + std::to_string(next - 1) + " is next");
         expect(":");
         types.push_back(type());
         defined.push_back(true);
@@ -313,7 +319,8 @@ class Parser {
       loc = LocId(static_cast<size_t>(integer()));
     }
     Op op = op_from_name(name);
-    NodeId id = graph_.add_node(op, std::move(args), std::move(types), loc, op == Op::Extern ? name : std::string(), list_sizes);
+    NodeId id = graph_.add_node(op, std::move(args), std::move(types), loc, op == Op::Extern ? name : std::string(),
+                                list_sizes);
     std::vector<ValueId> outputs;
     size_t k = 0;
     for (size_t i = 0; i < defined.size(); ++i) {

@@ -10,16 +10,16 @@
 //     writeback %0 %1
 //   }
 //
-// Values are numbered in the order of definition. Strides are left out when contiguous, the offset when 0, the device when
-// it is the CPU. Kinds of arguments: none, %1, tensors[%1, none], true, 12, s0, (4*s0), 1.5, inf, "text", dtype.f32,
-// device.cuda:0, format.0, layout.0, [1, 2], doubles[1.5], bools[true], opaque.0.
+// Values are numbered in the order of definition. Strides are left out when contiguous, the offset when 0, the device
+// when it is the CPU. Kinds of arguments: none, %1, tensors[%1, none], true, 12, s0, (4*s0), 1.5, inf, "text",
+// dtype.f32, device.cuda:0, format.0, layout.0, [1, 2], doubles[1.5], bools[true], opaque.0.
 #include <array>
 #include <charconv>
 #include <cmath>
 
 #include "graph/graph.h"
-#include "symbolic/given_symbol.h"
 #include "graph/text.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::graph {
 namespace text {
@@ -27,9 +27,12 @@ namespace text {
 std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -71,8 +74,8 @@ class Printer {
     for (Expr s : symbols_) {
       sym::Range r = arena_.range(s);
       out_ += "  symbol " + std::string(arena_.symbol_name(s)) + " " +
-              std::string(text::kSymbolKinds[static_cast<size_t>(arena_.symbol_kind(s))]) + " " + std::to_string(r.lo) + " " +
-              std::to_string(r.hi) + "\n";
+              std::string(text::kSymbolKinds[static_cast<size_t>(arena_.symbol_kind(s))]) + " " + std::to_string(r.lo) +
+              " " + std::to_string(r.hi) + "\n";
     }
     return out_ + body + "}\n";
   }
@@ -150,9 +153,12 @@ class Printer {
   }
 
   void value(ValueId v) {
-    if (!v.valid()) out_ += "none";
-    else if (v.index >= number_.size() || number_[v.index] < 0) out_ += "%undefined";
-    else out_ += "%" + std::to_string(number_[v.index]);
+    if (!v.valid())
+      out_ += "none";
+    else if (v.index >= number_.size() || number_[v.index] < 0)
+      out_ += "%undefined";
+    else
+      out_ += "%" + std::to_string(number_[v.index]);
   }
   void definition(ValueId v) {
     value(v);
@@ -180,8 +186,10 @@ class Printer {
       return;
     }
     arena_.collect_symbols(e, symbols_);
-    if (arena_.kind(e) == sym::Kind::Symbol) out_ += arena_.symbol_name(e);
-    else out_ += "(" + arena_.print(e) + ")";
+    if (arena_.kind(e) == sym::Kind::Symbol)
+      out_ += arena_.symbol_name(e);
+    else
+      out_ += "(" + arena_.print(e) + ")";
   }
 
   template <class L, class F>
@@ -200,7 +208,9 @@ class Printer {
       std::string& o;
       void operator()(NoneArg) { o += "none"; }
       void operator()(ValueId v) { p.value(v); }
-      void operator()(const TensorList& l) { p.list("tensors[", l, [&](ValueId v) { p.value(v); }); }
+      void operator()(const TensorList& l) {
+        p.list("tensors[", l, [&](ValueId v) { p.value(v); });
+      }
       void operator()(bool b) { o += b ? "true" : "false"; }
       void operator()(Expr e) { p.expr(e); }
       void operator()(double d) { o += text::number(d); }
@@ -210,8 +220,12 @@ class Printer {
       void operator()(MemoryFormatArg m) { o += "format." + std::to_string(m.value); }
       void operator()(LayoutArg l) { o += "layout." + std::to_string(l.value); }
       void operator()(const IntList& l) { p.exprs('[', ']', l.v, ", "); }
-      void operator()(const DoubleList& l) { p.list("doubles[", l.v, [&](double d) { o += text::number(d); }); }
-      void operator()(const BoolList& l) { p.list("bools[", l.v, [&](bool b) { o += b ? "true" : "false"; }); }
+      void operator()(const DoubleList& l) {
+        p.list("doubles[", l.v, [&](double d) { o += text::number(d); });
+      }
+      void operator()(const BoolList& l) {
+        p.list("bools[", l.v, [&](bool b) { o += b ? "true" : "false"; });
+      }
       void operator()(OpaqueArg q) { o += "opaque." + std::to_string(q.index); }
     };
     std::visit(Visit{*this, out_}, a);

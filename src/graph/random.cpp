@@ -2,7 +2,9 @@
 
 namespace braze::graph {
 
-bool is_seeded(const Node& n) { return op_class(n.op) == OpClass::Random && !n.args.empty() && std::holds_alternative<ValueId>(n.args.back()); }
+bool is_seeded(const Node& n) {
+  return op_class(n.op) == OpClass::Random && !n.args.empty() && std::holds_alternative<ValueId>(n.args.back());
+}
 
 uint8_t traits_of(const Node& n) {
   uint8_t traits = op_traits(n.op);

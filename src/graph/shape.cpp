@@ -37,9 +37,12 @@ void Promotion::tensor(const TensorType& type, bool wrapped_number) {
 }
 
 void Promotion::scalar(const Arg& number) {
-  if (std::holds_alternative<bool>(number)) merge(wrapped_, DType::Bool);
-  else if (std::holds_alternative<Expr>(number)) merge(wrapped_, DType::I64);
-  else if (std::holds_alternative<double>(number)) merge(wrapped_, default_dtype_);
+  if (std::holds_alternative<bool>(number))
+    merge(wrapped_, DType::Bool);
+  else if (std::holds_alternative<Expr>(number))
+    merge(wrapped_, DType::I64);
+  else if (std::holds_alternative<double>(number))
+    merge(wrapped_, default_dtype_);
 }
 
 DType Promotion::result() const {
@@ -131,7 +134,9 @@ bool Call::surely_equal(Expr a, Expr b) const {
 
 bool Call::at_least(Expr e, int64_t lo) const {
   if (arena().range(e).lo >= lo) return true;
-  return arena().depends_on_data(e) && require(arena().le(arena().constant(lo), e), {"RuntimeError", "a size must be at least " + std::to_string(lo) + ", but is {0}", {e}});
+  return arena().depends_on_data(e) &&
+         require(arena().le(arena().constant(lo), e),
+                 {"RuntimeError", "a size must be at least " + std::to_string(lo) + ", but is {0}", {e}});
 }
 
 bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
@@ -161,8 +166,11 @@ std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, cons
     if (!decide) return std::nullopt;
     auto equal = decide->decide(arena.eq(x, y));
     if (!equal) {  // a size that only the run knows is not broadcast
-      decide->assume(arena.eq(x, y), {"RuntimeError", "The size of tensor a ({0}) must match the size of tensor b ({1}) at non-singleton dimension " +
-                                                          std::to_string(shift + d), {a.size() >= b.size() ? x : y, a.size() >= b.size() ? y : x}});
+      decide->assume(arena.eq(x, y),
+                     {"RuntimeError",
+                      "The size of tensor a ({0}) must match the size of tensor b ({1}) at non-singleton dimension " +
+                          std::to_string(shift + d),
+                      {a.size() >= b.size() ? x : y, a.size() >= b.size() ? y : x}});
       equal = true;
     }
     if (*equal) {
@@ -186,7 +194,8 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
     if (a == b) return false;
     auto k = arena.known(arena.lt(a, b));
     if (!k && decide) k = decide->decide(arena.lt(a, b));
-    // Strides that may be equal only where a size is 1 are taken for different: such a dimension's place does not matter.
+    // Strides that may be equal only where a size is 1 are taken for different: such a dimension's place does not
+    // matter.
     if (!k && arena.known(arena.le(a, b)) == true) k = true;
     if (!k && decide) k = decide->usually(arena.lt(a, b));
     if (!k) known = false;
@@ -268,7 +277,8 @@ Sizes channels_last_strides(sym::ExprArena& arena, const Sizes& sizes) {
 
 using Conditions = std::vector<Expr>;
 
-// What must hold for the dimensions to follow each other densely in this order, from the fastest, beside what is known; nullopt: they don't.
+// What must hold for the dimensions to follow each other densely in this order, from the fastest, beside what is known;
+// nullopt: they don't.
 std::optional<Conditions> dense_in(sym::ExprArena& arena, const TensorType& t, const std::vector<size_t>& order) {
   Conditions open;
   Expr expected = arena.constant(1);
@@ -290,9 +300,10 @@ bool is_channels_last(sym::ExprArena& arena, const TensorType& t) {
   return open && open->empty();
 }
 
-// Whether operands of four or five dimensions, of which some are 1, lie in channels-last order: the dimensions of size 1 then have other strides than the
-// general rule gives. What is contiguous as well counts as that.
-std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vector<const TensorType*>& operands, Decide decide) {
+// Whether operands of four or five dimensions, of which some are 1, lie in channels-last order: the dimensions of size
+// 1 then have other strides than the general rule gives. What is contiguous as well counts as that.
+std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vector<const TensorType*>& operands,
+                                         Decide decide) {
   Conditions last, contiguous;
   bool may_be_contiguous = true;
   for (const TensorType* t : operands) {
@@ -302,7 +313,9 @@ std::optional<bool> decide_channels_last(sym::ExprArena& arena, const std::vecto
     may_be_contiguous = may_be_contiguous && b;
     if (b) contiguous.insert(contiguous.end(), b->begin(), b->end());
   }
-  auto hold = [&](const Conditions& all) { return std::all_of(all.begin(), all.end(), [&](Expr c) { return decide->decide(c) == true; }); };
+  auto hold = [&](const Conditions& all) {
+    return std::all_of(all.begin(), all.end(), [&](Expr c) { return decide->decide(c) == true; });
+  };
   auto implied = [&](Expr c) { return std::find(last.begin(), last.end(), c) != last.end(); };
   if (may_be_contiguous && std::all_of(contiguous.begin(), contiguous.end(), implied)) return false;
   if (last.empty() && !may_be_contiguous) return true;
@@ -330,14 +343,15 @@ std::optional<Sizes> preserved_strides(sym::ExprArena& arena, const TensorType& 
   return out;
 }
 
-std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const TensorType*>& operands,
-                                      bool with_scalar, Decide decide) {
+std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes,
+                                      const std::vector<const TensorType*>& operands, bool with_scalar, Decide decide) {
   size_t rank = sizes.size();
   if (rank == 0) return Sizes{};
   auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
   if (!with_scalar && !operands.empty() && all([&](const TensorType* t) { return t->sizes == sizes; })) {
     if (all([&](const TensorType* t) { return is_contiguous(arena, *t); })) return contiguous_strides(arena, sizes);
-    if (all([&](const TensorType* t) { return is_channels_last(arena, *t); })) return channels_last_strides(arena, sizes);
+    if (all([&](const TensorType* t) { return is_channels_last(arena, *t); }))
+      return channels_last_strides(arena, sizes);
     if (all([&](const TensorType* t) { return t->strides == operands[0]->strides; }) &&
         is_non_overlapping_and_dense(arena, *operands[0]))
       return operands[0]->strides;
@@ -410,6 +424,7 @@ std::optional<bool> lies_channels_last(const Call& call, TensorType t) {
 Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
   Call call{op, args, context};
   // The class says how an operator is lowered; these are typed as their relatives are.
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (op) {
     case Op::cumsum: case Op::cumprod: case Op::logcumsumexp: return reduce_types(call);
     case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
@@ -418,6 +433,7 @@ Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
     case Op::_embedding_bag: return index_types(call);
     default: break;
   }
+  // clang-format on
   switch (op_class(op)) {
     case OpClass::Pointwise: return pointwise_types(call);
     case OpClass::Reduction: return reduce_types(call);

@@ -1,8 +1,10 @@
-// Shape functions: the types of an operator's results, exactly as eager PyTorch gives them (dtype, device, sizes, strides,
-// offset of views), without running a kernel. One file per op family: shape_pointwise.cpp, shape_reduce.cpp, ...
+// Shape functions: the types of an operator's results, exactly as eager PyTorch gives them (dtype, device, sizes,
+// strides, offset of views), without running a kernel. One file per op family: shape_pointwise.cpp, shape_reduce.cpp,
+// ...
 //
-// infer() answers nullopt where no rule exists, where the rule would have to guess (a symbolic size of which a needed fact
-// is not provable), and where eager would raise: the caller then runs PyTorch's own Meta kernel, which guards or raises.
+// infer() answers nullopt where no rule exists, where the rule would have to guess (a symbolic size of which a needed
+// fact is not provable), and where eager would raise: the caller then runs PyTorch's own Meta kernel, which guards or
+// raises.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,7 +18,8 @@ namespace braze::graph {
 // What a shape function sees of an argument tensor.
 struct Operand {
   const TensorType* type = nullptr;
-  bool wrapped_number = false;  // a Python number that PyTorch wrapped into a 0-dim tensor: it does not promote like a tensor
+  bool wrapped_number =
+      false;  // a Python number that PyTorch wrapped into a 0-dim tensor: it does not promote like a tensor
 };
 
 // A non-owning reference to the function from an argument's ValueId to its Operand.
@@ -53,9 +56,9 @@ struct ShapeContext {
   Decide decide = nullptr;
 };
 
-// One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out gradients)
-// has DType::Opaque. `args`: schema order, defaults filled in. Where the
-// schema says Tensor, an operand may also be a bare scalar (bool, Expr, double): it stands for a wrapped number.
+// One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out
+// gradients) has DType::Opaque. `args`: schema order, defaults filled in. Where the schema says Tensor, an operand may
+// also be a bare scalar (bool, Expr, double): it stands for a wrapped number.
 std::optional<std::vector<TensorType>> infer(Op op, const std::vector<Arg>& args, const ShapeContext& context);
 
 // PyTorch's rule for the dtype of mixed operands (tensors with dimensions, 0-dim tensors, wrapped numbers).
@@ -74,13 +77,14 @@ class Promotion {
 // Sizes of the broadcast; nullopt: they do not broadcast, or it can't be proved.
 std::optional<std::vector<sym::Expr>> broadcast_sizes(sym::ExprArena& arena, const std::vector<sym::Expr>& a,
                                                       const std::vector<sym::Expr>& b, Decide decide = nullptr);
-// Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands; `with_scalar`: a
-// wrapped number takes part, which turns off the iterator's short cut for operands of equal layout.
+// Strides that PyTorch's TensorIterator gives a fresh result of these sizes computed from these operands;
+// `with_scalar`: a wrapped number takes part, which turns off the iterator's short cut for operands of equal layout.
 std::optional<std::vector<sym::Expr>> iterator_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes,
-                                                       const std::vector<const TensorType*>& operands, bool with_scalar = false,
-                                                       Decide decide = nullptr);
+                                                       const std::vector<const TensorType*>& operands,
+                                                       bool with_scalar = false, Decide decide = nullptr);
 // Strides of empty_like / clone with torch.preserve_format.
-std::optional<std::vector<sym::Expr>> preserved_strides(sym::ExprArena& arena, const TensorType& type, Decide decide = nullptr);
+std::optional<std::vector<sym::Expr>> preserved_strides(sym::ExprArena& arena, const TensorType& type,
+                                                        Decide decide = nullptr);
 // Strides under a c10::MemoryFormat number (0 contiguous, 2 channels last, 3 channels last 3d).
 std::vector<sym::Expr> format_strides(sym::ExprArena& arena, const std::vector<sym::Expr>& sizes, int8_t memory_format);
 bool is_non_overlapping_and_dense(sym::ExprArena& arena, const TensorType& type);  // provably

@@ -13,7 +13,8 @@ Types convolution(const Call& c) {
   const TensorType *x = c.tensor(0), *w = c.tensor(1);
   auto stride = c.integers(3), padding = c.integers(4), dilation = c.integers(5), extra = c.integers(7);
   auto groups = c.integer(8);
-  if (!x || !w || x->dim() < 3 || w->dim() != x->dim() || !stride || !padding || !dilation || !extra || !groups) return std::nullopt;
+  if (!x || !w || x->dim() < 3 || w->dim() != x->dim() || !stride || !padding || !dilation || !extra || !groups)
+    return std::nullopt;
   if (x->dtype != w->dtype || x->device != w->device || !is_floating(x->dtype)) return std::nullopt;
   sym::ExprArena& arena = c.arena();
   auto k = [&](int64_t v) { return arena.constant(v); };
@@ -67,7 +68,8 @@ Types convolution_backward(const Call& c) {
 }
 
 // One pooled dimension; ceil mode keeps the last window only if it starts inside the input or its left padding.
-std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil) {
+std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
+                           bool ceil) {
   sym::ExprArena& arena = c.arena();
   if (stride < 1 || kernel < 1 || pad > kernel / 2) return std::nullopt;
   int64_t reach = dilation * (kernel - 1) + 1;
@@ -78,7 +80,8 @@ std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride
     if ((out - 1) * stride >= *size + pad) --out;
     return out >= 1 ? std::optional(arena.constant(out)) : std::nullopt;
   }
-  Expr out = arena.add(arena.floordiv(arena.add(n, arena.constant(2 * pad - reach)), arena.constant(stride)), arena.constant(1));
+  Expr out = arena.add(arena.floordiv(arena.add(n, arena.constant(2 * pad - reach)), arena.constant(stride)),
+                       arena.constant(1));
   if (arena.range(out).lo < 1) return std::nullopt;
   return out;
 }
@@ -116,7 +119,9 @@ Types conv_types(const Call& c) {
     case Op::convolution_backward: return convolution_backward(c);
     case Op::max_pool2d_with_indices: return pool(c, *x, true);
     case Op::avg_pool2d: return pool(c, *x, false);
-    case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d_backward: case Op::_adaptive_avg_pool2d_backward: {
+    case Op::max_pool2d_with_indices_backward:
+    case Op::avg_pool2d_backward:
+    case Op::_adaptive_avg_pool2d_backward: {
       const TensorType* in = c.tensor(1);
       if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
       return one(c.fresh(*in, in->dtype, in->sizes));

@@ -36,7 +36,8 @@ Types like(const Call& c, size_t options) {
   if (!device) return std::nullopt;
   TensorType t{c.dtype(options, x->dtype), *device, x->sizes, {}, c.arena().constant(0)};
   auto* format = c.get<MemoryFormatArg>(options + 4);
-  auto strides = format && format->value != 1 ? format_strides(c.arena(), t.sizes, format->value) : preserved_strides(c.arena(), *x, c.context.decide);
+  auto strides = format && format->value != 1 ? format_strides(c.arena(), t.sizes, format->value)
+                                              : preserved_strides(c.arena(), *x, c.context.decide);
   return with_strides(std::move(t), std::move(strides));
 }
 
@@ -67,6 +68,7 @@ Types factory_types(const Call& c) {
     TensorType t = c.fresh(*x, x->dtype, x->sizes);
     return with_strides(t, contiguous ? t.strides : preserved_strides(arena, *x, c.context.decide));
   };
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::full: return sizes ? made(c, sizes->v, c.dtype(2, of_scalar(c, 1)), 3) : std::nullopt;
     case Op::zeros: case Op::ones: case Op::rand: case Op::randn: return sizes ? made(c, sizes->v, c.dtype(1, standard), 2) : std::nullopt;
@@ -123,6 +125,7 @@ Types factory_types(const Call& c) {
     case Op::bernoulli: case Op::bernoulli_p: return copy_of(true);
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 }  // namespace braze::graph

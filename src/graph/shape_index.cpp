@@ -62,7 +62,8 @@ Types index(const Call& c) {
       bool own = k >= shift && !(arena.is_const(t.sizes[k - shift], 1) && !arena.is_const(common[k], 1));
       strides.push_back(own ? t.strides[k - shift] : arena.constant(0));
     }
-    // Reshaping gives ones behind the stride of the last dimension, ones before the step from end to end of the first that is not 1.
+    // Reshaping gives ones behind the stride of the last dimension, ones before the step from end to end of the first
+    // that is not 1.
     Expr inner = strides.empty() ? arena.constant(1) : strides.back(), outer = inner;
     for (size_t k = common.size(); k-- > 0;)
       if (!arena.is_const(common[k], 1)) outer = arena.mul(common[k], strides[k]);
@@ -100,12 +101,15 @@ Types cat(const Call& c, const TensorList& list, bool stack) {
   if (!dim || (!stack && first.dim() == 0)) return std::nullopt;
   size_t d = *dim;
   Sizes sizes = first.sizes;
-  if (stack) sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(d), arena.constant(static_cast<int64_t>(parts.size())));
+  if (stack)
+    sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(d), arena.constant(static_cast<int64_t>(parts.size())));
   for (size_t i = 1; i < parts.size(); ++i) {
     if (parts[i]->dim() != first.dim() || parts[i]->device != first.device) return std::nullopt;
     for (size_t k = 0; k < first.dim(); ++k) {
-      if (!stack && k == d) sizes[d] = arena.add(sizes[d], parts[i]->sizes[d]);
-      else if (!c.surely_equal(parts[i]->sizes[k], first.sizes[k])) return std::nullopt;
+      if (!stack && k == d)
+        sizes[d] = arena.add(sizes[d], parts[i]->sizes[d]);
+      else if (!c.surely_equal(parts[i]->sizes[k], first.sizes[k]))
+        return std::nullopt;
     }
   }
   TensorType t = c.fresh(first, promotion.result(), std::move(sizes));
@@ -179,19 +183,21 @@ Types pad(const Call& c, const TensorType& x) {
   return one(std::move(t));
 }
 
-// On the CPU; (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx). The
-// bag of each index is only noted where the fast kernel for sums does not run.
+// On the CPU; (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+// padding_idx). The bag of each index is only noted where the fast kernel for sums does not run.
 Types embedding_bag(const Call& c) {
   const TensorType *w = c.tensor(0), *indices = c.tensor(1), *offsets = c.tensor(2), *scale = c.tensor(6);
   auto mode = c.integer(4), padding = c.integer(8);
-  if (!w || !is_index(indices) || !is_index(offsets) || w->dim() != 2 || indices->dim() != 1 || offsets->dim() != 1 || !mode || !padding || w->device.type != DeviceType::CPU ||
-      indices->dtype != offsets->dtype)
+  if (!w || !is_index(indices) || !is_index(offsets) || w->dim() != 2 || indices->dim() != 1 || offsets->dim() != 1 ||
+      !mode || !padding || w->device.type != DeviceType::CPU || indices->dtype != offsets->dtype)
     return std::nullopt;
   sym::ExprArena& arena = c.arena();
   Expr bags = c.flag(7) ? arena.sub(offsets->sizes[0], arena.constant(1)) : offsets->sizes[0];
-  bool fast = *mode == 0 && *padding < 0 && (w->dtype == DType::F32 || w->dtype == DType::F16 || w->dtype == DType::BF16);
+  bool fast =
+      *mode == 0 && *padding < 0 && (w->dtype == DType::F32 || w->dtype == DType::F16 || w->dtype == DType::BF16);
   if (fast) {
-    if (arena.as_const(w->strides[1]) == std::nullopt || (scale && arena.as_const(scale->strides[0]) == std::nullopt)) return std::nullopt;
+    if (arena.as_const(w->strides[1]) == std::nullopt || (scale && arena.as_const(scale->strides[0]) == std::nullopt))
+      return std::nullopt;
     fast = arena.is_const(w->strides[1], 1) && (!scale || arena.is_const(scale->strides[0], 1));
   }
   std::vector<TensorType> types;
@@ -206,11 +212,13 @@ Types embedding_bag(const Call& c) {
 
 Types index_types(const Call& c) {
   if (c.op == Op::_embedding_bag) return embedding_bag(c);
-  if (auto* list = c.get<TensorList>(0)) return c.op == Op::cat || c.op == Op::stack ? cat(c, *list, c.op == Op::stack) : std::nullopt;
+  if (auto* list = c.get<TensorList>(0))
+    return c.op == Op::cat || c.op == Op::stack ? cat(c, *list, c.op == Op::stack) : std::nullopt;
   const TensorType* x = c.tensor(0);
   if (!x) return std::nullopt;
   sym::ExprArena& arena = c.arena();
   auto like = [&](const TensorType& t) { return one(c.fresh(t, t.dtype, t.sizes)); };
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::embedding: {
       const TensorType* i = c.tensor(1);
@@ -307,6 +315,7 @@ Types index_types(const Call& c) {
     case Op::tril: case Op::triu: return x->dim() >= 2 ? like(*x) : std::nullopt;
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 }  // namespace braze::graph

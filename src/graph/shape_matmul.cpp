@@ -27,7 +27,8 @@ Types matmul_types(const Call& c) {
       if (!adds(c.tensor(0), sizes, a->dtype)) return std::nullopt;
       return one(c.fresh(*a, a->dtype, std::move(sizes)));
     }
-    case Op::bmm: case Op::baddbmm: {
+    case Op::bmm:
+    case Op::baddbmm: {
       size_t k = c.op == Op::bmm ? 0 : 1;
       const TensorType *a = c.tensor(k), *b = c.tensor(k + 1);
       if (!rank(a, 3) || !rank(b, 3) || !fits(*a, *b, a->sizes[2], b->sizes[1])) return std::nullopt;

@@ -42,7 +42,9 @@ Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weigh
   TensorType y = c.fresh(x, x.dtype, x.sizes);
   if (!is_contiguous(c.arena(), x)) {
     auto last = lies_channels_last(c, x);
-    auto format = last == true ? std::optional<int8_t>(x.dim() == 4 ? 2 : 3) : last ? suggested_format(c, x) : std::nullopt;
+    auto format = last == true ? std::optional<int8_t>(x.dim() == 4 ? 2 : 3)
+                  : last       ? suggested_format(c, x)
+                               : std::nullopt;
     // Anything else the kernel of the CPU lays out as suggested, where its Meta kernel would keep the strides.
     if (!format || (!*last && x.device.type != DeviceType::CPU)) return std::nullopt;
     y.strides = format_strides(c.arena(), y.sizes, *format);
@@ -75,6 +77,7 @@ Types norm_types(const Call& c) {
     return one(std::move(t));
   }
   if (!is_floating(x->dtype)) return std::nullopt;
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::_softmax: case Op::_log_softmax:
       if (!c.dim(1, x->dim())) return std::nullopt;
@@ -176,6 +179,7 @@ Types norm_types(const Call& c) {
     }
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 Types attention_types(const Call& c) {
@@ -189,7 +193,8 @@ Types attention_types(const Call& c) {
   switch (c.op) {
     case Op::_scaled_dot_product_flash_attention_for_cpu: {
       const TensorType *q = c.tensor(0), *k = c.tensor(1), *v = c.tensor(2);
-      if (!q || !k || !v || q->dim() != 4 || k->dim() != 4 || v->dim() != 4 || q->dtype != k->dtype || q->dtype != v->dtype)
+      if (!q || !k || !v || q->dim() != 4 || k->dim() != 4 || v->dim() != 4 || q->dtype != k->dtype ||
+          q->dtype != v->dtype)
         return std::nullopt;
       DType acc = q->dtype == DType::F64 ? DType::F64 : DType::F32;
       TensorType lse = c.fresh(*q, acc, {q->sizes[0], q->sizes[2], q->sizes[1]});

@@ -7,14 +7,15 @@ namespace {
 enum class Result : uint8_t { Promote, Float, Bool, First };
 
 struct Rule {
-  size_t first, count;      // the operands among the arguments
+  size_t first, count;  // the operands among the arguments
   Result result;
-  bool floats_only = false; // integers raise, or take another way
-  bool swapped = false;     // the iterator sees the second operand first
+  bool floats_only = false;  // integers raise, or take another way
+  bool swapped = false;      // the iterator sees the second operand first
 };
 
 std::optional<Rule> rule_of(const Call& c) {
   using R = Result;
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::add_Tensor: case Op::add_Scalar: case Op::sub_Tensor: case Op::sub_Scalar: case Op::mul_Tensor: case Op::mul_Scalar:
     case Op::rsub_Scalar: case Op::pow_Tensor_Tensor: case Op::pow_Tensor_Scalar: case Op::pow_Scalar:
@@ -63,10 +64,12 @@ std::optional<Rule> rule_of(const Call& c) {
     case Op::native_dropout_backward: return Rule{0, 2, R::First, true};
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 // Results that may not be bool: PyTorch raises, or answers with another dtype.
 bool refuses_bool(Op op) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (op) {
     case Op::sub_Tensor: case Op::sub_Scalar: case Op::rsub_Scalar: case Op::rsub_Tensor: case Op::neg: case Op::relu: case Op::floor_divide:
     case Op::floor_divide_Scalar: case Op::pow_Tensor_Tensor: case Op::pow_Tensor_Scalar: case Op::pow_Scalar: case Op::remainder_Tensor:
@@ -77,9 +80,11 @@ bool refuses_bool(Op op) {
     case Op::bitwise_right_shift_Tensor_Scalar: case Op::addcmul: return true;
     default: return false;
   }
+  // clang-format on
 }
 
 bool integers_only(Op op) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (op) {
     case Op::bitwise_and_Tensor: case Op::bitwise_and_Scalar: case Op::bitwise_or_Tensor: case Op::bitwise_or_Scalar:
     case Op::bitwise_xor_Tensor: case Op::bitwise_xor_Scalar: case Op::bitwise_not: case Op::bitwise_left_shift_Tensor:
@@ -87,6 +92,7 @@ bool integers_only(Op op) {
     case Op::op_and_Tensor: case Op::op_or_Tensor: case Op::op_xor_Tensor: case Op::op_and_Scalar: case Op::op_or_Scalar: return true;
     default: return false;
   }
+  // clang-format on
 }
 
 // Copies: the layout follows the memory format argument.
@@ -130,6 +136,7 @@ Types masked_fill_types(const Call& c) {
 }  // namespace
 
 Types pointwise_types(const Call& c) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::_to_copy: case Op::clone: case Op::copy: case Op::contiguous: return copy_types(c);
     case Op::masked_fill_Scalar: case Op::masked_fill_Tensor: return masked_fill_types(c);
@@ -142,6 +149,7 @@ Types pointwise_types(const Call& c) {
     }
     default: break;
   }
+  // clang-format on
   auto rule = rule_of(c);
   if (!rule || c.size() < rule->first + 1) return std::nullopt;
   Promotion promotion(c.context.default_dtype);
@@ -150,7 +158,8 @@ Types pointwise_types(const Call& c) {
   Sizes sizes;
   const TensorType* device = nullptr;
   bool scalar = false;
-  bool condition_first = c.op == Op::where_self || c.op == Op::where_ScalarOther || c.op == Op::where_ScalarSelf || c.op == Op::where_Scalar;
+  bool condition_first = c.op == Op::where_self || c.op == Op::where_ScalarOther || c.op == Op::where_ScalarSelf ||
+                         c.op == Op::where_Scalar;
   for (size_t k = 0; k < rule->count; ++k) {
     size_t i = rule->first + (rule->swapped ? rule->count - 1 - k : k);
     if (c.none(i)) continue;  // clamp without a bound
@@ -174,8 +183,10 @@ Types pointwise_types(const Call& c) {
       sizes = std::move(*b);
     }
     // A 0-dim CPU tensor may join tensors of another device.
-    if (!device || (device->device.type == DeviceType::CPU && device->dim() == 0)) device = t;
-    else if (t->device != device->device && !(t->device.type == DeviceType::CPU && t->dim() == 0)) return std::nullopt;
+    if (!device || (device->device.type == DeviceType::CPU && device->dim() == 0))
+      device = t;
+    else if (t->device != device->device && !(t->device.type == DeviceType::CPU && t->dim() == 0))
+      return std::nullopt;
     operands.push_back(t);
   }
   if (operands.empty()) return std::nullopt;
@@ -197,7 +208,8 @@ Types pointwise_types(const Call& c) {
         if (t->dtype != dtype) return std::nullopt;
   }
   if (c.op == Op::round && is_integral(dtype)) return std::nullopt;
-  bool wraps = scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
+  bool wraps =
+      scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
   auto strides = iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);
   if (!strides) return std::nullopt;
   return one(TensorType{dtype, device->device, std::move(sizes), std::move(*strides), c.arena().constant(0)});

@@ -8,7 +8,6 @@
 namespace braze::graph {
 namespace {
 
-
 std::optional<Sizes> reduce(const Call& c, const TensorType& x, std::optional<std::vector<size_t>> dims, bool keep) {
   if (!dims) return std::nullopt;
   std::vector<bool> gone(x.dim(), dims->empty());
@@ -16,8 +15,10 @@ std::optional<Sizes> reduce(const Call& c, const TensorType& x, std::optional<st
     if (d < gone.size()) gone[d] = true;
   Sizes out;
   for (size_t d = 0; d < x.dim(); ++d) {
-    if (!gone[d]) out.push_back(x.sizes[d]);
-    else if (keep) out.push_back(c.arena().constant(1));
+    if (!gone[d])
+      out.push_back(x.sizes[d]);
+    else if (keep)
+      out.push_back(c.arena().constant(1));
   }
   return out;
 }
@@ -28,8 +29,8 @@ std::optional<std::vector<size_t>> optional_dims(const Call& c, size_t i, size_t
   return c.dims(i, rank);
 }
 
-// Reductions without an identity raise on empty input. `dims`: the argument that says what is reduced; 0: everything. Where a size
-// depends on data, the run checks those that are reduced.
+// Reductions without an identity raise on empty input. `dims`: the argument that says what is reduced; 0: everything.
+// Where a size depends on data, the run checks those that are reduced.
 bool surely_not_empty(const Call& c, const TensorType& x, size_t dims = 0) {
   auto reduced = dims ? optional_dims(c, dims, x.dim()) : std::optional<std::vector<size_t>>(std::vector<size_t>{});
   bool is_arg = c.op == Op::argmax || c.op == Op::argmin;
@@ -41,8 +42,12 @@ bool surely_not_empty(const Call& c, const TensorType& x, size_t dims = 0) {
     if (!c.arena().depends_on_data(s) || !c.context.decide || !reduced) return false;
     bool all = reduced->empty();
     if (!all && std::find(reduced->begin(), reduced->end(), d) == reduced->end()) continue;
-    sym::Failure failure{all && !is_arg ? "RuntimeError" : "IndexError", name + "(): Expected reduction dim " + std::to_string(d) + " to have non-zero size.", {}};
-    if (all) failure.message = name + "(): Expected reduction dim to be specified for input.numel() == 0." + (is_arg ? "" : " Specify the reduction dim with the 'dim' argument.");
+    sym::Failure failure{all && !is_arg ? "RuntimeError" : "IndexError",
+                         name + "(): Expected reduction dim " + std::to_string(d) + " to have non-zero size.",
+                         {}};
+    if (all)
+      failure.message = name + "(): Expected reduction dim to be specified for input.numel() == 0." +
+                        (is_arg ? "" : " Specify the reduction dim with the 'dim' argument.");
     if (!c.require(c.arena().lt(c.arena().constant(0), s), failure)) return false;
   }
   return true;
@@ -52,7 +57,8 @@ bool surely_not_empty(const Call& c, const TensorType& x, size_t dims = 0) {
 bool has_identity(const Call& c) {
   auto* order = c.get<double>(1);
   auto constant = c.integer(1);
-  bool data = std::any_of(c.tensor(0)->sizes.begin(), c.tensor(0)->sizes.end(), [&](Expr e) { return c.arena().depends_on_data(e); });
+  bool data = std::any_of(c.tensor(0)->sizes.begin(), c.tensor(0)->sizes.end(),
+                          [&](Expr e) { return c.arena().depends_on_data(e); });
   return data && ((order && *order > 0 && std::isfinite(*order)) || (constant && *constant > 0));
 }
 
@@ -73,6 +79,7 @@ Types reduce_types(const Call& c) {
     return std::vector<TensorType>{c.fresh(*x, a, *sizes), c.fresh(*x, b, *sizes)};
   };
   bool floats = is_floating(in);
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::sum: case Op::prod: return result(Sizes{}, c.dtype(1, accumulated(in)));
     case Op::sum_dim_IntList: return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), c.dtype(3, accumulated(in)));
@@ -115,6 +122,7 @@ Types reduce_types(const Call& c) {
       return result(x->sizes, c.dtype(2, accumulated(in)));
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 }  // namespace braze::graph

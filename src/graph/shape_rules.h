@@ -63,7 +63,8 @@ struct Call {
   std::optional<bool> known(Expr condition) const;
   std::optional<bool> less(Expr a, Expr b) const;
   std::optional<bool> equal(Expr a, Expr b) const;
-  // The size, the constant 1 where it is decided to be that; nullopt where it can't be. A size that only the run knows is not taken for 1.
+  // The size, the constant 1 where it is decided to be that; nullopt where it can't be. A size that only the run knows
+  // is not taken for 1.
   std::optional<Expr> one_or_more(Expr size) const;
   // Where only the run knows it checks; but a size that is not known is not taken for 0 or 1.
   bool surely_equal(Expr a, Expr b) const;
@@ -93,8 +94,8 @@ std::optional<int8_t> suggested_format(const Call& call, const TensorType& t);
 // Tensor::is_contiguous(ChannelsLast), or of three dimensions, and not contiguous; nullopt when not provable.
 std::optional<bool> lies_channels_last(const Call& call, TensorType t);
 // Dimensions from the fastest to the slowest, as TensorIterator sorts them; nullopt when not provable.
-std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes, const std::vector<const Sizes*>& strides,
-                                               Decide decide = nullptr);
+std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Sizes& sizes,
+                                               const std::vector<const Sizes*>& strides, Decide decide = nullptr);
 
 Types pointwise_types(const Call& call);
 Types reduce_types(const Call& call);

@@ -31,8 +31,13 @@ std::optional<Sizes> resolve(const Call& c, const TensorType& x, const Sizes& wa
     }
     out[*hole] = arena.floordiv(have, rest);
     if (arena.known_equal(arena.mul(out[*hole], rest), have)) return out;
-    if (arena.depends_on_data(rest) && !c.require(arena.ne(rest, arena.constant(0)), {"RuntimeError", "cannot reshape: with a size of 0, what -1 stands for is not determined", {}})) return std::nullopt;
-    if (!c.require(arena.eq(arena.mod(have, rest), arena.constant(0)), {"RuntimeError", "shape is invalid for input of size {0}", {have}})) return std::nullopt;
+    if (arena.depends_on_data(rest) &&
+        !c.require(arena.ne(rest, arena.constant(0)),
+                   {"RuntimeError", "cannot reshape: with a size of 0, what -1 stands for is not determined", {}}))
+      return std::nullopt;
+    if (!c.require(arena.eq(arena.mod(have, rest), arena.constant(0)),
+                   {"RuntimeError", "shape is invalid for input of size {0}", {have}}))
+      return std::nullopt;
     return out;
   }
   if (rest != have && !arena.known_equal(rest, have) && !c.surely_equal(rest, have)) return std::nullopt;
@@ -125,7 +130,8 @@ Types expand(const Call& c, const TensorType& x, const Sizes& wanted) {
     }
     if (w != s && !c.surely_equal(w, s)) {
       if (!arena.is_const(s, 1)) return std::nullopt;
-      if (arena.range(w).lo < 1 && !arena.is_const(w, 0) && !(arena.depends_on_data(w) && c.at_least(w, 0))) return std::nullopt;
+      if (arena.range(w).lo < 1 && !arena.is_const(w, 0) && !(arena.depends_on_data(w) && c.at_least(w, 0)))
+        return std::nullopt;
       s = w;  // where a symbolic target is 1, its stride does not matter
       stride = arena.constant(0);
     }
@@ -151,7 +157,11 @@ Types squeeze(const Call& c, const TensorType& x, const std::vector<bool>& may) 
     Expr one = c.arena().constant(1);
     auto is_one = c.equal(x.sizes[d], one);
     // How many dimensions the result has is not to depend on data.
-    if (may[d] && !is_one && c.require(c.arena().ne(x.sizes[d], one), {"RuntimeError", "squeeze: a size that depends on data is 1, but the code was compiled for other sizes", {}}))
+    if (may[d] && !is_one &&
+        c.require(c.arena().ne(x.sizes[d], one),
+                  {"RuntimeError",
+                   "squeeze: a size that depends on data is 1, but the code was compiled for other sizes",
+                   {}}))
       is_one = false;
     if (may[d] && !is_one) return std::nullopt;
     if (may[d] && *is_one) continue;
@@ -166,7 +176,8 @@ std::optional<Expr> bound(const Call& c, Expr v, Expr size) {
   sym::ExprArena& arena = c.arena();
   if (arena.is_const(v, INT64_MAX)) return size;
   Expr zero = arena.constant(0);
-  bool formula = c.context.decide && (arena.depends_on_data(v) || arena.depends_on_data(size));  // of what is not decided
+  bool formula =
+      c.context.decide && (arena.depends_on_data(v) || arena.depends_on_data(size));  // of what is not decided
   auto negative = c.less(v, zero);
   if (!negative && !formula) return std::nullopt;
   if (negative != false) v = arena.add(v, negative ? size : arena.mul(size, arena.lt(v, zero)));
@@ -198,7 +209,8 @@ Types slice(const Call& c, const TensorType& x) {
   };
   if (!read(2, start) || !read(3, end)) return std::nullopt;
   auto empty = c.less(end, start);
-  if (!empty && !(c.context.decide && (arena.depends_on_data(end) || arena.depends_on_data(start)))) return std::nullopt;
+  if (!empty && !(c.context.decide && (arena.depends_on_data(end) || arena.depends_on_data(start))))
+    return std::nullopt;
   if (empty == true) end = start;
   if (!empty) end = arena.max(start, end);
   TensorType t = x;
@@ -217,7 +229,8 @@ Types select(const Call& c, const TensorType& x) {
   auto negative = c.less(i, arena.constant(0));
   bool data = c.context.decide && (arena.depends_on_data(i) || arena.depends_on_data(size));
   if (!negative && !data) return std::nullopt;
-  sym::Failure outside{"IndexError", "index {0} is out of bounds for dimension " + std::to_string(*d) + " with size {1}", {i, size}};
+  sym::Failure outside{
+      "IndexError", "index {0} is out of bounds for dimension " + std::to_string(*d) + " with size {1}", {i, size}};
   if (data) {
     if (negative != true && !c.require(arena.lt(i, size), outside)) return std::nullopt;
     if (negative != false && !c.require(arena.le(arena.neg(size), i), outside)) return std::nullopt;
@@ -333,6 +346,7 @@ Types view_types(const Call& c) {
   sym::ExprArena& arena = c.arena();
   size_t rank = x->dim();
   auto* list = c.get<IntList>(1);
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::view: case Op::_unsafe_view: case Op::reshape: return list ? view(c, *x, list->v) : std::nullopt;
     case Op::_reshape_alias: {
@@ -401,6 +415,7 @@ Types view_types(const Call& c) {
     case Op::unfold: return unfold(c, *x);
     default: return std::nullopt;
   }
+  // clang-format on
 }
 
 }  // namespace braze::graph

@@ -12,11 +12,20 @@ struct Row {
   std::string_view name;
   int size;
 };
-constexpr std::array<Row, 14> kRows = {{{DType::U8, "u8", 1},     {DType::I8, "i8", 1},     {DType::I16, "i16", 2},
-                                        {DType::I32, "i32", 4},   {DType::I64, "i64", 8},   {DType::F16, "f16", 2},
-                                        {DType::F32, "f32", 4},   {DType::F64, "f64", 8},   {DType::C32, "c32", 4},
-                                        {DType::C64, "c64", 8},   {DType::C128, "c128", 16}, {DType::Bool, "bool", 1},
-                                        {DType::BF16, "bf16", 2}, {DType::Opaque, "opaque", 0}}};
+constexpr std::array<Row, 14> kRows = {{{DType::U8, "u8", 1},
+                                        {DType::I8, "i8", 1},
+                                        {DType::I16, "i16", 2},
+                                        {DType::I32, "i32", 4},
+                                        {DType::I64, "i64", 8},
+                                        {DType::F16, "f16", 2},
+                                        {DType::F32, "f32", 4},
+                                        {DType::F64, "f64", 8},
+                                        {DType::C32, "c32", 4},
+                                        {DType::C64, "c64", 8},
+                                        {DType::C128, "c128", 16},
+                                        {DType::Bool, "bool", 1},
+                                        {DType::BF16, "bf16", 2},
+                                        {DType::Opaque, "opaque", 0}}};
 
 const Row& row(DType d) {
   for (const Row& r : kRows)
@@ -29,11 +38,13 @@ DType value_dtype(DType d) {  // of a complex number's parts
 }
 
 DType to_complex(DType d) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (d) {
     case DType::F64: case DType::C128: return DType::C128;
     case DType::F16: case DType::C32: return DType::C32;
     default: return DType::C64;
   }
+  // clang-format on
 }
 
 }  // namespace

@@ -12,13 +12,26 @@
 namespace braze {
 
 enum class DType : int8_t {
-  U8 = 0, I8 = 1, I16 = 2, I32 = 3, I64 = 4, F16 = 5, F32 = 6, F64 = 7, C32 = 8, C64 = 9, C128 = 10, Bool = 11, BF16 = 15, Opaque = 127,
+  U8 = 0,
+  I8 = 1,
+  I16 = 2,
+  I32 = 3,
+  I64 = 4,
+  F16 = 5,
+  F32 = 6,
+  F64 = 7,
+  C32 = 8,
+  C64 = 9,
+  C128 = 10,
+  Bool = 11,
+  BF16 = 15,
+  Opaque = 127,
 };
 std::string_view name(DType);  // "f32", "bf16", "i64", "bool", ...
 std::optional<DType> dtype_from_name(std::string_view);
-int size_of(DType);            // bytes; 0 for Opaque
+int size_of(DType);  // bytes; 0 for Opaque
 bool is_floating(DType);
-bool is_integral(DType);       // without bool
+bool is_integral(DType);  // without bool
 bool is_complex(DType);
 DType promote(DType a, DType b);  // PyTorch's lattice for two tensors of one category
 

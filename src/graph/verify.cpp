@@ -39,12 +39,14 @@ void verify(const Graph& g) {
   for (size_t i = 0; i < g.nodes().size(); ++i) {
     NodeId id(i);
     const Node& n = g.node(id);
-    std::string where = "node " + std::to_string(i) + ", " + std::string(n.op == Op::Extern ? n.extern_name : op_name(n.op));
+    std::string where =
+        "node " + std::to_string(i) + ", " + std::string(n.op == Op::Extern ? n.extern_name : op_name(n.op));
     if ((n.op == Op::Extern) == n.extern_name.empty()) broken("names", where);
     for (const Arg& a : n.args)
       if (auto* v = std::get_if<ValueId>(&a); v && !v->valid()) broken("operands", where + ": invalid value");
     Graph::for_each_operand(n, [&](ValueId v) {
-      if (!is_defined(v)) broken("operands", where + ": value " + std::to_string(v.index) + " is not defined before it");
+      if (!is_defined(v))
+        broken("operands", where + ": value " + std::to_string(v.index) + " is not defined before it");
     });
     size_t count = 0;
     for (int32_t s : n.list_sizes) count += s < 0 ? 1 : static_cast<size_t>(s);

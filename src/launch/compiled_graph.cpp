@@ -12,13 +12,13 @@
 
 #include "base/check.h"
 #include "codegen/codegen.h"
-#include "symbolic/given_symbol.h"
 #include "launch/extern.h"
 #include "launch/gil.h"
 #include "launch/internal_failure.h"
 #include "launch/profile.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
+#include "symbolic/given_symbol.h"
 #include "trace/as_view_of.h"
 
 namespace braze::launch {
@@ -36,15 +36,15 @@ struct OutputSpec {
   loop::Output::Kind kind = loop::Output::Kind::None;
   ViewSpec view;
   uint32_t input = 0;
-  int32_t same_as = -1;    // an earlier output that is the same value: the same object
-  int32_t base = -1;       // an earlier output on the same storage: they share a version counter
+  int32_t same_as = -1;  // an earlier output that is the same value: the same object
+  int32_t base = -1;     // an earlier output on the same storage: they share a version counter
 };
 
 struct WritebackSpec {
   uint32_t input = 0;
   ViewSpec from;
-  bool snapshot = false;   // reads an input: copied before the first writeback
-  uint32_t count = 1;      // of the version
+  bool snapshot = false;  // reads an input: copied before the first writeback
+  uint32_t count = 1;     // of the version
 };
 
 // The state that a runnable adds to a frame.
@@ -88,8 +88,9 @@ class TorchHost : public runtime::Host {
       void* block = runtime::pool_allocate(bytes);
       memory = c10::DataPtr(block, block, runtime::pool_free, c10::Device(c10::DeviceType::CPU));
     }
-    c10::Storage storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory), allocator,
-                                                                 /*resizable=*/true);
+    c10::Storage storage =
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory), allocator,
+                                              /*resizable=*/true);
     void* data = storage.mutable_data();
     state(frame).storages[buffer] = std::move(storage);
     return data;
@@ -123,7 +124,9 @@ class TorchHost : public runtime::Host {
   }
 
   bool is_profiled() override { return launch::is_profiled(); }
-  std::unique_ptr<runtime::HostRange> range(const std::string& kernel) override { return std::make_unique<KernelRange>("braze_fused_" + kernel); }
+  std::unique_ptr<runtime::HostRange> range(const std::string& kernel) override {
+    return std::make_unique<KernelRange>("braze_fused_" + kernel);
+  }
 
   static RunFrame& state(runtime::Frame& frame) { return static_cast<RunFrame&>(*frame.host_state); }
 
@@ -146,14 +149,15 @@ Constants::~Constants() {
 }
 
 PyObject* internal_failure() {
-  static PyObject* type = PyErr_NewExceptionWithDoc("braze.InternalFailure", "An invariant of Braze's own broke in compiled code.", PyExc_RuntimeError, nullptr);
+  static PyObject* type = PyErr_NewExceptionWithDoc(
+      "braze.InternalFailure", "An invariant of Braze's own broke in compiled code.", PyExc_RuntimeError, nullptr);
   return type;
 }
 
 class CompiledGraph::Impl {
  public:
-  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases, const std::vector<uint32_t>& write_counts,
-       const std::vector<sym::Expr>& told)
+  Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
+       const std::vector<uint32_t>& write_counts, const std::vector<sym::Expr>& told)
       : constants_(std::move(constants)), aliases_(aliases) {
     install_parallel_for();
     static std::atomic<size_t> count{0};
@@ -226,7 +230,8 @@ class CompiledGraph::Impl {
       if (plan.kernels[which[0]].threads) {
         for (size_t i : which) {
           const plan::Kernel& k = plan.kernels[i];
-          kernels[i] = reinterpret_cast<runtime::KernelFn>(runtime::cuda::load(plan.blobs[blob], k.symbol, k.shared, std::max<int>(0, k.device.index)));
+          kernels[i] = reinterpret_cast<runtime::KernelFn>(
+              runtime::cuda::load(plan.blobs[blob], k.symbol, k.shared, std::max<int>(0, k.device.index)));
         }
         continue;
       }
@@ -273,11 +278,13 @@ class CompiledGraph::Impl {
         bool foreign = buffer.device.type != k.device.type || (k.threads && buffer.device.index != k.device.index);
         if (foreign && !(k.threads && buffer.where == plan::Where::Input && buffer.device.type == DeviceType::CPU))
           throw Unsupported(Reason::UnsupportedTensor, "a kernel on one device that reads memory of another");
-        if (foreign && std::find(uploads_.begin(), uploads_.end(), buffer.index) == uploads_.end()) uploads_.push_back(buffer.index);
+        if (foreign && std::find(uploads_.begin(), uploads_.end(), buffer.index) == uploads_.end())
+          uploads_.push_back(buffer.index);
       }
     }
     for (uint32_t i : uploads_)
-      if (on_cpu[i] || several) throw Unsupported(Reason::UnsupportedTensor, "a CPU tensor that kernels on two devices read");
+      if (on_cpu[i] || several)
+        throw Unsupported(Reason::UnsupportedTensor, "a CPU tensor that kernels on two devices read");
     for (uint32_t i = 0; i < inputs_; ++i)
       if (on_gpu[i]) aligned_.push_back(i);
     for (const plan::Buffer& b : plan.buffers)
@@ -369,7 +376,8 @@ class CompiledGraph::Impl {
   }
 
   void take_inputs(runtime::Frame& frame, RunFrame& rf, Call& call) const {
-    BRAZE_CHECK(call.inputs.size() == inputs_, "the graph has " + std::to_string(inputs_) + " inputs, got " + std::to_string(call.inputs.size()));
+    BRAZE_CHECK(call.inputs.size() == inputs_,
+                "the graph has " + std::to_string(inputs_) + " inputs, got " + std::to_string(call.inputs.size()));
     rf.inputs.assign(call.inputs.begin(), call.inputs.end());
     rf.owned = call.owned;
     for (const auto& [input, tensor] : constant_inputs_)
@@ -410,7 +418,8 @@ class CompiledGraph::Impl {
       fits = sizes[d] == frame.value(spec.sizes[d]);
       dense &= strides[d] == frame.value(spec.strides[d]) || sizes[d] == 1;
     }
-    BRAZE_CHECK(fits, "input " + std::to_string(c.input) + " has another dtype or size than the graph was compiled for");
+    BRAZE_CHECK(fits,
+                "input " + std::to_string(c.input) + " has another dtype or size than the graph was compiled for");
     if ((dense || t.numel() == 0) && !t.is_conj() && !t.is_neg()) return;
     Geometry g;
     g.strides.resize(sizes.size());
@@ -434,7 +443,8 @@ class CompiledGraph::Impl {
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       const at::Tensor& input = *rf.given[writebacks_[i].input];
       input.copy_(from[i]);
-      for (uint32_t n = input.is_inference() ? 0 : writebacks_[i].count; n > 0; --n) input.unsafeGetTensorImpl()->bump_version();
+      for (uint32_t n = input.is_inference() ? 0 : writebacks_[i].count; n > 0; --n)
+        input.unsafeGetTensorImpl()->bump_version();
     }
   }
 
@@ -466,20 +476,24 @@ class CompiledGraph::Impl {
     const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.inputs[spec.input] : rf.adopted[spec.buffer];
     BRAZE_CHECK(spec.where != plan::Where::Arena && owner.defined(), "an output on memory that is gone");
     if (spec.whole && !is_of_kind(owner, spec)) return owner;
-    if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 && owner.sizes() == c10::IntArrayRef(g.sizes) &&
-        owner.strides() == c10::IntArrayRef(g.strides) && owner.scalar_type() == spec.dtype)
+    if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 &&
+        owner.sizes() == c10::IntArrayRef(g.sizes) && owner.strides() == c10::IntArrayRef(g.strides) &&
+        owner.scalar_type() == spec.dtype)
       return owner;
-    int64_t start = owner.storage_offset() * static_cast<int64_t>(owner.itemsize()) / static_cast<int64_t>(c10::elementSize(spec.dtype));
+    int64_t start = owner.storage_offset() * static_cast<int64_t>(owner.itemsize()) /
+                    static_cast<int64_t>(c10::elementSize(spec.dtype));
     return on_memory_of(owner, g.sizes, g.strides, start + g.offset, spec.dtype);
   }
 
-  static at::Tensor on_memory_of(const at::Tensor& owner, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
+  static at::Tensor on_memory_of(const at::Tensor& owner, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                                 int64_t offset, c10::ScalarType dtype) {
     trace::AsViewOf kind(owner);
     return with_version_of(owner, tensor_on(owner.storage(), sizes, strides, offset, dtype));
   }
 
   static at::Tensor with_version_of(const at::Tensor& base, at::Tensor view) {
-    if (!base.is_inference() && !view.is_inference()) view.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());
+    if (!base.is_inference() && !view.is_inference())
+      view.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());
     return view;
   }
 
@@ -499,7 +513,8 @@ class CompiledGraph::Impl {
   std::vector<uint32_t> told_;  // symbols of the program
 };
 
-CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
+CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made,
+                             std::shared_ptr<const Constants> constants, Aliases aliases,
                              std::vector<uint32_t> write_counts, const std::vector<sym::Expr>& told)
     : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts, told)) {}
 CompiledGraph::~CompiledGraph() = default;

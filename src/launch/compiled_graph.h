@@ -46,17 +46,18 @@ class CompiledGraph {
  public:
   // `graph`: as it was compiled; its constants are the first ones of `constants`.
   // `write_counts`: as in Captured; for others 1. `told`: unbacked symbols whose values a call tells.
-  CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
-                std::vector<uint32_t> write_counts = {}, const std::vector<sym::Expr>& told = {});
+  CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants,
+                Aliases aliases, std::vector<uint32_t> write_counts = {}, const std::vector<sym::Expr>& told = {});
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
 
   struct Call {
-    // One per graph input; those of constants are filled in when they are nullptr. Dtypes and sizes are those of the graph.
-    // Inputs of kind Argument with other strides than recorded are copied.
+    // One per graph input; those of constants are filled in when they are nullptr. Dtypes and sizes are those of the
+    // graph. Inputs of kind Argument with other strides than recorded are copied.
     c10::SmallVector<const at::Tensor*, 16> inputs;
-    // Not nullptr: one per graph input, where `inputs` point: they are dropped after their last use, if the graph was compiled so.
+    // Not nullptr: one per graph input, where `inputs` point: they are dropped after their last use, if the graph was
+    // compiled so.
     at::Tensor* owned = nullptr;
     // The values of the graph's size symbols, in order; nullptr: read from the inputs.
     const int64_t* symbols = nullptr;

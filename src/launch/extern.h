@@ -23,8 +23,8 @@ struct ViewSpec {
   plan::Where where = plan::Where::Arena;
   c10::ScalarType dtype = c10::ScalarType::Float;
   c10::Device device{c10::kCPU};
-  bool whole = false;   // the tensor that was handed in, or that the adopted call returned, as it is
-  uint32_t input = 0;   // of an Input buffer
+  bool whole = false;  // the tensor that was handed in, or that the adopted call returned, as it is
+  uint32_t input = 0;  // of an Input buffer
   std::vector<runtime::Slot> sizes, strides;
   runtime::Slot offset = 0;
 };
@@ -43,8 +43,8 @@ struct TorchFrame;
 class WrappedView {
  public:
   const at::Tensor& get(const ViewSpec& spec, const runtime::Frame& frame, const TorchFrame& call);
-  // To be called when an operator that may have kept its argument returned: a tensor that outlives the call gets a copy of
-  // its memory, and the wrapper forgets it.
+  // To be called when an operator that may have kept its argument returned: a tensor that outlives the call gets a copy
+  // of its memory, and the wrapper forgets it.
   void let_go_if_kept();
 
  private:
@@ -75,7 +75,8 @@ class ExternCall {
 };
 
 // `constants`: what OpaqueArg indexes. Throws InternalError for a call that does not fit the operator's schema.
-std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants);
+std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
+                                             const std::vector<PyObject*>& constants);
 // nullptr where there is no direct way: matrix products on dense CPU tensors.
 std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
 // Of _local_scalar_dense and _assert_scalar; nullptr for others.
@@ -83,16 +84,19 @@ std::unique_ptr<ExternCall> make_scalar_call(const runtime::Program& program, co
 
 // Whether a tensor has the dtype, device type and number of dimensions of the view.
 inline bool is_of_kind(const at::Tensor& t, const ViewSpec& spec) {
-  return t.scalar_type() == spec.dtype && t.device().type() == spec.device.type() && t.dim() == static_cast<int64_t>(spec.sizes.size());
+  return t.scalar_type() == spec.dtype && t.device().type() == spec.device.type() &&
+         t.dim() == static_cast<int64_t>(spec.sizes.size());
 }
 // A tensor over `data`, which it does not own.
 at::Tensor wrap_memory(void* data, const Geometry& geometry, c10::ScalarType dtype, c10::Device device);
-at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype);
+at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
+                     c10::ScalarType dtype);
 
 // Dispatch keys that a compiled region is below: autograd, autocast, function transforms, Python modes.
 c10::DispatchKeySet keys_above_region();
 
-// Runs fn(ctx, lo, hi) over [begin, end) on PyTorch's pool, in chunks of at least `grain`; inline when one chunk is enough.
+// Runs fn(ctx, lo, hi) over [begin, end) on PyTorch's pool, in chunks of at least `grain`; inline when one chunk is
+// enough.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi), void* ctx);
 // Makes the generated kernels run there; once per process.
 void install_parallel_for();

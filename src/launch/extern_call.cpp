@@ -19,7 +19,7 @@ struct Argument {
   enum class Kind : uint8_t { Constant, View, Views, OptionalViews, Int, Float, Ints, Number } kind = Kind::Constant;
   IValue constant;
   uint32_t view = 0;
-  std::vector<uint32_t> views;          // UINT32_MAX: none
+  std::vector<uint32_t> views;  // UINT32_MAX: none
   std::vector<runtime::Slot> slots;
 };
 
@@ -30,7 +30,9 @@ c10::TypePtr without_optional(c10::TypePtr type) {
 }
 
 at::Tensor wrapped_number(const at::Scalar& value) {
-  at::Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : value.isBoolean() ? at::kBool : at::kLong);
+  at::Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble
+                                          : value.isBoolean()     ? at::kBool
+                                                                  : at::kLong);
   t.unsafeGetTensorImpl()->set_wrapped_number(true);
   return t;
 }
@@ -137,12 +139,14 @@ bool is_read(const plan::Plan& plan, loop::BufferId buffer) {
     if (auto* e = std::get_if<plan::Extern>(&s))
       if (std::any_of(e->call.views.begin(), e->call.views.end(), in)) return true;
   }
-  return std::any_of(plan.outputs.begin(), plan.outputs.end(), [&](const loop::Output& o) { return o.kind == loop::Output::Kind::View && in(o.view); }) ||
-         std::any_of(plan.writebacks.begin(), plan.writebacks.end(), [&](const loop::Writeback& w) { return in(w.from); });
+  return std::any_of(plan.outputs.begin(), plan.outputs.end(),
+                     [&](const loop::Output& o) { return o.kind == loop::Output::Kind::View && in(o.view); }) ||
+         std::any_of(plan.writebacks.begin(), plan.writebacks.end(),
+                     [&](const loop::Writeback& w) { return in(w.from); });
 }
 
-// Whether the tensor itself is all that others take: then it may be of another kind than was recorded. (Attention's random
-// state is on the CPU or on the GPU, depending on what else goes on.)
+// Whether the tensor itself is all that others take: then it may be of another kind than was recorded. (Attention's
+// random state is on the CPU or on the GPU, depending on what else goes on.)
 bool is_handed_on(const runtime::Program& program, loop::BufferId buffer) {
   const plan::Plan& plan = program.plan();
   auto whole = [&](const loop::View& v) { return v.buffer != buffer || ViewSpec(program, v).whole; };
@@ -157,7 +161,8 @@ bool is_handed_on(const runtime::Program& program, loop::BufferId buffer) {
     if (o.kind != loop::Output::Kind::View || o.view.buffer != buffer) continue;
     if (!whole(o.view) || ++results > 1) return false;
   }
-  return std::none_of(plan.writebacks.begin(), plan.writebacks.end(), [&](const loop::Writeback& w) { return w.from.buffer == buffer; });
+  return std::none_of(plan.writebacks.begin(), plan.writebacks.end(),
+                      [&](const loop::Writeback& w) { return w.from.buffer == buffer; });
 }
 
 bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
@@ -169,7 +174,8 @@ std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
   std::vector<uint32_t> out;
   for (size_t i = 0; i < views.size(); ++i) {
     auto same = [&](const loop::View& v) {
-      return v.buffer == views[i].buffer && v.dtype == views[i].dtype && v.offset == views[i].offset && v.sizes == views[i].sizes && v.strides == views[i].strides;
+      return v.buffer == views[i].buffer && v.dtype == views[i].dtype && v.offset == views[i].offset &&
+             v.sizes == views[i].sizes && v.strides == views[i].strides;
     };
     out.push_back(static_cast<uint32_t>(std::find_if(views.begin(), views.end(), same) - views.begin()));
   }
@@ -178,7 +184,8 @@ std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
 
 class BoxedCall : public ExternCall {
  public:
-  BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) : name_(step.call.name) {
+  BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants)
+      : name_(step.call.name) {
     const loop::ExternCall& call = step.call;
     size_t dot = name_.find('.');
     std::string base = name_.substr(0, dot), overload = dot == std::string::npos ? "" : name_.substr(dot + 1);
@@ -218,9 +225,11 @@ class BoxedCall : public ExternCall {
     }
     for (const loop::View& v : call.outputs) {
       // What nobody reads is dropped as it comes: attention's statistics, say, whose kind depends on the kernel chosen.
-      bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) && !defines_symbols(*program.plan().arena, v);
+      bool dropped = !call.preallocated && v.buffer.valid() && !is_read(program.plan(), v.buffer) &&
+                     !defines_symbols(*program.plan().arena, v);
       Output out{dropped ? ViewSpec() : ViewSpec(program, v), {}, false, false};
-      out.handed_on = !call.preallocated && out.spec.valid() && is_handed_on(program, v.buffer) && !defines_symbols(*program.plan().arena, v);
+      out.handed_on = !call.preallocated && out.spec.valid() && is_handed_on(program, v.buffer) &&
+                      !defines_symbols(*program.plan().arena, v);
       for (size_t d = 0; out.spec.valid() && d < v.sizes.size(); ++d) {
         const sym::ExprArena& arena = *program.plan().arena;
         bool unbacked = arena.depends_on_data(v.sizes[d]);
@@ -230,8 +239,9 @@ class BoxedCall : public ExternCall {
       }
       outputs_.push_back(std::move(out));
     }
-    BRAZE_CHECK(!preallocated_ || std::none_of(outputs_.begin(), outputs_.end(), [](auto& o) { return o.depends_on_data; }),
-                "results whose size depends on data cannot be preallocated");
+    BRAZE_CHECK(
+        !preallocated_ || std::none_of(outputs_.begin(), outputs_.end(), [](auto& o) { return o.depends_on_data; }),
+        "results whose size depends on data cannot be preallocated");
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
@@ -241,7 +251,8 @@ class BoxedCall : public ExternCall {
     stack.reserve(arguments_.size() + outputs_.size());
     for (const Argument& a : arguments_) push(stack, a, frame, call, state);
     if (writes_outputs_)
-      for (size_t i = 0; i < outputs_.size(); ++i) stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
+      for (size_t i = 0; i < outputs_.size(); ++i)
+        stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
     std::vector<at::Tensor> copies = copy_written(stack);
     op_->callBoxed(stack);
     if (writes_outputs_) {
@@ -250,8 +261,8 @@ class BoxedCall : public ExternCall {
       std::vector<at::Tensor> results = flatten(stack);
       stack.clear();
       std::move(copies.begin(), copies.end(), std::back_inserter(results));
-      BRAZE_CHECK(results.size() == outputs_.size(), name_ + " returned " + std::to_string(results.size()) + " tensors instead of " +
-                                                         std::to_string(outputs_.size()));
+      BRAZE_CHECK(results.size() == outputs_.size(), name_ + " returned " + std::to_string(results.size()) +
+                                                         " tensors instead of " + std::to_string(outputs_.size()));
       for (size_t i = 0; i < outputs_.size(); ++i) {
         if (!outputs_[i].spec.valid()) continue;
         BRAZE_CHECK(results[i].defined(), name_ + " returned no tensor for result " + std::to_string(i));
@@ -267,9 +278,9 @@ class BoxedCall : public ExternCall {
  private:
   struct Output {
     ViewSpec spec;
-    std::vector<int64_t> binds;     // per dimension: the symbol that its size defines, or -1
+    std::vector<int64_t> binds;  // per dimension: the symbol that its size defines, or -1
     bool depends_on_data = false;
-    bool handed_on = false;         // whatever it is
+    bool handed_on = false;  // whatever it is
   };
 
   static bool is_out_variant(const c10::FunctionSchema& schema, size_t outputs) {
@@ -282,7 +293,8 @@ class BoxedCall : public ExternCall {
     return written == outputs;
   }
 
-  void push(torch::jit::Stack& stack, const Argument& a, const runtime::Frame& frame, const TorchFrame& call, CallFrame& state) const {
+  void push(torch::jit::Stack& stack, const Argument& a, const runtime::Frame& frame, const TorchFrame& call,
+            CallFrame& state) const {
     auto tensor = [&](uint32_t v) -> const at::Tensor& { return state.views[v].get(views_[v], frame, call); };
     switch (a.kind) {
       case Argument::Kind::Constant: stack.push_back(a.constant); break;
@@ -298,7 +310,8 @@ class BoxedCall : public ExternCall {
       }
       case Argument::Kind::OptionalViews: {
         c10::List<std::optional<at::Tensor>> list;
-        for (uint32_t v : a.views) list.push_back(v == UINT32_MAX ? std::nullopt : std::optional<at::Tensor>(tensor(v)));
+        for (uint32_t v : a.views)
+          list.push_back(v == UINT32_MAX ? std::nullopt : std::optional<at::Tensor>(tensor(v)));
         stack.emplace_back(std::move(list));
         break;
       }
@@ -315,7 +328,8 @@ class BoxedCall : public ExternCall {
   std::vector<at::Tensor> copy_written(torch::jit::Stack& stack) const {
     std::vector<at::Tensor> copies;
     auto copy = [&](const at::Tensor& t) {
-      return copies.emplace_back(t.clone(t.is_non_overlapping_and_dense() ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous));
+      return copies.emplace_back(
+          t.clone(t.is_non_overlapping_and_dense() ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous));
     };
     for (size_t i : written_) {
       IValue& v = stack[i];
@@ -327,7 +341,8 @@ class BoxedCall : public ExternCall {
         v = std::move(list);
       } else if (v.isOptionalTensorList()) {
         c10::List<std::optional<at::Tensor>> list;
-        for (const auto& t : v.toOptionalTensorVector()) list.push_back(t && t->defined() ? std::optional<at::Tensor>(copy(*t)) : t);
+        for (const auto& t : v.toOptionalTensorVector())
+          list.push_back(t && t->defined() ? std::optional<at::Tensor>(copy(*t)) : t);
         v = std::move(list);
       }
     }
@@ -340,11 +355,14 @@ class BoxedCall : public ExternCall {
     for (size_t i = 0; i < stack.size(); ++i) {
       if (i < list_sizes_.size() && list_sizes_[i] == 0) continue;
       IValue& v = stack[i];
-      if (v.isTensor()) results.push_back(std::move(v).toTensor());
+      if (v.isTensor())
+        results.push_back(std::move(v).toTensor());
       else if (v.isTensorList())
         for (const at::Tensor& t : v.toTensorList()) results.push_back(t);
-      else if (v.isNone()) results.emplace_back();
-      else throw InternalError(name_ + " returned a value that is no tensor");
+      else if (v.isNone())
+        results.emplace_back();
+      else
+        throw InternalError(name_ + " returned a value that is no tensor");
     }
     return results;
   }
@@ -356,7 +374,8 @@ class BoxedCall : public ExternCall {
       call.adopted[spec.buffer] = std::move(result);
       return;
     }
-    bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 || result.is_conj() || result.is_neg();
+    bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 ||
+                  result.is_conj() || result.is_neg();
     bool fits = true;
     c10::SmallVector<int64_t, 5> strides;
     if (out.depends_on_data) {
@@ -366,7 +385,8 @@ class BoxedCall : public ExternCall {
     }
     for (size_t d = 0; d < spec.sizes.size(); ++d) {
       strides.push_back(frame.value(spec.strides[d]));
-      BRAZE_CHECK(result.size(d) == frame.value(spec.sizes[d]), name_ + " returned a tensor of another size than was recorded");
+      BRAZE_CHECK(result.size(d) == frame.value(spec.sizes[d]),
+                  name_ + " returned a tensor of another size than was recorded");
       fits &= result.stride(d) == strides[d] || result.size(d) == 1;
     }
     fits |= result.numel() == 0;
@@ -393,7 +413,8 @@ class BoxedCall : public ExternCall {
 
 }  // namespace
 
-std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants) {
+std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
+                                             const std::vector<PyObject*>& constants) {
   if (auto scalar = make_scalar_call(program, step)) return scalar;
   if (auto direct = make_matmul_call(program, step)) return direct;
   return std::make_unique<BoxedCall>(program, step, constants);

@@ -14,14 +14,15 @@ class MatmulCall : public ExternCall {
  public:
   enum class Kind : uint8_t { Mm, Bmm, Addmm, Baddbmm };
 
-  MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, at::Scalar beta, at::Scalar alpha,
-             std::vector<uint32_t> operands)
+  MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, at::Scalar beta,
+             at::Scalar alpha, std::vector<uint32_t> operands)
       : kind_(kind), beta_(beta), alpha_(alpha), out_(program, call.outputs[0]) {
     for (uint32_t v : operands) views_.emplace_back(program, call.views[v]);
     auto one = [](const at::Scalar& s) { return s.toDouble() == 1; };
     row_bias_ = kind == Kind::Addmm && one(beta_) && views_[0].sizes.size() == 1 && views_[0].dtype == out_.dtype;
-    own_ = (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
-           std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+    own_ =
+        (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
+        std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
@@ -34,8 +35,10 @@ class MatmulCall : public ExternCall {
       case Kind::Mm: at::cpu::mm_out(out, in(0), in(1)); break;
       case Kind::Bmm: at::cpu::bmm_out(out, in(0), in(1)); break;
       case Kind::Addmm:
-        if (row_bias_ && fill_rows(frame)) at::cpu::addmm_out(out, out, in(1), in(2), 1, alpha_);
-        else at::cpu::addmm_out(out, in(0), in(1), in(2), beta_, alpha_);
+        if (row_bias_ && fill_rows(frame))
+          at::cpu::addmm_out(out, out, in(1), in(2), 1, alpha_);
+        else
+          at::cpu::addmm_out(out, in(0), in(1), in(2), beta_, alpha_);
         break;
       case Kind::Baddbmm: at::cpu::baddbmm_out(out, in(0), in(1), in(2), beta_, alpha_); break;
     }
@@ -49,7 +52,9 @@ class MatmulCall : public ExternCall {
     auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
     runtime::GemmNT g;
     g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
-    if (!runtime::gemm_nt_pays(g.m, g.n, g.k) || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1) return false;
+    if (!runtime::gemm_nt_pays(g.m, g.n, g.k) || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 ||
+        at(out_.strides[1]) != 1)
+      return false;
     if (kind_ == Kind::Addmm) {
       if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
       g.bias = data(views_[0]);
@@ -59,12 +64,13 @@ class MatmulCall : public ExternCall {
     g.c = data(out_), g.ldc = at(out_.strides[0]);
     constexpr int64_t kTask = 200'000;  // multiplications that are worth another thread
     int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
-    parallel_for(0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
-                 [](void* ctx, int64_t lo, int64_t hi) {
-                   auto& p = *static_cast<const runtime::GemmNT*>(ctx);
-                   runtime::gemm_nt(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
-                 },
-                 &g);
+    parallel_for(
+        0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
+        [](void* ctx, int64_t lo, int64_t hi) {
+          auto& p = *static_cast<const runtime::GemmNT*>(ctx);
+          runtime::gemm_nt(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
+        },
+        &g);
     return true;
   }
 
@@ -78,16 +84,18 @@ class MatmulCall : public ExternCall {
       size_t bytes, step;
     } rows;
     int64_t m = at(out_.sizes[0]), n = at(out_.sizes[1]);
-    if (at(views_[0].sizes[0]) != n || (n > 1 && (at(views_[0].strides[0]) != 1 || at(out_.strides[1]) != 1))) return false;
+    if (at(views_[0].sizes[0]) != n || (n > 1 && (at(views_[0].strides[0]) != 1 || at(out_.strides[1]) != 1)))
+      return false;
     rows.bias = static_cast<const char*>(frame.pointer(views_[0].buffer)) + at(views_[0].offset) * element;
     rows.out = static_cast<char*>(frame.pointer(out_.buffer)) + at(out_.offset) * element;
     rows.bytes = n * element, rows.step = at(out_.strides[0]) * element;
-    parallel_for(0, m, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, rows.bytes)),
-                 [](void* ctx, int64_t lo, int64_t hi) {
-                   auto& r = *static_cast<const Rows*>(ctx);
-                   for (int64_t i = lo; i < hi; ++i) std::memcpy(r.out + i * r.step, r.bias, r.bytes);
-                 },
-                 &rows);
+    parallel_for(
+        0, m, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, rows.bytes)),
+        [](void* ctx, int64_t lo, int64_t hi) {
+          auto& r = *static_cast<const Rows*>(ctx);
+          for (int64_t i = lo; i < hi; ++i) std::memcpy(r.out + i * r.step, r.bias, r.bytes);
+        },
+        &rows);
     return true;
   }
 
@@ -113,16 +121,22 @@ std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, co
   if (!call.preallocated || call.outputs.size() != 1 || !call.outputs[0].buffer.valid()) return nullptr;
   MatmulCall::Kind kind;
   size_t tensors;
-  if (call.name == "aten::mm") kind = MatmulCall::Kind::Mm, tensors = 2;
-  else if (call.name == "aten::bmm") kind = MatmulCall::Kind::Bmm, tensors = 2;
-  else if (call.name == "aten::addmm") kind = MatmulCall::Kind::Addmm, tensors = 3;
-  else if (call.name == "aten::baddbmm") kind = MatmulCall::Kind::Baddbmm, tensors = 3;
-  else return nullptr;
+  if (call.name == "aten::mm")
+    kind = MatmulCall::Kind::Mm, tensors = 2;
+  else if (call.name == "aten::bmm")
+    kind = MatmulCall::Kind::Bmm, tensors = 2;
+  else if (call.name == "aten::addmm")
+    kind = MatmulCall::Kind::Addmm, tensors = 3;
+  else if (call.name == "aten::baddbmm")
+    kind = MatmulCall::Kind::Baddbmm, tensors = 3;
+  else
+    return nullptr;
   if (call.args.size() < tensors) return nullptr;
   std::vector<uint32_t> operands;
   for (size_t i = 0; i < tensors; ++i) {
     auto* v = std::get_if<loop::ViewRef>(&call.args[i]);
-    if (!v || !v->valid() || program.plan().buffers[call.views[v->index].buffer.index].device.type != DeviceType::CPU) return nullptr;
+    if (!v || !v->valid() || program.plan().buffers[call.views[v->index].buffer.index].device.type != DeviceType::CPU)
+      return nullptr;
     operands.push_back(v->index);
   }
   at::Scalar beta = 1, alpha = 1;

@@ -1,4 +1,5 @@
-// Numbers between tensors and sizes: _local_scalar_dense binds an unbacked symbol, _assert_scalar checks what was assumed of such.
+// Numbers between tensors and sizes: _local_scalar_dense binds an unbacked symbol, _assert_scalar checks what was
+// assumed of such.
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
@@ -13,7 +14,8 @@ class ReadCall final : public ExternCall {
  public:
   ReadCall(const runtime::Program& program, const plan::Extern& step) {
     const loop::ExternCall& call = step.call;
-    BRAZE_CHECK(call.args.size() == 2 && call.views.size() == 1 && std::holds_alternative<sym::Expr>(call.args[1]), "_local_scalar_dense without a symbol");
+    BRAZE_CHECK(call.args.size() == 2 && call.views.size() == 1 && std::holds_alternative<sym::Expr>(call.args[1]),
+                "_local_scalar_dense without a symbol");
     view_ = ViewSpec(program, call.views[0]);
     symbol_ = program.symbol_index(std::get<sym::Expr>(call.args[1]));
   }
@@ -49,7 +51,8 @@ class AssertCall final : public ExternCall {
     std::string text = message_;
     for (size_t i = 0; i < values_.size(); ++i) {
       std::string place = "{" + std::to_string(i) + "}";
-      if (size_t at = text.find(place); at != std::string::npos) text.replace(at, place.size(), std::to_string(frame.value(values_[i])));
+      if (size_t at = text.find(place); at != std::string::npos)
+        text.replace(at, place.size(), std::to_string(frame.value(values_[i])));
     }
     TORCH_CHECK(exception_ != "RuntimeError", text);
     pybind11::gil_scoped_acquire gil;

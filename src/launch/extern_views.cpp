@@ -20,7 +20,8 @@ ViewSpec::ViewSpec(const runtime::Program& program, const loop::View& view) {
   for (sym::Expr e : view.strides) strides.push_back(program.slot(e));
   offset = program.slot(view.offset);
   bool owner_is_tensor = where == plan::Where::Input || where == plan::Where::Adopted;
-  whole = owner_is_tensor && view.dtype == b.dtype && view.sizes == b.sizes && view.strides == b.strides && plan.arena->is_const(view.offset, 0);
+  whole = owner_is_tensor && view.dtype == b.dtype && view.sizes == b.sizes && view.strides == b.strides &&
+          plan.arena->is_const(view.offset, 0);
 }
 
 void Geometry::read(const ViewSpec& spec, const runtime::Frame& frame) {
@@ -38,7 +39,8 @@ void Geometry::read(const ViewSpec& spec, const runtime::Frame& frame) {
   bytes = empty ? 0 : (last + 1) * c10::elementSize(spec.dtype);
 }
 
-at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
+at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
+                     c10::ScalarType dtype) {
   c10::DispatchKeySet keys(storage.device().is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU);
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
@@ -93,10 +95,10 @@ void WrappedView::let_go_if_kept() {
 c10::DispatchKeySet keys_above_region() {
   using c10::DispatchKey;
   return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-         c10::DispatchKeySet({DispatchKey::Functionalize, DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::PreDispatch,
-                              DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchVmapMode, DispatchKey::Batched, DispatchKey::VmapMode,
-                              DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchDynamicLayerFrontMode,
-                              DispatchKey::FuncTorchDynamicLayerBackMode});
+         c10::DispatchKeySet({DispatchKey::Functionalize, DispatchKey::Python, DispatchKey::PythonTLSSnapshot,
+                              DispatchKey::PreDispatch, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchVmapMode,
+                              DispatchKey::Batched, DispatchKey::VmapMode, DispatchKey::FuncTorchGradWrapper,
+                              DispatchKey::FuncTorchDynamicLayerFrontMode, DispatchKey::FuncTorchDynamicLayerBackMode});
 }
 
 }  // namespace braze::launch

@@ -4,7 +4,8 @@
 
 namespace braze::launch {
 
-GilRelease::GilRelease(bool wanted) : state_(wanted && Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+GilRelease::GilRelease(bool wanted)
+    : state_(wanted && Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
 
 GilRelease::~GilRelease() {
   if (!state_) return;

@@ -6,8 +6,9 @@
 
 namespace braze::launch {
 
-// Gives the lock up while it lives, if this thread holds it and `wanted`. A thread that finds the interpreter at its end when it wants the
-// lock back stays here for ever instead of being unwound: destructors on its stack would touch Python's objects without the lock.
+// Gives the lock up while it lives, if this thread holds it and `wanted`. A thread that finds the interpreter at its
+// end when it wants the lock back stays here for ever instead of being unwound: destructors on its stack would touch
+// Python's objects without the lock.
 class GilRelease {
  public:
   explicit GilRelease(bool wanted = true);

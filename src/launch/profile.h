@@ -5,8 +5,8 @@
 
 namespace braze::launch {
 
-// While it lives, what this thread does is a range of the profile (torch.profiler, or whoever listens to at::RecordFunction);
-// a few nanoseconds where nobody listens.
+// While it lives, what this thread does is a range of the profile (torch.profiler, or whoever listens to
+// at::RecordFunction); a few nanoseconds where nobody listens.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const std::string& name);

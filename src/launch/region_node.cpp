@@ -21,7 +21,8 @@ using InputKind = TrainingProgram::InputSource::Kind;
 
 constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
-// Below a transform of functions, or a dual number: PyTorch's operators know what to do with it, compiled code does not.
+// Below a transform of functions, or a dual number: PyTorch's operators know what to do with it, compiled code does
+// not.
 bool is_transformed(const at::Tensor& t) {
   if (!t.defined()) return false;
   return !t.has_storage() || trace::has_tangent(t.unsafeGetTensorImpl());
@@ -33,18 +34,22 @@ std::string describe(const at::Tensor& t) {
   return out + "]";
 }
 
-uint32_t version_of(const at::Tensor& t) { return t.is_inference() ? 0 : t.unsafeGetTensorImpl()->version_counter().current_version(); }
+uint32_t version_of(const at::Tensor& t) {
+  return t.is_inference() ? 0 : t.unsafeGetTensorImpl()->version_counter().current_version();
+}
 
 }  // namespace
 
-CompiledFunctionBackward::CompiledFunctionBackward(std::shared_ptr<TrainingProgram> program, torch::autograd::edge_list&& edges)
+CompiledFunctionBackward::CompiledFunctionBackward(std::shared_ptr<TrainingProgram> program,
+                                                   torch::autograd::edge_list&& edges)
     : Node(std::move(edges)), program_(std::move(program)), spent_(program_->gradients.tangent_of.size()) {
   saved_.reserve(program_->saved.size());
   held_.resize(program_->input_sources.size());
 }
 
 std::string CompiledFunctionBackward::Version::text() const {
-  return "[" + what + "] is at version " + std::to_string(counter.current_version()) + "; expected version " + std::to_string(expected) + " instead.";
+  return "[" + what + "] is at version " + std::to_string(counter.current_version()) + "; expected version " +
+         std::to_string(expected) + " instead.";
 }
 
 void CompiledFunctionBackward::watch(const at::Tensor& t) {
@@ -56,7 +61,8 @@ void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
   switch (program_->input_sources[i].kind) {
     case InputKind::Saved: return;
     case InputKind::Snapshot: held.tensor = t; break;
-    // A leaf that requires grad never gets a history; another could get one that leads here, and then would hold itself.
+    // A leaf that requires grad never gets a history; another could get one that leads here, and then would hold
+    // itself.
     case InputKind::Kept: held.tensor = t.requires_grad() && t.is_leaf() ? t : trace::without_history(t); break;
     case InputKind::Unneeded: held.weak = t.getIntrusivePtr(); break;
   }
@@ -80,7 +86,10 @@ void CompiledFunctionBackward::check_kept(uint32_t i) const {
 
 void CompiledFunctionBackward::check_versions() const {
   for (const Version& v : watched_)
-    if (v.changed()) throw std::runtime_error("one of the variables needed for gradient computation has been modified by an inplace operation: " + v.text());
+    if (v.changed())
+      throw std::runtime_error(
+          "one of the variables needed for gradient computation has been modified by an inplace operation: " +
+          v.text());
 }
 
 variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
@@ -88,7 +97,8 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
   std::vector<bool> given;
   for (const at::Tensor& t : tangents) given.push_back(t.defined());
   for (size_t t = 0; t < given.size(); ++t) spent_[t] = spent_[t] || (releasing_ && given[t]);
-  if (c10::GradMode::is_enabled() || std::any_of(tangents.begin(), tangents.end(), is_transformed)) return apply_uncompiled(tangents, given);
+  if (c10::GradMode::is_enabled() || std::any_of(tangents.begin(), tangents.end(), is_transformed))
+    return apply_uncompiled(tangents, given);
   const CompiledBackward& backward = program_->backward(given);
   for (const CompiledBackward::Input& in : backward.inputs)
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
@@ -111,8 +121,10 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
   call.owned = owned.data();
   if (!releasing_) call.owned = nullptr;
   call.symbols = symbols.data();
-  if (replayed) backward.replayed->run(call);
-  else backward.graph->run(call);
+  if (replayed)
+    backward.replayed->run(call);
+  else
+    backward.graph->run(call);
   if (!backward.ran.exchange(true)) {
     runtime::trim_heap(kWorthGivingBack);
     runtime::trim_pool();
@@ -123,7 +135,8 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
 }
 
 // The region again, eagerly, on the inputs that it was called with, so that what it gives has a history of its own.
-variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& tangents, const std::vector<bool>& given) {
+variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& tangents,
+                                                         const std::vector<bool>& given) {
   const std::vector<uint32_t>& reads = program_->reads(given);
   for (uint32_t i : reads) {
     check_kept(i);
@@ -133,7 +146,8 @@ variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& ta
   UncompiledRegion::Call call;
   call.inputs = region_inputs(!reads.empty());
   for (uint32_t k = 0; k < program_->gradients.inputs.size(); ++k) call.edges.push_back(next_edge(k));
-  call.symbols.assign(symbols.begin(), symbols.begin() + static_cast<int64_t>(program_->forward->plan().size_symbols.size()));
+  call.symbols.assign(symbols.begin(),
+                      symbols.begin() + static_cast<int64_t>(program_->forward->plan().size_symbols.size()));
   call.random_state = random_state;
   return program_->uncompiled->gradients(call, tangents, c10::GradMode::is_enabled());
 }
@@ -149,19 +163,23 @@ variable_list CompiledFunctionBackward::region_inputs(bool needed) {
         if (!dropped_[source.index]) inputs[i] = trace::without_history(saved_[source.index].unpack());
         break;
       case InputKind::Unneeded:
-        if (auto alive = held.weak ? held.weak->lock() : nullptr; alive && version_of(at::Tensor(alive)) == held.version) inputs[i] = trace::without_history(at::Tensor(std::move(alive)));
+        if (auto alive = held.weak ? held.weak->lock() : nullptr;
+            alive && version_of(at::Tensor(alive)) == held.version)
+          inputs[i] = trace::without_history(at::Tensor(std::move(alive)));
         break;
       case InputKind::Kept:
         if (needed && held.tensor.defined() && version_of(held.tensor) != held.version)
           throw std::runtime_error("braze: an input of a compiled region, " + describe(held.tensor) +
-                                   ", has been modified by an inplace operation, and the region is differentiated with create_graph=True or batched gradients, for which "
+                                   ", has been modified by an inplace operation, and the region is differentiated with "
+                                   "create_graph=True or batched gradients, for which "
                                    "it has to be as it was");
         [[fallthrough]];
       case InputKind::Snapshot:
         if (held.tensor.defined()) inputs[i] = trace::without_history(held.tensor);
         break;
     }
-    if (needed && !inputs[i].defined() && source.kind != InputKind::Unneeded) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    if (needed && !inputs[i].defined() && source.kind != InputKind::Unneeded)
+      throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
   }
   return inputs;
 }

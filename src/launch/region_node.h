@@ -32,7 +32,7 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   void hold_input(uint32_t i, const at::Tensor& t);
   void finish() { used_.assign(saved_.size(), false), dropped_ = used_; }
 
-  bool replayed = false;  // the forward was: what it saved lies where the backward's recording expects it
+  bool replayed = false;         // the forward was: what it saved lies where the backward's recording expects it
   std::vector<int64_t> symbols;  // values of the backward's size symbols
   at::Tensor random_state;       // of the generator when the region was called
 
@@ -50,7 +50,8 @@ class CompiledFunctionBackward : public torch::autograd::Node {
     uint32_t version = 0;
   };
 
-  torch::autograd::variable_list apply_uncompiled(const torch::autograd::variable_list& tangents, const std::vector<bool>& given);
+  torch::autograd::variable_list apply_uncompiled(const torch::autograd::variable_list& tangents,
+                                                  const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
   void check_versions() const;
@@ -65,7 +66,7 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   std::vector<Version> watched_;
   std::vector<HeldInput> held_;       // per input of the region
   std::vector<bool> used_, dropped_;  // per saved value
-  std::vector<bool> spent_;           // per tangent: there was a gradient for it in a backward that released what it read
+  std::vector<bool> spent_;  // per tangent: there was a gradient for it in a backward that released what it read
   bool releasing_ = false, held_dropped_ = false;
 };
 

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "driver/driver.h"
-#include "symbolic/given_symbol.h"
 #include "launch/compiled_graph.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::launch {
 namespace {
@@ -22,17 +22,20 @@ at::Generator& generator() {
 
 // Operands of these lend their types alone.
 bool needs_no_data(Op op) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (op) {
     case Op::native_dropout: case Op::bernoulli_p: case Op::rand: case Op::rand_like: case Op::randn: case Op::randn_like: case Op::randint: case Op::randint_low:
     case Op::randint_like: case Op::randint_like_low_dtype: case Op::randperm: case Op::uniform: case Op::normal_functional: case Op::exponential:
       return true;
     default: return false;
   }
+  // clang-format on
 }
 
 }  // namespace
 
-RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options) : graph_(captured.shared_arena()), options_(options) {
+RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options)
+    : graph_(captured.shared_arena()), options_(options) {
   sym::ExprArena& arena = captured.arena();
   auto stand_in = [&](ValueId v) {
     const TensorType& t = captured.type(v);
@@ -41,7 +44,8 @@ RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options)
     strides.v = t.strides;
     TensorType own = t;
     own.offset = arena.constant(0);
-    graph::NodeId made = graph_.add_node(Op::empty_strided, {sizes, strides, t.dtype, NoneArg{}, t.device, NoneArg{}}, {own});
+    graph::NodeId made =
+        graph_.add_node(Op::empty_strided, {sizes, strides, t.dtype, NoneArg{}, t.device, NoneArg{}}, {own});
     return graph_.node(made).outputs[0];
   };
   for (const graph::Node& n : captured.nodes()) {
@@ -81,7 +85,8 @@ RandomReplay::Rewound::~Rewound() {
 std::vector<at::Tensor> RandomReplay::draw(const at::Tensor& before, const std::vector<int64_t>& symbols) {
   if (!compiled_) {
     driver::Artefact made = driver::compile(graph_, options_);
-    compiled_ = std::make_unique<CompiledGraph>(graph_, made, std::make_shared<Constants>(std::vector<PyObject*>()), Aliases::Fresh);
+    compiled_ = std::make_unique<CompiledGraph>(graph_, made, std::make_shared<Constants>(std::vector<PyObject*>()),
+                                                Aliases::Fresh);
   }
   Rewound rewound(before);
   CompiledGraph::Call call;

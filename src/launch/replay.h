@@ -1,4 +1,5 @@
-// What a compiled region drew, once more: where it is differentiated again, it runs uncompiled on the same random values.
+// What a compiled region drew, once more: where it is differentiated again, it runs uncompiled on the same random
+// values.
 #pragma once
 #include <ATen/core/Tensor.h>
 

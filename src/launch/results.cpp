@@ -1,11 +1,12 @@
-// What results need besides their values: to be leaves, to have no history left, to be tensors of the inference mode, to be views.
+// What results need besides their values: to be leaves, to have no history left, to be tensors of the inference mode,
+// to be views.
 #include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <optional>
 
@@ -36,9 +37,12 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     std::optional<c10::InferenceMode> inference;
     if (v.made == Made::ForInference) inference.emplace();
     c10::AutoGradMode grad(v.made == Made::Plainly || v.made == Made::AsOneOfSeveral);
-    bool whole = base.sizes() == result.sizes() && base.strides() == result.strides() && base.storage_offset() == result.storage_offset();
+    bool whole = base.sizes() == result.sizes() && base.strides() == result.strides() &&
+                 base.storage_offset() == result.storage_offset();
     result = whole ? at::alias(base) : base.as_strided(result.sizes(), result.strides(), result.storage_offset());
-    auto* meta = v.made == Made::AsOneOfSeveral && result.is_view() ? torch::autograd::impl::get_view_autograd_meta(result) : nullptr;
+    auto* meta = v.made == Made::AsOneOfSeveral && result.is_view()
+                     ? torch::autograd::impl::get_view_autograd_meta(result)
+                     : nullptr;
     if (meta) meta->set_creation_meta(torch::autograd::CreationMeta::MULTI_OUTPUT_NODE);
   }
 }
@@ -46,10 +50,13 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
 void mark_consumed(PyObject* tensor) {
   const at::Tensor& t = THPVariable_Unpack(tensor);
   if (t.grad_fn()) return;
-  torch::autograd::set_history(t, trace::make_node<torch::autograd::Error>(
-      "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
-      "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-      "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward."));
+  torch::autograd::set_history(
+      t, trace::make_node<torch::autograd::Error>(
+             "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+             "already been freed). "
+             "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+             "retain_graph=True if you need to backward through the graph a second time or if you need to access saved "
+             "tensors after calling backward."));
 }
 
 struct InferenceScope::State {

@@ -10,13 +10,15 @@
 
 namespace braze::launch {
 
-void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call, size_t inputs) {
+void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call,
+                   size_t inputs) {
   call.inputs.resize(inputs, nullptr);
   if (n == inputs) {
     for (size_t i = 0; i < n; ++i) call.inputs[i] = &THPVariable_Unpack(objects[i]);
     return;
   }
-  BRAZE_CHECK(n == given.size(), "the graph takes " + std::to_string(given.size()) + " inputs, got " + std::to_string(n));
+  BRAZE_CHECK(n == given.size(),
+              "the graph takes " + std::to_string(given.size()) + " inputs, got " + std::to_string(n));
   for (size_t i = 0; i < n; ++i) call.inputs[given[i]] = &THPVariable_Unpack(objects[i]);
 }
 
@@ -46,25 +48,40 @@ namespace {
 
 class InferenceRunnable : public Runnable {
  public:
-  InferenceRunnable(Captured captured, const Options& options, bool texts) : given_(inputs_without_constants(captured.graph)), views_(std::move(captured.views)) {
+  InferenceRunnable(Captured captured, const Options& options, bool texts)
+      : given_(inputs_without_constants(captured.graph)), views_(std::move(captured.views)) {
     driver::Dumps dumps;
     driver::Artefact made = driver::compile(captured.graph, options, texts ? &dumps : nullptr);
-    report_ = {made.nests, made.kernels, made.externs, made.from_disk_cache, std::move(made.timings), {},
-               std::move(dumps.passes), std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
-    compiled_ = std::make_unique<CompiledGraph>(captured.graph, made, std::make_shared<Constants>(std::move(captured.constants)), Aliases::Fresh,
-                                                std::move(captured.write_counts));
-    if (options.cuda_graphs) replayed_ = std::make_unique<ReplayedGraph>(*compiled_, placements(captured.graph), compiled_->outputs());
+    report_ = {made.nests,
+               made.kernels,
+               made.externs,
+               made.from_disk_cache,
+               std::move(made.timings),
+               {},
+               std::move(dumps.passes),
+               std::move(dumps.graph),
+               std::move(dumps.lowered),
+               std::move(dumps.scheduled),
+               std::move(dumps.kernels)};
+    compiled_ = std::make_unique<CompiledGraph>(captured.graph, made,
+                                                std::make_shared<Constants>(std::move(captured.constants)),
+                                                Aliases::Fresh, std::move(captured.write_counts));
+    if (options.cuda_graphs)
+      replayed_ = std::make_unique<ReplayedGraph>(*compiled_, placements(captured.graph), compiled_->outputs());
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m <= compiled_->outputs(), "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m <= compiled_->outputs(),
+                "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, compiled_->inputs());
-    if (replayed_) replayed_->run(call);
-    else compiled_->run(call);
+    if (replayed_)
+      replayed_->run(call);
+    else
+      compiled_->run(call);
     make_views(call, views_);
     wrap_outputs(call, outputs, m);
     return true;

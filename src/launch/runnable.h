@@ -8,7 +8,8 @@ namespace braze::launch {
 // Numbers of the inputs that callers hand in.
 std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
 // `objects`: the inputs named by `given`, or all inputs.
-void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call, size_t inputs);
+void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects, size_t n, CompiledGraph::Call& call,
+                   size_t inputs);
 // New references to the first m results; throws python_error.
 void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m);
 // Results that the program sees as views become views. After what they are views of has its history.

@@ -41,18 +41,23 @@ class SplitRunnable : public Runnable {
       piece.inputs = std::move(p.inputs);
       piece.outputs = std::move(p.outputs);
       piece.compiled = std::make_unique<CompiledGraph>(p.graph, made, constants_, Aliases::Fresh);
-      if (p.on_gpu) piece.replayed = std::make_unique<ReplayedGraph>(*piece.compiled, placements(p.graph), piece.compiled->outputs());
-      for (const std::string& why : p.why) log_not_recorded(why + " touches memory of the CPU: recordings are split around it");
+      if (p.on_gpu)
+        piece.replayed =
+            std::make_unique<ReplayedGraph>(*piece.compiled, placements(p.graph), piece.compiled->outputs());
+      for (const std::string& why : p.why)
+        log_not_recorded(why + " touches memory of the CPU: recordings are split around it");
       for (uint32_t s : piece.inputs) last_use[s] = pieces_.size();
       pieces_.push_back(std::move(piece));
     }
     for (uint32_t s = num_inputs_; s < slots_; ++s)
-      if (std::find(outputs_.begin(), outputs_.end(), static_cast<int32_t>(s)) == outputs_.end()) pieces_[last_use[s]].dead.push_back(s);
+      if (std::find(outputs_.begin(), outputs_.end(), static_cast<int32_t>(s)) == outputs_.end())
+        pieces_[last_use[s]].dead.push_back(s);
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t*) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m <= outputs_.size(), "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m <= outputs_.size(),
+                "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call whole;
     unpack_inputs(given_, inputs, n, whole, num_inputs_);
     std::vector<at::Tensor> values(slots_);
@@ -63,8 +68,10 @@ class SplitRunnable : public Runnable {
       CompiledGraph::Call call;
       call.holds_gil = true;
       for (uint32_t s : p.inputs) call.inputs.push_back(&values[s]);
-      if (p.replayed) p.replayed->run(call);
-      else p.compiled->run(call);
+      if (p.replayed)
+        p.replayed->run(call);
+      else
+        p.compiled->run(call);
       for (size_t i = 0; i < p.outputs.size(); ++i) values[p.outputs[i]] = std::move(call.results[i]);
       for (uint32_t s : p.dead) values[s] = at::Tensor();
     }

@@ -1,5 +1,5 @@
-// mode="reduce-overhead" for a graph of which a part touches the CPU: the other parts are recorded as CUDA Graphs, and it is
-// run between them.
+// mode="reduce-overhead" for a graph of which a part touches the CPU: the other parts are recorded as CUDA Graphs, and
+// it is run between them.
 #pragma once
 #include "launch/launch.h"
 

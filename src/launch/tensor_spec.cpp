@@ -32,16 +32,16 @@ namespace {
 constexpr int64_t kOpen = INT64_MIN;  // a size or stride that guards on sizes look at
 
 bool agree(c10::IntArrayRef now, c10::IntArrayRef expected) {
-  return now.size() == expected.size() &&
-         std::equal(now.begin(), now.end(), expected.begin(), [](int64_t a, int64_t b) { return a == b || b == kOpen; });
+  return now.size() == expected.size() && std::equal(now.begin(), now.end(), expected.begin(),
+                                                     [](int64_t a, int64_t b) { return a == b || b == kOpen; });
 }
 
 const torch::autograd::AutogradMeta* autograd_meta(const c10::TensorImpl* impl) {
   return static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
 }
 
-// As TensorImpl::requires_grad, whose virtual function is called only where these fields do not decide it: a view that has no history of its
-// own requires gradients if its base does.
+// As TensorImpl::requires_grad, whose virtual function is called only where these fields do not decide it: a view that
+// has no history of its own requires gradients if its base does.
 bool requires_grad(const c10::TensorImpl* impl) {
   auto* meta = autograd_meta(impl);
   return meta && (meta->requires_grad_ || meta->grad_fn_ || meta->requires_grad());
@@ -60,8 +60,10 @@ std::string list(const Range& values) {
   bool first = true;
   for (int64_t v : values) {
     out << (first ? "" : ", ");
-    if (v == kOpen) out << "any";
-    else out << v;
+    if (v == kOpen)
+      out << "any";
+    else
+      out << v;
     first = false;
   }
   out << ")";
@@ -79,7 +81,9 @@ int64_t read_size(PyObject* tensor, int32_t dim) {
 std::vector<int64_t> geometry(PyObject* tensor) {
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   std::vector<int64_t> out;
-  if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor) || impl->has_symbolic_sizes_strides()) return out;
+  if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor) ||
+      impl->has_symbolic_sizes_strides())
+    return out;
   auto sizes = impl->sizes(), strides = impl->strides();
   out.assign(sizes.begin(), sizes.end());
   out.insert(out.end(), strides.begin(), strides.end());
@@ -105,7 +109,8 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<t
     spec->geometry.insert(spec->geometry.end(), strides.begin(), strides.end());
     for (const trace::SymbolicDim& s : symbolic)
       if (s.dim >= 0 && static_cast<size_t>(s.dim) < spec->dim) spec->geometry[static_cast<size_t>(s.dim)] = kOpen;
-    if (!symbolic.empty()) std::fill(spec->geometry.begin() + static_cast<ptrdiff_t>(spec->dim), spec->geometry.end(), kOpen);
+    if (!symbolic.empty())
+      std::fill(spec->geometry.begin() + static_cast<ptrdiff_t>(spec->dim), spec->geometry.end(), kOpen);
   }
   return spec;
 }
@@ -116,7 +121,9 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   const c10::TensorImpl* impl = THPVariable_Unpack(tensor).unsafeGetTensorImpl();
   if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
     return false;
-  if (requires_grad(impl) != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) || trace::has_tangent(impl) != spec.tangent) return false;
+  if (requires_grad(impl) != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) ||
+      trace::has_tangent(impl) != spec.tangent)
+    return false;
   if (spec.geometry.empty() && (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor)))
     return true;  // never compiled, only told apart
   auto sizes = impl->sizes();
@@ -144,11 +151,13 @@ std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
   if (spec.requires_grad && is_leaf(impl) != spec.leaf)
     return differ("is_leaf", spec.leaf ? "True" : "False", spec.leaf ? "False" : "True");
   if (trace::has_tangent(impl) != spec.tangent)
-    return differ("a tangent of forward-mode differentiation", spec.tangent ? "there" : "not there", spec.tangent ? "not there" : "there");
+    return differ("a tangent of forward-mode differentiation", spec.tangent ? "there" : "not there",
+                  spec.tangent ? "not there" : "there");
   if (impl->key_set().raw_repr() != spec.keys)
     return differ("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.keys)),
                   c10::toString(impl->key_set()));
-  if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor)) return {};  // they have no sizes
+  if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor))
+    return {};  // they have no sizes
   c10::IntArrayRef sizes(spec.geometry.data(), spec.dim), strides(spec.geometry.data() + spec.dim, spec.dim);
   if (!agree(impl->sizes(), sizes)) return differ("size", list(sizes), list(impl->sizes()));
   if (!agree(impl->strides(), strides)) return differ("strides", list(strides), list(impl->strides()));

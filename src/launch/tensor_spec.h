@@ -13,7 +13,8 @@ namespace braze::launch {
 struct TensorSpec;  // sizes, strides, dtype, device, dispatch keys, requires_grad, leaf or not, python type
 // `symbolic`: sizes in these dimensions are not compared, and if there are any no strides.
 std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic = {});
-// The size of dimension d (dim >= 0), the stride ~dim, or the storage offset (trace::kStorageOffset) of a tensor that matched a spec of that rank.
+// The size of dimension d (dim >= 0), the stride ~dim, or the storage offset (trace::kStorageOffset) of a tensor that
+// matched a spec of that rank.
 int64_t read_size(PyObject* tensor, int32_t dim);
 // Sizes, then strides of a plain strided tensor; empty for others.
 std::vector<int64_t> geometry(PyObject* tensor);

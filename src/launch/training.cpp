@@ -26,12 +26,15 @@ void take_history(const at::Tensor& input, const at::Tensor& now) {
 class NodeRunnable : public TrainingRunnable {
  public:
   NodeRunnable(Captured captured, trace::Gradients gradients, const Options& options, bool texts, bool must_compile)
-      : program_(std::make_shared<TrainingProgram>(std::move(captured), std::move(gradients), options, texts, must_compile)), given_(inputs_without_constants(program_->parts.forward)) {}
+      : program_(
+            std::make_shared<TrainingProgram>(std::move(captured), std::move(gradients), options, texts, must_compile)),
+        given_(inputs_without_constants(program_->parts.forward)) {}
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
     const trace::Gradients& g = program_->gradients;
-    BRAZE_CHECK(m == g.results, "the graph has " + std::to_string(g.results) + " outputs, asked for " + std::to_string(m));
+    BRAZE_CHECK(m == g.results,
+                "the graph has " + std::to_string(g.results) + " outputs, asked for " + std::to_string(m));
     CompiledGraph::Call call;
     call.holds_gil = true;
     call.symbols = symbols;
@@ -39,8 +42,10 @@ class NodeRunnable : public TrainingRunnable {
     at::Tensor random_state = program_->uncompiled->replays_random() ? RandomReplay::state() : at::Tensor();
     std::vector<at::Tensor> snapshots = take_snapshots(call);
     bool replayed = false;
-    if (program_->forward_replayed) replayed = program_->forward_replayed->run(call);
-    else program_->forward->run(call);
+    if (program_->forward_replayed)
+      replayed = program_->forward_replayed->run(call);
+    else
+      program_->forward->run(call);
     {
       c10::AutoGradMode grad(true);
       attach(call, replayed, std::move(random_state), snapshots);
@@ -50,8 +55,12 @@ class NodeRunnable : public TrainingRunnable {
     END_HANDLE_TH_ERRORS_RET(false)
   }
 
-  void prepare_backward() override { program_->backward(std::vector<bool>(program_->gradients.tangent_of.size(), true)); }
-  void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) override { program_->uncompiled->keep(std::move(tracer)); }
+  void prepare_backward() override {
+    program_->backward(std::vector<bool>(program_->gradients.tangent_of.size(), true));
+  }
+  void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) override {
+    program_->uncompiled->keep(std::move(tracer));
+  }
   TrainingReport training_report() const override { return program_->training_report(); }
   Report report() const override { return program_->report(); }
 
@@ -63,12 +72,14 @@ class NodeRunnable : public TrainingRunnable {
     c10::AutoGradMode no_grad(false);
     for (uint32_t i = 0; i < call.inputs.size(); ++i) {
       out.emplace_back();
-      if (program_->input_sources[i].kind == TrainingProgram::InputSource::Kind::Snapshot) out.back() = call.inputs[i]->clone();
+      if (program_->input_sources[i].kind == TrainingProgram::InputSource::Kind::Snapshot)
+        out.back() = call.inputs[i]->clone();
     }
     return out;
   }
 
-  void attach(CompiledGraph::Call& call, bool replayed, at::Tensor random_state, const std::vector<at::Tensor>& snapshots) const {
+  void attach(CompiledGraph::Call& call, bool replayed, at::Tensor random_state,
+              const std::vector<at::Tensor>& snapshots) const {
     const trace::Gradients& g = program_->gradients;
     torch::autograd::edge_list edges;
     edges.reserve(g.inputs.size());
@@ -85,7 +96,8 @@ class NodeRunnable : public TrainingRunnable {
       const at::Tensor& t = s.kind == Source::Kind::Input ? *call.inputs[s.index] : call.results[s.index];
       node->save(s.kind == Source::Kind::Saved && s.index < g.outputs ? trace::without_history(t) : t);
     }
-    for (uint32_t i : given_) node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);
+    for (uint32_t i : given_)
+      node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);
     node->finish();
     for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
     for (auto [output, input] : program_->written) take_history(*call.inputs[input], call.results[output]);
@@ -100,8 +112,8 @@ class NodeRunnable : public TrainingRunnable {
 
 }  // namespace
 
-std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, trace::Gradients gradients, const Options& options, bool texts,
-                                                         bool must_compile) {
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, trace::Gradients gradients,
+                                                         const Options& options, bool texts, bool must_compile) {
   return std::make_unique<NodeRunnable>(std::move(captured), std::move(gradients), options, texts, must_compile);
 }
 

@@ -15,19 +15,21 @@ struct TrainingReport {
   std::string partition;                              // what is saved, and what is computed again
 };
 
-// Forward and backward behind one node of PyTorch's autograd graph. Report's figures are of both. The backward is compiled when
-// it first runs, for the outputs that have gradients.
+// Forward and backward behind one node of PyTorch's autograd graph. Report's figures are of both. The backward is
+// compiled when it first runs, for the outputs that have gradients.
 class TrainingRunnable : public Runnable {
  public:
   // Compiles the backward for all outputs now.
   virtual void prepare_backward() = 0;
   virtual TrainingReport training_report() const = 0;
-  // What runs the region uncompiled where its derivatives are to be differentiated again. Only the tracer's calls are kept.
+  // What runs the region uncompiled where its derivatives are to be differentiated again. Only the tracer's calls are
+  // kept.
   virtual void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) = 0;
 };
-// Throws Unsupported or InternalError. must_compile: a backward that cannot be compiled is an error when it runs; else PyTorch's operators
-// are called one by one, and it is said.
-std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, trace::Gradients gradients, const Options& options, bool texts = false,
+// Throws Unsupported or InternalError. must_compile: a backward that cannot be compiled is an error when it runs; else
+// PyTorch's operators are called one by one, and it is said.
+std::unique_ptr<TrainingRunnable> make_training_runnable(Captured captured, trace::Gradients gradients,
+                                                         const Options& options, bool texts = false,
                                                          bool must_compile = false);
 
 }  // namespace braze::launch

@@ -13,27 +13,47 @@ namespace braze::launch {
 
 using autodiff::Source;
 
-TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, const Options& options, bool texts, bool must_compile)
-    : gradients(std::move(added)), views(std::move(captured.views)), options_(options), texts_(texts), must_compile_(must_compile) {
+TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, const Options& options, bool texts,
+                                 bool must_compile)
+    : gradients(std::move(added)),
+      views(std::move(captured.views)),
+      options_(options),
+      texts_(texts),
+      must_compile_(must_compile) {
   driver::Dumps dumps;
   auto random = std::make_unique<RandomReplay>(captured.graph, options);
   autodiff::Joint::Reads reads{gradients.read_inputs, gradients.read_outputs};
   driver::Training made =
-      driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents, std::move(reads)}, options, texts ? &dumps : nullptr);
+      driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents, std::move(reads)},
+                               options, texts ? &dumps : nullptr);
   parts = std::move(made.parts);
   if (!parts.random || !random->possible()) random = nullptr;
   constants_ = std::make_shared<Constants>(std::move(captured.constants));
-  report_ = {made.forward.nests, made.forward.kernels, made.forward.externs, made.forward.from_disk_cache, std::move(made.forward.timings), {},
-             std::move(dumps.passes), std::move(dumps.graph), std::move(dumps.lowered), std::move(dumps.scheduled), std::move(dumps.kernels)};
+  report_ = {made.forward.nests,
+             made.forward.kernels,
+             made.forward.externs,
+             made.forward.from_disk_cache,
+             std::move(made.forward.timings),
+             {},
+             std::move(dumps.passes),
+             std::move(dumps.graph),
+             std::move(dumps.lowered),
+             std::move(dumps.scheduled),
+             std::move(dumps.kernels)};
   training_.saved_bytes = parts.saved_bytes;
   training_.partition = parts.report();
-  forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh, std::move(captured.write_counts), parts.bound);
-  if (options.cuda_graphs) forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
-  uncompiled = std::make_unique<UncompiledRegion>(parts.forward, gradients, views, constants_, std::move(random), parts.random, options);
+  forward = std::make_unique<CompiledGraph>(parts.forward, made.forward, constants_, Aliases::Fresh,
+                                            std::move(captured.write_counts), parts.bound);
+  if (options.cuda_graphs)
+    forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
+  uncompiled = std::make_unique<UncompiledRegion>(parts.forward, gradients, views, constants_, std::move(random),
+                                                  parts.random, options);
   for (const Source& s : parts.sources)
     if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
   for (uint32_t i : gradients.tangent_of)
-    if (const auto& value = parts.forward.value(parts.forward.outputs[i]); i >= gradients.results && !value.node.valid()) written.emplace_back(i, value.index);
+    if (const auto& value = parts.forward.value(parts.forward.outputs[i]);
+        i >= gradients.results && !value.node.valid())
+      written.emplace_back(i, value.index);
   find_input_sources();
 }
 
@@ -77,7 +97,8 @@ const CompiledBackward& TrainingProgram::backward(const std::vector<bool>& given
   auto lock = lock_without_gil(mutex_);
   auto& known = backwards_[given];
   if (known) return *known;
-  // Compiling adds to the capture's expressions of sizes, which others, who check guards and explain them, read under the GIL.
+  // Compiling adds to the capture's expressions of sizes, which others, who check guards and explain them, read under
+  // the GIL.
   pybind11::gil_scoped_acquire arena_is_ours;
   autodiff::Backward part = autodiff::specialise(parts, given);
   driver::Dumps dumps;
@@ -92,7 +113,8 @@ const CompiledBackward& TrainingProgram::backward(const std::vector<bool>& given
   auto fresh = std::make_unique<CompiledBackward>();
   fresh->graph = std::make_unique<CompiledGraph>(part.graph, made, constants_, Aliases::Shared);
   fresh->inputs = inputs_of(part);
-  if (options_.cuda_graphs) fresh->replayed = std::make_unique<ReplayedGraph>(*fresh->graph, backward_placements(part), 0);
+  if (options_.cuda_graphs)
+    fresh->replayed = std::make_unique<ReplayedGraph>(*fresh->graph, backward_placements(part), 0);
   known = std::move(fresh);
   return *known;
 }
@@ -128,7 +150,8 @@ driver::Artefact TrainingProgram::compile_backward(const graph::Graph& graph, dr
     return driver::compile(graph, options_, dumps, /*owns_inputs=*/true);
   } catch (const std::exception& e) {
     if (strict() || must_compile_) throw;
-    warn_once(std::string("braze: internal failure in the backward of a compiled region, which runs uncompiled: ") + e.what());
+    warn_once(std::string("braze: internal failure in the backward of a compiled region, which runs uncompiled: ") +
+              e.what());
     return driver::compile_to_calls(graph, options_, /*owns_inputs=*/true);
   }
 }

@@ -52,16 +52,16 @@ class TrainingProgram {
   std::unique_ptr<CompiledGraph> forward;
   std::unique_ptr<ReplayedGraph> forward_replayed;
   std::unique_ptr<UncompiledRegion> uncompiled;
-  std::vector<autodiff::Source> saved;  // what a node keeps, in order
+  std::vector<autodiff::Source> saved;                 // what a node keeps, in order
   std::vector<std::pair<uint32_t, uint32_t>> written;  // outputs that stand for what was written to inputs
 
   // Where a node finds what an input held before the region ran; the compiled backward alone does not need it.
   struct InputSource {
     enum class Kind : uint8_t {
-      Saved,      // among `saved`
-      Kept,       // the tensor itself
-      Snapshot,   // a copy made before the region wrote to it
-      Unneeded,   // gradients do not depend on it
+      Saved,     // among `saved`
+      Kept,      // the tensor itself
+      Snapshot,  // a copy made before the region wrote to it
+      Unneeded,  // gradients do not depend on it
     } kind = Kind::Unneeded;
     uint32_t index = 0;  // Saved
   };

@@ -25,10 +25,12 @@ using torch::autograd::variable_list;
 
 constexpr const char* kWhen = " is differentiated with create_graph=True or batched gradients: ";
 
-[[noreturn]] void refuse(const std::string& why) { throw std::runtime_error(std::string("braze: a compiled region") + kWhen + why); }
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::runtime_error(std::string("braze: a compiled region") + kWhen + why);
+}
 
-// Where the history of a run ends: what comes before an input is not followed, so that an input which is a function of another
-// adds nothing to that one's gradient.
+// Where the history of a run ends: what comes before an input is not followed, so that an input which is a function of
+// another adds nothing to that one's gradient.
 struct RegionInputBackward : torch::autograd::Node {
   explicit RegionInputBackward(torch::autograd::edge_list&& edges) : Node(std::move(edges)) {}
   variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
@@ -44,8 +46,9 @@ class OutsideTransforms {
  private:
   static c10::DispatchKeySet transforms() {
     using c10::DispatchKey;
-    return c10::DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchVmapMode, DispatchKey::Batched, DispatchKey::VmapMode,
-                                DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchDynamicLayerFrontMode,
+    return c10::DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchVmapMode, DispatchKey::Batched,
+                                DispatchKey::VmapMode, DispatchKey::FuncTorchGradWrapper,
+                                DispatchKey::FuncTorchDynamicLayerFrontMode,
                                 DispatchKey::FuncTorchDynamicLayerBackMode});
   }
   c10::impl::ExcludeDispatchKeyGuard keys_;
@@ -54,9 +57,17 @@ class OutsideTransforms {
 
 }  // namespace
 
-UncompiledRegion::UncompiledRegion(const graph::Graph& forward, const trace::Gradients& gradients, const std::vector<trace::OutputView>& views,
-                                   std::shared_ptr<const Constants> constants, std::unique_ptr<RandomReplay> random, bool draws, const Options& options)
-    : forward_(forward), gradients_(gradients), views_(views), constants_(std::move(constants)), random_(std::move(random)), draws_(draws), options_(options) {}
+UncompiledRegion::UncompiledRegion(const graph::Graph& forward, const trace::Gradients& gradients,
+                                   const std::vector<trace::OutputView>& views,
+                                   std::shared_ptr<const Constants> constants, std::unique_ptr<RandomReplay> random,
+                                   bool draws, const Options& options)
+    : forward_(forward),
+      gradients_(gradients),
+      views_(views),
+      constants_(std::move(constants)),
+      random_(std::move(random)),
+      draws_(draws),
+      options_(options) {}
 
 // Nodes are deleted with and without the GIL; what is Python's needs it.
 UncompiledRegion::~UncompiledRegion() {
@@ -101,7 +112,9 @@ at::Tensor UncompiledRegion::stand_in(uint32_t input, const Call& call) const {
   c10::SmallVector<int64_t, 5> sizes, strides;
   for (sym::Expr e : type.sizes) sizes.push_back(value(e));
   for (sym::Expr e : type.strides) strides.push_back(value(e));
-  return at::empty_strided(sizes, strides, at::TensorOptions(trace::scalar_type(type.dtype)).device(trace::torch_device(type.device))).zero_();
+  return at::empty_strided(sizes, strides,
+                           at::TensorOptions(trace::scalar_type(type.dtype)).device(trace::torch_device(type.device)))
+      .zero_();
 }
 
 // The torch-level graph on the random values of the call.
@@ -115,7 +128,8 @@ py::object UncompiledRegion::call_module(const py::tuple& args, const Call& call
   py::list values;
   for (const at::Tensor& t : random_->draw(call.random_state, call.symbols)) values.append(t);
   py::object run = py::module_::import("braze._replay").attr("run");
-  return py::reinterpret_steal<py::object>(PyObject_CallFunctionObjArgs(run.ptr(), module, args.ptr(), values.ptr(), nullptr));
+  return py::reinterpret_steal<py::object>(
+      PyObject_CallFunctionObjArgs(run.ptr(), module, args.ptr(), values.ptr(), nullptr));
 }
 
 UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
@@ -131,8 +145,10 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
     c10::AutoGradMode no_grad(false);
     for (uint32_t i = 0; i < inputs; ++i) {
       at::Tensor& t = out.inputs[i];
-      if (forward_.inputs[i].kind == graph::InputKind::Constant) t = constants_->tensors()[constant++];
-      else t = call.inputs[i].defined() ? call.inputs[i] : stand_in(i, call);
+      if (forward_.inputs[i].kind == graph::InputKind::Constant)
+        t = constants_->tensors()[constant++];
+      else
+        t = call.inputs[i].defined() ? call.inputs[i] : stand_in(i, call);
       if (written[i]) t = t.clone();
     }
   }
@@ -144,7 +160,8 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
   }
   py::tuple args(call.symbols.size() + inputs);
   for (size_t i = 0; i < call.symbols.size(); ++i) args[i] = py::int_(call.symbols[i]);
-  for (size_t i = 0; i < inputs; ++i) args[call.symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(out.inputs[i]));
+  for (size_t i = 0; i < inputs; ++i)
+    args[call.symbols.size() + i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(out.inputs[i]));
   py::object result = call_module(args, call);
   if (!result) throw_python_error();
   py::sequence sequence = result;
@@ -155,8 +172,8 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
   return out;
 }
 
-// What the run gave for output `number` of the graph: that output, the tensor that several outputs are views of, or an input that was
-// written to.
+// What the run gave for output `number` of the graph: that output, the tensor that several outputs are views of, or an
+// input that was written to.
 at::Tensor UncompiledRegion::source_of_tangent(const Run& run, uint32_t number) const {
   if (number < run.outputs.size()) return run.outputs[number];
   for (const trace::OutputView& v : views_)

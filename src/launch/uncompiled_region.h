@@ -1,5 +1,5 @@
-// A compiled region once more, by PyTorch's own operators, so that what its backward gives has a history: for gradients that are to
-// be differentiated again, and for those that come in batches.
+// A compiled region once more, by PyTorch's own operators, so that what its backward gives has a history: for gradients
+// that are to be differentiated again, and for those that come in batches.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
@@ -20,9 +20,11 @@ namespace braze::launch {
 
 class UncompiledRegion {
  public:
-  // `forward`: its inputs and outputs; it, `gradients` and `views` outlive this. `random`: nullptr if it draws nothing that could be drawn again.
-  UncompiledRegion(const graph::Graph& forward, const trace::Gradients& gradients, const std::vector<trace::OutputView>& views,
-                   std::shared_ptr<const Constants> constants, std::unique_ptr<RandomReplay> random, bool draws, const Options& options);
+  // `forward`: its inputs and outputs; it, `gradients` and `views` outlive this. `random`: nullptr if it draws nothing
+  // that could be drawn again.
+  UncompiledRegion(const graph::Graph& forward, const trace::Gradients& gradients,
+                   const std::vector<trace::OutputView>& views, std::shared_ptr<const Constants> constants,
+                   std::unique_ptr<RandomReplay> random, bool draws, const Options& options);
   ~UncompiledRegion();
   UncompiledRegion(const UncompiledRegion&) = delete;
   void keep(std::unique_ptr<trace::Tracer> tracer);
@@ -30,18 +32,22 @@ class UncompiledRegion {
   bool replays_random() const { return random_ != nullptr; }
 
   struct Call {
-    // Per input of the graph what it held, without history; undefined for constants, and where it does not matter. Not written to.
+    // Per input of the graph what it held, without history; undefined for constants, and where it does not matter. Not
+    // written to.
     torch::autograd::variable_list inputs;
     torch::autograd::edge_list edges;  // per differentiable input: where its gradient goes
     std::vector<int64_t> symbols;      // of the graph
     at::Tensor random_state;           // of the generator before the call
   };
-  // Gradients of the differentiable inputs, with histories if `create_graph`. `tangents`: undefined ones are zero. Without the GIL.
-  // Throws what PyTorch's operators throw, and std::runtime_error for a region that cannot be run again.
-  torch::autograd::variable_list gradients(const Call& call, const torch::autograd::variable_list& tangents, bool create_graph);
+  // Gradients of the differentiable inputs, with histories if `create_graph`. `tangents`: undefined ones are zero.
+  // Without the GIL. Throws what PyTorch's operators throw, and std::runtime_error for a region that cannot be run
+  // again.
+  torch::autograd::variable_list gradients(const Call& call, const torch::autograd::variable_list& tangents,
+                                           bool create_graph);
 
  private:
-  // Tensors of one run: what the torch-level graph was called with, which may have been written to, and what it returned.
+  // Tensors of one run: what the torch-level graph was called with, which may have been written to, and what it
+  // returned.
   struct Run {
     torch::autograd::variable_list inputs, outputs;
     torch::autograd::edge_list starts;  // per differentiable input: where its history in this run begins

@@ -11,7 +11,8 @@ namespace braze::loop {
 bool is_indirect(const sym::ExprArena& arena, Expr index) {
   std::vector<Expr> symbols;
   arena.collect_symbols(index, symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [&](Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Indirect; });
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [&](Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Indirect; });
 }
 
 int arity(OpCode code) { return text::kOps[static_cast<int>(code)].arity; }
@@ -20,25 +21,21 @@ int cost(OpCode code) {
   switch (code) {
     case OpCode::Const:
     case OpCode::Index:
-    case OpCode::Indirect:
-      return 0;
+    case OpCode::Indirect: return 0;
     case OpCode::Div:
     case OpCode::FloorDiv:
     case OpCode::Mod:
     case OpCode::Remainder:
     case OpCode::Sqrt:
     case OpCode::Rsqrt:
-    case OpCode::Recip:
-      return 4;
+    case OpCode::Recip: return 4;
     case OpCode::Exp:
     case OpCode::Exp2:
     case OpCode::Log:
     case OpCode::Log2:
     case OpCode::Sigmoid:
-    case OpCode::Tanh:
-      return 10;
-    default:
-      break;
+    case OpCode::Tanh: return 10;
+    default: break;
   }
   if (code == OpCode::Pow || code == OpCode::Atan2) return 20;
   if (code >= OpCode::Exp && code <= OpCode::Erfc) return 16;
@@ -81,8 +78,8 @@ Effects effects(const Item& item) {
 
 namespace {
 
-// Unbacked symbols get their values from the results of extern calls: who uses one follows the call that defines it, and what was
-// asserted of it until then.
+// Unbacked symbols get their values from the results of extern calls: who uses one follows the call that defines it,
+// and what was asserted of it until then.
 class SymbolOrder {
  public:
   explicit SymbolOrder(const Program& p) : arena_(*p.arena) {
@@ -115,7 +112,8 @@ class SymbolOrder {
 
  private:
   void define(Expr e, uint32_t i) {
-    if (arena_.kind(e) == sym::Kind::Symbol && arena_.symbol_kind(e) == sym::SymbolKind::Unbacked) defined_.emplace(e.id, i);
+    if (arena_.kind(e) == sym::Kind::Symbol && arena_.symbol_kind(e) == sym::SymbolKind::Unbacked)
+      defined_.emplace(e.id, i);
   }
 
   const sym::ExprArena& arena_;
@@ -204,21 +202,14 @@ std::string key(const Program& program, const Nest& nest, std::vector<BufferId>*
           expr(op.index);
           break;
         }
-        case OpCode::Const:
-          put(s, static_cast<uint64_t>(op.integer));
-          break;  // the union's bits
-        case OpCode::Index:
-          expr(op.index);
-          break;
+        case OpCode::Const: put(s, static_cast<uint64_t>(op.integer)); break;  // the union's bits
+        case OpCode::Index: expr(op.index); break;
         case OpCode::Indirect:
           expr(op.index);
           expr(op.bound);
           break;
-        case OpCode::Reduce:
-          put(s, static_cast<uint64_t>(op.reduce));
-          break;
-        default:
-          break;
+        case OpCode::Reduce: put(s, static_cast<uint64_t>(op.reduce)); break;
+        default: break;
       }
     }
   }

@@ -150,9 +150,7 @@ class Interpreter {
     auto type = [&](size_t i) { return types[op.args[i].index]; };
     Scalar r;
     switch (op.code) {
-      case OpCode::Load:
-        r = load(op.dtype, element(op.buffer, eval(op.index)));
-        break;
+      case OpCode::Load: r = load(op.dtype, element(op.buffer, eval(op.index))); break;
       case OpCode::Store: {
         DType t = p_.buffers[op.buffer].dtype;
         uint8_t* at = element(op.buffer, eval(op.index));
@@ -172,30 +170,22 @@ class Interpreter {
         else
           r.i = wrap(op.dtype, op.integer);
         break;
-      case OpCode::Index:
-        r.i = wrap(op.dtype, eval(op.index));
-        break;
+      case OpCode::Index: r.i = wrap(op.dtype, eval(op.index)); break;
       case OpCode::Indirect: {
         int64_t bound = eval(op.bound), v = arg(0).i;
         if (v >= bound || v < (op.check.wrap ? -bound : 0)) throw FaultError({op.check.fault, v, bound, op.check.dim});
         env_[op.index.id] = v < 0 ? v + bound : v;
         return;
       }
-      case OpCode::Reduce:
-        accumulate(op, arg(0), type(0), acc, point);
-        return;
-      case OpCode::Cast:
-        r = cast(arg(0), type(0), op.dtype);
-        break;
+      case OpCode::Reduce: accumulate(op, arg(0), type(0), acc, point); return;
+      case OpCode::Cast: r = cast(arg(0), type(0), op.dtype); break;
       case OpCode::Bitcast: {
         uint8_t raw[8] = {};
         store(type(0), raw, arg(0));
         r = load(op.dtype, raw);
         break;
       }
-      case OpCode::Where:
-        r = arg(0).i ? arg(1) : arg(2);
-        break;
+      case OpCode::Where: r = arg(0).i ? arg(1) : arg(2); break;
       case OpCode::Fma:
         if (is_floating(op.dtype))
           r.f = op.dtype == DType::F64
@@ -205,12 +195,8 @@ class Interpreter {
         else
           r.i = wrap(op.dtype, arg(0).i * arg(1).i + arg(2).i);
         break;
-      case OpCode::IsNan:
-        r.i = is_floating(type(0)) && std::isnan(arg(0).f);
-        break;
-      case OpCode::IsInf:
-        r.i = is_floating(type(0)) && std::isinf(arg(0).f);
-        break;
+      case OpCode::IsNan: r.i = is_floating(type(0)) && std::isnan(arg(0).f); break;
+      case OpCode::IsInf: r.i = is_floating(type(0)) && std::isinf(arg(0).f); break;
       default:
         if (is_comparison(op.code)) {
           r.i = is_floating(type(0)) ? compare(op.code, arg(0).f, arg(1).f) : compare(op.code, arg(0).i, arg(1).i);
@@ -228,18 +214,12 @@ class Interpreter {
   template <class T>
   static bool compare(OpCode c, T a, T b) {
     switch (c) {
-      case OpCode::Eq:
-        return a == b;
-      case OpCode::Ne:
-        return a != b;
-      case OpCode::Lt:
-        return a < b;
-      case OpCode::Le:
-        return a <= b;
-      case OpCode::Gt:
-        return a > b;
-      default:
-        return a >= b;
+      case OpCode::Eq: return a == b;
+      case OpCode::Ne: return a != b;
+      case OpCode::Lt: return a < b;
+      case OpCode::Le: return a <= b;
+      case OpCode::Gt: return a > b;
+      default: return a >= b;
     }
   }
 
@@ -286,12 +266,8 @@ class Interpreter {
     Scalar r;
     bool fl = is_floating(op.dtype);
     switch (op.reduce) {
-      case ReduceKind::Sum:
-        fl ? void(r.f = to_compute(op.dtype, a.sum)) : void(r.i = wrap(op.dtype, a.isum));
-        break;
-      case ReduceKind::Prod:
-        fl ? void(r.f = to_compute(op.dtype, a.prod)) : void(r.i = wrap(op.dtype, a.iprod));
-        break;
+      case ReduceKind::Sum: fl ? void(r.f = to_compute(op.dtype, a.sum)) : void(r.i = wrap(op.dtype, a.isum)); break;
+      case ReduceKind::Prod: fl ? void(r.f = to_compute(op.dtype, a.prod)) : void(r.i = wrap(op.dtype, a.iprod)); break;
       case ReduceKind::Max:
       case ReduceKind::Min:
         if (a.count) {
@@ -300,22 +276,12 @@ class Interpreter {
           r.f = op.reduce == ReduceKind::Max ? -INFINITY : INFINITY;
         }
         break;
-      case ReduceKind::Any:
-        r.i = a.any;
-        break;
-      case ReduceKind::All:
-        r.i = a.all;
-        break;
+      case ReduceKind::Any: r.i = a.any; break;
+      case ReduceKind::All: r.i = a.all; break;
       case ReduceKind::ArgMax:
-      case ReduceKind::ArgMin:
-        r.i = a.at;
-        break;
-      case ReduceKind::WelfordMean:
-        r.f = to_compute(op.dtype, a.count ? a.mean : 0);
-        break;
-      case ReduceKind::WelfordM2:
-        r.f = to_compute(op.dtype, a.m2);
-        break;
+      case ReduceKind::ArgMin: r.i = a.at; break;
+      case ReduceKind::WelfordMean: r.f = to_compute(op.dtype, a.count ? a.mean : 0); break;
+      case ReduceKind::WelfordM2: r.f = to_compute(op.dtype, a.m2); break;
     }
     return r;
   }

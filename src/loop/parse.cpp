@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "base/check.h"
-#include "symbolic/given_symbol.h"
 #include "loop/loop.h"
 #include "loop/text.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::loop {
 namespace {
@@ -328,23 +328,16 @@ class Parser {
     op.code = static_cast<OpCode>(row);
     op.dtype = dtype();
     switch (op.code) {
-      case OpCode::Load:
-        element(op);
-        return op;
+      case OpCode::Load: element(op); return op;
       case OpCode::Const:
         if (is_floating(op.dtype))
           op.number = number();
         else
           op.integer = integer();
         return op;
-      case OpCode::Index:
-        op.index = expr();
-        return op;
-      case OpCode::Reduce:
-        op.reduce = one_of<ReduceKind>(text::kReduceNames, "reduction");
-        break;
-      default:
-        break;
+      case OpCode::Index: op.index = expr(); return op;
+      case OpCode::Reduce: op.reduce = one_of<ReduceKind>(text::kReduceNames, "reduction"); break;
+      default: break;
     }
     for (int i = 0; i < text::kOps[row].arity; ++i) {
       if (i) expect(",");

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstdio>
 
-#include "symbolic/given_symbol.h"
 #include "loop/analysis.h"
 #include "loop/loop.h"
 #include "loop/text.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::loop {
 namespace {
@@ -91,8 +91,10 @@ class Printer {
     std::vector<Expr> found;
     for (const auto& [s, where] : p_.size_symbols) {
       symbol(s);
-      if (where.first == sym::kGivenSymbol) out_ += " = given\n";
-      else out_ += " = input " + std::to_string(where.first) + " dim " + std::to_string(where.second) + "\n";
+      if (where.first == sym::kGivenSymbol)
+        out_ += " = given\n";
+      else
+        out_ += " = input " + std::to_string(where.first) + " dim " + std::to_string(where.second) + "\n";
       found.push_back(s);
     }
     std::vector<Expr> all;
@@ -169,20 +171,13 @@ class Printer {
     }
     out_ += value(op.result) + " = " + text::lower(row.name) + " " + std::string(name(op.dtype));
     switch (op.code) {
-      case OpCode::Load:
-        out_ += " %" + std::to_string(op.buffer.index) + "[" + expr(op.index) + "]";
-        return;
+      case OpCode::Load: out_ += " %" + std::to_string(op.buffer.index) + "[" + expr(op.index) + "]"; return;
       case OpCode::Const:
         out_ += " " + (is_floating(op.dtype) ? number(op.number) : std::to_string(op.integer));
         return;
-      case OpCode::Index:
-        out_ += " " + expr(op.index);
-        return;
-      case OpCode::Reduce:
-        out_ += std::string(" ") + text::kReduceNames[static_cast<int>(op.reduce)];
-        break;
-      default:
-        break;
+      case OpCode::Index: out_ += " " + expr(op.index); return;
+      case OpCode::Reduce: out_ += std::string(" ") + text::kReduceNames[static_cast<int>(op.reduce)]; break;
+      default: break;
     }
     for (int i = 0; i < row.arity; ++i) out_ += (i ? ", " : " ") + value(op.args[static_cast<size_t>(i)]);
   }

@@ -197,28 +197,17 @@ class Verifier {
   void operands(const LoopOp& op, const std::vector<Def>& defs) {
     auto type = [&](size_t i) { return defs[op.args[i].index].dtype; };
     switch (op.code) {
-      case OpCode::Load:
-        require(op.dtype == p_.buffers[op.buffer].dtype, "a Load has its buffer's dtype");
-        return;
+      case OpCode::Load: require(op.dtype == p_.buffers[op.buffer].dtype, "a Load has its buffer's dtype"); return;
       case OpCode::Store:
         require(type(0) == p_.buffers[op.buffer].dtype, "a stored value has its buffer's dtype");
         return;
       case OpCode::Const:
-      case OpCode::Cast:
-        return;
-      case OpCode::Index:
-        require(is_integral(op.dtype), "Index yields an integer");
-        return;
-      case OpCode::Indirect:
-        require(is_integral(type(0)), "Indirect takes an integer");
-        return;
-      case OpCode::Bitcast:
-        require(size_of(type(0)) == size_of(op.dtype), "Bitcast keeps the size");
-        return;
+      case OpCode::Cast: return;
+      case OpCode::Index: require(is_integral(op.dtype), "Index yields an integer"); return;
+      case OpCode::Indirect: require(is_integral(type(0)), "Indirect takes an integer"); return;
+      case OpCode::Bitcast: require(size_of(type(0)) == size_of(op.dtype), "Bitcast keeps the size"); return;
       case OpCode::IsNan:
-      case OpCode::IsInf:
-        require(op.dtype == DType::Bool, "tests yield Bool");
-        return;
+      case OpCode::IsInf: require(op.dtype == DType::Bool, "tests yield Bool"); return;
       case OpCode::Where:
         require(type(0) == DType::Bool, "Where's condition is Bool");
         require(type(1) == op.dtype && type(2) == op.dtype, "operands have the result's dtype");
@@ -231,8 +220,7 @@ class Verifier {
         if (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All)
           require(op.dtype == DType::Bool, "Any and All reduce Bool");
         return;
-      default:
-        break;
+      default: break;
     }
     if (is_comparison(op.code)) {
       require(op.dtype == DType::Bool && type(0) == type(1), "comparisons compare one dtype and yield Bool");

@@ -121,7 +121,8 @@ void Body::store(BufferId buffer, Expr index, ValId value, bool accumulate) {
 }
 
 ValId Body::constant(double value, DType dtype) {
-  if (!is_float(dtype)) return constant(dtype == DType::Bool ? int64_t{value != 0} : static_cast<int64_t>(value), dtype);
+  if (!is_float(dtype))
+    return constant(dtype == DType::Bool ? int64_t{value != 0} : static_cast<int64_t>(value), dtype);
   loop::LoopOp o;
   o.code = OpCode::Const;
   o.dtype = dtype;
@@ -151,9 +152,7 @@ ValId Body::index(Expr e, DType dtype) {
   return cast(v, dtype);
 }
 
-ValId Body::cast(ValId v, DType dtype) {
-  return this->dtype(v) == dtype ? v : op(OpCode::Cast, dtype, v);
-}
+ValId Body::cast(ValId v, DType dtype) { return this->dtype(v) == dtype ? v : op(OpCode::Cast, dtype, v); }
 
 ValId Body::rounded(ValId v, DType half) {
   const auto& ops = nest_.stages.back().ops;
@@ -162,9 +161,7 @@ ValId Body::rounded(ValId v, DType half) {
   return cast(cast(v, half), this->dtype(v));
 }
 
-ValId Body::bitcast(ValId v, DType dtype) {
-  return this->dtype(v) == dtype ? v : op(OpCode::Bitcast, dtype, v);
-}
+ValId Body::bitcast(ValId v, DType dtype) { return this->dtype(v) == dtype ? v : op(OpCode::Bitcast, dtype, v); }
 
 Expr Body::indirect(ValId v, Expr bound, loop::IndexCheck check) {
   if (const Expr* e = expr_of(v); e && Indexing(arena_, symbols_).below(*e, bound)) return *e;
@@ -201,7 +198,8 @@ void Body::begin_stage(std::vector<loop::Axis> axes) {
 ValId Body::remembered(uint32_t value, std::span<const Expr> index) const {
   auto [lo, hi] = seen_.equal_range(key_of(value, index));
   for (auto it = lo; it != hi; ++it)
-    if (it->second.value == value && std::equal(index.begin(), index.end(), it->second.index.begin(), it->second.index.end()))
+    if (it->second.value == value &&
+        std::equal(index.begin(), index.end(), it->second.index.begin(), it->second.index.end()))
       return it->second.result;
   return {};
 }

@@ -25,15 +25,15 @@ class Body {
   ValId op(OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {});
   ValId load(BufferId buffer, Expr index);
   void store(BufferId buffer, Expr index, ValId value, bool accumulate = false);
-  ValId constant(double value, DType dtype);   // rounded or converted to dtype
+  ValId constant(double value, DType dtype);  // rounded or converted to dtype
   ValId constant(int64_t value, DType dtype);
-  ValId index(Expr e, DType dtype);            // an integer expression as a value of any type
+  ValId index(Expr e, DType dtype);  // an integer expression as a value of any type
   ValId cast(ValId v, DType dtype);
   ValId bitcast(ValId v, DType dtype);
   // What a tensor of type `half` would hold of it, in its own type. What was read from such a tensor stands for itself.
   ValId rounded(ValId v, DType half);
-  // The value as an index into a dimension of size `bound`, checked when it runs. A value that is an index expression anyway,
-  // and inside, stands for itself.
+  // The value as an index into a dimension of size `bound`, checked when it runs. A value that is an index expression
+  // anyway, and inside, stands for itself.
   Expr indirect(ValId v, Expr bound, loop::IndexCheck check);
   ValId reduce(ReduceKind kind, DType dtype, ValId v);
   DType dtype(ValId v) const { return dtypes_[v.index]; }
@@ -63,7 +63,7 @@ class Body {
   const Store<BufferId, loop::Buffer>& buffers_;
   loop::Nest nest_;
   std::vector<DType> dtypes_;
-  std::unordered_map<uint32_t, Expr> exprs_;  // values of type i64 that are index expressions
+  std::unordered_map<uint32_t, Expr> exprs_;             // values of type i64 that are index expressions
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // of the current stage's ops
   std::unordered_multimap<uint64_t, Seen> seen_;
   int indirects_ = 0;
@@ -73,7 +73,9 @@ class Body {
 class Symbols {
  public:
   explicit Symbols(sym::ExprArena& arena) : arena_(arena) {}
-  Expr loop_var(char prefix, int position, Expr extent) { return make(prefix, position, extent, sym::SymbolKind::LoopVar); }
+  Expr loop_var(char prefix, int position, Expr extent) {
+    return make(prefix, position, extent, sym::SymbolKind::LoopVar);
+  }
   Expr indirect(int number, Expr bound) { return make('t', number, bound, sym::SymbolKind::Indirect); }
   // The number of values of a symbol made here; nullptr for others.
   const Expr* extent_of(Expr symbol) const;

@@ -21,9 +21,9 @@ namespace braze::lower {
 #undef BRAZE_RULE_Pointwise
 
 // RULE(op) { return a Val made from p; }
-#define RULE(name)                                   \
-  static Val element_##name(const Point& p);         \
-  const ElementRule rule_##name = element_##name;    \
+#define RULE(name)                                \
+  static Val element_##name(const Point& p);      \
+  const ElementRule rule_##name = element_##name; \
   static Val element_##name([[maybe_unused]] const Point& p)
 #define RULES_EQUAL(name, other) const ElementRule rule_##name = element_##other;
 // No opcode computes it: an extern call.

@@ -37,8 +37,8 @@ std::string call_name(const graph::Node& node) {
   }
 }
 
-// A GPU's products of half types write rows of other than a multiple of 16 bytes with kernels that are several times slower:
-// large ones get longer rows, and their readers see a window.
+// A GPU's products of half types write rows of other than a multiple of 16 bytes with kernels that are several times
+// slower: large ones get longer rows, and their readers see a window.
 std::optional<TensorType> padded_rows(Lowering& low, graph::ValueId v) {
   constexpr int64_t kElements = 8, kWorth = 1 << 20;
   TensorType t = low.source.type(v);

@@ -79,7 +79,8 @@ bool takes_factory(const graph::Graph& g, const graph::Node& node) {
     return std::holds_alternative<double>(a) || (e && g.arena().as_const(*e));
   };
   // Eager rounds every step of half types, and truncates integers.
-  return (t.dtype == DType::F32 || t.dtype == DType::F64) && g.arena().as_const(t.sizes[0]) && constant(node.args[0]) && constant(node.args[1]);
+  return (t.dtype == DType::F32 || t.dtype == DType::F64) && g.arena().as_const(t.sizes[0]) && constant(node.args[0]) &&
+         constant(node.args[1]);
 }
 
 }  // namespace braze::lower

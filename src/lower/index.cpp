@@ -8,8 +8,8 @@
 namespace braze::lower {
 
 using graph::Op;
-using loop::Fault;
 using graph::ValueId;
+using loop::Fault;
 
 namespace {
 
@@ -138,7 +138,8 @@ Val roll(const Point& p) {
   std::vector<Expr> at(p.index.begin(), p.index.end());
   if (dims.empty()) {  // of the flattened tensor
     Expr flat = a.constant(0), count = a.constant(1);
-    for (size_t d = 0; d < at.size(); ++d) flat = a.add(a.mul(flat, p.type().sizes[d]), at[d]), count = a.mul(count, p.type().sizes[d]);
+    for (size_t d = 0; d < at.size(); ++d)
+      flat = a.add(a.mul(flat, p.type().sizes[d]), at[d]), count = a.mul(count, p.type().sizes[d]);
     flat = a.mod(a.sub(flat, shifts[0]), count);
     Expr one[1] = {flat};
     Expr whole[1] = {count};
@@ -307,12 +308,14 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
       for (graph::ValueId v : std::get<graph::TensorList>(node.args[1]))
         if (v.valid()) {
           any = true;
-          if (!is_integral(g.type(v).dtype) || g.type(v).dtype == DType::U8) return false;  // masks: data-dependent sizes
+          if (!is_integral(g.type(v).dtype) || g.type(v).dtype == DType::U8)
+            return false;  // masks: data-dependent sizes
         }
       return any;
     }
     case Op::gather:  // of no elements at all, ranks may differ
-      return g.type(std::get<graph::ValueId>(node.args[0])).dim() == g.type(std::get<graph::ValueId>(node.args[2])).dim();
+      return g.type(std::get<graph::ValueId>(node.args[0])).dim() ==
+             g.type(std::get<graph::ValueId>(node.args[2])).dim();
     case Op::roll: {
       for (Expr s : g.type(node.outputs[0]).sizes)
         if (a.is_const(s, 0)) return false;

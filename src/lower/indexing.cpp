@@ -113,7 +113,8 @@ Expr Indexing::mod(Expr e, Expr d) {
   return arena_.mod(s.rest, d);
 }
 
-std::vector<Expr> Indexing::reshape(std::span<const Expr> index, std::span<const Expr> from, std::span<const Expr> sizes) {
+std::vector<Expr> Indexing::reshape(std::span<const Expr> index, std::span<const Expr> from,
+                                    std::span<const Expr> sizes) {
   std::vector<Expr> out(sizes.size(), arena_.constant(0));
   auto unflatten = [&](Expr flat, const std::vector<int>& dims) {
     for (size_t k = dims.size(); k-- > 0;) {
@@ -144,7 +145,8 @@ std::optional<std::vector<Expr>> Indexing::reshape_strides(std::span<const Expr>
   if (!groups) return std::nullopt;
   for (const Group& g : *groups) {
     for (size_t k = g.from.size() - 1; k-- > 0;)
-      if (!arena_.known_equal(strides[g.from[k]], arena_.mul(strides[g.from[k + 1]], from[g.from[k + 1]]))) return std::nullopt;
+      if (!arena_.known_equal(strides[g.from[k]], arena_.mul(strides[g.from[k + 1]], from[g.from[k + 1]])))
+        return std::nullopt;
     Expr s = strides[g.from.back()];
     for (size_t k = g.to.size(); k-- > 0;) {
       out[g.to[k]] = s;

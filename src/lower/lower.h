@@ -1,8 +1,10 @@
 // Tensor graph to loop program: every value is either realised (a window on a buffer) or inlined into its readers.
 //
-// - Pointwise, view, indexing and factory operators are inlined until an output, an extern call, a reduction's result or
+// - Pointwise, view, indexing and factory operators are inlined until an output, an extern call, a reduction's result
+// or
 //   a cost limit (realise.h) asks for a buffer. Views of buffers stay windows wherever index arithmetic allows.
-// - A pointwise nest iterates over its buffer's dimensions of size other than 1, outermost the largest stride. A reduction
+// - A pointwise nest iterates over its buffer's dimensions of size other than 1, outermost the largest stride. A
+// reduction
 //   nest has the kept dimensions outside, the reduced ones in its first stage, and stores in its second.
 // - Several nests may store to disjoint or successive parts of one buffer (cat, scatter): they precede every reader and
 //   keep their order among each other where their accesses overlap.
@@ -18,7 +20,8 @@
 namespace braze::lower {
 
 loop::Program lower(const graph::Graph& graph, const Options& options);
-// Without rules: every operator is an extern call but views, and random numbers from seeds, which PyTorch has no operator for.
+// Without rules: every operator is an extern call but views, and random numbers from seeds, which PyTorch has no
+// operator for.
 loop::Program lower_to_calls(const graph::Graph& graph, const Options& options);
 
 }  // namespace braze::lower

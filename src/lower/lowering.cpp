@@ -10,7 +10,9 @@
 namespace braze::lower {
 
 loop::Program lower(const graph::Graph& graph, const Options& options) { return Lowering(graph, options).run(); }
-loop::Program lower_to_calls(const graph::Graph& graph, const Options& options) { return Lowering(graph, options, Lowering::Rules::None).run(); }
+loop::Program lower_to_calls(const graph::Graph& graph, const Options& options) {
+  return Lowering(graph, options, Lowering::Rules::None).run();
+}
 
 namespace {
 
@@ -32,7 +34,12 @@ bool has_arithmetic(DType t) { return !is_complex(t) && t != DType::Opaque; }
 }  // namespace
 
 Lowering::Lowering(const graph::Graph& g, const Options&, Rules rules)
-    : source(g), arena(g.arena()), symbols(g.arena()), indexing(g.arena(), symbols), program(g.shared_arena()), rules_(rules) {}
+    : source(g),
+      arena(g.arena()),
+      symbols(g.arena()),
+      indexing(g.arena(), symbols),
+      program(g.shared_arena()),
+      rules_(rules) {}
 
 loop::Program Lowering::run() {
   program.size_symbols = source.size_symbols;
@@ -139,7 +146,8 @@ void Lowering::lower_node(NodeId n) {
       break;
     case Way::Extern: break;
   }
-  bool defines = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return v.valid() && binds_symbol(v); });
+  bool defines =
+      std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return v.valid() && binds_symbol(v); });
   if (node.op != graph::Op::Extern && !(graph::op_traits(node.op) & graph::kEffect) && dead() && !defines) return;
   lower_extern(*this, n);
 }
@@ -191,7 +199,8 @@ void Lowering::lower_view(NodeId n, ValueId v) {
     View base = realise_exact(u);
     const TensorType &t = source.type(v), &ut = source.type(u);
     Expr start = t.offset;
-    if (node.op == graph::Op::as_strided) start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : ut.offset;
+    if (node.op == graph::Op::as_strided)
+      start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : ut.offset;
     s.view = View{base.buffer, t.sizes, t.strides, arena.add(base.offset, arena.sub(start, ut.offset)), t.dtype};
     return;
   }
@@ -229,7 +238,8 @@ std::optional<View> Lowering::window(ValueId v) {
     case ViewMap::Kind::Reshape: {
       auto strides = indexing.reshape_strides(base.sizes, base.strides, type.sizes);
       // A view of memory that is laid out as recorded is one, whatever can be proved of its sizes.
-      if (!strides && node.op != graph::Op::reshape && promised(std::get<ValueId>(node.args[0]), base)) strides = type.strides;
+      if (!strides && node.op != graph::Op::reshape && promised(std::get<ValueId>(node.args[0]), base))
+        strides = type.strides;
       if (!strides) return std::nullopt;
       out.strides = std::move(*strides);
       return out;
@@ -270,7 +280,8 @@ ValId Lowering::emit(Body& body, ValueId v, std::span<const Expr> index) {
         case graph::OpClass::Random: rule = random_rule(node.op); break;
         default: break;
       }
-      BRAZE_CHECK(ways_[n.index] == Way::Element && rule, "value is not computed yet: " + std::string(graph::op_name(node.op)));
+      BRAZE_CHECK(ways_[n.index] == Way::Element && rule,
+                  "value is not computed yet: " + std::string(graph::op_name(node.op)));
       out = rule(Point{*this, body, node, v, index}).id;
     }
   }
@@ -401,11 +412,13 @@ View Lowering::fresh_buffer(const TensorType& type, bool exact) {
   b.device = type.device;
   b.kind = loop::BufferKind::Temp;
   b.sizes = type.sizes;
-  b.strides = exact || graph::is_non_overlapping_and_dense(arena, type) ? type.strides : contiguous_strides(arena, type.sizes);
+  b.strides =
+      exact || graph::is_non_overlapping_and_dense(arena, type) ? type.strides : contiguous_strides(arena, type.sizes);
   b.offset = arena.constant(0);
   bool empty = std::ranges::any_of(b.sizes, [&](Expr s) { return indexing.is_zero(s); });
   for (size_t d = 0; d < b.sizes.size() && !empty; ++d)
-    BRAZE_CHECK(!indexing.is_zero(b.strides[d]) || indexing.is_one(b.sizes[d]) || arena.range(b.sizes[d]).lo < 2, "elements of a result share memory");
+    BRAZE_CHECK(!indexing.is_zero(b.strides[d]) || indexing.is_one(b.sizes[d]) || arena.range(b.sizes[d]).lo < 2,
+                "elements of a result share memory");
   View view{{}, b.sizes, b.strides, b.offset, b.dtype};
   view.buffer = program.buffers.add(std::move(b));
   return view;
@@ -417,7 +430,8 @@ View Lowering::allocate(ValueId v, bool exact) {
   return view;
 }
 
-std::vector<loop::Axis> Lowering::axes(std::span<const Expr> sizes, std::span<const Expr> strides, std::vector<Expr>& index) {
+std::vector<loop::Axis> Lowering::axes(std::span<const Expr> sizes, std::span<const Expr> strides,
+                                       std::vector<Expr>& index) {
   std::vector<loop::Axis> out;
   index.assign(sizes.size(), arena.constant(0));
   for (int d : indexing.by_stride(sizes, strides)) {
@@ -452,7 +466,8 @@ std::string Lowering::nest_name(const graph::Node& node) const {
   return std::string(name.substr(0, name.find('.')));
 }
 
-// A view is on its operand's memory as it is now: a result may have needed that in another layout than the views before it.
+// A view is on its operand's memory as it is now: a result may have needed that in another layout than the views before
+// it.
 void Lowering::follow(ValueId v) {
   NodeId n = source.value(v).node;
   if (!n.valid() || ways_[n.index] != Way::View) return;

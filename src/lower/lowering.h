@@ -49,7 +49,8 @@ class Lowering {
   Body body() { return Body(arena, symbols, program.buffers); }
   // target[...] = value(index) for every element of a window; `value` is called once.
   template <class F>
-  void pointwise_nest(const std::string& name, const View& target, std::vector<graph::LocId> locs, F&& value, bool accumulate = false) {
+  void pointwise_nest(const std::string& name, const View& target, std::vector<graph::LocId> locs, F&& value,
+                      bool accumulate = false) {
     std::vector<Expr> index;
     auto outer = axes(target.sizes, target.strides, index);
     Body b = body();
@@ -72,8 +73,8 @@ class Lowering {
   enum class Way : uint8_t { Element, View, Reduction, Writes, Extern };
   struct State {
     std::optional<View> view;
-    uint32_t uses = 0;              // readers, seen through views
-    bool wanted = false;            // somebody needs a buffer
+    uint32_t uses = 0;    // readers, seen through views
+    bool wanted = false;  // somebody needs a buffer
     bool expensive = false;
     std::vector<uint32_t> inlined;  // nodes that emit() goes through, ascending
     std::vector<uint32_t> reads;    // buffers that it loads, ascending
@@ -84,7 +85,7 @@ class Lowering {
   void lower_view(NodeId n, ValueId v);
   void account(NodeId n, ValueId v);
   bool should_realise(const State& s) const;
-  std::optional<View> window(ValueId v);      // of a view of a realised operand
+  std::optional<View> window(ValueId v);  // of a view of a realised operand
   ValId emit_view(Body& body, ValueId v, std::span<const Expr> index);
   View realise_into(ValueId v, View target);
   void lower_outputs();

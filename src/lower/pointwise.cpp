@@ -241,8 +241,10 @@ RULE(bitwise_right_shift_Tensor) { return shift(p, false); }
 RULES_EQUAL(bitwise_right_shift_Tensor_Scalar, bitwise_right_shift_Tensor)
 RULES_EQUAL(op_rshift_Scalar, bitwise_right_shift_Tensor)
 
-#define FLOAT_FUNCTION(name, code) RULE(name) { return unary(OpCode::code, p.in(0)); }
-#define ROUNDING(name, code) RULE(name) { return is_int(p.in(0)) ? p.in(0) : unary(OpCode::code, p.in(0)); }
+#define FLOAT_FUNCTION(name, code) \
+  RULE(name) { return unary(OpCode::code, p.in(0)); }
+#define ROUNDING(name, code) \
+  RULE(name) { return is_int(p.in(0)) ? p.in(0) : unary(OpCode::code, p.in(0)); }
 RULE(neg) { return -p.in(0); }
 RULE(abs) {
   Val x = p.in(0);
@@ -421,7 +423,9 @@ bool floats_only(Op op) {
     default: return false;
   }
 }
-bool subtracts(Op op) { return op == Op::sub_Tensor || op == Op::sub_Scalar || op == Op::rsub_Tensor || op == Op::rsub_Scalar; }
+bool subtracts(Op op) {
+  return op == Op::sub_Tensor || op == Op::sub_Scalar || op == Op::rsub_Tensor || op == Op::rsub_Scalar;
+}
 bool not_for_bool(Op op) {
   switch (op) {
     case Op::abs:
@@ -448,7 +452,8 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
   if (floats_only(node.op) && !is_floating(made)) return false;
   if (not_for_bool(node.op)) {
     bool any = made == DType::Bool;
-    graph::Graph::for_each_operand(node, [&](graph::ValueId v) { any |= g.type(v).dtype == DType::Bool && subtracts(node.op); });
+    graph::Graph::for_each_operand(
+        node, [&](graph::ValueId v) { any |= g.type(v).dtype == DType::Bool && subtracts(node.op); });
     if (any) return false;
   }
   bool integral = !is_floating(g.type(node.outputs[0]).dtype);

@@ -1,5 +1,5 @@
-// Random numbers from seeds: Philox 2x32 with ten rounds (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as
-// 1, 2, 3; SC 2011). The seed's low half is the key; its high half and the element's number are the counter.
+// Random numbers from seeds: Philox 2x32 with ten rounds (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy
+// as 1, 2, 3; SC 2011). The seed's low half is the key; its high half and the element's number are the counter.
 #include <cmath>
 #include <numbers>
 
@@ -98,7 +98,8 @@ Val integers(const Point& p, int64_t from, int64_t to) {
   Words w = philox(p, position(p));
   Val range = integer(p, to - from);
   // Without a division where the product holds enough bits that no number is favoured measurably.
-  Val r = to - from <= int64_t{1} << kSmall ? shifted_down(top(w, 62 - kSmall) * range, 62 - kSmall) : binary(OpCode::Mod, top(w, 63), range);
+  Val r = to - from <= int64_t{1} << kSmall ? shifted_down(top(w, 62 - kSmall) * range, 62 - kSmall)
+                                            : binary(OpCode::Mod, top(w, 63), range);
   return (r + integer(p, from)).to(p.dtype());
 }
 

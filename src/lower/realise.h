@@ -1,5 +1,6 @@
-// When a value gets a buffer of its own instead of being computed inside each reader. The scheduler fuses what is realised
-// with its readers where it can, so that a buffer costs little; recomputation and huge bodies are what these limits bound.
+// When a value gets a buffer of its own instead of being computed inside each reader. The scheduler fuses what is
+// realised with its readers where it can, so that a buffer costs little; recomputation and huge bodies are what these
+// limits bound.
 #pragma once
 #include <cstddef>
 

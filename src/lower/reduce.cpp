@@ -1,4 +1,5 @@
-// Reductions: one nest, kept dimensions outside, reduced ones in the first stage, the result's formula and store in the second.
+// Reductions: one nest, kept dimensions outside, reduced ones in the first stage, the result's formula and store in the
+// second.
 #include <cmath>
 #include <limits>
 
@@ -19,7 +20,9 @@ struct Shape {
 Shape shape_of(const graph::Graph& g, const graph::Node& node, size_t rank) {
   Shape s;
   s.reduced.assign(rank, false);
-  auto flag = [&](size_t i) { return i < node.args.size() && std::holds_alternative<bool>(node.args[i]) && std::get<bool>(node.args[i]); };
+  auto flag = [&](size_t i) {
+    return i < node.args.size() && std::holds_alternative<bool>(node.args[i]) && std::get<bool>(node.args[i]);
+  };
   auto dims = [&](size_t i) {
     auto mark = [&](Expr e) {
       int64_t d = *g.arena().as_const(e);
@@ -67,9 +70,9 @@ struct Reducer {
   Body& body;
   const graph::Node& node;
   Val x;
-  bool trivial;   // a single element: no loop
-  Expr count;     // number of elements reduced
-  DType out;      // compute dtype of the first result
+  bool trivial;  // a single element: no loop
+  Expr count;    // number of elements reduced
+  DType out;     // compute dtype of the first result
   size_t next = 0;
 
   Val reduce(ReduceKind kind, Val v) {
@@ -94,15 +97,25 @@ std::vector<Val> same(Reducer&, const std::vector<Val>& v) { return v; }
 Val arithmetic(Val x) { return x.boolean() ? x.to(DType::U8) : x; }  // 0 and 1 for order
 
 template <ReduceKind kind>
-std::vector<Val> simple(Reducer& r) { return {r.reduce(kind, r.x.to(r.out))}; }
+std::vector<Val> simple(Reducer& r) {
+  return {r.reduce(kind, r.x.to(r.out))};
+}
 template <ReduceKind kind>
-std::vector<Val> extreme(Reducer& r) { return {r.reduce(kind, arithmetic(r.x))}; }
+std::vector<Val> extreme(Reducer& r) {
+  return {r.reduce(kind, arithmetic(r.x))};
+}
 template <ReduceKind kind>
-std::vector<Val> logical(Reducer& r) { return {r.reduce(kind, truth(r.x))}; }
+std::vector<Val> logical(Reducer& r) {
+  return {r.reduce(kind, truth(r.x))};
+}
 template <ReduceKind value, ReduceKind index>
-std::vector<Val> both(Reducer& r) { return {r.reduce(value, arithmetic(r.x)), r.reduce(index, arithmetic(r.x))}; }
+std::vector<Val> both(Reducer& r) {
+  return {r.reduce(value, arithmetic(r.x)), r.reduce(index, arithmetic(r.x))};
+}
 template <ReduceKind a, ReduceKind b>
-std::vector<Val> two(Reducer& r) { return {r.reduce(a, arithmetic(r.x)), r.reduce(b, arithmetic(r.x))}; }
+std::vector<Val> two(Reducer& r) {
+  return {r.reduce(a, arithmetic(r.x)), r.reduce(b, arithmetic(r.x))};
+}
 
 std::vector<Val> nansum(Reducer& r) {
   Val x = r.x.to(r.out);
@@ -114,7 +127,9 @@ std::vector<Val> mean(Reducer& r, const std::vector<Val>& v) {
   return {v[0] / Val{&r.body, r.body.index(r.count, v[0].dtype())}};
 }
 
-std::vector<Val> welford(Reducer& r) { return {r.reduce(ReduceKind::WelfordM2, r.x), r.reduce(ReduceKind::WelfordMean, r.x)}; }
+std::vector<Val> welford(Reducer& r) {
+  return {r.reduce(ReduceKind::WelfordM2, r.x), r.reduce(ReduceKind::WelfordMean, r.x)};
+}
 Val variance(Reducer& r, const std::vector<Val>& v) {
   Val n{&r.body, r.body.index(r.count, v[0].dtype())};
   double correction = number_or(r.low.source, r.node.args[2], 1);
@@ -126,7 +141,9 @@ Val welford_mean(Reducer& r, Val mean) {  // NaN of no elements
   return where(n == 0.0, std::numeric_limits<double>::quiet_NaN(), mean);
 }
 std::vector<Val> var(Reducer& r, const std::vector<Val>& v) { return {variance(r, v), welford_mean(r, v[1])}; }
-std::vector<Val> std_dev(Reducer& r, const std::vector<Val>& v) { return {sqrt(variance(r, v)), welford_mean(r, v[1])}; }
+std::vector<Val> std_dev(Reducer& r, const std::vector<Val>& v) {
+  return {sqrt(variance(r, v)), welford_mean(r, v[1])};
+}
 
 double order_of(Reducer& r) { return number_or(r.low.source, r.node.args[1], 2); }
 std::vector<Val> norm_terms(Reducer& r) {
@@ -249,7 +266,8 @@ bool lower_reduction(Lowering& low, graph::NodeId n) {
   // An index of the flattened operand counts in logical order; other reductions follow the operand's memory.
   std::vector<int> order;
   bool flat = node.op == Op::argmax || node.op == Op::argmin;
-  for (int k : low.indexing.by_stride(pick(reduced, from.sizes, false), pick(reduced, from.strides, false))) order.push_back(reduced[k]);
+  for (int k : low.indexing.by_stride(pick(reduced, from.sizes, false), pick(reduced, from.strides, false)))
+    order.push_back(reduced[k]);
   std::vector<loop::Axis> inner;
   for (int d : flat ? reduced : order) {
     if (low.indexing.is_one(from.sizes[d])) continue;

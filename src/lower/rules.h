@@ -1,5 +1,5 @@
-// What an operator family offers to lowering: rules that compute one element (inlined into readers), and rules that write
-// nests or calls.
+// What an operator family offers to lowering: rules that compute one element (inlined into readers), and rules that
+// write nests or calls.
 #pragma once
 #include "lower/lowering.h"
 #include "lower/val.h"
@@ -11,8 +11,8 @@ struct Point {
   Lowering& low;
   Body& body;
   const graph::Node& node;
-  graph::ValueId value;          // the result asked for
-  std::span<const Expr> index;   // one expression per dimension of the result
+  graph::ValueId value;         // the result asked for
+  std::span<const Expr> index;  // one expression per dimension of the result
 
   const TensorType& type() const { return low.source.type(value); }
   uint32_t output() const { return low.source.value(value).index; }
@@ -23,13 +23,14 @@ struct Point {
   // Operand i (a tensor, broadcast to the result; or a number) in the result's compute dtype, or in another one.
   Val in(size_t i) const { return in(i, dtype()); }
   Val in(size_t i, DType t) const;
-  // An operand as eager's CPU kernels see it, converted to the result's dtype: what has another one is rounded to 16 bits.
+  // An operand as eager's CPU kernels see it, converted to the result's dtype: what has another one is rounded to 16
+  // bits.
   Val converted(size_t i) const;
-  Val held(size_t i) const;      // the same on every device: for what becomes an element of the result as it is
-  Val factor(size_t i) const;    // the same of a factor or divisor: where it is one number, they take it in float
-  Val own(size_t i) const;       // a tensor operand in its own compute dtype; a number as bool, i64 or f64
+  Val held(size_t i) const;    // the same on every device: for what becomes an element of the result as it is
+  Val factor(size_t i) const;  // the same of a factor or divisor: where it is one number, they take it in float
+  Val own(size_t i) const;     // a tensor operand in its own compute dtype; a number as bool, i64 or f64
   Val boolean(size_t i) const { return in(i, DType::Bool); }
-  double number(size_t i) const;             // a constant number
+  double number(size_t i) const;                   // a constant number
   std::optional<double> constant(size_t i) const;  // nullopt: a symbol or a tensor
   Val wrap(ValId v) const { return {&body, v}; }
   Val literal(double c) const { return wrap(body.constant(c, dtype())); }
@@ -43,7 +44,7 @@ ElementRule pointwise_rule(graph::Op);
 ElementRule index_rule(graph::Op);
 ElementRule factory_rule(graph::Op);
 ElementRule random_rule(graph::Op);  // of seeded nodes
-bool is_expensive(graph::Op);  // costs more than a load: not recomputed in several readers
+bool is_expensive(graph::Op);        // costs more than a load: not recomputed in several readers
 // Whether this pointwise node (by dtypes and arguments) is one that its rule takes.
 bool takes_pointwise(const graph::Graph&, const graph::Node&);
 bool takes_index(const graph::Graph&, const graph::Node&);
@@ -53,7 +54,7 @@ bool takes_random(const graph::Node&);
 // Writes the node's results as nests; false: not this one, make it an extern call.
 bool lower_reduction(Lowering&, graph::NodeId);
 bool takes_reduction(const graph::Graph&, const graph::Node&);
-bool lower_writes(Lowering&, graph::NodeId);         // cat, stack, scatters
+bool lower_writes(Lowering&, graph::NodeId);  // cat, stack, scatters
 bool takes_writes(const graph::Graph&, const graph::Node&);
 void lower_extern(Lowering&, graph::NodeId);
 
@@ -67,7 +68,12 @@ struct DimMap {
   Term terms[2];
 };
 struct ViewMap {
-  enum class Kind : uint8_t { Dims, Reshape, Bits, None } kind = Kind::None;  // Bits: same sizes, other dtype of the same width
+  enum class Kind : uint8_t {
+    Dims,
+    Reshape,
+    Bits,
+    None
+  } kind = Kind::None;       // Bits: same sizes, other dtype of the same width
   std::vector<DimMap> dims;  // Kind::Dims, one per operand dimension
   bool partial = false;      // the result may leave out elements of the operand
 };

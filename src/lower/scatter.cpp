@@ -1,7 +1,7 @@
 // Operators that change computed places of a tensor: it is copied (or zeroed), then one nest goes over the places.
 //
-// Places that different outer points change never coincide, so that the outer points stay independent; what may change one
-// place twice are the points of the stage, which run in order: sums come out as eager's, and the last write stays.
+// Places that different outer points change never coincide, so that the outer points stay independent; what may change
+// one place twice are the points of the stage, which run in order: sums come out as eager's, and the last write stays.
 #include "lower/scatter.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ View start_from(Lowering& low, const graph::Node& node, ValueId from) {
   return target;
 }
 
-void update(Lowering& low, const graph::Node& node, const View& target, std::span<const Expr> apart, std::span<const Expr> in_order,
-            bool accumulate, const Change& change) {
+void update(Lowering& low, const graph::Node& node, const View& target, std::span<const Expr> apart,
+            std::span<const Expr> in_order, bool accumulate, const Change& change) {
   auto axes = [&](std::span<const Expr> sizes, char prefix, std::vector<loop::Axis>& made) {
     std::vector<Expr> index;
     for (Expr size : sizes) {
@@ -115,8 +115,9 @@ void slices(Lowering& low, const graph::Node& node) {
   update(low, node, target, apart, sizes(low, index), node.op == Op::index_add, [&](Body& b, auto i, auto r, auto put) {
     std::vector<Expr> at = with(i, d, r.empty() ? low.arena.constant(0) : r[0]);
     auto* source = std::get_if<ValueId>(&node.args[3]);
-    Val v = !source ? number(b, node.args[3], to)
-            : node.op == Op::index_fill_int_Tensor ? element(low, b, *source, {}).to(to) : element(low, b, *source, at).to(to);
+    Val v = !source                                ? number(b, node.args[3], to)
+            : node.op == Op::index_fill_int_Tensor ? element(low, b, *source, {}).to(to)
+                                                   : element(low, b, *source, at).to(to);
     if (node.op == Op::index_add && node.args.size() > 4) {
       auto* alpha = std::get_if<Expr>(&node.args[4]);
       if (!alpha || !low.indexing.is_one(*alpha)) v = v * number(b, node.args[4], to);
@@ -126,8 +127,8 @@ void slices(Lowering& low, const graph::Node& node) {
   });
 }
 
-// (self, indices, values, accumulate): the indices are broadcast to a block; where they are adjacent, its dimensions stand
-// in their place among the values', else in front.
+// (self, indices, values, accumulate): the indices are broadcast to a block; where they are adjacent, its dimensions
+// stand in their place among the values', else in front.
 void index_put(Lowering& low, const graph::Node& node) {
   const auto& list = std::get<graph::TensorList>(node.args[1]);
   ValueId values = tensor(node, 2);
@@ -157,7 +158,9 @@ void index_put(Lowering& low, const graph::Node& node) {
     uint8_t ordinal = 0;
     for (size_t d = 0; d < out.size(); ++d) {
       bool indexed = d < list.size() && list[d].valid();
-      at.push_back(indexed ? b.indirect(low.emit_broadcast(b, list[d], r, block), out[d], {Fault::Index, true, ordinal++}) : i[next++]);
+      at.push_back(indexed
+                       ? b.indirect(low.emit_broadcast(b, list[d], r, block), out[d], {Fault::Index, true, ordinal++})
+                       : i[next++]);
     }
     put(at, v);
   });
@@ -199,7 +202,9 @@ void unfold_backward(Lowering& low, const graph::Node& node) {
   });
 }
 
-bool integers(const graph::Graph& g, ValueId v) { return g.type(v).dtype == DType::I64 || g.type(v).dtype == DType::I32; }
+bool integers(const graph::Graph& g, ValueId v) {
+  return g.type(v).dtype == DType::I64 || g.type(v).dtype == DType::I32;
+}
 
 }  // namespace
 
@@ -218,12 +223,14 @@ bool takes_scatter(const graph::Graph& g, const graph::Node& node) {
     case Op::scatter_add:
       if (out == DType::Bool) return false;
       [[fallthrough]];
-    case Op::scatter_src: return rank(0) > 0 && rank(0) == rank(2) && rank(2) == rank(3) && integers(g, tensor(node, 2)) && same_dtype(3);
+    case Op::scatter_src:
+      return rank(0) > 0 && rank(0) == rank(2) && rank(2) == rank(3) && integers(g, tensor(node, 2)) && same_dtype(3);
     case Op::scatter_value: return rank(0) > 0 && rank(0) == rank(2) && integers(g, tensor(node, 2));
     case Op::index_add:
       if (out == DType::Bool) return false;
       [[fallthrough]];
-    case Op::index_copy: return rank(0) > 0 && rank(2) == 1 && rank(3) == rank(0) && integers(g, tensor(node, 2)) && same_dtype(3);
+    case Op::index_copy:
+      return rank(0) > 0 && rank(2) == 1 && rank(3) == rank(0) && integers(g, tensor(node, 2)) && same_dtype(3);
     case Op::index_fill_int_Scalar: return rank(0) > 0 && rank(2) <= 1 && integers(g, tensor(node, 2));
     case Op::index_fill_int_Tensor: return rank(0) > 0 && rank(2) <= 1 && rank(3) == 0 && integers(g, tensor(node, 2));
     case Op::index_put:
@@ -235,7 +242,8 @@ bool takes_scatter(const graph::Graph& g, const graph::Node& node) {
       }
       return any && same_dtype(2) && !(out == DType::Bool && std::get<bool>(node.args[3]));
     }
-    case Op::embedding_dense_backward: return integers(g, tensor(node, 1)) && !std::get<bool>(node.args[4]) && g.type(node.outputs[0]).dim() == 2;
+    case Op::embedding_dense_backward:
+      return integers(g, tensor(node, 1)) && !std::get<bool>(node.args[4]) && g.type(node.outputs[0]).dim() == 2;
     case Op::unfold_backward: return g.type(node.outputs[0]).dim() > 0;
     default: return false;
   }

@@ -16,8 +16,8 @@ using Put = std::function<void(std::span<const Expr> at, Val v)>;
 using Change = std::function<void(Body&, std::span<const Expr> i, std::span<const Expr> r, const Put& put)>;
 
 // Assigns to, or adds to, the target at every point of the sizes `apart` (in any order) and, within it, `in_order`.
-void update(Lowering&, const graph::Node&, const View& target, std::span<const Expr> apart, std::span<const Expr> in_order,
-            bool accumulate, const Change& change);
+void update(Lowering&, const graph::Node&, const View& target, std::span<const Expr> apart,
+            std::span<const Expr> in_order, bool accumulate, const Change& change);
 
 bool takes_scatter(const graph::Graph&, const graph::Node&);
 bool lower_scatter(Lowering&, const graph::Node&);

@@ -1,4 +1,5 @@
-// A value under construction, with operators: rules read as formulas. Operands of an operator have one dtype (numbers adapt).
+// A value under construction, with operators: rules read as formulas. Operands of an operator have one dtype (numbers
+// adapt).
 #pragma once
 #include <limits>
 #include <numbers>
@@ -28,7 +29,9 @@ inline Val compare(OpCode c, Val x, Val y) {
   return {x.body, x.body->op(c, DType::Bool, x.id, y.to(x.dtype()).id)};
 }
 inline Val truth(Val x) { return x.to(DType::Bool); }
-inline Val where(Val c, Val x, Val y) { return {x.body, x.body->op(OpCode::Where, x.dtype(), truth(c).id, x.id, y.to(x.dtype()).id)}; }
+inline Val where(Val c, Val x, Val y) {
+  return {x.body, x.body->op(OpCode::Where, x.dtype(), truth(c).id, x.id, y.to(x.dtype()).id)};
+}
 inline Val where(Val c, Val x, double y) { return where(c, x, x.same(y)); }
 inline Val where(Val c, double x, Val y) { return where(c, y.same(x), y); }
 

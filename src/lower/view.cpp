@@ -53,7 +53,8 @@ ViewMap view_map(Lowering& low, const graph::Node& node, uint32_t output) {
   auto squeeze = [&](auto&& drop) {
     dims();
     for (size_t i = 0, k = 0; i < rank; ++i)
-      if (!(drop(static_cast<int>(i)) && low.indexing.is_one(from.sizes[i]))) m.dims[i].terms[0] = {static_cast<int>(k++), one};
+      if (!(drop(static_cast<int>(i)) && low.indexing.is_one(from.sizes[i])))
+        m.dims[i].terms[0] = {static_cast<int>(k++), one};
   };
   switch (node.op) {
     case Op::alias:
@@ -76,7 +77,8 @@ ViewMap view_map(Lowering& low, const graph::Node& node, uint32_t output) {
     case Op::permute: {
       const auto& order = std::get<graph::IntList>(node.args[1]).v;
       dims();
-      for (size_t k = 0; k < order.size(); ++k) m.dims[wrap_dim(*a.as_const(order[k]), rank)].terms[0] = {static_cast<int>(k), one};
+      for (size_t k = 0; k < order.size(); ++k)
+        m.dims[wrap_dim(*a.as_const(order[k]), rank)].terms[0] = {static_cast<int>(k), one};
       return m;
     }
     case Op::transpose_int:

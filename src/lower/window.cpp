@@ -18,7 +18,9 @@ ValueId tensor(const graph::Node& node, size_t i) { return std::get<ValueId>(nod
 const std::vector<Expr>& sizes(const Lowering& low, ValueId v) { return low.source.type(v).sizes; }
 
 bool inside_for_sure(const Point& p, Expr e, Expr size) { return p.low.indexing.below(e, size); }
-Expr clamped(sym::ExprArena& a, Expr e, Expr size) { return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0)); }
+Expr clamped(sym::ExprArena& a, Expr e, Expr size) {
+  return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0));
+}
 
 // The elements of the window at p, each with its place in the plane and whether it lies inside (absent: it does).
 struct Element {
@@ -82,7 +84,8 @@ Val avg_pool(const Point& p) {
   });
   size_t n = p.index.size();
   sym::ExprArena& a = p.low.arena;
-  Expr count = p.none(6) ? a.mul(counted(a, (*w)[0], p.index[n - 2], std::get<bool>(p.arg(5))), counted(a, (*w)[1], p.index[n - 1], std::get<bool>(p.arg(5))))
+  Expr count = p.none(6) ? a.mul(counted(a, (*w)[0], p.index[n - 2], std::get<bool>(p.arg(5))),
+                                 counted(a, (*w)[1], p.index[n - 1], std::get<bool>(p.arg(5))))
                          : std::get<Expr>(p.arg(6));
   return *sum / p.wrap(p.body.index(count, sum->dtype()));
 }
@@ -101,7 +104,8 @@ Val pad(const Point& p, bool reflect) {
 Val reflection_pad(const Point& p) { return pad(p, true); }
 Val replication_pad(const Point& p) { return pad(p, false); }
 
-Val interpolate(const Point& p, ValueId from, std::vector<Expr>& at, const std::vector<std::vector<Tap>>& by, size_t k) {
+Val interpolate(const Point& p, ValueId from, std::vector<Expr>& at, const std::vector<std::vector<Tap>>& by,
+                size_t k) {
   if (k == by.size()) return p.at(from, at);
   std::optional<Val> sum;
   for (const Tap& t : by[k]) {
@@ -118,7 +122,8 @@ Val upsample(const Point& p) {
   auto how = resample_of(p.low.arena, p.node, sizes(p.low, from), p.type().sizes);
   std::vector<Expr> at(p.index.begin(), p.index.end());
   std::vector<std::vector<Tap>> by;
-  for (size_t k = 0; k < how->size(); ++k) by.push_back(taps(p.low, p.body, (*how)[k], at[at.size() - how->size() + k], p.dtype()));
+  for (size_t k = 0; k < how->size(); ++k)
+    by.push_back(taps(p.low, p.body, (*how)[k], at[at.size() - how->size() + k], p.dtype()));
   return interpolate(p, from, at, by, 0);
 }
 
@@ -183,7 +188,8 @@ Expr WindowDim::at(sym::ExprArena& a, Expr out, int64_t tap) const {
   return a.add(a.mul(out, a.constant(stride)), a.constant(tap * dilation - padding));
 }
 
-std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, const graph::Node& node, size_t first, bool dilated, const std::vector<Expr>& from) {
+std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, const graph::Node& node, size_t first,
+                                                bool dilated, const std::vector<Expr>& from) {
   if (from.size() < 3) return std::nullopt;
   auto kernel = numbers(arena, node.args[first], 2), padding = numbers(arena, node.args[first + 2], 2);
   auto* given = std::get_if<graph::IntList>(&node.args[first + 1]);
@@ -191,13 +197,18 @@ std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, con
   auto dilation = dilated ? numbers(arena, node.args[first + 3], 2) : std::vector<int64_t>{1, 1};
   if (!kernel || !padding || !stride || !dilation) return std::nullopt;
   std::vector<WindowDim> w;
-  for (size_t k = 0; k < 2; ++k) w.push_back({(*kernel)[k], (*stride)[k], (*padding)[k], (*dilation)[k], from[from.size() - 2 + k]});
+  for (size_t k = 0; k < 2; ++k)
+    w.push_back({(*kernel)[k], (*stride)[k], (*padding)[k], (*dilation)[k], from[from.size() - 2 + k]});
   return w;
 }
 
 Expr counted(sym::ExprArena& a, const WindowDim& w, Expr out, bool include_padding) {
-  auto least = [&](Expr x, Expr y) { return a.known(a.le(x, y)) == true ? x : a.known(a.le(y, x)) == true ? y : a.min(x, y); };
-  auto greatest = [&](Expr x, Expr y) { return a.known(a.le(x, y)) == true ? y : a.known(a.le(y, x)) == true ? x : a.max(x, y); };
+  auto least = [&](Expr x, Expr y) {
+    return a.known(a.le(x, y)) == true ? x : a.known(a.le(y, x)) == true ? y : a.min(x, y);
+  };
+  auto greatest = [&](Expr x, Expr y) {
+    return a.known(a.le(x, y)) == true ? y : a.known(a.le(y, x)) == true ? x : a.max(x, y);
+  };
   Expr start = w.at(a, out, 0), end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
   if (include_padding) return a.sub(end, start);
   return a.sub(least(end, w.size), greatest(start, a.constant(0)));
@@ -218,19 +229,26 @@ std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType
   int64_t from = a.as_const(r.size).value(), to = a.as_const(r.to).value();
   auto rounded = [&](double x) { return t == DType::F64 ? x : static_cast<double>(static_cast<float>(x)); };
   double scale;
-  if (r.kind == Kind::LinearCorners) scale = to > 1 ? rounded(rounded(static_cast<double>(from - 1)) / static_cast<double>(to - 1)) : 0;
-  else if (r.scale && *r.scale > 0) scale = rounded(1.0 / *r.scale);
-  else scale = rounded(static_cast<double>(from) / static_cast<double>(to));
+  if (r.kind == Kind::LinearCorners)
+    scale = to > 1 ? rounded(rounded(static_cast<double>(from - 1)) / static_cast<double>(to - 1)) : 0;
+  else if (r.scale && *r.scale > 0)
+    scale = rounded(1.0 / *r.scale);
+  else
+    scale = rounded(static_cast<double>(from) / static_cast<double>(to));
   Val i{&b, b.index(out, t)};
   if (r.kind == Kind::Nearest || r.kind == Kind::NearestExact) {
     double shift = r.kind == Kind::NearestExact ? 0.5 : 0.0;
-    auto place = [&](int64_t k) { return std::min(static_cast<int64_t>(std::floor(rounded(rounded(static_cast<double>(k) + shift) * scale))), from - 1); };
+    auto place = [&](int64_t k) {
+      return std::min(static_cast<int64_t>(std::floor(rounded(rounded(static_cast<double>(k) + shift) * scale))),
+                      from - 1);
+    };
     // A whole factor is a division: then neighbours are known to read the same place.
     bool whole = to % from == 0;
     for (int64_t k = 0; whole && k < to; ++k) whole = place(k) == k / (to / from);
     if (whole) return {{a.floordiv(out, a.constant(to / from)), std::nullopt}};
     Val at = floor((shift != 0 ? i + shift : i) * scale).to(DType::I64);
-    return {{b.indirect(min(at, static_cast<double>(from - 1)).id, r.size, {loop::Fault::Index, true, 0}), std::nullopt}};
+    return {
+        {b.indirect(min(at, static_cast<double>(from - 1)).id, r.size, {loop::Fault::Index, true, 0}), std::nullopt}};
   }
   Val real = r.kind == Kind::LinearCorners ? i * scale : max((i + 0.5) * scale - 0.5, 0.0);
   Val first = min(floor(real).to(DType::I64), static_cast<double>(from - 1));
@@ -240,7 +258,8 @@ std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType
   return {{b.indirect(first.id, r.size, never), 1.0 - lambda}, {b.indirect(second.id, r.size, never), lambda}};
 }
 
-std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, const graph::Node& node, const std::vector<Expr>& from, const std::vector<Expr>& to) {
+std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, const graph::Node& node,
+                                                 const std::vector<Expr>& from, const std::vector<Expr>& to) {
   using Kind = Resample::Kind;
   Kind kind;
   size_t dims, scales;  // scales: the first of their arguments

@@ -13,12 +13,13 @@ std::optional<std::vector<int64_t>> numbers(const sym::ExprArena&, const graph::
 // A pool's window along one dimension.
 struct WindowDim {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
-  Expr size;                          // of the operand
+  Expr size;                                                // of the operand
   Expr at(sym::ExprArena& a, Expr out, int64_t tap) const;  // the operand's place, perhaps outside
 };
-// (operand, kernel_size, stride, padding[, dilation]) from argument `first` on; `from`: the operand's sizes, windows over
-// the last two dimensions.
-std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena&, const graph::Node&, size_t first, bool dilated, const std::vector<Expr>& from);
+// (operand, kernel_size, stride, padding[, dilation]) from argument `first` on; `from`: the operand's sizes, windows
+// over the last two dimensions.
+std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena&, const graph::Node&, size_t first, bool dilated,
+                                                const std::vector<Expr>& from);
 
 // Of averages: how many elements the window at `out` counts.
 Expr counted(sym::ExprArena&, const WindowDim&, Expr out, bool include_padding);
@@ -29,9 +30,10 @@ Expr padded_place(sym::ExprArena&, Expr out, Expr before, Expr size, bool reflec
 // One tap of an interpolation along one dimension.
 struct Tap {
   Expr place;
-  std::optional<Val> weight;          // absent: 1
+  std::optional<Val> weight;  // absent: 1
 };
-// What `out` (an index into `to` places over `size`) reads. Scale: of the output against the operand, if the user gave one.
+// What `out` (an index into `to` places over `size`) reads. Scale: of the output against the operand, if the user gave
+// one.
 struct Resample {
   enum class Kind : uint8_t { Nearest, NearestExact, Linear, LinearCorners } kind = Kind::Nearest;
   Expr size, to;
@@ -40,6 +42,7 @@ struct Resample {
 std::vector<Tap> taps(Lowering&, Body&, const Resample&, Expr out, DType weights);
 
 // Per resampled dimension; the last ones of the operand with these sizes. Absent for other operators.
-std::optional<std::vector<Resample>> resample_of(const sym::ExprArena&, const graph::Node&, const std::vector<Expr>& from, const std::vector<Expr>& to);
+std::optional<std::vector<Resample>> resample_of(const sym::ExprArena&, const graph::Node&,
+                                                 const std::vector<Expr>& from, const std::vector<Expr>& to);
 
 }  // namespace braze::lower

@@ -1,4 +1,5 @@
-// Gradients of pools, pads and resampling: every element of the result's gradient is added to the places that it came from.
+// Gradients of pools, pads and resampling: every element of the result's gradient is added to the places that it came
+// from.
 #include "lower/scatter.h"
 #include "lower/window.h"
 
@@ -40,7 +41,8 @@ void avg_pool(Lowering& low, const graph::Node& node) {
   View target = start_from(low, node, {});
   auto w = window_of(a, node, 2, false, target.sizes);
   const auto& in = sizes(low, grad);
-  std::vector<Expr> points = join(trailing(in, 2), std::vector<Expr>{a.constant((*w)[0].kernel), a.constant((*w)[1].kernel)});
+  std::vector<Expr> points =
+      join(trailing(in, 2), std::vector<Expr>{a.constant((*w)[0].kernel), a.constant((*w)[1].kernel)});
   update(low, node, target, leading(in, 2), points, true, [&](Body& b, auto i, auto r, auto put) {
     Val v{&b, low.emit(b, grad, join(i, r.first(2)))};
     Expr count = a.constant(1);
@@ -94,7 +96,9 @@ void upsample(Lowering& low, const graph::Node& node) {
       if (k == n) return put(at, weight ? *weight * g : g);
       for (const Tap& t : taps(low, b, (*how)[k], r[k], g.dtype())) {
         at[i.size() + k] = t.place;
-        std::optional<Val> w = weight && t.weight ? std::optional<Val>(*weight * *t.weight) : t.weight ? t.weight : weight;
+        std::optional<Val> w = weight && t.weight ? std::optional<Val>(*weight * *t.weight)
+                               : t.weight         ? t.weight
+                                                  : weight;
         self(self, k + 1, w);
       }
     };
@@ -128,7 +132,8 @@ bool takes_window_backward(const graph::Graph& g, const graph::Node& node) {
   switch (node.op) {
     case Op::max_pool2d_with_indices_backward: {
       size_t n = out.dim();
-      return n >= 3 && graph::is_non_overlapping_and_dense(a, out) && a.known_equal(out.strides[n - 2], a.mul(out.sizes[n - 1], out.strides[n - 1]));
+      return n >= 3 && graph::is_non_overlapping_and_dense(a, out) &&
+             a.known_equal(out.strides[n - 2], a.mul(out.sizes[n - 1], out.strides[n - 1]));
     }
     case Op::avg_pool2d_backward: return window_of(a, node, 2, false, out.sizes).has_value();
     case Op::upsample_nearest2d_backward:

@@ -1,4 +1,5 @@
-// Operators that write parts of one buffer by several nests: cat and stack; the others are in scatter.cpp and window_backward.cpp.
+// Operators that write parts of one buffer by several nests: cat and stack; the others are in scatter.cpp and
+// window_backward.cpp.
 #include <algorithm>
 
 #include "lower/rules.h"

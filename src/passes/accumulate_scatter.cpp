@@ -63,8 +63,8 @@ Graph accumulate_scatter(const Graph& g) {
       if (!sums || !start || *sums == *start || uses[sums->index] != 1 || !is_one_or_absent(g, n, 2)) continue;
       const Node* scatter = scatter_of(g, *sums);
       const TensorType &a = g.type(*sums), &s = g.type(*start);
-      bool takes = scatter && (t->dtype == DType::F32 || t->dtype == DType::F64) && a.dtype == t->dtype && s.dtype == t->dtype && a.sizes == t->sizes &&
-                   s.sizes == t->sizes && a.device == s.device;
+      bool takes = scatter && (t->dtype == DType::F32 || t->dtype == DType::F64) && a.dtype == t->dtype &&
+                   s.dtype == t->dtype && a.sizes == t->sizes && s.sizes == t->sizes && a.device == s.device;
       if (!takes) continue;
       Builder b(r.out(), n, r.map_args(n), g);
       try {

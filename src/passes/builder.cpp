@@ -78,7 +78,9 @@ ValueId Builder::mean(ValueId v, const std::vector<int64_t>& dims, bool keep) {
   return call(Op::mean_dim, {v, list(dims), keep, NoneArg{}});
 }
 
-ValueId Builder::amax(ValueId v, const std::vector<int64_t>& dims, bool keep) { return call(Op::amax, {v, list(dims), keep}); }
+ValueId Builder::amax(ValueId v, const std::vector<int64_t>& dims, bool keep) {
+  return call(Op::amax, {v, list(dims), keep});
+}
 
 std::pair<ValueId, ValueId> Builder::var_mean(ValueId v, const std::vector<int64_t>& dims) {
   auto r = calls(Op::var_mean_correction, {v, list(dims), k(0), true});

@@ -24,14 +24,14 @@ class Builder {
   const Graph& from;
 
   // Reading the node.
-  ValueId tensor(size_t i) const;                    // NoRule when it is none
-  ValueId optional_tensor(size_t i) const;           // invalid when none
+  ValueId tensor(size_t i) const;           // NoRule when it is none
+  ValueId optional_tensor(size_t i) const;  // invalid when none
   bool flag(size_t i) const;
   int64_t integer(size_t i) const;
-  double number(size_t i) const;                     // a constant int, double or bool
+  double number(size_t i) const;  // a constant int, double or bool
   const std::vector<Expr>& ints(size_t i) const;
-  bool mask(size_t i, size_t k) const;               // element k of a bool list
-  size_t dim(size_t i, size_t rank) const;           // wrapped
+  bool mask(size_t i, size_t k) const;      // element k of a bool list
+  size_t dim(size_t i, size_t rank) const;  // wrapped
   bool wants(size_t output) const { return node.outputs.at(output).valid(); }
   const TensorType& result(size_t output) const { return from.type(node.outputs.at(output)); }
 

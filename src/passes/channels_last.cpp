@@ -17,7 +17,8 @@ bool fits(const Graph& g, const Node& n) {
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
-  return y.device.type == DeviceType::CUDA && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups && g.arena().is_const(*groups, 1);
+  return y.device.type == DeviceType::CUDA && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed &&
+         groups && g.arena().is_const(*groups, 1);
 }
 
 class Pass {
@@ -28,10 +29,14 @@ class Pass {
     for (const Node& n : g_.nodes()) {
       OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
       bool follows = c == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
-      if (fits(g_, n)) convolution(n);
-      else if (follows && reads_changed(n)) follow(n);
-      else if (c == OpClass::Reduction && n.outputs.size() == 1) r_.copy(n);
-      else keep(n);
+      if (fits(g_, n))
+        convolution(n);
+      else if (follows && reads_changed(n))
+        follow(n);
+      else if (c == OpClass::Reduction && n.outputs.size() == 1)
+        r_.copy(n);
+      else
+        keep(n);
     }
     return r_.finish();  // what leaves the graph was not changed
   }
@@ -54,7 +59,8 @@ class Pass {
     const TensorType& t = r_.out().type(v);
     std::vector<Expr> wanted = graph::format_strides(g_.arena(), t.sizes, kChannelsLast);
     bool there = true;
-    for (size_t d = 0; d < wanted.size(); ++d) there = there && (t.strides[d] == wanted[d] || g_.arena().is_const(t.sizes[d], 1));
+    for (size_t d = 0; d < wanted.size(); ++d)
+      there = there && (t.strides[d] == wanted[d] || g_.arena().is_const(t.sizes[d], 1));
     if (there) return v;
     auto [it, fresh] = copies_.try_emplace(old.index);
     if (fresh) it->second = copy_as(at, v, kChannelsLast);
@@ -91,13 +97,16 @@ class Pass {
     for (ValueId v : n.outputs) {
       if (!v.valid()) continue;
       const TensorType& t = g_.type(v);
-      bool same = t.dim() == 4 && (pool || t.sizes == shape->sizes) && !escapes_[v.index] && is_contiguous(g_.arena(), t);
+      bool same =
+          t.dim() == 4 && (pool || t.sizes == shape->sizes) && !escapes_[v.index] && is_contiguous(g_.arena(), t);
       all = all && same;
     }
     if (!all) {
       // Operands of any layout: the result keeps its own.
-      if (pool) keep(n);
-      else r_.copy(n);
+      if (pool)
+        keep(n);
+      else
+        r_.copy(n);
       return;
     }
     std::vector<ValueId> old = n.outputs;

@@ -1,5 +1,5 @@
-// Layout: convolutions on a GPU read and write channels-last, which is the layout of its fast kernels; what lies between them
-// follows, so that data is reordered once at the region's edge instead of twice per convolution.
+// Layout: convolutions on a GPU read and write channels-last, which is the layout of its fast kernels; what lies
+// between them follows, so that data is reordered once at the region's edge instead of twice per convolution.
 #pragma once
 #include "graph/graph.h"
 

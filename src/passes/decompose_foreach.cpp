@@ -1,4 +1,5 @@
-// Operators over lists of tensors (aten::_foreach_*), which have no rows: one row's call per tensor of the list, by name.
+// Operators over lists of tensors (aten::_foreach_*), which have no rows: one row's call per tensor of the list, by
+// name.
 #include <cstring>
 
 #include "passes/builder.h"
@@ -7,7 +8,7 @@ namespace braze::passes {
 namespace {
 
 struct Form {
-  const char* name;      // between "aten::_foreach_" and the overload
+  const char* name;  // between "aten::_foreach_" and the overload
   Op with_tensor, with_number;
 };
 
@@ -30,12 +31,35 @@ struct Unary {
   Op op;
 };
 const Unary kUnary[] = {
-    {"abs", Op::abs},       {"acos", Op::acos},       {"asin", Op::asin},   {"atan", Op::atan},       {"ceil", Op::ceil},
-    {"cos", Op::cos},       {"cosh", Op::cosh},       {"erf", Op::erf},     {"erfc", Op::erfc},       {"exp", Op::exp},
-    {"expm1", Op::expm1},   {"floor", Op::floor},     {"frac", Op::frac},   {"log", Op::log},         {"log10", Op::log10},
-    {"log1p", Op::log1p},   {"log2", Op::log2},       {"neg", Op::neg},     {"round", Op::round},     {"rsqrt", Op::rsqrt},
-    {"sigmoid", Op::sigmoid}, {"sign", Op::sign},     {"sin", Op::sin},     {"sinh", Op::sinh},       {"sqrt", Op::sqrt},
-    {"tan", Op::tan},       {"tanh", Op::tanh},       {"trunc", Op::trunc}, {"reciprocal", Op::reciprocal},
+    {"abs", Op::abs},
+    {"acos", Op::acos},
+    {"asin", Op::asin},
+    {"atan", Op::atan},
+    {"ceil", Op::ceil},
+    {"cos", Op::cos},
+    {"cosh", Op::cosh},
+    {"erf", Op::erf},
+    {"erfc", Op::erfc},
+    {"exp", Op::exp},
+    {"expm1", Op::expm1},
+    {"floor", Op::floor},
+    {"frac", Op::frac},
+    {"log", Op::log},
+    {"log10", Op::log10},
+    {"log1p", Op::log1p},
+    {"log2", Op::log2},
+    {"neg", Op::neg},
+    {"round", Op::round},
+    {"rsqrt", Op::rsqrt},
+    {"sigmoid", Op::sigmoid},
+    {"sign", Op::sign},
+    {"sin", Op::sin},
+    {"sinh", Op::sinh},
+    {"sqrt", Op::sqrt},
+    {"tan", Op::tan},
+    {"tanh", Op::tanh},
+    {"trunc", Op::trunc},
+    {"reciprocal", Op::reciprocal},
 };
 
 const TensorList& list(const Builder& b, size_t i) {
@@ -113,7 +137,8 @@ bool decompose_foreach(Builder& b) {
     if (name == f.name) return ternary(b, f), true;
   if (name == "lerp") return lerp(b), true;
   if (name == "zero") {
-    for (size_t k = 0; k < b.node.outputs.size(); ++k) b.set(k, b.full(b.result(k).sizes, b.k(0), b.result(k).dtype, b.result(k).device));
+    for (size_t k = 0; k < b.node.outputs.size(); ++k)
+      b.set(k, b.full(b.result(k).sizes, b.k(0), b.result(k).dtype, b.result(k).device));
     return true;
   }
   if (!overload.empty()) return false;

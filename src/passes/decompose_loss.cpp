@@ -43,7 +43,8 @@ void binary_cross_entropy(Builder& b) {
 
 // (input, target, weight, pos_weight, reduction), in logits.
 void binary_cross_entropy_with_logits(Builder& b) {
-  ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1)), w = b.compute(b.optional_tensor(2)), p = b.compute(b.optional_tensor(3));
+  ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1)), w = b.compute(b.optional_tensor(2)),
+          p = b.compute(b.optional_tensor(3));
   ValueId small = b.unary(Op::log1p, b.unary(Op::exp, b.unary(Op::neg, b.unary(Op::abs, x))));
   ValueId log_sigmoid = b.sub(b.call(Op::clamp_max, {x, 0.0}), small);
   if (p.valid()) log_sigmoid = b.mul(b.add(b.mul(b.sub(p, b.k(1)), t), b.k(1)), log_sigmoid);
@@ -85,7 +86,8 @@ void smooth_l1_backward(Builder& b) {
 void huber_backward(Builder& b) { clipped_gradient(b, b.number(4), 1); }
 
 void binary_cross_entropy_backward(Builder& b) {
-  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), t = b.compute(b.tensor(2)), w = b.compute(b.optional_tensor(3));
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), t = b.compute(b.tensor(2)),
+          w = b.compute(b.optional_tensor(3));
   ValueId width = b.call(Op::clamp_min, {b.mul(b.call(Op::rsub_Scalar, {x, b.k(1), b.k(1)}), x), 1e-12});
   ValueId r = b.div(b.mul(g, b.sub(x, t)), width);
   if (w.valid()) r = b.mul(r, w);
@@ -113,7 +115,8 @@ Targets targets_of(Builder& b, ValueId target, ValueId weight, const Arg& ignore
   Targets t;
   t.counted = b.call(Op::ne_Scalar, {target, ignore});
   t.safe = b.where(t.counted, target, b.k(0));
-  if (weight.valid()) t.weight = b.where(t.counted, b.call(Op::index_Tensor, {b.compute(weight), TensorList{t.safe}, kMark}), 0.0);
+  if (weight.valid())
+    t.weight = b.where(t.counted, b.call(Op::index_Tensor, {b.compute(weight), TensorList{t.safe}, kMark}), 0.0);
   return t;
 }
 
@@ -148,9 +151,11 @@ void nll_backward(Builder& b) {
   ValueId each = b.unary(Op::neg, reduction == 1 ? b.div(g, total) : g);
   if (t.weight.valid()) each = b.mul(each, t.weight);
   if (b.rank(each) == b.rank(target)) each = b.unsqueeze(each, 1);
-  ValueId classes = b.call(Op::arange_start_step, {b.k(0), b.type(x).sizes[1], b.k(1), DType::I64, NoneArg{}, b.type(x).device, NoneArg{}});
+  ValueId classes = b.call(Op::arange_start_step,
+                           {b.k(0), b.type(x).sizes[1], b.k(1), DType::I64, NoneArg{}, b.type(x).device, NoneArg{}});
   classes = b.per_channel(classes, b.rank(x));
-  ValueId hit = b.call(Op::logical_and, {b.call(Op::eq_Tensor, {classes, b.unsqueeze(t.safe, 1)}), b.unsqueeze(t.counted, 1)});
+  ValueId hit =
+      b.call(Op::logical_and, {b.call(Op::eq_Tensor, {classes, b.unsqueeze(t.safe, 1)}), b.unsqueeze(t.counted, 1)});
   b.set(0, b.where(hit, each, 0.0));
 }
 

@@ -105,7 +105,8 @@ void channel_shuffle(Builder& b) {
 // beta * self + alpha * outer(a, b)
 void addr(Builder& b) {
   ValueId self = b.tensor(0), x = b.compute(b.tensor(1)), y = b.compute(b.tensor(2));
-  if (!is_floating(b.result(0).dtype) || b.type(self).dtype != b.result(0).dtype || b.type(x).dtype != b.type(y).dtype) throw NoRule{};
+  if (!is_floating(b.result(0).dtype) || b.type(self).dtype != b.result(0).dtype || b.type(x).dtype != b.type(y).dtype)
+    throw NoRule{};
   double beta = b.number(3), alpha = b.number(4);
   ValueId r = b.mul(b.unsqueeze(x, 1), y);
   if (alpha != 1) r = b.mul(r, alpha);
@@ -123,7 +124,8 @@ void count_nonzero(Builder& b) {
   ValueId x = b.tensor(0), there = b.call(Op::ne_Scalar, {x, b.k(0)});
   bool all = std::holds_alternative<NoneArg>(b.args.at(1));
   if (b.rank(x) == 0) return b.set(0, b.cast(there, DType::I64));
-  b.set(0, b.sum(there, all ? first(b.rank(x)) : std::vector<int64_t>{static_cast<int64_t>(b.dim(1, b.rank(x)))}, false));
+  b.set(0,
+        b.sum(there, all ? first(b.rank(x)) : std::vector<int64_t>{static_cast<int64_t>(b.dim(1, b.rank(x)))}, false));
 }
 
 // self[mask] = values: a choice per element where the values do not depend on how many elements the mask picks.
@@ -137,7 +139,8 @@ void index_put(Builder& b) {
     before = d;
     mask = (*list)[d];
   }
-  if (picked != 1 || b.type(mask).dtype != DType::Bool || b.flag(3) || b.type(values).dtype != b.type(self).dtype) throw NoRule{};
+  if (picked != 1 || b.type(mask).dtype != DType::Bool || b.flag(3) || b.type(values).dtype != b.type(self).dtype)
+    throw NoRule{};
   size_t after = b.rank(self) - before - b.rank(mask);
   if (b.rank(values) > after) {
     if (b.rank(values) != after + 1 || !b.arena().is_const(b.type(values).sizes[0], 1)) throw NoRule{};
@@ -183,7 +186,8 @@ void fill(Builder& b) {
   if (auto* v = std::get_if<ValueId>(&b.args.at(1))) {
     if (b.rank(*v) != 0 || b.type(*v).device != b.result(0).device) throw NoRule{};
     ValueId value = b.cast(*v, b.result(0).dtype);
-    b.set(0, b.call(Op::clone, {b.call(Op::expand, {value, IntList{b.result(0).sizes}, false}), graph::MemoryFormatArg{0}}));
+    b.set(0, b.call(Op::clone,
+                    {b.call(Op::expand, {value, IntList{b.result(0).sizes}, false}), graph::MemoryFormatArg{0}}));
   } else {
     b.set(0, b.full(b.result(0).sizes, b.args.at(1), b.result(0).dtype, b.result(0).device));
   }
@@ -197,7 +201,8 @@ void cat(Builder& b) {
   for (ValueId v : *list)
     if (b.rank(v) != 1 || !b.arena().is_const(b.type(v).sizes[0], 0)) rest.push_back(b.cast(v, b.result(0).dtype));
   if (rest.empty() || (rest.size() == list->size() && rest.size() > 1)) throw NoRule{};
-  b.set(0, rest.size() == 1 ? b.call(Op::clone, {rest[0], graph::MemoryFormatArg{0}}) : b.call(Op::cat, {rest, b.args.at(1)}));
+  b.set(0, rest.size() == 1 ? b.call(Op::clone, {rest[0], graph::MemoryFormatArg{0}})
+                            : b.call(Op::cat, {rest, b.args.at(1)}));
 }
 
 }  // namespace

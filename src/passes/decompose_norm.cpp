@@ -35,10 +35,14 @@ void rms_norm(Builder& b) {
   for (size_t d = b.rank(x) - n; d < b.rank(x); ++d) dims.push_back(static_cast<int64_t>(d));
   if (dims.empty()) throw NoRule{};
   double eps;
-  if (!std::holds_alternative<NoneArg>(b.args.at(3))) eps = b.number(3);
-  else if (b.type(input).dtype == DType::F32) eps = std::numeric_limits<float>::epsilon();
-  else if (b.type(input).dtype == DType::F64) eps = std::numeric_limits<double>::epsilon();
-  else throw NoRule{};
+  if (!std::holds_alternative<NoneArg>(b.args.at(3)))
+    eps = b.number(3);
+  else if (b.type(input).dtype == DType::F32)
+    eps = std::numeric_limits<float>::epsilon();
+  else if (b.type(input).dtype == DType::F64)
+    eps = std::numeric_limits<double>::epsilon();
+  else
+    throw NoRule{};
   ValueId rstd = rstd_of(b, b.mean(b.mul(x, x), dims, true), eps);
   b.set(0, scale_shift(b, b.mul(x, rstd), b.compute(b.optional_tensor(2)), {}));
   b.set(1, rstd);
@@ -57,7 +61,8 @@ void group_norm(Builder& b) {
   ValueId rstd = rstd_of(b, var, b.number(7));
   ValueId y = b.view(b.mul(b.sub(grouped, mean), rstd), b.type(input).sizes);
   size_t rank = b.rank(input);
-  y = scale_shift(b, y, b.per_channel(b.compute(b.optional_tensor(1)), rank), b.per_channel(b.compute(b.optional_tensor(2)), rank));
+  y = scale_shift(b, y, b.per_channel(b.compute(b.optional_tensor(1)), rank),
+                  b.per_channel(b.compute(b.optional_tensor(2)), rank));
   b.set(0, y);
   if (b.wants(1)) b.set(1, b.view(mean, b.result(1).sizes));
   if (b.wants(2)) b.set(2, b.view(rstd, b.result(2).sizes));
@@ -74,7 +79,8 @@ void batch_norm_inference(Builder& b, ValueId mean, ValueId var, double eps) {
   ValueId shift = b.mul(mean, scale);
   shift = bias.valid() ? b.sub(bias, shift) : b.unary(Op::neg, shift);
   b.set(0, b.add(b.mul(x, b.per_channel(scale, rank)), b.per_channel(shift, rank)));
-  for (size_t i : {1, 2}) {  // PyTorch gives empty statistics here, but its decomposition (for some GPU kernels) does not
+  for (size_t i :
+       {1, 2}) {  // PyTorch gives empty statistics here, but its decomposition (for some GPU kernels) does not
     if (i >= b.node.outputs.size() || !b.wants(i)) continue;
     if (b.result(i).dim() != 1) throw NoRule{};
     if (!b.arena().is_const(b.result(i).sizes[0], 0)) {
@@ -98,7 +104,8 @@ BatchStatistics batch_norm_training(Builder& b, double eps) {
   auto [var, mean] = b.var_mean(x, dims);
   ValueId rstd = rstd_of(b, var, eps);
   ValueId y = b.mul(b.sub(x, mean), rstd);
-  b.set(0, scale_shift(b, y, b.per_channel(b.compute(b.optional_tensor(1)), rank), b.per_channel(b.compute(b.optional_tensor(2)), rank)));
+  b.set(0, scale_shift(b, y, b.per_channel(b.compute(b.optional_tensor(1)), rank),
+                       b.per_channel(b.compute(b.optional_tensor(2)), rank)));
   Expr channels = b.type(x).sizes[1];
   BatchStatistics s{b.view(mean, {channels}), b.view(var, {channels})};
   b.set(1, s.mean);
@@ -135,7 +142,9 @@ void batch_norm_functional(Builder& b) {
   auto n = b.arena().as_const(b.count(b.tensor(0), dims));
   if (!n || *n < 2) throw NoRule{};
   ValueId unbiased = b.mul(s.var, static_cast<double>(*n) / static_cast<double>(*n - 1));
-  auto blend = [&](ValueId now, ValueId old) { return b.add(b.mul(now, momentum), b.mul(b.compute(old), 1 - momentum)); };
+  auto blend = [&](ValueId now, ValueId old) {
+    return b.add(b.mul(now, momentum), b.mul(b.compute(old), 1 - momentum));
+  };
   b.set(3, blend(s.mean, running_mean));
   b.set(4, blend(unbiased, running_var));
 }

@@ -59,10 +59,13 @@ void group_norm_backward(Builder& b) {
   Expr n = std::get<Expr>(b.args.at(5)), channels = std::get<Expr>(b.args.at(6)), area = std::get<Expr>(b.args.at(7));
   int64_t groups = b.integer(8);
   for (ValueId v : {grad, input})
-    if (groups < 1 || !graph::infer(Op::view, {v, IntList{{n, channels, area}}}, {[&](ValueId u) { return graph::Operand{&b.type(u), false}; }, b.arena()}))
+    if (groups < 1 || !graph::infer(Op::view, {v, IntList{{n, channels, area}}},
+                                    {[&](ValueId u) { return graph::Operand{&b.type(u), false}; }, b.arena()}))
       throw NoRule{};
   auto per_channel = [&](ValueId v) { return b.view(v, {n, channels, area}); };
-  auto per_group = [&](ValueId v) { return b.view(v, {n, b.k(groups), b.arena().mul(b.arena().floordiv(channels, b.k(groups)), area)}); };
+  auto per_group = [&](ValueId v) {
+    return b.view(v, {n, b.k(groups), b.arena().mul(b.arena().floordiv(channels, b.k(groups)), area)});
+  };
   auto statistic = [&](size_t i) { return b.view(b.compute(b.tensor(i)), {n, b.k(groups), b.k(1)}); };
   ValueId g = per_channel(b.compute(grad)), rstd = statistic(3);
   ValueId xhat = b.mul(b.sub(per_group(b.compute(input)), statistic(2)), rstd);
@@ -76,7 +79,8 @@ void group_norm_backward(Builder& b) {
 
 // (grad, input, normalized_shape, rstd, weight, mask)
 void rms_norm_backward(Builder& b) {
-  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), rstd = b.compute(b.tensor(3)), weight = b.compute(b.optional_tensor(4));
+  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), rstd = b.compute(b.tensor(3)),
+          weight = b.compute(b.optional_tensor(4));
   size_t lead = b.rank(x) - b.ints(2).size();
   if (lead == b.rank(x)) throw NoRule{};
   std::vector<int64_t> outer, inner;

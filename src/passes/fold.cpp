@@ -10,6 +10,7 @@ namespace {
 // The argument that the node's result equals, when that is so whatever its value.
 int identity_operand(const Graph& g, const Node& n, DType dtype) {
   auto is = [&](size_t i, double v) { return i < n.args.size() && is_number(g, n.args[i], v); };
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (n.op) {
     case Op::clone: case Op::_to_copy: case Op::contiguous: return 0;
     case Op::mul_Tensor: case Op::mul_Scalar: return is(1, 1) ? 0 : is(0, 1) ? 1 : -1;
@@ -18,6 +19,7 @@ int identity_operand(const Graph& g, const Node& n, DType dtype) {
     case Op::add_Tensor: case Op::add_Scalar: return !is_floating(dtype) && is(1, 0) ? 0 : -1;
     default: break;
   }
+  // clang-format on
   return graph::op_class(n.op) == graph::OpClass::View ? 0 : -1;
 }
 

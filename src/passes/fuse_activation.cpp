@@ -11,7 +11,8 @@ enum class Activation : char { None, Relu, Gelu };
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& g) : g_(g), uses_(use_counts(g)), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
+  explicit Fuser(const Graph& g)
+      : g_(g), uses_(use_counts(g)), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) fuse(i);
@@ -23,7 +24,8 @@ class Fuser {
       } else if (fused_[i] != Activation::None) {
         std::vector<Arg> args = r.map_args(n);
         args.emplace_back(fused_[i] == Activation::Gelu);
-        NodeId made = r.out().add_node(Op::Extern, std::move(args), {g_.type(n.outputs[0])}, n.loc, "aten::_addmm_activation", {-1});
+        NodeId made = r.out().add_node(Op::Extern, std::move(args), {g_.type(n.outputs[0])}, n.loc,
+                                       "aten::_addmm_activation", {-1});
         r.replace(n.outputs[0], r.out().node(made).outputs[0]);
       } else {
         r.copy(n);
@@ -63,14 +65,15 @@ class Fuser {
     const TensorType& t = g_.type(n.outputs[0]);
     auto* bias = std::get_if<ValueId>(&n.args[0]);
     bool half = t.dtype == DType::BF16 || t.dtype == DType::F16;
-    return t.device.type == DeviceType::CUDA && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) && bias && g_.type(*bias).dim() == 1 &&
-           g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 && is_one(g_, n.args[3]) && is_one(g_, n.args[4]);
+    return t.device.type == DeviceType::CUDA && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) && bias &&
+           g_.type(*bias).dim() == 1 && g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 &&
+           is_one(g_, n.args[3]) && is_one(g_, n.args[4]);
   }
 
   const Graph& g_;
-  std::vector<uint32_t> uses_;      // per value
-  std::vector<Activation> fused_;   // per node: what a product ends with
-  std::vector<bool> gone_;          // per node: an activation that its product applies
+  std::vector<uint32_t> uses_;     // per value
+  std::vector<Activation> fused_;  // per node: what a product ends with
+  std::vector<bool> gone_;         // per node: an activation that its product applies
 };
 
 }  // namespace

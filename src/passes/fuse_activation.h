@@ -1,6 +1,6 @@
-// On a GPU, relu (and in half precision tanh-gelu) of a product with a bias as one call: the matrix library applies it to what it
-// still holds in registers, which costs nothing, where a kernel of its own reads and writes everything once more. (Single
-// precision gelu takes the library as long as a kernel.)
+// On a GPU, relu (and in half precision tanh-gelu) of a product with a bias as one call: the matrix library applies it
+// to what it still holds in registers, which costs nothing, where a kernel of its own reads and writes everything once
+// more. (Single precision gelu takes the library as long as a kernel.)
 #pragma once
 #include "graph/graph.h"
 

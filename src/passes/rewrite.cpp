@@ -9,7 +9,8 @@ namespace braze::passes {
 
 Rewriter::Rewriter(const Graph& from) : Rewriter(from, from.inputs) { out_.size_symbols = from.size_symbols; }
 
-Rewriter::Rewriter(const Graph& from, const std::vector<graph::Input>& inputs) : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
+Rewriter::Rewriter(const Graph& from, const std::vector<graph::Input>& inputs)
+    : from_(from), out_(from.shared_arena()), map_(from.values().size()) {
   for (const graph::Location& l : from.locations()) out_.add_location(l);
   for (const graph::Input& in : inputs) {
     const graph::Value& v = from.value(in.value);
@@ -151,7 +152,8 @@ bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b) {
 }
 
 bool same_type(const TensorType& a, const TensorType& b) {
-  return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides && a.offset == b.offset;
+  return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides &&
+         a.offset == b.offset;
 }
 
 }  // namespace braze::passes

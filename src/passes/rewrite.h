@@ -38,15 +38,15 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-// Which values leave the graph: outputs, writebacks, and what these may alias through views. Two such values must stay two
-// (the user may write to one of them), and a copy that makes one must stay a copy.
+// Which values leave the graph: outputs, writebacks, and what these may alias through views. Two such values must stay
+// two (the user may write to one of them), and a copy that makes one must stay a copy.
 std::vector<bool> escaping(const Graph& g);
 
 uint64_t hash_of(const std::vector<Arg>& args);
 bool is_number(const Graph& g, const Arg& a, double value);  // as an integer or not; 0.0 is not -0.0
 bool is_one(const Graph& g, const Arg& a);
 bool is_one_or_absent(const Graph& g, const Node& n, size_t i);  // argument i
-std::vector<uint32_t> use_counts(const Graph& g);                // per value: operands, outputs and writebacks that are it
+std::vector<uint32_t> use_counts(const Graph& g);  // per value: operands, outputs and writebacks that are it
 bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b);  // bit-equal doubles: 0.0 is not -0.0, nan is nan
 bool same_type(const TensorType& a, const TensorType& b);
 

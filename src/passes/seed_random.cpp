@@ -33,17 +33,23 @@ bool integers(const Graph& g, const Arg* low, const Arg& high, DType dtype) {
   if (!from || !to || *from >= *to || (dtype != DType::I64 && dtype != DType::I32)) return false;
   constexpr int64_t kLimit = int64_t{1} << 62;
   if (*from <= -kLimit || *to >= kLimit) return false;
-  return dtype == DType::I64 || (*from >= std::numeric_limits<int32_t>::min() && *to - 1 <= std::numeric_limits<int32_t>::max());
+  return dtype == DType::I64 ||
+         (*from >= std::numeric_limits<int32_t>::min() && *to - 1 <= std::numeric_limits<int32_t>::max());
 }
 
 bool takes(const Graph& g, const Node& n) {
-  if (graph::op_class(n.op) != graph::OpClass::Random || graph::is_seeded(n) || n.outputs.empty() || !n.outputs[0].valid()) return false;
+  if (graph::op_class(n.op) != graph::OpClass::Random || graph::is_seeded(n) || n.outputs.empty() ||
+      !n.outputs[0].valid())
+    return false;
   for (const Arg& a : n.args)
     if (std::holds_alternative<graph::OpaqueArg>(a)) return false;  // a generator
   const DType dtype = g.type(n.outputs[0]).dtype;
   auto value = [&](size_t i) { return i < n.args.size() ? number(g, n.args[i]) : std::nullopt; };
   switch (n.op) {
-    case Op::rand: case Op::rand_like: case Op::randn: case Op::randn_like: return is_real(dtype);
+    case Op::rand:
+    case Op::rand_like:
+    case Op::randn:
+    case Op::randn_like: return is_real(dtype);
     case Op::bernoulli_p: {
       auto p = value(1);
       return p && *p >= 0 && *p <= 1 && !is_complex(dtype);
@@ -51,11 +57,13 @@ bool takes(const Graph& g, const Node& n) {
     case Op::native_dropout: {
       auto p = value(1);
       auto* train = n.args.size() > 2 ? std::get_if<bool>(&n.args[2]) : nullptr;
-      return is_real(dtype) && p && *p >= 0 && *p < 1 && (!train || *train) && n.outputs.size() == 2 && n.outputs[1].valid();
+      return is_real(dtype) && p && *p >= 0 && *p < 1 && (!train || *train) && n.outputs.size() == 2 &&
+             n.outputs[1].valid();
     }
     case Op::uniform: {
       auto from = value(1), to = value(2);
-      return is_real(dtype) && from && to && *from <= *to && std::isfinite(*to - *from) && (dtype != DType::F16 || std::abs(*to - *from) <= 65504);
+      return is_real(dtype) && from && to && *from <= *to && std::isfinite(*to - *from) &&
+             (dtype != DType::F16 || std::abs(*to - *from) <= 65504);
     }
     case Op::normal_functional: {
       auto mean = value(1), std = value(2);
@@ -80,9 +88,12 @@ class Seeding {
   Graph run(const std::vector<bool>& taken) {
     for (size_t i = 0; i < taken.size(); ++i) {
       const Node& n = g_.node(NodeId(i));
-      if (!taken[i]) r_.copy(n);
-      else if (n.op == Op::native_dropout) drop_out(n);
-      else seeded(n);
+      if (!taken[i])
+        r_.copy(n);
+      else if (n.op == Op::native_dropout)
+        drop_out(n);
+      else
+        seeded(n);
     }
     return r_.finish();
   }
@@ -97,7 +108,8 @@ class Seeding {
 
   // A tensor of its own, so that equal layers are equal kernels.
   ValueId seed(Device d) {
-    return add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{}, DType::I64, NoneArg{}, d, NoneArg{}}, TensorType{DType::I64, d, {}, {}, k(0)});
+    return add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{}, DType::I64, NoneArg{}, d, NoneArg{}},
+               TensorType{DType::I64, d, {}, {}, k(0)});
   }
 
   void seeded(const Node& n) {

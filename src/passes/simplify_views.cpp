@@ -66,8 +66,10 @@ Graph simplify_views(const Graph& g) {
     };
     auto is_source = [&] { return !result[old.index] && same_type(out.type(*source), g.type(old)); };
     if (source && is_reshape(n.op) && is_reshape(inner.op)) {
-      if (is_source()) r.replace(old, *source);
-      else now(Op::view, {*source, graph::IntList{g.type(old).sizes}});
+      if (is_source())
+        r.replace(old, *source);
+      else
+        now(Op::view, {*source, graph::IntList{g.type(old).sizes}});
       continue;
     }
     if (source && n.op == Op::expand && inner.op == Op::expand) {

@@ -18,7 +18,8 @@ class Splitter {
     for (ValueId v : g_.outputs)
       if (v.valid() && !g_.value(v).node.valid()) return {};
     if (!assign_levels()) return {};
-    pieces_.resize(1 + *std::max_element(level_.begin(), level_.end()), Piece{Graph(g_.shared_arena()), false, {}, {}, {}});
+    pieces_.resize(1 + *std::max_element(level_.begin(), level_.end()),
+                   Piece{Graph(g_.shared_arena()), false, {}, {}, {}});
     for (ValueId v : g_.outputs)
       if (v.valid()) leaves(v);
     for (size_t p = 0; p < pieces_.size(); ++p) find_inputs(p);

@@ -7,7 +7,8 @@
 
 namespace braze::passes {
 
-// By Expr::id: the node that defines each unbacked symbol, the first of those whose result has it as a size, or that binds it.
+// By Expr::id: the node that defines each unbacked symbol, the first of those whose result has it as a size, or that
+// binds it.
 std::unordered_map<uint32_t, size_t> symbol_definitions(const graph::Graph& graph);
 // Unbacked symbols in a node's arguments and result types.
 std::vector<sym::Expr> symbols_of(const graph::Graph& graph, const graph::Node& node);

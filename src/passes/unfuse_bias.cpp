@@ -20,17 +20,21 @@ Graph unfuse_bias(const Graph& g) {
       kernel = true;
       for (ValueId v : n.outputs) kernel = kernel && v.valid() && in_kernels[v.index];
     }
-    if (!kernel) Graph::for_each_operand(n, [&](ValueId v) { if (v.valid()) in_kernels[v.index] = 0; });
+    if (!kernel)
+      Graph::for_each_operand(n, [&](ValueId v) {
+        if (v.valid()) in_kernels[v.index] = 0;
+      });
   }
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
-    bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() && in_kernels[n.outputs[0].index] &&
-                 is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
+    bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() &&
+                 in_kernels[n.outputs[0].index] && is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
     if (takes) {
       const TensorType& t = g.type(n.outputs[0]);
       auto* bias = std::get_if<ValueId>(&n.args[0]);
       // Half types would be rounded twice. A GPU's product adds a whole matrix at no cost.
-      bool device = t.device.type == DeviceType::CPU || (t.device.type == DeviceType::CUDA && n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
+      bool device = t.device.type == DeviceType::CPU ||
+                    (t.device.type == DeviceType::CUDA && n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
       takes = device && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
     }
     if (takes) {

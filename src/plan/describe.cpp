@@ -22,16 +22,18 @@ class Writer {
   explicit Writer(const Plan& plan) : plan_(plan), arena_(*plan.arena) {}
 
   std::string run() {
-    out_ += "plan: " + std::to_string(plan_.inputs) + " inputs, " + std::to_string(plan_.outputs.size()) + " outputs, " +
-            std::to_string(plan_.kernels.size()) + " kernels, arena " + text(plan_.arena_bytes) + " bytes\n";
+    out_ += "plan: " + std::to_string(plan_.inputs) + " inputs, " + std::to_string(plan_.outputs.size()) +
+            " outputs, " + std::to_string(plan_.kernels.size()) + " kernels, arena " + text(plan_.arena_bytes) +
+            " bytes\n";
     for (auto& [symbol, origin] : plan_.size_symbols) {
       if (origin.first == sym::kGivenSymbol) {
         out_ += "  symbol " + text(symbol) + " is given\n";
         continue;
       }
       bool size = origin.second >= 0;
-      out_ += "  symbol " + text(symbol) + " = " + (size ? "size" : "stride") + " of input " + std::to_string(origin.first) +
-              " in dimension " + std::to_string(size ? origin.second : ~origin.second) + "\n";
+      out_ += "  symbol " + text(symbol) + " = " + (size ? "size" : "stride") + " of input " +
+              std::to_string(origin.first) + " in dimension " + std::to_string(size ? origin.second : ~origin.second) +
+              "\n";
     }
     for (size_t b = 0; b < plan_.buffers.size(); ++b) buffer(b);
     for (const Step& s : plan_.steps) {
@@ -39,7 +41,8 @@ class Writer {
       std::visit([&](auto& step) { write(step); }, s);
       out_ += "\n";
     }
-    for (auto& w : plan_.writebacks) out_ += "  writeback input " + std::to_string(w.input) + " <- " + view(w.from) + "\n";
+    for (auto& w : plan_.writebacks)
+      out_ += "  writeback input " + std::to_string(w.input) + " <- " + view(w.from) + "\n";
     for (auto& o : plan_.outputs) {
       out_ += "  return ";
       if (o.kind == loop::Output::Kind::None) out_ += "none";
@@ -72,8 +75,8 @@ class Writer {
 
   void buffer(size_t i) {
     const Buffer& b = plan_.buffers[i];
-    out_ += "  buffer " + buffer_name(i) + ": " + std::string(braze::name(b.dtype)) + list(b.sizes) + list(b.strides) + " " +
-            std::string(name(b.where));
+    out_ += "  buffer " + buffer_name(i) + ": " + std::string(braze::name(b.dtype)) + list(b.sizes) + list(b.strides) +
+            " " + std::string(name(b.where));
     if (b.where == Where::Input) out_ += " " + std::to_string(b.index);
     if (b.where == Where::Arena) out_ += " at " + text(b.offset);
     if (b.where == Where::Arena || b.where == Where::Output) out_ += ", " + text(b.bytes) + " bytes";
@@ -117,10 +120,15 @@ class Writer {
   void argument(const Extern&, const std::string& s) { out_ += "\"" + s + "\""; }
   void argument(const Extern&, DType d) { out_ += braze::name(d); }
   void argument(const Extern&, Device d) {
-    out_ += d.type == DeviceType::CPU ? "cpu" : d.type == DeviceType::CUDA ? "cuda" : d.type == DeviceType::Meta ? "meta" : "device";
+    out_ += d.type == DeviceType::CPU    ? "cpu"
+            : d.type == DeviceType::CUDA ? "cuda"
+            : d.type == DeviceType::Meta ? "meta"
+                                         : "device";
     if (d.index >= 0) out_ += ":" + std::to_string(d.index);
   }
-  void argument(const Extern&, const graph::MemoryFormatArg& m) { out_ += "memory_format(" + std::to_string(m.value) + ")"; }
+  void argument(const Extern&, const graph::MemoryFormatArg& m) {
+    out_ += "memory_format(" + std::to_string(m.value) + ")";
+  }
   void argument(const Extern&, const graph::LayoutArg& l) { out_ += "layout(" + std::to_string(l.value) + ")"; }
   void argument(const Extern&, const graph::IntList& l) { out_ += list(l.v); }
   void argument(const Extern&, const graph::DoubleList& l) {

@@ -28,44 +28,44 @@ struct Buffer {
   Where where = Where::Arena;
   DType dtype = DType::F32;
   Device device;
-  uint32_t index = 0;               // Input: which graph input
-  Expr offset;                      // Arena: bytes, 64-byte aligned
-  Expr bytes;                       // size of the allocation
-  std::vector<Expr> sizes, strides; // elements
+  uint32_t index = 0;                // Input: which graph input
+  Expr offset;                       // Arena: bytes, 64-byte aligned
+  Expr bytes;                        // size of the allocation
+  std::vector<Expr> sizes, strides;  // elements
 };
 
 struct Launch {
-  std::string name;                 // of the nest, for people
-  uint32_t kernel = 0;              // into Plan::kernels
-  std::vector<uint32_t> buffers;    // pointer arguments in the kernel's order
-  std::vector<Expr> sizes;          // int64 arguments after them
-  Expr blocks;                      // GPU: how many blocks; none: nothing to do
+  std::string name;               // of the nest, for people
+  uint32_t kernel = 0;            // into Plan::kernels
+  std::vector<uint32_t> buffers;  // pointer arguments in the kernel's order
+  std::vector<Expr> sizes;        // int64 arguments after them
+  Expr blocks;                    // GPU: how many blocks; none: nothing to do
 };
 
 struct Extern {
-  loop::ExternCall call;            // its BufferIds index Plan::buffers
+  loop::ExternCall call;  // its BufferIds index Plan::buffers
 };
 
-// Storage for an Output buffer whose size is known only now (an extern call before it bound the symbols). Output buffers
-// without an Allocate step are allocated before the first step.
+// Storage for an Output buffer whose size is known only now (an extern call before it bound the symbols). Output
+// buffers without an Allocate step are allocated before the first step.
 struct Allocate {
   uint32_t buffer;
 };
 
-struct Release {                    // an Adopted buffer, or one with an Allocate step, is dead
+struct Release {  // an Adopted buffer, or one with an Allocate step, is dead
   uint32_t buffer;
 };
 
 using Step = std::variant<Launch, Extern, Allocate, Release>;
 
 struct Kernel {
-  std::string symbol;               // unique in `blob`
-  uint32_t blob = 0;                // into Plan::blobs
-  uint32_t pointers = 0, sizes = 0; // number of arguments
-  Device device;                    // for a GPU: any of its index's architecture
-  uint32_t threads = 0;             // GPU: per block
-  uint32_t shared = 0;              // GPU: bytes of shared memory that a launch asks for
-  bool early = false;               // GPU: may start while what precedes it still ends: it waits for that itself
+  std::string symbol;                // unique in `blob`
+  uint32_t blob = 0;                 // into Plan::blobs
+  uint32_t pointers = 0, sizes = 0;  // number of arguments
+  Device device;                     // for a GPU: any of its index's architecture
+  uint32_t threads = 0;              // GPU: per block
+  uint32_t shared = 0;               // GPU: bytes of shared memory that a launch asks for
+  bool early = false;                // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
 struct Plan {
@@ -73,19 +73,19 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Kernel> kernels;
-  std::vector<std::string> blobs;   // relocatable objects (CPU), PTX or cubin
+  std::vector<std::string> blobs;  // relocatable objects (CPU), PTX or cubin
   Expr arena_bytes;
-  Device arena_device;                      // where the arena's buffers live
-  std::vector<loop::Output> outputs;        // BufferIds index Plan::buffers
+  Device arena_device;                // where the arena's buffers live
+  std::vector<loop::Output> outputs;  // BufferIds index Plan::buffers
   std::vector<loop::Writeback> writebacks;
   std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;
   uint32_t inputs = 0;
-  std::string describe() const;     // readable listing
+  std::string describe() const;  // readable listing
 };
 
-// Throws InternalError naming the rule and the step: ids in range, arguments as many as the kernel takes, Arena buffers inside
-// the arena, Adopted buffers written by one extern call before they are read and not read after their Release, Input buffers
-// never written.
+// Throws InternalError naming the rule and the step: ids in range, arguments as many as the kernel takes, Arena buffers
+// inside the arena, Adopted buffers written by one extern call before they are read and not read after their Release,
+// Input buffers never written.
 void verify(const Plan&);
 
 }  // namespace braze::plan

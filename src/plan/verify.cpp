@@ -32,7 +32,8 @@ class Verifier {
   enum class State : uint8_t { Ready, Empty, Dead };
 
   void rule(bool holds, const char* what) const {
-    if (!holds) throw InternalError("plan, step " + std::to_string(at_) + ": rule broken: " + what + "\n" + plan_.describe());
+    if (!holds)
+      throw InternalError("plan, step " + std::to_string(at_) + ": rule broken: " + what + "\n" + plan_.describe());
   }
 
   void buffer(size_t i) {
@@ -40,9 +41,11 @@ class Verifier {
     if (b.where == Where::Input) rule(b.index < plan_.inputs, "an input buffer names an input");
     if (b.where == Where::Adopted) state_[i] = State::Empty;
     if (b.where != Where::Arena) return;
-    rule(b.device.type == plan_.arena_device.type && (b.device.type == DeviceType::CPU || b.device == plan_.arena_device),
+    rule(b.device.type == plan_.arena_device.type &&
+             (b.device.type == DeviceType::CPU || b.device == plan_.arena_device),
          "an arena buffer is on the arena's device");
-    auto offset = plan_.arena->as_const(b.offset), bytes = plan_.arena->as_const(b.bytes), total = plan_.arena->as_const(plan_.arena_bytes);
+    auto offset = plan_.arena->as_const(b.offset), bytes = plan_.arena->as_const(b.bytes),
+         total = plan_.arena->as_const(plan_.arena_bytes);
     if (offset) rule(*offset >= 0 && *offset % 64 == 0, "an arena offset is a multiple of 64");
     if (offset && bytes && total) rule(*offset + *bytes <= *total, "an arena buffer lies inside the arena");
   }
@@ -56,7 +59,8 @@ class Verifier {
     rule(l.kernel < plan_.kernels.size(), "a launch names a kernel");
     const Kernel& k = plan_.kernels[l.kernel];
     rule(k.blob < plan_.blobs.size(), "a kernel names a blob");
-    rule(l.buffers.size() == k.pointers && l.sizes.size() == k.sizes, "a launch has as many arguments as its kernel takes");
+    rule(l.buffers.size() == k.pointers && l.sizes.size() == k.sizes,
+         "a launch has as many arguments as its kernel takes");
     for (uint32_t b : l.buffers) read(b);
   }
   void check(const Extern& e) {
@@ -76,7 +80,8 @@ class Verifier {
     }
   }
   void check(const Allocate& a) {
-    rule(plan_.buffers[a.buffer].where == Where::Output && state_[a.buffer] == State::Empty, "an Output buffer is allocated once");
+    rule(plan_.buffers[a.buffer].where == Where::Output && state_[a.buffer] == State::Empty,
+         "an Output buffer is allocated once");
     state_[a.buffer] = State::Ready;
   }
   void check(const Release& r) {

@@ -54,8 +54,10 @@ ArenaLease::ArenaLease(size_t bytes) : pooled_(bytes >= kPooledBytes) {
 }
 
 ArenaLease::~ArenaLease() {
-  if (pooled_) pool_free(base_);
-  else --blocks().depth;
+  if (pooled_)
+    pool_free(base_);
+  else
+    --blocks().depth;
 }
 
 }  // namespace braze::runtime

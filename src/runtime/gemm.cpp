@@ -11,11 +11,12 @@
 namespace braze::runtime {
 namespace {
 
-constexpr int64_t kDepth = 1024; // of a block of b, 16 KiB: stays in the first cache
-constexpr int64_t kHeight = 256; // rows of a, 1 MiB per depth: stay in the second
+constexpr int64_t kDepth = 1024;  // of a block of b, 16 KiB: stays in the first cache
+constexpr int64_t kHeight = 256;  // rows of a, 1 MiB per depth: stay in the second
 
 // One tile of c over `k` elements. `bias` is added, or c where `accumulate`.
-using Tile = void (*)(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias, bool accumulate);
+using Tile = void (*)(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc,
+                      const float* bias, bool accumulate);
 
 // The tiles of one level, by [rows - 1][columns - 1].
 struct Tiles {
@@ -25,7 +26,8 @@ struct Tiles {
 
 // Without intrinsics: for machines without AVX2.
 template <int R, int C>
-void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias, bool accumulate) {
+void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc,
+                const float* bias, bool accumulate) {
   for (int r = 0; r < R; ++r)
     for (int j = 0; j < C; ++j) {
       constexpr int kParts = 8;  // sums of their own, which a compiler may keep in one vector
@@ -52,8 +54,8 @@ BRAZE_AVX512 inline __m128 sums_of(__m512 a, __m512 b, __m512 c, __m512 d) {
 }
 
 template <int R, int C>
-BRAZE_AVX512 void tile_avx512(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias,
-                              bool accumulate) {
+BRAZE_AVX512 void tile_avx512(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c,
+                              int64_t ldc, const float* bias, bool accumulate) {
   __m512 sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -86,11 +88,14 @@ BRAZE_AVX512 void tile_avx512(const float* a, int64_t lda, const float* b, int64
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     __m512 none = _mm512_setzero_ps();
-    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none, C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
+    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none,
+                       C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
     constexpr __mmask8 mask = (1 << C) - 1;
     float* to = c + r * ldc;
-    if (accumulate) s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, to));
-    else if (bias) s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, bias));
+    if (accumulate)
+      s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, to));
+    else if (bias)
+      s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, bias));
     _mm_mask_storeu_ps(to, mask, s);
   }
 }
@@ -107,8 +112,8 @@ BRAZE_AVX2 inline __m256i first_lanes(int64_t n) {
 }
 
 template <int R, int C>
-BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc, const float* bias,
-                          bool accumulate) {
+BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc,
+                          const float* bias, bool accumulate) {
   __m256 sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -142,10 +147,13 @@ BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t l
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     __m256 none = _mm256_setzero_ps();
-    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none, C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
+    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none,
+                       C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
     float* to = c + r * ldc;
-    if (accumulate) s = _mm_add_ps(s, _mm_maskload_ps(to, mask));
-    else if (bias) s = _mm_add_ps(s, _mm_maskload_ps(bias, mask));
+    if (accumulate)
+      s = _mm_add_ps(s, _mm_maskload_ps(to, mask));
+    else if (bias)
+      s = _mm_add_ps(s, _mm_maskload_ps(bias, mask));
     _mm_maskstore_ps(to, mask, s);
   }
 }
@@ -155,9 +163,11 @@ BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t l
 #define BRAZE_TILES(way, r) {way<r, 1>, way<r, 2>, way<r, 3>, way<r, 4>}
 constexpr Tile kPlain[][kGemmColumns] = {BRAZE_TILES(tile_plain, 1)};
 #if defined(__x86_64__)
-constexpr Tile kAvx2[][kGemmColumns] = {BRAZE_TILES(tile_avx2, 1), BRAZE_TILES(tile_avx2, 2), BRAZE_TILES(tile_avx2, 3)};
-constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TILES(tile_avx512, 2), BRAZE_TILES(tile_avx512, 3),
-                                          BRAZE_TILES(tile_avx512, 4), BRAZE_TILES(tile_avx512, 5), BRAZE_TILES(tile_avx512, 6)};
+constexpr Tile kAvx2[][kGemmColumns] = {BRAZE_TILES(tile_avx2, 1), BRAZE_TILES(tile_avx2, 2),
+                                        BRAZE_TILES(tile_avx2, 3)};
+constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TILES(tile_avx512, 2),
+                                          BRAZE_TILES(tile_avx512, 3), BRAZE_TILES(tile_avx512, 4),
+                                          BRAZE_TILES(tile_avx512, 5), BRAZE_TILES(tile_avx512, 6)};
 #endif
 
 // With kGemmColumns: 12 accumulators and 4 operands of 16 registers, or 24 and 5 of 32.
@@ -188,8 +198,8 @@ void columns(const Tiles& tiles, const GemmNT& g, int64_t from, int64_t to) {
           for (int64_t j = 0; j < ahead; ++j)
             for (int64_t l = fetched; l < stop; ++l) __builtin_prefetch(next + j * g.ldb + l * 16, 0, 2);
           fetched = stop;
-          tiles.of[std::min<int64_t>(tiles.rows, last - row) - 1][width - 1](g.a + row * g.lda + k, g.lda, b, g.ldb, depth, g.c + row * g.ldc + n,
-                                                                            g.ldc, bias, k > 0);
+          tiles.of[std::min<int64_t>(tiles.rows, last - row) - 1][width - 1](
+              g.a + row * g.lda + k, g.lda, b, g.ldb, depth, g.c + row * g.ldc + n, g.ldc, bias, k > 0);
         }
       }
     }

@@ -1,7 +1,7 @@
 // Matrix products for weights stored by output feature: c[m][n] = sum over k of a[m][k] * b[n][k] (+ bias[n]).
 //
-// A BLAS packs the weight on every call, which for a few hundred rows costs as much as the product. Here both operands are
-// contiguous along k, so that dot products over vectors of k need no packing; the weight is read from memory once.
+// A BLAS packs the weight on every call, which for a few hundred rows costs as much as the product. Here both operands
+// are contiguous along k, so that dot products over vectors of k need no packing; the weight is read from memory once.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace braze::runtime {
 struct GemmNT {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;
-  int64_t lda = 0;              // elements from row to row
+  int64_t lda = 0;  // elements from row to row
   const float* b = nullptr;
   int64_t ldb = 0;
   const float* bias = nullptr;  // n values, or nullptr

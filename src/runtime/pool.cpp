@@ -19,15 +19,15 @@ namespace braze::runtime {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kUnit = size_t{2} << 20;     // a huge page: what is asked from the system and given back as a whole
-constexpr size_t kStep = size_t{32} << 20;    // by how much the usable part of the reservation grows
+constexpr size_t kUnit = size_t{2} << 20;   // a huge page: what is asked from the system and given back as a whole
+constexpr size_t kStep = size_t{32} << 20;  // by how much the usable part of the reservation grows
 constexpr size_t kLeastReserved = size_t{64} << 20;
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// One reserved range of addresses. Blocks are cut from the free extent that fits best, and free neighbours become one extent
-// again, so that steps whose sizes differ (the saved values of a forward pass, the gradients of the backward one) share the
-// same pages. The range is in huge pages: a fault then brings two megabytes.
+// One reserved range of addresses. Blocks are cut from the free extent that fits best, and free neighbours become one
+// extent again, so that steps whose sizes differ (the saved values of a forward pass, the gradients of the backward
+// one) share the same pages. The range is in huge pages: a fault then brings two megabytes.
 class Pool {
  public:
   Pool() {
@@ -165,7 +165,8 @@ class Pool {
       while (to > from && num_held_ > most) {
         size_t first = to;
         while (first > from && units_[first - 1].held && num_held_ > most) units_[--first].held = false, --num_held_;
-        if (first < to) (void)madvise(reinterpret_cast<void*>(base_ + first * kUnit), (to - first) * kUnit, MADV_DONTNEED);
+        if (first < to)
+          (void)madvise(reinterpret_cast<void*>(base_ + first * kUnit), (to - first) * kUnit, MADV_DONTNEED);
         to = first < to ? first : to - 1;
       }
     }
@@ -178,11 +179,12 @@ class Pool {
 
   ForkMutex mutex_;
   uintptr_t base_ = 0, limit_ = 0;  // the reservation
-  uintptr_t usable_ = 0, top_ = 0;  // base_ <= top_ <= usable_ <= limit_: readable and writable up to usable_, cut up to top_
-  Extents free_;                    // extents between base_ and top_ that hold no block, by address
+  uintptr_t usable_ = 0,
+            top_ = 0;  // base_ <= top_ <= usable_ <= limit_: readable and writable up to usable_, cut up to top_
+  Extents free_;       // extents between base_ and top_ that hold no block, by address
   std::set<std::pair<size_t, uintptr_t>> by_size_;
   std::unordered_map<uintptr_t, size_t> live_;
-  std::vector<Unit> units_;              // of [base_, usable_)
+  std::vector<Unit> units_;             // of [base_, usable_)
   size_t num_held_ = 0, num_live_ = 0;  // units that are held, and those with blocks
   size_t peak_ = 0;                     // the most units that had blocks at once: more are never held
   size_t most_ = 0;                     // units held beyond those with blocks

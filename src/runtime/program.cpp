@@ -25,7 +25,8 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   for (sym::Expr e : dynamic_exprs_) arena.collect_symbols(e, mentioned);
   for (sym::Expr s : mentioned)
     if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) {
-      BRAZE_CHECK(arena.symbol_kind(s) == sym::SymbolKind::Unbacked, "plan mentions the unknown symbol " + arena.print(s));
+      BRAZE_CHECK(arena.symbol_kind(s) == sym::SymbolKind::Unbacked,
+                  "plan mentions the unknown symbol " + arena.print(s));
       symbols_.push_back(s);
     }
   formulas_ = sym::IntProgram::compile(arena, dynamic_exprs_, symbols_);
@@ -36,7 +37,8 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   }
   auto no_unbacked = [&](sym::Expr e, const std::string& what) {
     for (size_t i = plan_->size_symbols.size(); i < symbols_.size(); ++i)
-      BRAZE_CHECK(!arena.contains(e, symbols_[i]), what + " depends on " + arena.print(symbols_[i]) + ", which is not known before the call");
+      BRAZE_CHECK(!arena.contains(e, symbols_[i]),
+                  what + " depends on " + arena.print(symbols_[i]) + ", which is not known before the call");
   };
   no_unbacked(plan_->arena_bytes, "the arena's size");
 
@@ -46,7 +48,8 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
   for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
     if (auto* l = std::get_if<plan::Launch>(&plan_->steps[i])) {
       const plan::Kernel& k = plan_->kernels[l->kernel];
-      steps_.push_back({StepKind::Launch, i, kernels[l->kernel], pointer_args_, static_cast<uint32_t>(size_args_.size())});
+      steps_.push_back(
+          {StepKind::Launch, i, kernels[l->kernel], pointer_args_, static_cast<uint32_t>(size_args_.size())});
       if (k.threads) {
         Step& step = steps_.back();
         step.kind = StepKind::GpuLaunch;
@@ -180,8 +183,10 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
   void* stream = !gpus_.empty() ? host.stream(gpus_[0]) : nullptr;
   if (int64_t bytes = f.values_[arena_bytes_]; bytes > 0) {
     std::byte* base;
-    if (plan_->arena_device.type == DeviceType::CPU) base = arena.emplace(bytes).base();
-    else base = static_cast<std::byte*>(host.allocate_arena(f, plan_->arena_device, bytes));
+    if (plan_->arena_device.type == DeviceType::CPU)
+      base = arena.emplace(bytes).base();
+    else
+      base = static_cast<std::byte*>(host.allocate_arena(f, plan_->arena_device, bytes));
     if (base != f.arena_base_) {
       for (uint32_t b : arena_buffers_) f.set_pointer(b, base + f.values_[arena_offsets_[b]]);
       f.arena_base_ = base;
@@ -201,24 +206,20 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
     if (profiled && (s.kind == StepKind::Launch || s.kind == StepKind::GpuLaunch)) [[unlikely]]
       range = host.range(std::get<plan::Launch>(plan_->steps[s.index]).name);
     switch (s.kind) {
-      case StepKind::Launch:
-        s.kernel(pointers + s.pointers, sizes + s.sizes);
-        break;
+      case StepKind::Launch: s.kernel(pointers + s.pointers, sizes + s.sizes); break;
       case StepKind::GpuLaunch:
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
-          cuda::launch(reinterpret_cast<void*>(s.kernel), {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early, several},
-                       several ? host.stream(gpus_[s.gpu]) : stream, f.parameters_.data() + s.parameters, std::max<int>(0, gpus_[s.gpu].index));
+          cuda::launch(reinterpret_cast<void*>(s.kernel),
+                       {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early, several},
+                       several ? host.stream(gpus_[s.gpu]) : stream, f.parameters_.data() + s.parameters,
+                       std::max<int>(0, gpus_[s.gpu].index));
         break;
       case StepKind::Call:
         host.call(f, s.index);
         f.refresh();
         break;
-      case StepKind::Allocate:
-        f.set_pointer(s.index, host.allocate(f, s.index));
-        break;
-      case StepKind::Release:
-        host.release(f, s.index);
-        break;
+      case StepKind::Allocate: f.set_pointer(s.index, host.allocate(f, s.index)); break;
+      case StepKind::Release: host.release(f, s.index); break;
     }
   }
 }
@@ -238,7 +239,8 @@ Frame::Frame(const Program& p)
     for (size_t i = 0; i < l.buffers.size(); ++i) parameters_.push_back(&pointer_args_[s.pointers + i]);
     for (size_t i = 0; i < l.sizes.size(); ++i) parameters_.push_back(&size_args_[s.sizes + i]);
     parameters_.push_back(&error_);
-    for (uint32_t i = 1; i < kTrailing; ++i) parameters_.push_back(&scratch_);  // read by kernels that have such a parameter
+    for (uint32_t i = 1; i < kTrailing; ++i)
+      parameters_.push_back(&scratch_);  // read by kernels that have such a parameter
   }
 }
 

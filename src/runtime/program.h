@@ -1,5 +1,5 @@
-// A plan made ready to run: kernel addresses resolved, static sizes folded, arguments laid out. A call patches the pointers
-// that changed and walks the steps.
+// A plan made ready to run: kernel addresses resolved, static sizes folded, arguments laid out. A call patches the
+// pointers that changed and walks the steps.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -39,15 +39,16 @@ struct HostRange {
 class Host {
  public:
   virtual ~Host() = default;
-  // Memory for Output buffer `buffer` of frame.bytes(buffer) bytes, 64-byte aligned; the host keeps it alive for this call.
+  // Memory for Output buffer `buffer` of frame.bytes(buffer) bytes, 64-byte aligned; the host keeps it alive for this
+  // call.
   virtual void* allocate(Frame& frame, uint32_t buffer) = 0;
   // Carries out the Extern step with this index into Plan::steps; for an allocating call, tells the frame the results'
   // addresses (set_pointer), and the sizes it found out (bind).
   virtual void call(Frame& frame, uint32_t step) = 0;
   // An Adopted buffer is dead.
   virtual void release(Frame& frame, uint32_t buffer) = 0;
-  // For programs on a GPU: the stream that their kernels go to, and memory for the arena, 64-byte aligned, until the call
-  // ends (what was enqueued by then may still use it).
+  // For programs on a GPU: the stream that their kernels go to, and memory for the arena, 64-byte aligned, until the
+  // call ends (what was enqueued by then may still use it).
   virtual void* stream(Device) { return nullptr; }
   virtual void* allocate_arena(Frame&, Device, size_t) { return nullptr; }
   // Whether ranges are wanted during this call; one for the launch of the kernel of that name, until it is dropped.
@@ -57,8 +58,8 @@ class Host {
 
 class Program {
  public:
-  // `kernels[i]` is the address of plan.kernels[i]; of a GPU kernel, its handle (see runtime/cuda). Unbacked symbols that the
-  // plan mentions become bindable.
+  // `kernels[i]` is the address of plan.kernels[i]; of a GPU kernel, its handle (see runtime/cuda). Unbacked symbols
+  // that the plan mentions become bindable.
   Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> kernels);
   ~Program();
 
@@ -86,35 +87,37 @@ class Program {
   enum class StepKind : uint8_t { Launch, GpuLaunch, Call, Allocate, Release };
   struct Step {
     StepKind kind;
-    uint32_t index;         // Launch, Call: step of the plan; Allocate, Release: buffer
+    uint32_t index;  // Launch, Call: step of the plan; Allocate, Release: buffer
     KernelFn kernel;
-    uint32_t pointers, sizes;  // where the launch's arguments start
+    uint32_t pointers, sizes;                          // where the launch's arguments start
     uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
     bool early = false;
     Slot blocks = 0;
-    uint32_t gpu = 0;       // in gpus_
+    uint32_t gpu = 0;  // in gpus_
   };
 
   void evaluate(Frame& frame) const;
   void collect(sym::Expr e);
-  void collect(const std::vector<sym::Expr>& es) { for (sym::Expr e : es) collect(e); }
+  void collect(const std::vector<sym::Expr>& es) {
+    for (sym::Expr e : es) collect(e);
+  }
   void collect(const loop::View& v);
   void collect_all();
 
   std::shared_ptr<const plan::Plan> plan_;
   std::vector<Step> steps_;
-  std::vector<sym::Expr> symbols_;                   // size symbols, then unbacked ones
+  std::vector<sym::Expr> symbols_;  // size symbols, then unbacked ones
   std::vector<sym::Expr> dynamic_exprs_, constant_exprs_;
   std::unordered_map<uint32_t, Slot> slots_;
-  std::vector<int64_t> constants_;                   // values of slots after the dynamic ones
-  sym::IntProgram formulas_;                         // fills the dynamic slots
-  std::vector<Slot> size_args_;                      // slots of all launches' size arguments, in order
-  std::vector<Slot> arena_offsets_, bytes_;          // per buffer
+  std::vector<int64_t> constants_;           // values of slots after the dynamic ones
+  sym::IntProgram formulas_;                 // fills the dynamic slots
+  std::vector<Slot> size_args_;              // slots of all launches' size arguments, in order
+  std::vector<Slot> arena_offsets_, bytes_;  // per buffer
   Slot arena_bytes_ = 0;
   uint32_t pointer_args_ = 0, parameters_ = 0;
-  std::vector<Device> gpus_;                         // that kernels run on
-  void* gpu_error_ = nullptr;                        // see codegen::CompiledKernel
-  std::vector<uint32_t> use_starts_, uses_;          // per buffer: positions among all launches' pointer arguments
+  std::vector<Device> gpus_;                 // that kernels run on
+  void* gpu_error_ = nullptr;                // see codegen::CompiledKernel
+  std::vector<uint32_t> use_starts_, uses_;  // per buffer: positions among all launches' pointer arguments
   std::vector<uint32_t> input_buffers_, output_buffers_, arena_buffers_;
   mutable std::atomic<Frame*> spare_{nullptr};
 };
@@ -127,7 +130,8 @@ class Frame {
   void* pointer(uint32_t buffer) const { return pointers_[buffer]; }
   void set_pointer(uint32_t buffer, void* p) {
     pointers_[buffer] = p;
-    for (uint32_t i = program_.use_starts_[buffer], end = program_.use_starts_[buffer + 1]; i < end; ++i) pointer_args_[program_.uses_[i]] = p;
+    for (uint32_t i = program_.use_starts_[buffer], end = program_.use_starts_[buffer + 1]; i < end; ++i)
+      pointer_args_[program_.uses_[i]] = p;
   }
   int64_t value(Slot slot) const { return values_[slot]; }
   int64_t bytes(uint32_t buffer) const { return values_[program_.bytes_[buffer]]; }
@@ -147,12 +151,12 @@ class Frame {
  private:
   friend class Program;
   const Program& program_;
-  std::vector<void*> pointers_;       // per buffer
-  std::vector<void*> pointer_args_;   // of all launches, one after the other
-  std::vector<int64_t> values_;       // dynamic slots, then constants
+  std::vector<void*> pointers_;      // per buffer
+  std::vector<void*> pointer_args_;  // of all launches, one after the other
+  std::vector<int64_t> values_;      // dynamic slots, then constants
   std::vector<int64_t> symbol_values_;
   std::vector<int64_t> size_args_;
-  std::vector<void*> parameters_;     // of all GPU launches: addresses of their arguments
+  std::vector<void*> parameters_;  // of all GPU launches: addresses of their arguments
   void *error_ = nullptr, *scratch_ = nullptr;
   std::byte* arena_base_ = nullptr;
   uint64_t generation_ = 1;

@@ -14,8 +14,8 @@ void simplify(const loop::Program& program, loop::Nest& nest, const std::vector<
 // Private buffers that are still loaded and that each outer point fills for itself become Local.
 void make_local(loop::Program& program, loop::Nest& nest, const std::vector<char>& private_buffers);
 
-// A pointwise nest that computes something dear, or looks up a row, once per value of its other axes: its last axis becomes an axis of the
-// stages, so that hoist can take that out.
+// A pointwise nest that computes something dear, or looks up a row, once per value of its other axes: its last axis
+// becomes an axis of the stages, so that hoist can take that out.
 void make_rows(sym::ExprArena& arena, loop::Nest& nest);
 
 // What does not change inside a stage's axes is computed once before it.

@@ -28,7 +28,9 @@ std::optional<Copy> whole_copy(const Program& p, const Item& item) {
   if (!n || n->stages.size() != 1 || n->stages[0].ops.size() != 2) return std::nullopt;
   const loop::Stage& s = n->stages[0];
   const LoopOp &load = s.ops[0], &store = s.ops[1];
-  if (load.code != OpCode::Load || store.code != OpCode::Store || store.atomic_add || store.args[0] != load.result || load.index != store.index) return std::nullopt;
+  if (load.code != OpCode::Load || store.code != OpCode::Store || store.atomic_add || store.args[0] != load.result ||
+      load.index != store.index)
+    return std::nullopt;
   const loop::Buffer &a = p.buffers[load.buffer], &b = p.buffers[store.buffer];
   sym::ExprArena& arena = *p.arena;
   std::vector<Axis> axes = n->outer;
@@ -39,7 +41,8 @@ std::optional<Copy> whole_copy(const Program& p, const Item& item) {
     for (Expr size : buffer.sizes) count = arena.mul(count, size);
     return count;
   };
-  bool whole = base && arena.is_const(*base, 0) && arena.known_equal(volume(arena, axes), elements(a)) && arena.known_equal(elements(a), elements(b));
+  bool whole = base && arena.is_const(*base, 0) && arena.known_equal(volume(arena, axes), elements(a)) &&
+               arena.known_equal(elements(a), elements(b));
   if (!whole || a.dtype != b.dtype || a.device != b.device) return std::nullopt;
   return Copy{load.buffer, store.buffer};
 }
@@ -47,7 +50,8 @@ std::optional<Copy> whole_copy(const Program& p, const Item& item) {
 // Whether the buffer's writers can write to another one as well, and nothing outside the program sees it.
 class Uses {
  public:
-  explicit Uses(const Program& p) : first_(p.buffers.size(), UINT32_MAX), last_(p.buffers.size(), 0), bound_(p.buffers.size(), false) {
+  explicit Uses(const Program& p)
+      : first_(p.buffers.size(), UINT32_MAX), last_(p.buffers.size(), 0), bound_(p.buffers.size(), false) {
     for (uint32_t i = 0; i < p.items.size(); ++i) {
       loop::Effects e = loop::effects(p.items[i]);
       for (auto* list : {&e.reads, &e.writes})
@@ -65,8 +69,8 @@ class Uses {
 
   bool takes(const Program& p, const Copy& c, uint32_t at) const {
     BufferKind to = p.buffers[c.to].kind;
-    return p.buffers[c.from].kind == BufferKind::Temp && (to == BufferKind::Temp || to == BufferKind::Output) && !bound_[c.from.index] &&
-           last_[c.from.index] == at && first_[c.to.index] == at;
+    return p.buffers[c.from].kind == BufferKind::Temp && (to == BufferKind::Temp || to == BufferKind::Output) &&
+           !bound_[c.from.index] && last_[c.from.index] == at && first_[c.to.index] == at;
   }
   void join(const Copy& c) { first_[c.to.index] = first_[c.from.index]; }
 

@@ -1,5 +1,5 @@
-// Copies that only give a value another buffer go: the value is made in that buffer. (Register allocators' coalescing.) What
-// changes places of a tensor begins with such a copy, as the graph has no tensors that change.
+// Copies that only give a value another buffer go: the value is made in that buffer. (Register allocators' coalescing.)
+// What changes places of a tensor begins with such a copy, as the graph has no tensors that change.
 #pragma once
 #include "loop/loop.h"
 

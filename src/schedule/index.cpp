@@ -16,8 +16,7 @@ Expr volume(sym::ExprArena& arena, std::span<const Axis> axes) {
 int64_t estimate(const sym::ExprArena& arena, Expr e) {
   if (auto c = arena.as_const(e)) return *c;
   switch (arena.kind(e)) {
-    case sym::Kind::Symbol:
-      return 256;
+    case sym::Kind::Symbol: return 256;
     case sym::Kind::Add: {
       int64_t s = 0;
       for (Expr o : arena.operands(e)) s += estimate(arena, o);
@@ -32,8 +31,7 @@ int64_t estimate(const sym::ExprArena& arena, Expr e) {
       auto o = arena.operands(e);
       return std::max<int64_t>(1, estimate(arena, o[0]) / std::max<int64_t>(1, estimate(arena, o[1])));
     }
-    default:
-      return 256;
+    default: return 256;
   }
 }
 
@@ -101,7 +99,8 @@ bool injective(sym::ExprArena& arena, Expr index, std::span<const Axis> axes) {
 }
 
 Axis fresh_axis(sym::ExprArena& arena, Expr extent) {
-  return {arena.fresh_symbol('m', sym::SymbolKind::LoopVar, {0, std::max<int64_t>(arena.range(extent).hi - 1, 0)}), extent};
+  return {arena.fresh_symbol('m', sym::SymbolKind::LoopVar, {0, std::max<int64_t>(arena.range(extent).hi - 1, 0)}),
+          extent};
 }
 
 void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to) {

@@ -85,7 +85,9 @@ bool tile(sym::ExprArena& arena, Nest& n) {
 // Stores whose points may meet in one element, and so must come one after the other.
 bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
   if (s.axes.empty()) return false;
-  return std::any_of(s.ops.begin(), s.ops.end(), [&](const LoopOp& op) { return op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index)); });
+  return std::any_of(s.ops.begin(), s.ops.end(), [&](const LoopOp& op) {
+    return op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index));
+  });
 }
 
 }  // namespace

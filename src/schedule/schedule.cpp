@@ -43,7 +43,8 @@ std::vector<uint32_t> only_users(const Program& p) {
   return user;
 }
 
-// Scratch rows of a GPU kernel live in its registers, where all stages have the same axes, or in the little memory of a block.
+// Scratch rows of a GPU kernel live in its registers, where all stages have the same axes, or in the little memory of a
+// block.
 bool fits_a_block(const Program& p, const Nest& n) {
   constexpr int64_t kRegisters = 32768, kShared = 2048;  // elements
   bool gpu = false, same = true;

@@ -20,11 +20,12 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-constexpr int64_t kWorth = 1 << 16;   // elements
-constexpr int64_t kFewRows = 16;      // results that are too few to be the parallel points
-constexpr int64_t kFewColumns = 256;  // the same where the results are the vector
-constexpr int64_t kBlocks = 528, kBlockColumns = 128;              // GPU: blocks that fill it; columns of a block
-constexpr int64_t kLeastBlockPiece = 4096, kLeastBlockRows = 32;   // GPU: elements of a row, or rows, that are worth a block
+constexpr int64_t kWorth = 1 << 16;                    // elements
+constexpr int64_t kFewRows = 16;                       // results that are too few to be the parallel points
+constexpr int64_t kFewColumns = 256;                   // the same where the results are the vector
+constexpr int64_t kBlocks = 528, kBlockColumns = 128;  // GPU: blocks that fill it; columns of a block
+constexpr int64_t kLeastBlockPiece = 4096,
+                  kLeastBlockRows = 32;  // GPU: elements of a row, or rows, that are worth a block
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 
 bool combines_with_itself(const LoopOp& op) {
@@ -32,13 +33,10 @@ bool combines_with_itself(const LoopOp& op) {
     case ReduceKind::Sum:
     case ReduceKind::Prod:
     case ReduceKind::Max:
-    case ReduceKind::Min:
-      return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
+    case ReduceKind::Min: return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
     case ReduceKind::Any:
-    case ReduceKind::All:
-      return true;
-    default:
-      return false;
+    case ReduceKind::All: return true;
+    default: return false;
   }
 }
 
@@ -80,16 +78,19 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
   bool columns = by_columns(arena, n);
   int64_t rest = *each / *first, pieces;
   bool gpu = false;
-  for (const LoopOp& op : body.ops) gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
+  for (const LoopOp& op : body.ops)
+    gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
   if (gpu) {
     // Blocks: a row is one, kBlockColumns columns are.
     int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;
     if (10 * blocks > kBlocks) return false;  // one pass with fewer blocks is better than a second over the data
-    pieces = pieces_of(*first, std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / std::max<int64_t>(1, rest)),
-                       std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks)), 2);
+    pieces = pieces_of(
+        *first, std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / std::max<int64_t>(1, rest)),
+        std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks)), 2);
   } else {
     if (*points >= (columns ? kFewColumns : kFewRows)) return false;
-    pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))), kPieces, 8);
+    pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))),
+                       kPieces, 8);
   }
   if (!pieces) return false;
 

@@ -53,7 +53,8 @@ Expr ExprArena::Impl::constant(int64_t value) {
   Hasher h;
   h.add(Kind::Const);
   h.add(value);
-  uint32_t known = interned.find(h.value(), [&](uint32_t i) { return nodes[i].kind == Kind::Const && nodes[i].value == value; });
+  uint32_t known =
+      interned.find(h.value(), [&](uint32_t i) { return nodes[i].kind == Kind::Const && nodes[i].value == value; });
   if (known != HashIndex::kNone) return Expr{known};
   Node n;
   n.value = value;
@@ -97,12 +98,11 @@ Range ExprArena::Impl::range(Expr e) {
 
 namespace {
 
-Range hull(std::initializer_list<int64_t> values) {
-  return {std::min(values), std::max(values)};
-}
+Range hull(std::initializer_list<int64_t> values) { return {std::min(values), std::max(values)}; }
 
 Range multiply(Range a, Range b) {
-  return hull({saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi), saturating_mul(a.hi, b.lo), saturating_mul(a.hi, b.hi)});
+  return hull(
+      {saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi), saturating_mul(a.hi, b.lo), saturating_mul(a.hi, b.hi)});
 }
 
 int64_t div_bound(int64_t a, int64_t b) {  // b > 0
@@ -194,7 +194,9 @@ Expr ExprArena::positional_symbol(char prefix, size_t position, Expr extent, Sym
   // The name is for readers: a free one that tells position and extent.
   auto size = as_const(extent);
   std::string name = prefix + std::to_string(position) + '_' +
-                     (size ? std::to_string(*size) : this->kind(extent) == Kind::Symbol ? std::string(symbol_name(extent)) : "e" + std::to_string(extent.id));
+                     (size                                 ? std::to_string(*size)
+                      : this->kind(extent) == Kind::Symbol ? std::string(symbol_name(extent))
+                                                           : "e" + std::to_string(extent.id));
   while (find_symbol(name)) name += '_';
   int64_t hi = range(extent).hi;
   return it->second = symbol(std::move(name), kind, {0, hi == INT64_MAX ? hi : std::max<int64_t>(hi - 1, 0)});

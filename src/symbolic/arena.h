@@ -14,19 +14,19 @@ struct ExprArena::Impl {
   struct Node {
     Kind kind = Kind::Const;
     SymbolKind symbol_kind = SymbolKind::Size;
-    int64_t value = 0;          // Const
+    int64_t value = 0;              // Const
     uint32_t first = 0, count = 0;  // operands, in `pool`
-    uint32_t name = 0;          // Symbol: index into `names`
-    uint32_t epoch = 0;         // when `range` was computed
+    uint32_t name = 0;              // Symbol: index into `names`
+    uint32_t epoch = 0;             // when `range` was computed
     Range range;
     uint64_t hash = 0;
   };
-  std::deque<Node> nodes;       // stable addresses
+  std::deque<Node> nodes;              // stable addresses
   std::deque<std::vector<Expr>> pool;  // operand lists, stable spans
   std::vector<std::string> names;
   std::unordered_map<std::string, Expr> by_name;
   std::map<std::tuple<char, size_t, uint32_t, SymbolKind>, Expr> positional;
-  size_t fresh = 0;             // names that fresh_symbol gave
+  size_t fresh = 0;  // names that fresh_symbol gave
   HashIndex interned;
   uint32_t epoch = 1;
 

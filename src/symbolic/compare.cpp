@@ -17,8 +17,10 @@ Sides sides_of(ExprArena& arena, ExprArena::Impl& impl, Expr d, bool exact) {
   LinearSum s = linear_sum(arena, d), left, right;
   int64_t g = 0;
   for (auto& t : s.terms) g = std::gcd(g, t.second);
-  if (exact || s.constant % std::max<int64_t>(g, 1) == 0) g = std::gcd(g, s.constant);
-  else g = 1;
+  if (exact || s.constant % std::max<int64_t>(g, 1) == 0)
+    g = std::gcd(g, s.constant);
+  else
+    g = 1;
   g = std::max<int64_t>(g, 1);
   for (auto [t, c] : s.terms) (c > 0 ? left : right).terms.emplace_back(t, c > 0 ? c / g : -c / g);
   (s.constant > 0 ? left : right).constant = s.constant > 0 ? s.constant / g : -(s.constant / g);

@@ -33,7 +33,8 @@ struct Split {
 
 // Splits the terms of e by whether g divides them for certain; the constant is split as g*q + r with 0 <= r < g.
 Split split_by(ExprArena& arena, const LinearSum& s, int64_t g) {
-  Expr multiple = arena.constant(s.constant - floor_mod(s.constant, g)), rest = arena.constant(floor_mod(s.constant, g));
+  Expr multiple = arena.constant(s.constant - floor_mod(s.constant, g)),
+       rest = arena.constant(floor_mod(s.constant, g));
   for (auto [t, c] : s.terms) {
     Expr term = arena.mul(arena.constant(c), t);
     bool divides = c % g == 0 || saturating_mul(std::abs(c), known_divisor(arena, t)) % g == 0;
@@ -106,14 +107,18 @@ std::optional<Expr> divide_factor(ExprArena& arena, Expr a, Expr b) {
   if (sb.constant != 0 || sb.terms.size() != 1) return std::nullopt;
   auto [divisor, cb] = sb.terms[0];
   std::vector<Expr> need;
-  if (arena.kind(divisor) == Kind::Mul) need.assign(arena.operands(divisor).begin(), arena.operands(divisor).end());
-  else need = {divisor};
+  if (arena.kind(divisor) == Kind::Mul)
+    need.assign(arena.operands(divisor).begin(), arena.operands(divisor).end());
+  else
+    need = {divisor};
   Expr sum = arena.constant(0);
   for (auto [t, c] : s.terms) {
     if (c % cb != 0) return std::nullopt;
     std::vector<Expr> have;
-    if (arena.kind(t) == Kind::Mul) have.assign(arena.operands(t).begin(), arena.operands(t).end());
-    else have = {t};
+    if (arena.kind(t) == Kind::Mul)
+      have.assign(arena.operands(t).begin(), arena.operands(t).end());
+    else
+      have = {t};
     for (Expr f : need) {
       auto it = std::ranges::find(have, f);
       if (it == have.end()) return std::nullopt;

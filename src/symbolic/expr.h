@@ -1,8 +1,9 @@
-// Integer expressions over symbols, hash-consed in an arena and kept canonical: two equal ids are equal expressions, and
-// sums of products over the same terms have one form.
+// Integer expressions over symbols, hash-consed in an arena and kept canonical: two equal ids are equal expressions,
+// and sums of products over the same terms have one form.
 //
-// Semantics: mathematical integers (callers keep values inside int64). floordiv and mod are Python's: they round to minus
-// infinity, and 0 <= a mod b < b for b > 0. Division by zero has no value. Comparisons and connectives yield 0 or 1.
+// Semantics: mathematical integers (callers keep values inside int64). floordiv and mod are Python's: they round to
+// minus infinity, and 0 <= a mod b < b for b > 0. Division by zero has no value. Comparisons and connectives yield 0
+// or 1.
 //
 // An arena belongs to one compilation and is not thread-safe: even queries may add nodes.
 //
@@ -51,8 +52,9 @@ class ExprArena {
   std::optional<Expr> find_symbol(std::string_view name) const;
   // A symbol that no other call gave. Its name starts with `prefix`.
   Expr fresh_symbol(char prefix, SymbolKind kind, Range range);
-  // The symbol with values 0 .. extent-1 at a position among others of its kind: one for each (prefix, position, extent, kind), so
-  // that equal loop nests are equal expressions. Two of its users that are in scope at once must differ in prefix or position.
+  // The symbol with values 0 .. extent-1 at a position among others of its kind: one for each (prefix, position,
+  // extent, kind), so that equal loop nests are equal expressions. Two of its users that are in scope at once must
+  // differ in prefix or position.
   Expr positional_symbol(char prefix, size_t position, Expr extent, SymbolKind kind);
 
   Expr add(Expr a, Expr b);
@@ -77,22 +79,22 @@ class ExprArena {
   Expr sum(std::span<const Expr> terms);
 
   Kind kind(Expr e) const;
-  std::span<const Expr> operands(Expr e) const;        // of Add/Mul: two or more, in canonical order, a constant first
+  std::span<const Expr> operands(Expr e) const;  // of Add/Mul: two or more, in canonical order, a constant first
   std::optional<int64_t> as_const(Expr e) const;
   bool is_const(Expr e, int64_t value) const { return as_const(e) == value; }
   std::string_view symbol_name(Expr symbol) const;
   SymbolKind symbol_kind(Expr symbol) const;
-  Range range(Expr e) const;                            // by interval arithmetic over the symbols' ranges
-  void set_range(Expr symbol, Range range);             // later queries use it; expressions already made stay as they are
+  Range range(Expr e) const;                 // by interval arithmetic over the symbols' ranges
+  void set_range(Expr symbol, Range range);  // later queries use it; expressions already made stay as they are
 
   // Proofs. nullopt: not known.
-  std::optional<bool> known(Expr condition) const;      // of a comparison or connective
+  std::optional<bool> known(Expr condition) const;  // of a comparison or connective
   bool known_equal(Expr a, Expr b);
-  bool known_multiple(Expr a, int64_t divisor);         // a is a multiple of divisor for every value of the symbols
+  bool known_multiple(Expr a, int64_t divisor);  // a is a multiple of divisor for every value of the symbols
 
   Expr substitute(Expr e, std::span<const std::pair<Expr, Expr>> symbols_to);
   bool contains(Expr e, Expr symbol) const;
-  bool depends_on_data(Expr e) const;                   // has an unbacked symbol
+  bool depends_on_data(Expr e) const;                           // has an unbacked symbol
   void collect_symbols(Expr e, std::vector<Expr>& into) const;  // appends those not there yet
   // e == coefficient * symbol + rest, with neither containing the symbol; nullopt where e is not affine in it.
   struct Affine {
@@ -102,7 +104,8 @@ class ExprArena {
 
   int64_t evaluate(Expr e, const Env& env) const;
   std::string print(Expr e) const;
-  // The inverse of print; throws InternalError with the position. Unknown names are made as Size symbols with range >= 0.
+  // The inverse of print; throws InternalError with the position. Unknown names are made as Size symbols with range >=
+  // 0.
   Expr parse(std::string_view text);
 
   struct Impl;  // symbolic/arena.h

@@ -41,7 +41,8 @@ Expr ShapeEnv::simplify(Expr e) { return replaced_.empty() ? e : arena_->substit
 bool ShapeEnv::has_hint(Expr e) const {
   std::vector<Expr> symbols;
   arena_->collect_symbols(e, symbols);
-  return std::ranges::all_of(symbols, [&](Expr s) { return std::ranges::any_of(hints_, [&](auto& h) { return h.first == s; }); });
+  return std::ranges::all_of(
+      symbols, [&](Expr s) { return std::ranges::any_of(hints_, [&](auto& h) { return h.first == s; }); });
 }
 
 int64_t ShapeEnv::hint(Expr e) const {
@@ -97,7 +98,8 @@ std::optional<bool> ShapeEnv::assumed(Expr condition) {
   Kind k = arena_->kind(condition);
   if (k != Kind::Lt && k != Kind::Le && k != Kind::Eq && k != Kind::Ne) return std::nullopt;
   // a + c <= 0 follows from b + c <= 0 where a <= b for all values.
-  Expr d = arena_->sub(arena_->operands(condition)[0], arena_->operands(condition)[1]), one = arena_->constant(1), zero = arena_->constant(0);
+  Expr d = arena_->sub(arena_->operands(condition)[0], arena_->operands(condition)[1]), one = arena_->constant(1),
+       zero = arena_->constant(0);
   auto at_most_zero = [&](Expr e) {  // some assumption says so
     for (Expr a : assumed_) {
       Kind ka = arena_->kind(a);
@@ -155,7 +157,9 @@ std::optional<bool> ShapeEnv::usually(Expr condition) {
   return truth;
 }
 
-std::optional<int64_t> ShapeEnv::assumed_value(Expr e) { return arena_->as_const(arena_->substitute(simplify(e), assumed_equal_)); }
+std::optional<int64_t> ShapeEnv::assumed_value(Expr e) {
+  return arena_->as_const(arena_->substitute(simplify(e), assumed_equal_));
+}
 
 void ShapeEnv::assume(Expr condition, const Failure& failure) {
   condition = simplify(condition);
@@ -169,8 +173,10 @@ void ShapeEnv::assume(Expr condition, const Failure& failure) {
   }
   bool comparison = k == Kind::Eq || k == Kind::Ne || k == Kind::Lt || k == Kind::Le;
   assert_(comparison ? Assertion{k, ops[0], ops[1]} : Assertion{Kind::Ne, condition, arena_->constant(0)}, failure);
-  if (comparison) learn_assumed(condition);
-  else if (k != Kind::Const) assumed_.push_back(condition);
+  if (comparison)
+    learn_assumed(condition);
+  else if (k != Kind::Const)
+    assumed_.push_back(condition);
 }
 
 std::string ShapeEnv::explain(Expr e) const {
@@ -194,7 +200,9 @@ void ShapeEnv::learn_assumed(Expr fact) {
   LinearSum s = linear_sum(*arena_, arena_->substitute(arena_->sub(a, b), assumed_equal_));
   for (size_t i = s.terms.size(); i-- > 0;) {
     auto [symbol, c] = s.terms[i];
-    if (arena_->kind(symbol) != Kind::Symbol || arena_->symbol_kind(symbol) != SymbolKind::Unbacked || (c != 1 && c != -1)) continue;
+    if (arena_->kind(symbol) != Kind::Symbol || arena_->symbol_kind(symbol) != SymbolKind::Unbacked ||
+        (c != 1 && c != -1))
+      continue;
     LinearSum rest = s;
     rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(i));
     Expr by = arena_->constant(-c * rest.constant);
@@ -259,13 +267,17 @@ void ShapeEnv::learn(Expr fact) {
     if (rest % c != 0) return;
     Range r = arena_->range(symbol);
     int64_t not_this = -rest / c;
-    if (not_this == r.lo) narrow(symbol, {r.lo + 1, kPlusInf});
-    else if (not_this == r.hi) narrow(symbol, {kMinusInf, r.hi - 1});
+    if (not_this == r.lo)
+      narrow(symbol, {r.lo + 1, kPlusInf});
+    else if (not_this == r.hi)
+      narrow(symbol, {kMinusInf, r.hi - 1});
     return;
   }
   if (k == Kind::Lt) rest = checked_add(rest, 1);  // c*s + rest <= 0
-  if (c > 0) narrow(symbol, {kMinusInf, floor_div(-rest, c)});
-  else narrow(symbol, {-floor_div(-rest, -c), kPlusInf});  // s >= rest / -c, rounded up
+  if (c > 0)
+    narrow(symbol, {kMinusInf, floor_div(-rest, c)});
+  else
+    narrow(symbol, {-floor_div(-rest, -c), kPlusInf});  // s >= rest / -c, rounded up
 }
 
 void ShapeEnv::learn_equal(Expr a, Expr b) {
@@ -276,14 +288,16 @@ void ShapeEnv::learn_equal(Expr a, Expr b) {
     if (arena_->kind(symbol) != Kind::Symbol || arena_->symbol_kind(symbol) == SymbolKind::Unbacked) continue;
     LinearSum rest = s;
     rest.terms.erase(rest.terms.begin() + static_cast<std::ptrdiff_t>(i));
-    bool divides = rest.constant % c == 0 && std::ranges::all_of(rest.terms, [&](auto& t) { return t.second % c == 0; });
+    bool divides =
+        rest.constant % c == 0 && std::ranges::all_of(rest.terms, [&](auto& t) { return t.second % c == 0; });
     if (!divides) continue;
     Expr by = arena_->constant(-(rest.constant / c));
     for (auto [t, k] : rest.terms) by = arena_->add(by, arena_->mul(arena_->constant(-(k / c)), t));
     if (arena_->contains(by, symbol)) continue;
     return replace(symbol, by);
   }
-  // A size that is 1 is another kind of dimension, and is to be written as 1 from now on: what it is computed from is fixed.
+  // A size that is 1 is another kind of dimension, and is to be written as 1 from now on: what it is computed from is
+  // fixed.
   Expr one = arena_->constant(1);
   if (a != one && b != one) return;
   std::vector<Expr> symbols;
@@ -304,7 +318,8 @@ void ShapeEnv::learn_remainder(Expr e, Expr divisor, int64_t rest) {
   int64_t first = (k == 1 ? rest - constant : constant - rest + *c) % *c;
   if (first < 0) first += *c;
   Range r = arena_->range(symbol);
-  Range range{r.lo == kMinusInf ? r.lo : -floor_div(first - r.lo, *c), r.hi == kPlusInf ? r.hi : floor_div(r.hi - first, *c)};
+  Range range{r.lo == kMinusInf ? r.lo : -floor_div(first - r.lo, *c),
+              r.hi == kPlusInf ? r.hi : floor_div(r.hi - first, *c)};
   if (range.lo > range.hi) return;
   Expr t = arena_->symbol(std::string(arena_->symbol_name(symbol)) + "d" + std::to_string(*c), SymbolKind::Size, range);
   hints_.emplace_back(t, floor_div(hint(symbol), *c));

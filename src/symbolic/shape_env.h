@@ -4,8 +4,8 @@
 // A *base* symbol has a value that a later call can read (a size of an input, an integer argument). The facts are over
 // base symbols: a call is served by what was captured when each base symbol is inside of its range and each fact holds.
 //
-// An equality that was decided is used: the symbol that it determines is *replaced* from then on. A divisibility that was
-// decided replaces the symbol by a multiple of a *derived* symbol, whose definition is over base symbols.
+// An equality that was decided is used: the symbol that it determines is *replaced* from then on. A divisibility that
+// was decided replaces the symbol by a multiple of a *derived* symbol, whose definition is over base symbols.
 //
 // Unbacked symbols stand for values that only the run knows. Nothing is decided about them beyond what is provable; but
 // something may be *assumed*, which the program has to assert when it runs, before it does anything that relies on it.
@@ -32,7 +32,8 @@ struct Assertion {
   Expr left, right;
 };
 
-// What the run says where an assertion does not hold: a class of exceptions, and a text in which {0}, {1}... stand for the values.
+// What the run says where an assertion does not hold: a class of exceptions, and a text in which {0}, {1}... stand for
+// the values.
 struct Failure {
   std::string exception = "RuntimeError", message;
   std::vector<Expr> values;
@@ -54,8 +55,8 @@ class ShapeEnv {
 
   // A base symbol. Throws InternalError if the hint is outside of the range.
   Expr add_symbol(const std::string& name, Range range, int64_t hint);
-  // Duck shaping: places with equal keys share one symbol; the caller guards that they stay equal. The key is the history of
-  // values of a place, newest first, so that places that were once told apart are not taken for one.
+  // Duck shaping: places with equal keys share one symbol; the caller guards that they stay equal. The key is the
+  // history of values of a place, newest first, so that places that were once told apart are not taken for one.
   Expr duck_symbol(const std::string& name, Range range, int64_t hint, const std::vector<int64_t>& key);
   Expr add_unbacked(Range range, std::string origin = {});  // u0, u1, ...; `origin`: what defines it, for messages
 
@@ -72,8 +73,8 @@ class ShapeEnv {
   std::optional<bool> known(Expr condition);
   // As known(), of unbacked sizes that are at least 2: for questions whose answer makes no difference below.
   std::optional<bool> usually(Expr condition);
-  // Takes a condition on unbacked symbols for true; what the run is to assert for it goes to set_assert's function. Throws
-  // Undecidable where none was set.
+  // Takes a condition on unbacked symbols for true; what the run is to assert for it goes to set_assert's function.
+  // Throws Undecidable where none was set.
   void assume(Expr condition, const Failure& failure);
   // The one value that the assumptions leave.
   std::optional<int64_t> assumed_value(Expr e);
@@ -109,16 +110,17 @@ class ShapeEnv {
 
   std::shared_ptr<ExprArena> arena_;
   std::vector<Expr> base_;
-  std::vector<Range> declared_;                       // per base symbol
+  std::vector<Range> declared_;  // per base symbol
   std::vector<Derived> derived_;
   std::vector<std::pair<Expr, int64_t>> hints_;
-  std::vector<std::pair<Expr, Expr>> replaced_;       // symbol -> expression without replaced symbols
+  std::vector<std::pair<Expr, Expr>> replaced_;  // symbol -> expression without replaced symbols
   std::vector<Fact> facts_;
   std::vector<Expr> unbacked_;
-  std::vector<std::string> origins_;                      // of unbacked_
+  std::vector<std::string> origins_;  // of unbacked_
   Assert assert_;
-  std::vector<Expr> assumed_;                             // conditions
-  std::vector<std::pair<Expr, Expr>> assumed_equal_;      // unbacked symbol -> what it is assumed to be: put in for proofs alone
+  std::vector<Expr> assumed_;  // conditions
+  std::vector<std::pair<Expr, Expr>>
+      assumed_equal_;  // unbacked symbol -> what it is assumed to be: put in for proofs alone
   std::map<std::vector<int64_t>, Expr> ducks_;
   std::function<uint32_t()> where_;
 };

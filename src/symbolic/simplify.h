@@ -1,4 +1,5 @@
-// The rewrite rules: each builds one canonical expression from canonical operands. One rule, one line, next to its siblings.
+// The rewrite rules: each builds one canonical expression from canonical operands. One rule, one line, next to its
+// siblings.
 #pragma once
 #include "symbolic/arena.h"
 

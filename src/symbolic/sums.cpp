@@ -71,8 +71,10 @@ bool join_division(ExprArena& arena, LinearSum& s) {
       LinearSum add = linear_sum(arena, joined);
       s.constant = checked_add(s.constant, checked_mul(k, add.constant));
       for (auto [t, c] : add.terms) {
-        if (int64_t* p = coefficient_of(s, t)) *p = checked_add(*p, checked_mul(k, c));
-        else s.terms.emplace_back(t, checked_mul(k, c));
+        if (int64_t* p = coefficient_of(s, t))
+          *p = checked_add(*p, checked_mul(k, c));
+        else
+          s.terms.emplace_back(t, checked_mul(k, c));
       }
       drop_zero_terms(s);
       return true;
@@ -174,8 +176,10 @@ Expr ExprArena::mul(Expr a, Expr b) {
       return;
     }
     for (Expr f : operands(e)) {
-      if (auto k = as_const(f)) c = checked_mul(c, *k);
-      else factors.push_back(f);
+      if (auto k = as_const(f))
+        c = checked_mul(c, *k);
+      else
+        factors.push_back(f);
     }
   };
   gather(a);
@@ -211,9 +215,12 @@ std::optional<ExprArena::Affine> ExprArena::affine_in(Expr e, Expr symbol) {
       if (kind(term) != Kind::Mul) return std::nullopt;
       int seen = 0;
       for (Expr f : operands(term)) {
-        if (f == symbol) ++seen;
-        else if (contains(f, symbol)) return std::nullopt;
-        else factor = mul(factor, f);
+        if (f == symbol)
+          ++seen;
+        else if (contains(f, symbol))
+          return std::nullopt;
+        else
+          factor = mul(factor, f);
       }
       if (seen != 1) return std::nullopt;
     }

@@ -15,7 +15,8 @@ struct Parser {
   size_t at = 0;
 
   [[noreturn]] void fail(const std::string& what) {
-    throw InternalError("expression, column " + std::to_string(at + 1) + ": " + what + " in '" + std::string(text) + "'");
+    throw InternalError("expression, column " + std::to_string(at + 1) + ": " + what + " in '" + std::string(text) +
+                        "'");
   }
   void space() {
     while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
@@ -32,18 +33,25 @@ struct Parser {
   Expr sum() {
     Expr e = product();
     while (true) {
-      if (take("+")) e = arena.add(e, product());
-      else if (take("-")) e = arena.sub(e, product());
-      else return e;
+      if (take("+"))
+        e = arena.add(e, product());
+      else if (take("-"))
+        e = arena.sub(e, product());
+      else
+        return e;
     }
   }
   Expr product() {
     Expr e = atom();
     while (true) {
-      if (take("//")) e = arena.floordiv(e, atom());
-      else if (take("*")) e = arena.mul(e, atom());
-      else if (take("%")) e = arena.mod(e, atom());
-      else return e;
+      if (take("//"))
+        e = arena.floordiv(e, atom());
+      else if (take("*"))
+        e = arena.mul(e, atom());
+      else if (take("%"))
+        e = arena.mod(e, atom());
+      else
+        return e;
     }
   }
   Expr atom() {
@@ -108,8 +116,10 @@ void print_into(const ExprArena& arena, Expr e, std::string& out) {
     case Kind::Mul:
       for (size_t i = 0; i < ops.size(); ++i) {
         if (i) out += '*';
-        if (i == 0 && arena.kind(ops[0]) == Kind::Const) print_into(arena, ops[0], out);
-        else factor(ops[i]);
+        if (i == 0 && arena.kind(ops[0]) == Kind::Const)
+          print_into(arena, ops[0], out);
+        else
+          factor(ops[i]);
       }
       return;
     case Kind::FloorDiv:

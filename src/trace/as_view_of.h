@@ -7,7 +7,8 @@
 
 namespace braze::trace {
 
-// For the time in which a tensor on the memory of `base` is made: of a plain tensor it is plain, also in inference mode.
+// For the time in which a tensor on the memory of `base` is made: of a plain tensor it is plain, also in inference
+// mode.
 class AsViewOf {
  public:
   explicit AsViewOf(const at::Tensor& base) {

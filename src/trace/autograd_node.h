@@ -12,13 +12,16 @@ namespace braze::trace {
 
 template <class T, class Pointer = decltype(torch::autograd::Edge::function), class... Args>
 auto make_node(Args&&... args) {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) return std::make_shared<T>(std::forward<Args>(args)...);
-  else return c10::make_intrusive<T>(std::forward<Args>(args)...);
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<T>(std::forward<Args>(args)...);
+  else
+    return c10::make_intrusive<T>(std::forward<Args>(args)...);
 }
 
 // The same memory and version counter.
 inline at::Tensor without_history(const at::Tensor& t) {
-  return at::Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
+  return at::Tensor(
+      t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
 }
 
 }  // namespace braze::trace

@@ -23,7 +23,8 @@ class WithoutTorchFunction {
 
 // Operators that are called while it lives run on plain tensors.
 struct BelowTracing {
-  c10::impl::ExcludeDispatchKeyGuard keys{c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+  c10::impl::ExcludeDispatchKeyGuard keys{c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset |
+                                          c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
                                           c10::DispatchKeySet(c10::DispatchKey::Functionalize)};
   WithoutTorchFunction modes;
 };

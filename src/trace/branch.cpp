@@ -35,7 +35,8 @@ bool divides(Op op) {
   }
 }
 
-// Of the classes that others of their kind rule out: those that only move data, draw without looking at it, or order it.
+// Of the classes that others of their kind rule out: those that only move data, draw without looking at it, or order
+// it.
 bool is_total(Op op) {
   switch (op) {
     case Op::cat:
@@ -100,14 +101,17 @@ bool never_fails(const graph::Graph& graph, const graph::Node& node) {
 struct ChosenBackward final : Node {
   ChosenBackward(const at::Tensor& p, bool w, const Edge& to) : predicate(p), when(w) {
     const auto& metadata = to.function->input_metadata(to.input_nr);
-    add_input_metadata(metadata.options(), metadata.shape_as_dim_vector(), metadata.is_tensor_subclass(), metadata.is_nested_tensor(), metadata.grad_dtype());
+    add_input_metadata(metadata.options(), metadata.shape_as_dim_vector(), metadata.is_tensor_subclass(),
+                       metadata.is_nested_tensor(), metadata.grad_dtype());
     add_next_edge(to);
   }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     const at::Tensor& g = gradients[0];
     if (!g.defined()) return {at::Tensor()};
-    // Derivatives of what the branch's backward computes would reach what was there before by other ways than the edges below.
-    if (c10::GradMode::is_enabled()) throw_graph_break(Reason::UnsupportedFeature, "second derivatives of a branch on the value of a tensor");
+    // Derivatives of what the branch's backward computes would reach what was there before by other ways than the edges
+    // below.
+    if (c10::GradMode::is_enabled())
+      throw_graph_break(Reason::UnsupportedFeature, "second derivatives of a branch on the value of a tensor");
     at::Tensor chosen = predicate.device() == g.device() ? predicate : predicate.to(g.device());
     return {when ? at::where(chosen, g, c10::Scalar(0)) : at::where(chosen, c10::Scalar(0), g)};
   }
@@ -123,13 +127,17 @@ std::string why_not_in_vain(const graph::Graph& graph, size_t first) {
   for (size_t i = first; i < graph.nodes().size(); ++i) {
     const graph::Node& node = graph.node(graph::NodeId(i));
     if (never_fails(graph, node)) continue;
-    return "it calls " + (node.op == Op::Extern ? node.extern_name : std::string(graph::op_name(node.op))) + ", which may fail or have effects";
+    return "it calls " + (node.op == Op::Extern ? node.extern_name : std::string(graph::op_name(node.op))) +
+           ", which may fail or have effects";
   }
   return {};
 }
 
-void end_gradients(const std::vector<at::Tensor>& roots, uint64_t order, const std::unordered_set<const Node*>& outer, const at::Tensor& predicate, bool when) {
-  auto inside = [&](const Node* n) { return n->sequence_nr() >= order && n->sequence_nr() != UINT64_MAX && !outer.count(n); };
+void end_gradients(const std::vector<at::Tensor>& roots, uint64_t order, const std::unordered_set<const Node*>& outer,
+                   const at::Tensor& predicate, bool when) {
+  auto inside = [&](const Node* n) {
+    return n->sequence_nr() >= order && n->sequence_nr() != UINT64_MAX && !outer.count(n);
+  };
   std::vector<Node*> open;
   std::unordered_set<Node*> seen;
   auto visit = [&](Node* n) {

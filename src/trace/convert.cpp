@@ -40,27 +40,19 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
 
 std::optional<Device> device_of(c10::Device device) {
   switch (device.type()) {
-    case c10::DeviceType::CPU:
-      return Device{DeviceType::CPU, device.index()};
-    case c10::DeviceType::CUDA:
-      return Device{DeviceType::CUDA, device.index()};
-    case c10::DeviceType::Meta:
-      return Device{DeviceType::Meta, device.index()};
-    default:
-      return std::nullopt;
+    case c10::DeviceType::CPU: return Device{DeviceType::CPU, device.index()};
+    case c10::DeviceType::CUDA: return Device{DeviceType::CUDA, device.index()};
+    case c10::DeviceType::Meta: return Device{DeviceType::Meta, device.index()};
+    default: return std::nullopt;
   }
 }
 
 c10::Device torch_device(Device device) {
   switch (device.type) {
-    case DeviceType::CPU:
-      return c10::Device(c10::kCPU, device.index);
-    case DeviceType::CUDA:
-      return c10::Device(c10::kCUDA, device.index);
-    case DeviceType::Meta:
-      return c10::Device(c10::kMeta, device.index);
-    case DeviceType::Other:
-      break;
+    case DeviceType::CPU: return c10::Device(c10::kCPU, device.index);
+    case DeviceType::CUDA: return c10::Device(c10::kCUDA, device.index);
+    case DeviceType::Meta: return c10::Device(c10::kMeta, device.index);
+    case DeviceType::Other: break;
   }
   throw InternalError("a tensor type with a device that has no counterpart in PyTorch");
 }

@@ -1,5 +1,5 @@
-// Calls whose results depend on values: sizes and numbers that only the run knows become unbacked symbols, and what is assumed of
-// them an assertion of the graph.
+// Calls whose results depend on values: sizes and numbers that only the run knows become unbacked symbols, and what is
+// assumed of them an assertion of the graph.
 #include <ATen/Functions.h>
 #include <torch/csrc/Exceptions.h>
 
@@ -49,9 +49,13 @@ bool is_mask(const at::Tensor& t) { return t.scalar_type() == at::kBool || t.sca
 void Recorder::record_assertions() {
   sizes_->set_assert([this](const sym::Assertion& a, const sym::Failure& f) {
     // Operands and schema: see _assert_scalar in graph/ops.def.
-    std::string message = f.message.empty() ? "Expected " + arena().print(a.left) + " " + relation(a.relation) + " " + arena().print(a.right) : f.message;
-    graph_.add_node(graph::Op::_assert_scalar, {a.left, std::string(relation(a.relation)), a.right, f.exception, std::move(message), graph::IntList{f.values}}, {},
-                    location());
+    std::string message = f.message.empty() ? "Expected " + arena().print(a.left) + " " + relation(a.relation) + " " +
+                                                  arena().print(a.right)
+                                            : f.message;
+    graph_.add_node(
+        graph::Op::_assert_scalar,
+        {a.left, std::string(relation(a.relation)), a.right, f.exception, std::move(message), graph::IntList{f.values}},
+        {}, location());
   });
 }
 
@@ -70,7 +74,8 @@ void Recorder::assume_sizes(const std::vector<TensorType>& types) {
   for (const TensorType& t : types)
     for (Expr e : t.sizes)
       if (arena().range(e).lo < 0 && arena().depends_on_data(e))
-        sizes_->assume(arena().le(arena().constant(0), e), {"RuntimeError", "Trying to create tensor with negative dimension {0}", {e}});
+        sizes_->assume(arena().le(arena().constant(0), e),
+                       {"RuntimeError", "Trying to create tensor with negative dimension {0}", {e}});
 }
 
 // The value that a literal of the program holds, if v is one: nothing of it depends on the run.
@@ -82,7 +87,8 @@ std::optional<c10::Scalar> Recorder::literal_value(ValueId v) const {
   const graph::Value& from = graph_.value(std::get<ValueId>(node.args[0]));
   const at::Tensor& real = slots[input_slots[from.index]].real;
   if (real.numel() != 1) return std::nullopt;
-  c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet(kFakeKey) | c10::DispatchKeySet(c10::DispatchKey::Functionalize));
+  c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet(kFakeKey) |
+                                           c10::DispatchKeySet(c10::DispatchKey::Functionalize));
   return real.item();
 }
 
@@ -128,7 +134,8 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
     TensorType t = type(0);
     Expr n = unbacked_symbol("the number of elements that are not zero", {args[0]}, most(numel(t)));
     Expr one = arena().constant(1);
-    return results({TensorType{DType::I64, t.device, {n, arena().constant(static_cast<int64_t>(t.dim()))}, {one, n}, arena().constant(0)}});
+    return results({TensorType{
+        DType::I64, t.device, {n, arena().constant(static_cast<int64_t>(t.dim()))}, {one, n}, arena().constant(0)}});
   }
   if (name == "aten::index.Tensor") {
     at::Tensor self = tensor(0);
@@ -141,14 +148,19 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
         ++at;
         continue;
       }
-      if (at + static_cast<size_t>(index->dim()) > static_cast<size_t>(self.dim())) throw Unsupported(Reason::DynamicOutput, "a mask of more dimensions than its tensor");
+      if (at + static_cast<size_t>(index->dim()) > static_cast<size_t>(self.dim()))
+        throw Unsupported(Reason::DynamicOutput, "a mask of more dimensions than its tensor");
       for (int64_t d = 0; d < index->dim(); ++d) {
         c10::SymInt want = self.sym_size(static_cast<int64_t>(at) + d), have = index->sym_size(d);
         Expr a = expr_of(arena(), have), b = expr_of(arena(), want);
-        auto message = "The shape of the mask at index " + std::to_string(d) + " ({0}) does not match the shape of the indexed tensor ({1})";
-        if (arena().depends_on_data(a) || arena().depends_on_data(b)) sizes_->assume(arena().eq(a, b), {"IndexError", message, {a, b}});
-        else TORCH_CHECK_INDEX(have == want, "The shape of the mask ", index->sym_sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
-                               self.sym_sizes(), " at index ", static_cast<int64_t>(at) + d);
+        auto message = "The shape of the mask at index " + std::to_string(d) +
+                       " ({0}) does not match the shape of the indexed tensor ({1})";
+        if (arena().depends_on_data(a) || arena().depends_on_data(b))
+          sizes_->assume(arena().eq(a, b), {"IndexError", message, {a, b}});
+        else
+          TORCH_CHECK_INDEX(have == want, "The shape of the mask ", index->sym_sizes(), " at index ", d,
+                            " does not match the shape of the indexed tensor ", self.sym_sizes(), " at index ",
+                            static_cast<int64_t>(at) + d);
       }
       at::Tensor where = at::nonzero(*index);
       for (int64_t d = 0; d < index->dim(); ++d) indices.push_back(at::select(where, 1, d));
@@ -196,7 +208,8 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
     TensorType t = type(0);
     std::optional<int64_t> dim;
     if (dim_given) dim = arena().as_const(std::get<Expr>(args[1]));
-    if (name == "aten::unique_consecutive" && std::holds_alternative<Expr>(args[3])) dim = arena().as_const(std::get<Expr>(args[3]));
+    if (name == "aten::unique_consecutive" && std::holds_alternative<Expr>(args[3]))
+      dim = arena().as_const(std::get<Expr>(args[3]));
     if (dim && *dim < 0) *dim += static_cast<int64_t>(t.dim());
     if (dim && (*dim < 0 || static_cast<size_t>(*dim) >= t.dim())) return false;
     Expr all = dim ? t.sizes[static_cast<size_t>(*dim)] : numel(t), zero = arena().constant(0);
@@ -208,8 +221,11 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
       values[static_cast<size_t>(*dim)] = n;
     }
     // (sorted,) return_inverse, return_counts after the tensor and the dimension
-    size_t flags = name == "aten::unique_consecutive" ? 1 : name == "aten::unique_dim_consecutive" || name == "aten::_unique2" || name == "aten::_unique" ? 2 : 3;
-    std::vector<TensorType> types{fresh(t.dtype, t.device, values), fresh(DType::I64, t.device, flag(flags) ? inverse : std::vector<Expr>{zero})};
+    size_t flags = name == "aten::unique_consecutive"                                                              ? 1
+                   : name == "aten::unique_dim_consecutive" || name == "aten::_unique2" || name == "aten::_unique" ? 2
+                                                                                                                   : 3;
+    std::vector<TensorType> types{fresh(t.dtype, t.device, values),
+                                  fresh(DType::I64, t.device, flag(flags) ? inverse : std::vector<Expr>{zero})};
     if (name != "aten::_unique") types.push_back(fresh(DType::I64, t.device, {flag(flags + 1) ? n : zero}));
     return results(std::move(types));
   }

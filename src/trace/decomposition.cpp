@@ -16,7 +16,10 @@ namespace py = pybind11;
 py::object find(const c10::OperatorHandle& op) {
   const auto& name = op.schema().operator_name();
   size_t colons = name.name.find("::");
-  py::object packet = py::module_::import("torch").attr("ops").attr(name.name.substr(0, colons).c_str()).attr(name.name.substr(colons + 2).c_str());
+  py::object packet = py::module_::import("torch")
+                          .attr("ops")
+                          .attr(name.name.substr(0, colons).c_str())
+                          .attr(name.name.substr(colons + 2).c_str());
   py::object overload = packet.attr(name.overload_name.empty() ? "default" : name.overload_name.c_str());
   py::module_ tables = py::module_::import("torch._decomp");
   for (const char* table : {"meta_table", "decomposition_table"}) {
@@ -37,11 +40,14 @@ std::optional<py::object> to_python(ArgKind kind, const c10::IValue& v) {
   switch (kind) {
     case ArgKind::Tensor: return py::cast(v.toTensor());
     case ArgKind::TensorList:
-      return list(v.toListRef(), [](const c10::IValue& t) -> py::object { return t.isNone() ? py::object(py::none()) : py::cast(t.toTensor()); });
+      return list(v.toListRef(), [](const c10::IValue& t) -> py::object {
+        return t.isNone() ? py::object(py::none()) : py::cast(t.toTensor());
+      });
     case ArgKind::Int: return v.isSymInt() ? py::cast(v.toSymInt()) : py::cast(v.toInt());
     case ArgKind::IntList:
       if (!v.isList()) return py::cast(v.isSymInt() ? v.toSymInt() : c10::SymInt(v.toInt()));
-      return list(v.toListRef(), [](const c10::IValue& i) { return i.isSymInt() ? py::cast(i.toSymInt()) : py::cast(i.toInt()); });
+      return list(v.toListRef(),
+                  [](const c10::IValue& i) { return i.isSymInt() ? py::cast(i.toSymInt()) : py::cast(i.toInt()); });
     case ArgKind::Float: return py::cast(v.toDouble());
     case ArgKind::FloatList: return list(v.toDoubleVector(), [](double d) { return py::cast(d); });
     case ArgKind::Bool: return py::cast(v.toBool());
@@ -97,7 +103,8 @@ bool give_results(const OpInfo& info, const py::object& result, torch::jit::Stac
 }
 
 // Calls the function with the arguments of the operator. False: it takes none like these, or gave something else.
-bool call_python(const py::object& function, const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack) {
+bool call_python(const py::object& function, const c10::OperatorHandle& op, const OpInfo& info,
+                 torch::jit::Stack& stack) {
   const auto& formals = op.schema().arguments();
   size_t positional = 0;
   for (size_t i = 0; i < formals.size(); ++i)
@@ -108,8 +115,10 @@ bool call_python(const py::object& function, const c10::OperatorHandle& op, cons
     if (i >= positional && (!formals[i].kwarg_only() || is_default(formals[i], stack[i]))) continue;
     auto value = to_python(info.args[i], stack[i]);
     if (!value) return false;
-    if (i < positional) args.append(*value);
-    else named[formals[i].name().c_str()] = *value;
+    if (i < positional)
+      args.append(*value);
+    else
+      named[formals[i].name().c_str()] = *value;
   }
   return give_results(info, function(*args, **named), stack);
 }
@@ -123,23 +132,29 @@ py::object fake_kernel(const std::string& name) {
 
 }  // namespace
 
-bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack, const NewSize& new_size) {
+bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack,
+                     const NewSize& new_size) {
   if (info.name.starts_with("aten::")) return false;
   py::gil_scoped_acquire gil;
   py::object kernel = fake_kernel(op.schema().name());
   if (kernel.is_none()) return false;
   std::exception_ptr refused;
   // Python code is between: what new_size throws is kept here and thrown on behind it.
-  py::cpp_function make([&](int64_t min, std::optional<int64_t> max) -> c10::SymInt {
-    try {
-      return new_size(min, max);
-    } catch (...) {
-      refused = std::current_exception();
-      throw py::value_error("a size that depends on values");
-    }
-  }, py::kw_only(), py::arg("min") = 0, py::arg("max") = py::none());
-  py::object context = py::module_::import("types").attr("SimpleNamespace")(py::arg("new_dynamic_size") = make, py::arg("create_unbacked_symint") = make);
-  py::object scope = py::module_::import("torch._library.fake_impl").attr("set_ctx_getter")(py::cpp_function([context] { return context; }));
+  py::cpp_function make(
+      [&](int64_t min, std::optional<int64_t> max) -> c10::SymInt {
+        try {
+          return new_size(min, max);
+        } catch (...) {
+          refused = std::current_exception();
+          throw py::value_error("a size that depends on values");
+        }
+      },
+      py::kw_only(), py::arg("min") = 0, py::arg("max") = py::none());
+  py::object context = py::module_::import("types").attr("SimpleNamespace")(py::arg("new_dynamic_size") = make,
+                                                                            py::arg("create_unbacked_symint") = make);
+  py::object scope = py::module_::import("torch._library.fake_impl").attr("set_ctx_getter")(py::cpp_function([context] {
+    return context;
+  }));
   scope.attr("__enter__")();
   try {
     bool done = call_python(kernel.attr("func"), op, info, stack);

@@ -1,5 +1,5 @@
-// PyTorch's decompositions of operators, written in Python, as shape functions: most take symbolic sizes where the Meta kernel of C++
-// does not.
+// PyTorch's decompositions of operators, written in Python, as shape functions: most take symbolic sizes where the Meta
+// kernel of C++ does not.
 #pragma once
 #include <ATen/core/stack.h>
 
@@ -10,13 +10,15 @@
 
 namespace braze::trace {
 
-// Runs the decomposition of the operator on meta tensors and replaces the arguments on the stack by its results. False: there is
-// none, or it raised; then the stack is not changed. The caller turned tracing off.
+// Runs the decomposition of the operator on meta tensors and replaces the arguments on the stack by its results. False:
+// there is none, or it raised; then the stack is not changed. The caller turned tracing off.
 bool run_decomposition(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack);
 
-// The same by the kernel for fakes that a program registered for an operator of its own (torch.library.register_fake). `new_size`
-// makes the sizes of results that depend on values: at least, at most. False: there is none. What it raises comes through.
+// The same by the kernel for fakes that a program registered for an operator of its own (torch.library.register_fake).
+// `new_size` makes the sizes of results that depend on values: at least, at most. False: there is none. What it raises
+// comes through.
 using NewSize = std::function<c10::SymInt(int64_t, std::optional<int64_t>)>;
-bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack, const NewSize& new_size);
+bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack,
+                     const NewSize& new_size);
 
 }  // namespace braze::trace

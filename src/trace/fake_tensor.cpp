@@ -12,14 +12,10 @@ namespace {
 
 c10::DispatchKeySet keys_for(Device device) {
   switch (device.type) {
-    case DeviceType::CPU:
-      return c10::DispatchKeySet(c10::DispatchKey::CPU).add(kFakeKey);
-    case DeviceType::CUDA:
-      return c10::DispatchKeySet(c10::DispatchKey::CUDA).add(kFakeKey);
-    case DeviceType::Meta:
-      return c10::DispatchKeySet(c10::DispatchKey::Meta).add(kFakeKey);
-    case DeviceType::Other:
-      break;
+    case DeviceType::CPU: return c10::DispatchKeySet(c10::DispatchKey::CPU).add(kFakeKey);
+    case DeviceType::CUDA: return c10::DispatchKeySet(c10::DispatchKey::CUDA).add(kFakeKey);
+    case DeviceType::Meta: return c10::DispatchKeySet(c10::DispatchKey::Meta).add(kFakeKey);
+    case DeviceType::Other: break;
   }
   throw InternalError("a fake tensor on an unknown device");
 }

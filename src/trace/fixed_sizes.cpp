@@ -19,7 +19,8 @@ namespace {
 // Replaces sizes and tensors with symbols by those of this call.
 class Fixer {
  public:
-  Fixer(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol) : recorder_(recorder), is_symbol_(is_symbol) {}
+  Fixer(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol)
+      : recorder_(recorder), is_symbol_(is_symbol) {}
   // New reference; nullptr with a Python exception set.
   PyObject* fix(PyObject* obj);
 
@@ -37,23 +38,30 @@ PyObject* Fixer::fix(PyObject* obj) {
   auto parts = [&](PyObject* made, Py_ssize_t n, auto&& get, auto&& set) -> PyObject* {
     for (Py_ssize_t i = 0; made && i < n; ++i) {
       PyObject* part = fix(get(obj, i));
-      if (!part) Py_CLEAR(made);
-      else set(made, i, part);
+      if (!part)
+        Py_CLEAR(made);
+      else
+        set(made, i, part);
     }
     return made;
   };
   if (PyTuple_CheckExact(obj) || THPSize_Check(obj))
-    return parts(PyTuple_New(PyTuple_GET_SIZE(obj)), PyTuple_GET_SIZE(obj), [](PyObject* o, Py_ssize_t i) { return PyTuple_GET_ITEM(o, i); },
-                 [](PyObject* o, Py_ssize_t i, PyObject* v) { PyTuple_SET_ITEM(o, i, v); });
+    return parts(
+        PyTuple_New(PyTuple_GET_SIZE(obj)), PyTuple_GET_SIZE(obj),
+        [](PyObject* o, Py_ssize_t i) { return PyTuple_GET_ITEM(o, i); },
+        [](PyObject* o, Py_ssize_t i, PyObject* v) { PyTuple_SET_ITEM(o, i, v); });
   if (PyList_CheckExact(obj))
-    return parts(PyList_New(PyList_GET_SIZE(obj)), PyList_GET_SIZE(obj), [](PyObject* o, Py_ssize_t i) { return PyList_GET_ITEM(o, i); },
-                 [](PyObject* o, Py_ssize_t i, PyObject* v) { PyList_SET_ITEM(o, i, v); });
+    return parts(
+        PyList_New(PyList_GET_SIZE(obj)), PyList_GET_SIZE(obj),
+        [](PyObject* o, Py_ssize_t i) { return PyList_GET_ITEM(o, i); },
+        [](PyObject* o, Py_ssize_t i, PyObject* v) { PyList_SET_ITEM(o, i, v); });
   if (is_symbol_(obj)) {
     PyObject* plain = torch::is_symbool(obj) ? PyBool_FromLong(PyObject_IsTrue(obj)) : PyNumber_Long(obj);
     if (!PyErr_Occurred()) replaced.from.push_back(obj), replaced.to.emplace_back();
     return plain;
   }
-  bool symbolic = THPVariable_Check(obj) && unwrap_fake(THPVariable_Unpack(obj)) && THPVariable_Unpack(obj).unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  bool symbolic = THPVariable_Check(obj) && unwrap_fake(THPVariable_Unpack(obj)) &&
+                  THPVariable_Unpack(obj).unsafeGetTensorImpl()->has_symbolic_sizes_strides();
   if (!symbolic) {
     Py_INCREF(obj);
     return obj;
@@ -83,7 +91,8 @@ bool failed_on_symbols() {
   } else if (PyObject* text = value ? PyObject_Str(value) : nullptr) {
     const char* chars = PyUnicode_AsUTF8(text);
     std::string_view message = chars ? chars : "";
-    for (const char* phrase : {"symbolic", "SymInt", "SymBool", "SymFloat", "concrete integer", "INTERNAL ASSERT", "Expected a value of type", "heap_allocated"})
+    for (const char* phrase : {"symbolic", "SymInt", "SymBool", "SymFloat", "concrete integer", "INTERNAL ASSERT",
+                               "Expected a value of type", "heap_allocated"})
       found |= message.find(phrase) != std::string_view::npos;
     static const std::regex symbol("\\bs[0-9]+_[0-9]+\\b");
     found = found || std::regex_search(message.begin(), message.end(), symbol);
@@ -93,7 +102,8 @@ bool failed_on_symbols() {
   return found;
 }
 
-PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {
+PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol, PyObject* fn,
+                                PyObject* const* args, size_t nargs, PyObject* kwargs) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   Fixer fixer(recorder, is_symbol);
@@ -129,8 +139,11 @@ PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyO
   for (size_t i = 0; result && i < to.size(); ++i) {  // what an in-place function returns is what it was given
     if (result != to[i].ptr()) continue;
     const at::Tensor &now = THPVariable_Unpack(result), &before = THPVariable_Unpack(from[i]);
-    auto same = [](c10::SymIntArrayRef a, c10::SymIntArrayRef b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
-    if (!now.is_alias_of(before) || !same(now.sym_sizes(), before.sym_sizes()) || !same(now.sym_strides(), before.sym_strides())) {
+    auto same = [](c10::SymIntArrayRef a, c10::SymIntArrayRef b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    };
+    if (!now.is_alias_of(before) || !same(now.sym_sizes(), before.sym_sizes()) ||
+        !same(now.sym_strides(), before.sym_strides())) {
       Py_CLEAR(result);  // it changed what it was given, which is not what the program has
       set_graph_break(Reason::UnsupportedOp, "the sizes of a tensor with symbolic sizes are changed");
       break;

@@ -11,10 +11,10 @@ namespace braze::trace {
 // Whether the Python exception that is set may be about symbolic sizes: a refusal of code that asks for plain numbers.
 bool failed_on_symbols();
 
-// Calls `fn` with the sizes of this call in place of symbols (is_symbol: the torch.SymInt and SymBool objects of the capture) and of
-// tensors' symbolic sizes. To be called with an exception set, which stays where there are no symbols among the arguments; nullptr
-// with a Python exception set.
-PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol, PyObject* fn, PyObject* const* args, size_t nargs,
-                                PyObject* kwargs);
+// Calls `fn` with the sizes of this call in place of symbols (is_symbol: the torch.SymInt and SymBool objects of the
+// capture) and of tensors' symbolic sizes. To be called with an exception set, which stays where there are no symbols
+// among the arguments; nullptr with a Python exception set.
+PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol, PyObject* fn,
+                                PyObject* const* args, size_t nargs, PyObject* kwargs);
 
 }  // namespace braze::trace

@@ -107,11 +107,14 @@ class Builder {
     py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
     py::object node;
     bool spelt = true;  // with keywords that Python's grammar takes
-    for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs)) spelt &= !py::module_::import("keyword").attr("iskeyword")(item.first).cast<bool>();
+    for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs))
+      spelt &= !py::module_::import("keyword").attr("iskeyword")(item.first).cast<bool>();
     if (!spelt) {
       py::dict renamed;
-      for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs)) renamed[py::str(item.first.cast<std::string>() + "_")] = item.second;
-      py::object target = py::module_::import("braze.polyfills").attr("renamed_keywords")(py::reinterpret_borrow<py::object>(fn));
+      for (auto item : py::reinterpret_borrow<py::dict>(fx_kwargs))
+        renamed[py::str(item.first.cast<std::string>() + "_")] = item.second;
+      py::object target =
+          py::module_::import("braze.polyfills").attr("renamed_keywords")(py::reinterpret_borrow<py::object>(fn));
       node = graph_.attr("call_function")(target, fx_args, renamed);
     } else if (auto attribute = attribute_name(fn); !attribute.empty())
       node = graph_.attr("call_function")(py::module_::import("builtins").attr("getattr"),
@@ -120,7 +123,9 @@ class Builder {
       node = graph_.attr("call_method")(method, fx_args, fx_kwargs);
     else if (PyObject_TypeCheck(fn, &PyMethodDescr_Type) || PyObject_TypeCheck(fn, &PyWrapperDescr_Type))
       // One that its class has no more under its name, which torch.fx finds it by.
-      node = graph_.attr("call_function")(py::module_::import("braze.polyfills").attr("function_of")(py::reinterpret_borrow<py::object>(fn)), fx_args, fx_kwargs);
+      node = graph_.attr("call_function")(
+          py::module_::import("braze.polyfills").attr("function_of")(py::reinterpret_borrow<py::object>(fn)), fx_args,
+          fx_kwargs);
     else
       node = graph_.attr("call_function")(py::reinterpret_borrow<py::object>(fn), fx_args, fx_kwargs);
     results(result, node, used);
@@ -189,17 +194,19 @@ class Builder {
                          : py::object(torch.attr(arena_.kind(e) == sym::Kind::Min ? "sym_min" : "sym_max"));
     py::object result = number(ops[0]);
     if (ops.size() == 1) result = graph_.attr("call_function")(fn, py::make_tuple(result));
-    for (size_t i = 1; i < ops.size(); ++i) result = graph_.attr("call_function")(fn, py::make_tuple(result, number(ops[i])));
+    for (size_t i = 1; i < ops.size(); ++i)
+      result = graph_.attr("call_function")(fn, py::make_tuple(result, number(ops[i])));
     sizes_.emplace(e.id, result);
     return result;
   }
 
-  // Fakes become their nodes, in containers too. What a function in C takes for a plain number or text is one: torch.fx writes members of
-  // enumerations by names that may change.
+  // Fakes become their nodes, in containers too. What a function in C takes for a plain number or text is one: torch.fx
+  // writes members of enumerations by names that may change.
   py::object map(PyObject* obj) {
     if (auto it = nodes_.find(obj); it != nodes_.end()) return it->second;
     if (sym::Expr e; size_(obj, &e)) return number(e);
-    if (plain_values_ && PyLong_Check(obj) && !PyBool_Check(obj)) return py::reinterpret_steal<py::object>(PyLong_Type.tp_as_number->nb_int(obj));
+    if (plain_values_ && PyLong_Check(obj) && !PyBool_Check(obj))
+      return py::reinterpret_steal<py::object>(PyLong_Type.tp_as_number->nb_int(obj));
     if (plain_values_ && PyFloat_Check(obj)) return py::float_(PyFloat_AS_DOUBLE(obj));
     if (plain_values_ && PyUnicode_Check(obj)) return py::reinterpret_steal<py::object>(PyUnicode_FromObject(obj));
     if (PyTuple_Check(obj)) {
@@ -225,10 +232,12 @@ class Builder {
     }
     // torch.FloatTensor and the like are known by their names.
     if (std::string_view(Py_TYPE(obj)->tp_name) == "torch.tensortype")
-      return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." + py::getattr(obj, "__name__").cast<std::string>());
+      return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." +
+                     py::getattr(obj, "__name__").cast<std::string>());
     // A real tensor, and what has no text that the generated code understands: an attribute of the module.
     bool of_numpy = std::string_view(Py_TYPE(obj)->tp_name).starts_with("numpy.") && !PyType_Check(obj);
-    BRAZE_CHECK(!THPVariable_Check(obj) || !THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey), "a tensor of the graph that no noted call made");
+    BRAZE_CHECK(!THPVariable_Check(obj) || !THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey),
+                "a tensor of the graph that no noted call made");
     if (of_numpy || py::isinstance(obj, tensor_)) {
       py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
       constants_.push_back(py::reinterpret_borrow<py::object>(obj));
@@ -254,7 +263,9 @@ class Builder {
       for (size_t d = 0; d < py::len(shape); ++d) {
         py::object size = shape.attr("__getitem__")(d);
         sym::Expr e;
-        if (PyLong_Check(size.ptr()) || !size_(size.ptr(), &e) || arena_.kind(e) != sym::Kind::Symbol || !arena_.depends_on_data(e) || sizes_.count(e.id)) continue;
+        if (PyLong_Check(size.ptr()) || !size_(size.ptr(), &e) || arena_.kind(e) != sym::Kind::Symbol ||
+            !arena_.depends_on_data(e) || sizes_.count(e.id))
+          continue;
         sizes_[e.id] = graph_.attr("call_method")("size", py::make_tuple(node, d));
       }
       return;
@@ -305,8 +316,9 @@ bool CallList::add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* 
 }
 
 PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                                 const std::vector<PyObject*>& outputs, const Ambient& outside, const sym::ExprArena& arena,
-                                 const std::vector<sym::Expr>& symbols, const Size& size) const {
+                                 const std::vector<PyObject*>& outputs, const Ambient& outside,
+                                 const sym::ExprArena& arena, const std::vector<sym::Expr>& symbols,
+                                 const Size& size) const {
   try {
     std::vector<PyObject*> reads;
     auto any = [](PyObject*) { return true; };

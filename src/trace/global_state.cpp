@@ -40,13 +40,15 @@ bool dispatch_mode_active() { return c10::impl::TorchDispatchModeTLS::any_modes_
 WithoutTorchFunctions::WithoutTorchFunctions(int which) {
   using TLS = at::impl::PythonTorchFunctionTLS;
   auto now = TLS::get_disabled_state();
-  auto wanted = which == 2 ? at::impl::TorchFunctionDisabledState::ALL_DISABLED : at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED;
+  auto wanted = which == 2 ? at::impl::TorchFunctionDisabledState::ALL_DISABLED
+                           : at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED;
   if (which == 0 || now == at::impl::TorchFunctionDisabledState::ALL_DISABLED) return;
   before_ = static_cast<int>(now);
   TLS::set_disabled_state(wanted);
 }
 WithoutTorchFunctions::~WithoutTorchFunctions() {
-  if (before_ >= 0) at::impl::PythonTorchFunctionTLS::set_disabled_state(static_cast<at::impl::TorchFunctionDisabledState>(before_));
+  if (before_ >= 0)
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(static_cast<at::impl::TorchFunctionDisabledState>(before_));
 }
 
 uint64_t global_state_key() {

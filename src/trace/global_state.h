@@ -6,7 +6,8 @@ namespace braze::trace {
 
 // Whether a TorchDispatchMode is on: it wants to see every operator that runs.
 bool dispatch_mode_active();
-// While it lives, torch functions on this thread are off: those of classes and objects (1), those of modes as well (2); 0: no change.
+// While it lives, torch functions on this thread are off: those of classes and objects (1), those of modes as well (2);
+// 0: no change.
 class WithoutTorchFunctions {
  public:
   explicit WithoutTorchFunctions(int which);
@@ -17,9 +18,9 @@ class WithoutTorchFunctions {
   int before_ = -1;
 };
 
-// One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast state
-// and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend switches that
-// choose operators (scaled dot product attention, cuDNN, oneDNN).
+// One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast
+// state and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend
+// switches that choose operators (scaled dot product attention, cuDNN, oneDNN).
 uint64_t global_state_key();
 
 }  // namespace braze::trace

@@ -12,14 +12,16 @@ struct Gradients {
   size_t results = 0;                // outputs that finish() was asked for; bases that only views need come after them
   size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]` (invalid: none)
   std::vector<uint32_t> tangents;    // inputs that are gradients of outputs, appended by differentiate()
-  std::vector<uint32_t> tangent_of;  // of each of them: the output; one after `results` that is an input of the graph is what was written to that
+  std::vector<uint32_t> tangent_of;  // of each of them: the output; one after `results` that is an input of the graph
+                                     // is what was written to that
   std::vector<uint32_t> inputs;      // every input that requires grad
   std::vector<uint32_t> read_inputs, read_outputs;  // whose memory the backward reads
 };
 
-// After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the same
-// recorder, which makes it a joint graph. What the backward decides on open sizes is added to the captured guards. Needs the GIL.
-// Throws Unsupported (OpenSizes where fixed sizes may do); the captured graph is then spent, the tracer is not.
+// After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the
+// same recorder, which makes it a joint graph. What the backward decides on open sizes is added to the captured guards.
+// Needs the GIL. Throws Unsupported (OpenSizes where fixed sizes may do); the captured graph is then spent, the tracer
+// is not.
 Gradients differentiate(Tracer& tracer, Captured& captured);
 
 }  // namespace braze::trace

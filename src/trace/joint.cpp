@@ -57,8 +57,10 @@ struct OuterBackward : torch::autograd::Node {
 // Nodes are held by shared_ptr or, in later versions, by intrusive_ptr.
 template <class Pointer>
 Pointer make_outer() {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) return std::make_shared<OuterBackward>();
-  else return c10::make_intrusive<OuterBackward>();
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<OuterBackward>();
+  else
+    return c10::make_intrusive<OuterBackward>();
 }
 
 }  // namespace
@@ -80,11 +82,13 @@ Gradients differentiate(Tracer& tracer, Captured& captured) {
   } catch (const Unsupported& e) {
     // With fixed sizes it may be had.
     if (captured.size_symbols.empty()) throw;
-    throw Unsupported(Reason::OpenSizes, std::string(summary(e.reason())) + (e.detail().empty() ? "" : ": " + e.detail()));
+    throw Unsupported(Reason::OpenSizes,
+                      std::string(summary(e.reason())) + (e.detail().empty() ? "" : ": " + e.detail()));
   }
 }
 
-JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const torch::autograd::edge_list& leaves) {
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots,
+                          const torch::autograd::edge_list& leaves) {
   JointTrace out;
   graph::Graph& graph = recorder.graph();
   torch::autograd::edge_list starts;
@@ -93,7 +97,8 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     FakeTensor* fake = unwrap_fake(root);
     BRAZE_CHECK(fake, "a root of the backward is no fake");
     out.tangents.push_back(static_cast<uint32_t>(graph.inputs.size()));
-    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))), graph::InputKind::Argument);
+    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))),
+                                      graph::InputKind::Argument);
     starts.push_back(torch::autograd::impl::gradient_edge(root));
     tangents.push_back(functional::to_functional_tensor(
         make_fake(recorder.shared_from_this(), tangent, FakeTensor::kNoSlot, graph.type(tangent))));
@@ -106,7 +111,8 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
   torch::autograd::variable_list gradients;
   try {
     pybind11::gil_scoped_release no_gil;
-    gradients = torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false, /*create_graph=*/false,
+    gradients = torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false,
+                                                                      /*create_graph=*/false,
                                                                       /*accumulate_grad=*/false, leaves);
   } catch (python_error& e) {
     if (!recorder.failure.empty()) {
@@ -116,13 +122,15 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     refuse(e);
   } catch (const c10::Error& e) {
     throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what_without_backtrace());
-  } catch (const pybind11::error_already_set& e) {  // of PyTorch's code that goes to Python, which only symbols make it do
+  } catch (
+      const pybind11::error_already_set& e) {  // of PyTorch's code that goes to Python, which only symbols make it do
     throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
   } catch (const std::runtime_error& e) {
     throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
   }
   c10::AutoGradMode no_grad(false);
-  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset |
+                                           c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
                                            c10::DispatchKeySet(c10::DispatchKey::Functionalize));
   for (const at::Tensor& g : gradients) {
     if (!g.defined()) {

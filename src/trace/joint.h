@@ -19,9 +19,11 @@ struct JointTrace {
 
 // `roots`: functional fakes with history; `leaves`: where gradients are asked for. Needs the GIL, which it gives up
 // meanwhile. Throws Unsupported for what eager would raise in its backward, too.
-JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots, const torch::autograd::edge_list& leaves);
+JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots,
+                          const torch::autograd::edge_list& leaves);
 
-// Gives a fake that stands for the result of a computation outside a history: as that one it is no leaf. Returns its edge.
+// Gives a fake that stands for the result of a computation outside a history: as that one it is no leaf. Returns its
+// edge.
 torch::autograd::Edge set_outer_history(const at::Tensor& fake);
 
 // The tracer's side of differentiate() and TrainingRunnable::keep_uncompiled().

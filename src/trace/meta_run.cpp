@@ -19,10 +19,11 @@ namespace {
 
 constexpr int64_t kMostSize = int64_t{1} << 40;
 
-// Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights that nobody
-// asked for (need_weights, the call's 11th argument).
+// Results that the real kernel leaves undefined, where the Meta kernel makes an empty tensor: the attention weights
+// that nobody asked for (need_weights, the call's 11th argument).
 bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t result) {
-  return info.name == "aten::_native_multi_head_attention" && result == 1 && !torch::jit::peek(call, 10, info.args.size()).toBool();
+  return info.name == "aten::_native_multi_head_attention" && result == 1 &&
+         !torch::jit::peek(call, 10, info.args.size()).toBool();
 }
 
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
@@ -81,11 +82,14 @@ class MetaArgs {
       for (const c10::SymInt& i : from) to.push_back(i.guard_int(__FILE__, __LINE__));
       return to;
     };
-    at::Tensor meta = fixed_ ? at::detail::empty_strided_meta(numbers(t.sym_sizes()), numbers(t.sym_strides()), t.scalar_type())
-                             : at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
+    at::Tensor meta =
+        fixed_ ? at::detail::empty_strided_meta(numbers(t.sym_sizes()), numbers(t.sym_strides()), t.scalar_type())
+               : at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
     auto offset = t.sym_storage_offset();
-    if (fixed_) meta.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
-    else if (offset.maybe_as_int() != 0) meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sym_sizes(), t.sym_strides(), offset);
+    if (fixed_)
+      meta.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
+    else if (offset.maybe_as_int() != 0)
+      meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sym_sizes(), t.sym_strides(), offset);
     storages_.push_back(meta.storage().unsafeGetStorageImpl());
     return meta;
   }
@@ -98,12 +102,15 @@ class MetaArgs {
 // The results of operators without a Meta kernel, all dense; nullopt: another.
 std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch::jit::Stack& meta) {
   auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
-    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
+                                         std::nullopt);
   };
-  static constexpr const char* kLikeSecond[] = {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward",
-                                                "aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"};
+  static constexpr const char* kLikeSecond[] = {
+      "aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward",
+      "aten::fractional_max_pool3d_backward", "aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"};
   for (const char* name : kLikeSecond)
-    if (info.name == name && meta.size() > 1 && meta[1].isTensor()) return torch::jit::Stack{made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
+    if (info.name == name && meta.size() > 1 && meta[1].isTensor())
+      return torch::jit::Stack{made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
   if (info.name == "aten::_ctc_loss") {  // (log_probs, targets, input_lengths, target_lengths, ...)
     const at::Tensor& probabilities = meta[0].toTensor();
     TORCH_CHECK(probabilities.dim() == 3, "log_probs has to be of 3 dimensions");
@@ -141,7 +148,8 @@ at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack&
 
 }  // namespace
 
-std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args, torch::jit::Stack* stack,
+std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info,
+                                           std::vector<graph::Arg> args, torch::jit::Stack* stack,
                                            const std::vector<graph::ValueId>& written) {
   MetaArgs convert(false);
   torch::jit::Stack meta;
@@ -149,7 +157,8 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     meta.clear();
     meta.reserve(info.args.size());
     for (const c10::IValue& value : torch::jit::last(*stack, info.args.size())) meta.push_back(convert.convert(value));
-    for (size_t i = 0; i < info.args.size(); ++i)  // a factory's device that is not given is still not that of real memory
+    for (size_t i = 0; i < info.args.size();
+         ++i)  // a factory's device that is not given is still not that of real memory
       if (info.args[i] == ArgKind::Device && meta[i].isNone()) meta[i] = c10::Device(c10::kMeta);
   };
   // Of what a kernel in Python says depends on values.
@@ -165,19 +174,26 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     if (auto results = results_by_rule(info, meta)) {
       meta = std::move(*results);
     } else if (!run_fake_kernel(op, info, meta, new_size)) {
-      torch::jit::Stack operands = info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic() ? meta : torch::jit::Stack();
+      torch::jit::Stack operands =
+          info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic()
+              ? meta
+              : torch::jit::Stack();
       op.callBoxed(&meta);
       if (!operands.empty()) meta.back() = rnn_workspace(op, operands);
     }
   };
   prepare();
-  bool nothing_asked = !written.empty() && std::none_of(info.tensor_results.begin(), info.tensor_results.end(), [](bool b) { return b; });
-  bool symbolic = convert.symbolic() || std::any_of(meta.begin(), meta.end(), [](const c10::IValue& v) { return v.isSymInt() || v.isSymIntList(); });
+  bool nothing_asked = !written.empty() &&
+                       std::none_of(info.tensor_results.begin(), info.tensor_results.end(), [](bool b) { return b; });
+  bool symbolic = convert.symbolic() || std::any_of(meta.begin(), meta.end(), [](const c10::IValue& v) {
+                    return v.isSymInt() || v.isSymIntList();
+                  });
   try {
     bool done = nothing_asked;
     if (done) meta.assign(info.tensor_results.size(), c10::IValue());
     if (symbolic && !done) {
-      // PyTorch's kernels take symbols only in part; its decompositions in Python take more; what is left gets plain numbers.
+      // PyTorch's kernels take symbols only in part; its decompositions in Python take more; what is left gets plain
+      // numbers.
       try {
         call();
         done = true;

@@ -20,9 +20,31 @@ namespace functional = at::functionalization::impl;
 
 // PyTorch's own: what of them is written to has functional forms, or is not met by fakes.
 bool is_of_pytorch(std::string_view name) {
-  static constexpr std::string_view kNamespaces[] = {"aten", "prim", "prims", "quantized", "_quantized", "mkldnn", "onednn", "mkldnn_prepacked", "xnnpack",
-                                                     "inductor", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "rngprims", "debugprims",
-                                                     "profiler", "streams", "fsdp", "symm_mem", "sparse", "cuda", "static_runtime", "tensorexpr", "__backends__"};
+  static constexpr std::string_view kNamespaces[] = {"aten",
+                                                     "prim",
+                                                     "prims",
+                                                     "quantized",
+                                                     "_quantized",
+                                                     "mkldnn",
+                                                     "onednn",
+                                                     "mkldnn_prepacked",
+                                                     "xnnpack",
+                                                     "inductor",
+                                                     "c10d",
+                                                     "_c10d_functional",
+                                                     "_c10d_functional_autograd",
+                                                     "_dtensor",
+                                                     "rngprims",
+                                                     "debugprims",
+                                                     "profiler",
+                                                     "streams",
+                                                     "fsdp",
+                                                     "symm_mem",
+                                                     "sparse",
+                                                     "cuda",
+                                                     "static_runtime",
+                                                     "tensorexpr",
+                                                     "__backends__"};
   std::string_view space = name.substr(0, name.find("::"));
   return std::find(std::begin(kNamespaces), std::end(kNamespaces), space) != std::end(kNamespaces);
 }
@@ -48,8 +70,10 @@ void check_apart(const std::vector<Operand>& operands, const std::string& name) 
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t k = 0; k < operands.size(); ++k) {
       const at::Tensor &a = operands[i].tensor, &b = operands[k].tensor;
-      if (i == k || !operands[i].written || a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl()) continue;
-      if (!are_apart(a, b)) throw_graph_break(Reason::UnsupportedMutation, name + " writes to an argument that shares memory with another");
+      if (i == k || !operands[i].written || a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl())
+        continue;
+      if (!are_apart(a, b))
+        throw_graph_break(Reason::UnsupportedMutation, name + " writes to an argument that shares memory with another");
     }
 }
 
@@ -62,7 +86,9 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   bool written = false;
   auto inner = [&](const at::Tensor& t) {
     if (!t.defined() || !functional::isFunctionalTensor(t)) {
-      if (written && t.defined()) throw_graph_break(Reason::UnsupportedMutation, info.name + " writes to a tensor that is met in the middle of a call");
+      if (written && t.defined())
+        throw_graph_break(Reason::UnsupportedMutation,
+                          info.name + " writes to a tensor that is met in the middle of a call");
       return t;
     }
     operands.push_back({t, written});
@@ -80,7 +106,8 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
       v = std::move(list);
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const auto& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional<at::Tensor>(inner(*t)) : std::nullopt);
+      for (const auto& t : v.toOptionalTensorVector())
+        list.push_back(t ? std::optional<at::Tensor>(inner(*t)) : std::nullopt);
       v = std::move(list);
     }
   }
@@ -104,8 +131,10 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   }
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     c10::IValue& v = (*stack)[i];
-    if (v.isTensor()) v = functional::to_functional_tensor(v.toTensor());
-    else if (v.isTensorList()) v = functional::to_functional_tensor(v.toTensorList());
+    if (v.isTensor())
+      v = functional::to_functional_tensor(v.toTensor());
+    else if (v.isTensorList())
+      v = functional::to_functional_tensor(v.toTensorList());
   }
 }
 
@@ -140,9 +169,12 @@ class Watched {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
     for (const c10::OperatorName& name : names) {
       auto op = dispatcher.findSchema(name);
-      bool has = !op || op->hasKernelForDispatchKey(c10::DispatchKey::Functionalize) || op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-      if (!has) forms_.push_back(dispatcher.registerImpl(name, c10::DispatchKey::Functionalize, c10::KernelFunction::makeFromBoxedFunction<&functionalize>(),
-                                                         std::nullopt, nullptr, "braze"));
+      bool has = !op || op->hasKernelForDispatchKey(c10::DispatchKey::Functionalize) ||
+                 op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+      if (!has)
+        forms_.push_back(dispatcher.registerImpl(name, c10::DispatchKey::Functionalize,
+                                                 c10::KernelFunction::makeFromBoxedFunction<&functionalize>(),
+                                                 std::nullopt, nullptr, "braze"));
     }
   }
   void leave() {
@@ -166,7 +198,8 @@ struct Forward : c10::OpRegistrationListener {
 
 void watch_operators() {
   // Never undone, as the recorder's own kernels.
-  static auto* handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Forward>()));
+  static auto* handle = new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Forward>()));
   (void)handle;
 }
 

@@ -1,5 +1,5 @@
-// Custom operators that write to their arguments. PyTorch's functionalisation has no form of them that does not; while graphs are
-// recorded they have one: a node that works on copies, which are results after its own.
+// Custom operators that write to their arguments. PyTorch's functionalisation has no form of them that does not; while
+// graphs are recorded they have one: a node that works on copies, which are results after its own.
 #pragma once
 
 namespace braze::trace {

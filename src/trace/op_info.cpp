@@ -14,46 +14,28 @@ using c10::TypeKind;
 
 ArgKind kind_of(const c10::Type& type) {
   switch (type.kind()) {
-    case TypeKind::OptionalType:
-      return kind_of(*type.expectRef<c10::OptionalType>().getElementType());
-    case TypeKind::TensorType:
-      return ArgKind::Tensor;
+    case TypeKind::OptionalType: return kind_of(*type.expectRef<c10::OptionalType>().getElementType());
+    case TypeKind::TensorType: return ArgKind::Tensor;
     case TypeKind::IntType:
-    case TypeKind::SymIntType:
-      return ArgKind::Int;
-    case TypeKind::FloatType:
-      return ArgKind::Float;
-    case TypeKind::BoolType:
-      return ArgKind::Bool;
-    case TypeKind::StringType:
-      return ArgKind::String;
-    case TypeKind::NumberType:
-      return ArgKind::Scalar;
-    case TypeKind::ScalarTypeType:
-      return ArgKind::ScalarType;
-    case TypeKind::LayoutType:
-      return ArgKind::Layout;
-    case TypeKind::MemoryFormatType:
-      return ArgKind::MemoryFormat;
-    case TypeKind::DeviceObjType:
-      return ArgKind::Device;
-    case TypeKind::GeneratorType:
-      return ArgKind::Generator;
+    case TypeKind::SymIntType: return ArgKind::Int;
+    case TypeKind::FloatType: return ArgKind::Float;
+    case TypeKind::BoolType: return ArgKind::Bool;
+    case TypeKind::StringType: return ArgKind::String;
+    case TypeKind::NumberType: return ArgKind::Scalar;
+    case TypeKind::ScalarTypeType: return ArgKind::ScalarType;
+    case TypeKind::LayoutType: return ArgKind::Layout;
+    case TypeKind::MemoryFormatType: return ArgKind::MemoryFormat;
+    case TypeKind::DeviceObjType: return ArgKind::Device;
+    case TypeKind::GeneratorType: return ArgKind::Generator;
     case TypeKind::ListType:
       switch (kind_of(*type.expectRef<c10::ListType>().getElementType())) {
-        case ArgKind::Tensor:
-          return ArgKind::TensorList;
-        case ArgKind::Int:
-          return ArgKind::IntList;
-        case ArgKind::Float:
-          return ArgKind::FloatList;
-        case ArgKind::Bool:
-          return ArgKind::BoolList;
-        default:
-          return ArgKind::Other;
+        case ArgKind::Tensor: return ArgKind::TensorList;
+        case ArgKind::Int: return ArgKind::IntList;
+        case ArgKind::Float: return ArgKind::FloatList;
+        case ArgKind::Bool: return ArgKind::BoolList;
+        default: return ArgKind::Other;
       }
-    default:
-      return ArgKind::Other;
+    default: return ArgKind::Other;
   }
 }
 
@@ -66,7 +48,8 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;
-  if (name == "aten::mkldnn_rnn_layer") return Treatment::DynamicOutput;  // its Meta kernel does not know the workspace's size
+  if (name == "aten::mkldnn_rnn_layer")
+    return Treatment::DynamicOutput;  // its Meta kernel does not know the workspace's size
   if (name == "aten::_assert_tensor_metadata") return Treatment::Ignore;
   if (op.hasTag(at::Tag::data_dependent_output)) return Treatment::ReadsValue;
   if (op.hasTag(at::Tag::dynamic_output_shape)) return Treatment::DynamicOutput;

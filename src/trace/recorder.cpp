@@ -34,12 +34,14 @@ const OpInfo& copy_info() {
 
 }  // namespace
 
-bool wrapped_symbol(const at::Tensor& t) { return t.scalar_type() == c10::kLong && t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj(); }
+bool wrapped_symbol(const at::Tensor& t) {
+  return t.scalar_type() == c10::kLong && t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+}
 
 namespace {
 
-// A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on the
-// tensor's Python object. nullopt: an ordinary number.
+// A symbolic size among tensor operands: PyTorch wraps a number that stands for nothing and puts the torch.SymInt on
+// the tensor's Python object. nullopt: an ordinary number.
 std::optional<sym::Expr> wrapped_size(sym::ExprArena& arena, const at::Tensor& t) {
   if (!wrapped_symbol(t)) return std::nullopt;
   pybind11::gil_scoped_acquire gil;
@@ -138,14 +140,10 @@ Arg Recorder::convert_tensor(const at::Tensor& tensor, const OpInfo& info) {
   if (size) return *size;
   if (pointwise && wrapped) {
     switch (tensor.scalar_type()) {
-      case c10::kDouble:
-        return number(tensor);
-      case c10::kLong:
-        return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
-      case c10::kBool:
-        return *static_cast<const bool*>(tensor.const_data_ptr());
-      default:
-        throw Unsupported(Reason::UnsupportedOp, "a complex number as operand");
+      case c10::kDouble: return number(tensor);
+      case c10::kLong: return arena().constant(*static_cast<const int64_t*>(tensor.const_data_ptr()));
+      case c10::kBool: return *static_cast<const bool*>(tensor.const_data_ptr());
+      default: throw Unsupported(Reason::UnsupportedOp, "a complex number as operand");
     }
   }
   return constant(tensor);
@@ -175,8 +173,7 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       }
       return list;
     }
-    case ArgKind::Int:
-      return expr(value);
+    case ArgKind::Int: return expr(value);
     case ArgKind::IntList: {
       graph::IntList list;
       if (value.isIntList()) {
@@ -188,19 +185,15 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       }
       return list;
     }
-    case ArgKind::Float:
-      return value.toDouble();
-    case ArgKind::FloatList:
-      return graph::DoubleList{value.toDoubleVector()};
-    case ArgKind::Bool:
-      return value.toBool();
+    case ArgKind::Float: return value.toDouble();
+    case ArgKind::FloatList: return graph::DoubleList{value.toDoubleVector()};
+    case ArgKind::Bool: return value.toBool();
     case ArgKind::BoolList: {
       graph::BoolList list;
       for (bool v : value.toBoolList()) list.v.push_back(v);
       return list;
     }
-    case ArgKind::String:
-      return value.toStringRef();
+    case ArgKind::String: return value.toStringRef();
     case ArgKind::ScalarType: {
       auto dtype = dtype_of(value.toScalarType());
       if (!dtype) throw Unsupported(Reason::UnsupportedTensor, "its dtype");
@@ -211,8 +204,7 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
         throw Unsupported(Reason::UnsupportedTensor, "a layout that is not strided");
       return graph::LayoutArg{static_cast<int8_t>(value.toLayout())};
     }
-    case ArgKind::MemoryFormat:
-      return graph::MemoryFormatArg{static_cast<int8_t>(value.toMemoryFormat())};
+    case ArgKind::MemoryFormat: return graph::MemoryFormatArg{static_cast<int8_t>(value.toMemoryFormat())};
     case ArgKind::Device: {
       auto device = device_of(value.toDevice());
       if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
@@ -224,8 +216,7 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
       if (value.isInt() || value.isSymInt()) return expr(value);
       break;
     case ArgKind::Generator:
-    case ArgKind::Other:
-      break;
+    case ArgKind::Other: break;
   }
   throw Unsupported(Reason::UnsupportedOp, "an argument of a kind that graphs do not hold");
 }
@@ -259,7 +250,8 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
   // (..., running_min, ..., per_row_fake_quant, ...)
   if (info.name == "aten::_fused_moving_avg_obs_fq_helper_functional" && std::get<bool>(args[11]) &&
       arena().is_const(arena().product(graph_.type(std::get<ValueId>(args[3])).sizes), 0))
-    throw Unsupported(Reason::DynamicOutput, "an observer of channels that has not seen any yet: it gives its ranges their sizes");
+    throw Unsupported(Reason::DynamicOutput,
+                      "an observer of channels that has not seen any yet: it gives its ranges their sizes");
   switch (info.treatment) {
     case Treatment::ReadsValue:
       if (info.name == "aten::_local_scalar_dense" || info.name == "aten::item")
@@ -275,7 +267,8 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
         for (const Arg& a : args)
           if (auto* v = std::get_if<ValueId>(&a); v && v->valid())
             for (sym::Expr s : graph_.type(*v).sizes)
-              if (!arena().as_const(s)) throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
+              if (!arena().as_const(s))
+                throw Unsupported(Reason::UnsupportedOp, "the size of its workspace is known to its kernel alone");
         return;
       }
       if (info.name == "aten::_ctc_loss") return;  // of the lengths in its arguments
@@ -296,23 +289,23 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
       return;
     }
     case Treatment::AsStrided: {
-      // An explicit offset counts from the start of the storage: for an input that is where its fake starts if it does so itself.
+      // An explicit offset counts from the start of the storage: for an input that is where its fake starts if it does
+      // so itself.
       if (!std::holds_alternative<sym::Expr>(args[3])) return;
       uint32_t slot = root_slot(std::get<ValueId>(args[0]));
       if (slot == FakeTensor::kNoSlot) return;
-      if (slots[slot].kind != graph::InputKind::Constant && slots[slot].real.defined() && slots[slot].real.storage_offset() == 0) {
+      if (slots[slot].kind != graph::InputKind::Constant && slots[slot].real.defined() &&
+          slots[slot].real.storage_offset() == 0) {
         offset_slots.push_back(slot);
         return;
       }
       throw Unsupported(Reason::UnsupportedOp, "as_strided with an offset into the storage of an input");
     }
-    case Treatment::Writes:
-      throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
+    case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
     case Treatment::Record:
     case Treatment::Same:
     case Treatment::Literal:
-    case Treatment::Ignore:
-      return;
+    case Treatment::Ignore: return;
   }
 }
 
@@ -371,7 +364,8 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
   std::vector<Arg> args;
   args.reserve(info.args.size());
   for (size_t i = 0; i < info.args.size(); ++i) args.push_back(convert(info.args[i], (*stack)[base + i], info));
-  bool depends = info.treatment == Treatment::ReadsValue || info.treatment == Treatment::DynamicOutput || info.treatment == Treatment::MaskedIndex;
+  bool depends = info.treatment == Treatment::ReadsValue || info.treatment == Treatment::DynamicOutput ||
+                 info.treatment == Treatment::MaskedIndex;
   try {
     check_treatment(info, args);
   } catch (const Unsupported&) {
@@ -411,7 +405,8 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
         list_sizes.assign(info.tensor_results.size(), -1);
       }
       std::optional<AsViewOf> plain;
-      if (graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor()) plain.emplace((*stack)[base].toTensor());
+      if (graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor())
+        plain.emplace((*stack)[base].toTensor());
       torch::jit::drop(*stack, info.args.size());
       return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }
@@ -419,7 +414,8 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
   run_meta(op, info, std::move(args), stack);
 }
 
-std::vector<at::Tensor> Recorder::call_writing(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+std::vector<at::Tensor> Recorder::call_writing(const c10::OperatorHandle& op, const OpInfo& info,
+                                               torch::jit::Stack* stack) {
   size_t base = stack->size() - info.args.size();
   std::vector<Arg> args;
   std::vector<ValueId> written;

@@ -43,20 +43,23 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // The recorder of this thread; nullptr: none.
   static Recorder* current();
 
-  // The tensor that a value is whatever the run brings: computed from literals of the program, on the CPU, and small. nullptr: not known.
+  // The tensor that a value is whatever the run brings: computed from literals of the program, on the CPU, and small.
+  // nullptr: not known.
   const at::Tensor* known(graph::ValueId value) const {
     auto it = known_.find(value.index);
     return it == known_.end() ? nullptr : &it->second;
   }
   // Whether a tensor is kept as known().
-  static bool is_small(const at::Tensor& t) { return t.device().is_cpu() && t.layout() == c10::kStrided && t.numel() <= 64; }
+  static bool is_small(const at::Tensor& t) {
+    return t.device().is_cpu() && t.layout() == c10::kStrided && t.numel() <= 64;
+  }
   // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
   uint32_t root_slot(graph::ValueId value) const;
 
   sym::ExprArena& arena() const { return graph_.arena(); }
   const std::shared_ptr<SizeEnv>& sizes() const { return sizes_; }
-  // Puts what was learnt of the sizes into all types, so that equal sizes are equal expressions again. Cheap when nothing
-  // new was learnt. `arguments`: into the nodes' arguments, too.
+  // Puts what was learnt of the sizes into all types, so that equal sizes are equal expressions again. Cheap when
+  // nothing new was learnt. `arguments`: into the nodes' arguments, too.
   void refresh_sizes(bool arguments = false);
   graph::Graph& graph() { return graph_; }
   // From now on, what depends on values becomes unbacked symbols where it would end the graph.
@@ -74,10 +77,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     TensorType type;
     graph::ValueId value;
   };
-  std::vector<Slot> slots;            // in order of lifting; slots of constants too
-  std::vector<uint32_t> input_slots;  // per graph input: its slot
+  std::vector<Slot> slots;             // in order of lifting; slots of constants too
+  std::vector<uint32_t> input_slots;   // per graph input: its slot
   std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates
-  std::string failure;                // what an InternalError said that a call ended with; empty: none
+  std::string failure;                 // what an InternalError said that a call ended with; empty: none
 
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
@@ -89,8 +92,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void record(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
               const std::vector<int32_t>& list_sizes, torch::jit::Stack* stack);
   // `written`: operands of which the node gives copies after its results; answered.
-  std::vector<at::Tensor> run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args, torch::jit::Stack* stack,
-                                   const std::vector<graph::ValueId>& written = {});
+  std::vector<at::Tensor> run_meta(const c10::OperatorHandle& op, const OpInfo& info, std::vector<graph::Arg> args,
+                                   torch::jit::Stack* stack, const std::vector<graph::ValueId>& written = {});
   // Of an operator whose result depends on values. False: not taken.
   bool call_data_dependent(const OpInfo& info, const std::vector<graph::Arg>& args, torch::jit::Stack* stack);
   // The same for the same arguments: what is read twice is equal.
@@ -99,7 +102,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void assume_sizes(const std::vector<TensorType>& types);
   std::optional<c10::Scalar> literal_value(graph::ValueId v) const;
   void check_treatment(const OpInfo& info, std::vector<graph::Arg>& args);
-  std::optional<torch::jit::Stack> known_operands(const c10::OperatorHandle& op, const OpInfo& info, const torch::jit::Stack& stack) const;
+  std::optional<torch::jit::Stack> known_operands(const c10::OperatorHandle& op, const OpInfo& info,
+                                                  const torch::jit::Stack& stack) const;
   void note_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack);
   void compute_known(const c10::OperatorHandle& op, torch::jit::Stack operands, const torch::jit::Stack& results);
   graph::LocId location();

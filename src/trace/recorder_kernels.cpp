@@ -56,7 +56,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   if (!recorder && operands.meta) {
     // Functionalisation tries in-place operators on meta tensors before it rewrites them; nothing of ours is computed.
     Trial trial = current_recorder ? try_in_place(*current_recorder, op, info, args) : Trial::Unknown;
-    if (trial == Trial::Refused) throw_graph_break(Reason::UnsupportedMutation, info.name + ": elements that share their memory are written");
+    if (trial == Trial::Refused)
+      throw_graph_break(Reason::UnsupportedMutation, info.name + ": elements that share their memory are written");
     if (trial == Trial::Succeeds) {
       c10::IValue self = args[0];
       torch::jit::drop(*stack, info.args.size());
@@ -70,7 +71,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   if (!recorder) recorder = current_recorder;
   if (!recorder) throw_graph_break(Reason::TraceFailed, info.name + ": the recorder was reached outside of tracing");
   // Operators on lists of tensors are loops of the operators on tensors: those fuse.
-  if (info.name.compare(0, 14, "aten::_foreach") == 0 && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+  if (info.name.compare(0, 14, "aten::_foreach") == 0 &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     return;
   }
@@ -104,11 +106,11 @@ Background* g_registration = nullptr;
 void install_recorder() {
   if (g_registration) return;
   if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kFakeKey))
-    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") + c10::toString(kFakeKey) +
-                             ", which braze traces with");
+    throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
+                             c10::toString(kFakeKey) + ", which braze traces with");
   install_symbolic_matmul();
-  // PyTorch enters a kernel for a key into the table of each of its operators, one by one, which takes milliseconds. Calls that
-  // are made meanwhile see a table that differs at this key alone, which no tensor of theirs has.
+  // PyTorch enters a kernel for a key into the table of each of its operators, one by one, which takes milliseconds.
+  // Calls that are made meanwhile see a table that differs at this key alone, which no tensor of theirs has.
   g_registration = new Background(register_kernels, true);
 }
 

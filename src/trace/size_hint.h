@@ -4,7 +4,8 @@
 
 namespace braze::trace {
 
-// The int itself; of a torch.SymInt its value in this call, None where only the run knows it. nullptr: an exception is set.
+// The int itself; of a torch.SymInt its value in this call, None where only the run knows it. nullptr: an exception is
+// set.
 PyObject* size_hint(PyObject* size);
 
 }  // namespace braze::trace

@@ -41,7 +41,8 @@ int64_t SizeNode::fixed(Expr e) const {
     throw_graph_break(Reason::UnbackedDecision, "the value of " + env_->explain(e));
   }
   decide(arena().eq(e, arena().constant(value)));
-  if (!arena().as_const(env_->simplify(e))) {  // no rule of arithmetic tells what its symbols must be then: they stay as they are
+  if (!arena().as_const(
+          env_->simplify(e))) {  // no rule of arithmetic tells what its symbols must be then: they stay as they are
     std::vector<Expr> symbols;
     arena().collect_symbols(e, symbols);
     for (Expr s : symbols)
@@ -105,7 +106,9 @@ c10::SymNode SizeNode::sym_float() {
   return c10::make_intrusive<SizeNode>(env_, type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())));
 }
 c10::SymNode SizeNode::wrap_float(double value) { return c10::make_intrusive<SizeNode>(env_, value); }
-double SizeNode::guard_float(const char*, int64_t) { return type_ == Type::Float ? number_ : static_cast<double>(fixed(expr())); }
+double SizeNode::guard_float(const char*, int64_t) {
+  return type_ == Type::Float ? number_ : static_cast<double>(fixed(expr()));
+}
 
 c10::SymNode SizeNode::add(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::add, o); }
 c10::SymNode SizeNode::sub(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::sub, o); }
@@ -187,7 +190,8 @@ c10::SymNode SizeNode::is_non_overlapping_and_dense(c10::ArrayRef<c10::SymNode> 
   // The order of the dimensions by their strides under the hints; that this order is dense is then the condition.
   std::vector<size_t> order(sizes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  bool hinted = std::all_of(strides.begin(), strides.end(), [&](const c10::SymNode& s) { return env_->has_hint(operand(s)); });
+  bool hinted =
+      std::all_of(strides.begin(), strides.end(), [&](const c10::SymNode& s) { return env_->has_hint(operand(s)); });
   auto longer = [&](size_t a, size_t b) {
     Expr x = operand(strides[a]), y = operand(strides[b]);
     return hinted ? env_->hint(x) > env_->hint(y) : env_->usually(arena().lt(y, x)) == true;
@@ -205,8 +209,12 @@ bool SizeNode::guard_size_oblivious(const char*, int64_t) {
   if (auto truth = env_->usually(expr())) return *truth;
   return decide(expr());
 }
-bool SizeNode::guard_or_false(const char*, int64_t) { return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(false); }
-bool SizeNode::guard_or_true(const char*, int64_t) { return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(true); }
+bool SizeNode::guard_or_false(const char*, int64_t) {
+  return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(false);
+}
+bool SizeNode::guard_or_true(const char*, int64_t) {
+  return env_->has_hint(expr()) ? decide(expr()) : env_->known(expr()).value_or(true);
+}
 bool SizeNode::expect_true(const char*, int64_t) {
   if (env_->has_hint(expr())) return decide(expr());
   try {

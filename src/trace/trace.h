@@ -25,9 +25,9 @@ struct SizeGuard {
 // A symbol whose value a call reads.
 struct SizeSymbol {
   sym::Expr symbol;
-  sym::Range range;            // what the graph admits
-  sym::Range declared;         // what it was lifted with
-  int32_t fixed_by = -1;       // the size guard that fixed it to one value
+  sym::Range range;       // what the graph admits
+  sym::Range declared;    // what it was lifted with
+  int32_t fixed_by = -1;  // the size guard that fixed it to one value
 };
 
 // Where the value of a symbol is read; all places of one symbol must agree.
@@ -38,8 +38,8 @@ struct SizePlace {
 };
 constexpr int32_t kStorageOffset = INT32_MIN;
 
-// An output that the program sees as a view of an input or of another output, and which is made as one when it is handed out: writing
-// to one changes the history of the other.
+// An output that the program sees as a view of an input or of another output, and which is made as one when it is
+// handed out: writing to one changes the history of the other.
 struct OutputView {
   enum class Made : uint8_t {
     Plainly,
@@ -48,25 +48,28 @@ struct OutputView {
     ForInference,    // in inference mode
     Apart,           // no view: on the memory of an output that is the same value, without its history
   };
-  uint32_t output, base;  // base: an input, or an output that is none of these; bases that only views need come after the other outputs
+  uint32_t output, base;  // base: an input, or an output that is none of these; bases that only views need come after
+                          // the other outputs
   bool of_input;
   Made made;
 };
 
 struct Captured {
-  graph::Graph graph;                        // ATen level, functional
-  std::vector<PyObject*> constants;          // owned: tensors met while tracing that are no input (Input kind Constant, in order)
-  bool needs_grad = false;                   // an output requires grad: the graph alone would lose its history
-  std::vector<uint32_t> write_counts;        // per writeback: how often the program writes, by autograd's count (not .data, say)
+  graph::Graph graph;  // ATen level, functional
+  std::vector<PyObject*>
+      constants;            // owned: tensors met while tracing that are no input (Input kind Constant, in order)
+  bool needs_grad = false;  // an output requires grad: the graph alone would lose its history
+  std::vector<uint32_t>
+      write_counts;  // per writeback: how often the program writes, by autograd's count (not .data, say)
   std::vector<SizeSymbol> size_symbols;
   std::vector<SizePlace> size_places;
-  std::vector<SizeGuard> size_guards;        // over size_symbols
-  std::vector<sym::Expr> symbol_values;      // per symbol of the graph: its value, over size_symbols
+  std::vector<SizeGuard> size_guards;    // over size_symbols
+  std::vector<sym::Expr> symbol_values;  // per symbol of the graph: its value, over size_symbols
   std::vector<OutputView> views;
 };
 
-// A dimension of an input whose size (dim >= 0), or stride (~dim), is to be a symbol, with the range that the graph is to
-// admit. `duck`: dimensions of the same size share a symbol, if they had the same `before` as well.
+// A dimension of an input whose size (dim >= 0), or stride (~dim), is to be a symbol, with the range that the graph is
+// to admit. `duck`: dimensions of the same size share a symbol, if they had the same `before` as well.
 struct SymbolicDim {
   int dim;
   sym::Range range;
@@ -75,8 +78,8 @@ struct SymbolicDim {
   bool unbacked = false;  // nothing is decided by its present size
 };
 
-// Once, when the extension is imported. Throws std::runtime_error with a message for the user when this version of PyTorch
-// cannot be traced.
+// Once, when the extension is imported. Throws std::runtime_error with a message for the user when this version of
+// PyTorch cannot be traced.
 void initialize();
 
 // True if `exc` (an instance) is the signal with which tracing gives up inside of a torch function that Tracer::call
@@ -88,9 +91,9 @@ class Tracer {
   static std::unique_ptr<Tracer> create(const Options& options);
   virtual ~Tracer() = default;
 
-  // The fake that stands for a real tensor; the same object for the same tensor. It becomes a graph input only when used.
-  // Throws Unsupported for kinds that are not compiled. `name`: e.g. "L['x']", "self.fc.weight", for the FX placeholder.
-  // Of a storage offset the fake says 0; see storage_offset().
+  // The fake that stands for a real tensor; the same object for the same tensor. It becomes a graph input only when
+  // used. Throws Unsupported for kinds that are not compiled. `name`: e.g. "L['x']", "self.fc.weight", for the FX
+  // placeholder. Of a storage offset the fake says 0; see storage_offset().
   virtual PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
                          const std::vector<SymbolicDim>& symbolic = {}) = 0;
   // An integer that is to stay open: a torch.SymInt. Its number is the count of those lifted before.
@@ -106,13 +109,15 @@ class Tracer {
   virtual PyObject* as_integer(PyObject* sym) = 0;
   // Has the run check a SymBool that depends on data, with this class of exceptions and message; true from now on.
   virtual void assume(PyObject* sym, const std::string& exception, const std::string& message) = 0;
-  // What a torch.SymInt or SymBool of this capture is, over the symbols of Captured::size_symbols. False: something else.
+  // What a torch.SymInt or SymBool of this capture is, over the symbols of Captured::size_symbols. False: something
+  // else.
   virtual bool size_expression(PyObject* sym, sym::Expr* out) = 0;
   virtual bool is_fake(PyObject* obj) const = 0;
-  // The value of a fake of one element that the program's own constants decide, as a Python number; nullptr, without an exception:
-  // it depends on the run. New reference.
+  // The value of a fake of one element that the program's own constants decide, as a Python number; nullptr, without an
+  // exception: it depends on the run. New reference.
   virtual PyObject* known_number(PyObject* fake) = 0;
-  // Where a fake starts in its storage, guarded where that is an input's; nullptr, without an exception: not known. New reference.
+  // Where a fake starts in its storage, guarded where that is an input's; nullptr, without an exception: not known. New
+  // reference.
   virtual PyObject* storage_offset(PyObject* fake) = 0;
   // The real tensor of a lifted fake (borrowed), or nullptr if it was computed.
   virtual PyObject* real_of(PyObject* fake) const = 0;
@@ -120,41 +125,45 @@ class Tracer {
   // Recording on this thread between enter and leave (nestable pairs; leave also on failure).
   virtual void enter() = 0;
   virtual void leave() = 0;
-  // Calls a torch function on fakes (recording on) and notes it in the torch-level graph. An exception that the function
-  // raises is left set: a graph break signal, or PyTorch's own (eager's type and mostly its text; but it may also be a
-  // refusal of the tracing machinery, so that eager must have the last word). Throws InternalError. `loc` is the user's
-  // line of all ATen calls made meanwhile.
-  virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
+  // Calls a torch function on fakes (recording on) and notes it in the torch-level graph. An exception that the
+  // function raises is left set: a graph break signal, or PyTorch's own (eager's type and mostly its text; but it may
+  // also be a refusal of the tracing machinery, so that eager must have the last word). Throws InternalError. `loc` is
+  // the user's line of all ATen calls made meanwhile.
+  virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                         const graph::Location& loc) = 0;
 
-  // Calls a function of PyTorch that may call back into the capture, which then calls call() in turn. The torch-level graph
-  // shows it as a call of `noted` on the same arguments; without one there is no torch-level graph any more.
-  virtual PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
-                              PyObject* noted) = 0;
-  // Calls a function of torch that a __torch_function__ of the user's takes over, which calls back into the capture: the
-  // torch-level graph shows what that calls in turn.
-  virtual PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) = 0;
+  // Calls a function of PyTorch that may call back into the capture, which then calls call() in turn. The torch-level
+  // graph shows it as a call of `noted` on the same arguments; without one there is no torch-level graph any more.
+  virtual PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                              const graph::Location& loc, PyObject* noted) = 0;
+  // Calls a function of torch that a __torch_function__ of the user's takes over, which calls back into the capture:
+  // the torch-level graph shows what that calls in turn.
+  virtual PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                                    const graph::Location& loc) = 0;
   // False: the captured program is only held at the level of ATen, and graph_module() cannot be had.
   virtual bool has_torch_level() const = 0;
   // This fake requires grad, but as an output it brings no history.
   virtual void forget_history(PyObject* fake) = 0;
 
   // ---- both branches of a choice that only the run makes ----
-  // Before one: how much was recorded, what autograd numbers its next node, and how often these fakes and all lifted ones were written.
+  // Before one: how much was recorded, what autograd numbers its next node, and how often these fakes and all lifted
+  // ones were written.
   struct BranchStart {
     size_t nodes = 0, writes = 0;
     uint64_t order = 0;
   };
   // There is no torch-level graph any more.
   virtual BranchStart begin_branch(const std::vector<PyObject*>& fakes) = 0;
-  // After it: the gradients that flow from its results to what was there before are zero in runs where the predicate (of one element)
-  // is not `when`, whatever the branch computed then. Returns why it may not run in vain; empty: it may.
-  virtual std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& results,
-                                 PyObject* predicate, bool when) = 0;
+  // After it: the gradients that flow from its results to what was there before are zero in runs where the predicate
+  // (of one element) is not `when`, whatever the branch computed then. Returns why it may not run in vain; empty: it
+  // may.
+  virtual std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
+                                 const std::vector<PyObject*>& results, PyObject* predicate, bool when) = 0;
 
-  // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant). `inputs`
-  // receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input is a chain
-  // of views of that input, so that it shows what writebacks bring; an output may be an input, or the same value twice.
-  // Throws Unsupported for mutations that the graph cannot express.
+  // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant).
+  // `inputs` receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input
+  // is a chain of views of that input, so that it shows what writebacks bring; an output may be an input, or the same
+  // value twice. Throws Unsupported for mutations that the graph cannot express.
   virtual Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;

@@ -42,7 +42,8 @@ bool TracerImpl::is_fake(PyObject* obj) const {
   auto keys = THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set();
   if (keys.has(kFakeKey)) return true;
   // Inside of a transform fakes come wrapped.
-  return host_depth_ > 0 && keys.has_any(c10::DispatchKeySet({c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched}));
+  return host_depth_ > 0 && keys.has_any(c10::DispatchKeySet(
+                                {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched}));
 }
 
 PyObject* TracerImpl::known_number(PyObject* fake) {
@@ -81,7 +82,11 @@ void TracerImpl::assume(PyObject* sym, const std::string& exception, const std::
   BRAZE_CHECK(size, "an assumption on something else than a symbol");
   recorder_->sizes()->assume(size->expr(), {exception, message, {}});
   // The torch-level graph checks it with PyTorch's own operator.
-  static PyObject* check = pybind11::object(pybind11::module_::import("torch").attr("ops").attr("aten").attr("_assert_scalar").attr("default")).release().ptr();
+  static PyObject* check =
+      pybind11::object(
+          pybind11::module_::import("torch").attr("ops").attr("aten").attr("_assert_scalar").attr("default"))
+          .release()
+          .ptr();
   PyObject* text = PyUnicode_FromStringAndSize(message.data(), static_cast<Py_ssize_t>(message.size()));
   PyObject* args[] = {sym, text};
   calls_.add(check, args, 2, nullptr, Py_None, current_ambient());
@@ -93,8 +98,8 @@ Tracer::BranchStart TracerImpl::begin_branch(const std::vector<PyObject*>& fakes
   return {recorder_->graph().nodes().size(), writes_of(fakes), at::sequence_number::peek()};
 }
 
-std::string TracerImpl::end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& results,
-                       PyObject* predicate, bool when) {
+std::string TracerImpl::end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
+                                   const std::vector<PyObject*>& results, PyObject* predicate, bool when) {
   if (writes_of(fakes) != start.writes) return "it writes to a tensor that was there before";
   if (std::string why = why_not_in_vain(recorder_->graph(), start.nodes); !why.empty()) return why;
   std::vector<at::Tensor> roots;
@@ -143,7 +148,8 @@ size_t TracerImpl::writes_of(const std::vector<PyObject*>& fakes) const {
   std::unordered_set<const c10::StorageImpl*> storages;
   for (const Lifted& l : lifted_) storages.insert(l.storage);
   for (PyObject* o : fakes)
-    if (const at::Tensor& t = THPVariable_Unpack(o); functional::isFunctionalTensor(t)) storages.insert(t.storage().unsafeGetStorageImpl());
+    if (const at::Tensor& t = THPVariable_Unpack(o); functional::isFunctionalTensor(t))
+      storages.insert(t.storage().unsafeGetStorageImpl());
   size_t writes = 0;
   for (const c10::StorageImpl* s : storages)
     if (auto* f = dynamic_cast<const at::functionalization::FunctionalStorageImpl*>(s)) writes += f->generation();
@@ -161,7 +167,8 @@ PyObject* size_hint(PyObject* size) {
   pybind11::handle h(size);
   if (!torch::is_symint(h)) return Py_NewRef(size);
   pybind11::object held = pybind11::getattr(h, "node");
-  auto* node = pybind11::isinstance<c10::SymNodeImpl>(held) ? dynamic_cast<SizeNode*>(held.cast<c10::SymNodeImpl*>()) : nullptr;
+  auto* node =
+      pybind11::isinstance<c10::SymNodeImpl>(held) ? dynamic_cast<SizeNode*>(held.cast<c10::SymNodeImpl*>()) : nullptr;
   if (!node || !node->has_hint()) Py_RETURN_NONE;
   return PyLong_FromLongLong(node->hint());
 }

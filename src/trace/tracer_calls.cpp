@@ -53,7 +53,8 @@ void break_on_memory_access() {
   PyErr_Restore(type, value, traceback);
 }
 
-// oneDNN's recurrent layer keeps a workspace for its backward whose size only it knows; without it PyTorch runs its own steps.
+// oneDNN's recurrent layer keeps a workspace for its backward whose size only it knows; without it PyTorch runs its own
+// steps.
 struct WithoutOneDnn {
   explicit WithoutOneDnn(bool wanted) : before(at::globalContext().userEnabledMkldnn()), set(wanted && before) {
     if (set) at::globalContext().setUserEnabledMkldnn(false);
@@ -68,14 +69,16 @@ bool is_lstm(PyObject* fn) {
   return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
 }
 
-// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake lacks.
+// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake
+// lacks.
 bool is_overload_packet(PyObject* fn) { return std::string_view(Py_TYPE(fn)->tp_name) == "OpOverloadPacket"; }
 
 class WithoutTexts {
  public:
   explicit WithoutTexts(bool on) {
     if (!on) return;
-    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)), METH_VARARGS | METH_KEYWORDS, nullptr};
+    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)),
+                              METH_VARARGS | METH_KEYWORDS, nullptr};
     static PyObject* instead = PyCFunction_New(&method, nullptr);
     static PyObject* module = pybind11::object(pybind11::module_::import("torch._tensor_str")).release().ptr();
     before_ = PyObject_GetAttrString(module, "_str");
@@ -100,7 +103,8 @@ class WithoutTexts {
 
 }  // namespace
 
-PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc, PyObject* noted) {
+PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                              const graph::Location& loc, PyObject* noted) {
   RecordingScope scope(recorder_.get());
   const graph::Location* around = std::exchange(location_, &loc);
   recorder_->set_location(&loc);
@@ -110,7 +114,8 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
   PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
   if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())
-    result = call_with_fixed_sizes(*recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, fn, args, nargs, kwargs);
+    result = call_with_fixed_sizes(
+        *recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, fn, args, nargs, kwargs);
   location_ = around;
   recorder_->set_location(around);
   if (!recorder_->failure.empty()) {
@@ -131,7 +136,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
 }
 
 PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
-               const graph::Location& loc) {
+                           const graph::Location& loc) {
   if (asks_for_memory(fn)) {
     set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
     return nullptr;
@@ -139,8 +144,8 @@ PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, Py
   return perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
 }
 
-PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
-                    PyObject* noted) {
+PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                                const graph::Location& loc, PyObject* noted) {
   if (!noted && !host_depth_) torch_level_ = false;
   struct Depth {
     int& depth;
@@ -150,7 +155,8 @@ PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t narg
   return perform(fn, args, nargs, kwargs, loc, host_depth_ > 1 ? nullptr : noted);
 }
 
-PyObject* TracerImpl::call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) {
+PyObject* TracerImpl::call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                                      const graph::Location& loc) {
   return perform(fn, args, nargs, kwargs, loc, nullptr);
 }
 

@@ -34,8 +34,10 @@ void TracerImpl::finish_sizes(Captured& captured, graph::Graph& graph) {
   for (sym::Expr s : symbols_) {
     bool base = std::find(env.base().begin(), env.base().end(), s) != env.base().end();
     SizeSymbol made{s, base ? arena.range(s) : sym::Range{}, base ? env.declared(s) : sym::Range{}, -1};
-    if (base && arena.symbol_kind(s) == sym::SymbolKind::Unbacked) made.range = made.declared;  // what is assumed, the run asserts
-    if (const auto* fact = base ? env.specialised(s) : nullptr) made.fixed_by = static_cast<int32_t>(fact - env.facts().data());
+    if (base && arena.symbol_kind(s) == sym::SymbolKind::Unbacked)
+      made.range = made.declared;  // what is assumed, the run asserts
+    if (const auto* fact = base ? env.specialised(s) : nullptr)
+      made.fixed_by = static_cast<int32_t>(fact - env.facts().data());
     captured.size_symbols.push_back(made);
     if (!base || env.simplify(s) != s) continue;
     // The first place that is an input of the graph says so in its text.
@@ -68,7 +70,8 @@ void TracerImpl::finish_offsets(Captured& captured) {
   sym::ExprArena& arena = recorder_->arena();
   std::unordered_set<uint32_t> seen;
   for (const Lifted& l : lifted_) {
-    bool relied = std::find(recorder_->offset_slots.begin(), recorder_->offset_slots.end(), l.slot) != recorder_->offset_slots.end();
+    bool relied = std::find(recorder_->offset_slots.begin(), recorder_->offset_slots.end(), l.slot) !=
+                  recorder_->offset_slots.end();
     if (!relied || !l.real || !seen.insert(l.slot).second) continue;
     auto [known, fresh] = offset_symbols_.try_emplace(l.slot);
     if (fresh) known->second = arena.symbol("s" + std::to_string(l.slot) + "_offset", sym::SymbolKind::Size, {});
@@ -87,8 +90,10 @@ bool TracerImpl::differs_in_history(const Lifted& l) const {
   if (!fake.requires_grad() || fake.is_leaf()) return false;
   if (torch::autograd::impl::gradient_edge(fake) == l.outer) return false;
   // Eager has more to say about writing to a view that another way of making views gave.
-  if (auto* view = torch::autograd::impl::get_view_autograd_meta(real); view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
-    throw Unsupported(Reason::UnsupportedMutation, "an input is changed that is one of several views, or a view made without grad");
+  if (auto* view = torch::autograd::impl::get_view_autograd_meta(real);
+      view && view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT)
+    throw Unsupported(Reason::UnsupportedMutation,
+                      "an input is changed that is one of several views, or a view made without grad");
   return true;
 }
 
@@ -205,7 +210,8 @@ std::optional<OutputView::Made> how_made(const at::Tensor& view) {
 
 }  // namespace
 
-// Outputs that are views of inputs or of each other. Where several are views of one tensor that is no output, that becomes one, too.
+// Outputs that are views of inputs or of each other. Where several are views of one tensor that is no output, that
+// becomes one, too.
 std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
   std::unordered_map<const c10::TensorImpl*, uint32_t> outputs, inputs;
   std::unordered_map<const c10::TensorImpl*, std::vector<uint32_t>> of_others;  // views of what is neither
@@ -224,7 +230,9 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
   auto add = [&](uint32_t output, graph::ValueId base_value, uint32_t base, bool of_input) {
     graph::ValueId value = graph.outputs[output];
     auto made = how_made(THPVariable_Unpack(outputs_[output]));
-    if (!made || memory_root(graph, value) != memory_root(graph, base_value) || graph.type(value).dtype != graph.type(base_value).dtype) return;
+    if (!made || memory_root(graph, value) != memory_root(graph, base_value) ||
+        graph.type(value).dtype != graph.type(base_value).dtype)
+      return;
     views.push_back({output, base, of_input, *made});
   };
   for (uint32_t i = 0; i < count; ++i) {
@@ -234,9 +242,12 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     if (self != inputs.end() && t.requires_grad()) views.push_back({i, self->second, true, OutputView::Made::Plainly});
     if (!t.is_view() || is_of_custom_function(t)) continue;
     const c10::TensorImpl* base = t._base().unsafeGetTensorImpl();
-    if (auto in = inputs.find(base); in != inputs.end()) add(i, graph.inputs[in->second].value, in->second, true);
-    else if (auto out = outputs.find(base); out != outputs.end()) add(i, graph.outputs[out->second], out->second, false);
-    else of_others[base].push_back(i);
+    if (auto in = inputs.find(base); in != inputs.end())
+      add(i, graph.inputs[in->second].value, in->second, true);
+    else if (auto out = outputs.find(base); out != outputs.end())
+      add(i, graph.outputs[out->second], out->second, false);
+    else
+      of_others[base].push_back(i);
   }
   for (uint32_t i = 0; i < count; ++i) {  // in the order of the outputs
     if (skipped(i) || !THPVariable_Unpack(outputs_[i]).is_view()) continue;
@@ -260,7 +271,9 @@ void TracerImpl::find_detached(const graph::Graph& graph, std::vector<OutputView
   auto count = static_cast<uint32_t>(outputs_.size());
   std::vector<bool> is_view(graph.outputs.size());
   for (const OutputView& v : views) is_view[v.output] = true;
-  auto tensor = [&](uint32_t i) -> const at::Tensor& { return i < count ? THPVariable_Unpack(outputs_[i]) : hidden_bases_[i - count]; };
+  auto tensor = [&](uint32_t i) -> const at::Tensor& {
+    return i < count ? THPVariable_Unpack(outputs_[i]) : hidden_bases_[i - count];
+  };
   for (uint32_t i = 0; i < count; ++i) {
     if (!graph.outputs[i].valid() || is_view[i] || tensor(i).requires_grad()) continue;
     for (uint32_t j = 0; j < graph.outputs.size(); ++j) {
@@ -308,7 +321,15 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   }
   std::vector<PyObject*> constants;
   take_inputs(inputs, constants);
-  Captured captured{graph::Graph(graph.shared_arena()), std::move(constants), needs_grad, std::move(write_counts), {}, {}, {}, {}, std::move(views)};
+  Captured captured{graph::Graph(graph.shared_arena()),
+                    std::move(constants),
+                    needs_grad,
+                    std::move(write_counts),
+                    {},
+                    {},
+                    {},
+                    {},
+                    std::move(views)};
   inputs_ = inputs;
   finish_sizes(captured, graph);
   captured.graph = std::move(graph);

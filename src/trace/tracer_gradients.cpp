@@ -23,16 +23,20 @@ void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph
     graph::NodeId by = graph.value(v).node;
     if (!by.valid() || by.index < first) read[memory_root(graph, v).index] = true;
   };
-  for (size_t i = first; i < graph.nodes().size(); ++i) graph::Graph::for_each_operand(graph.node(graph::NodeId(i)), note);
+  for (size_t i = first; i < graph.nodes().size(); ++i)
+    graph::Graph::for_each_operand(graph.node(graph::NodeId(i)), note);
   for (graph::ValueId v : gradients)
     if (v.valid()) note(v);
   // What was written to an input is in its memory.
   for (const graph::Writeback& w : graph.writebacks)
     if (read[memory_root(graph, w.value).index]) read[w.input.index] = true;
   for (uint32_t i = 0; i < graph.inputs.size(); ++i)
-    if (read[graph.inputs[i].value.index] && std::find(out.tangents.begin(), out.tangents.end(), i) == out.tangents.end()) out.read_inputs.push_back(i);
+    if (read[graph.inputs[i].value.index] &&
+        std::find(out.tangents.begin(), out.tangents.end(), i) == out.tangents.end())
+      out.read_inputs.push_back(i);
   for (uint32_t k = 0; k < out.outputs; ++k)
-    if (graph::ValueId v = graph.outputs[k]; v.valid() && read[memory_root(graph, v).index]) out.read_outputs.push_back(k);
+    if (graph::ValueId v = graph.outputs[k]; v.valid() && read[memory_root(graph, v).index])
+      out.read_outputs.push_back(k);
 }
 
 }  // namespace
@@ -40,13 +44,16 @@ void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph
 bool is_of_custom_function(const at::Tensor& t) {
   if (!t.requires_grad() || !t.is_view()) return false;
   const torch::autograd::Node* end = torch::autograd::impl::gradient_edge(at::Tensor(t._base())).function.get();
-  for (const torch::autograd::Node* n = t.grad_fn().get(); n && n != end; n = n->num_outputs() ? n->next_edge(0).function.get() : nullptr)
-    if (std::string_view(typeid(*n).name()) == "N5torch8autograd6PyNodeE") return true;  // PyTorch does not export the class
+  for (const torch::autograd::Node* n = t.grad_fn().get(); n && n != end;
+       n = n->num_outputs() ? n->next_edge(0).function.get() : nullptr)
+    if (std::string_view(typeid(*n).name()) == "N5torch8autograd6PyNodeE")
+      return true;  // PyTorch does not export the class
   return false;
 }
 
 // What the backward starts from: outputs that are no views of others, and what they are views of.
-std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views, Gradients& out) {
+std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views,
+                                                           Gradients& out) {
   std::vector<at::Tensor> roots;
   std::vector<bool> is_view(out.results);
   for (const OutputView& v : views) is_view[v.output] = true;
@@ -66,8 +73,11 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     graph::ValueId root = memory_root(graph, graph.outputs[i]);
     bool of_input = !graph.value(root).node.valid();
     if (graph.type(graph.outputs[i]).dtype != graph.type(root).dtype)
-      throw Unsupported(Reason::UnsupportedMutation, "outputs with gradients are views of one tensor as different dtypes");
-    if (of_input || !seen.insert(root.index).second) throw Unsupported(Reason::UnsupportedMutation, "outputs with gradients share memory in a way that views do not express");
+      throw Unsupported(Reason::UnsupportedMutation,
+                        "outputs with gradients are views of one tensor as different dtypes");
+    if (of_input || !seen.insert(root.index).second)
+      throw Unsupported(Reason::UnsupportedMutation,
+                        "outputs with gradients share memory in a way that views do not express");
     roots.push_back(t);
     out.tangent_of.push_back(i);
   }
@@ -118,7 +128,8 @@ Gradients TracerImpl::differentiate(Captured& captured) {
 torch::autograd::edge_list TracerImpl::gradient_leaves(Gradients& out) const {
   torch::autograd::edge_list leaves;
   std::unordered_map<uint32_t, uint32_t> input_of;
-  for (size_t i = 0; i < recorder_->input_slots.size(); ++i) input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
+  for (size_t i = 0; i < recorder_->input_slots.size(); ++i)
+    input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
   for (const Lifted& l : lifted_) {
     const at::Tensor& fake = THPVariable_Unpack(l.fake);
     auto it = input_of.find(l.slot);
@@ -152,7 +163,8 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   } on_failure{recorder_->input_slots, graph.inputs, inputs, graph.inputs.size()};
   auto versions = [&] {
     std::vector<uint32_t> of;
-    for (const Lifted& l : lifted_) of.push_back(THPVariable_Unpack(l.fake).unsafeGetTensorImpl()->version_counter().current_version());
+    for (const Lifted& l : lifted_)
+      of.push_back(THPVariable_Unpack(l.fake).unsafeGetTensorImpl()->version_counter().current_version());
     return of;
   };
   std::vector<uint32_t> before = versions();
@@ -161,10 +173,12 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   size_t first = graph.nodes().size();
   if (!roots.empty()) joint = trace_backward(*recorder_, roots, leaves);
   std::vector<uint32_t> after = versions();
-  if (!std::equal(before.begin(), before.end(), after.begin())) throw Unsupported(Reason::UnsupportedMutation, "an input is changed by the backward");
+  if (!std::equal(before.begin(), before.end(), after.begin()))
+    throw Unsupported(Reason::UnsupportedMutation, "an input is changed by the backward");
   for (size_t i = inputs; i < recorder_->input_slots.size(); ++i) {
     const auto& slot = recorder_->slots[recorder_->input_slots[i]];
-    if (slot.kind != graph::InputKind::Constant) throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
+    if (slot.kind != graph::InputKind::Constant)
+      throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
     captured.constants.push_back(THPVariable_Wrap(slot.real));
   }
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());

@@ -1,6 +1,6 @@
-// The tracer behind the interface of trace.h. Its files: tracer.cpp (questions about fakes and symbols), tracer_lift.cpp (real tensors
-// and integers become fakes), tracer_calls.cpp (calls under the recorder), tracer_finish.cpp (the end of a capture), tracer_gradients.cpp
-// (differentiation).
+// The tracer behind the interface of trace.h. Its files: tracer.cpp (questions about fakes and symbols),
+// tracer_lift.cpp (real tensors and integers become fakes), tracer_calls.cpp (calls under the recorder),
+// tracer_finish.cpp (the end of a capture), tracer_gradients.cpp (differentiation).
 #pragma once
 #include <Python.h>
 
@@ -56,10 +56,11 @@ class TracerImpl final : public Tracer, public Differentiable {
                  const graph::Location& loc) override;
   PyObject* call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
                       PyObject* noted) override;
-  PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc) override;
+  PyObject* call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
+                            const graph::Location& loc) override;
   BranchStart begin_branch(const std::vector<PyObject*>& fakes) override;
-  std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& results,
-                         PyObject* predicate, bool when) override;
+  std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
+                         const std::vector<PyObject*>& results, PyObject* predicate, bool when) override;
   bool has_torch_level() const override { return torch_level_; }
   void forget_history(PyObject* fake) override { without_history_.insert(fake); }
   Ambient outside() const override { return outside_; }
@@ -83,10 +84,13 @@ class TracerImpl final : public Tracer, public Differentiable {
   size_t writes_of(const std::vector<PyObject*>& fakes) const;
   bool holds_fake(PyObject* obj) const;
   // Calls fn under the recorder; the torch-level graph gets a call of `noted`, if any.
-  PyObject* perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc, PyObject* noted);
+  PyObject* perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
+                    PyObject* noted);
   TensorType input_type(const at::Tensor& tensor, const std::vector<SymbolicDim>& symbolic, PyObject* real);
-  // Strides follow the sizes where they are those of a dense tensor; others are guarded, or symbols where `symbols` (per dimension) asks for it.
-  void input_strides(TensorType& type, const at::Tensor& tensor, const std::vector<const SymbolicDim*>& symbols, const std::string& prefix, PyObject* real);
+  // Strides follow the sizes where they are those of a dense tensor; others are guarded, or symbols where `symbols`
+  // (per dimension) asks for it.
+  void input_strides(TensorType& type, const at::Tensor& tensor, const std::vector<const SymbolicDim*>& symbols,
+                     const std::string& prefix, PyObject* real);
   void add_place(sym::Expr symbol, PyObject* tensor, int32_t dim);
   void finish_sizes(Captured& captured, graph::Graph& graph);
   void finish_offsets(Captured& captured);
@@ -97,26 +101,27 @@ class TracerImpl final : public Tracer, public Differentiable {
   void find_detached(const graph::Graph& graph, std::vector<OutputView>& views) const;
   void take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObject*>& constants);
   Gradients add_backward(Captured& captured, graph::Graph& graph);
-  std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views, Gradients& out);
+  std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views,
+                                                 Gradients& out);
   torch::autograd::edge_list gradient_leaves(Gradients& out) const;
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<Lifted> lifted_;
   std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
   std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted
-  std::vector<size_t> written_with_history_;  // lifted
+  std::vector<size_t> written_with_history_;                     // lifted
   std::vector<std::unique_ptr<RecordingScope>> scopes_;
-  std::vector<sym::Expr> symbols_;   // of sizes, integers and strides: what calls read
+  std::vector<sym::Expr> symbols_;  // of sizes, integers and strides: what calls read
   std::vector<SizePlace> places_;
-  std::vector<SizeGuard> stride_guards_;  // strides follow the sizes
+  std::vector<SizeGuard> stride_guards_;                    // strides follow the sizes
   std::unordered_map<uint32_t, sym::Expr> offset_symbols_;  // by slot
   int32_t ints_ = 0;
   std::vector<sym::Expr> graph_symbols_;
   CallList calls_;
-  Ambient outside_;                 // the modes at the start of the capture
-  std::vector<PyObject*> outputs_;  // owned, of finish()
+  Ambient outside_;                       // the modes at the start of the capture
+  std::vector<PyObject*> outputs_;        // owned, of finish()
   std::vector<at::Tensor> hidden_bases_;  // of views among them: outputs of the graph after those
-  std::vector<PyObject*> inputs_;   // of finish()
+  std::vector<PyObject*> inputs_;         // of finish()
   int host_depth_ = 0;
   bool torch_level_ = true;
   const graph::Location* location_ = nullptr;

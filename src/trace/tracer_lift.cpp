@@ -42,7 +42,7 @@ void check_liftable(PyObject* obj) {
 }  // namespace
 
 PyObject* TracerImpl::lift(PyObject* real, graph::InputKind kind, const std::string& name,
-               const std::vector<SymbolicDim>& symbolic) {
+                           const std::vector<SymbolicDim>& symbolic) {
   if (auto it = by_real_.find(real); it != by_real_.end()) {
     Py_INCREF(lifted_[it->second].fake);
     return lifted_[it->second].fake;
@@ -57,8 +57,10 @@ PyObject* TracerImpl::lift(PyObject* real, graph::InputKind kind, const std::str
   at::Tensor inner = recorder_->lift(tensor, kind, name, std::move(type));
   at::Tensor fake = at::functionalization::impl::to_functional_tensor(inner);
   torch::autograd::Edge outer;
-  if (tensor.requires_grad() && tensor.is_leaf()) fake.set_requires_grad(true);
-  else if (tensor.requires_grad()) outer = set_outer_history(fake);
+  if (tensor.requires_grad() && tensor.is_leaf())
+    fake.set_requires_grad(true);
+  else if (tensor.requires_grad())
+    outer = set_outer_history(fake);
   mode.reset();
   PyObject* obj = THPVariable_Wrap(fake);
   if (!obj) return nullptr;
@@ -89,11 +91,14 @@ PyObject* TracerImpl::storage_offset(PyObject* fake) {
   if (!offset) return nullptr;
   uint32_t slot = inner->value().valid() ? recorder_->root_slot(inner->value()) : inner->slot();
   if (slot != FakeTensor::kNoSlot) {
-    if (recorder_->slots[slot].kind == graph::InputKind::Constant || !recorder_->slots[slot].real.defined()) return nullptr;
+    if (recorder_->slots[slot].kind == graph::InputKind::Constant || !recorder_->slots[slot].real.defined())
+      return nullptr;
     recorder_->use_slot(slot);
     recorder_->offset_slots.push_back(slot);
     *offset += recorder_->slots[slot].real.storage_offset();
-  } else if (inner->value().valid() && graph::op_class(recorder_->graph().node(recorder_->graph().value(inner->value()).node).op) == graph::OpClass::View) {
+  } else if (inner->value().valid() &&
+             graph::op_class(recorder_->graph().node(recorder_->graph().value(inner->value()).node).op) ==
+                 graph::OpClass::View) {
     return nullptr;
   }
   return PyLong_FromLongLong(*offset);
@@ -125,11 +130,13 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
     int64_t hint = tensor.size(s.dim);
     std::string name = prefix + std::to_string(s.dim);
     if (s.unbacked) {
-      type.sizes[d] = env.add_unbacked_base(s.range, "the size of dimension " + std::to_string(s.dim) + " of an argument that was marked");
+      type.sizes[d] = env.add_unbacked_base(
+          s.range, "the size of dimension " + std::to_string(s.dim) + " of an argument that was marked");
       add_place(type.sizes[d], real, s.dim);
       continue;
     }
-    type.sizes[d] = s.duck ? env.duck_symbol(name, s.range, hint, {hint, s.before}) : env.add_symbol(name, s.range, hint);
+    type.sizes[d] =
+        s.duck ? env.duck_symbol(name, s.range, hint, {hint, s.before}) : env.add_symbol(name, s.range, hint);
     add_place(type.sizes[d], real, s.dim);
   }
   input_strides(type, tensor, stride_symbols, prefix, real);
@@ -138,8 +145,9 @@ TensorType TracerImpl::input_type(const at::Tensor& tensor, const std::vector<Sy
   return type;
 }
 
-void TracerImpl::input_strides(TensorType& type, const at::Tensor& tensor, const std::vector<const SymbolicDim*>& symbols,
-                               const std::string& prefix, PyObject* real) {
+void TracerImpl::input_strides(TensorType& type, const at::Tensor& tensor,
+                               const std::vector<const SymbolicDim*>& symbols, const std::string& prefix,
+                               PyObject* real) {
   SizeEnv& env = *recorder_->sizes();
   sym::ExprArena& arena = recorder_->arena();
   std::vector<size_t> order(type.dim());

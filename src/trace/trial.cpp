@@ -19,12 +19,13 @@ using graph::Arg;
 using graph::Op;
 using graph::ValueId;
 
-// The operator without its effect, where it is pointwise and takes the same arguments: aten::add.Tensor of aten::add_.Tensor.
-// Op::Extern: there is none.
+// The operator without its effect, where it is pointwise and takes the same arguments: aten::add.Tensor of
+// aten::add_.Tensor. Op::Extern: there is none.
 Op functional_form(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = schema.name();
-  if (name.size() < 2 || name.back() != '_' || name[name.size() - 2] == '_' || schema.returns().size() != 1) return Op::Extern;
+  if (name.size() < 2 || name.back() != '_' || name[name.size() - 2] == '_' || schema.returns().size() != 1)
+    return Op::Extern;
   auto functional = c10::Dispatcher::singleton().findSchema({name.substr(0, name.size() - 1), schema.overload_name()});
   if (!functional) return Op::Extern;
   const auto& ours = schema.arguments();
@@ -32,7 +33,8 @@ Op functional_form(const c10::OperatorHandle& op) {
   if (ours.size() != theirs.size()) return Op::Extern;
   for (size_t i = 0; i < ours.size(); ++i) {
     bool written = is_written(ours[i]);
-    if (written != (i == 0) || ours[i].name() != theirs[i].name() || *ours[i].real_type() != *theirs[i].real_type()) return Op::Extern;
+    if (written != (i == 0) || ours[i].name() != theirs[i].name() || *ours[i].real_type() != *theirs[i].real_type())
+      return Op::Extern;
   }
   Op form = op_info(*functional).op;
   return form != Op::Extern && graph::op_class(form) == graph::OpClass::Pointwise ? form : Op::Extern;
@@ -47,8 +49,8 @@ Op functional_form(const c10::OperatorHandle& op, const OpInfo& info) {
   return it->second;
 }
 
-// Every element has an address of its own, as eager demands of what is written: sizes and strides that could have been made by
-// permuting and stepping through dense memory.
+// Every element has an address of its own, as eager demands of what is written: sizes and strides that could have been
+// made by permuting and stepping through dense memory.
 bool elements_are_apart(sym::ExprArena& arena, const TensorType& type) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (size_t d = 0; d < type.dim(); ++d) {
@@ -100,11 +102,16 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
       case ArgKind::Int:
       case ArgKind::Float:
       case ArgKind::Bool:
-        if (value.isNone()) converted.emplace_back(graph::NoneArg{});
-        else if (value.isBool()) converted.emplace_back(value.toBool());
-        else if (value.isDouble()) converted.emplace_back(value.toDouble());
-        else if (value.isInt()) converted.emplace_back(arena.constant(value.toInt()));
-        else return Trial::Unknown;
+        if (value.isNone())
+          converted.emplace_back(graph::NoneArg{});
+        else if (value.isBool())
+          converted.emplace_back(value.toBool());
+        else if (value.isDouble())
+          converted.emplace_back(value.toDouble());
+        else if (value.isInt())
+          converted.emplace_back(arena.constant(value.toInt()));
+        else
+          return Trial::Unknown;
         break;
       default:
         if (!value.isNone()) return Trial::Unknown;

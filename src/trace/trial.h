@@ -1,7 +1,8 @@
 // In-place operators on meta tensors while recording.
 //
-// Before it rewrites an in-place operator, functionalisation tries it on meta tensors, for the errors that only the in-place form
-// has. Nobody reads the result. PyTorch's Meta kernels of most such operators are Python, whose import alone takes half a second.
+// Before it rewrites an in-place operator, functionalisation tries it on meta tensors, for the errors that only the
+// in-place form has. Nobody reads the result. PyTorch's Meta kernels of most such operators are Python, whose import
+// alone takes half a second.
 #pragma once
 #include "trace/op_info.h"
 #include "trace/recorder.h"

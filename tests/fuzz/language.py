@@ -59,7 +59,16 @@ def chain(e, name):
             tb = tb.tb_next
         if isinstance(e, UnboundLocalError):  # CPython 3.11 itself names another line once it has specialised the code
             lines = [name for name, _ in lines]
-        out.append((type(e).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(e)), lines, e.__suppress_context__, e.__cause__ is not None, getattr(e, "__notes__", None)))
+        out.append(
+            (
+                type(e).__name__,
+                re.sub(r"0x[0-9a-f]+", "0x", str(e)),
+                lines,
+                e.__suppress_context__,
+                e.__cause__ is not None,
+                getattr(e, "__notes__", None),
+            )
+        )
         e = e.__cause__ or e.__context__
     return out
 
@@ -75,7 +84,13 @@ def outcome(f, arguments, name):
 
 def inputs(seed, rows):
     r = random.Random(seed)
-    return [torch.arange(rows * 3.0).reshape(rows, 3) - r.randint(0, 4), r.randint(-1, 3), [r.randint(-2, 4) for _ in range(r.randint(0, 4))], {"a": r.randint(0, 3), 1: 2}, []]
+    return [
+        torch.arange(rows * 3.0).reshape(rows, 3) - r.randint(0, 4),
+        r.randint(-1, 3),
+        [r.randint(-2, 4) for _ in range(r.randint(0, 4))],
+        {"a": r.randint(0, 3), 1: 2},
+        [],
+    ]
 
 
 class Counts:
@@ -103,8 +118,15 @@ def failure(blocks, seed, counts):
                 where = f"call {call - seed}, {backend}, dynamic={dynamic}: "
                 if want[0] != got[0]:
                     return f"{where}{got}, expected {want}"[:1500]
-                state = lambda m: {k: v for k, v in vars(m).items() if k not in ("__builtins__", "__warningregistry__") and not isinstance(v, types.ModuleType)}
-                if wrong := twins({"log": a[4], "result": want[1], "arguments": a, "module": state(plain)}, {"log": b[4], "result": got[1], "arguments": b, "module": state(other)}):
+                state = lambda m: {
+                    k: v
+                    for k, v in vars(m).items()
+                    if k not in ("__builtins__", "__warningregistry__") and not isinstance(v, types.ModuleType)
+                }
+                if wrong := twins(
+                    {"log": a[4], "result": want[1], "arguments": a, "module": state(plain)},
+                    {"log": b[4], "result": got[1], "arguments": b, "module": state(other)},
+                ):
                     return where + wrong
         finally:
             braze.reset()
@@ -141,7 +163,7 @@ def check(seed, counts=None):
         return None
     small, reason = shrink(copy.deepcopy(blocks), why, smaller, lambda b: failure(b, seed, Counts()))
     source = text(small)
-    return f"seed {seed}: {why[:300]}\nshrunk: {reason}\n{source[source.index('def f(x, n'):]}"
+    return f"seed {seed}: {why[:300]}\nshrunk: {reason}\n{source[source.index('def f(x, n') :]}"
 
 
 def main():
@@ -158,7 +180,9 @@ def main():
             print(found, flush=True)
         if failed >= options.stop_after or time.time() - start > options.seconds:
             break
-    print(f"{failed} programs differ; seeds {options.first} to {seed}; {time.time() - start:.0f} s; {counts.programs} programs, {counts.calls} calls, {counts.raised} raised, {counts.compiled} compiled, {counts.graphs} graphs")
+    print(
+        f"{failed} programs differ; seeds {options.first} to {seed}; {time.time() - start:.0f} s; {counts.programs} programs, {counts.calls} calls, {counts.raised} raised, {counts.compiled} compiled, {counts.graphs} graphs"
+    )
     return 1 if failed else 0
 
 

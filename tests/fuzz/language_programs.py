@@ -4,178 +4,12 @@ A program is lines of `f(x, n, items, table, log)`. Each line of a block stands 
 and blocks can be dropped.
 """
 
-import random
 from dataclasses import dataclass, field
+from pathlib import Path
 
-PRELUDE = '''
-import collections
-import contextlib
-import functools
-import itertools
-import operator
+from language_expressions import Expressions
 
-import torch
-
-
-class Fault(Exception):
-    pass
-
-
-class Deep(Fault):
-    def __init__(self, a, b=2):
-        super().__init__(a, b)
-        self.b = b
-
-
-class Point:
-    count = 0
-
-    def __init__(self, a, b=1):
-        self.a, self.b = a, b
-        type(self).count += 1
-
-    @property
-    def total(self):
-        return self.a + self.b
-
-    @total.setter
-    def total(self, v):
-        self.a = v - self.b
-
-    def __add__(self, o):
-        return type(self)(self.a + (o.a if isinstance(o, Point) else o), self.b)
-
-    def __radd__(self, o):
-        return self + o
-
-    def __iadd__(self, o):
-        self.b += o if isinstance(o, int) else o.b
-        return self
-
-    def __eq__(self, o):
-        return isinstance(o, Point) and (self.a, self.b) == (o.a, o.b)
-
-    def __hash__(self):
-        return hash((self.a, self.b))
-
-    def __lt__(self, o):
-        return self.a < o.a
-
-    def __getitem__(self, i):
-        return (self.a, self.b)[i]
-
-    def __len__(self):
-        return 2
-
-    def __bool__(self):
-        return self.a != 0
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self.a}, {self.b})"
-
-    def __call__(self, k=1, *rest, z=0, **more):
-        return self.a * k + z + len(rest) + len(more)
-
-    def __contains__(self, v):
-        return v in (self.a, self.b)
-
-    @classmethod
-    def make(cls, v):
-        return cls(v, v + 1)
-
-    @staticmethod
-    def twice(v):
-        return v * 2
-
-
-class Third(Point):
-    __slots__ = ("c",)
-    __match_args__ = ("a", "b")
-
-    def __init__(self, a, b=1, c=3):
-        super().__init__(a, b)
-        self.c = c
-
-    @property
-    def total(self):
-        return super().total + self.c
-
-    def __getattr__(self, name):
-        if name == "d":
-            return self.a * 10
-        raise AttributeError(name)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, e, tb):
-        return kind is not None and issubclass(kind, ValueError)
-
-
-class Count:
-    def __init__(self, n):
-        self.n = n
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.n <= 0:
-            raise StopIteration
-        self.n -= 1
-        return self.n
-
-
-def traced(fn):
-    @functools.wraps(fn)
-    def inner(*args, **kwargs):
-        inner.calls += 1
-        return fn(*args, **kwargs)
-
-    inner.calls = 0
-    return inner
-
-
-def scaled(by):
-    def decorate(fn):
-        return lambda *args: fn(*args) * by
-
-    return decorate
-
-
-@contextlib.contextmanager
-def managed(log, name, swallow=()):
-    log.append(("in", name))
-    try:
-        yield name
-    except swallow as e:
-        log.append(("swallowed", type(e).__name__))
-    finally:
-        log.append(("out", name))
-
-
-def fib(n):
-    return n if n < 2 else fib(n - 1) + fib(n - 2)
-
-
-def numbers(n, log):
-    try:
-        for i in range(n):
-            got = yield i
-            if got:
-                log.append(got)
-    finally:
-        log.append("end")
-    return n * 10
-
-
-def delegating(n, log):
-    result = yield from numbers(n, log)
-    yield result
-
-
-LEVEL = 0
-'''.lstrip()
+PRELUDE = Path(__file__).with_name("language_prelude.py").read_text().split("\n", 2)[2]
 
 
 @dataclass
@@ -199,83 +33,7 @@ class Block:
         return out
 
 
-class Writer:
-    def __init__(self, seed):
-        self.r = random.Random(seed)
-        self.n, self.loops, self.tries = 0, 0, 0
-        self.ints, self.lists, self.dicts, self.points, self.calls, self.tensors, self.sets = ["n"], ["items"], ["table"], [], [], ["x"], []
-
-    def pick(self, options):
-        return self.r.choice(options)
-
-    def name(self, kind):
-        self.n += 1
-        return f"{kind}{self.n}"
-
-    # ---- expressions ----
-
-    def int(self, d=2):
-        if d <= 0 or self.r.random() < 0.3:
-            return self.pick([*self.ints, str(self.r.randint(-3, 6))])
-        a, b = self.int(d - 1), self.int(d - 1)
-        options = [f"({a} {self.pick('+-*')} {b})", f"({a} {self.pick(['//', '%'])} {b})", f"len({self.list(0)})", f"({a} if {self.cond(d - 1)} else {b})", f"sum({self.ints_of()})", f"max({a}, {b}, key=lambda v: -v)", f"min({a}, {b})", f"abs({a})", f"({a} ** 2)", f"({a} & {b})", f"({a} << 1)",
-                   f"divmod({a}, 3)[1]", f"next(iter({self.ints_of()}), {b})", f"functools.reduce(operator.add, {self.ints_of()}, {a})", f"(lambda v, w={a}: v + w)({b})", f"int({self.cond(0)})", f"fib({self.r.randint(0, 5)})", f"{self.dict(0)}.get({self.key()}, {a})", f"len(str({a}))", f"hash({a}) % 7",
-                   f"sum(1 for v in {self.ints_of()} if v > {a})", f"[*range(5)][{a} % 5]", f"int('{self.r.randint(0, 30)}')", f"round({a} / 2)", f"operator.itemgetter(0)([{a}])", f"x.shape[{self.r.choice((0, -1))}]", f"LEVEL"]
-        if self.points:
-            p = self.pick(self.points)
-            options += [f"{p}.a", f"{p}.total", f"{p}({a}, z={b})", f"{p}[0]", f"getattr({p}, 'd', {a})", f"{p}.twice({a})", f"({p} + {a}).a", f"len({p})", f"type({p}).count"] * 2
-        if self.calls:
-            c = self.pick(self.calls)
-            options += [f"{c}({a})"] * 4
-        return self.pick(options)
-
-    def cond(self, d=1):
-        a, b = self.int(d - 1), self.int(d - 1)
-        options = [f"{a} {self.pick(['<', '>', '==', '!=', '<=', '>='])} {b}", f"{a} in {self.list(0)}", f"not {self.list(0)}", f"{a} < {b} < {self.int(0)}", f"{self.list(0)} and {a}", f"{a} or {b}", f"isinstance({self.list(0)}, (tuple, list))", f"any(v == {a} for v in {self.ints_of()})",
-                   f"all({self.ints_of()})", f"{self.key()} in {self.dict(0)}", f"{self.list(0)} is {self.list(0)}", f"(w := {a}) > {b}", f"callable({self.pick([*self.calls, 'n'])})", f"x.dim() == {self.r.randint(1, 3)}"]
-        if self.r.random() < 0.15:
-            options = [f"{self.tensor(0)}.sum() > {self.r.randint(-4, 4)}"]
-        if self.points:
-            options += [f"{self.pick(self.points)} == Point({a})", f"{a} in {self.pick(self.points)}", f"bool({self.pick(self.points)})", f"{self.pick(self.points)} < Point({a})", f"hasattr({self.pick(self.points)}, 'd')"]
-        return self.pick(options)
-
-    def key(self):
-        return self.pick(["1", "'a'", "'b'", "0", "(1, 2)", "None"])
-
-    def ints_of(self):
-        return self.pick([f"[v for v in {self.list(0)} if type(v) is int]", f"(v for v in [*{self.list(0)}] if type(v) is int)", f"range({self.r.randint(0, 4)})", f"[{self.int(0)}, {self.int(0)}]", f"map(abs, [{self.int(0)}, {self.int(0)}])", f"Count({self.r.randint(0, 3)})", f"{{{self.int(0)}, {self.int(0)}}}",
-                          f"filter(None, [{self.int(0)}, 0])", f"itertools.chain([1], [{self.int(0)}])", f"numbers({self.r.randint(0, 3)}, log)", f"itertools.islice(itertools.count({self.int(0)}), 3)", f"sorted({{3, 1, {self.int(0)}}}, key=lambda v: -v)"])
-
-    def list(self, d=1):
-        if d <= 0 or self.r.random() < 0.3:
-            return self.pick(self.lists)
-        a, b, q = self.int(0), self.int(0), self.pick(self.lists)
-        return self.pick([f"[{a}, {b}, 'q']", f"[v for v in {q} if v != {a}]", f"list(range({self.r.randint(-1, 4)}))", f"sorted({self.dict(0)}, key=str)", f"{q}[{a}:{b}]", f"[*{q}, *{q}[:1]]", f"list(zip({q}, range(3)))", f"list(map(lambda v, s={a}: (v, s), {q}))", f"[(i, j) for i in range(2) for j in {q}[:2] if i]",
-                          f"list(reversed({q}))", f"{q} + [{a}]", f"{q} * 2", f"list(itertools.accumulate({self.ints_of()}))", f"[list(g) for _, g in itertools.groupby({self.ints_of()}, key=lambda v: v % 2)]", f"list(enumerate({q}, {a}))", f"list(delegating({self.r.randint(0, 2)}, log))", f"list(itertools.product('ab', {q}[:2]))",
-                          f"list({self.dict(0)}.items())", f"[y := {a}, y + 1]", f"list(itertools.zip_longest({q}, [1, 2], fillvalue={a}))", f"sorted([Point({a}), Third({b})])", f"[f'{{v!r:>4}}' for v in {q}]", f"'a-b-{self.r.randint(0, 9)}'.split('-')", f"list(itertools.takewhile(lambda v: v != {a}, {q}))",
-                          f"list(itertools.pairwise({q}))", f"[[0] * 2 for _ in range({self.r.randint(0, 2)})]", f"list(itertools.combinations({q}[:3], 2))", f"[{self.cond(0)} for _ in range(2)]", f"list(collections.deque({q}, maxlen=2))", f"list(dict.fromkeys({self.ints_of()}))", f"list(itertools.starmap(operator.mul, [({a}, {b})]))"])
-
-    def dict(self, d=1):
-        if d <= 0 or self.r.random() < 0.3:
-            return self.pick(self.dicts)
-        a, q, t = self.int(0), self.pick(self.lists), self.pick(self.dicts)
-        return self.pick([f"{{1: {a}, 'a': {self.int(0)}}}", f"{{k: v for k, v in enumerate({q}[:3])}}", f"{{**{t}, 'b': {a}}}", f"dict.fromkeys('ab', {a})", f"{t} | {{'c': {a}}}", f"dict(a={a}, b=2)", f"collections.defaultdict(int, {t})", f"collections.Counter('abca')", f"dict(zip('abc', {q}))",
-                          f"collections.OrderedDict({t})", f"{{str(k): v for k, v in {t}.items()}}", f"{t}.copy()", f"collections.Counter({self.ints_of()})"])
-
-    def string(self):
-        a, q = self.int(1), self.pick(self.lists)
-        return self.pick([f'f"{{{self.int(0)}:>3}}|{{{q}!r}}"', f"'-'.join(str(v) for v in {q})", f"'%s:%d' % ({self.pick(self.dicts)}, {a})", f"'{{0}} {{k}}'.format({a}, k={q})", f"repr({self.pick(self.dicts)})", f"str({a}).zfill(4)", f"'abc'[{self.int(0)}:]", f"'ab' * ({a} % 3)", f'f"{{{a}=}}"',
-                          *([f"repr({self.pick(self.points)})", f'f"{{{self.pick(self.points)}!r:>14}}"'] if self.points else [])])
-
-    def tensor(self, d=2):
-        if d <= 0 or self.r.random() < 0.25:
-            return self.pick(self.tensors)
-        a, b = self.tensor(d - 1), self.tensor(d - 1)
-        return self.pick([f"({a} {self.pick('+-*')} {b})", f"({a} * {self.int(1)})", f"torch.relu({a})", f"torch.sin({a})", f"torch.stack([{a}, {b}]).amax(0)", f"({a} if {self.cond(1)} else {b})", f"{a}.clone().add_({self.int(0)})", f"torch.where({a} > 0, {a}, {b})", f"sum([{a}, {b}])", f"-{a}",
-                          f"{a}.reshape(-1).reshape(x.shape)", f"torch.cat([{a}, {b}])[: x.shape[0]]", f"functools.reduce(torch.add, [{a}, {b}])", f"(lambda t: t * 2)({a})", f"{a}.to(torch.float64).to({a}.dtype)", f"{a}.masked_fill({b} > 1, 0)"])
-
-    # ---- statements ----
-
+class Writer(Expressions):
     def scoped(self, write):
         """What is bound in a block may be unbound after it."""
         names = ("ints", "lists", "dicts", "points", "calls", "tensors", "sets")
@@ -296,7 +54,18 @@ class Writer:
         return Block(f"{name} = {text}")
 
     def error(self):
-        return self.pick([f"ValueError({self.int(0)})", f"Fault({self.int(0)}, 'f')", f"Deep({self.int(0)})", "KeyError('k')", "Fault", f"TypeError('t', {self.int(0)})", "StopIteration(3)", "LookupError"])
+        return self.pick(
+            [
+                f"ValueError({self.int(0)})",
+                f"Fault({self.int(0)}, 'f')",
+                f"Deep({self.int(0)})",
+                "KeyError('k')",
+                "Fault",
+                f"TypeError('t', {self.int(0)})",
+                "StopIteration(3)",
+                "LookupError",
+            ]
+        )
 
     def statement(self, depth):
         r = self.r
@@ -311,27 +80,99 @@ class Writer:
         if choice == 5:
             return self.bind(self.dicts, "d", self.dict())
         if choice == 6:
-            return self.bind(self.points, "p", f"{self.pick(['Point', 'Third', 'Point.make', 'Third.make'])}({self.int(1)})")
+            return self.bind(
+                self.points, "p", f"{self.pick(['Point', 'Third', 'Point.make', 'Third.make'])}({self.int(1)})"
+            )
         if choice == 7:
-            return Block(f"log.append({self.pick([self.string(), self.string(), self.int(), self.list(), f'type({self.list()}).__name__'])})")
+            return Block(
+                f"log.append({self.pick([self.string(), self.string(), self.int(), self.list(), f'type({self.list()}).__name__'])})"
+            )
         if choice == 8:
             q, t = self.pick(self.lists), self.pick(self.dicts)
-            return Block(self.pick([f"{q}.append({self.int(1)})", f"{t}[{self.key()}] = {self.int(1)}", f"{q}.insert(0, {self.int(0)})", f"{t}.pop({self.key()}, None)", f"{q}.sort(key=str, reverse={self.pick(['True', 'False'])})", f"{q}[{self.int(0)}] = {self.int(1)}", f"del {t}[{self.key()}]", f"del {q}[{self.int(0)}:]",
-                                    f"{t}.setdefault({self.key()}, []).append({self.int(0)})", f"{q} += ({self.int(0)},)", f"{q}.extend([*{self.ints_of()}][:5])", f"{t}.update(a={self.int(0)}, **{{'b': 2}})", f"{q}[1:1] = {self.list(0)}[:3]", f"{q}.remove({self.int(0)})", f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
-                                    f"{q}[:], {q}[:] = [1], {q}", f"log.extend({self.ints_of()})"]))
+            return Block(
+                self.pick(
+                    [
+                        f"{q}.append({self.int(1)})",
+                        f"{t}[{self.key()}] = {self.int(1)}",
+                        f"{q}.insert(0, {self.int(0)})",
+                        f"{t}.pop({self.key()}, None)",
+                        f"{q}.sort(key=str, reverse={self.pick(['True', 'False'])})",
+                        f"{q}[{self.int(0)}] = {self.int(1)}",
+                        f"del {t}[{self.key()}]",
+                        f"del {q}[{self.int(0)}:]",
+                        f"{t}.setdefault({self.key()}, []).append({self.int(0)})",
+                        f"{q} += ({self.int(0)},)",
+                        f"{q}.extend([*{self.ints_of()}][:5])",
+                        f"{t}.update(a={self.int(0)}, **{{'b': 2}})",
+                        f"{q}[1:1] = {self.list(0)}[:3]",
+                        f"{q}.remove({self.int(0)})",
+                        f"{t} |= {{{self.key()}: {self.int(0)}}}" if t != "table" else "pass",
+                        f"{q}[:], {q}[:] = [1], {q}",
+                        f"log.extend({self.ints_of()})",
+                    ]
+                )
+            )
         if choice == 9:
-            return Block("probe(log, " + self.pick([self.int(1), self.pick(self.lists), f"{self.pick(self.tensors)}.sum().item() > 0", self.string()]) + ")")
+            return Block(
+                "probe(log, "
+                + self.pick(
+                    [self.int(1), self.pick(self.lists), f"{self.pick(self.tensors)}.sum().item() > 0", self.string()]
+                )
+                + ")"
+            )
         if choice == 10:
             if self.points and r.random() < 0.6:
                 p = self.pick(self.points)
-                return Block(self.pick([f"{p}.a += {self.int(0)}", f"{p}.total = {self.int(0)}", f"{p} += {self.int(0)}", f"setattr({p}, 'z', {self.int(0)})", f"del {p}.b", f"{p}.b = {self.list(0)}", f"{p}.__dict__.update(a={self.int(0)})", f"{p}.t = {self.tensor(1)}", f"{p} = {p} + Point(1)"]))
-            return Block(self.pick([f"x.add_({self.int(0)})", "n += 1", f"n -= {self.int(0)}", f"LEVEL = {self.int(1)}", f"{self.pick(self.tensors)}.mul_(2)", f"x[0] = {self.int(0)}", f"assert {self.cond()}, {self.string()}"]))
+                return Block(
+                    self.pick(
+                        [
+                            f"{p}.a += {self.int(0)}",
+                            f"{p}.total = {self.int(0)}",
+                            f"{p} += {self.int(0)}",
+                            f"setattr({p}, 'z', {self.int(0)})",
+                            f"del {p}.b",
+                            f"{p}.b = {self.list(0)}",
+                            f"{p}.__dict__.update(a={self.int(0)})",
+                            f"{p}.t = {self.tensor(1)}",
+                            f"{p} = {p} + Point(1)",
+                        ]
+                    )
+                )
+            return Block(
+                self.pick(
+                    [
+                        f"x.add_({self.int(0)})",
+                        "n += 1",
+                        f"n -= {self.int(0)}",
+                        f"LEVEL = {self.int(1)}",
+                        f"{self.pick(self.tensors)}.mul_(2)",
+                        f"x[0] = {self.int(0)}",
+                        f"assert {self.cond()}, {self.string()}",
+                    ]
+                )
+            )
         if choice == 11:
             a, b = self.name("i"), self.name("i")
             self.ints += [a, b]
-            return Block(self.pick([f"{a}, {b} = {self.int(0)}, {self.int(1)}", f"{a}, ({b}, *_) = {self.int(0)}, ({self.int(0)}, 1, 2)", f"{a} = {b} = {self.int()}", f"*_, {a}, {b} = [0, 1, {self.int(0)}]", f"({a}, {b}), z = divmod({self.int(0)}, 2), 1", f"for {a}, {b} in [(1, 2), ({self.int(0)}, 4)]: pass"]))
+            return Block(
+                self.pick(
+                    [
+                        f"{a}, {b} = {self.int(0)}, {self.int(1)}",
+                        f"{a}, ({b}, *_) = {self.int(0)}, ({self.int(0)}, 1, 2)",
+                        f"{a} = {b} = {self.int()}",
+                        f"*_, {a}, {b} = [0, 1, {self.int(0)}]",
+                        f"({a}, {b}), z = divmod({self.int(0)}, 2), 1",
+                        f"for {a}, {b} in [(1, 2), ({self.int(0)}, 4)]: pass",
+                    ]
+                )
+            )
         if choice < 15:
-            return Block(f"if {self.cond()}:", self.block(depth + 1, 1, 2), [(f"elif {self.cond()}:", self.block(depth + 1, 1, 1))] * (r.random() < 0.2) + [("else:", self.block(depth + 1, 1, 2))] * (r.random() < 0.5))
+            return Block(
+                f"if {self.cond()}:",
+                self.block(depth + 1, 1, 2),
+                [(f"elif {self.cond()}:", self.block(depth + 1, 1, 1))] * (r.random() < 0.2)
+                + [("else:", self.block(depth + 1, 1, 2))] * (r.random() < 0.5),
+            )
         if choice < 18 and self.loops < 2:
             return self.loop(depth)
         if choice < 22:
@@ -339,26 +180,81 @@ class Writer:
         if choice < 25:
             return self.function(depth)
         if choice < 27:
-            context = self.pick(["managed(log, 'c')", "managed(log, 'c', (Fault, ValueError))", f"Third({self.int(0)}) as th", "contextlib.suppress(ValueError, IndexError)", "managed(log, 1), managed(log, 2, Exception)", "torch.no_grad()", "managed(log, 'c') as name"])
+            context = self.pick(
+                [
+                    "managed(log, 'c')",
+                    "managed(log, 'c', (Fault, ValueError))",
+                    f"Third({self.int(0)}) as th",
+                    "contextlib.suppress(ValueError, IndexError)",
+                    "managed(log, 1), managed(log, 2, Exception)",
+                    "torch.no_grad()",
+                    "managed(log, 'c') as name",
+                ]
+            )
             body = self.block(depth + 1)
             if r.random() < 0.3:
                 body.append(Block(f"raise {self.error()}"))
             return Block(f"with {context}:", body)
         if choice == 27:
-            subject = self.pick([self.list(0), self.dict(0), self.int(1), f"Third({self.int(0)}, 2)", f"({self.int(0)}, [1, {self.int(0)}])"])
-            patterns = r.sample(["[a, *_]", "{'a': v, **rest}", "int() as k if k > 1", "[]", "Third(a, b)", "Point(a=0)", "(1, [q, *_])", "0 | 1", "str()", "[[_, _], *_]", "None"], 3)
-            return Block(f"match {subject}:\n" + "\n".join(f"    case {p}:\n        log.append({p!r})" for p in patterns) + "\n    case other:\n        log.append('other')")
+            subject = self.pick(
+                [
+                    self.list(0),
+                    self.dict(0),
+                    self.int(1),
+                    f"Third({self.int(0)}, 2)",
+                    f"({self.int(0)}, [1, {self.int(0)}])",
+                ]
+            )
+            patterns = r.sample(
+                [
+                    "[a, *_]",
+                    "{'a': v, **rest}",
+                    "int() as k if k > 1",
+                    "[]",
+                    "Third(a, b)",
+                    "Point(a=0)",
+                    "(1, [q, *_])",
+                    "0 | 1",
+                    "str()",
+                    "[[_, _], *_]",
+                    "None",
+                ],
+                3,
+            )
+            return Block(
+                f"match {subject}:\n"
+                + "\n".join(f"    case {p}:\n        log.append({p!r})" for p in patterns)
+                + "\n    case other:\n        log.append('other')"
+            )
         if choice == 28:
             cls = self.name("K")
             base = self.pick(["Point", "Third", "", "dict", "Fault", "list"])
             init = base in ("Point", "Third")
             self.points += [cls.lower()] if init else []
-            return Block(f"class {cls}({base}):\n    k = {self.int(0)}\n\n    def m(self, v=n):\n        return v + self.k\n\n    @property\n    def q(self):\n        return self.m({self.int(0)})\n\n\n{cls.lower()} = {cls}({self.int(0) if init else ''})\nlog.append(({cls.lower()}.m(), {cls.lower()}.q, {cls}.__name__))")
+            return Block(
+                f"class {cls}({base}):\n    k = {self.int(0)}\n\n    def m(self, v=n):\n        return v + self.k\n\n    @property\n    def q(self):\n        return self.m({self.int(0)})\n\n\n{cls.lower()} = {cls}({self.int(0) if init else ''})\nlog.append(({cls.lower()}.m(), {cls.lower()}.q, {cls}.__name__))"
+            )
         if choice == 29:
             g = self.name("g")
-            return Block(f"{g} = {self.pick(['numbers', 'delegating'])}({r.randint(1, 3)}, log)\nlog.append(next({g}, 'none'))\n" + self.pick([f"log.append({g}.send('sent'))", f"{g}.close()", f"for v in {g}:\n    log.append(v)\n    break", f"{g}.throw({self.error()})", f"a, *b = {g}\nlog.append((a, b))", f"log.append([*{g}])"]))
+            return Block(
+                f"{g} = {self.pick(['numbers', 'delegating'])}({r.randint(1, 3)}, log)\nlog.append(next({g}, 'none'))\n"
+                + self.pick(
+                    [
+                        f"log.append({g}.send('sent'))",
+                        f"{g}.close()",
+                        f"for v in {g}:\n    log.append(v)\n    break",
+                        f"{g}.throw({self.error()})",
+                        f"a, *b = {g}\nlog.append((a, b))",
+                        f"log.append([*{g}])",
+                    ]
+                )
+            )
         if choice == 30:
-            return Block(f"log.append({self.string()})") if self.tries == 0 or r.random() < 0.6 else Block(f"raise {self.error()}" + self.pick(["", "", " from None", " from KeyError(1)"]))
+            return (
+                Block(f"log.append({self.string()})")
+                if self.tries == 0 or r.random() < 0.6
+                else Block(f"raise {self.error()}" + self.pick(["", "", " from None", " from KeyError(1)"]))
+            )
         if choice == 31:
             name = self.name("i")
             self.ints.append(name)
@@ -386,8 +282,21 @@ class Writer:
                 body.append(Block(f"if {self.cond()}:", [Block(self.pick(["break", "continue"]))]))
             if self.r.random() < 0.3:
                 stop = self.name("w")
-                return [Block(f"{stop} = 0"), Block(f"while {stop} < {self.r.randint(1, 3)}:", [Block(f"{stop} += 1\n{name} = {stop}"), *body], [("else:", self.block(depth + 1, 1, 1))] * (self.r.random() < 0.4))]
-            return [Block(f"for {name} in {self.ints_of()}:", body, [("else:", self.block(depth + 1, 1, 1))] * (self.r.random() < 0.3))]
+                return [
+                    Block(f"{stop} = 0"),
+                    Block(
+                        f"while {stop} < {self.r.randint(1, 3)}:",
+                        [Block(f"{stop} += 1\n{name} = {stop}"), *body],
+                        [("else:", self.block(depth + 1, 1, 1))] * (self.r.random() < 0.4),
+                    ),
+                ]
+            return [
+                Block(
+                    f"for {name} in {self.ints_of()}:",
+                    body,
+                    [("else:", self.block(depth + 1, 1, 1))] * (self.r.random() < 0.3),
+                )
+            ]
 
         made = self.scoped(write)
         self.loops -= 1
@@ -400,11 +309,38 @@ class Writer:
             body.append(Block(f"raise {self.error()}"))
         self.tries -= 1
         tails = []
-        for kinds in self.r.sample(["(ValueError, IndexError)", "Exception", "Fault", "(TypeError, KeyError)", "ZeroDivisionError", "Deep", "LookupError", "AttributeError"], self.r.choice((1, 1, 2))):
+        for kinds in self.r.sample(
+            [
+                "(ValueError, IndexError)",
+                "Exception",
+                "Fault",
+                "(TypeError, KeyError)",
+                "ZeroDivisionError",
+                "Deep",
+                "LookupError",
+                "AttributeError",
+            ],
+            self.r.choice((1, 1, 2)),
+        ):
             e = self.name("e")
-            handler = [Block(f"log.append((type({e}).__name__, {e}.args, type({e}.__context__).__name__))"), *self.block(depth + 1, 0, 1)]
+            handler = [
+                Block(f"log.append((type({e}).__name__, {e}.args, type({e}.__context__).__name__))"),
+                *self.block(depth + 1, 0, 1),
+            ]
             if self.r.random() < 0.3:
-                handler.append(Block(self.pick(["raise", f"raise Fault(1) from {e}", "raise Deep(2)", f"raise {e}.with_traceback(None)", f"{e}.add_note('note')"])))
+                handler.append(
+                    Block(
+                        self.pick(
+                            [
+                                "raise",
+                                f"raise Fault(1) from {e}",
+                                "raise Deep(2)",
+                                f"raise {e}.with_traceback(None)",
+                                f"{e}.add_note('note')",
+                            ]
+                        )
+                    )
+                )
             tails.append((f"except {kinds} as {e}:", handler))
         if self.r.random() < 0.25:
             tails.append(("else:", self.block(depth + 1, 1, 1)))
@@ -414,8 +350,10 @@ class Writer:
 
     def function(self, depth):
         name, r = self.name("h"), self.r
-        decorator = self.pick(["", "", "", "@traced\n", f"@scaled({r.randint(1, 3)})\n", "@functools.lru_cache\n", "@functools.partial\n"])
-        params = self.pick([f"a, b={self.int(0)}", f"a, *rest, k={self.int(0)}", f"a, /, b=1, **more", f"a, b=(1, 2)"])
+        decorator = self.pick(
+            ["", "", "", "@traced\n", f"@scaled({r.randint(1, 3)})\n", "@functools.lru_cache\n", "@functools.partial\n"]
+        )
+        params = self.pick([f"a, b={self.int(0)}", f"a, *rest, k={self.int(0)}", "a, /, b=1, **more", "a, b=(1, 2)"])
         count = self.name("c")
         kind = r.randrange(4)
         if kind == 0:
@@ -433,11 +371,15 @@ class Writer:
         """Mostly so that what follows is reached."""
         if block.head.startswith("try:") or self.r.random() < 0.3:
             return block
-        return Block("try:", [block], [("except Exception as error:", [Block("log.append((type(error).__name__, str(error)))")])])
+        return Block(
+            "try:", [block], [("except Exception as error:", [Block("log.append((type(error).__name__, str(error)))")])]
+        )
 
     def program(self):
         body = [self.guarded(self.statement(1)) for _ in range(self.r.randint(4, 10))]
-        end = "return " + ", ".join([self.tensor(), self.int(1), self.pick(self.lists), self.pick(self.dicts), self.string()])
+        end = "return " + ", ".join(
+            [self.tensor(), self.int(1), self.pick(self.lists), self.pick(self.dicts), self.string()]
+        )
         return [*body, Block(end)]
 
 

@@ -80,7 +80,13 @@ class Writer:
     def emit(self, text, shape, reads, kind="float", exact=False, bound=None):
         if volume(shape) > LIMIT:
             return None
-        v = Value(f"t{len(self.lines)}", shape, kind, exact, bound if bound is not None else max([r.bound for r in reads], default=4.0))
+        v = Value(
+            f"t{len(self.lines)}",
+            shape,
+            kind,
+            exact,
+            bound if bound is not None else max([r.bound for r in reads], default=4.0),
+        )
         if v.bound > 1e4:  # keeps later values in a range where float32 tells them apart
             text, v.bound, v.exact = f"torch.tanh({text})" if kind == "float" else text, 1.0, False
         self.lines.append((v.name, [r.name for r in reads], f"{v.name} = {text}"))
@@ -90,7 +96,11 @@ class Writer:
     # ---- choosing operands ----
 
     def pick(self, kind="float", rank=None, test=None):
-        found = [v for v in self.values if v.kind == kind and (rank is None or len(v.shape) == rank) and (test is None or test(v))]
+        found = [
+            v
+            for v in self.values
+            if v.kind == kind and (rank is None or len(v.shape) == rank) and (test is None or test(v))
+        ]
         if not found:
             return None
         return found[-1] if self.r.random() < 0.4 else self.r.choice(found)
@@ -123,18 +133,38 @@ class Writer:
         getattr(self, self.r.choice(STATEMENTS if v.shape else ("unary", "exact_unary", "binary")))(v)
 
     def unary(self, v):
-        name = self.r.choice(("tanh", "sigmoid", "sin", "cos", "exp", "erf", "sqrt", "log1p", "silu", "gelu", "softplus", "reciprocal"))
+        name = self.r.choice(
+            ("tanh", "sigmoid", "sin", "cos", "exp", "erf", "sqrt", "log1p", "silu", "gelu", "softplus", "reciprocal")
+        )
         x = v.name
         if name == "exp":
             x = f"torch.tanh({x})"
         if name in ("sqrt", "log1p", "reciprocal"):
             x = f"({x}.abs() + 1)"
         function = f"F.{name}" if name in ("silu", "gelu", "softplus") else f"torch.{name}"
-        self.emit(f"{function}({x})", v.shape, [v], bound=max(4.0, v.bound) if name in ("silu", "gelu", "softplus") else 4.0)
+        self.emit(
+            f"{function}({x})", v.shape, [v], bound=max(4.0, v.bound) if name in ("silu", "gelu", "softplus") else 4.0
+        )
 
     def exact_unary(self, v):
-        self.emit(self.r.choice(("torch.relu({})", "torch.neg({})", "torch.abs({})", "{}.clone()", "{} * 2", "{} - 1", "{}.clamp(-2, 3)", "{}.contiguous()")).format(v.name),
-                  v.shape, [v], exact=v.exact, bound=2 * v.bound + 1)
+        self.emit(
+            self.r.choice(
+                (
+                    "torch.relu({})",
+                    "torch.neg({})",
+                    "torch.abs({})",
+                    "{}.clone()",
+                    "{} * 2",
+                    "{} - 1",
+                    "{}.clamp(-2, 3)",
+                    "{}.contiguous()",
+                )
+            ).format(v.name),
+            v.shape,
+            [v],
+            exact=v.exact,
+            bound=2 * v.bound + 1,
+        )
 
     def binary(self, v):
         w = self.broadcastable(v)
@@ -157,18 +187,36 @@ class Writer:
             name = "mean"
         shape = reduced(v.shape, dims, keep)
         x = f"(torch.tanh({v.name}) + 2)" if name == "norm" else v.name
-        text = f"torch.linalg.vector_norm({x}, dim={dims}, keepdim={keep})" if name == "norm" else f"{x}.{name}({dims}, keepdim={keep})"
+        text = (
+            f"torch.linalg.vector_norm({x}, dim={dims}, keepdim={keep})"
+            if name == "norm"
+            else f"{x}.{name}({dims}, keepdim={keep})"
+        )
         exact = v.exact and name in ("sum", "amax", "amin") and v.bound * n < 1e3
-        self.emit(text, shape, [v], exact=exact, bound=v.bound * n if name in ("sum", "norm") else v.bound**2 if name == "var" else v.bound + 8)
+        self.emit(
+            text,
+            shape,
+            [v],
+            exact=exact,
+            bound=v.bound * n if name in ("sum", "norm") else v.bound**2 if name == "var" else v.bound + 8,
+        )
 
     def reduce_all(self, v):
         name = self.r.choice(("sum", "mean", "amax"))
         n = volume(v.shape)
-        self.emit(f"{v.name}.{name}()", (), [v], exact=v.exact and name != "mean" and v.bound * n < 1e3, bound=v.bound * (n if name == "sum" else 1))
+        self.emit(
+            f"{v.name}.{name}()",
+            (),
+            [v],
+            exact=v.exact and name != "mean" and v.bound * n < 1e3,
+            bound=v.bound * (n if name == "sum" else 1),
+        )
 
     def along(self, v):
         _, d = self.dim(v)
-        name = self.r.choice(("softmax", "log_softmax", "cumsum", "flip", "roll", "sort", "argmax", "argmin", "cumprod"))
+        name = self.r.choice(
+            ("softmax", "log_softmax", "cumsum", "flip", "roll", "sort", "argmax", "argmin", "cumprod")
+        )
         if name in ("argmax", "argmin", "sort") and not v.exact:
             name = "softmax"
         if name in ("argmax", "argmin"):
@@ -209,16 +257,29 @@ class Writer:
             stop = r.randint(start + 1, v.shape[d])
             step = r.choice((1, 1, 2))
             index = ", ".join(f"{start}:{stop}:{step}" if k == d else ":" for k in range(n))
-            self.emit(f"{v.name}[{index}]", [len(range(start, stop, step)) if k == d else s for k, s in enumerate(v.shape)], [v], exact=v.exact)
+            self.emit(
+                f"{v.name}[{index}]",
+                [len(range(start, stop, step)) if k == d else s for k, s in enumerate(v.shape)],
+                [v],
+                exact=v.exact,
+            )
         elif choice == 6:
             d, _ = self.dim(v)
-            self.emit(f"{v.name}.select({d}, {r.randrange(v.shape[d])})", v.shape[:d] + v.shape[d + 1:], [v], exact=v.exact)
+            self.emit(
+                f"{v.name}.select({d}, {r.randrange(v.shape[d])})", v.shape[:d] + v.shape[d + 1 :], [v], exact=v.exact
+            )
         elif n >= 2:
             self.emit(f"{v.name}.transpose(0, -1)", v.shape[-1:] + v.shape[1:-1] + v.shape[:1], [v], exact=v.exact)
 
     def join(self, v):
         d, named = self.dim(v)
-        found = [w for w in self.values if w.kind == "float" and len(w.shape) == len(v.shape) and all(a == b or k == d for k, (a, b) in enumerate(zip(v.shape, w.shape)))]
+        found = [
+            w
+            for w in self.values
+            if w.kind == "float"
+            and len(w.shape) == len(v.shape)
+            and all(a == b or k == d for k, (a, b) in enumerate(zip(v.shape, w.shape)))
+        ]
         parts = [v] + [self.r.choice(found) for _ in range(self.r.randint(1, 2))]
         names = ", ".join(p.name for p in parts)
         exact = all(p.exact for p in parts)
@@ -234,9 +295,16 @@ class Writer:
         choice, below = self.r.randrange(4), v.shape[d]
         if choice == 0:
             i = self.index((self.r.choice(self.sizes),), below)
-            self.emit(f"{v.name}.index_select({named}, {i.name})", v.shape[:d] + i.shape + v.shape[d + 1:], [v, i], exact=v.exact)
+            self.emit(
+                f"{v.name}.index_select({named}, {i.name})",
+                v.shape[:d] + i.shape + v.shape[d + 1 :],
+                [v, i],
+                exact=v.exact,
+            )
         elif choice == 1:
-            shape = tuple(s if k == d else self.r.choice([x for x in self.sizes if x <= s] or [s]) for k, s in enumerate(v.shape))
+            shape = tuple(
+                s if k == d else self.r.choice([x for x in self.sizes if x <= s] or [s]) for k, s in enumerate(v.shape)
+            )
             i = self.index(shape, below)
             self.emit(f"{v.name}.gather({named}, {i.name})", shape, [v, i], exact=v.exact)
         elif choice == 2:
@@ -244,11 +312,16 @@ class Writer:
             if len(v.shape) > 1 and self.r.random() < 0.5:
                 j = self.index(i.shape[-1:], v.shape[1])
             used = 2 if j else 1
-            self.emit(f"{v.name}[{i.name}{', ' + j.name if j else ''}]", i.shape + v.shape[used:], [v, i] + ([j] if j else []), exact=v.exact)
+            self.emit(
+                f"{v.name}[{i.name}{', ' + j.name if j else ''}]",
+                i.shape + v.shape[used:],
+                [v, i] + ([j] if j else []),
+                exact=v.exact,
+            )
         else:
             i = self.index(self.shape()[:1], below)
             keep = [":"] * d + [i.name]
-            self.emit(f"{v.name}[{', '.join(keep)}]", v.shape[:d] + i.shape + v.shape[d + 1:], [v, i], exact=v.exact)
+            self.emit(f"{v.name}[{', '.join(keep)}]", v.shape[:d] + i.shape + v.shape[d + 1 :], [v, i], exact=v.exact)
 
     def scatter(self, v):
         d, named = self.dim(v)
@@ -256,22 +329,45 @@ class Writer:
             i = self.index((v.shape[d],), self.r.choice(self.sizes))
             size = int(i_below(self.inputs[-1]))
             shape = [size if k == d else s for k, s in enumerate(v.shape)]
-            self.emit(f"{v.name}.new_zeros({shape}).index_add({named}, {i.name}, {v.name})", shape, [v, i], exact=v.exact, bound=v.bound * v.shape[d])
+            self.emit(
+                f"{v.name}.new_zeros({shape}).index_add({named}, {i.name}, {v.name})",
+                shape,
+                [v, i],
+                exact=v.exact,
+                bound=v.bound * v.shape[d],
+            )
         else:
             i = self.index(v.shape, v.shape[d])
-            self.emit(f"{v.name}.new_zeros({list(v.shape)}).scatter_add({named}, {i.name}, {v.name})", v.shape, [v, i], exact=v.exact, bound=v.bound * v.shape[d])
+            self.emit(
+                f"{v.name}.new_zeros({list(v.shape)}).scatter_add({named}, {i.name}, {v.name})",
+                v.shape,
+                [v, i],
+                exact=v.exact,
+                bound=v.bound * v.shape[d],
+            )
 
     def select(self, v):
         w = self.broadcastable(v)
         if not (v.exact and w.exact):
             return self.exact_unary(v)
         shape = torch.broadcast_shapes(v.shape, w.shape)
-        self.emit(f"torch.where({v.name} > {w.name}, {v.name}, {w.name} * 2)", shape, [v, w], exact=True, bound=2 * max(v.bound, w.bound))
+        self.emit(
+            f"torch.where({v.name} > {w.name}, {v.name}, {w.name} * 2)",
+            shape,
+            [v, w],
+            exact=True,
+            bound=2 * max(v.bound, w.bound),
+        )
 
     def matmul(self, v):
         if len(v.shape) < 2:
             return self.unary(v)
-        text = self.r.choice(("torch.tanh({0}) @ torch.tanh({0}).transpose(-1, -2)", "torch.tanh({0}).transpose(-1, -2) @ torch.tanh({0})"))
+        text = self.r.choice(
+            (
+                "torch.tanh({0}) @ torch.tanh({0}).transpose(-1, -2)",
+                "torch.tanh({0}).transpose(-1, -2) @ torch.tanh({0})",
+            )
+        )
         n = v.shape[-2] if text.endswith("2)") else v.shape[-1]
         self.emit(text.format(v.name), v.shape[:-2] + (n, n), [v], bound=16)
 
@@ -306,7 +402,9 @@ class Writer:
         dtype = self.r.choice(("bfloat16", "float64", "float16"))
         # Rounded twice, so that what follows starts from the same values in every order of computation.
         if v.exact or dtype == "float64":
-            self.emit(f"{v.name}.to(torch.{dtype}).to(torch.float32)", v.shape, [v], exact=v.exact and dtype == "float64")
+            self.emit(
+                f"{v.name}.to(torch.{dtype}).to(torch.float32)", v.shape, [v], exact=v.exact and dtype == "float64"
+            )
 
     def write(self, v):
         """In place, on a copy."""
@@ -314,11 +412,23 @@ class Writer:
         if choice == 0:
             self.emit(f"{v.name}.clone().mul_(2)", v.shape, [v], exact=v.exact, bound=2 * v.bound)
         elif choice == 1:
-            self.emit(f"torch.select_scatter({v.name}, {v.name}.select(0, 0) + 1, 0, {self.r.randrange(v.shape[0])})", v.shape, [v], exact=v.exact, bound=v.bound + 1)
+            self.emit(
+                f"torch.select_scatter({v.name}, {v.name}.select(0, 0) + 1, 0, {self.r.randrange(v.shape[0])})",
+                v.shape,
+                [v],
+                exact=v.exact,
+                bound=v.bound + 1,
+            )
         elif choice == 2:
             self.emit(f"put({v.name}.clone(), slice(0, None, 2), {v.name}.mean())", v.shape, [v])
         else:
-            self.emit(f"{v.name}.masked_fill({v.name} > 1, 0.5)" if v.exact else f"{v.name}.clone().add_({v.name})", v.shape, [v], exact=v.exact, bound=2 * v.bound)
+            self.emit(
+                f"{v.name}.masked_fill({v.name} > 1, 0.5)" if v.exact else f"{v.name}.clone().add_({v.name})",
+                v.shape,
+                [v],
+                exact=v.exact,
+                bound=2 * v.bound,
+            )
 
 
 STATEMENTS = (

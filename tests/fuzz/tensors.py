@@ -64,12 +64,18 @@ def compare(what, got, want, exact, rounding):
     for name in ("dtype", "shape"):
         if getattr(got, name) != getattr(want, name):
             return f"{what}: {name} {getattr(got, name)}, expected {getattr(want, name)}"
-    if not what.startswith("gradient") and [s for s, n in zip(got.stride(), got.shape) if n != 1] != [s for s, n in zip(want.stride(), want.shape) if n != 1]:
+    if not what.startswith("gradient") and [s for s, n in zip(got.stride(), got.shape) if n != 1] != [
+        s for s, n in zip(want.stride(), want.shape) if n != 1
+    ]:
         return f"{what}: strides {got.stride()}, expected {want.stride()} of {list(want.shape)}"
     error = distance(got, exact)
     scale = exact.detach().double().abs().nan_to_num(0, 0, 0).amax().item() if exact.numel() else 0.0
     allowed = 4 * distance(want, exact) + rounding * (1 + scale)
-    return f"{what}: off by {error:g}, eager by {distance(want, exact):g}, values up to {scale:g}" if not error <= allowed else None
+    return (
+        f"{what}: off by {error:g}, eager by {distance(want, exact):g}, values up to {scale:g}"
+        if not error <= allowed
+        else None
+    )
 
 
 def failure(program, seed, device="cpu", order=1):
@@ -90,9 +96,12 @@ def failure(program, seed, device="cpu", order=1):
             want, want_gradients = run(f, inputs, weights, order)
             try:
                 got, got_gradients = run(compiled, inputs, weights, order)
-            except Exception as e:  # noqa: BLE001: whatever it is, eager ran
+            except Exception as e:  # whatever it is, eager ran
                 return f"{type(e).__name__}: {e}"
-        for what, gs, ws, es in (("result", got, want, exact), ("gradient", got_gradients, want_gradients, exact_gradients)):
+        for what, gs, ws, es in (
+            ("result", got, want, exact),
+            ("gradient", got_gradients, want_gradients, exact_gradients),
+        ):
             if len(gs) != len(ws):
                 return f"{what}s: {len(gs)}, expected {len(ws)}"
             for i, (g, w, e) in enumerate(zip(gs, ws, es)):
@@ -137,7 +146,7 @@ def shrink(program, seed, device, order):
         try:
             smaller = replaced(program, name)
             now = smaller and failure(smaller, seed, device, order)
-        except Exception:  # noqa: BLE001: not a program any more
+        except Exception:  # not a program any more
             continue
         finally:
             braze.reset()

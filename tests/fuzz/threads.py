@@ -1,6 +1,6 @@
 """Threads that compile, call, forget, fork and end at once: every result is eager's, and nothing stands still.
 
-    python tests/fuzz/threads.py --seconds 60 --seed 1 --threads 8
+python tests/fuzz/threads.py --seconds 60 --seed 1 --threads 8
 """
 
 import argparse
@@ -116,7 +116,10 @@ class Stress:
             got, want = self.compiled[which](*args), FUNCTIONS[which](*args)
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
         if training and got.requires_grad:
-            a, b = torch.autograd.grad(got.sum(), MODEL[0].weight, allow_unused=True), torch.autograd.grad(want.sum(), MODEL[0].weight, allow_unused=True)
+            a, b = (
+                torch.autograd.grad(got.sum(), MODEL[0].weight, allow_unused=True),
+                torch.autograd.grad(want.sum(), MODEL[0].weight, allow_unused=True),
+            )
             if a[0] is not None:
                 torch.testing.assert_close(a[0], b[0], rtol=1e-4, atol=1e-4)
 

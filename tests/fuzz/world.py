@@ -8,7 +8,6 @@ parts makes it, and printed as a script. `--seed N` runs one.
 """
 
 import argparse
-import collections
 import contextlib
 import copy
 import dataclasses
@@ -17,7 +16,6 @@ import linecache
 import math
 import operator
 import os
-import random
 import string
 import sys
 import time
@@ -38,7 +36,17 @@ from world_shared import Shared  # noqa: E402
 
 import braze  # noqa: E402
 
-MODULES = dict(torch=torch, np=np, os=os, sys=sys, math=math, operator=operator, string=string, copy=copy, builtins=__import__("builtins"))
+MODULES = dict(
+    torch=torch,
+    np=np,
+    os=os,
+    sys=sys,
+    math=math,
+    operator=operator,
+    string=string,
+    copy=copy,
+    builtins=__import__("builtins"),
+)
 
 
 NOW_BUILTIN = vars(MODULES["builtins"])
@@ -178,13 +186,17 @@ def failure(program, counts):
 def run(program, counts, process):
     try:
         plain, other = World(program, "<world>"), World(program, "<world>")
-    except Exception as e:
+    except Exception:
         counts.invalid += 1
         return None
     counts.programs += 1
     counter = Counter()
     f = eval(program.target, plain.names)
-    g = braze.compile(eval(program.target, other.names), backend="braze" if program.backend == "braze" else counter, dynamic=program.dynamic)
+    g = braze.compile(
+        eval(program.target, other.names),
+        backend="braze" if program.backend == "braze" else counter,
+        dynamic=program.dynamic,
+    )
     for i, step in enumerate([[], [], *program.steps]):
         for text in step:
             if text.startswith("!"):
@@ -215,7 +227,15 @@ def run(program, counts, process):
 
 
 def own(world):
-    return {k: v for k, v in world.names.items() if k not in ("__builtins__", "__warningregistry__") and not isinstance(v, types.ModuleType) or isinstance(v, types.ModuleType) and k[0] == "g" and k[1:].isdigit()}
+    return {
+        k: v
+        for k, v in world.names.items()
+        if k not in ("__builtins__", "__warningregistry__")
+        and not isinstance(v, types.ModuleType)
+        or isinstance(v, types.ModuleType)
+        and k[0] == "g"
+        and k[1:].isdigit()
+    }
 
 
 # ---- made small ----
@@ -299,7 +319,9 @@ def main():
         if failed >= options.stop_after or time.time() - start > options.seconds:
             break
     seconds = time.time() - start
-    print(f"{failed} programs differ; seeds {options.first} to {seed}; {seconds:.0f} s, {counts.changes / seconds * 60:.0f} changes a minute; {counts}")
+    print(
+        f"{failed} programs differ; seeds {options.first} to {seed}; {seconds:.0f} s, {counts.changes / seconds * 60:.0f} changes a minute; {counts}"
+    )
     return 1 if failed else 0
 
 

@@ -11,13 +11,34 @@ import weakref
 import numpy as np
 import torch
 
-ATOMS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice, torch.dtype, torch.device, torch.layout, torch.memory_format)
-SHARED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType)
+ATOMS = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bool,
+    type(None),
+    type(Ellipsis),
+    range,
+    slice,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
+SHARED = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.CodeType,
+)
 
 
 def is_atom(cls):
     return any(cls is c for c in ATOMS)  # a metaclass may have its own ==
-
 
 
 class Differ(Exception):
@@ -35,7 +56,10 @@ WORDS = (
     # What PyTorch says of sizes that do not fit depends on the operator's kernel; of arguments, on the object that stands for them.
     (r"(Attempting to broadcast a dimension|The size of tensor a|The expanded size of the tensor).*", "sizes"),
     (r"must be (\w+), not .*", r"must be \1"),
-    (r"unsupported operand type\(s\) for (\S+): 'Tensor' and .*", r"unsupported \1"),  # containers stand for those of their subclasses
+    (
+        r"unsupported operand type\(s\) for (\S+): 'Tensor' and .*",
+        r"unsupported \1",
+    ),  # containers stand for those of their subclasses
     (r"(maximum recursion depth exceeded).*", r"\1"),  # where it ends depends on the frames of the caller
     (r"not supported between instances of .*", "not supported"),
     (r"(iteration over a 0-d array|'numpy\.\w+' object is not iterable)", "not iterable"),
@@ -85,7 +109,11 @@ class Match:
                 self.differ(where, a, b)
             self.same(ta, tb, where + ".__class__")
         if ta is float:
-            if struct.pack("d", a) != struct.pack("d", b) and not abs(a - b) <= 1e-6 * max(1, abs(a)) or (a == 0 and struct.pack("d", a) != struct.pack("d", b)):
+            if (
+                struct.pack("d", a) != struct.pack("d", b)
+                and not abs(a - b) <= 1e-6 * max(1, abs(a))
+                or (a == 0 and struct.pack("d", a) != struct.pack("d", b))
+            ):
                 self.differ(where, a, b)
             return
         if ta is str:
@@ -120,12 +148,19 @@ class Match:
             if a.__qualname__ != b.__qualname__:
                 self.differ(where, a, b)
             self.sequence(a.__mro__, b.__mro__, where + ".__mro__")
-            return self.names(vars(a), vars(b), where, skip=("__dict__", "__weakref__", "__doc__", "_abc_impl", "__mro__", "__slotnames__"))
+            return self.names(
+                vars(a),
+                vars(b),
+                where,
+                skip=("__dict__", "__weakref__", "__doc__", "_abc_impl", "__mro__", "__slotnames__"),
+            )
         if is_a(a, types.ModuleType):
             return self.names(vars(a), vars(b), where, skip=("__builtins__",))
         if is_a(a, types.FunctionType):
             names = ("__name__", "__defaults__", "__kwdefaults__", "__dict__", "__closure__")
-            for name in names if a.__globals__.get("__name__") == "world" else names[:4]:  # what libraries keep between calls is theirs
+            for name in (
+                names if a.__globals__.get("__name__") == "world" else names[:4]
+            ):  # what libraries keep between calls is theirs
                 self.same(getattr(a, name), getattr(b, name), f"{where}.{name}")
             return
         if is_a(a, types.CellType):
@@ -150,12 +185,23 @@ class Match:
             if is_a(a, collections.defaultdict):
                 self.same(a.default_factory, b.default_factory, where + ".default_factory")
         elif is_a(a, (list, collections.deque)):
-            self.sequence(list.__iter__(a) if is_a(a, list) else a, list.__iter__(b) if isinstance(b, list) else b, where)
+            self.sequence(
+                list.__iter__(a) if is_a(a, list) else a, list.__iter__(b) if isinstance(b, list) else b, where
+            )
         elif is_a(a, (set, frozenset)):
             key = lambda o: (type(o).__name__, plain_text(repr(o)))
-            self.sequence(sorted(set.__iter__(a) if is_a(a, set) else a, key=key), sorted(set.__iter__(b) if isinstance(b, set) else b, key=key), where)
+            self.sequence(
+                sorted(set.__iter__(a) if is_a(a, set) else a, key=key),
+                sorted(set.__iter__(b) if isinstance(b, set) else b, key=key),
+                where,
+            )
         elif is_a(a, np.ndarray):
-            if a.shape != b.shape or a.dtype != b.dtype or a.strides != b.strides or not np.array_equal(a, b, equal_nan=a.dtype.kind == 'f'):
+            if (
+                a.shape != b.shape
+                or a.dtype != b.dtype
+                or a.strides != b.strides
+                or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+            ):
                 self.differ(where, str(a), str(b))
             return
         elif is_a(a, BaseException):
@@ -204,8 +250,16 @@ class Match:
 
     def names(self, a, b, where, skip=()):
         """Keys in their order, and values."""
-        pairs = lambda d: list(collections.OrderedDict.items(d) if isinstance(d, collections.OrderedDict) else dict.items(d) if isinstance(d, dict) else d.items())
-        kept = lambda d: [(k, v) for k, v in pairs(d) if not (type(k) is str and k in (*skip, "_clear_cache"))]  # that of functools.singledispatch
+        pairs = lambda d: list(
+            collections.OrderedDict.items(d)
+            if isinstance(d, collections.OrderedDict)
+            else dict.items(d)
+            if isinstance(d, dict)
+            else d.items()
+        )
+        kept = lambda d: [
+            (k, v) for k, v in pairs(d) if not (type(k) is str and k in (*skip, "_clear_cache"))
+        ]  # that of functools.singledispatch
         a, b = kept(a), kept(b)
         if len(a) != len(b):
             raise Differ(f"{where}: keys {[k for k, _ in b]}, expected {[k for k, _ in a]}"[:300])
@@ -217,7 +271,15 @@ class Match:
             self.same(p, q, f"{where}[{x if is_atom(type(x)) else '...'!r}]")
 
     def tensor(self, a, b, where):
-        facts = lambda t: (tuple(t.shape), t.dtype, t.device.type, t.requires_grad, t.is_leaf, t.storage_offset(), t.is_inference())
+        facts = lambda t: (
+            tuple(t.shape),
+            t.dtype,
+            t.device.type,
+            t.requires_grad,
+            t.is_leaf,
+            t.storage_offset(),
+            t.is_inference(),
+        )
         strides = lambda t: [s for s, n in zip(t.stride(), t.shape) if n > 1]
         if facts(a) != facts(b) or (a.numel() and strides(a) != strides(b)):
             raise Differ(f"{where}: a tensor of {(*facts(b), b.stride())}, expected {(*facts(a), a.stride())}")

@@ -16,7 +16,17 @@ CLASSES = [
     torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ReLU, torch.nn.Tanh, torch.nn.Identity, torch.nn.Sigmoid, collections.ChainMap, collections.Counter,
     weakref.WeakValueDictionary, functools.cached_property, functools.partialmethod, enum.Enum, enum.IntEnum, enum.EnumType, abc.ABCMeta, torch.utils.hooks.RemovableHandle, *(c for c in vars(collections.abc).values() if isinstance(c, type)),
 ]  # fmt: skip
-MODULES = [torch, torch.nn, torch.nn.functional, torch.nn.modules.module, math, operator, string, functools, collections]
+MODULES = [
+    torch,
+    torch.nn,
+    torch.nn.functional,
+    torch.nn.modules.module,
+    math,
+    operator,
+    string,
+    functools,
+    collections,
+]
 FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -27,7 +37,9 @@ def functions(names):
 class Shared:
     def __init__(self):
         self.names = [(o, dict(vars(o))) for o in (*CLASSES, *MODULES)]
-        self.functions = [(f, *(getattr(f, n) for n in FIELDS), dict(f.__dict__)) for o in CLASSES for f in functions(vars(o))]
+        self.functions = [
+            (f, *(getattr(f, n) for n in FIELDS), dict(f.__dict__)) for o in CLASSES for f in functions(vars(o))
+        ]
 
     def put_back(self):
         for o, before in self.names:

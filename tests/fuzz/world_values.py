@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 NAMES = ("a", "b", "c", "m")
 KEYS = ("'a'", "'b'", "'c'", "0", "1", "True", "(1, 2)")
 NUMBERS = ("0", "1", "2", "3", "5", "-1", "300", "True", "False", "0.0", "-0.0", "1.0", "2.5", "3.0")
-LEAVES = (*NUMBERS, "'a'", "'b'", "'ab'", "''", "None", "(1, 2)", "(1, 2.0)", "torch.float32", "torch.float64", "torch.Size([2, 3])", "range(3)", "slice(0, 2)")
+LEAVES = (
+    *NUMBERS,
+    "'a'",
+    "'b'",
+    "'ab'",
+    "''",
+    "None",
+    "(1, 2)",
+    "(1, 2.0)",
+    "torch.float32",
+    "torch.float64",
+    "torch.Size([2, 3])",
+    "range(3)",
+    "slice(0, 2)",
+)
 TENSORS = (
     "torch.ones(2, 3)", "torch.ones(2, 3)", "torch.arange(6.0).reshape(2, 3)", "torch.zeros(3)", "torch.ones(3, 2).t()", "torch.ones(2, 3, dtype=torch.float64)", "torch.tensor(2.0)",
     "torch.ones(2, 3, requires_grad=True)", "torch.nn.Parameter(torch.ones(2, 3))", "torch.arange(6)[::2]", "torch.ones(2, 3, dtype=torch.int64)", "torch.ones(1, 3).expand(2, 3)", "torch.ones(6)[:3]",

@@ -39,7 +39,12 @@ def test_forms():
         """Doc."""
         return a + 1
 
-    for g in (braze.compile(f), braze.compile(f, backend="eager"), braze.compile()(f), braze.compile(fullgraph=True)(f)):
+    for g in (
+        braze.compile(f),
+        braze.compile(f, backend="eager"),
+        braze.compile()(f),
+        braze.compile(fullgraph=True)(f),
+    ):
         same(f(X), g(X))
         assert g.__name__ == "f" and g.__doc__ == "Doc." and g.__wrapped__ is f
         assert inspect.signature(g) == inspect.signature(f)
@@ -109,7 +114,9 @@ def test_arguments(f, calls):
         same(f(*args, **kw), g(*args, **kw))
 
 
-@pytest.mark.parametrize("args, kw", [((), {}), ((1, 2, 3, 4), {}), ((X,), {"a": X}), ((X,), {"nope": 1}), ((X, 1), {"b": 1})])
+@pytest.mark.parametrize(
+    "args, kw", [((), {}), ((1, 2, 3, 4), {}), ((X,), {"a": X}), ((X,), {"nope": 1}), ((X, 1), {"b": 1})]
+)
 def test_wrong_arguments_raise_as_eager(args, kw):
     def f(a, b=1):
         return a + b

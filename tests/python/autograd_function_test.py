@@ -15,20 +15,31 @@ def leaf(*shape):
 
 def check(fn, *args, compiled=True, calls=2, loss=None):
     """Eager against compiled: results and gradients; `compiled`: forward and backward are one graph each."""
-    loss = loss or (lambda out: sum((o * torch.arange(1.0, o.numel() + 1).view(o.shape)).sum() for o in out if o.requires_grad))
-    e = braze.explain(fn, *[a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args])
+    loss = loss or (
+        lambda out: sum((o * torch.arange(1.0, o.numel() + 1).view(o.shape)).sum() for o in out if o.requires_grad)
+    )
+    e = braze.explain(
+        fn, *[a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+    )
     if compiled:
         assert e.graph_count == e.training_graph_count == 1 and not e.breaks, e
     fast = braze.compile(fn)
     for _ in range(calls):
         found = []
         for f in (fn, fast):
-            mine = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+            mine = [
+                a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args
+            ]
             out = f(*mine)
             out = list(out) if isinstance(out, (tuple, list)) else [out]
             loss([o for o in out if isinstance(o, torch.Tensor)]).backward()
-            found.append([[o.detach() if isinstance(o, torch.Tensor) else o for o in out], [o.requires_grad for o in out if isinstance(o, torch.Tensor)],
-                          [a.grad for a in mine if isinstance(a, torch.Tensor)]])
+            found.append(
+                [
+                    [o.detach() if isinstance(o, torch.Tensor) else o for o in out],
+                    [o.requires_grad for o in out if isinstance(o, torch.Tensor)],
+                    [a.grad for a in mine if isinstance(a, torch.Tensor)],
+                ]
+            )
         same(found[0], found[1])
     return e
 
@@ -362,8 +373,15 @@ class Batched(Function):
         return Batched.apply(x) * 5, in_dims[0]
 
 
-@pytest.mark.parametrize("transform", [torch.vmap, lambda f: torch.func.grad(lambda x: f(x).sum()), lambda f: torch.vmap(torch.func.grad(lambda x: f(x).sum()))],
-                         ids=["vmap", "grad", "vmap_grad"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        torch.vmap,
+        lambda f: torch.func.grad(lambda x: f(x).sum()),
+        lambda f: torch.vmap(torch.func.grad(lambda x: f(x).sum())),
+    ],
+    ids=["vmap", "grad", "vmap_grad"],
+)
 @pytest.mark.parametrize("cls", [Transformed, Batched])
 def test_below_transforms_of_functions(cls, transform):
     check(lambda x: transform(cls.apply)(x), leaf(3, 4))
@@ -396,14 +414,24 @@ class OneOfTwo(Function):
         return ctx.saved_tensors[0] * h, 3 * g
 
 
-@pytest.mark.parametrize("f", [lambda x, y: Reversal.apply(x), lambda x, y: ViewReversal.apply(x), lambda x, y: Reversal.apply(x).view(-1), lambda x, y: (Reversal.apply(x), x.view(-1)),
-                               lambda x, y: OneOfTwo.apply(x, y), lambda x, y: (x * 2, Reversal.apply(x * 2)), lambda x, y: (lambda z: (z, Reversal.apply(z), z[0]))(x * 2)])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, y: Reversal.apply(x),
+        lambda x, y: ViewReversal.apply(x),
+        lambda x, y: Reversal.apply(x).view(-1),
+        lambda x, y: (Reversal.apply(x), x.view(-1)),
+        lambda x, y: OneOfTwo.apply(x, y),
+        lambda x, y: (x * 2, Reversal.apply(x * 2)),
+        lambda x, y: (lambda z: (z, Reversal.apply(z), z[0]))(x * 2),
+    ],
+)
 def test_a_result_on_the_memory_of_the_operand_has_the_functions_backward(f):
     check(f, leaf(2, 3), leaf(2, 3), compiled=False)
 
 
 def test_views_of_one_call_may_not_be_written_to():
     for f in (lambda x: x.unbind(0), lambda x: (x * 2).unbind(0)):
-        x = (leaf(2, 3) + 0)
+        x = leaf(2, 3) + 0
         with pytest.raises(RuntimeError, match="returns multiple views|multiple views"):
             braze.compile(f)(x)[0].mul_(2)

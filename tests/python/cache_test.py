@@ -30,7 +30,9 @@ def start(folder, path=None, code=CHILD):
     env = dict(os.environ, BRAZE_CACHE_DIR=str(folder), BRAZE_STRICT="1")
     if path:
         env["PYTHONPATH"] = str(path)
-    return subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process):
@@ -103,7 +105,9 @@ def test_another_build_finds_nothing(filled, tmp_path):
     package = tmp_path / "path" / "braze"
     shutil.copytree(home, package, ignore=shutil.ignore_patterns("_C*", "__pycache__"))
     binary = bytearray(next(home.glob("_C*.so")).read_bytes())
-    note = binary.index(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")  # the build-id's head: name and content sizes, type, name
+    note = binary.index(
+        b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+    )  # the build-id's head: name and content sizes, type, name
     binary[note + 16] ^= 1
     (package / next(home.glob("_C*.so")).name).write_bytes(binary)
     before = {f.name for f in objects(folder)}

@@ -1,12 +1,14 @@
 """What a program changes of its classes and functions between two calls: the second call sees it."""
+
 import abc
 import functools
 import warnings
 
-import braze
 import pytest
 import torch
 import torch.nn.functional as F
+
+import braze
 
 
 def check(fn, change, *args, graphs=2):
@@ -33,9 +35,13 @@ X = torch.arange(3.0)
 
 def test_bases_of_a_class_for_isinstance():
     class A: ...
+
     class B: ...
+
     class Mid(A): ...
+
     class C(Mid): ...
+
     o = C()
 
     def fn(x):
@@ -46,7 +52,9 @@ def test_bases_of_a_class_for_isinstance():
 
 def test_bases_of_a_class_for_issubclass():
     class A: ...
+
     class B: ...
+
     class C(A): ...
 
     def fn(x):
@@ -57,11 +65,17 @@ def test_bases_of_a_class_for_issubclass():
 
 def test_bases_of_a_class_for_super():
     class A:
-        def f(self, x): return x + 1
+        def f(self, x):
+            return x + 1
+
     class B:
-        def f(self, x): return x * 10
+        def f(self, x):
+            return x * 10
+
     class C(A):
-        def f(self, x): return super().f(x)
+        def f(self, x):
+            return super().f(x)
+
     o = C()
     check(lambda x: o.f(x), lambda: setattr(C, "__bases__", (B,)), X)
 
@@ -69,6 +83,7 @@ def test_bases_of_a_class_for_super():
 def test_a_class_that_loses_its_call():
     class A:
         def __call__(self): ...
+
     o = A()
 
     def fn(x):
@@ -80,6 +95,7 @@ def test_a_class_that_loses_its_call():
 def test_an_attribute_of_a_class_that_is_asked_for():
     class A:
         f = 1
+
     o = A()
     check(lambda x: x + 1 if hasattr(o, "f") else x - 1, lambda: delattr(A, "f"), X)
 
@@ -87,7 +103,8 @@ def test_an_attribute_of_a_class_that_is_asked_for():
 def test_the_function_behind_a_cached_property():
     class A:
         @functools.cached_property
-        def k(self): return 2.0
+        def k(self):
+            return 2.0
 
     def fn(x):
         return x * A().k
@@ -115,6 +132,7 @@ def test_an_attribute_of_a_function_of_torch():
 def test_an_attribute_of_a_cache():
     @functools.lru_cache
     def g(): ...
+
     g.scale = 2.0
     check(lambda x: x * g.scale, lambda: setattr(g, "scale", 5.0), X)
 
@@ -131,6 +149,7 @@ def test_what_a_cache_calls_is_not_its_mark():
 
 def test_operators_of_a_class_of_tensors():
     class T(torch.Tensor): ...
+
     x = torch.ones(2).as_subclass(T)
 
     def fn(x):
@@ -144,6 +163,7 @@ def test_operators_of_a_class_of_tensors():
 
 def test_a_name_of_the_module_that_hides_an_exception():
     class Other(Exception): ...
+
     glob = {"torch": torch}
     exec("def fn(x, bad):\n if bad: raise ValueError('no')\n return x + 1", glob)
     compiled = braze.compile(glob["fn"], backend="eager")
@@ -191,7 +211,9 @@ def test_abstract_methods_of_a_class():
 
 def test_a_method_in_the_dict_of_an_instance():
     class A:
-        def f(self, x): return x + 1
+        def f(self, x):
+            return x + 1
+
     o = A()
     check(lambda x: o.f(x), lambda: o.__dict__.update(f=lambda x: x * 5), X)
 
@@ -204,6 +226,7 @@ def test_module_of_a_function_made_inside():
 
 def test_a_module_whose_own_init_never_ran():
     """Such a module has no tables of parameters: Module.__delattr__ fails on that."""
+
     class M(torch.nn.Module):
         pass
 
@@ -224,10 +247,10 @@ def test_a_module_whose_own_init_never_ran():
 def test_a_cell_that_is_empty_is_deleted():
     def fn(x):
         try:
-            del cell
+            del cell  # noqa: F821
         except UnboundLocalError as e:
             return x + 1, str(e)
-        return x, "", lambda: cell
+        return x, "", lambda: cell  # noqa: F821
 
     want, got = fn(X), braze.compile(fn, backend="eager", fullgraph=True)(X)
     assert want[1] == got[1] and torch.equal(want[0], got[0])
@@ -236,12 +259,15 @@ def test_a_cell_that_is_empty_is_deleted():
 @pytest.mark.parametrize("base, value", [(int, 0), (str, "a"), (float, 0.5)])
 def test_the_class_of_a_number_or_text(base, value):
     class A(base):
-        def m(self): return 1
+        def m(self):
+            return 1
 
     class B(A):
-        def m(self): return 2
+        def m(self):
+            return 2
 
     class Holder: ...
+
     o = Holder()
     o.v = A(value)
     check(lambda x, o: x + o.v.m() + len(type(o.v).__name__), lambda: setattr(o.v, "__class__", B), X, o)

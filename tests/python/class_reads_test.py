@@ -32,7 +32,9 @@ def seen(f, *changes):
         for c in compiled:
             for _ in range(2):
                 got = outcome(c)
-                assert type(got) is type(want) and (torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want), f"{got}, expected {want}"
+                assert type(got) is type(want) and (
+                    torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+                ), f"{got}, expected {want}"
     assert graphs.count
 
 
@@ -55,11 +57,24 @@ def family():
     return A, B, C
 
 
-@pytest.mark.parametrize("read", [lambda A, c: isinstance(c, A), lambda A, c: issubclass(type(c), A), lambda A, c: isinstance(c, (int, A)), lambda A, c: type.__instancecheck__(A, c)])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda A, c: isinstance(c, A),
+        lambda A, c: issubclass(type(c), A),
+        lambda A, c: isinstance(c, (int, A)),
+        lambda A, c: type.__instancecheck__(A, c),
+    ],
+)
 def test_what_is_a_subclass(read):
     A, B, C = family()
     c = C()
-    seen(lambda x: x * (2 if read(A, c) else 3), lambda: setattr(C, "__bases__", (B,)), lambda: setattr(C, "__bases__", (B, A)), lambda: setattr(C, "__bases__", (B,)))
+    seen(
+        lambda x: x * (2 if read(A, c) else 3),
+        lambda: setattr(C, "__bases__", (B,)),
+        lambda: setattr(C, "__bases__", (B, A)),
+        lambda: setattr(C, "__bases__", (B,)),
+    )
 
 
 def test_what_super_finds():
@@ -111,7 +126,11 @@ def test_class_becomes_a_descriptor(method):
         return x * (o.a if isinstance(o.a, int) else 2)
 
     body = (lambda self, o, cls: 7) if method == "__get__" else (lambda self, o, value: None)
-    extra = [lambda: setattr(Holder, "__get__", lambda self, o, cls: 9)] if method == "__set__" else [lambda: o.__dict__.clear()]
+    extra = (
+        [lambda: setattr(Holder, "__get__", lambda self, o, cls: 9)]
+        if method == "__set__"
+        else [lambda: o.__dict__.clear()]
+    )
     seen(f, lambda: setattr(Holder, method, body), *extra)
 
 
@@ -195,12 +214,22 @@ def test_missing_key_of_a_subclass():
             return 5
 
     d, counter = Own(a=1), collections.Counter(a=3)
-    seen(lambda x: x * d["a"] + d["b"] + counter["a"] + counter["b"], lambda: d.pop("a"), lambda: d.update(b=7), lambda: setattr(Own, "__missing__", lambda self, key: 8), lambda: counter.clear())
+    seen(
+        lambda x: x * d["a"] + d["b"] + counter["a"] + counter["b"],
+        lambda: d.pop("a"),
+        lambda: d.update(b=7),
+        lambda: setattr(Own, "__missing__", lambda self, key: 8),
+        lambda: counter.clear(),
+    )
 
 
 def test_module_that_computes_later():
     module = types.ModuleType("module")
-    seen(lambda x: x * getattr(module, "k", 2), lambda: setattr(module, "__getattr__", lambda name: 5), lambda: delattr(module, "__getattr__"))
+    seen(
+        lambda x: x * getattr(module, "k", 2),
+        lambda: setattr(module, "__getattr__", lambda name: 5),
+        lambda: delattr(module, "__getattr__"),
+    )
 
 
 def test_class_of_a_module():
@@ -236,7 +265,13 @@ def test_tables_of_an_enumeration():
     def f(x):
         return x * E.A.value + len(E.A.name) * E["A"].value + [e.value for e in E][0] * 10
 
-    seen(f, lambda: setattr(E.A, "_value_", 5), lambda: setattr(E.A, "_name_", "other"), lambda: E._member_map_.update(A=E.B), lambda: E._member_names_.reverse())
+    seen(
+        f,
+        lambda: setattr(E.A, "_value_", 5),
+        lambda: setattr(E.A, "_name_", "other"),
+        lambda: E._member_map_.update(A=E.B),
+        lambda: E._member_names_.reverse(),
+    )
 
 
 # ---- what is kept elsewhere ----
@@ -271,7 +306,12 @@ def test_one_object_on_two_paths_and_a_graph_break():
         y = x + first.a.sum()
         return y * 2 if second.a or 3 else y * 3
 
-    seen(f, lambda: setattr(second, "a", torch.zeros(1)), lambda: setattr(second, "a", first.a), lambda: setattr(second, "a", torch.ones(1)))
+    seen(
+        f,
+        lambda: setattr(second, "a", torch.zeros(1)),
+        lambda: setattr(second, "a", first.a),
+        lambda: setattr(second, "a", torch.ones(1)),
+    )
 
 
 # ---- words ----
@@ -279,7 +319,14 @@ def test_one_object_on_two_paths_and_a_graph_break():
 
 @pytest.mark.parametrize(
     "f",
-    [lambda o: 3 in o, lambda o: [*o, 1], lambda o: {**o}, lambda o: len(type(o)), lambda o: o.m.tag, lambda o: setattr(o, "m", 2)],
+    [
+        lambda o: 3 in o,
+        lambda o: [*o, 1],
+        lambda o: {**o},
+        lambda o: len(type(o)),
+        lambda o: o.m.tag,
+        lambda o: setattr(o, "m", 2),
+    ],
 )
 def test_words_of_errors(f):
     class C:
@@ -362,7 +409,13 @@ def test_own_attribute_access_of_a_number():
     def f(x):
         return x * v.a
 
-    seen(f, lambda: setattr(Own, "__getattribute__", lambda self, name: 5), lambda: delattr(Own, "__getattribute__"), lambda: delattr(v, "a"), lambda: setattr(Own, "__getattr__", lambda self, name: 7))
+    seen(
+        f,
+        lambda: setattr(Own, "__getattribute__", lambda self, name: 5),
+        lambda: delattr(Own, "__getattribute__"),
+        lambda: delattr(v, "a"),
+        lambda: setattr(Own, "__getattr__", lambda self, name: 7),
+    )
 
 
 def test_class_gets_an_attribute_that_its_base_was_written():
@@ -416,7 +469,12 @@ def test_value_on_a_class_becomes_a_method_before_a_graph_break():
             note(str(e))
         return x * 2
 
-    seen(f, lambda: setattr(C, "m", lambda self: 5), lambda: setattr(C, "m", staticmethod(lambda: 7)), lambda: setattr(C, "m", classmethod(lambda cls: 8)))
+    seen(
+        f,
+        lambda: setattr(C, "m", lambda self: 5),
+        lambda: setattr(C, "m", staticmethod(lambda: 7)),
+        lambda: setattr(C, "m", classmethod(lambda cls: 8)),
+    )
     for i in range(0, len(log), 5):
         assert len({str(v) for v in log[i : i + 5]}) == 1, "the plain call and four compiled ones"
 
@@ -431,7 +489,12 @@ def test_defaults_come_after_a_missing_argument():
         except TypeError:
             return x * 100
 
-    seen(f, lambda: setattr(g, "__kwdefaults__", {"k": 3}), lambda: g.__kwdefaults__.clear(), lambda: setattr(g, "__kwdefaults__", None))
+    seen(
+        f,
+        lambda: setattr(g, "__kwdefaults__", {"k": 3}),
+        lambda: g.__kwdefaults__.clear(),
+        lambda: setattr(g, "__kwdefaults__", None),
+    )
 
 
 def test_hash_of_a_member():

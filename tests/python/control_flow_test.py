@@ -21,7 +21,11 @@ def differentiated(fn, args):
         loss.backward()
     # What only the branch that was not taken reads has a gradient of zeros.
     grads = [torch.zeros_like(a) if a.grad is None and a.requires_grad else a.grad for a in mine]
-    return torch.utils._pytree.tree_map(lambda o: o.detach() if isinstance(o, torch.Tensor) else o, out), [o.requires_grad for o in leaves], grads
+    return (
+        torch.utils._pytree.tree_map(lambda o: o.detach() if isinstance(o, torch.Tensor) else o, out),
+        [o.requires_grad for o in leaves],
+        grads,
+    )
 
 
 def check(make, *calls, compiled=True):
@@ -76,7 +80,12 @@ def test_branches_of_branches():
 def test_structures():
     def make(cond):
         def f(x, w):
-            out = cond(x.sum() > 0, lambda x, w: {"a": (x + w, [x * w]), "b": None}, lambda x, w: {"a": (x - w, [x / w]), "b": None}, (x, w))
+            out = cond(
+                x.sum() > 0,
+                lambda x, w: {"a": (x + w, [x * w]), "b": None},
+                lambda x, w: {"a": (x - w, [x / w]), "b": None},
+                (x, w),
+            )
             return out["a"][0] @ out["a"][1][0], out
 
         return f
@@ -117,9 +126,17 @@ def test_a_condition_of_python_is_a_branch():
     same(fast(POSITIVE[:2]), POSITIVE[:2].cos())
 
 
-@pytest.mark.parametrize("branch", [
-    lambda x, i: x[i], lambda x, i: x.gather(0, i), lambda x, i: (i // (i - 1)) + x, lambda x, i: torch.linalg.inv(x.diag() * 0).sum() + x,
-    lambda x, i: x.nonzero().sum() + x], ids=["index", "gather", "division", "inverse", "nonzero"])
+@pytest.mark.parametrize(
+    "branch",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x.gather(0, i),
+        lambda x, i: (i // (i - 1)) + x,
+        lambda x, i: torch.linalg.inv(x.diag() * 0).sum() + x,
+        lambda x, i: x.nonzero().sum() + x,
+    ],
+    ids=["index", "gather", "division", "inverse", "nonzero"],
+)
 def test_what_may_fail_only_runs_where_it_is_taken(branch):
     def make(cond):
         return lambda x, i: cond(x.sum() > 0, lambda: branch(x, i), lambda: x * 2)
@@ -159,15 +176,24 @@ def test_running_statistics_change_where_the_branch_is_taken():
     same(dict(norm.named_buffers()), dict(other.named_buffers()))
 
 
-@pytest.mark.parametrize("no", [lambda x: x.double(), lambda x: (x,), lambda x: None], ids=["dtype", "structure", "none"])
+@pytest.mark.parametrize(
+    "no", [lambda x: x.double(), lambda x: (x,), lambda x: None], ids=["dtype", "structure", "none"]
+)
 def test_branches_that_disagree(no):
     fast = braze.compile(lambda x: torch.cond(x.sum() > 0, lambda x: x * 1, no, (x,)))
     with pytest.raises(RuntimeError, match="one branch returns"):
         fast(POSITIVE)
 
 
-@pytest.mark.parametrize("call", [lambda x: torch.cond(x > 0, torch.sin, torch.cos, (x,)), lambda x: torch.cond("a", torch.sin, torch.cos, (x,)),
-    lambda x: torch.cond(x.sum() > 0, 1, torch.cos, (x,))], ids=["elements", "type", "callable"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.cond(x > 0, torch.sin, torch.cos, (x,)),
+        lambda x: torch.cond("a", torch.sin, torch.cos, (x,)),
+        lambda x: torch.cond(x.sum() > 0, 1, torch.cos, (x,)),
+    ],
+    ids=["elements", "type", "callable"],
+)
 def test_misuse(call):
     with pytest.raises(RuntimeError):
         braze.compile(call)(POSITIVE)

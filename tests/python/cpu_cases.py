@@ -10,23 +10,29 @@ import traceback
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
-import braze
 from harness import same
 from op_samples import check
 from random_test import LOW, philox2x32
+from torch import nn
 from triton_cases import BF16, CASES, F16, F64, I32, I64, POSITIVE, r
 
+import braze
+
 FLOATS = (torch.float32, F64, BF16, F16)
-UNARY = "exp exp2 expm1 sin cos tan atan sinh cosh tanh asinh erf erfc sigmoid floor ceil trunc round sign abs neg".split()
+UNARY = (
+    "exp exp2 expm1 sin cos tan atan sinh cosh tanh asinh erf erfc sigmoid floor ceil trunc round sign abs neg".split()
+)
 OF_POSITIVE = "log log2 log10 log1p sqrt rsqrt reciprocal".split()
 OF_UNIT = "asin acos atanh".split()
 
 
 def functions(x):
     unit = torch.sin(x)
-    return tuple(getattr(torch, n)(v) for names, v in ((UNARY, x), (OF_POSITIVE, POSITIVE(x)), (OF_UNIT, unit * 0.99)) for n in names)
+    return tuple(
+        getattr(torch, n)(v)
+        for names, v in ((UNARY, x), (OF_POSITIVE, POSITIVE(x)), (OF_UNIT, unit * 0.99))
+        for n in names
+    )
 
 
 def tails(x, i):
@@ -85,11 +91,23 @@ def train(make, *args):
 
 
 def conv_net():
-    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 5, 3), nn.GELU(), nn.Flatten(), nn.Linear(20, 7))
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 5, 3),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(20, 7),
+    )
 
 
 MORE = {f"functions_{str(d)[6:]}": (functions, numbers(d, 3, 45)) for d in FLOATS}
-MORE |= {f"transpose_{str(d)[6:]}": (lambda x, y: x + y.t(), numbers(d, 70, 45), numbers(d, 45, 70)) for d in (*FLOATS, torch.int8, I32, I64)}
+MORE |= {
+    f"transpose_{str(d)[6:]}": (lambda x, y: x + y.t(), numbers(d, 70, 45), numbers(d, 45, 70))
+    for d in (*FLOATS, torch.int8, I32, I64)
+}
 MORE |= {f"reductions_{str(d)[6:]}": (lambda x: (x.sum(-1), x.sum(0), x.amax(-1), x.amin(0), x.argmax(-1), x.argmin(0), x.mean(), x.var(-1), x.prod(-1)),
                                       numbers(d, 9, 67)) for d in FLOATS}  # fmt: skip
 MORE |= {
@@ -112,7 +130,10 @@ TRAINING = {
     "train_linear": (lambda: nn.Sequential(nn.Linear(37, 45), nn.Tanh(), nn.LayerNorm(45), nn.Linear(45, 3)), r(9, 37)),
     "train_attention": (Attention, r(2, 13, 24)),
     "train_conv": (conv_net, r(3, 3, 9, 9)),
-    "train_embedding": (lambda: nn.Sequential(nn.Embedding(11, 37), nn.SiLU(), nn.Linear(37, 5)), torch.tensor([[1, 3, 10], [1, 1, 0]])),
+    "train_embedding": (
+        lambda: nn.Sequential(nn.Embedding(11, 37), nn.SiLU(), nn.Linear(37, 5)),
+        torch.tensor([[1, 3, 10], [1, 1, 0]]),
+    ),
 }
 
 SIZES = range(1, 68)

@@ -8,16 +8,21 @@ import subprocess
 import sys
 
 import pytest
+from cpu_cases import NAMES
 
 import braze  # noqa: F401
-from cpu_cases import NAMES
 
 HERE = pathlib.Path(__file__).parent
 LACKS = "this CPU does not have these instructions"
 
 
 def python(cpu, *arguments, **environment):
-    env = {**os.environ, "BRAZE_CPU": cpu, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment}
+    env = {
+        **os.environ,
+        "BRAZE_CPU": cpu,
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        **environment,
+    }
     return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=1200)
 
 

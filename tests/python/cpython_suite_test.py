@@ -12,7 +12,6 @@ import subprocess
 import sys
 
 import pytest
-
 from cpython_exceptions import EXCEPTIONS, PATTERNS
 
 WORKER = pathlib.Path(__file__).with_name("cpython_worker.py")
@@ -36,7 +35,13 @@ def run(mode, names, results):
     slow = " ".join(k for k, reason in EXCEPTIONS.items() if reason.startswith("slow"))
     env = dict(os.environ, BRAZE_STRICT="1", BRAZE_SUITE_SKIP=slow)
     for _ in range(40):
-        subprocess.run([sys.executable, str(WORKER), mode, str(results), *names], cwd=results.parent, env=env, capture_output=True, timeout=900)
+        subprocess.run(
+            [sys.executable, str(WORKER), mode, str(results), *names],
+            cwd=results.parent,
+            env=env,
+            capture_output=True,
+            timeout=900,
+        )
         lines = results.read_text(errors="replace").splitlines() if results.exists() else []
         if lines and lines[-1] == "all done":
             break
@@ -62,5 +67,9 @@ def test_group(group, tmp_path):
     suspects = [k for k in ran if not compiled[k].startswith("ok")]
     plain = run("plain", suspects, tmp_path / "plain") if suspects else {}
     bad = [k for k in suspects if plain.get(k, "").startswith("ok")]
-    unknown = [f"{k}: {compiled[k][-300:]}" for k in bad if k not in EXCEPTIONS and not any(fnmatch.fnmatch(k, p) for p in PATTERNS)]
+    unknown = [
+        f"{k}: {compiled[k][-300:]}"
+        for k in bad
+        if k not in EXCEPTIONS and not any(fnmatch.fnmatch(k, p) for p in PATTERNS)
+    ]
     assert not unknown, f"{len(unknown)} tests fail only when compiled:\n" + "\n".join(unknown)

@@ -49,7 +49,13 @@ def run(test, compiled):
 
         function = getattr(type(test), name)
         if isinstance(function, types.FunctionType):
-            setattr(test, name, functools.partial(braze.compile(function, backend=os.environ.get("BRAZE_SUITE_BACKEND", "eager")), test))
+            setattr(
+                test,
+                name,
+                functools.partial(
+                    braze.compile(function, backend=os.environ.get("BRAZE_SUITE_BACKEND", "eager")), test
+                ),
+            )
     result = unittest.TestResult()
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         test.run(result)

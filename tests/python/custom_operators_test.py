@@ -43,7 +43,11 @@ def sin_and_cos(x, y):
 
 
 ADD_TO = define("add_to(Tensor(a!) a, Tensor[] parts, SymInt n, *, Tensor(b!)? d=None, SymInt e=2) -> ()", add_to)
-GIVE = define("give(Tensor(a!) a, Tensor[] parts, SymInt n, Tensor(b!) d) -> (Tensor, Tensor)", add_and_give, lambda a, p, n, d: (p[0] + 1, p[1] * 2))
+GIVE = define(
+    "give(Tensor(a!) a, Tensor[] parts, SymInt n, Tensor(b!) d) -> (Tensor, Tensor)",
+    add_and_give,
+    lambda a, p, n, d: (p[0] + 1, p[1] * 2),
+)
 FILL_ALL = define("fill_all(Tensor a, Tensor(a!)[] outs) -> ()", fill_all)
 BOTH = define("both(Tensor(a!) x, Tensor(b!) y) -> ()", sin_and_cos)
 
@@ -103,7 +107,19 @@ def by_the_decorator(x, y):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("f", [on_an_input, on_two_inputs, on_an_intermediate, on_a_list, on_views, on_a_transposed_view, twice, by_the_decorator])
+@pytest.mark.parametrize(
+    "f",
+    [
+        on_an_input,
+        on_two_inputs,
+        on_an_intermediate,
+        on_a_list,
+        on_views,
+        on_a_transposed_view,
+        twice,
+        by_the_decorator,
+    ],
+)
 @torch.no_grad()
 def test_in_one_graph(f, dynamic):
     c = Counted(f, fullgraph=True, dynamic=dynamic)
@@ -156,7 +172,9 @@ def test_a_library_that_is_made_anew():
                 return x + 1
 
             x = torch.ones(3)
-            assert braze.compile(f, fullgraph=True)(x).tolist() == [times + 1.0] * 3 and x.tolist() == [float(times)] * 3
+            assert (
+                braze.compile(f, fullgraph=True)(x).tolist() == [times + 1.0] * 3 and x.tolist() == [float(times)] * 3
+            )
 
 
 def make_scale(n):

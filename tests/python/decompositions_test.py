@@ -4,7 +4,6 @@ bfloat16 (half types: computed in float, rounded at the end)."""
 import pytest
 import torch
 import torch.nn.functional as F
-
 from op_samples import check
 
 aten = torch.ops.aten

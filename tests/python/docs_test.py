@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 
-import braze
 import pytest
 
+import braze
+
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("docs/*.md")), *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md"))]
+PAGES = [
+    *sorted(ROOT.glob("docs/*.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+]
 TABLES = (ROOT / "docs/options.md").read_text()
 
 
@@ -23,7 +27,9 @@ def read_variables():
     found = set()
     for _, text in sources("src/**/*.cpp", "src/**/*.h"):
         found |= set(re.findall(r'(?:getenv|is_set)\("(BRAZE_\w+)"', text))
-    for _, text in sources("python/**/*.py", "tests/python/*.py", "tests/filetests/*.py", "tools/*.py", "benchmarks/*.py"):
+    for _, text in sources(
+        "python/**/*.py", "tests/python/*.py", "tests/filetests/*.py", "tools/*.py", "benchmarks/*.py"
+    ):
         found |= set(re.findall(r'environ(?:\.get\(|\[)"(BRAZE_\w+)"(?!\] *=)', text))
     for _, text in sources("tools/*.sh", "Makefile"):
         found |= set(re.findall(r"\$\{(BRAZE_\w+)", text))
@@ -46,7 +52,9 @@ def test_variables_elsewhere_are_told_there():
 
 def test_options():
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", TABLES.split("## Environment")[0], re.M)
-    table = re.findall(r'^BRAZE_OPTION\([\w:]+, (\w+), ([\w:.]+), "(.+)"\)$', (ROOT / "src/base/options.def").read_text(), re.M)
+    table = re.findall(
+        r'^BRAZE_OPTION\([\w:]+, (\w+), ([\w:.]+), "(.+)"\)$', (ROOT / "src/base/options.def").read_text(), re.M
+    )
     plain = lambda v: {"true": "True", "false": "False"}.get(v, f'"{v.split("::")[1].lower()}"' if "::" in v else v)
     assert rows == [(name, plain(default), text) for name, default, text in table]
     for name, default, _ in rows:
@@ -57,7 +65,12 @@ def test_options():
 
 
 def test_log_topics():
-    refused = subprocess.run([sys.executable, "-c", "import braze"], env=dict(os.environ, BRAZE_LOGS="no_such_topic"), capture_output=True, text=True).stderr
+    refused = subprocess.run(
+        [sys.executable, "-c", "import braze"],
+        env=dict(os.environ, BRAZE_LOGS="no_such_topic"),
+        capture_output=True,
+        text=True,
+    ).stderr
     told = re.search(r"`BRAZE_LOGS` \| topics, by commas: (.*?) \|", TABLES)[1]
     accepted = re.search(r"accepted: ([\w, ]+)", refused)[1]
     assert re.findall(r"`(\w+)`", told) == accepted.split(", ")
@@ -72,7 +85,11 @@ def test_every_reason_is_given_somewhere():
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_files_that_a_page_names_exist(page):
     text = page.read_text()
-    named = {m for m in re.findall(r"`((?:src|python|tests|tools|docs|benchmarks|cmake)/[\w./-]+)`", text) if not m.endswith("NAME")}
+    named = {
+        m
+        for m in re.findall(r"`((?:src|python|tests|tools|docs|benchmarks|cmake)/[\w./-]+)`", text)
+        if not m.endswith("NAME")
+    }
     missing = [m for m in sorted(named) if not (ROOT / m).exists() and not list(ROOT.glob(m + "*"))]
     links = [m for m in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (page.parent / m).exists()]
     assert not missing and not links, (missing, links)

@@ -44,7 +44,9 @@ class Stack(nn.Module):
         return x, n
 
 
-@pytest.mark.parametrize("breaks", [(True,), (False, True), (True, False, True), (True, True, True), (False, False, True, False)])
+@pytest.mark.parametrize(
+    "breaks", [(True,), (False, True), (True, False, True), (True, True, True), (False, False, True, False)]
+)
 @pytest.mark.parametrize("dynamic", [None, True])
 @torch.no_grad()
 def test_breaks_in_a_list_of_modules(breaks, dynamic):
@@ -172,8 +174,21 @@ def state(x):
     return x, seen, sum(a * b for a, b in seen)
 
 
-PROGRAMS = [in_a_loop, in_a_comprehension, in_callees, of_an_intermediate, integers_across, divisible, equal_sizes, a_tensor_value, nonzero, mask,
-            in_with_and_try, generator, state]
+PROGRAMS = [
+    in_a_loop,
+    in_a_comprehension,
+    in_callees,
+    of_an_intermediate,
+    integers_across,
+    divisible,
+    equal_sizes,
+    a_tensor_value,
+    nonzero,
+    mask,
+    in_with_and_try,
+    generator,
+    state,
+]
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
@@ -191,7 +206,11 @@ def test_break_in_training(f):
         y = x.detach().clone().requires_grad_()
         for fn, leaf in ((f, x), (compiled, y)):
             out = fn(leaf)
-            out = [t for t in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(t, torch.Tensor) and t.requires_grad]
+            out = [
+                t
+                for t in (out if isinstance(out, (tuple, list)) else [out])
+                if isinstance(t, torch.Tensor) and t.requires_grad
+            ]
             if out:
                 sum(t.square().sum() for t in out).backward()
         assert (x.grad is None) == (y.grad is None)

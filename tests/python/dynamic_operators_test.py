@@ -7,11 +7,11 @@ import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's samples of operators need it")
 
+from op_samples import double, fresh, outcome, same  # noqa: E402
+from opinfo_test import EXCEPTIONS, NO_VALUES, name_of  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 import braze  # noqa: E402
-from op_samples import double, fresh, outcome, same  # noqa: E402
-from opinfo_test import EXCEPTIONS, NO_VALUES, name_of  # noqa: E402
 
 SAMPLES = 6
 # Operators of which PyTorch has neither a Meta kernel nor a decomposition, or whose results' sizes depend on data.
@@ -47,7 +47,9 @@ def test_operator(op):
             if explained is None:
                 explained = braze.explain(compiled, *got_args, **got_kw)
 
-                wrapped = any("_DisableTorchDispatch" in b.detail for b in explained.breaks)  # of what the list wraps around random operators
+                wrapped = any(
+                    "_DisableTorchDispatch" in b.detail for b in explained.breaks
+                )  # of what the list wraps around random operators
                 assert wrapped or op.name in BREAKS or not explained.breaks, explained
                 (got_args, got_kw) = fresh((args, kwargs))
                 torch.manual_seed(0)

@@ -394,6 +394,7 @@ def test_torch_compile_hands_over_open_sizes():
 
 def test_an_open_stride_may_make_channels_last():
     """Of a tensor with a dimension of size 1 that decides on the strides of results, and so on what comes after."""
+
     def fn(a):
         return torch.minimum(a, a).roll(-2, -1)
 
@@ -406,7 +407,12 @@ def test_an_open_stride_may_make_channels_last():
     compiled, counted = braze.compile(fn, fullgraph=True), braze.compile(fn, backend=count, fullgraph=True)
     plain = torch.randn(1, 16, 1, 16)
     wide = torch.randn(1, 16, 1, 64).transpose(1, 3).contiguous().transpose(1, 3)
-    for a in (plain, plain.transpose(0, -1).contiguous().transpose(0, -1), wide[..., ::2][..., :16], wide[..., ::3][..., :16]):
+    for a in (
+        plain,
+        plain.transpose(0, -1).contiguous().transpose(0, -1),
+        wide[..., ::2][..., :16],
+        wide[..., ::3][..., :16],
+    ):
         for f in (compiled, counted):
             assert f(a).stride() == fn(a).stride()
             assert torch.equal(f(a), fn(a))
@@ -417,6 +423,7 @@ def test_an_open_stride_may_make_channels_last():
 @torch.no_grad()
 def test_open_sizes_of_an_index_have_eager_strides(shape):
     """Of a transposed tensor some of whose dimensions are 1; the calls have more and fewer of these."""
+
     def fn(a, i):
         t = a.transpose(0, -1)
         return t[:, i], t[i % t.shape[0]], t[i % t.shape[0], :, i % t.shape[2]]
@@ -425,4 +432,6 @@ def test_open_sizes_of_an_index_have_eager_strides(shape):
     for n, index in ((shape[0], 8), (shape[0], 1), (5, 3), (1, 4)):
         a, i = torch.randn(n, *shape[1:]), torch.arange(index) % shape[1]
         for want, got in zip(fn(a, i), compiled(a, i)):
-            assert torch.equal(want, got) and [(s, n) for s, n in zip(want.stride(), want.shape) if n != 1] == [(s, n) for s, n in zip(got.stride(), got.shape) if n != 1]
+            assert torch.equal(want, got) and [(s, n) for s, n in zip(want.stride(), want.shape) if n != 1] == [
+                (s, n) for s, n in zip(got.stride(), got.shape) if n != 1
+            ]

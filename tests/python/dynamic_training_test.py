@@ -5,10 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-import braze
 from dynamic_test import Counted, ids, r
 from harness import same
 from torch import nn
+
+import braze
 
 PAIRS = [(2, 8), (3, 12), (5, 7), (4, 16), (6, 5)]
 
@@ -26,7 +27,10 @@ def trained(model, inputs, loss=lambda o: o.square().mean(), most=2, tol=1e-4, b
     eager = copy.deepcopy(model)
     c = Counted(model, **kw)
     for args in inputs:
-        args, own = [[a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args] for _ in range(2)]
+        args, own = [
+            [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+            for _ in range(2)
+        ]
         leaves = lambda m, a: [*m.parameters(), *(t for t in a if isinstance(t, torch.Tensor) and t.requires_grad)]
         want, want_grads = step(eager, loss, args, leaves(eager, args))
         got, got_grads = step(c, loss, own, leaves(model, own))
@@ -125,7 +129,9 @@ def test_function(name, dynamic):
             return FUNCTIONS[name](x, self.w)
 
     total = lambda o: sum(t.square().sum() for t in o) if isinstance(o, tuple) else o.square().sum()
-    trained(M(), [(r(n, 3).requires_grad_(),) for n in (4, 7, 3, 19, 33)], total, most=1 if dynamic else 2, dynamic=dynamic)
+    trained(
+        M(), [(r(n, 3).requires_grad_(),) for n in (4, 7, 3, 19, 33)], total, most=1 if dynamic else 2, dynamic=dynamic
+    )
 
 
 def test_some_outputs_without_gradients():

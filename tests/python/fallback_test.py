@@ -25,10 +25,19 @@ def nested():
     return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 
 
-@pytest.mark.parametrize("make", [
-    lambda: torch.eye(3).to_sparse(), lambda: torch.eye(3).to_sparse_csr(), lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
-    lambda: torch.ones(3).as_subclass(Sub), lambda: torch.empty(3, device="meta"), nested, lambda: torch.ones(3, dtype=torch.complex64).conj()],
-    ids=["sparse", "csr", "quantised", "subclass", "meta", "nested", "conj"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+        lambda: torch.ones(3).as_subclass(Sub),
+        lambda: torch.empty(3, device="meta"),
+        nested,
+        lambda: torch.ones(3, dtype=torch.complex64).conj(),
+    ],
+    ids=["sparse", "csr", "quantised", "subclass", "meta", "nested", "conj"],
+)
 def test_kinds_of_tensors_that_are_not_compiled(make):
     def f(x):
         return x.clone()
@@ -37,7 +46,9 @@ def test_kinds_of_tensors_that_are_not_compiled(make):
     found = braze.explain(f, x)
     want = f(x)
     assert found.graph_count == 0 and type(found.output) is type(want) and found.output.layout == want.layout
-    assert any(b.name == "UnsupportedTensor" and b.file == __file__ and "x.clone()" in b.source for b in found.breaks), str(found)
+    assert any(
+        b.name == "UnsupportedTensor" and b.file == __file__ and "x.clone()" in b.source for b in found.breaks
+    ), str(found)
     g = braze.compile(f)
     for _ in range(2):
         assert type(g(x)) is type(want)
@@ -45,12 +56,19 @@ def test_kinds_of_tensors_that_are_not_compiled(make):
         braze.compile(f, fullgraph=True)(x)
 
 
-@pytest.mark.parametrize("kwargs, error, words", [
-    ({"backend": "nope"}, ValueError, ["nope", "braze", "eager"]), ({"backend": 3}, TypeError, ["callable"]),
-    ({"mode": "fastest"}, ValueError, ["fastest", "default", "reduce-overhead", "max-autotune"]),
-    ({"options": {"fusion": True}}, ValueError, ["fusion", "fuse"]), ({"options": {"fuse": "maybe"}}, (TypeError, ValueError), ["fuse"]),
-    ({"fullgraph": "yes"}, TypeError, ["fullgraph"]), ({"dynamic": "auto"}, (ValueError, TypeError), ["dynamic"])],
-    ids=["backend", "backend_type", "mode", "option", "option_value", "fullgraph", "dynamic"])
+@pytest.mark.parametrize(
+    "kwargs, error, words",
+    [
+        ({"backend": "nope"}, ValueError, ["nope", "braze", "eager"]),
+        ({"backend": 3}, TypeError, ["callable"]),
+        ({"mode": "fastest"}, ValueError, ["fastest", "default", "reduce-overhead", "max-autotune"]),
+        ({"options": {"fusion": True}}, ValueError, ["fusion", "fuse"]),
+        ({"options": {"fuse": "maybe"}}, (TypeError, ValueError), ["fuse"]),
+        ({"fullgraph": "yes"}, TypeError, ["fullgraph"]),
+        ({"dynamic": "auto"}, (ValueError, TypeError), ["dynamic"]),
+    ],
+    ids=["backend", "backend_type", "mode", "option", "option_value", "fullgraph", "dynamic"],
+)
 def test_wrong_arguments_raise_at_compile(kwargs, error, words):
     with pytest.raises(error) as e:
         braze.compile(lambda x: x, **kwargs)
@@ -68,8 +86,15 @@ def test_fullgraph_error_has_all_that_is_needed():
     with pytest.raises(braze.Unsupported) as e:
         braze.compile(f, fullgraph=True)(torch.ones(3))
     text = str(e.value)
-    for part in (__file__, f"{inner.__code__.co_firstlineno + 1}", "return x.sum().__array__()", "a Python number read from a tensor", "hint:",
-                 "keep the value in a tensor", f"called from {__file__}:{f.__code__.co_firstlineno + 1}"):
+    for part in (
+        __file__,
+        f"{inner.__code__.co_firstlineno + 1}",
+        "return x.sum().__array__()",
+        "a Python number read from a tensor",
+        "hint:",
+        "keep the value in a tensor",
+        f"called from {__file__}:{f.__code__.co_firstlineno + 1}",
+    ):
         assert part in text, text
 
 
@@ -169,16 +194,37 @@ assert g(x) == 6 and g(x) == 6
 """
 
 
-@pytest.mark.parametrize("topic, word", [("graph_breaks", "a call to a C function that cannot be traced"), ("guards", "L['x']"), ("graph", "sum"), ("passes", "after decompose"), ("kernels", "kernel")])
+@pytest.mark.parametrize(
+    "topic, word",
+    [
+        ("graph_breaks", "a call to a C function that cannot be traced"),
+        ("guards", "L['x']"),
+        ("graph", "sum"),
+        ("passes", "after decompose"),
+        ("kernels", "kernel"),
+    ],
+)
 def test_log_topics(topic, word):
     import os
 
-    r = subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "BRAZE_LOGS": topic}, capture_output=True, text=True, timeout=120)
+    r = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "BRAZE_LOGS": topic},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert r.returncode == 0 and word in r.stderr, r.stderr
 
 
 def test_unknown_log_topic():
     import os
 
-    r = subprocess.run([sys.executable, "-c", "import braze"], env={**os.environ, "BRAZE_LOGS": "grafs"}, capture_output=True, text=True, timeout=120)
+    r = subprocess.run(
+        [sys.executable, "-c", "import braze"],
+        env={**os.environ, "BRAZE_LOGS": "grafs"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert r.returncode != 0 and "grafs" in r.stderr and "graph_breaks" in r.stderr

@@ -151,11 +151,14 @@ def f(x, s, way):
 
 def failing(program, **env):
     env = {k: v for k, v in {**os.environ, **env}.items() if v}
-    return subprocess.run([sys.executable, "-c", FAILING + textwrap.dedent(program)], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", FAILING + textwrap.dedent(program)], env=env, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_an_internal_failure_is_of_one_capture():
-    done = failing("""
+    done = failing(
+        """
         c = braze.compile(f)
         for i in range(40):
             s = 0.1 + i / 100
@@ -172,30 +175,42 @@ def test_an_internal_failure_is_of_one_capture():
         before = _C.compilations(c)
         for i in range(300): c(x, 0.1 + i / 1000, True)
         assert _C.compilations(c) > before
-    """, BRAZE_STRICT="")
+    """,
+        BRAZE_STRICT="",
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("runs uncompiled") == 1 and "internal failure" in done.stderr and "<string>:" in done.stderr, done.stderr
+    assert (
+        done.stderr.count("runs uncompiled") == 1 and "internal failure" in done.stderr and "<string>:" in done.stderr
+    ), done.stderr
 
 
 @pytest.mark.parametrize("arguments, strict", [("fullgraph=True", ""), ("", "1")])
 def test_an_internal_failure_raises(arguments, strict):
-    done = failing(f"""
+    done = failing(
+        f"""
         c = braze.compile(f, {arguments})
         try:
             c(x, 0.25, True)
         except RuntimeError as e:
             print("raised", e)
         torch.testing.assert_close(c(x, 0.25, False), f(x, 0.25, False))
-    """, BRAZE_STRICT=strict)
-    assert done.returncode == 0 and "raised" in done.stdout and "internal failure" in done.stdout, done.stdout + done.stderr
+    """,
+        BRAZE_STRICT=strict,
+    )
+    assert done.returncode == 0 and "raised" in done.stdout and "internal failure" in done.stdout, (
+        done.stdout + done.stderr
+    )
 
 
 def test_the_log_can_be_turned_off():
-    done = failing("""
+    done = failing(
+        """
         logging.getLogger("braze").setLevel(logging.ERROR)
         c = braze.compile(f)
         for s in (0.5, 0.25, 0.125, 0.75): torch.testing.assert_close(c(x, s, True), f(x, s, True))
-    """, BRAZE_STRICT="")
+    """,
+        BRAZE_STRICT="",
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
+from harness import same
 
 import braze
-from harness import same
 
 
 def compiled_once(fn, *args):
@@ -127,12 +127,18 @@ def test_gradients_through_a_tensor_that_became_a_view():
     same(x.grad, y.grad)
 
 
-@pytest.mark.parametrize("x", [
-    torch.empty_strided((0, 3), (0, 0)),
-    torch.empty_strided((3, 0), (0, 0)),
-    torch.zeros(1, 1).expand(4, 3)[:0],
-], ids=["rows", "columns", "expanded"])
-@pytest.mark.parametrize("fn", [lambda x: x.clone(), lambda x: x * 2 + 1, lambda x: x.sum(0)], ids=["copy", "pointwise", "sum"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.empty_strided((0, 3), (0, 0)),
+        torch.empty_strided((3, 0), (0, 0)),
+        torch.zeros(1, 1).expand(4, 3)[:0],
+    ],
+    ids=["rows", "columns", "expanded"],
+)
+@pytest.mark.parametrize(
+    "fn", [lambda x: x.clone(), lambda x: x * 2 + 1, lambda x: x.sum(0)], ids=["copy", "pointwise", "sum"]
+)
 def test_tensors_that_have_no_elements_and_do_not_step(fn, x):
     got = braze.compile(fn, dynamic=False, fullgraph=True)(x)
     same(fn(x), got)

@@ -133,7 +133,9 @@ def test_end_is_only_reached_when_asked_for():
     assert list(it) == [3]
 
 
-@pytest.mark.parametrize("container", [{1: 2, 3: 4}, {1, 2}, collections.OrderedDict({1: 2, 3: 4})], ids=["dict", "set", "ordered"])
+@pytest.mark.parametrize(
+    "container", [{1: 2, 3: 4}, {1, 2}, collections.OrderedDict({1: 2, 3: 4})], ids=["dict", "set", "ordered"]
+)
 def test_container_that_changes_meanwhile(container):
     def f(x, it, c):
         x = x + next(it)

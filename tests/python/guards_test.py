@@ -10,11 +10,12 @@ import threading
 import types
 import weakref
 
-import braze
 import pytest
 import torch
 from harness import Graphs, agrees, same
 from torch import nn
+
+import braze
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -173,8 +174,21 @@ def test_enum_namedtuple_and_types():
     assert now() == 1
 
 
-@pytest.mark.parametrize("values", [(0.0, -0.0), (1, 1.0), (1, True), (float("nan"), 1.0), ("a", "b"), (b"a", b"b"), (1j, 2j),
-                                    ((1, 2.0), (1, 2)), (None, 0), (10**30, 10**30 + 1)])
+@pytest.mark.parametrize(
+    "values",
+    [
+        (0.0, -0.0),
+        (1, 1.0),
+        (1, True),
+        (float("nan"), 1.0),
+        ("a", "b"),
+        (b"a", b"b"),
+        (1j, 2j),
+        ((1, 2.0), (1, 2)),
+        (None, 0),
+        (10**30, 10**30 + 1),
+    ],
+)
 def test_constants_compare_by_type_and_bits(values):
     first, second = values
     b = Box()
@@ -320,11 +334,17 @@ def test_recompile_is_logged(tmp_path):
     import sys
 
     script = tmp_path / "s.py"
-    script.write_text("import torch, braze\ng = braze.compile(lambda a, k: a * k)\nx = torch.ones(2)\ng(x, 2)\ng(x, 3)\n")
+    script.write_text(
+        "import torch, braze\ng = braze.compile(lambda a, k: a * k)\nx = torch.ones(2)\ng(x, 2)\ng(x, 3)\n"
+    )
     import os
 
-    out = subprocess.run([sys.executable, str(script)], env={**os.environ, "BRAZE_LOGS": "recompiles,guards,graph_breaks"},
-                         capture_output=True, text=True)
+    out = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "BRAZE_LOGS": "recompiles,guards,graph_breaks"},
+        capture_output=True,
+        text=True,
+    )
     assert out.returncode == 0, out.stderr
     assert "compiled again" in out.stderr and "L['k'] == 2" in out.stderr and "now 3" in out.stderr
 

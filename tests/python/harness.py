@@ -4,8 +4,10 @@ import collections
 import copy
 import dataclasses
 
-import braze
+import pytest
 import torch
+
+import braze
 
 
 class Graphs:
@@ -24,10 +26,16 @@ def same(want, got, where="result", tol=1e-5):
     """Asserts that two values are equal in type and content; floats and tensors within `tol`."""
     assert type(want) is type(got), f"{where}: {type(got).__name__}, expected {type(want).__name__}"
     if isinstance(want, torch.Tensor):
-        assert want.shape == got.shape and want.dtype == got.dtype, f"{where}: {got.shape} {got.dtype}, expected {want.shape} {want.dtype}"
-        assert want.stride() == got.stride() or 0 in want.shape, f"{where}: strides {got.stride()}, expected {want.stride()}"
+        assert want.shape == got.shape and want.dtype == got.dtype, (
+            f"{where}: {got.shape} {got.dtype}, expected {want.shape} {want.dtype}"
+        )
+        assert want.stride() == got.stride() or 0 in want.shape, (
+            f"{where}: strides {got.stride()}, expected {want.stride()}"
+        )
         assert want.requires_grad == got.requires_grad, f"{where}: requires_grad"
-        torch.testing.assert_close(got.detach(), want.detach(), rtol=tol, atol=tol, equal_nan=True, msg=lambda m: f"{where}: {m}")
+        torch.testing.assert_close(
+            got.detach(), want.detach(), rtol=tol, atol=tol, equal_nan=True, msg=lambda m: f"{where}: {m}"
+        )
     elif isinstance(want, torch.Generator):
         assert torch.equal(want.get_state(), got.get_state()), f"{where}: state of the generator"
     elif isinstance(want, dict):
@@ -35,12 +43,16 @@ def same(want, got, where="result", tol=1e-5):
         for k in want:
             same(want[k], got[k], f"{where}[{k!r}]", tol)
     elif isinstance(want, (list, tuple, collections.deque)):
-        assert getattr(want, "maxlen", None) == getattr(got, "maxlen", None), f"{where}: maxlen {got.maxlen}, expected {want.maxlen}"
+        assert getattr(want, "maxlen", None) == getattr(got, "maxlen", None), (
+            f"{where}: maxlen {got.maxlen}, expected {want.maxlen}"
+        )
         assert len(want) == len(got), f"{where}: {len(got)} parts, expected {len(want)}"
         for i, (a, b) in enumerate(zip(want, got)):
             same(a, b, f"{where}[{i}]", tol)
     elif isinstance(want, float):
-        assert want == got or (want != want and got != got) or abs(want - got) <= tol * max(1, abs(want)), f"{where}: {got}, expected {want}"
+        assert want == got or (want != want and got != got) or abs(want - got) <= tol * max(1, abs(want)), (
+            f"{where}: {got}, expected {want}"
+        )
     elif dataclasses.is_dataclass(want):
         for f in dataclasses.fields(want):
             same(getattr(want, f.name), getattr(got, f.name), f"{where}.{f.name}", tol)
@@ -107,3 +119,21 @@ def agrees(f, *args):
 
     assert now() >= 1
     return now
+
+
+class P:
+    """An argument of a test that each run makes anew: a tensor of this shape."""
+
+    def __init__(self, *shape, make=torch.randn):
+        self.make = lambda: make(*shape)
+
+
+class Cases(list):
+    """Parameters of a test of functions; `@cases(*arguments, **keywords)` over a function adds one."""
+
+    def __call__(self, *args, **kw):
+        def add(fn):
+            self.append(pytest.param(fn, args, kw, id=fn.__name__))
+            return fn
+
+        return add

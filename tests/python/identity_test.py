@@ -135,7 +135,9 @@ def in_class(make):
 PLAIN = [k for k in VALUES if k not in ("bound method", "property", "static method")]
 
 
-@pytest.mark.parametrize("place", [in_dict, in_attribute, in_cell, in_list, in_slot, in_default, in_class], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "place", [in_dict, in_attribute, in_cell, in_list, in_slot, in_default, in_class], ids=lambda p: p.__name__
+)
 @pytest.mark.parametrize("kind", PLAIN)
 def test_replaced_at_the_same_address(place, kind):
     make = VALUES[kind]

@@ -72,5 +72,11 @@ got = braze.compile(f, fullgraph=True)(x)
 assert "sympy" not in sys.modules
 torch.testing.assert_close(got, f(x))
 """
-    run = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, BRAZE_STRICT="1"), capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, BRAZE_STRICT="1"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert run.returncode == 0, run.stderr

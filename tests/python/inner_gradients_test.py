@@ -163,6 +163,7 @@ class Scaled(Learner):
             def apply(pair):
                 p, g = pair
                 return p - rate * g
+
             return apply
 
         net = copy.deepcopy(self.net)
@@ -172,7 +173,19 @@ class Scaled(Learner):
             return fast, loss.item(), float(fast[0].sum())
 
 
-PROGRAMS = [Map, Zip, Functional, FunctionalInOne, ThroughData, InPlace, OnItself, OneParameter, OfStateDict, Pairs, Scaled]
+PROGRAMS = [
+    Map,
+    Zip,
+    Functional,
+    FunctionalInOne,
+    ThroughData,
+    InPlace,
+    OnItself,
+    OneParameter,
+    OfStateDict,
+    Pairs,
+    Scaled,
+]
 
 
 def tensors(value):
@@ -190,7 +203,12 @@ def run(module, call, x, y):
     roots = [t for t in tensors(out) if t.requires_grad and not t.is_leaf]
     leaves = [p for p in module.parameters()]
     grads = torch.autograd.grad(sum((t * t).sum() for t in roots), leaves, allow_unused=True) if roots else []
-    return out, [g for g in grads if g is not None], {k: v.clone() for k, v in module.state_dict().items()}, [p.grad for p in leaves]
+    return (
+        out,
+        [g for g in grads if g is not None],
+        {k: v.clone() for k, v in module.state_dict().items()},
+        [p.grad for p in leaves],
+    )
 
 
 @pytest.mark.parametrize("backend", ["eager", "braze"])
@@ -220,13 +238,17 @@ def test_inner_steps_in_one_graph(create_graph):
         same(run(eager, eager, x, y), run(module, compiled, x, y), f"call {call}", tol=1e-4)
 
 
-@pytest.mark.parametrize("parameters", [
-    lambda net: net.parameters(),
-    lambda net: (p for p in net.parameters()),
-    lambda net: map(lambda named: named[1], net.named_parameters()),
-    lambda net: filter(lambda p: p.dim() > 1, net.parameters()),
-    lambda net: {n: p for n, p in net.named_parameters()}.values(),
-], ids=["method", "generator", "map", "filter", "values"])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        lambda net: net.parameters(),
+        lambda net: (p for p in net.parameters()),
+        lambda net: map(lambda named: named[1], net.named_parameters()),
+        lambda net: filter(lambda p: p.dim() > 1, net.parameters()),
+        lambda net: {n: p for n, p in net.named_parameters()}.values(),
+    ],
+    ids=["method", "generator", "map", "filter", "values"],
+)
 def test_code_that_unpacking_for_the_engine_runs(parameters):
     # The functions that it makes and calls, and the objects that these make, are the program's.
     net = Net()

@@ -67,6 +67,7 @@ def test_cache_of_methods_and_objects():
 
 def test_the_effects_of_a_cached_call_that_raises_come_once():
     """It is not cached: each call of the compiled function makes it, as eager does, and the capture never."""
+
     def make():
         log = []
 
@@ -101,6 +102,7 @@ def test_the_effects_of_a_cached_call_that_raises_come_once():
 
 def test_the_first_call_of_a_cached_function_is_made_once():
     """Whatever it does: effects, calls that can't be captured, calls of itself."""
+
     def make():
         log = []
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from harness import same
 
 import braze
-from harness import same
 
 CASES = {
     "a literal": lambda x: x * torch.tensor(3).item(),

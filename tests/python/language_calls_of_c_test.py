@@ -40,10 +40,33 @@ second = operator.itemgetter(1)
 width = operator.attrgetter("shape")
 plus = operator.methodcaller("add", 2)
 
-WRONG = [lambda: positional(), lambda: positional(1), lambda: positional(1, 2, 3, k=1), lambda: positional(1, k=1, z=2), lambda: positional(1, p=2, k=1),
-         lambda: [].append(), lambda: {}.get(), lambda: {}.keys(1), lambda: [1].index(), lambda: len(), lambda: len(1, 2), lambda: isinstance(1), lambda: list.append((1,), 2),
-         lambda: tuple.__lt__(1, 2), lambda: sum([1], x=2), lambda: {1} - [1], lambda: {1} < [1], lambda: [1] < (1,), lambda: setattr(1, 2, 3),
-         lambda: vars(1), lambda: "".join(1), lambda: object(1), lambda: File(1), lambda: hash(), lambda: enumerate()]
+WRONG = [
+    lambda: positional(),
+    lambda: positional(1),
+    lambda: positional(1, 2, 3, k=1),
+    lambda: positional(1, k=1, z=2),
+    lambda: positional(1, p=2, k=1),
+    lambda: [].append(),
+    lambda: {}.get(),
+    lambda: {}.keys(1),
+    lambda: [1].index(),
+    lambda: len(),
+    lambda: len(1, 2),
+    lambda: isinstance(1),
+    lambda: list.append((1,), 2),
+    lambda: tuple.__lt__(1, 2),
+    lambda: sum([1], x=2),
+    lambda: {1} - [1],
+    lambda: {1} < [1],
+    lambda: [1] < (1,),
+    lambda: setattr(1, 2, 3),
+    lambda: vars(1),
+    lambda: "".join(1),
+    lambda: object(1),
+    lambda: File(1),
+    lambda: hash(),
+    lambda: enumerate(),
+]
 
 
 @pytest.mark.parametrize("i", range(len(WRONG)))
@@ -63,11 +86,28 @@ def test_the_error_of_a_wrong_call(i):
 
 def numbers(t):
     z = Two()
-    return t * z.__index__(), [1, 2, 3][z], "abc"[z:], range(z), hex(z), operator.index(z), [0] * z, round(z), round(2.567, z), (1, 2, 3)[z]
+    return (
+        t * z.__index__(),
+        [1, 2, 3][z],
+        "abc"[z:],
+        range(z),
+        hex(z),
+        operator.index(z),
+        [0] * z,
+        round(z),
+        round(2.567, z),
+        (1, 2, 3)[z],
+    )
 
 
 def makers(t):
-    return second([t, t + 1]) + 1, width(t), plus(t), operator.itemgetter(0, 1)([t, 2]), type(operator.itemgetter(1)).__name__
+    return (
+        second([t, t + 1]) + 1,
+        width(t),
+        plus(t),
+        operator.itemgetter(0, 1)([t, 2]),
+        type(operator.itemgetter(1)).__name__,
+    )
 
 
 def copies(t):
@@ -77,7 +117,14 @@ def copies(t):
 
 
 def classes(t):
-    return t, isinstance((), typing.Sequence), isinstance(1, typing.Union[int, str]), isinstance(File(), Closing), isinstance(3, Closing), list[int] == list[int]
+    return (
+        t,
+        isinstance((), typing.Sequence),
+        isinstance(1, typing.Union[int, str]),
+        isinstance(File(), Closing),
+        isinstance(3, Closing),
+        list[int] == list[int],
+    )
 
 
 @pytest.mark.parametrize("fn", [numbers, makers, copies, classes])

@@ -83,7 +83,7 @@ def recursion(a):
 
 @case(x)
 def lambdas(a):
-    return (lambda t, k=2: t ** k)(a)
+    return (lambda t, k=2: t**k)(a)
 
 
 def twice(f):

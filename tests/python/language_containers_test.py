@@ -9,7 +9,7 @@ import typing
 
 import pytest
 import torch
-from cases import Cases, P, run, X, x, y
+from cases import Cases, P, X, run, x, y
 
 import braze
 
@@ -198,9 +198,17 @@ def itertools_(a):
     pairs = list(itertools.product([1, 2], [3]))
     chained = list(itertools.chain([1], (2, 3), itertools.repeat(4, 2)))
     grouped = list(itertools.islice(itertools.count(5, 2), 3))
-    firsts = [type(next(itertools.count(*of))).__name__ for of in ((True,), (True, 1), (True, True), (True, 2), (1.5,), (False, 1.5))]
+    firsts = [
+        type(next(itertools.count(*of))).__name__
+        for of in ((True,), (True, 1), (True, True), (True, 2), (1.5,), (False, 1.5))
+    ]
     acc = list(itertools.accumulate([1, 2, 3]))
-    return a * len(pairs) + sum(chained) + sum(grouped) + sum(acc), list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3])), firsts
+    return (
+        a * len(pairs) + sum(chained) + sum(grouped) + sum(acc),
+        list(itertools.zip_longest([1], [2, 3])),
+        list(itertools.pairwise([1, 2, 3])),
+        firsts,
+    )
 
 
 @case(x)
@@ -267,7 +275,15 @@ def strings(a):
 
 @case(x)
 def numbers(a):
-    return a * math.sqrt(16) + 7 // 2 + 7 % 4 + 2**5 + (-7) // 2, divmod(7, 3), round(2.567, 1), abs(-3), int("5"), float("1.5"), 5 / 2
+    return (
+        a * math.sqrt(16) + 7 // 2 + 7 % 4 + 2**5 + (-7) // 2,
+        divmod(7, 3),
+        round(2.567, 1),
+        abs(-3),
+        int("5"),
+        float("1.5"),
+        5 / 2,
+    )
 
 
 @case(x, graphs=0)
@@ -329,7 +345,9 @@ def few_of_many(keep):
 
 @pytest.mark.parametrize("fn", [displays, sets_that_shrank, sets_of_the_caller, sets_over_a_break])
 def test_the_order_of_sets(fn):
-    args = lambda: (few_of_many(5), {w: i for i, w in enumerate(WORDS)}, set("collisions of hashes"))[: fn.__code__.co_argcount - 1]
+    args = lambda: (few_of_many(5), {w: i for i, w in enumerate(WORDS)}, set("collisions of hashes"))[
+        : fn.__code__.co_argcount - 1
+    ]
     e = braze.explain(fn, torch.ones(2), *args())
     assert e.graph_count == 1, e
     given, taken = args(), args()
@@ -360,7 +378,15 @@ def test_attributes_of_an_ordered_dict_from_outside():
     assert want[1:] == got[1:]
 
 
-@pytest.mark.parametrize("take", [lambda l, g: l.extend(g), lambda l, g: l.__iadd__(g), lambda l, g: collections.deque.extend(l, g), lambda l, g: dict.update(l, g)])
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda l, g: l.extend(g),
+        lambda l, g: l.__iadd__(g),
+        lambda l, g: collections.deque.extend(l, g),
+        lambda l, g: dict.update(l, g),
+    ],
+)
 def test_items_are_added_as_they_come(take):
     """A generator sees what was added before, and an exception of its leaves that there."""
     deque, mapping = "deque" in take.__code__.co_names, "update" in take.__code__.co_names
@@ -387,7 +413,15 @@ def test_items_are_added_as_they_come(take):
     assert want[1] == [0, 1, 2, "raised"]
 
 
-@pytest.mark.parametrize("make", [lambda: operator.itemgetter(1), lambda: operator.itemgetter(0, 1), lambda: operator.attrgetter("a"), lambda: operator.methodcaller("m")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: operator.itemgetter(1),
+        lambda: operator.itemgetter(0, 1),
+        lambda: operator.attrgetter("a"),
+        lambda: operator.methodcaller("m"),
+    ],
+)
 def test_functions_of_operator_take_one_argument(make):
     def fn(x):
         said = []

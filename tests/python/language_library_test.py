@@ -11,10 +11,11 @@ import sys
 import types
 import weakref
 
-import braze
 import pytest
 import torch
 from harness import check
+
+import braze
 
 X = torch.arange(4.0)
 
@@ -74,7 +75,17 @@ def test_counters_heaps_and_deques():
         heapq.heapify(heap)
         heapq.heappush(heap, 0)
         d = collections.deque([1, 2], maxlen=3)
-        return x * c["a"], c.most_common(1), heapq.heappop(heap), heap, heapq.nlargest(2, heap), bisect.bisect([1, 3], 2), list(d + collections.deque([3, 4])), list(d * 2), slice(1, 9).indices(4)
+        return (
+            x * c["a"],
+            c.most_common(1),
+            heapq.heappop(heap),
+            heap,
+            heapq.nlargest(2, heap),
+            bisect.bisect([1, 3], 2),
+            list(d + collections.deque([3, 4])),
+            list(d * 2),
+            slice(1, 9).indices(4),
+        )
 
     check(f, X)
 
@@ -280,7 +291,12 @@ def test_dicts_from_what_iterates_in_its_own_way():
         __iter__ = keys
 
     def f(x, d):
-        return x + 1, list(dict(d)), list(collections.OrderedDict.fromkeys("ba", 1)), type(Backwards.fromkeys("a")) is Backwards
+        return (
+            x + 1,
+            list(dict(d)),
+            list(collections.OrderedDict.fromkeys("ba", 1)),
+            type(Backwards.fromkeys("a")) is Backwards,
+        )
 
     check(f, X, Backwards([("a", 1), ("b", 2)]))
 
@@ -317,7 +333,14 @@ def test_small_functions():
     def f(x):
         y = 2
         known = sorted(locals())
-        return x + y, known, int.from_bytes(b"\x01", "big"), float.fromhex("0x1p3"), str.maketrans("a", "b"), "a".translate({97: "z"})
+        return (
+            x + y,
+            known,
+            int.from_bytes(b"\x01", "big"),
+            float.fromhex("0x1p3"),
+            str.maketrans("a", "b"),
+            "a".translate({97: "z"}),
+        )
 
     check(f, X)
 

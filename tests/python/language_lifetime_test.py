@@ -17,15 +17,6 @@ def stop(*_):
     braze.graph_break()
 
 
-def same_result_and_log(f):
-    """f(x, log), compiled, gives and logs what it does uncompiled, in two calls."""
-    compiled = braze.compile(f)
-    for _ in range(2):
-        want, got = [], []
-        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
-        assert want == got
-
-
 class Plain:
     def method(self):
         return self
@@ -190,13 +181,29 @@ def code_of_metaclasses_runs_once():
     return before, Indexed[int], Indexed.asked, list(log)
 
 
-@pytest.mark.parametrize("fn", [f for f in list(globals().values()) if getattr(f, "__module__", None) == __name__ and callable(f) and not isinstance(f, type) and f is not stop],
-                         ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        f
+        for f in list(globals().values())
+        if getattr(f, "__module__", None) == __name__ and callable(f) and not isinstance(f, type) and f is not stop
+    ],
+    ids=lambda f: f.__name__,
+)
 def test_as_in_plain_python(fn):
     want = fn()
     compiled = braze.compile(fn)
     for _ in range(2):
         assert compiled() == want
+
+
+def same_result_and_log(f):
+    """f(x, log), compiled, gives and logs what it does uncompiled, in two calls."""
+    compiled = braze.compile(f)
+    for _ in range(2):
+        want, got = [], []
+        assert torch.equal(f(torch.ones(2), want), compiled(torch.ones(2), got))
+        assert want == got
 
 
 def test_a_key_of_the_capture_is_not_in_a_guard():
@@ -281,7 +288,16 @@ def test_a_guard_keeps_no_buffer_alive():
         del fresh
 
 
-@pytest.mark.parametrize("take", [lambda g: next(g), lambda g: [v for v in g if v][:1] and None, lambda g: any(g), lambda g: next(iter(g), 5), lambda g: dict(zip([1], g))])
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda g: next(g),
+        lambda g: [v for v in g if v][:1] and None,
+        lambda g: any(g),
+        lambda g: next(iter(g), 5),
+        lambda g: dict(zip([1], g)),
+    ],
+)
 @pytest.mark.parametrize("through", [False, True])
 def test_a_generator_that_is_dropped_runs_to_its_end(take, through):
     """What stands in finally runs when nobody holds the generator any more, before what comes after."""
@@ -410,6 +426,7 @@ def test_guards_keep_no_namespace_alive():
 
 def test_a_generator_of_the_last_turn_of_a_loop_ends_when_its_name_is_bound_anew():
     """Also where the turn began in code that was compiled while the name was not bound yet."""
+
     def numbers(log):
         try:
             yield from range(3)

@@ -101,13 +101,32 @@ def object_protocols(a):
     c = Counter.make(3)
     with c as d:
         inside = d.n
-    return c(a) + c[2] + len(c), inside, c.n, 3 in c, (c + 1).n, (2 + c).n, c == Counter(3), Counter.plus(1, 2), list(c), bool(c)
+    return (
+        c(a) + c[2] + len(c),
+        inside,
+        c.n,
+        3 in c,
+        (c + 1).n,
+        (2 + c).n,
+        c == Counter(3),
+        Counter.plus(1, 2),
+        list(c),
+        bool(c),
+    )
 
 
 @case(x)
 def inheritance(a):
     c = Child(2)
-    return c.step(a), c.virtual, isinstance(c, Counter), issubclass(Child, Counter), hasattr(c, "nope"), getattr(c, "nope", 7), type(c) is Child
+    return (
+        c.step(a),
+        c.virtual,
+        isinstance(c, Counter),
+        issubclass(Child, Counter),
+        hasattr(c, "nope"),
+        getattr(c, "nope", 7),
+        type(c) is Child,
+    )
 
 
 @case(x, Counter(4))
@@ -162,7 +181,12 @@ class Colour(enum.Enum):
 
 @case(x, Colour.BLUE)
 def enums(a, c):
-    return a * c.value + (1 if c is Colour.RED else 5), c.name, Colour("1") if False else Colour(1), [m.name for m in Colour]
+    return (
+        a * c.value + (1 if c is Colour.RED else 5),
+        c.name,
+        Colour("1") if False else Colour(1),
+        [m.name for m in Colour],
+    )
 
 
 class Slots:
@@ -217,8 +241,11 @@ def typing_cast(a):
 
 def test_methods_are_keys_by_the_object_that_they_are_of():
     """Also where its class has an equality and no hash."""
+
     class Equal:
-        def __eq__(self, o): return True
+        def __eq__(self, o):
+            return True
+
         def m(self): ...
 
     a, b = Equal(), Equal()
@@ -238,9 +265,11 @@ def test_words_of_errors_of_classes_made_inside():
     def fn(x):
         class Inner:
             @property
-            def p(self): return 1
+            def p(self):
+                return 1
 
-            def __enter__(self): return self
+            def __enter__(self):
+                return self
 
         said = []
         for act in (lambda o: setattr(o, "p", 2), lambda o: o.__enter__().p + enter(o)):

@@ -10,9 +10,9 @@ import warnings
 
 import pytest
 import torch
+from harness import Graphs, check
 
 import braze
-from harness import Graphs, check
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 
@@ -46,7 +46,15 @@ def test_tensors_in_a_set_are_told_apart():
         torch.testing.assert_close(compiled(*args), fn(*args))
 
 
-@pytest.mark.parametrize("dtype, cls", [(torch.float32, torch.FloatTensor), (torch.float64, torch.DoubleTensor), (torch.int64, torch.LongTensor), (torch.bool, torch.BoolTensor)])
+@pytest.mark.parametrize(
+    "dtype, cls",
+    [
+        (torch.float32, torch.FloatTensor),
+        (torch.float64, torch.DoubleTensor),
+        (torch.int64, torch.LongTensor),
+        (torch.bool, torch.BoolTensor),
+    ],
+)
 def test_classes_of_tensors_by_type(dtype, cls):
     check(lambda x: (x.to(dtype) + 0, isinstance(x.to(dtype), cls), isinstance(x, cls), isinstance(3, cls)), X)
 
@@ -134,7 +142,10 @@ def test_deterministic_algorithms_set_inside():
         torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             torch.testing.assert_close(compiled(X), X + 1)
-            assert not torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+            assert (
+                not torch.are_deterministic_algorithms_enabled()
+                and not torch.is_deterministic_algorithms_warn_only_enabled()
+            )
         finally:
             torch.use_deterministic_algorithms(False)
 
@@ -145,7 +156,11 @@ def test_struct_sequences_are_made():
 
 
 def test_iterators_leave_before_their_first_item():
-    for fn in (lambda x: itertools.islice(x, 0, 2), lambda x: itertools.accumulate([x, x + 1, x + 2], operator.mul, initial=3), lambda x: itertools.chain([x], [x + 1])):
+    for fn in (
+        lambda x: itertools.islice(x, 0, 2),
+        lambda x: itertools.accumulate([x, x + 1, x + 2], operator.mul, initial=3),
+        lambda x: itertools.chain([x], [x + 1]),
+    ):
         got, want = braze.compile(fn, fullgraph=True)(X), fn(X)
         assert type(got) is type(want)
         for a, b in zip(got, want, strict=True):

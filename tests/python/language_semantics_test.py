@@ -5,9 +5,10 @@ import contextlib
 import sys
 import types
 
-import braze
 import torch
 from harness import check
+
+import braze
 
 X = torch.arange(4.0)
 
@@ -31,7 +32,17 @@ def test_subclasses_of_tuple():
     def f(x, p, d):
         q = Point(x, 2)
         q.note = "mine"
-        return q.norm() + p.x, q.note, q[1], len(d), list(d), tuple(d), [*q][1], p._replace(y=5).y, tuple.__new__(Doubled, (1, 2))[0]
+        return (
+            q.norm() + p.x,
+            q.note,
+            q[1],
+            len(d),
+            list(d),
+            tuple(d),
+            [*q][1],
+            p._replace(y=5).y,
+            tuple.__new__(Doubled, (1, 2))[0],
+        )
 
     check(f, X, Point(3, 4), Doubled((1, 2)))
 
@@ -61,7 +72,17 @@ def test_subclasses_of_containers_change_in_place():
         made = Names([1, 2])
         made += [3]
         same = names is before
-        return x + len(names), same, type(names) is Names, type(made) is Names, made[-1], repr(made), Count(3).more() + x, str(Count(4)), Table(a=1)["a"]
+        return (
+            x + len(names),
+            same,
+            type(names) is Names,
+            type(made) is Names,
+            made[-1],
+            repr(made),
+            Count(3).more() + x,
+            str(Count(4)),
+            Table(a=1)["a"],
+        )
 
     check(f, X, Names("a"))
 
@@ -69,7 +90,14 @@ def test_subclasses_of_containers_change_in_place():
 def test_copies_of_immutable_objects():
     def f(x, s, t):
         u = frozenset([1])
-        return x + 1, frozenset(u) is u, type(s.copy()) is frozenset, s.copy() is s, type(t * 1) is tuple, s == frozenset([2])
+        return (
+            x + 1,
+            frozenset(u) is u,
+            type(s.copy()) is frozenset,
+            s.copy() is s,
+            type(t * 1) is tuple,
+            s == frozenset([2]),
+        )
 
     check(f, X, Frozen([2]), Doubled((1,)))
 
@@ -173,7 +201,15 @@ class Delegates:
 
 def test_classes_that_decide_for_themselves():
     def f(x):
-        return x + isinstance(Claims(), str), isinstance(3, Three), isinstance(4, Three), isinstance(Derived(), Three), isinstance(Delegates(Plain()), Plain), divmod(Divides(), 2), divmod(2, Divides())
+        return (
+            x + isinstance(Claims(), str),
+            isinstance(3, Three),
+            isinstance(4, Three),
+            isinstance(Derived(), Three),
+            isinstance(Delegates(Plain()), Plain),
+            divmod(Divides(), 2),
+            divmod(2, Divides()),
+        )
 
     check(f, X)
 
@@ -182,7 +218,15 @@ def test_comparisons():
     def f(x):
         items = [1]
         a, b = collections.OrderedDict([(1, 2), (3, 4)]), collections.OrderedDict([(3, 4), (1, 2)])
-        return x + 1, a == b, a == dict(b), items.append == items.append, items.append == [1].append, slice(items, 2) == slice([1], 2), slice(x, 1) == slice(x, 2)
+        return (
+            x + 1,
+            a == b,
+            a == dict(b),
+            items.append == items.append,
+            items.append == [1].append,
+            slice(items, 2) == slice([1], 2),
+            slice(x, 1) == slice(x, 2),
+        )
 
     check(f, X)
 
@@ -214,7 +258,19 @@ def test_mapping_proxies():
         q = types.MappingProxyType(d)
         with contextlib.suppress(TypeError):
             q["a"] = 1
-        return x * p["a"] + q["k"], repr(p), type(q) is types.MappingProxyType, dict(q), "a" in p, len(p), list(p.items()), p.get("z", 5), isinstance(q, dict), p == {"a": 2}, p | {"b": 1}
+        return (
+            x * p["a"] + q["k"],
+            repr(p),
+            type(q) is types.MappingProxyType,
+            dict(q),
+            "a" in p,
+            len(p),
+            list(p.items()),
+            p.get("z", 5),
+            isinstance(q, dict),
+            p == {"a": 2},
+            p | {"b": 1},
+        )
 
     check(f, X, {"k": 3})
 
@@ -278,7 +334,7 @@ def test_a_variable_is_unbound_once():
     def cell(x, n):
         v = x
         for _ in each(n):
-            held = lambda: v  # noqa: E731, B023
+            held = lambda: v  # noqa: F821
             del v
         return x + 1
 

@@ -20,17 +20,55 @@ def test_language(fn, args, kw):
 
 @case(x)
 def tensor_attributes(a):
-    return a.shape, a.dtype, a.device, a.ndim, a.size(0), a.numel(), a.is_contiguous(), a.T.shape, len(a), a.stride(), a.is_floating_point()
+    return (
+        a.shape,
+        a.dtype,
+        a.device,
+        a.ndim,
+        a.size(0),
+        a.numel(),
+        a.is_contiguous(),
+        a.T.shape,
+        len(a),
+        a.stride(),
+        a.is_floating_point(),
+    )
 
 
 @case(x, y)
 def tensor_operators(a, b):
-    return a + b, a - 2, 3 - a, a * b, a / 2, 1 / (a + 9), a**2, -a, abs(a), a > b, a == a, a @ b.T, a // 2, a % 3, ~(a > 0), (a > 0) & (b > 0)
+    return (
+        a + b,
+        a - 2,
+        3 - a,
+        a * b,
+        a / 2,
+        1 / (a + 9),
+        a**2,
+        -a,
+        abs(a),
+        a > b,
+        a == a,
+        a @ b.T,
+        a // 2,
+        a % 3,
+        ~(a > 0),
+        (a > 0) & (b > 0),
+    )
 
 
 @case(x)
 def tensor_indexing(a):
-    return a[0], a[:, 1:3], a[..., -1], a[None], a[[0, 2]], a[a > 0].numel() if False else a[torch.tensor([1, 0])], a[0, 1], a[1:, ::2]
+    return (
+        a[0],
+        a[:, 1:3],
+        a[..., -1],
+        a[None],
+        a[[0, 2]],
+        a[a > 0].numel() if False else a[torch.tensor([1, 0])],
+        a[0, 1],
+        a[1:, ::2],
+    )
 
 
 @case(x)
@@ -59,27 +97,77 @@ def inplace_through_view(a):
 
 @case(x)
 def factories(a):
-    return torch.zeros(2, 3) + 1, torch.arange(4), torch.full((2,), 7.0), torch.ones_like(a), a.new_zeros(2), torch.tensor([1.0, 2.0]) * 2, torch.eye(3)
+    return (
+        torch.zeros(2, 3) + 1,
+        torch.arange(4),
+        torch.full((2,), 7.0),
+        torch.ones_like(a),
+        a.new_zeros(2),
+        torch.tensor([1.0, 2.0]) * 2,
+        torch.eye(3),
+    )
 
 
 @case(x)
 def reductions(a):
-    return a.sum(), a.mean(0), a.max(), a.max(1), a.argmax(-1), a.std(), a.norm(), a.var(1, keepdim=True), a.prod(1), a.amin(0), (a > 0).any(), a.cumsum(0)
+    return (
+        a.sum(),
+        a.mean(0),
+        a.max(),
+        a.max(1),
+        a.argmax(-1),
+        a.std(),
+        a.norm(),
+        a.var(1, keepdim=True),
+        a.prod(1),
+        a.amin(0),
+        (a > 0).any(),
+        a.cumsum(0),
+    )
 
 
 @case(x)
 def views(a):
-    return a.view(-1), a.reshape(2, 6), a.transpose(0, 1), a.permute(1, 0).contiguous(), a.unsqueeze(0), a.expand(2, 3, 4), a.flatten(), a.chunk(2, 1), a.split([1, 2])
+    return (
+        a.view(-1),
+        a.reshape(2, 6),
+        a.transpose(0, 1),
+        a.permute(1, 0).contiguous(),
+        a.unsqueeze(0),
+        a.expand(2, 3, 4),
+        a.flatten(),
+        a.chunk(2, 1),
+        a.split([1, 2]),
+    )
 
 
 @case(x)
 def dtypes(a):
-    return a.double(), a.half(), a.to(torch.bfloat16), a.int(), a.bool(), a.to(torch.float64).to(a.dtype), a.type_as(a), a.long()
+    return (
+        a.double(),
+        a.half(),
+        a.to(torch.bfloat16),
+        a.int(),
+        a.bool(),
+        a.to(torch.float64).to(a.dtype),
+        a.type_as(a),
+        a.long(),
+    )
 
 
 @case(x, row, row)
 def functional(a, w, b):
-    return F.layer_norm(a, (4,), w, b), F.softmax(a, -1), F.gelu(a), F.silu(a), F.relu(a), F.log_softmax(a, 0), F.dropout(a, 0.5, False), F.pad(a, (1, 1)), F.normalize(a)
+    return (
+        F.layer_norm(a, (4,), w, b),
+        F.softmax(a, -1),
+        F.gelu(a),
+        F.silu(a),
+        F.relu(a),
+        F.log_softmax(a, 0),
+        F.dropout(a, 0.5, False),
+        F.pad(a, (1, 1)),
+        F.normalize(a),
+    )
 
 
 @case(x)

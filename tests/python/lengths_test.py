@@ -19,7 +19,13 @@ def check(f, calls, most=1, **kw):
         x, y = (args[0].detach().clone().requires_grad_(args[0].is_floating_point()) for _ in range(2))
         want, got = f(x, *args[1:]), counted(y, *args[1:])
         same(want, got, tol=1e-4)
-        first = next((i for i, t in enumerate(want) if t.requires_grad), None) if isinstance(want, tuple) else 0 if want.requires_grad else None
+        first = (
+            next((i for i, t in enumerate(want) if t.requires_grad), None)
+            if isinstance(want, tuple)
+            else 0
+            if want.requires_grad
+            else None
+        )
         if first is not None:
             for r in (want, got):
                 (r[first] if isinstance(r, tuple) else r).sum().backward()
@@ -41,7 +47,9 @@ def test_pack_and_pad(batch_first, total):
 
 def test_pack_unsorted():
     def f(x, lengths):
-        return pad_packed_sequence(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), batch_first=True)
+        return pad_packed_sequence(
+            pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), batch_first=True
+        )
 
     check(f, [(torch.randn(3, 5, 2), torch.tensor(n)) for n in ([1, 5, 3], [2, 2, 4], [5, 1, 1])])
 
@@ -63,7 +71,10 @@ def test_ctc_loss(reduction, zero_infinity, kind):
         return F.ctc_loss(x.log_softmax(-1), targets, a, b, reduction=reduction, zero_infinity=zero_infinity)
 
     targets = torch.tensor([[1, 2, 2], [2, 3, 1]])
-    calls = [(torch.randn(8, 2, 5), targets, kind([8, 7]), kind([2, 1])), (torch.randn(8, 2, 5), targets, kind([8, 8]), kind([1, 3]))]
+    calls = [
+        (torch.randn(8, 2, 5), targets, kind([8, 7]), kind([2, 1])),
+        (torch.randn(8, 2, 5), targets, kind([8, 8]), kind([1, 3])),
+    ]
     check(f, calls, 1 if kind is torch.tensor else 2)
 
 
@@ -77,7 +88,9 @@ def test_ctc_loss_of_one():
 
 def test_ctc_module():
     loss = torch.nn.CTCLoss(blank=1)
-    check(lambda x: loss(x.log_softmax(-1), torch.tensor([[0, 2], [2, 3]]), (8, 7), (2, 2)), [(torch.randn(8, 2, 5),)] * 2)
+    check(
+        lambda x: loss(x.log_softmax(-1), torch.tensor([[0, 2], [2, 3]]), (8, 7), (2, 2)), [(torch.randn(8, 2, 5),)] * 2
+    )
 
 
 @pytest.mark.parametrize("bins", [4, torch.tensor([-1.0, 0, 0.5, 2])], ids=["count", "edges"])

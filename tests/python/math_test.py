@@ -9,12 +9,49 @@ import braze
 
 # Functions and where their arguments lie.
 RANGES = {
-    "exp": (-103, 88.7), "exp2": (-149, 127.9), "expm1": (-30, 88.7), "log": (1e-38, 3e38), "log2": (1e-38, 3e38), "log10": (1e-38, 3e38),
-    "log1p": (-0.99999, 1e30), "sin": (-2e4, 2e4), "cos": (-2e4, 2e4), "tan": (-2e4, 2e4), "asin": (-1, 1), "acos": (-1, 1), "atan": (-1e9, 1e9),
-    "sinh": (-89.4, 89.4), "cosh": (-89.4, 89.4), "tanh": (-12, 12), "asinh": (-1e30, 1e30), "acosh": (1, 1e30), "atanh": (-0.99999, 0.99999),
-    "erf": (-6, 6), "erfc": (-9, 9), "sigmoid": (-100, 88), "rsqrt": (1e-30, 1e30),
+    "exp": (-103, 88.7),
+    "exp2": (-149, 127.9),
+    "expm1": (-30, 88.7),
+    "log": (1e-38, 3e38),
+    "log2": (1e-38, 3e38),
+    "log10": (1e-38, 3e38),
+    "log1p": (-0.99999, 1e30),
+    "sin": (-2e4, 2e4),
+    "cos": (-2e4, 2e4),
+    "tan": (-2e4, 2e4),
+    "asin": (-1, 1),
+    "acos": (-1, 1),
+    "atan": (-1e9, 1e9),
+    "sinh": (-89.4, 89.4),
+    "cosh": (-89.4, 89.4),
+    "tanh": (-12, 12),
+    "asinh": (-1e30, 1e30),
+    "acosh": (1, 1e30),
+    "atanh": (-0.99999, 0.99999),
+    "erf": (-6, 6),
+    "erfc": (-9, 9),
+    "sigmoid": (-100, 88),
+    "rsqrt": (1e-30, 1e30),
 }
-SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -0.5, 1e-40, -1e-40, 1e30, -1e30, 100.0, -100.0, 2.0, -2.0]
+SPECIAL = [
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1e-40,
+    -1e-40,
+    1e30,
+    -1e30,
+    100.0,
+    -100.0,
+    2.0,
+    -2.0,
+]
 
 
 def function(name):
@@ -57,14 +94,22 @@ def test_special_values(name, dtype):
     f = function(name)
     compiled = braze.compile(f, fullgraph=True)
     # In whole vectors, in a remainder, and alone.
-    for x in (torch.tensor(SPECIAL * 16, dtype=dtype), torch.tensor(SPECIAL, dtype=dtype), torch.tensor(SPECIAL, dtype=dtype).view(-1, 1)[3]):
+    for x in (
+        torch.tensor(SPECIAL * 16, dtype=dtype),
+        torch.tensor(SPECIAL, dtype=dtype),
+        torch.tensor(SPECIAL, dtype=dtype).view(-1, 1)[3],
+    ):
         got, want = compiled(x), f(x)
-        torch.testing.assert_close(got, want, rtol=5e-7 if dtype == torch.float32 else 1e-15, atol=1e-43, equal_nan=True)
+        torch.testing.assert_close(
+            got, want, rtol=5e-7 if dtype == torch.float32 else 1e-15, atol=1e-43, equal_nan=True
+        )
         number = ~want.isnan()
         assert torch.equal(got.signbit()[number], want.signbit()[number]), "signs"
 
 
-@pytest.mark.parametrize("dtype,bound", [(torch.float32, 89.4159), (torch.float64, 710.4758), (torch.bfloat16, 89.0)], ids=str)
+@pytest.mark.parametrize(
+    "dtype,bound", [(torch.float32, 89.4159), (torch.float64, 710.4758), (torch.bfloat16, 89.0)], ids=str
+)
 @pytest.mark.parametrize("n", [1, 16, 37])
 @pytest.mark.parametrize("name", ["sinh", "cosh"])
 def test_hyperbolic_functions_reach_the_largest_numbers(name, n, dtype, bound):
@@ -79,7 +124,9 @@ def test_hyperbolic_functions_reach_the_largest_numbers(name, n, dtype, bound):
 @pytest.mark.parametrize("octaves", [2, 20, 100, 240])
 def test_fmod_is_exact(octaves, dtype):
     torch.manual_seed(octaves)
-    scale = lambda: torch.exp2((torch.rand(20_000, dtype=torch.float64) - 0.5) * octaves * (8 if dtype == torch.float64 else 1))
+    scale = lambda: torch.exp2(
+        (torch.rand(20_000, dtype=torch.float64) - 0.5) * octaves * (8 if dtype == torch.float64 else 1)
+    )
     x, y = ((torch.randn(20_000, dtype=torch.float64) * scale()).to(dtype) for _ in "xy")
     x[::3] = (y * torch.randint(0, 1 << 23, y.shape))[::3].clamp(-1e38, 1e38)  # multiples, and their neighbours
     x[1::3] = torch.nextafter(x.roll(1), torch.zeros_like(x))[1::3]

@@ -58,7 +58,7 @@ def test_a_cycle_through_what_was_guarded_is_freed():
 
     config = Config()
     config.table = {"shift": 1.0}
-    f = braze.compile(lambda x: x * config.scale + config.table["shift"])
+    f = braze.compile(lambda x: x * config.scale + config.table["shift"])  # noqa: F821
     config.f = f
     assert torch.equal(f(torch.ones(3)), torch.full((3,), 3.0))
     refs = [weakref.ref(config), weakref.ref(f)]
@@ -179,7 +179,9 @@ def replace_table(m):
 
 
 @pytest.mark.parametrize("backend, train", KINDS)
-@pytest.mark.parametrize("replace", [replace_weight, replace_table_entry, replace_table, replace_buffer, replace_registered])
+@pytest.mark.parametrize(
+    "replace", [replace_weight, replace_table_entry, replace_table, replace_buffer, replace_registered]
+)
 def test_what_a_module_had_is_freed_at_once(replace, backend, train):
     m, x = Owner(), torch.randn(1024)
     c = braze.compile(m, backend=backend)
@@ -279,8 +281,14 @@ PLACES = {
     "closure": (lambda big: Plain(make_closure(big)), lambda h, x: h.big(x)),
     "partial": (lambda big: Plain(functools.partial(torch.mul, big)), lambda h, x: h.big(x).sum()),
     "method": (lambda big: Plain(Plain(big).__eq__), lambda h, x: (x * h.big.__self__.big).sum()),
-    "default": (lambda big: Plain(collections.defaultdict(list, a=big)), lambda h, x: (x * h.big["a"]).sum() + len(h.big["b"])),
-    "ordered": (lambda big: Plain(collections.OrderedDict(a=big)), lambda h, x: sum((x * v).sum() for v in h.big.values())),
+    "default": (
+        lambda big: Plain(collections.defaultdict(list, a=big)),
+        lambda h, x: (x * h.big["a"]).sum() + len(h.big["b"]),
+    ),
+    "ordered": (
+        lambda big: Plain(collections.OrderedDict(a=big)),
+        lambda h, x: sum((x * v).sum() for v in h.big.values()),
+    ),
 }
 
 
@@ -377,6 +385,7 @@ def test_finalizers_run_when_they_do_in_plain_python(backend):
 def test_classes_of_arguments_are_freed():
     f = braze.compile(lambda o, x: o.scaled(x))
     for i in range(3):
+
         class Local:
             big = torch.full((8,), float(i))
 
@@ -501,7 +510,9 @@ f(torch.ones(2))
 m.weight = torch.nn.Parameter(torch.ones(2, 2))
 f(torch.ones(2))
 """
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "BRAZE_LOGS": "recompiles"}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "BRAZE_LOGS": "recompiles"}, capture_output=True, text=True
+    )
     assert "L['self'].weight is gone" in done.stderr, done.stderr
 
 

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
+from benchmarks import suites
 from harness import Graphs
 
 import braze
-from benchmarks import suites
 
 
 def small(name):
@@ -15,7 +15,11 @@ def small(name):
     if name == "bert":
         from transformers import BertConfig, BertModel
 
-        m = BertModel(BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100))
+        m = BertModel(
+            BertConfig(
+                hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100
+            )
+        )
         return m, (suites.ids(2, 16, 100),), {}, lambda o: [o.last_hidden_state, o.pooler_output]
     if name == "bert_masked":
         m, args, _, read = small("bert")
@@ -35,19 +39,39 @@ def small(name):
     if name == "vit":
         from transformers import ViTConfig, ViTModel
 
-        m = ViTModel(ViTConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8))
+        m = ViTModel(
+            ViTConfig(
+                hidden_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                intermediate_size=128,
+                image_size=32,
+                patch_size=8,
+            )
+        )
         return m, (torch.randn(2, 3, 32, 32),), {}, lambda o: [o.last_hidden_state]
     if name == "llama":
         from transformers import LlamaConfig, LlamaModel
 
-        m = LlamaModel(LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-                                   num_key_value_heads=2, vocab_size=100, use_cache=False))
+        m = LlamaModel(
+            LlamaConfig(
+                hidden_size=64,
+                intermediate_size=128,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                vocab_size=100,
+                use_cache=False,
+            )
+        )
         return m, (suites.ids(2, 16, 100),), {}, lambda o: [o.last_hidden_state]
     if name in ("resnet18", "resnet50"):
         from transformers import ResNetConfig, ResNetForImageClassification
 
         kind = "basic" if name == "resnet18" else "bottleneck"
-        m = ResNetForImageClassification(ResNetConfig(embedding_size=16, depths=[1, 2], hidden_sizes=[16, 32], layer_type=kind, num_labels=10))
+        m = ResNetForImageClassification(
+            ResNetConfig(embedding_size=16, depths=[1, 2], hidden_sizes=[16, 32], layer_type=kind, num_labels=10)
+        )
         for module in m.modules():
             if isinstance(module, torch.nn.BatchNorm2d):  # statistics that are not the identity
                 module.running_mean.normal_()

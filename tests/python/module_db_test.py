@@ -9,16 +9,26 @@ import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's samples of modules need it")
 
+from op_samples import double, fresh, leaves, same_value  # noqa: E402
 from torch.testing._internal.common_modules import module_db  # noqa: E402
 
 import braze  # noqa: E402
-from op_samples import double, fresh, leaves, same_value  # noqa: E402
 
 SAMPLES = 3  # of each module and mode
 # Not compared at all, with the reason.
 EXCEPTIONS = {}
 # Random in training: with the same seed the results are eager's, and so are the gradients; but not in float64.
-RANDOM = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "FractionalMaxPool2d", "FractionalMaxPool3d"}
+RANDOM = {
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "AlphaDropout",
+    "FeatureAlphaDropout",
+    "RReLU",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+}
 
 
 def tensors(obj):
@@ -31,7 +41,9 @@ def run(module, inputs, kwargs, call):
     out = call(*inputs, **kwargs)
     results = [t for t in tensors(out)]
     roots = [t for t in results if t.requires_grad]
-    leaf = [t for t in tensors((inputs, kwargs)) if t.requires_grad] + [p for p in module.parameters() if p.requires_grad]
+    leaf = [t for t in tensors((inputs, kwargs)) if t.requires_grad] + [
+        p for p in module.parameters() if p.requires_grad
+    ]
     grads = []
     if roots:
         weights = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t.dtype) for t in roots]
@@ -47,7 +59,9 @@ def test_module(info, training):
         pytest.skip(EXCEPTIONS[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        samples = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+        samples = info.module_inputs_func(
+            info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
+        )
         for sample in samples[:SAMPLES]:
             c, f = sample.constructor_input, sample.forward_input
             torch.manual_seed(0)

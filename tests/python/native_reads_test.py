@@ -124,7 +124,11 @@ def test_registered_later(abstract, question):
         pass
 
     cls, c = (Own if abstract == "own" else collections.abc.Sequence), C()
-    ask = {"isinstance": lambda: isinstance(c, cls), "issubclass": lambda: issubclass(C, cls), "one of several": lambda: isinstance(c, (int, cls))}[question]
+    ask = {
+        "isinstance": lambda: isinstance(c, cls),
+        "issubclass": lambda: issubclass(C, cls),
+        "one of several": lambda: isinstance(c, (int, cls)),
+    }[question]
     seen(lambda x: x * (2 if ask() else 3), lambda: cls.register(C))
 
 
@@ -173,7 +177,15 @@ class Named(int):
 
 @pytest.mark.parametrize(
     "f",
-    [lambda x, i: x * i, lambda x, i: i * x, lambda x, i: x * type(i)(3), lambda x, i: type(i)(3) * x, lambda x, i: x + i, lambda x, i: i - x, lambda x, i: (x < i) | (i > x)],
+    [
+        lambda x, i: x * i,
+        lambda x, i: i * x,
+        lambda x, i: x * type(i)(3),
+        lambda x, i: type(i)(3) * x,
+        lambda x, i: x + i,
+        lambda x, i: i - x,
+        lambda x, i: (x < i) | (i > x),
+    ],
 )
 @pytest.mark.parametrize("number", [Hundredfold(2), Named(2)], ids=lambda n: type(n).__name__)
 def test_numbers_of_own_classes(f, number):
@@ -269,7 +281,8 @@ def test_a_field_of_a_named_tuple_whose_class_gets_another_attribute():
 
 def test_call_of_a_method_is_the_methods_own():
     class A:
-        def m(self, n): return n + 1
+        def m(self, n):
+            return n + 1
 
     o = A()
     f = lambda x: o.m.__call__(x)

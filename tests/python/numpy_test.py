@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+from harness import Graphs, outcome
 
 import braze
-from harness import Graphs, outcome
 
 
 def alike(want, got):
@@ -17,7 +17,9 @@ def alike(want, got):
         for a, b in zip(want, got):
             alike(a, b)
     elif isinstance(want, (np.ndarray, np.generic)):
-        assert want.dtype == got.dtype and want.shape == got.shape, f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
+        assert want.dtype == got.dtype and want.shape == got.shape, (
+            f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
+        )
         if want.dtype.kind in "biufc":
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
         else:
@@ -52,11 +54,45 @@ FUNCTIONS = {
     "integers": (lambda i: (i + 1, i / 2, i // 2, i % 4, i**2, i << 1, i & 3, ~i, i >= 3, i + 1.5), I),
     "promotion": (lambda a, i: (a * i, a + np.float32(2), a.sum() + i, np.add(a, 1)), F[0], np.arange(4)),
     "ufuncs": (lambda a: (np.exp(a), np.sign(a), np.maximum(a, 0), np.isnan(a), np.where(a > 0, a, 0)), F),
-    "reductions": (lambda a: (a.sum(), a.mean(0), np.var(a, axis=1), a.max(axis=0, keepdims=True), np.argmax(a), np.cumsum(a, 1), a.any()), A),
-    "shapes": (lambda a: (a.reshape(-1), a.T, a[:, None], np.concatenate([a, a]), np.stack((a, a), 1), a.ravel(), np.swapaxes(a, 0, 1)), A),
+    "reductions": (
+        lambda a: (
+            a.sum(),
+            a.mean(0),
+            np.var(a, axis=1),
+            a.max(axis=0, keepdims=True),
+            np.argmax(a),
+            np.cumsum(a, 1),
+            a.any(),
+        ),
+        A,
+    ),
+    "shapes": (
+        lambda a: (
+            a.reshape(-1),
+            a.T,
+            a[:, None],
+            np.concatenate([a, a]),
+            np.stack((a, a), 1),
+            a.ravel(),
+            np.swapaxes(a, 0, 1),
+        ),
+        A,
+    ),
     "indexing": (lambda a: (a[0], a[0, 1], a[1:, ::2], a[..., 0], a[[0, 2]], a[-1]), A),
-    "attributes": (lambda a: (a.shape, a.ndim, a.size, a.itemsize, a.nbytes, a.strides, a.dtype == np.float32, len(a)), F),
-    "made": (lambda: (np.zeros((2, 3)), np.arange(5), np.ones(3, dtype=np.float32), np.linspace(0, 1, 5), np.array([1.0, 2]), np.eye(3)),),
+    "attributes": (
+        lambda a: (a.shape, a.ndim, a.size, a.itemsize, a.nbytes, a.strides, a.dtype == np.float32, len(a)),
+        F,
+    ),
+    "made": (
+        lambda: (
+            np.zeros((2, 3)),
+            np.arange(5),
+            np.ones(3, dtype=np.float32),
+            np.linspace(0, 1, 5),
+            np.array([1.0, 2]),
+            np.eye(3),
+        ),
+    ),
     "types": (lambda a: (a.astype(int), a.astype(np.float64), a.astype("float32"), a.astype(np.dtype("int32"))), F),
     "linalg": (lambda a: (np.linalg.norm(a), np.dot(a, a.T), np.einsum("ij,kj->ik", a, a)), A),
     "fft": (lambda a: np.fft.fftshift(a), A),
@@ -65,7 +101,11 @@ FUNCTIONS = {
     "unpacking": (lambda a: (lambda p, q, r: (p + q, r))(*a), A),
     "instance": (lambda a, x: x + 1 if isinstance(a, np.ndarray) else x - 1, A, X),
     "of a tensor": (lambda x: (x.numpy() * 2, np.sum(x.numpy(), 1), np.ones_like(x, dtype=np.float64)), X),
-    "to a tensor": (lambda a, x: (torch.from_numpy(a) + x, torch.as_tensor(a, dtype=torch.float64), torch.tensor(a)), F, X),
+    "to a tensor": (
+        lambda a, x: (torch.from_numpy(a) + x, torch.as_tensor(a, dtype=torch.float64), torch.tensor(a)),
+        F,
+        X,
+    ),
     "there and back": (lambda x: torch.from_numpy(np.tanh(x.numpy())).relu(), X),
     "of constants": (lambda x: x.reshape(int(np.prod((3, 4)))), X),
     "no elements": (lambda a: (np.conjugate(a), np.fliplr(a), a + 1, a.sum()), np.zeros((0, 3))),
@@ -184,7 +224,9 @@ def test_other_sizes_and_types():
 
 def test_gradients_flow_past_arrays():
     x = torch.ones(3, requires_grad=True)
-    braze.compile(lambda x, a: (x * torch.from_numpy(a)).sum(), fullgraph=True)(x, np.arange(3, dtype=np.float32)).backward()
+    braze.compile(lambda x, a: (x * torch.from_numpy(a)).sum(), fullgraph=True)(
+        x, np.arange(3, dtype=np.float32)
+    ).backward()
     torch.testing.assert_close(x.grad, torch.arange(3.0))
 
 

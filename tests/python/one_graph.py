@@ -67,7 +67,13 @@ def observed(fn, call, module=None):
         sum((t * t).sum() for t in parts).backward()
     gradients = [t.grad for t in tensors(args) if t.is_leaf]
     state = [p.grad for p in module.parameters()] + list(module.buffers()) if module else []
-    return {"result": result, "printed": printed.getvalue(), "arguments": plain(args), "gradients": gradients, "state": state}, random
+    return {
+        "result": result,
+        "printed": printed.getvalue(),
+        "arguments": plain(args),
+        "gradients": gradients,
+        "state": state,
+    }, random
 
 
 def check(make, calls, tol=1e-5, most=None, dynamic=None, options=None):

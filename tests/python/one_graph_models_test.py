@@ -31,7 +31,9 @@ def whisper():
     return model, dict(input_features=torch.randn(2, 8, 40), labels=torch.randint(3, 60, (2, 6)), use_cache=False)
 
 
-@pytest.mark.parametrize("make, train", [(mamba, False), (mamba, True), (wav2vec2, False), (whisper, False), (whisper, True)])
+@pytest.mark.parametrize(
+    "make, train", [(mamba, False), (mamba, True), (wav2vec2, False), (whisper, False), (whisper, True)]
+)
 def test_in_one_graph(make, train):
     model, inputs = make()
     model.train(train)

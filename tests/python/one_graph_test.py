@@ -305,7 +305,11 @@ def smaller(x, y):
 
 
 def larger(x, y):
-    return torch.zeros(max(x.shape[0], y.shape[0])) + max(x.shape[0], 2), max([t.size(0) for t in (x, y)], default=0), max([x, y], key=lambda t: t.shape[0])
+    return (
+        torch.zeros(max(x.shape[0], y.shape[0])) + max(x.shape[0], 2),
+        max([t.size(0) for t in (x, y)], default=0),
+        max([x, y], key=lambda t: t.shape[0]),
+    )
 
 
 def sums(x, y):
@@ -313,7 +317,13 @@ def sums(x, y):
 
 
 def slices(x, y):
-    return y[1 : x.shape[0] : 2], y[slice(None, x.shape[0])], y[-x.shape[0] :], y.split([x.shape[0], 2]), x.narrow(0, 0, max(1, min(x.shape[0], 2)))
+    return (
+        y[1 : x.shape[0] : 2],
+        y[slice(None, x.shape[0])],
+        y[-x.shape[0] :],
+        y.split([x.shape[0], 2]),
+        x.narrow(0, 0, max(1, min(x.shape[0], 2))),
+    )
 
 
 def ranges(x, y):
@@ -326,7 +336,11 @@ def arithmetic(x, y):
 
 
 def reductions(x, y):
-    return x + functools.reduce(operator.mul, x.shape, 1), x + list(itertools.accumulate(x.shape))[-1], x + any(s > 100 for s in x.shape)
+    return (
+        x + functools.reduce(operator.mul, x.shape, 1),
+        x + list(itertools.accumulate(x.shape))[-1],
+        x + any(s > 100 for s in x.shape),
+    )
 
 
 sizes = [lambda n=n: (torch.randn(n, 4), torch.randn(n + 2, 4)) for n in (3, 5, 9, 6)]
@@ -408,7 +422,12 @@ def distributions(x):
     )
 
 
-ROWS.functions("check", checked, [scope["asserted"], raised, raised_from_a_number, caught, one_of_several, torch_asserts, distributions], most=1)
+ROWS.functions(
+    "check",
+    checked,
+    [scope["asserted"], raised, raised_from_a_number, caught, one_of_several, torch_asserts, distributions],
+    most=1,
+)
 ROWS.functions("check", [lambda c=c: (*c(), []) for c in checked], [raised_after_effects], most=1)
 ROWS.functions("check", checked, [raised_after_random_numbers], most=1, options={"rng": "eager"})
 

@@ -1,6 +1,5 @@
 """Features of PyTorch in one graph: transforms of functions, recurrent layers, hooks, random state, modes, operators."""
 
-
 import copy
 
 import pytest
@@ -10,8 +9,19 @@ from dynamic_test import Counted
 from harness import same
 from one_graph import Rows, check
 from torch import nn
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
 
 import braze
 
@@ -25,7 +35,11 @@ g3 = [lambda n=n: (torch.randn(n, 4, requires_grad=True),) for n in (3, 5, 6)]
 
 def vectorised(x):
     w = x[0] * 2
-    return vmap(lambda v: (v * w).sum())(x), vmap(lambda a, b: a * b + 1, in_dims=(1, None), out_dims=1)(x, x[:, 0]), vmap(vmap(lambda a, b: a * b, (None, 0)), (0, None))(x, x)
+    return (
+        vmap(lambda v: (v * w).sum())(x),
+        vmap(lambda a, b: a * b + 1, in_dims=(1, None), out_dims=1)(x, x[:, 0]),
+        vmap(vmap(lambda a, b: a * b, (None, 0)), (0, None))(x, x),
+    )
 
 
 def gradients(x):
@@ -44,7 +58,11 @@ def products(x):
 
 
 def jacobians(x):
-    return jacrev(lambda v: v.sin().sum(0), chunk_size=2)(x), jacfwd(lambda v: v.sin().sum(0))(x), hessian(lambda v: (v**3).sum())(x)
+    return (
+        jacrev(lambda v: v.sin().sum(0), chunk_size=2)(x),
+        jacfwd(lambda v: v.sin().sum(0))(x),
+        hessian(lambda v: (v**3).sum())(x),
+    )
 
 
 ROWS.functions("func", g3, [vectorised, gradients, products, jacobians])
@@ -61,6 +79,7 @@ class PerSampleGradients(nn.Module):
 
 
 ROWS.row(*g3)(PerSampleGradients)
+
 
 @row(*x3)
 def ensemble():
@@ -244,7 +263,9 @@ def test_quantisation_aware_training():
 
     def make(train):
         torch.manual_seed(0)
-        m = nn.Sequential(quantisation.QuantStub(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2), quantisation.DeQuantStub()).train()
+        m = nn.Sequential(
+            quantisation.QuantStub(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2), quantisation.DeQuantStub()
+        ).train()
         m.qconfig = quantisation.get_default_qat_qconfig("x86")
         return quantisation.prepare_qat(m).train(train)
 
@@ -271,7 +292,13 @@ RANDOM = {"rng": "eager"}
 def seeded(x):
     a = torch.rand(2)
     torch.manual_seed(5)
-    return x + torch.rand_like(x), a, torch.randn(3), torch.manual_seed(2**63 + 1) is torch.default_generator, F.dropout(x)
+    return (
+        x + torch.rand_like(x),
+        a,
+        torch.randn(3),
+        torch.manual_seed(2**63 + 1) is torch.default_generator,
+        F.dropout(x),
+    )
 
 
 def state_read_and_set(x):
@@ -291,7 +318,13 @@ def forked(x):
 def generators_made(x):
     g = torch.Generator().manual_seed(3)
     fresh = torch.Generator(device="cpu")
-    return x + torch.rand(x.shape, generator=g), torch.randperm(5, generator=g), g, torch.rand(2, generator=fresh), torch.rand(2, generator=torch.default_generator)
+    return (
+        x + torch.rand(x.shape, generator=g),
+        torch.randperm(5, generator=g),
+        g,
+        torch.rand(2, generator=fresh),
+        torch.rand(2, generator=torch.default_generator),
+    )
 
 
 def trained_with_dropout(x):
@@ -309,15 +342,27 @@ def generator_of_the_closure():
 
     def f(x):
         before = g.get_state()
-        a = torch.rand(2, generator=g), x.clone().normal_(generator=g), torch.bernoulli(x.abs().clamp(0, 1), generator=g)
+        a = (
+            torch.rand(2, generator=g),
+            x.clone().normal_(generator=g),
+            torch.bernoulli(x.abs().clamp(0, 1), generator=g),
+        )
         g.set_state(before)
-        b = torch.multinomial(x.abs(), 2, generator=g), torch.randint(0, 9, (3,), generator=g), nn.init.uniform_(x.clone(), generator=g)
+        b = (
+            torch.multinomial(x.abs(), 2, generator=g),
+            torch.randint(0, 9, (3,), generator=g),
+            nn.init.uniform_(x.clone(), generator=g),
+        )
         return a, b, g.device, torch.rand(2)
 
     return f
 
 
-@row(*[lambda s=s: (torch.ones(3), torch.Generator().manual_seed(s), torch.Generator()) for s in (7, 8, 7)], most=1, options=RANDOM)
+@row(
+    *[lambda s=s: (torch.ones(3), torch.Generator().manual_seed(s), torch.Generator()) for s in (7, 8, 7)],
+    most=1,
+    options=RANDOM,
+)
 def generators_handed_in():
     return lambda x, g, h: x + torch.rand(3, generator=g) + torch.rand(3, generator=h) + torch.rand(3, generator=g)
 

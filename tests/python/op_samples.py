@@ -101,7 +101,9 @@ def close(want, got, exact, where, times=TIMES, ulps=ULPS):
             ours, eagers = (g - e).abs(), (w - e).abs()
             bound = times * eagers.max() + ulps * eps * e.abs().max()
             if eagers.max() <= 0.01 * e.abs().max() + 1e3 * eps or ours.max() <= bound:
-                assert ours.max() <= bound, f"{where}: error {ours.max():.3g}, eager's {eagers.max():.3g}, largest value {e.abs().max():.3g}"
+                assert ours.max() <= bound, (
+                    f"{where}: error {ours.max():.3g}, eager's {eagers.max():.3g}, largest value {e.abs().max():.3g}"
+                )
                 return
     torch.testing.assert_close(g, w, rtol=1e3 * eps, atol=1e3 * eps, msg=lambda m: f"{where}: {m}")
 
@@ -124,7 +126,9 @@ def same_value(want, got, exact, where, values=True, **bounds):
         exact = exact.to_dense() if isinstance(exact, torch.Tensor) else None
     else:
         strides = [(a, b) for n, a, b in zip(want.shape, want.stride(), got.stride()) if n > 1]
-        assert want.numel() == 0 or all(a == b for a, b in strides), f"{where}: strides {got.stride()}, expected {want.stride()}"
+        assert want.numel() == 0 or all(a == b for a, b in strides), (
+            f"{where}: strides {got.stride()}, expected {want.stride()}"
+        )
     if not values or want.numel() == 0:
         return
     if want.is_floating_point() or want.is_complex():
@@ -176,7 +180,9 @@ def check(fn, args, kwargs, values=True, seed=True):
         got, raised = outcome(braze.compile(fn, options={"rng": "eager"}), *args_got, **kw_got)
         # Some versions of eager lack a kernel for a dtype; a decomposition may do without it.
         lacks_kernel = isinstance(error, NotImplementedError) and "not implemented for" in str(error)
-        assert type(raised) is type(error) or (lacks_kernel and raised is None), f"raised {raised!r}, expected {error!r}"
+        assert type(raised) is type(error) or (lacks_kernel and raised is None), (
+            f"raised {raised!r}, expected {error!r}"
+        )
         return None
     explained = braze.explain(braze.compile(fn, options={"rng": "eager"}), *args_got, **kw_got)
     exact = None

@@ -9,9 +9,8 @@ import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's samples of operators need it")
 
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
-
 from op_samples import check  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 # Samples per operator: of float32, and of the other dtypes. The environment asks for more, in more dtypes: BRAZE_OPINFO_SAMPLES=20.
 SAMPLES = int(os.environ.get("BRAZE_OPINFO_SAMPLES", 0))
@@ -26,7 +25,9 @@ NO_VALUES = {
     "svd_lowrank", "pca_lowrank", "linalg.svd", "svd", "linalg.eig", "linalg.eigh",  # up to signs
 }  # fmt: skip
 
-META = "PyTorch's Meta kernel promises other strides than its CPU kernel gives; the compiled result has the promised ones"
+META = (
+    "PyTorch's Meta kernel promises other strides than its CPU kernel gives; the compiled result has the promised ones"
+)
 LAZY = "eager shares storage under a lazy conjugation, which compiled code resolves; the values are equal"
 EXCEPTIONS = {
     "fft.rfftn": META, "fft.hfft2": META, "fft.hfftn": META, "linalg.eig": META, "svd_lowrank": META, "pca_lowrank": META,

@@ -9,7 +9,15 @@ from torch import nn
 import braze
 
 OPTIMIZERS = {
-    "SGD": (torch.optim.SGD, [{}, {"momentum": 0.9, "weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}, {"maximize": True, "dampening": 0.1, "momentum": 0.5}]),
+    "SGD": (
+        torch.optim.SGD,
+        [
+            {},
+            {"momentum": 0.9, "weight_decay": 0.1},
+            {"momentum": 0.9, "nesterov": True},
+            {"maximize": True, "dampening": 0.1, "momentum": 0.5},
+        ],
+    ),
     "Adam": (torch.optim.Adam, [{}, {"weight_decay": 0.1, "amsgrad": True}, {"maximize": True, "betas": (0.8, 0.9)}]),
     "AdamW": (torch.optim.AdamW, [{}, {"weight_decay": 0.5, "amsgrad": True}]),
     "NAdam": (torch.optim.NAdam, [{}, {"weight_decay": 0.1, "decoupled_weight_decay": True}]),
@@ -49,7 +57,9 @@ def training(make, compiled, steps=12, dtype=torch.float32, lr=None, device="cpu
 def same_training(make, most=3, **kw):
     want, want_state, _ = training(make, False, **kw)
     got, got_state, counts = training(make, True, **kw)
-    tolerance = dict(rtol=1e-4, atol=1e-6) if want[0].dtype == torch.float32 else dict(rtol=0.02, atol=0.02)  # a few roundings to bfloat16
+    tolerance = (
+        dict(rtol=1e-4, atol=1e-6) if want[0].dtype == torch.float32 else dict(rtol=0.02, atol=0.02)
+    )  # a few roundings to bfloat16
     for a, b in zip(want, got):
         torch.testing.assert_close(b, a, **tolerance)
     assert list(got_state["state"]) == list(want_state["state"])
@@ -72,7 +82,9 @@ def test_a_changing_learning_rate(name, kw, foreach, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name, kw", [c for c in CASES if c[0] in FUSED], ids=lambda v: v if isinstance(v, str) else "-".join(v) or "default")
+@pytest.mark.parametrize(
+    "name, kw", [c for c in CASES if c[0] in FUSED], ids=lambda v: v if isinstance(v, str) else "-".join(v) or "default"
+)
 def test_fused(name, kw, device):
     make = lambda p: OPTIMIZERS[name][0](p, lr=1e-3, fused=True, **kw)
     try:

@@ -44,13 +44,19 @@ CHANGES = {
     "is_autocast_cpu_enabled": plain_setter(lambda on: torch.set_autocast_enabled("cpu", on), False, True),
     "get_autocast_dtype": plain_setter(lambda t: torch.set_autocast_dtype("cpu", t), torch.bfloat16, torch.float16),
     "get_autocast_cpu_dtype": plain_setter(lambda t: torch.set_autocast_dtype("cpu", t), torch.bfloat16, torch.float16),
-    "get_autocast_gpu_dtype": plain_setter(lambda t: torch.set_autocast_dtype("cuda", t), torch.float16, torch.bfloat16),
+    "get_autocast_gpu_dtype": plain_setter(
+        lambda t: torch.set_autocast_dtype("cuda", t), torch.float16, torch.bfloat16
+    ),
     "is_autocast_cache_enabled": plain_setter(torch.set_autocast_cache_enabled, True, False),
     "are_deterministic_algorithms_enabled": plain_setter(torch.use_deterministic_algorithms, False, True),
     "_get_deterministic_algorithms": plain_setter(torch.use_deterministic_algorithms, False, True),
-    "_get_deterministic_algorithms_warn_only": plain_setter(lambda w: torch.use_deterministic_algorithms(w, warn_only=w), False, True),
+    "_get_deterministic_algorithms_warn_only": plain_setter(
+        lambda w: torch.use_deterministic_algorithms(w, warn_only=w), False, True
+    ),
     "get_deterministic_debug_mode": plain_setter(torch.set_deterministic_debug_mode, 0, 1),
-    "_get_deterministic_fill_uninitialized_memory": plain_setter(C._set_deterministic_fill_uninitialized_memory, True, False),
+    "_get_deterministic_fill_uninitialized_memory": plain_setter(
+        C._set_deterministic_fill_uninitialized_memory, True, False
+    ),
     "get_default_device": lambda: torch.device("meta"),
     "_get_default_device": "the device of an older interface, set together with the default tensor type",
     "has_torch_function": Mode,
@@ -77,7 +83,9 @@ CHANGES = {
     "_get_cudnn_allow_tf32": plain_setter(C._set_cudnn_allow_tf32, True, False),
     "_get_cublas_allow_tf32": plain_setter(C._set_cublas_allow_tf32, False, True),
     "_get_onednn_allow_tf32": "needs an Intel GPU",
-    "_get_fp32_precision_getter": plain_setter(lambda p: C._set_fp32_precision_setter("mkldnn", "matmul", p), "none", "bf16"),
+    "_get_fp32_precision_getter": plain_setter(
+        lambda p: C._set_fp32_precision_setter("mkldnn", "matmul", p), "none", "bf16"
+    ),
     "_get_cublas_allow_fp16_reduced_precision_reduction": "two flags at once, a tuple: the graph ends there",
     "_get_cublas_allow_bf16_reduced_precision_reduction": "two flags at once, a tuple: the graph ends there",
     "_get_cublas_allow_fp16_accumulation": plain_setter(C._set_cublas_allow_fp16_accumulation, False, True),

@@ -52,7 +52,12 @@ def seeded_inside(x):
 
 
 def other_distributions(x):
-    return random.gauss(0, 1), random.sample(range(10), 3), x + random.expovariate(1.0), [random.choice([1, 2, 3]) for _ in range(3)]
+    return (
+        random.gauss(0, 1),
+        random.sample(range(10), 3),
+        x + random.expovariate(1.0),
+        [random.choice([1, 2, 3]) for _ in range(3)],
+    )
 
 
 def check(fn, **options):
@@ -76,7 +81,9 @@ def test_one_graph(fn):
     assert c.count == 1 and not c.breaks
 
 
-@pytest.mark.parametrize("fn", [floats, uniform, ints, unused, without_a_graph, break_between, decided, seeded_inside, other_distributions])
+@pytest.mark.parametrize(
+    "fn", [floats, uniform, ints, unused, without_a_graph, break_between, decided, seeded_inside, other_distributions]
+)
 def test_with_breaks(fn):
     check(fn)
 

@@ -10,7 +10,15 @@ class Writer:
         self.r = random.Random(seed)
         self.lines = []
         self.fresh = 0
-        self.vars = {"tensor": ["x"], "int": ["n"], "list": ["items"], "dict": ["table"], "str": [], "fun": [], "set": []}
+        self.vars = {
+            "tensor": ["x"],
+            "int": ["n"],
+            "list": ["items"],
+            "dict": ["table"],
+            "str": [],
+            "fun": [],
+            "set": [],
+        }
         self.loops = 0
 
     def name(self, kind):
@@ -59,7 +67,11 @@ class Writer:
             return f"{self.pick('dict')}"
         if choice == 3:
             return f"not {self.int(0)}"
-        return f"{self.pick('tensor')}.sum() > {self.r.randint(-2, 2)}" if r.random() < 0.5 else f"{self.int(d)} and {self.int(d)}"
+        return (
+            f"{self.pick('tensor')}.sum() > {self.r.randint(-2, 2)}"
+            if r.random() < 0.5
+            else f"{self.int(d)} and {self.int(d)}"
+        )
 
     def tensor(self, d=2):
         r = self.r
@@ -111,7 +123,13 @@ class Writer:
         return f"dict.fromkeys('ab', {self.int(0)})"
 
     def string(self):
-        return self.r.choice(['f"{' + self.int(1) + ':>3}|{' + self.pick("list") + '!r}"', f"'-'.join(str(v) for v in {self.pick('list')})", f"'%s:%s' % ({self.int(0)}, {self.pick('dict')})"])
+        return self.r.choice(
+            [
+                'f"{' + self.int(1) + ":>3}|{" + self.pick("list") + '!r}"',
+                f"'-'.join(str(v) for v in {self.pick('list')})",
+                f"'%s:%s' % ({self.int(0)}, {self.pick('dict')})",
+            ]
+        )
 
     # ---- statements ----
 
@@ -147,13 +165,31 @@ class Writer:
         elif choice == 6:
             self.line(depth, f"log.append({self.string()})")
         elif choice == 7:
-            self.line(depth, r.choice([f"{self.pick('list')}.append({self.int(1)})", f"{self.pick('dict')}[{self.r.choice(['1', repr('b')])}] = {self.int(1)}",
-                                       f"{self.pick('list')}.insert(0, {self.int(0)})", f"{self.pick('dict')}.pop({self.r.choice(['1', repr('a')])}, None)",
-                                       f"{self.pick('list')}.sort(key=str)", f"{self.pick('list')}[{self.int(0)}] = {self.int(1)}"]))
+            self.line(
+                depth,
+                r.choice(
+                    [
+                        f"{self.pick('list')}.append({self.int(1)})",
+                        f"{self.pick('dict')}[{self.r.choice(['1', repr('b')])}] = {self.int(1)}",
+                        f"{self.pick('list')}.insert(0, {self.int(0)})",
+                        f"{self.pick('dict')}.pop({self.r.choice(['1', repr('a')])}, None)",
+                        f"{self.pick('list')}.sort(key=str)",
+                        f"{self.pick('list')}[{self.int(0)}] = {self.int(1)}",
+                    ]
+                ),
+            )
         elif choice == 8:
-            self.line(depth, "probe(log, " + r.choice([self.int(1), self.pick("list"), f"{self.pick('tensor')}.sum().item() > 0"]) + ")")  # a graph break
+            self.line(
+                depth,
+                "probe(log, "
+                + r.choice([self.int(1), self.pick("list"), f"{self.pick('tensor')}.sum().item() > 0"])
+                + ")",
+            )  # a graph break
         elif choice == 9:
-            self.line(depth, r.choice([f"x.add_({self.int(0)})", f"log.append(type({self.pick('list')}[-1:]).__name__)", "pass"]))
+            self.line(
+                depth,
+                r.choice([f"x.add_({self.int(0)})", f"log.append(type({self.pick('list')}[-1:]).__name__)", "pass"]),
+            )
         elif choice in (10, 11):
             self.line(depth, f"if {self.cond()}:")
             self.scoped(lambda: self.block(depth + 1, r.randint(1, 2)))
@@ -163,7 +199,10 @@ class Writer:
         elif choice in (12, 13) and self.loops < 2:
             self.loops += 1
             name = self.name("int")
-            self.line(depth, f"for {name} in {r.choice([f'range({r.randint(1, 3)})', '[v for v in ' + self.pick('list') + ' if isinstance(v, int)][:3]'])}:")
+            self.line(
+                depth,
+                f"for {name} in {r.choice([f'range({r.randint(1, 3)})', '[v for v in ' + self.pick('list') + ' if isinstance(v, int)][:3]'])}:",
+            )
 
             def body():
                 self.vars["int"].append(name)
@@ -187,7 +226,10 @@ class Writer:
                 self.line(depth + 1, f"probe(log, repr({error}))")
             self.scoped(lambda: self.block(depth + 1, 1))
             if r.random() < 0.3:
-                self.line(depth + 1, r.choice(["raise", f"raise Custom({self.int(0)}) from {error}", f"raise Custom({self.int(0)})"]))
+                self.line(
+                    depth + 1,
+                    r.choice(["raise", f"raise Custom({self.int(0)}) from {error}", f"raise Custom({self.int(0)})"]),
+                )
             if r.random() < 0.4:
                 self.line(depth, "finally:")
                 self.scoped(lambda: self.block(depth + 1, 1))
@@ -207,7 +249,13 @@ class Writer:
             self.line(depth + 3, "log.append(got)")
             self.line(depth + 1, "finally:")
             self.line(depth + 2, "log.append('closed')")
-            self.bind(depth, "list", r.choice([f"list({name}({self.int(0)}))", f"[v for v in {name}({self.int(0)})]", f"[*{name}(2), *{name}(3)]"]))
+            self.bind(
+                depth,
+                "list",
+                r.choice(
+                    [f"list({name}({self.int(0)}))", f"[v for v in {name}({self.int(0)})]", f"[*{name}(2), *{name}(3)]"]
+                ),
+            )
         elif choice == 18:
             self.line(depth, f"with Managed(log, {r.choice(['True', 'False'])}) as m:")
             self.scoped(lambda: self.block(depth + 1, r.randint(1, 2)))
@@ -216,8 +264,12 @@ class Writer:
         elif choice == 19:
             name = self.name("obj")
             self.line(depth, f"{name} = Point({self.int(1)}, {self.int(1)})")
-            self.line(depth, r.choice([f"{name}.a += 1", f"{name}.b = {self.int(1)}", f"setattr({name}, 'c', {self.int(0)})"]))
-            self.bind(depth, "int", r.choice([f"{name}.total()", f"({name} + Point(1, 2)).a", f"int({name} == Point(1, 2))"]))
+            self.line(
+                depth, r.choice([f"{name}.a += 1", f"{name}.b = {self.int(1)}", f"setattr({name}, 'c', {self.int(0)})"])
+            )
+            self.bind(
+                depth, "int", r.choice([f"{name}.total()", f"({name} + Point(1, 2)).a", f"int({name} == Point(1, 2))"])
+            )
         elif choice == 20:
             self.line(depth, f"*rest, last = {self.pick('list')} or [0]")
             self.line(depth, "log.append((len(rest), str(last)))")
@@ -236,11 +288,17 @@ class Writer:
         self.line(0, "def f(x, n, items, table, log):")
         self.line(1, "nonlocal_count = [0]")
         self.block(1, self.r.randint(4, 9))
-        self.line(1, "return " + ", ".join([self.tensor(), self.int(1), self.pick("list"), self.pick("dict"), self.string(), "nonlocal_count"]))
+        self.line(
+            1,
+            "return "
+            + ", ".join(
+                [self.tensor(), self.int(1), self.pick("list"), self.pick("dict"), self.string(), "nonlocal_count"]
+            ),
+        )
         return "\n".join(self.lines) + "\n"
 
 
-PRELUDE = '''
+PRELUDE = """
 import torch
 
 class Custom(Exception):
@@ -272,7 +330,7 @@ class Point:
         return isinstance(other, Point) and (self.a, self.b) == (other.a, other.b)
 
     __hash__ = None
-'''
+"""
 
 
 class SizesWriter(Writer):
@@ -285,16 +343,45 @@ class SizesWriter(Writer):
         if d == 0:
             return "x.shape[0]"
         n = self.int(0)
-        return r.choice(["x.shape[0]", "x.numel()", f"{self.tensor(0)}.shape[-1]", f"int({n} / 2)", f"({n} ** 2 % 7)", f"({n} & 3)", f"(({n} > 2) + 1)", f"abs({n})",
-                         f"divmod({n}, 3)[0]", f"int(min({n}, 2.5))", f"len(str({n}))", f"len(range({n}))", f"x[: {n}].shape[0]", f"round({n} / 3)", f"({n} << 1)",
-                         f"sum(x.shape)", f"x.shape.numel()", f"sorted([{n}, x.shape[0], 2])[1]", f"[*range(9)][{n} % 9]"])
+        return r.choice(
+            [
+                "x.shape[0]",
+                "x.numel()",
+                f"{self.tensor(0)}.shape[-1]",
+                f"int({n} / 2)",
+                f"({n} ** 2 % 7)",
+                f"({n} & 3)",
+                f"(({n} > 2) + 1)",
+                f"abs({n})",
+                f"divmod({n}, 3)[0]",
+                f"int(min({n}, 2.5))",
+                f"len(str({n}))",
+                f"len(range({n}))",
+                f"x[: {n}].shape[0]",
+                f"round({n} / 3)",
+                f"({n} << 1)",
+                "sum(x.shape)",
+                "x.shape.numel()",
+                f"sorted([{n}, x.shape[0], 2])[1]",
+                f"[*range(9)][{n} % 9]",
+            ]
+        )
 
     def tensor(self, d=2):
         if d == 0 or self.r.random() < 0.8:
             return super().tensor(d)
         inner = self.tensor(d - 1)
-        return self.r.choice([f"({inner} * x.shape[0])", f"{inner}.reshape(x.numel()).view(x.shape[0], -1)", f"torch.cat([{inner}, x])[: x.shape[0]]",
-                              f"({inner} + torch.arange(x.shape[0]).unsqueeze(1))", f"{inner}.flip(0)", f"torch.softmax({inner}, 0)", f"{inner}.t().contiguous().t()"])
+        return self.r.choice(
+            [
+                f"({inner} * x.shape[0])",
+                f"{inner}.reshape(x.numel()).view(x.shape[0], -1)",
+                f"torch.cat([{inner}, x])[: x.shape[0]]",
+                f"({inner} + torch.arange(x.shape[0]).unsqueeze(1))",
+                f"{inner}.flip(0)",
+                f"torch.softmax({inner}, 0)",
+                f"{inner}.t().contiguous().t()",
+            ]
+        )
 
 
 def program(seed, sizes=False):

@@ -8,10 +8,10 @@ import types
 
 import pytest
 import torch
-
-import braze
 from harness import same
 from random_programs import program
+
+import braze
 
 FIRST = int(os.environ.get("BRAZE_RANDOM_FIRST", "0"))
 COUNT = int(os.environ.get("BRAZE_RANDOM_COUNT", "120"))
@@ -55,7 +55,13 @@ def outcome(f, arguments, name):
 def inputs(seed, rows=2):
     r = random.Random(seed)
     torch.manual_seed(seed)
-    return [torch.randn(rows, 3), r.randint(-1, 3), [r.randint(-2, 4) for _ in range(r.randint(0, 4))], {"a": r.randint(0, 3), 1: 2}, []]
+    return [
+        torch.randn(rows, 3),
+        r.randint(-1, 3),
+        [r.randint(-2, 4) for _ in range(r.randint(0, 4))],
+        {"a": r.randint(0, 3), 1: 2},
+        [],
+    ]
 
 
 def check(seed, backend, rows=(2, 2, 2), **kw):
@@ -70,7 +76,7 @@ def check(seed, backend, rows=(2, 2, 2), **kw):
             same(want[1], got[1], "result")
             same(arguments, mine, "arguments")
         except AssertionError as e:
-            raise AssertionError(f"seed {seed}, call {call}: {e}\n{text[text.index('def f('):]}") from None
+            raise AssertionError(f"seed {seed}, call {call}: {e}\n{text[text.index('def f(') :]}") from None
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT, 20))

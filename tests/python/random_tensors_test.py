@@ -34,7 +34,9 @@ def test_second_derivatives_of_random_tensor_programs(first):
         assert not wrong, wrong
 
 
-@pytest.mark.parametrize("shape", [(2, 8, 4, 4), (2, 512, 32, 32), (16, 16, 16, 16), (4, 2, 8, 1), (3, 3, 3, 3), (2, 2, 2, 2, 4)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 8, 4, 4), (2, 512, 32, 32), (16, 16, 16, 16), (4, 2, 8, 1), (3, 3, 3, 3), (2, 2, 2, 2, 4)], ids=str
+)
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "var"])
 def test_reductions_over_equal_extents(shape, name):
     """Kept dimensions with as many elements as the reduced ones."""
@@ -65,7 +67,9 @@ def test_views_of_a_result_that_is_not_dense():
 
 def test_scatter_onto_elements_that_share_memory():
     def f(x):
-        return torch.select_scatter(x.expand(16, 4), x[0] + 1, 0, 0), torch.slice_scatter(x.expand(16, 4), x + 2, 0, 3, 4)
+        return torch.select_scatter(x.expand(16, 4), x[0] + 1, 0, 0), torch.slice_scatter(
+            x.expand(16, 4), x + 2, 0, 3, 4
+        )
 
     x = torch.randn(1, 4)
     same(f(x), braze.compile(f, fullgraph=True)(x))

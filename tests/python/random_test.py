@@ -26,7 +26,11 @@ def compiled(fn, *args, **kw):
     made = braze.compile(fn, fullgraph=True, **kw)
     e = braze.explain(made, *args)
     assert e.graph_count == 1 and not e.breaks, e
-    assert kw or all("aten::randint.low(-9223372036854775808" in line for line in e.plans[0].splitlines() if line.startswith("  call ")), e.plans[0]
+    assert kw or all(
+        "aten::randint.low(-9223372036854775808" in line
+        for line in e.plans[0].splitlines()
+        if line.startswith("  call ")
+    ), e.plans[0]
     return made
 
 
@@ -36,7 +40,9 @@ def test_the_reference_has_the_papers_numbers():
     assert philox2x32(0x243F6A88, 0x85A308D3, 0x13198A2E) == (0xDD7CE038, 0xF62A4C12)
 
 
-@pytest.mark.parametrize("dtype, digits", [(torch.float32, 24), (torch.float64, 53), (torch.float16, 11), (torch.bfloat16, 8)])
+@pytest.mark.parametrize(
+    "dtype, digits", [(torch.float32, 24), (torch.float64, 53), (torch.float16, 11), (torch.bfloat16, 8)]
+)
 def test_numbers_are_philox_of_seed_and_position(dtype, digits):
     fn = compiled(lambda: torch.rand(7, 37, dtype=dtype))
     torch.manual_seed(11)
@@ -44,14 +50,31 @@ def test_numbers_are_philox_of_seed_and_position(dtype, digits):
     torch.manual_seed(11)
     seed = torch.randint(-(2**63), 2**63 - 1, ()).item()
     words = [philox2x32(i, (seed >> 32) & LOW, seed & LOW) for i in range(got.numel())]
-    want = torch.tensor([((a << 32 | b) >> (64 - digits)) * 2.0**-digits for a, b in words], dtype=torch.float64).view(7, 37)
+    want = torch.tensor([((a << 32 | b) >> (64 - digits)) * 2.0**-digits for a, b in words], dtype=torch.float64).view(
+        7, 37
+    )
     assert got.dtype == dtype and torch.equal(got.double(), want)
 
 
 def everything(x):
-    return (torch.rand(50, 3), torch.rand_like(x), torch.randn(4, 5), torch.randn_like(x), torch.randint(10, (20,)), torch.randint(-5, 1 << 40, (20,)),
-            torch.randint_like(x.long(), 100), torch.empty(20).uniform_(-2, 3), torch.empty(30).normal_(1, 2), torch.empty(20).exponential_(0.5),
-            torch.empty(30).bernoulli_(0.3), F.dropout(x, 0.4), F.dropout1d(x, 0.4), F.alpha_dropout(x, 0.4, True), F.gumbel_softmax(x), x)
+    return (
+        torch.rand(50, 3),
+        torch.rand_like(x),
+        torch.randn(4, 5),
+        torch.randn_like(x),
+        torch.randint(10, (20,)),
+        torch.randint(-5, 1 << 40, (20,)),
+        torch.randint_like(x.long(), 100),
+        torch.empty(20).uniform_(-2, 3),
+        torch.empty(30).normal_(1, 2),
+        torch.empty(20).exponential_(0.5),
+        torch.empty(30).bernoulli_(0.3),
+        F.dropout(x, 0.4),
+        F.dropout1d(x, 0.4),
+        F.alpha_dropout(x, 0.4, True),
+        F.gumbel_softmax(x),
+        x,
+    )
 
 
 def test_the_default_generator_governs():
@@ -122,7 +145,14 @@ def check_uniform(u, what):
 
 
 def test_uniform_and_independent():
-    fn = compiled(lambda: (torch.rand(512, N // 512), torch.rand(N, dtype=torch.float64), torch.randint(1000, (N,)), torch.randint(1 << 50, (N,))))
+    fn = compiled(
+        lambda: (
+            torch.rand(512, N // 512),
+            torch.rand(N, dtype=torch.float64),
+            torch.randint(1000, (N,)),
+            torch.randint(1 << 50, (N,)),
+        )
+    )
     a, b, c, d = fn()
     check_uniform(a, "rand")
     check_uniform(a.t(), "rand by columns")
@@ -135,7 +165,14 @@ def test_uniform_and_independent():
 
 
 def test_normal_and_exponential():
-    fn = compiled(lambda: (torch.randn(N), torch.randn(N, dtype=torch.float64), torch.empty(N).normal_(0, 1), torch.empty(N).exponential_(2.0)))
+    fn = compiled(
+        lambda: (
+            torch.randn(N),
+            torch.randn(N, dtype=torch.float64),
+            torch.empty(N).normal_(0, 1),
+            torch.empty(N).exponential_(2.0),
+        )
+    )
     *normals, waits = fn()
     for k, z in enumerate(normals):
         assert z.isfinite().all()
@@ -183,12 +220,18 @@ def test_the_backward_computes_masks_again():
     slope = x.grad.clone()
     # The derivative in a direction, by differences under the same masks.
     net.double()
-    fn, wide, step = braze.compile(net, fullgraph=True), x.detach().double(), 1e-6 * torch.randn(256, 64, dtype=torch.float64)
+    fn, wide, step = (
+        braze.compile(net, fullgraph=True),
+        x.detach().double(),
+        1e-6 * torch.randn(256, 64, dtype=torch.float64),
+    )
     values = []
     for s in (step, -step):
         torch.manual_seed(1)
         values.append(fn(wide + s).sum())
-    torch.testing.assert_close((slope.double() * step).sum(), (values[0] - values[1]).detach() / 2, rtol=1e-3, atol=1e-9)
+    torch.testing.assert_close(
+        (slope.double() * step).sum(), (values[0] - values[1]).detach() / 2, rtol=1e-3, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -199,7 +242,10 @@ def test_a_checkpoint_sees_the_same_masks(reentrant):
     def around(x):
         return checkpoint(fn, x, use_reentrant=reentrant)
 
-    for f in (around, braze.compile(lambda x: checkpoint(lambda x: F.dropout(torch.sin(x), 0.5) * x, x, use_reentrant=reentrant))):
+    for f in (
+        around,
+        braze.compile(lambda x: checkpoint(lambda x: F.dropout(torch.sin(x), 0.5) * x, x, use_reentrant=reentrant)),
+    ):
         x.grad = None
         out = f(x)
         kept = out != 0
@@ -209,8 +255,13 @@ def test_a_checkpoint_sees_the_same_masks(reentrant):
 
 
 def test_what_eager_refuses_is_refused():
-    for fn in (lambda: torch.empty(3).bernoulli_(1.5), lambda: torch.randint(3, 3, (2,)), lambda: torch.empty(3).uniform_(2, 1),
-               lambda: torch.empty(3).normal_(0, -1), lambda: torch.empty(3).exponential_(-1)):
+    for fn in (
+        lambda: torch.empty(3).bernoulli_(1.5),
+        lambda: torch.randint(3, 3, (2,)),
+        lambda: torch.empty(3).uniform_(2, 1),
+        lambda: torch.empty(3).normal_(0, -1),
+        lambda: torch.empty(3).exponential_(-1),
+    ):
         with pytest.raises(RuntimeError) as want:
             fn()
         with pytest.raises(RuntimeError) as got:

@@ -24,7 +24,9 @@ def test_random_worlds(first):
     for seed in range(first, first + STEP):
         wrong = world.check(seed, counts)
         assert not wrong, wrong
-    assert counts.compiled > STEP / 3 and counts.noticed > STEP / 3 and counts.changes > STEP * 5, f"too little happened: {counts}"
+    assert counts.compiled > STEP / 3 and counts.noticed > STEP / 3 and counts.changes > STEP * 5, (
+        f"too little happened: {counts}"
+    )
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, STEP))

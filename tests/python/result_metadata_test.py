@@ -77,8 +77,12 @@ PROGRAMS = {
     "not_differentiable": lambda x, w: ((x * w).argmax(), x > w),
     "view_and_view_back": lambda x, w: (lambda y: (y.view(-1).view(3, 3), y))(x * w),
     "view_as": lambda x, w: (x.view_as(x), (x * w)),
-    "views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y, y[0], y[2:]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
-    "two_views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y[0]))(torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)),
+    "views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y, y[0], y[2:]))(
+        torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)
+    ),
+    "two_views_of_a_spaced_result": lambda x, w: (lambda y: (y[:1, 0], y[0]))(
+        torch.select_scatter(x.repeat(1, 2)[:, ::2], w[0], 0, 0)
+    ),
     "transposed_back": lambda x, w: (x.t().t(), x.unsqueeze(0).squeeze(0)),
     "identity": lambda x, w: (torch.nn.Identity()(x), torch.nn.Flatten()(x)),
     "nothing_to_do": lambda x, w: (x[:], x[...], x.reshape(3, 3), x.expand(3, 3)),
@@ -101,8 +105,17 @@ def facts(results, inputs):
     out = []
     for t in results:
         fact = {k: getattr(t, k) for k in ("requires_grad", "is_leaf", "retains_grad", "dtype")}
-        fact |= {"object": names[id(t)], "inference": t.is_inference(), "history": t.grad_fn is not None, "strides": t.stride(), "offset": t.storage_offset()}
-        shared = sum(o.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() for o in {id(o): o for o in everything}.values())
+        fact |= {
+            "object": names[id(t)],
+            "inference": t.is_inference(),
+            "history": t.grad_fn is not None,
+            "strides": t.stride(),
+            "offset": t.storage_offset(),
+        }
+        shared = sum(
+            o.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+            for o in {id(o): o for o in everything}.values()
+        )
         fact["shared"] = shared
         if shared > 1:
             fact["view"], fact["base"] = t._is_view(), names.get(id(t._base), "other") if t._is_view() else None
@@ -128,7 +141,12 @@ def call(f, requires_grad, activation, mode):
             return str(e), (x, w)
 
 
-CASES = [(r, a, m) for r in ((True, True), (False, False), (True, False), (False, True)) for a in (False, True) for m in ("grad", "no_grad", "inference")]
+CASES = [
+    (r, a, m)
+    for r in ((True, True), (False, False), (True, False), (False, True))
+    for a in (False, True)
+    for m in ("grad", "no_grad", "inference")
+]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -149,7 +167,10 @@ def test_inference_mode_inside():
         assert facts(got, got_inputs) == facts(want, want_inputs), case
 
 
-@pytest.mark.parametrize("name", ["view_of_an_output", "two_views", "view_of_an_input", "split", "detached", "no_grad_views", "view_and_view_back"])
+@pytest.mark.parametrize(
+    "name",
+    ["view_of_an_output", "two_views", "view_of_an_input", "split", "detached", "no_grad_views", "view_and_view_back"],
+)
 @pytest.mark.parametrize("which", range(3))
 def test_writing_to_a_result_afterwards(name, which):
     """The histories of all that share its memory are eager's, and so are the errors."""
@@ -193,12 +214,20 @@ def test_layouts_of_batch_normalisation(dynamic, training):
     """Channels-last memory, also where dimensions of size 1 have other strides than such memory gives them, and what is neither."""
     f = lambda x, m: torch.nn.functional.batch_norm(x, m, m, training=training)
     shapes = [(1, 8, 1, 8), (2, 8, 1, 3), (2, 3, 4, 5), (4, 1, 3, 3), (1, 8, 1, 1, 4), (2, 3, 2, 1, 4), (2, 3, 4)]
-    layouts = [lambda x: x, lambda x: x.transpose(1, -1).contiguous().transpose(1, -1), lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
-               lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1), lambda x: torch.stack([x, x], -1)[..., 0], lambda x: torch.stack([x, x], 1).movedim(2, -1).contiguous().movedim(-1, 2)[:, 0]]
+    layouts = [
+        lambda x: x,
+        lambda x: x.transpose(1, -1).contiguous().transpose(1, -1),
+        lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+        lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1),
+        lambda x: torch.stack([x, x], -1)[..., 0],
+        lambda x: torch.stack([x, x], 1).movedim(2, -1).contiguous().movedim(-1, 2)[:, 0],
+    ]
     for shape in shapes:
         compiled = braze.compile(f, dynamic=dynamic, fullgraph=True)
         for layout in layouts:
             x = layout(torch.randn(shape))
             want, got = f(x, torch.ones(shape[1])), compiled(x, torch.ones(shape[1]))
             torch.testing.assert_close(want, got)
-            assert [(s, n) for s, n in zip(want.stride(), shape) if n != 1] == [(s, n) for s, n in zip(got.stride(), shape) if n != 1], (shape, x.stride())
+            assert [(s, n) for s, n in zip(want.stride(), shape) if n != 1] == [
+                (s, n) for s, n in zip(got.stride(), shape) if n != 1
+            ], (shape, x.stride())

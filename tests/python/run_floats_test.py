@@ -23,7 +23,9 @@ def one_graph(fn, args, most=1, tol=1e-5):
                 same(want[1], got[1], backend, tol)
             else:
                 # What a graph given to a backend asserts is torch's own operator, with its own exception.
-                assert got[1][0] is (want[1][0] if backend == "braze" else RuntimeError), f"{backend}: {got}, expected {want}"
+                assert got[1][0] is (want[1][0] if backend == "braze" else RuntimeError), (
+                    f"{backend}: {got}, expected {want}"
+                )
         if backend == "braze":
             assert c.count <= most and not c.breaks, (c.count, c.breaks)
 
@@ -36,7 +38,19 @@ def arithmetic(x, y):
 
 def functions(x, y):
     v = y.abs().sum().item()
-    return math.sqrt(v), math.exp(v), math.log(v), math.tanh(v), abs(-v), math.fabs(-v), math.isnan(v), math.isinf(v), math.isfinite(v), float(v), x * math.sqrt(v)
+    return (
+        math.sqrt(v),
+        math.exp(v),
+        math.log(v),
+        math.tanh(v),
+        abs(-v),
+        math.fabs(-v),
+        math.isnan(v),
+        math.isinf(v),
+        math.isfinite(v),
+        float(v),
+        x * math.sqrt(v),
+    )
 
 
 def whole_numbers(x, y):
@@ -91,7 +105,21 @@ def of_ints(x, y):
     return x * float(u), u / 2, x + u / 3, u * 0.5, x * (u > 2)
 
 
-@pytest.mark.parametrize("fn", [arithmetic, functions, whole_numbers, comparisons, operators, in_place, beside_ints, beside_one_element, lists, of_ints])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        arithmetic,
+        functions,
+        whole_numbers,
+        comparisons,
+        operators,
+        in_place,
+        beside_ints,
+        beside_one_element,
+        lists,
+        of_ints,
+    ],
+)
 def test_one_graph_for_all_values(fn):
     one_graph(fn, [(r(4), r(3)) for _ in range(4)])
 
@@ -183,7 +211,13 @@ def test_distributions():
 
     def fn(x, y):
         d = D.Normal(x, y)
-        return d.log_prob(x + 1), d.entropy(), D.kl_divergence(d, D.Normal(x + 1, y + 1)), D.Categorical(logits=x).entropy(), D.Uniform(y, y + 1).log_prob(y + 0.5)
+        return (
+            d.log_prob(x + 1),
+            d.entropy(),
+            D.kl_divergence(d, D.Normal(x + 1, y + 1)),
+            D.Categorical(logits=x).entropy(),
+            D.Uniform(y, y + 1).log_prob(y + 0.5),
+        )
 
     one_graph(fn, [(r(4), r(4).abs() + 1), (r(4), -r(4).abs() - 1)])
 

@@ -1,11 +1,11 @@
 """Models, leaves and comparisons that the tests of second derivatives share."""
 
-
-import braze
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd import grad
+
+import braze
 
 
 class Attention(nn.Module):
@@ -20,15 +20,26 @@ class Attention(nn.Module):
 
 MODELS = {
     "tanh": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)), (5, 4)),
-    "softplus": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Softplus(beta=3), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 1)), (5, 4)),
+    "softplus": (
+        lambda: nn.Sequential(nn.Linear(4, 8), nn.Softplus(beta=3), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 1)),
+        (5, 4),
+    ),
     "layer_norm": (lambda: nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)), (5, 4)),
     "batch_norm": (lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Sigmoid(), nn.Linear(8, 2)), (6, 4)),
     "group_norm": (lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4), nn.ELU()), (3, 2, 7)),
-    "conv": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.LeakyReLU(0.2), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12, 1)), (3, 2, 4, 4)),
+    "conv": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 3, padding=1), nn.LeakyReLU(0.2), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12, 1)
+        ),
+        (3, 2, 4, 4),
+    ),
     "max_pool": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.MaxPool2d(2), nn.Softplus()), (3, 2, 4, 4)),
     "attention": (Attention, (2, 3, 8)),
     "gru_cell": (lambda: nn.GRUCell(4, 4), (3, 4)),
-    "bilinear": (lambda: nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(2, 1, 3), nn.Tanh()), (2, 2, 3, 3)),
+    "bilinear": (
+        lambda: nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(2, 1, 3), nn.Tanh()),
+        (2, 2, 3, 3),
+    ),
 }
 
 
@@ -71,7 +82,12 @@ def both(f, act, **options):
         want, got = outcomes
         if isinstance(want, RuntimeError):
             assert isinstance(got, RuntimeError), f"{got}, expected {want!r}"
-            for part in ("modified by an inplace operation", "a second time", "does not require grad", "is not implemented"):
+            for part in (
+                "modified by an inplace operation",
+                "a second time",
+                "does not require grad",
+                "is not implemented",
+            ):
                 assert (part in str(want)) == (part in str(got)), f"{got}, expected {want}"
         else:
             if isinstance(got, RuntimeError):

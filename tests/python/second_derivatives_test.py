@@ -4,7 +4,6 @@ import copy
 import gc
 import weakref
 
-import braze
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +11,8 @@ from second_derivatives import MODELS, both, compiled_whole, leaf, penalty
 from torch import nn
 from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
+
+import braze
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,12 +2,13 @@
 
 import copy
 
-import braze
 import pytest
 import torch
 import torch.nn.functional as F
 from second_derivatives import MODELS, both, compiled_whole, leaf
 from torch.autograd import grad
+
+import braze
 
 
 @pytest.mark.parametrize("name", ["tanh", "layer_norm", "attention", "conv", "gru_cell"])
@@ -40,7 +41,9 @@ def test_torch_func(transform):
 
     w = leaf(4, 4, seed=1).detach()
     f = lambda x: (x @ w).sin().pow(2).sum()
-    do = {"hessian": hessian, "jacrev": jacrev, "jacfwd": jacfwd, "grad": fgrad, "vmap_grad": lambda f: vmap(fgrad(f))}[transform]
+    do = {"hessian": hessian, "jacrev": jacrev, "jacfwd": jacfwd, "grad": fgrad, "vmap_grad": lambda f: vmap(fgrad(f))}[
+        transform
+    ]
     x = leaf(*((3, 4) if transform == "vmap_grad" else (4,))).detach()
     compiled = braze.compile(f)
     compiled(leaf(4))

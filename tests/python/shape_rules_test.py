@@ -9,8 +9,7 @@ import torch
 pytest.importorskip("expecttest", reason="PyTorch's samples of operators need it")
 
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
-
-from trace_test import LOOSE, _C, replay, same, tensors, trace  # noqa: E402
+from trace_test import _C, LOOSE, replay, same, tensors, trace  # noqa: E402
 
 SAMPLES = 3  # of each operator and dtype
 # Results that differ between two eager runs: only types are compared.
@@ -70,7 +69,9 @@ def check_sample(op, sample):
     return "agrees"
 
 
-@pytest.mark.parametrize("op", op_db, ids=lambda op: op.name + ("." + op.variant_test_name if op.variant_test_name else ""))
+@pytest.mark.parametrize(
+    "op", op_db, ids=lambda op: op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+)
 def test_operator(op):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

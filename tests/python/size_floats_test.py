@@ -89,7 +89,9 @@ def test_integers_that_depend_on_rounding_are_fixed():
 
 
 @pytest.mark.parametrize(
-    "compare", [lambda s: s > 6, lambda s: s >= 6.5, lambda s: s < 5.25, lambda s: s == 7, lambda s: 6 != s, lambda s: 6 < s <= 9], ids=range(6)
+    "compare",
+    [lambda s: s > 6, lambda s: s >= 6.5, lambda s: s < 5.25, lambda s: s == 7, lambda s: 6 != s, lambda s: 6 < s <= 9],
+    ids=range(6),
 )
 @pytest.mark.parametrize("by", [2, 3, -2])
 def test_comparisons(compare, by):

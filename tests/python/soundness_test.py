@@ -118,11 +118,16 @@ changes("unread_dict_item", uses(lambda c: c.table["a"]), lambda f, a: a[1].tabl
 changes("dict_key_absent", uses(lambda c: c.table.get("b", 3)), lambda f, a: a[1].table.update(b=9))
 changes("dict_key_in", uses(lambda c: 2 if "b" in c.table else 3), lambda f, a: a[1].table.update(b=9))
 changes("dict_iterated", uses(lambda c: sum(c.table.values())), lambda f, a: a[1].table.update(b=9))
-changes("dict_order", uses(lambda c: next(iter(c.table.values()))), lambda f, a: a[1].table.update(a=a[1].table.pop("a")))
+changes(
+    "dict_order", uses(lambda c: next(iter(c.table.values()))), lambda f, a: a[1].table.update(a=a[1].table.pop("a"))
+)
 changes("type_of_value", uses(lambda c: c.shift), setting("shift", 1.0))
 changes("bool_for_int", uses(lambda c: c.shift), setting("shift", True))
-changes("negative_zero", lambda: ((lambda a, z: torch.atan2(a * 0, a * 0 + z) if False else a / (a * 0 + 1) * z), (X.clone(), 0.0)),
-        lambda f, a: (a[0], -0.0))
+changes(
+    "negative_zero",
+    lambda: ((lambda a, z: torch.atan2(a * 0, a * 0 + z) if False else a / (a * 0 + 1) * z), (X.clone(), 0.0)),
+    lambda f, a: (a[0], -0.0),
+)
 changes("none_for_value", uses(lambda c: 1 if c.name is None else 2), setting("name", None))
 changes("string", uses(lambda c: len(c.name)), setting("name", "longer"))
 changes("attribute_deleted", uses(lambda c: getattr(c, "shift", 9)), lambda f, a: delattr(a[1], "shift"))
@@ -194,8 +199,11 @@ def globals_again():
 
 changes("global", lambda: (uses_global, (X.clone(),)), set_global("GLOBAL", 5))
 changes("unread_global", lambda: (uses_global, (X.clone(),)), set_global("OTHER", 5), False)
-changes("global_shadows_builtin", lambda: (lambda a: a * len((1, 2)), (X.clone(),)),
-        lambda f, a: f.__globals__.__setitem__("len", lambda v: 100))
+changes(
+    "global_shadows_builtin",
+    lambda: (lambda a: a * len((1, 2)), (X.clone(),)),
+    lambda f, a: f.__globals__.__setitem__("len", lambda v: 100),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -403,7 +411,9 @@ def state(change, undo):
     return test
 
 
-test_default_dtype = state(lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32))
+test_default_dtype = state(
+    lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)
+)
 test_grad_mode = state(lambda: torch.set_grad_enabled(False), lambda: torch.set_grad_enabled(True))
 
 
@@ -470,7 +480,9 @@ def test_traceback_is_the_users():
         braze.compile(f)(X)
     assert str(eager.value) == str(compiled.value)
     line = traceback.extract_tb(eager.value.__traceback__)[-1].lineno
-    assert any(fr.lineno == line and fr.filename == __file__ for fr in traceback.extract_tb(compiled.value.__traceback__))
+    assert any(
+        fr.lineno == line and fr.filename == __file__ for fr in traceback.extract_tb(compiled.value.__traceback__)
+    )
 
 
 def test_is_compiling_is_true_only_inside():
@@ -482,6 +494,7 @@ def test_is_compiling_is_true_only_inside():
 
 def test_the_flag_of_compiling_outlives_no_capture():
     """Captures of several threads overlap: whoever ends last must not put back what another capture had set."""
+
     def work(i):
         f = lambda a: sum((a * k + i for k in range(40)), a)
         for _ in range(5):

@@ -9,17 +9,38 @@ import math
 
 import pytest
 import torch
+from op_table_test import rows
 
 import braze
-from op_table_test import rows
 
 INF, NAN = float("inf"), float("nan")
 INTS = [0, 1, -1, 2, 3, -3, 7, 100, -128, 127]
 # Arguments without a default, by operator and name.
 GIVEN = {
-    "alpha": 1.5, "scale": 1.5, "input_scale": 1.0, "negative_slope": 0.1, "min_val": -1.0, "max_val": 1.0, "threshold": 0.5, "value": 2.0,
-    "lambd": 0.5, "beta": 1.0, "is_result": False, "decimals": 1, "eps": None, "weight": 0.3, "self_is_result": False, "dtype": None,
-    "approximate": "none", "rounding_mode": "floor", "other": 3, "exponent": 3, "min": -1, "max": 1, "self": 2, "p": 2.0,
+    "alpha": 1.5,
+    "scale": 1.5,
+    "input_scale": 1.0,
+    "negative_slope": 0.1,
+    "min_val": -1.0,
+    "max_val": 1.0,
+    "threshold": 0.5,
+    "value": 2.0,
+    "lambd": 0.5,
+    "beta": 1.0,
+    "is_result": False,
+    "decimals": 1,
+    "eps": None,
+    "weight": 0.3,
+    "self_is_result": False,
+    "dtype": None,
+    "approximate": "none",
+    "rounding_mode": "floor",
+    "other": 3,
+    "exponent": 3,
+    "min": -1,
+    "max": 1,
+    "self": 2,
+    "p": 2.0,
 }
 SCALARS = [0.0, -0.0, 0.5, -3, 1e-40, 1e30, INF, -INF, NAN]
 # More values of arguments, by operator.
@@ -83,7 +104,10 @@ def call_of(op, given):
         call.append(f"{a.name}={text}" if a.kwarg_only else text)
     if not 1 <= tensors <= 3:
         return None, 0
-    return eval(f"lambda {', '.join('xyz'[:tensors])}: op({', '.join(map(str, call))})", {"op": op, "inf": INF, "nan": NAN, "torch": torch}), tensors
+    return eval(
+        f"lambda {', '.join('xyz'[:tensors])}: op({', '.join(map(str, call))})",
+        {"op": op, "inf": INF, "nan": NAN, "torch": torch},
+    ), tensors
 
 
 def grid(dtype, few):
@@ -96,7 +120,23 @@ def grid(dtype, few):
     if few:
         values = [0.0, low, f.smallest_normal, 0.5, 1.0, 3.0, bounds[1], f.max, INF]
     else:
-        values = [0.0, low, f.smallest_normal - low, f.smallest_normal, f.eps, 0.5, 1.0, 1.5, 2.5, 3.0, 3.5, 6.0, 20.0, f.max, INF]
+        values = [
+            0.0,
+            low,
+            f.smallest_normal - low,
+            f.smallest_normal,
+            f.eps,
+            0.5,
+            1.0,
+            1.5,
+            2.5,
+            3.0,
+            3.5,
+            6.0,
+            20.0,
+            f.max,
+            INF,
+        ]
         bits = torch.tensor(bounds, dtype=torch.float64).to(dtype).view(getattr(torch, f"int{f.bits}"))
         values += [v for k in (-1, 0, 1) for v in (bits + k).view(dtype).tolist()]
     values = torch.tensor([s * v for v in values for s in (1, -1)] + [NAN], dtype=torch.float64).to(dtype)
@@ -146,8 +186,14 @@ def wrong(name, result, answers, args):
             got, whole, apart, exact = (t.double() for t in (g, whole, apart, exact))
 
             def agrees(want):
-                close = (got == want) | ((got - want).abs() <= rtol * want.abs() + atol) & want.isfinite() | got.isnan() & want.isnan()
-                return close & ((torch.signbit(got) == torch.signbit(want)) | (got != 0) | (want != 0) | (name in CANCELS))
+                close = (
+                    (got == want)
+                    | ((got - want).abs() <= rtol * want.abs() + atol) & want.isfinite()
+                    | got.isnan() & want.isnan()
+                )
+                return close & (
+                    (torch.signbit(got) == torch.signbit(want)) | (got != 0) | (want != 0) | (name in CANCELS)
+                )
 
             # A number or infinity that eager loses on the way; in gradients also the sign of zero times what is lost.
             known = (exact.isfinite() | ~whole.isfinite()) & ((exact != 0) | name.endswith("_backward"))
@@ -155,7 +201,16 @@ def wrong(name, result, answers, args):
             off = (got - exact).abs()  # what eager itself is off by is not asked for
             fine |= (got != 0) & ((off <= (whole - exact).abs()) | (off <= (apart - exact).abs()))
         for i in (~fine).nonzero().flatten().tolist():
-            bad.append((k, [a[i if a.dim() else ()].item() for a in args], "eager", *[a[k][i].item() for a in answers], "compiled", g[i].item()))
+            bad.append(
+                (
+                    k,
+                    [a[i if a.dim() else ()].item() for a in args],
+                    "eager",
+                    *[a[k][i].item() for a in answers],
+                    "compiled",
+                    g[i].item(),
+                )
+            )
     return bad
 
 
@@ -173,18 +228,30 @@ def check(name, call, args):
     assert not bad, (len(bad), bad[:: 1 + len(bad) // 5])
     n = max(a.numel() for a in args)
     for size in (1, 16, 37):  # a scalar kernel, one vector, vectors and a part of one
-        fast, starts = braze.compile(call, dynamic=False), range(0, n - size + 1, max(1, n // 100 if size == 1 else size))
+        fast, starts = (
+            braze.compile(call, dynamic=False),
+            range(0, n - size + 1, max(1, n // 100 if size == 1 else size)),
+        )
         for start in starts:
             part = [a[start : start + size].clone() if a.dim() else a for a in args]
             bad = wrong(name, fast(*part), [[t[start : start + size] for t in a] for a in answers], part)
             assert not bad, (size, start, bad)
 
 
-CASES = [(name, aten, given) for name, aten, cls, _ in rows() if cls == "Pointwise" and name not in SKIP for given in [{}, *MORE.get(name, [])]]
+CASES = [
+    (name, aten, given)
+    for name, aten, cls, _ in rows()
+    if cls == "Pointwise" and name not in SKIP
+    for given in [{}, *MORE.get(name, [])]
+]
 
 
 @pytest.mark.parametrize("name,aten,given", CASES, ids=["-".join([c[0], *map(str, c[2].values())]) for c in CASES])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.uint8, torch.bool],
+    ids=str,
+)
 def test_special_values(name, aten, given, dtype):
     if given and not dtype.is_floating_point:
         pytest.skip("the values are floats'")
@@ -239,7 +306,14 @@ def test_operands_of_other_dtypes_are_rounded_to_16_bits(dtype):
     cases = [
         lambda x, i, t: (x + 0.1, 0.1 - x, x - 0.1, x % 0.3, 3.3 % x, torch.fmod(x, 0.3), t / x, x + t, t % x),
         lambda x, i, t: (x + i, i - x, x * i, i / x, x / i, torch.remainder(i, x)),
-        lambda x, i, t: (x * 0.1, x / 0.3, x * t, x / t, x // 0.3, torch.div(x, 0.3, rounding_mode="trunc")),  # numbers stay floats
+        lambda x, i, t: (
+            x * 0.1,
+            x / 0.3,
+            x * t,
+            x / t,
+            x // 0.3,
+            torch.div(x, 0.3, rounding_mode="trunc"),
+        ),  # numbers stay floats
     ]
     for f in cases:
         for k, (want, got) in enumerate(zip(f(x, i, t), braze.compile(f, fullgraph=True)(x, i, t))):

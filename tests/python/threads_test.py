@@ -208,7 +208,9 @@ CASES = {
 
 
 def start(name, *args):
-    return subprocess.run([sys.executable, "-c", HEAD + textwrap.dedent(CASES[name]), *args], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + textwrap.dedent(CASES[name]), *args], capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("the end")])
@@ -220,9 +222,14 @@ def test_threads(name):
 # CPython ends a daemon thread that wants the GIL by unwinding it, and PyTorch's functions in C++ are not made for that: a program that
 # calls them in such threads, compiled or not, aborts at its end more often than not. It must end, and by nothing else.
 def ended_as_eager_ends(done):
-    ends = "terminate called without an active exception", "terminate called recursively"  # the second: two threads at once
+    ends = (
+        "terminate called without an active exception",
+        "terminate called recursively",
+    )  # the second: two threads at once
     return done.returncode == 0 or (
-        done.returncode == -signal.SIGABRT and "after throwing" not in done.stderr and any(end in done.stderr for end in ends)
+        done.returncode == -signal.SIGABRT
+        and "after throwing" not in done.stderr
+        and any(end in done.stderr for end in ends)
     )
 
 

@@ -162,11 +162,17 @@ def test_grad_is_set():
     run(none, make)
 
 
-@pytest.mark.parametrize("make_optimizer", [
-    functools.partial(torch.optim.SGD, lr=0.1), functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01),
-    functools.partial(torch.optim.AdamW, lr=0.1), functools.partial(torch.optim.Adam, lr=0.1, foreach=True),
-    functools.partial(torch.optim.AdamW, lr=0.1, capturable=False, foreach=False)],
-    ids=["sgd", "momentum", "adamw", "adam_foreach", "adamw_single"])
+@pytest.mark.parametrize(
+    "make_optimizer",
+    [
+        functools.partial(torch.optim.SGD, lr=0.1),
+        functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01),
+        functools.partial(torch.optim.AdamW, lr=0.1),
+        functools.partial(torch.optim.Adam, lr=0.1, foreach=True),
+        functools.partial(torch.optim.AdamW, lr=0.1, capturable=False, foreach=False),
+    ],
+    ids=["sgd", "momentum", "adamw", "adam_foreach", "adamw_single"],
+)
 def test_whole_training_steps(make_optimizer):
     def step(m, optimizer, x):
         optimizer.zero_grad()
@@ -235,7 +241,9 @@ def test_function_without_gradients():
     run(lambda x: TwoResults.apply(x), tensor(3))
 
 
-@pytest.mark.parametrize("f", [lambda x: Scaled.apply(x, 3) + 1, lambda x: TwoResults.apply(x)[0] * 2], ids=["ctx", "setup_context"])
+@pytest.mark.parametrize(
+    "f", [lambda x: Scaled.apply(x, 3) + 1, lambda x: TwoResults.apply(x)[0] * 2], ids=["ctx", "setup_context"]
+)
 def test_function_with_gradients(f):
     (x,), (y,) = tensor(3, grad=True)(), tensor(3, grad=True)()
     g = braze.compile(f)
@@ -275,12 +283,20 @@ def square_sum(t):
     return (t * t).sum()
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: torch.func.grad(square_sum)(x), lambda x: torch.func.grad_and_value(square_sum)(x), lambda x: torch.vmap(lambda r: r.sum() + r)(x),
-    lambda x: torch.func.vmap(torch.dot)(x, x), lambda x: torch.vmap(torch.func.grad(square_sum))(x), lambda x: torch.func.jacrev(torch.sin)(x[0]),
-    lambda x: torch.func.vjp(torch.sin, x)[1](torch.ones_like(x)),
-    lambda x: torch.vmap(lambda r, c: r * c, in_dims=(0, None))(x, x[0])],
-    ids=["grad", "grad_and_value", "vmap", "vmap_builtin", "vmap_grad", "jacrev", "vjp", "in_dims"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.func.grad(square_sum)(x),
+        lambda x: torch.func.grad_and_value(square_sum)(x),
+        lambda x: torch.vmap(lambda r: r.sum() + r)(x),
+        lambda x: torch.func.vmap(torch.dot)(x, x),
+        lambda x: torch.vmap(torch.func.grad(square_sum))(x),
+        lambda x: torch.func.jacrev(torch.sin)(x[0]),
+        lambda x: torch.func.vjp(torch.sin, x)[1](torch.ones_like(x)),
+        lambda x: torch.vmap(lambda r, c: r * c, in_dims=(0, None))(x, x[0]),
+    ],
+    ids=["grad", "grad_and_value", "vmap", "vmap_builtin", "vmap_grad", "jacrev", "vjp", "in_dims"],
+)
 def test_transforms(f):
     run(f, tensor(3, 4))
 
@@ -289,13 +305,37 @@ def norm_net(x):
     return torch.nn.functional.layer_norm(x.sin() @ x.new_ones(4, 2), (2,)).sum(-1).tanh()
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)), lambda x: torch.func.jvp(lambda y: (y * 2, y.cos()), (x,), (x,), has_aux=True),
-    lambda x: torch.func.jacfwd(lambda y: y.sin() * y)(x[0]), lambda x: torch.func.hessian(square_sum)(x[0]),
-    lambda x: torch.func.jvp(torch.func.grad(square_sum), (x,), (x,)), lambda x: torch.func.grad(lambda y: torch.func.jvp(torch.sin, (y,), (x,))[1].sum())(x),
-    lambda x: torch.func.jacfwd(torch.func.jacfwd(torch.sin))(x[0]), lambda x: torch.vmap(torch.func.hessian(norm_net))(x), lambda x: torch.vmap(torch.func.jacfwd(norm_net))(x),
-    lambda x: torch.autograd.functional.jvp(torch.sin, x, x), lambda x: torch.autograd.functional.hessian(square_sum, x[0], vectorize=True, outer_jacobian_strategy="forward-mode")],
-    ids=["jvp", "aux", "jacfwd", "hessian", "jvp_of_grad", "grad_of_jvp", "jacfwd_twice", "vmap_hessian", "vmap_jacfwd", "functional", "functional_hessian"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),)),
+        lambda x: torch.func.jvp(lambda y: (y * 2, y.cos()), (x,), (x,), has_aux=True),
+        lambda x: torch.func.jacfwd(lambda y: y.sin() * y)(x[0]),
+        lambda x: torch.func.hessian(square_sum)(x[0]),
+        lambda x: torch.func.jvp(torch.func.grad(square_sum), (x,), (x,)),
+        lambda x: torch.func.grad(lambda y: torch.func.jvp(torch.sin, (y,), (x,))[1].sum())(x),
+        lambda x: torch.func.jacfwd(torch.func.jacfwd(torch.sin))(x[0]),
+        lambda x: torch.vmap(torch.func.hessian(norm_net))(x),
+        lambda x: torch.vmap(torch.func.jacfwd(norm_net))(x),
+        lambda x: torch.autograd.functional.jvp(torch.sin, x, x),
+        lambda x: torch.autograd.functional.hessian(
+            square_sum, x[0], vectorize=True, outer_jacobian_strategy="forward-mode"
+        ),
+    ],
+    ids=[
+        "jvp",
+        "aux",
+        "jacfwd",
+        "hessian",
+        "jvp_of_grad",
+        "grad_of_jvp",
+        "jacfwd_twice",
+        "vmap_hessian",
+        "vmap_jacfwd",
+        "functional",
+        "functional_hessian",
+    ],
+)
 def test_forward_mode(f):
     run(f, tensor(3, 4))
 
@@ -435,7 +475,9 @@ def test_warnings_have_their_line():
         g(x)
         g(x)
         f(x)
-    assert [(str(w.message), w.filename, w.lineno) for w in got] == [(str(w.message), w.filename, w.lineno) for w in got[-1:]] * 3
+    assert [(str(w.message), w.filename, w.lineno) for w in got] == [
+        (str(w.message), w.filename, w.lineno) for w in got[-1:]
+    ] * 3
 
 
 # ---- copies, contexts ----
@@ -515,8 +557,19 @@ def test_attention_weights_that_were_not_asked_for():
             same(want[1], got[1])
 
 
-@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.grad_and_value, torch.vmap, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
-                                       lambda f: torch.vmap(torch.func.grad(f)), lambda f: torch.func.functionalize(torch.func.grad(f))])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        torch.func.grad,
+        torch.func.grad_and_value,
+        torch.vmap,
+        torch.func.jacrev,
+        torch.func.jacfwd,
+        torch.func.hessian,
+        lambda f: torch.vmap(torch.func.grad(f)),
+        lambda f: torch.func.functionalize(torch.func.grad(f)),
+    ],
+)
 def test_transforms_made_outside_read_what_is_now(transform):
     scale = 2.0
 

@@ -44,7 +44,13 @@ def check(f, inputs, most=1, grads=False, tol=1e-5, **kw):
         mine = [mine[twice[id(a)]] for a in args]
         want, got = outcome(f, args, {}), outcome(fast, mine, {})
         assert want[0] == got[0], f"{got}, expected {want}"
-        plain = lambda v: v.detach() if isinstance(v, torch.Tensor) else type(v)(map(plain, v)) if isinstance(v, (list, tuple)) else v
+        plain = (
+            lambda v: v.detach()
+            if isinstance(v, torch.Tensor)
+            else type(v)(map(plain, v))
+            if isinstance(v, (list, tuple))
+            else v
+        )
         same(plain(want[1]), plain(got[1]), tol=tol)
         same(plain(list(args)), plain(mine), "arguments", tol)
         if grads:
@@ -72,11 +78,22 @@ def test_symbolic_integers_and_sizes():
     f = lambda x, n: x.view(x.shape[0], -1) * n + x.shape[0] * n
     check(f, [(r(k, 3, 2), k + 5) for k in range(2, 9)], most=2, dynamic=True)
     check(f, [(r(k, 3, 2), k + 5) for k in range(2, 9)], most=3)
-    check(lambda x, n: x[: n // 2] + torch.arange(n // 2).unsqueeze(1), [(r(9, 3), n) for n in (4, 6, 8, 5)], most=2, dynamic=True)
+    check(
+        lambda x, n: x[: n // 2] + torch.arange(n // 2).unsqueeze(1),
+        [(r(9, 3), n) for n in (4, 6, 8, 5)],
+        most=2,
+        dynamic=True,
+    )
 
 
 def test_symbolic_sizes_with_gradients():
-    check(lambda x, w: (x @ w).relu().mean() * x.shape[0], [(r(k, 3), r(3, 4).requires_grad_()) for k in range(2, 7)], most=2, grads=True, dynamic=True)
+    check(
+        lambda x, w: (x @ w).relu().mean() * x.shape[0],
+        [(r(k, 3), r(3, 4).requires_grad_()) for k in range(2, 7)],
+        most=2,
+        grads=True,
+        dynamic=True,
+    )
 
 
 def test_one_tensor_twice():

@@ -21,7 +21,14 @@ DTYPES = {
     "c32": torch.complex32, "c64": torch.complex64, "c128": torch.complex128,
 }  # fmt: skip
 # Operators whose Meta kernels in PyTorch give other strides, or other sizes of auxiliary results, than its CPU kernels.
-LOOSE = {"_linalg_svd", "linalg_eig", "_fft_r2c", "_fft_c2r", "_embedding_bag_forward_only", "_batch_norm_with_update_functional"}
+LOOSE = {
+    "_linalg_svd",
+    "linalg_eig",
+    "_fft_r2c",
+    "_fft_c2r",
+    "_embedding_bag_forward_only",
+    "_batch_norm_with_update_functional",
+}
 FORMATS = {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -93,9 +100,11 @@ def replay(graph, inputs, types=True):
         where = f"%{value} = {name} in\n{graph['text']}"
         assert t.dtype == DTYPES[dtype], where
         assert list(t.shape) == sizes or plain in LOOSE, where
-        assert t.numel() == 0 or plain in LOOSE or [s for n, s in zip(t.shape, t.stride()) if n > 1] == [
-            s for n, s in zip(sizes, strides) if n > 1
-        ], f"strides {t.stride()} of {where}"
+        assert (
+            t.numel() == 0
+            or plain in LOOSE
+            or [s for n, s in zip(t.shape, t.stride()) if n > 1] == [s for n, s in zip(sizes, strides) if n > 1]
+        ), f"strides {t.stride()} of {where}"
         assert str(t.device).split(":")[0] == device.split(":")[0], where
         assert offset in (0, t.storage_offset()), where
 

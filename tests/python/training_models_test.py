@@ -20,7 +20,14 @@ def without_dropout(model):
             m.p = 0.0
         elif isinstance(getattr(m, "dropout", None), float):
             m.dropout = 0.0
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "attn_pdrop", "resid_pdrop", "embd_pdrop", "dropout_rate"):
+    for name in (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "attn_pdrop",
+        "resid_pdrop",
+        "embd_pdrop",
+        "dropout_rate",
+    ):
         if hasattr(getattr(model, "config", None), name):
             setattr(model.config, name, 0.0)
     return model
@@ -31,7 +38,9 @@ def grads(f, model, args, kwargs, read):
     out = read(f(*args, **kwargs))
     torch.manual_seed(7)
     sum((o * torch.randn(o.shape).to(o.dtype)).mean() for o in out).backward()
-    return [o.detach() for o in out], {n: None if p.grad is None else p.grad.clone() for n, p in model.named_parameters()}
+    return [o.detach() for o in out], {
+        n: None if p.grad is None else p.grad.clone() for n, p in model.named_parameters()
+    }
 
 
 def terms_of_biases(model):
@@ -41,7 +50,10 @@ def terms_of_biases(model):
     for name, m in model.named_modules():
         if isinstance(m, nn.Linear) and m.bias is not None:
             m.register_full_backward_hook(
-                lambda _, __, out, name=name: terms.__setitem__(f"{name}.bias", out[0].abs().flatten(0, -2).sum(0).max().item()))
+                lambda _, __, out, name=name: terms.__setitem__(
+                    f"{name}.bias", out[0].abs().flatten(0, -2).sum(0).max().item()
+                )
+            )
     return terms
 
 
@@ -71,9 +83,19 @@ class Gpt(nn.Module):
     def __init__(self, vocab=32, width=32, heads=4, layers=2, length=16):
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocab, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(nn.ModuleDict(dict(
-            n1=nn.LayerNorm(width), qkv=nn.Linear(width, 3 * width), out=nn.Linear(width, width),
-            n2=nn.LayerNorm(width), up=nn.Linear(width, 4 * width), down=nn.Linear(4 * width, width))) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                dict(
+                    n1=nn.LayerNorm(width),
+                    qkv=nn.Linear(width, 3 * width),
+                    out=nn.Linear(width, width),
+                    n2=nn.LayerNorm(width),
+                    up=nn.Linear(width, 4 * width),
+                    down=nn.Linear(4 * width, width),
+                )
+            )
+            for _ in range(layers)
+        )
         self.norm, self.head, self.heads = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False), heads
 
     def forward(self, ids, targets):
@@ -104,7 +126,7 @@ def test_two_hundred_steps_of_a_small_gpt_follow_eagers_curve():
         draw = torch.Generator().manual_seed(5)
         for _ in range(200):
             at = torch.randint(0, len(text) - 17, (8,), generator=draw)
-            rows = torch.stack([text[i:i + 17] for i in at])
+            rows = torch.stack([text[i : i + 17] for i in at])
             opt.zero_grad()
             loss = f(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
             loss.backward()

@@ -26,9 +26,15 @@ def observe(fn, make):
     everything = [*args, *out]
     shown = [t.detach().clone() for t in everything]
     facts = [(t.requires_grad, t.is_leaf, t.grad_fn is None) for t in everything]
-    memory = [[i for i, u in enumerate(everything) if u.untyped_storage()._cdata == t.untyped_storage()._cdata] for t in everything]
+    memory = [
+        [i for i, u in enumerate(everything) if u.untyped_storage()._cdata == t.untyped_storage()._cdata]
+        for t in everything
+    ]
     roots = [t for t in everything if t.requires_grad and not t.is_leaf]
-    sum(((i + 1) * (t * torch.linspace(1, 2, t.numel()).view(t.shape)).sum() for i, t in enumerate(roots)), torch.zeros((), requires_grad=True)).backward()
+    sum(
+        ((i + 1) * (t * torch.linspace(1, 2, t.numel()).view(t.shape)).sum() for i, t in enumerate(roots)),
+        torch.zeros((), requires_grad=True),
+    ).backward()
     return shown, facts, memory, [x.grad for x in leaves]
 
 
@@ -49,9 +55,11 @@ def check(fn, make, compiled=True):
 
 def inner(*shape):
     """A tensor that was computed from a leaf."""
+
     def make():
         x = leaf(*shape)
         return [x], (x * 1.5,)
+
     return make
 
 
@@ -201,6 +209,7 @@ def test_steps_that_pass_a_state_on():
 
 # ---- what a tensor made inside keeps ----
 
+
 def test_a_result_keeps_its_gradient():
     def fn(x):
         y = x.sin()
@@ -266,7 +275,9 @@ def test_embedding_bags_are_trained(mode, dtype):
     i, o = torch.tensor([0, 1, 1, 5]), torch.tensor([0, 2])
     for kw in ({}, {"include_last_offset": True}, {"padding_idx": 1}):
         w = leaf(6, 3, dtype=dtype)
-        fn = lambda w: F.embedding_bag(i, w, torch.tensor([0, 2, 4]) if kw.get("include_last_offset") else o, mode=mode, **kw)  # noqa: B023
+        fn = lambda w: F.embedding_bag(
+            i, w, torch.tensor([0, 2, 4]) if kw.get("include_last_offset") else o, mode=mode, **kw
+        )  # noqa: B023
         e = braze.explain(fn, w)
         assert e.training_graph_count == 1
         e.output.float().pow(2).sum().backward()
@@ -275,10 +286,13 @@ def test_embedding_bags_are_trained(mode, dtype):
         torch.testing.assert_close(got, w.grad)
 
 
-@pytest.mark.parametrize("loss", [
-    lambda x: F.multi_margin_loss(x, torch.tensor([0, 2, 1])),
-    lambda x: F.multilabel_margin_loss(x, torch.tensor([[0, 2, -1], [1, -1, 0], [2, 1, 0]])),
-])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: F.multi_margin_loss(x, torch.tensor([0, 2, 1])),
+        lambda x: F.multilabel_margin_loss(x, torch.tensor([[0, 2, -1], [1, -1, 0], [2, 1, 0]])),
+    ],
+)
 def test_losses_whose_backward_has_no_meta_kernel(loss):
     x = leaf(3, 3)
     e = braze.explain(loss, x)
@@ -299,12 +313,16 @@ def test_losses_of_nothing(loss):
     assert x.grad.shape == (0, 3)
 
 
-@pytest.mark.parametrize("fn, counts", [
-    (lambda a: a.mul_(2).add_(1), 2),
-    (lambda a: a.data.mul_(2), 0),
-    (lambda a: a[0].add_(1), 1),
-    (lambda a: (a.view(-1).mul_(2), a.add_(1)), 2),
-], ids=["twice", "data", "part", "view"])
+@pytest.mark.parametrize(
+    "fn, counts",
+    [
+        (lambda a: a.mul_(2).add_(1), 2),
+        (lambda a: a.data.mul_(2), 0),
+        (lambda a: a[0].add_(1), 1),
+        (lambda a: (a.view(-1).mul_(2), a.add_(1)), 2),
+    ],
+    ids=["twice", "data", "part", "view"],
+)
 @pytest.mark.parametrize("make", [lambda: torch.zeros(3, 4), lambda: leaf(3, 4) * 2])
 def test_version_counters(fn, counts, make):
     for f in (fn, braze.compile(lambda a: (fn(a), None)[1])):
@@ -322,6 +340,7 @@ def test_running_statistics_count_no_versions():
 
 
 # ---- leaves made inside, recurrent layers ----
+
 
 def forces(w, positions):
     positions = positions.detach().requires_grad_()
@@ -391,6 +410,7 @@ def copied_part(a, t):
 @pytest.mark.parametrize("fn", [copied_result, result_computed_twice, copied_argument, copied_part])
 def test_the_backward_keeps_a_copy_of_what_the_program_may_write_to(fn, written):
     """Eager keeps other memory with the same content there, so that a write before the backward is allowed."""
+
     def gradients(f, order):
         torch.manual_seed(0)
         x, y = leaf(4, 4), leaf(4, 4)
@@ -405,7 +425,9 @@ def test_the_backward_keeps_a_copy_of_what_the_program_may_write_to(fn, written)
         torch.testing.assert_close(gradients(compiled, order), gradients(fn, order))
 
 
-@pytest.mark.parametrize("mask, value", [((2, 5), (4,)), ((2, 5), (1,)), ((2, 5), ()), ((2, 5, 4), ()), ((2,), (5, 4)), ((2,), (4,))])
+@pytest.mark.parametrize(
+    "mask, value", [((2, 5), (4,)), ((2, 5), (1,)), ((2, 5), ()), ((2, 5, 4), ()), ((2,), (5, 4)), ((2,), (4,))]
+)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_value_put_where_a_mask_says(mask, value, dynamic):
     def f(h, mask, v):

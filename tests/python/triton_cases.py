@@ -9,9 +9,9 @@ import traceback
 
 import torch
 import torch.nn.functional as F
+from trace_test import DTYPES
 
 from braze import _C, _triton
-from trace_test import DTYPES, trace
 
 
 def r(*shape, dtype=torch.float32, seed=0):
@@ -37,19 +37,110 @@ CASES = {
     "pointwise_f64": (lambda x, y: F.gelu(x * 2.1 + y) / (y + 3), r(70, dtype=F64), r(70, dtype=F64, seed=1)),
     "pointwise_bf16": (lambda x, y: F.silu(x) * y + 1, r(40, 16, dtype=BF16), r(40, 16, dtype=BF16, seed=1)),
     "pointwise_f16": (lambda x, y: torch.tanh(x) * y - 1, r(40, 16, dtype=F16), r(40, 16, dtype=F16, seed=1)),
-    "trigonometry": (lambda x: (torch.sin(x), torch.cos(x), torch.tan(x), torch.atan(x), torch.asin(torch.tanh(x)), torch.acos(torch.tanh(x)), torch.atan2(x, x + 1)), r(130)),
-    "hyperbolic": (lambda x: (torch.sinh(x), torch.cosh(x), torch.asinh(x), torch.acosh(x.abs() + 1), torch.atanh(torch.tanh(x)), torch.tanh(x)), r(130)),
-    "logarithms": (lambda x: (torch.log(x), torch.log1p(x), torch.log2(x), torch.log10(x), torch.expm1(x), torch.exp2(x), torch.rsqrt(x), torch.sqrt(x), 1 / x), POSITIVE(r(130))),
+    "trigonometry": (
+        lambda x: (
+            torch.sin(x),
+            torch.cos(x),
+            torch.tan(x),
+            torch.atan(x),
+            torch.asin(torch.tanh(x)),
+            torch.acos(torch.tanh(x)),
+            torch.atan2(x, x + 1),
+        ),
+        r(130),
+    ),
+    "hyperbolic": (
+        lambda x: (
+            torch.sinh(x),
+            torch.cosh(x),
+            torch.asinh(x),
+            torch.acosh(x.abs() + 1),
+            torch.atanh(torch.tanh(x)),
+            torch.tanh(x),
+        ),
+        r(130),
+    ),
+    "logarithms": (
+        lambda x: (
+            torch.log(x),
+            torch.log1p(x),
+            torch.log2(x),
+            torch.log10(x),
+            torch.expm1(x),
+            torch.exp2(x),
+            torch.rsqrt(x),
+            torch.sqrt(x),
+            1 / x,
+        ),
+        POSITIVE(r(130)),
+    ),
     "errors": (lambda x: (torch.erf(x), torch.erfc(x), x**3, torch.pow(x.abs(), x)), r(130)),
-    "rounding": (lambda x: (torch.floor(x), torch.ceil(x), torch.trunc(x), torch.round(x), x.sign(), -x, x.abs(), torch.copysign(x, -x)), torch.tensor([0.5, 1.5, -0.5, -0.0, 0.0, 2.5, -3.7, 1e9, float("inf"), float("-inf")])),
-    "special": (lambda x: (x.isnan(), x.isinf(), torch.maximum(x, -x), torch.minimum(x, x * 0), F.relu(x), x.clamp(-1, 1), x.isfinite()), torch.tensor([0.0, -0.0, float("nan"), float("inf"), float("-inf"), 3.0, -4.0])),
-    "float_division": (lambda x, y: (torch.fmod(x, y), torch.remainder(x, y), torch.floor_divide(x, y), x / y), r(200) * 7, r(200, seed=1)),
-    "integers": (lambda x, y: (x * y + 3, x // 7, x % 7, x & y, x | y, x ^ y, ~x, -x, x.abs(), x.sign(), torch.maximum(x, y), x > y, x == y, x**2), r(100, dtype=I64), r(100, dtype=I64, seed=3)),
+    "rounding": (
+        lambda x: (
+            torch.floor(x),
+            torch.ceil(x),
+            torch.trunc(x),
+            torch.round(x),
+            x.sign(),
+            -x,
+            x.abs(),
+            torch.copysign(x, -x),
+        ),
+        torch.tensor([0.5, 1.5, -0.5, -0.0, 0.0, 2.5, -3.7, 1e9, float("inf"), float("-inf")]),
+    ),
+    "special": (
+        lambda x: (
+            x.isnan(),
+            x.isinf(),
+            torch.maximum(x, -x),
+            torch.minimum(x, x * 0),
+            F.relu(x),
+            x.clamp(-1, 1),
+            x.isfinite(),
+        ),
+        torch.tensor([0.0, -0.0, float("nan"), float("inf"), float("-inf"), 3.0, -4.0]),
+    ),
+    "float_division": (
+        lambda x, y: (torch.fmod(x, y), torch.remainder(x, y), torch.floor_divide(x, y), x / y),
+        r(200) * 7,
+        r(200, seed=1),
+    ),
+    "integers": (
+        lambda x, y: (
+            x * y + 3,
+            x // 7,
+            x % 7,
+            x & y,
+            x | y,
+            x ^ y,
+            ~x,
+            -x,
+            x.abs(),
+            x.sign(),
+            torch.maximum(x, y),
+            x > y,
+            x == y,
+            x**2,
+        ),
+        r(100, dtype=I64),
+        r(100, dtype=I64, seed=3),
+    ),
     "integer_division": (lambda x: (x // -7, x % -7, torch.fmod(x, 7), x // 5, x % 5), r(100, dtype=I32)),
     "shifts": (lambda x: (x << 2, x >> 1, x << 40), r(100, dtype=I64)),
-    "small_integers": (lambda x, y: (x + y, x * y, x.to(torch.int16) + y, y.to(torch.uint8), y // 3, x.float() * 0.5, x > y), r(100, dtype=torch.uint8), r(100, dtype=torch.int8, seed=3)),
-    "booleans": (lambda a, b: (a & b, a | b, ~a, a ^ b, torch.where(a, 1.5, -2.0), a.float() + b.int(), a.sum()), r(300, dtype=torch.bool), r(300, dtype=torch.bool, seed=1)),
-    "casts": (lambda x: (x.to(BF16), x.to(F16), x.to(F64), x.to(I32), x.to(torch.int8), x.to(torch.bool), x.to(BF16).to(F16)), r(100) * 40),
+    "small_integers": (
+        lambda x, y: (x + y, x * y, x.to(torch.int16) + y, y.to(torch.uint8), y // 3, x.float() * 0.5, x > y),
+        r(100, dtype=torch.uint8),
+        r(100, dtype=torch.int8, seed=3),
+    ),
+    "booleans": (
+        lambda a, b: (a & b, a | b, ~a, a ^ b, torch.where(a, 1.5, -2.0), a.float() + b.int(), a.sum()),
+        r(300, dtype=torch.bool),
+        r(300, dtype=torch.bool, seed=1),
+    ),
+    "casts": (
+        lambda x: (x.to(BF16), x.to(F16), x.to(F64), x.to(I32), x.to(torch.int8), x.to(torch.bool), x.to(BF16).to(F16)),
+        r(100) * 40,
+    ),
     "broadcast": (lambda x, b, c: (x * b + c).relu(), r(6, 10, 12), r(12), r(6, 1, 12)),
     "strides": (lambda x, b: x[:, 1:, ::2] * b[::2], r(6, 10, 12), r(12)),
     "transposed": (lambda x, y: x + y.t(), r(70, 45), r(45, 70)),
@@ -70,9 +161,15 @@ CASES = {
     "integer_sum": (lambda x: (x.sum(-1), x.sum(0), x.prod(-1)), r(6, 8, dtype=torch.int8)),
     "prod": (lambda x: x.prod(-1), r(4, 30)),
     "extremes": (lambda x: (x.amax(-1), x.amin(-1)), r(5, 37)),
-    "extremes_nan": (lambda x: (x.amax(-1), x.amin(-1), x.argmax(-1)), torch.tensor([[1.0, float("nan"), 2.0], [3.0, -1.0, 3.0], [float("-inf")] * 3])),
+    "extremes_nan": (
+        lambda x: (x.amax(-1), x.amin(-1), x.argmax(-1)),
+        torch.tensor([[1.0, float("nan"), 2.0], [3.0, -1.0, 3.0], [float("-inf")] * 3]),
+    ),
     "extremes_int": (lambda x: (x.amax(-1), x.amin(-1), x.argmin(-1)), r(5, 37, dtype=I64)),
-    "positions": (lambda x: (x.argmax(-1), x.argmin(-1), x.argmax()), torch.randint(0, 9, (5, 37), generator=torch.Generator().manual_seed(2)).float()),
+    "positions": (
+        lambda x: (x.argmax(-1), x.argmin(-1), x.argmax()),
+        torch.randint(0, 9, (5, 37), generator=torch.Generator().manual_seed(2)).float(),
+    ),
     "positions_in_turns": (lambda x: x.argmax(-1), r(1, 17000)),
     "choices": (lambda x: ((x > 1.5).any(-1), (x > -2).all(-1), (x > 0).any()), r(9, 20)),
     "variance": (lambda x: (x.var(-1), x.std(-1), x.var(0)), r(7, 50)),
@@ -80,12 +177,29 @@ CASES = {
     "variance_far_from_zero_in_turns": (lambda x: torch.var_mean(x, -1), r(1, 20000) + 1e4),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (60,), w, b), r(7, 60), r(60), r(60, seed=5)),
     "layer_norm_in_turns": (lambda x, w: F.layer_norm(x, (17000,), w), r(1, 17000), r(17000)),
-    "rms_norm": (lambda x, w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6).to(BF16) * w, r(5, 48, dtype=BF16), r(48, dtype=BF16)),
+    "rms_norm": (
+        lambda x, w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6).to(BF16) * w,
+        r(5, 48, dtype=BF16),
+        r(48, dtype=BF16),
+    ),
     "embedding": (lambda i, w: F.embedding(i, w) * 2, torch.tensor([[3, 0, 4], [1, 1, 2]]), r(5, 12)),
-    "gather": (lambda x, i: torch.gather(x, 1, i), r(5, 9), torch.randint(0, 9, (5, 4), generator=torch.Generator().manual_seed(2))),
+    "gather": (
+        lambda x, i: torch.gather(x, 1, i),
+        r(5, 9),
+        torch.randint(0, 9, (5, 4), generator=torch.Generator().manual_seed(2)),
+    ),
     "index": (lambda x, i: x[:, i] + x[i, 0], r(8, 8), torch.tensor([3, -1, 0, -8])),
-    "scatter_add": (lambda x, i: torch.zeros(6).index_add(0, i, x), r(30), torch.randint(0, 6, (30,), generator=torch.Generator().manual_seed(2))),
-    "scatter": (lambda x, i, v: x.index_put((i,), v, accumulate=True), r(6, 5), torch.tensor([3, 1, 3]), r(3, 5, seed=1)),
+    "scatter_add": (
+        lambda x, i: torch.zeros(6).index_add(0, i, x),
+        r(30),
+        torch.randint(0, 6, (30,), generator=torch.Generator().manual_seed(2)),
+    ),
+    "scatter": (
+        lambda x, i, v: x.index_put((i,), v, accumulate=True),
+        r(6, 5),
+        torch.tensor([3, 1, 3]),
+        r(3, 5, seed=1),
+    ),
     "one_hot_loss": (lambda x, t: F.cross_entropy(x, t), r(6, 11), torch.tensor([0, 3, 10, 2, 2, 7])),
     "empty_rows": (lambda x: x.sum(-1) + 1, r(4, 0)),
     "nothing": (lambda x: x * 2, r(0, 4)),
@@ -179,7 +293,7 @@ def run(name, **flags):
 
 
 def wrong(name):
-    """"" or the difference from eager."""
+    """ "" or the difference from eager."""
     fn, *args = CASES[name]
     want = fn(*args)
     got = run(name)
@@ -187,7 +301,14 @@ def wrong(name):
     assert len(got) == len(want)
     for i, (g, w) in enumerate(zip(got, want)):
         low = w.dtype in (BF16, F16)
-        torch.testing.assert_close(g, w, rtol=2e-2 if low else 2e-5, atol=1e-2 if low else 2e-5, equal_nan=True, msg=lambda m: f"result {i}: {m}")
+        torch.testing.assert_close(
+            g,
+            w,
+            rtol=2e-2 if low else 2e-5,
+            atol=1e-2 if low else 2e-5,
+            equal_nan=True,
+            msg=lambda m: f"result {i}: {m}",
+        )
         if name == "rounding":
             assert torch.equal(torch.signbit(g), torch.signbit(w)), f"result {i}: signs of zeros"
 

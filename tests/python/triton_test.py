@@ -9,10 +9,10 @@ import sys
 
 import pytest
 import torch
+from triton_cases import CASES, kernels
 
 import braze
 from braze import _triton
-from triton_cases import CASES, kernels
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton package")
 
@@ -21,8 +21,14 @@ needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, re
 def interpreted():
     """What is wrong with each case's results. One process, as Triton decides at its import whether it interprets."""
     here = pathlib.Path(__file__).parent
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, str(here / "triton_cases.py")], env=env, capture_output=True, text=True, timeout=600)
+    env = {
+        **os.environ,
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [sys.executable, str(here / "triton_cases.py")], env=env, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -20,7 +20,11 @@ def inputs():
 def sweep(fn, args, most=1, tol=1e-5, **kw):
     """Each tuple of arguments against eager, in one graph without breaks."""
     for backend in ("braze", "eager"):
-        c = Counted(fn, fullgraph=True, backend=backend, **kw) if backend == "braze" else braze.compile(fn, fullgraph=True, backend=backend, **kw)
+        c = (
+            Counted(fn, fullgraph=True, backend=backend, **kw)
+            if backend == "braze"
+            else braze.compile(fn, fullgraph=True, backend=backend, **kw)
+        )
         for a in args:
             a = a if isinstance(a, tuple) else (a,)
             want, got = outcome(fn, a, {}), outcome(c, a, {})
@@ -92,8 +96,23 @@ def reductions(x):
 def shapes(x):
     y = x[x[:, 1] > 0]
     n = y.shape[0]
-    return (y.reshape(-1), y.t(), y.unsqueeze(1).expand(-1, 2, -1) + 1, torch.cat([y, y * 2]), torch.stack([y, y]), torch.zeros(n, 3), y.new_ones(n), torch.arange(n),
-            y.flip(0), y.view(n, 5, 1), y.repeat(2, 1), F.pad(y, (1, 1)), n * 2 + 1, y.numel(), n >= 0)
+    return (
+        y.reshape(-1),
+        y.t(),
+        y.unsqueeze(1).expand(-1, 2, -1) + 1,
+        torch.cat([y, y * 2]),
+        torch.stack([y, y]),
+        torch.zeros(n, 3),
+        y.new_ones(n),
+        torch.arange(n),
+        y.flip(0),
+        y.view(n, 5, 1),
+        y.repeat(2, 1),
+        F.pad(y, (1, 1)),
+        n * 2 + 1,
+        y.numel(),
+        n >= 0,
+    )
 
 
 def slices(x):
@@ -180,8 +199,36 @@ def split_by_sizes(x):
     return torch.split(z, [a, b])[1] + 1
 
 
-PROGRAMS = [chain, mask_then_pointwise, pairs_of_one_mask, rows, softmax_of_rows, where_one, select, unique, unique_rows, repeats, bins, reductions, shapes, slices,
-            item_as_operand, item_as_size, narrowed, listed, literal, truth_as_number, element, writes_an_element, extremes, extremes_of_all, extremes_of_rows, place_of_extreme, through_index_put, split_by_sizes]
+PROGRAMS = [
+    chain,
+    mask_then_pointwise,
+    pairs_of_one_mask,
+    rows,
+    softmax_of_rows,
+    where_one,
+    select,
+    unique,
+    unique_rows,
+    repeats,
+    bins,
+    reductions,
+    shapes,
+    slices,
+    item_as_operand,
+    item_as_size,
+    narrowed,
+    listed,
+    literal,
+    truth_as_number,
+    element,
+    writes_an_element,
+    extremes,
+    extremes_of_all,
+    extremes_of_rows,
+    place_of_extreme,
+    through_index_put,
+    split_by_sizes,
+]
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
@@ -268,7 +315,15 @@ def test_checks_that_fail():
     assert c.count == 1
 
 
-@pytest.mark.parametrize("check, error", [(torch._check, RuntimeError), (torch._check_value, ValueError), (torch._check_index, IndexError), (torch._check_type, TypeError)])
+@pytest.mark.parametrize(
+    "check, error",
+    [
+        (torch._check, RuntimeError),
+        (torch._check_value, ValueError),
+        (torch._check_index, IndexError),
+        (torch._check_type, TypeError),
+    ],
+)
 def test_classes_of_errors(check, error):
     def f(i):
         n = i.item()
@@ -284,7 +339,10 @@ def test_classes_of_errors(check, error):
 
 def test_assert_statement():
     scope = {"torch": torch}  # out of pytest's reach, which rewrites assertions
-    exec("def f(i):\n n = i.item()\n assert n >= 2, 'at least two'\n return torch.ones(n).sum() + (1 if n >= 1 else 2)", scope)
+    exec(
+        "def f(i):\n n = i.item()\n assert n >= 2, 'at least two'\n return torch.ones(n).sum() + (1 if n >= 1 else 2)",
+        scope,
+    )
     f = scope["f"]
     c = Counted(f, fullgraph=True)
     same(f(T(3)), c(T(3)))
@@ -308,7 +366,10 @@ def test_sizes_that_do_not_match_raise_as_in_eager():
     a, b = T([1.0, -1, 2]), T([3.0, 4, -5])
     same(f(a, b), c(a, b))
     for fn in (f, c):
-        with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0",
+        ):
             fn(a, b.abs())
     g = lambda x, y: x[x > 0] @ y
     c = Counted(g, fullgraph=True)
@@ -403,10 +464,20 @@ def masked_write(x, w):
     return y * x
 
 
-@pytest.mark.parametrize("f", [lambda x, w: (x[x > 0] * 2).sum() * w, lambda x, w: x[x > 0], lambda x, w: torch.masked_select(x * w, x > 0) * 3, with_parts, rows_to_layers,
-                               masked_write, lambda x, w: x.index_put(((x > 0).nonzero(as_tuple=True)), w.sum()) * w,
-                               lambda x, w: torch.repeat_interleave(x, (x[:, 0] > 0).long() * 2, dim=0) * w,
-                               lambda x, w: (x * w).index_put((x > 0,), torch.ones((x > 0).sum().item()) * w[0])])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, w: (x[x > 0] * 2).sum() * w,
+        lambda x, w: x[x > 0],
+        lambda x, w: torch.masked_select(x * w, x > 0) * 3,
+        with_parts,
+        rows_to_layers,
+        masked_write,
+        lambda x, w: x.index_put(((x > 0).nonzero(as_tuple=True)), w.sum()) * w,
+        lambda x, w: torch.repeat_interleave(x, (x[:, 0] > 0).long() * 2, dim=0) * w,
+        lambda x, w: (x * w).index_put((x > 0,), torch.ones((x > 0).sum().item()) * w[0]),
+    ],
+)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_gradients_are_compiled(f, dynamic):
     c = Counted(f, fullgraph=True, dynamic=dynamic)
@@ -433,8 +504,18 @@ def test_second_derivatives_and_what_is_kept_of_sizes():
         same(*found)
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.relu(x * 2).sum(1), lambda x: torch.cat([x, x]) + 1, lambda x: x @ torch.ones(3, 4), lambda x: x[: x.shape[0] // 2]])
-@pytest.mark.parametrize("mark", [braze.mark_unbacked, lambda t, d: setattr(t, "_dynamo_unbacked_indices", {d})], ids=["braze", "dynamo"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.relu(x * 2).sum(1),
+        lambda x: torch.cat([x, x]) + 1,
+        lambda x: x @ torch.ones(3, 4),
+        lambda x: x[: x.shape[0] // 2],
+    ],
+)
+@pytest.mark.parametrize(
+    "mark", [braze.mark_unbacked, lambda t, d: setattr(t, "_dynamo_unbacked_indices", {d})], ids=["braze", "dynamo"]
+)
 @torch.no_grad()
 def test_a_marked_size_is_never_looked_at(f, mark):
     c = Counted(f)

@@ -47,7 +47,9 @@ def test_variance(threads, way, n, centre, outlier):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("shape,dim", [((3, 100000), 1), ((20000, 40), 0), ((4, 8, 33, 31), (0, 2, 3)), ((2, 1), 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape,dim", [((3, 100000), 1), ((20000, 40), 0), ((4, 8, 33, 31), (0, 2, 3)), ((2, 1), 1)], ids=str
+)
 def test_variance_of_many(shape, dim, dtype):
     x = (torch.randn(shape, dtype=torch.float64) + 1e4).to(dtype)
     f = lambda x: torch.var(x, dim, correction=0)
@@ -68,7 +70,9 @@ NORMS = {
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_normalisations(name, channels_last):
     f = NORMS[name]
-    x = (torch.randn(8, 4, 16, 16) + 1e4).contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    x = (torch.randn(8, 4, 16, 16) + 1e4).contiguous(
+        memory_format=torch.channels_last if channels_last else torch.contiguous_format
+    )
     g = torch.randn(x.shape)
 
     def run(f, x):

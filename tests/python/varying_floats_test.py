@@ -60,8 +60,19 @@ def test_augmented_assignment():
     sweep(f, lambda s: (r(3, 2), s), 2)
 
 
-@pytest.mark.parametrize("f", [lambda x, s: x * s if s > 0.3 else x - s, lambda x, s: (x * s, f"{s}"), lambda x, s: (x * s, s * 2), lambda x, s: x.long() * s,
-                               lambda x, s: x.sum() * s, lambda x, s: x.bfloat16() * s, lambda x, s: x**s, lambda x, s: torch.full((2,), s) + x.sum()])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, s: x * s if s > 0.3 else x - s,
+        lambda x, s: (x * s, f"{s}"),
+        lambda x, s: (x * s, s * 2),
+        lambda x, s: x.long() * s,
+        lambda x, s: x.sum() * s,
+        lambda x, s: x.bfloat16() * s,
+        lambda x, s: x**s,
+        lambda x, s: torch.full((2,), s) + x.sum(),
+    ],
+)
 @torch.no_grad()
 def test_what_needs_the_value_gets_it(f):
     values = (0.5, 0.25, 2.0, 0.5)
@@ -200,7 +211,9 @@ def test_gradients_beside_a_varying_number():
     assert c.count == 2
 
 
-@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop], ids=lambda c: c.__name__
+)
 @pytest.mark.parametrize("kw", [{}, {"weight_decay": 0.1}], ids=str)
 def test_an_optimizer_under_a_schedule(make, kw):
     def params():
@@ -226,7 +239,16 @@ def test_an_optimizer_under_a_schedule(make, kw):
 
 
 def bounded(x, lo, hi):
-    return x.clamp(lo, hi), torch.clamp(x, min=lo), x > lo, hi <= x, torch.full((2,), lo), torch.where(x > 0, x, hi), torch.tensor(lo), torch.full_like(x, lo)
+    return (
+        x.clamp(lo, hi),
+        torch.clamp(x, min=lo),
+        x > lo,
+        hi <= x,
+        torch.full((2,), lo),
+        torch.where(x > 0, x, hi),
+        torch.tensor(lo),
+        torch.full_like(x, lo),
+    )
 
 
 def powers(x, lo, hi):
@@ -241,5 +263,9 @@ def test_operators_with_numbers_that_vary(fn, dtype):
     c = Counted(fn)
     for i in range(6):
         x = (r(6) * 4).to(dtype)
-        same(fn(x, 0.1 + i / 7, 0.5 + i / 5), c(x, 0.1 + i / 7, 0.5 + i / 5), tol=2e-2 if dtype is torch.bfloat16 else 1e-5)
+        same(
+            fn(x, 0.1 + i / 7, 0.5 + i / 5),
+            c(x, 0.1 + i / 7, 0.5 + i / 5),
+            tol=2e-2 if dtype is torch.bfloat16 else 1e-5,
+        )
     assert c.count <= 2

@@ -32,7 +32,10 @@ INTEGER_BRANCHES = {
     "parity": (lambda x, n: x * n if n % 2 else x + n, 4),
     "range": (lambda x, n: x * n if n > 7 else x + n, 4),
     "remainder": (lambda x, n: x * n if n % 3 == 1 else x + n, 5),
-    "remainders and a range": (lambda x, n: x * n if n % 3 == 1 else x - n if n % 4 == 3 else x + n if n < 20 else x, 12),
+    "remainders and a range": (
+        lambda x, n: x * n if n % 3 == 1 else x - n if n % 4 == 3 else x + n if n < 20 else x,
+        12,
+    ),
     "remainder of a sum": (lambda x, n: x * n if (n + 2) % 5 == 3 else x - n if (7 - n) % 5 == 1 else x, 8),
 }
 
@@ -115,7 +118,10 @@ TEXTS = {
     "strings": (lambda x, s: x + len(s) if s.endswith("7") else x * 2, lambda i: (r(3), f"text {i}")),
     "keys": (lambda x, d: x + len(d) if "k7" in d else x * next(iter(d.values())), lambda i: (r(3), {f"k{i}": 2.0})),
     "shapes": (lambda x: torch.relu(x) * x.shape[0], lambda i: (r(1 + i % 20, 1 + i // 20),)),
-    "ranks and dtypes": (lambda x: x.sum() + x.dim(), lambda i: (r(*([2] * (i % 6))).to((torch.float32, torch.float64, torch.float16)[i % 3]),)),
+    "ranks and dtypes": (
+        lambda x: x.sum() + x.dim(),
+        lambda i: (r(*([2] * (i % 6))).to((torch.float32, torch.float64, torch.float16)[i % 3]),),
+    ),
     "tuples of strings": (lambda x, t: x * len(t[0]) + len(t), lambda i: (r(3), ("a" * i, "b"))),
     "numbers that are needed": (lambda x, n: x + len(f"{n:b}"), lambda i: (r(3), i * 17)),
     "floats that are needed": (lambda x, s: x + len(f"{s}"), lambda i: (r(3), i / 7)),
@@ -161,6 +167,7 @@ def test_entries_that_left_keep_nothing():
     c = braze.compile(f)
     alive = []
     for i in range(100):
+
         def g(x=i):
             return x
 

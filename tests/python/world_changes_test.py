@@ -8,13 +8,16 @@ import itertools
 import types
 import weakref
 
-import braze
 import pytest
 import torch
 from worlds import World, caught, stay_alike
 
+import braze
 
-@pytest.mark.parametrize("wrong", [lambda x, i: x + i, lambda x, i: torch.stack(i), lambda x, i: x.sum(i), lambda x, i: math_of(i)])
+
+@pytest.mark.parametrize(
+    "wrong", [lambda x, i: x + i, lambda x, i: torch.stack(i), lambda x, i: x.sum(i), lambda x, i: math_of(i)]
+)
 def test_a_c_function_takes_nothing_from_an_iterator_that_it_refuses(wrong):
     def make():
         w = World(i=iter([5, 3]))
@@ -82,7 +85,15 @@ def test_a_number_computed_before_a_break():
     stay_alike(make, lambda w: delattr(w.m, "c"), *(lambda w, v=v: setattr(w.m, "c", v) for v in (3, 4, 5)))
 
 
-@pytest.mark.parametrize("make_dict", [dict, collections.OrderedDict, lambda d: collections.defaultdict(int, d), lambda d: types.SimpleNamespace(d={}) and d])
+@pytest.mark.parametrize(
+    "make_dict",
+    [
+        dict,
+        collections.OrderedDict,
+        lambda d: collections.defaultdict(int, d),
+        lambda d: types.SimpleNamespace(d={}) and d,
+    ],
+)
 @pytest.mark.parametrize("remove", [lambda d: d.pop(1, None), lambda d: d.__delitem__(1)])
 def test_a_key_that_was_there_is_set_and_removed(make_dict, remove):
     def make():
@@ -193,7 +204,13 @@ def test_the_identity_of_what_can_only_be_held_keeps_nothing_alive():
 def test_iterators_in_c_functions_that_take_them():
     def make():
         w = World(n=itertools.count())
-        w.f = lambda x: (x + 1, functools.reduce(max, iter([1, 5, 2])), ",".join(c for c in "ab"), sum(v for v in (1, 2)), next(w.n))
+        w.f = lambda x: (
+            x + 1,
+            functools.reduce(max, iter([1, 5, 2])),
+            ",".join(c for c in "ab"),
+            sum(v for v in (1, 2)),
+            next(w.n),
+        )
         return w
 
     stay_alike(make)
@@ -214,7 +231,18 @@ def test_what_super_does_not_find():
     stay_alike(make, lambda w: setattr(w.A, "n", 3), lambda w: delattr(w.A, "n"))
 
 
-@pytest.mark.parametrize("base, a, b", [(str, "a", "b"), (int, 1, 2), (float, 1.0, 2.5), (tuple, (1,), (2,)), (list, [1], [2]), (set, {1}, {1, 2}), (dict, {1: 1}, {})])
+@pytest.mark.parametrize(
+    "base, a, b",
+    [
+        (str, "a", "b"),
+        (int, 1, 2),
+        (float, 1.0, 2.5),
+        (tuple, (1,), (2,)),
+        (list, [1], [2]),
+        (set, {1}, {1, 2}),
+        (dict, {1: 1}, {}),
+    ],
+)
 def test_the_content_answers_before_the_other_is_asked(base, a, b):
     def make():
         class C(base):
@@ -226,7 +254,16 @@ def test_the_content_answers_before_the_other_is_asked(base, a, b):
             __radd__ = lambda self, other: 6
 
         w = World(c=C(a), d=C(b), e=D(b))
-        w.f = lambda x: [caught(g)(x) for g in (lambda x: w.c < w.d, lambda x: w.c < w.e, lambda x: w.c + w.d, lambda x: w.c + w.e, lambda x: a < w.c)]
+        w.f = lambda x: [
+            caught(g)(x)
+            for g in (
+                lambda x: w.c < w.d,
+                lambda x: w.c < w.e,
+                lambda x: w.c + w.d,
+                lambda x: w.c + w.e,
+                lambda x: a < w.c,
+            )
+        ]
         return w
 
     stay_alike(make)
@@ -275,8 +312,19 @@ def test_a_class_method_of_a_metaclass():
     stay_alike(make)
 
 
-@pytest.mark.parametrize("make_it", [collections.deque, lambda v: collections.OrderedDict(enumerate(v)), lambda v: collections.defaultdict(int, enumerate(v)), lambda v: dict(enumerate(v)).values(), set])
-@pytest.mark.parametrize("give", [lambda v: torch.stack(v), lambda v: torch.result_type(v, torch.ones(1)), lambda v: torch.cat(v)])
+@pytest.mark.parametrize(
+    "make_it",
+    [
+        collections.deque,
+        lambda v: collections.OrderedDict(enumerate(v)),
+        lambda v: collections.defaultdict(int, enumerate(v)),
+        lambda v: dict(enumerate(v)).values(),
+        set,
+    ],
+)
+@pytest.mark.parametrize(
+    "give", [lambda v: torch.stack(v), lambda v: torch.result_type(v, torch.ones(1)), lambda v: torch.cat(v)]
+)
 def test_containers_that_c_functions_refuse(make_it, give):
     def make():
         w = World(v=make_it([torch.ones(2), torch.zeros(2)]))
@@ -328,7 +376,9 @@ def test_a_cached_method_of_what_has_no_hash(base):
     stay_alike(make)
 
 
-@pytest.mark.parametrize("call", [dict.items, list.append, str.upper, int.__add__, len, torch.Tensor.sin, object.__repr__])
+@pytest.mark.parametrize(
+    "call", [dict.items, list.append, str.upper, int.__add__, len, torch.Tensor.sin, object.__repr__]
+)
 def test_a_method_of_a_class_without_an_argument(call):
     def make():
         w = World()
@@ -343,7 +393,13 @@ def test_a_tuple_of_a_subclass_is_asked_first():
 
     def make():
         w = World(p=Pair((1, 2), 3), q=(1, 2))
-        w.f = lambda x: (x + 1, *(caught(g)(x)[1] for g in (lambda x: w.p[0] < w.p, lambda x: w.q < w.p, lambda x: w.p > w.q, lambda x: w.q == Pair(1, 2))))
+        w.f = lambda x: (
+            x + 1,
+            *(
+                caught(g)(x)[1]
+                for g in (lambda x: w.p[0] < w.p, lambda x: w.q < w.p, lambda x: w.p > w.q, lambda x: w.q == Pair(1, 2))
+            ),
+        )
         return w
 
     stay_alike(make)
@@ -356,7 +412,13 @@ def test_a_sequence_of_a_subclass_is_asked_first(base, inner, rest):
             m = lambda self: 1
 
         w = World(c=C([inner, *rest]), d=types.MappingProxyType({}))
-        w.f = lambda x: (x + 1, *(caught(g)(x)[1] for g in (lambda x: inner < w.c, lambda x: w.c > inner, lambda x: inner == w.c, lambda x: w < w.d)))
+        w.f = lambda x: (
+            x + 1,
+            *(
+                caught(g)(x)[1]
+                for g in (lambda x: inner < w.c, lambda x: w.c > inner, lambda x: inner == w.c, lambda x: w < w.d)
+            ),
+        )
         return w
 
     stay_alike(make)

@@ -5,15 +5,26 @@ import enum
 import types
 import weakref
 
-import braze
 import numpy as np
 import pytest
 import torch
 from harness import same
 from worlds import World, caught, stay_alike
 
+import braze
 
-@pytest.mark.parametrize("name, use", [("__len__", lambda p: torch.ones(3) * len(p)), ("__getitem__", lambda p: p[0]), ("__add__", lambda p: p + 1), ("__radd__", lambda p: torch.ones(3) + p), ("__neg__", lambda p: -p), ("__lt__", lambda p: p < 2)])
+
+@pytest.mark.parametrize(
+    "name, use",
+    [
+        ("__len__", lambda p: torch.ones(3) * len(p)),
+        ("__getitem__", lambda p: p[0]),
+        ("__add__", lambda p: p + 1),
+        ("__radd__", lambda p: torch.ones(3) + p),
+        ("__neg__", lambda p: -p),
+        ("__lt__", lambda p: p < 2),
+    ],
+)
 def test_operators_of_a_subclass_of_tensor(name, use):
     p = torch.nn.Parameter(torch.ones(3))
     compiled = braze.compile(use)
@@ -60,7 +71,9 @@ def test_members_of_an_enumeration_in_a_graph():
         w.f = lambda x: x * 2 + w.Small["A"]
         return w
 
-    stay_alike(make, lambda w: type.__setattr__(w.Small, "A", w.Small.B), lambda w: setattr(w.Small["A"], "_name_", "other"))
+    stay_alike(
+        make, lambda w: type.__setattr__(w.Small, "A", w.Small.B), lambda w: setattr(w.Small["A"], "_name_", "other")
+    )
 
 
 @pytest.mark.parametrize("compare", [lambda a, b: a < b, lambda a, b: b >= a, lambda a, b: a == b, lambda a, b: b != a])
@@ -133,7 +146,15 @@ def test_what_an_operation_in_place_refuses():
     stay_alike(make, graphs=False)
 
 
-@pytest.mark.parametrize("put", [lambda t, v: object.__setattr__(t, "a", v), lambda t, v: torch.Tensor.__setattr__(t, "a", v), lambda t, v: t.__setattr__("a", v), lambda t, v: setattr(t, "a", v)])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda t, v: object.__setattr__(t, "a", v),
+        lambda t, v: torch.Tensor.__setattr__(t, "a", v),
+        lambda t, v: t.__setattr__("a", v),
+        lambda t, v: setattr(t, "a", v),
+    ],
+)
 def test_attributes_of_a_tensor(put):
     def make():
         w = World(t=torch.ones(3), n=1)
@@ -145,7 +166,9 @@ def test_attributes_of_a_tensor(put):
         w.f = f
         return w
 
-    stay_alike(make, lambda w: delattr(w.t, "a"), lambda w: setattr(w, "n", 2), seen=lambda w: (list(vars(w.t)), w.t.a[0]))
+    stay_alike(
+        make, lambda w: delattr(w.t, "a"), lambda w: setattr(w, "n", 2), seen=lambda w: (list(vars(w.t)), w.t.a[0])
+    )
 
 
 def test_names_of_parameters_under_a_mode():
@@ -161,7 +184,15 @@ def test_names_of_parameters_under_a_mode():
     same(f(torch.ones(3)), compiled(torch.ones(3)))
 
 
-@pytest.mark.parametrize("put", [lambda t: setattr(t, "data", t.data + 1), lambda t: t.data.add_(1), lambda t: setattr(t, "data", torch.ones(2)), lambda t: t.unsqueeze_(0)])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda t: setattr(t, "data", t.data + 1),
+        lambda t: t.data.add_(1),
+        lambda t: setattr(t, "data", torch.ones(2)),
+        lambda t: t.unsqueeze_(0),
+    ],
+)
 @pytest.mark.parametrize("read", [lambda t: t.grad is None, lambda t: 1])
 def test_a_tensor_keeps_its_gradient_with_other_data(put, read):
     def make():
@@ -179,7 +210,12 @@ def test_a_tensor_keeps_its_gradient_with_other_data(put, read):
         w.t = torch.ones(3)
         w.t.grad = torch.full((3,), 2.0)
 
-    stay_alike(make, change, lambda w: setattr(w, "t", torch.ones(3)), seen=lambda w: (w.t.tolist(), None if w.t.grad is None else w.t.grad.tolist()))
+    stay_alike(
+        make,
+        change,
+        lambda w: setattr(w, "t", torch.ones(3)),
+        seen=lambda w: (w.t.tolist(), None if w.t.grad is None else w.t.grad.tolist()),
+    )
 
 
 @pytest.mark.parametrize("ask, change, back", [
@@ -265,7 +301,9 @@ def test_messages_name_tensors_as_they_are():
     stay_alike(make)
 
 
-@pytest.mark.parametrize("t", [torch.arange(6)[::2], torch.ones(2, 3).t(), torch.ones(3, 1).expand(3, 2), torch.ones(2, 3)])
+@pytest.mark.parametrize(
+    "t", [torch.arange(6)[::2], torch.ones(2, 3).t(), torch.ones(3, 1).expand(3, 2), torch.ones(2, 3)]
+)
 def test_a_deep_copy_has_the_strides(t):
     def make():
         w = World(t=copy.deepcopy(t))

@@ -2,9 +2,10 @@
 
 import types
 
-import braze
 import torch
 from harness import Graphs, same
+
+import braze
 
 
 class World(types.SimpleNamespace):

@@ -1,4 +1,5 @@
 """A folder that includes what its row does not name is not built (tools/check_doors.py)."""
+
 import pathlib
 import shutil
 import subprocess
@@ -28,7 +29,9 @@ class Doors(unittest.TestCase):
         cls.folder.cleanup()
 
     def build(self, target):
-        done = subprocess.run(["cmake", "--build", self.root / "build", "--target", target], capture_output=True, text=True)
+        done = subprocess.run(
+            ["cmake", "--build", self.root / "build", "--target", target], capture_output=True, text=True
+        )
         return done.returncode, done.stdout + done.stderr
 
     def changed(self, file, old, new):
@@ -56,7 +59,11 @@ class Doors(unittest.TestCase):
         self.assertIn("graph names passes, of which it includes nothing", text)
 
     def test_table_that_says_otherwise(self):
-        self.changed("ARCHITECTURE.md", "| graph to graph: decompose, fold, merge, views | graph |", "| graph to graph: decompose, fold, merge, views | loop |")
+        self.changed(
+            "ARCHITECTURE.md",
+            "| graph to graph: decompose, fold, merge, views | graph |",
+            "| graph to graph: decompose, fold, merge, views | loop |",
+        )
         status, text = self.build("braze_doors")
         self.assertNotEqual(status, 0, text)
         self.assertIn("passes sees graph; the table says loop", text)

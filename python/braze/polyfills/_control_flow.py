@@ -12,10 +12,14 @@ def run_branches(pred, true_fn, false_fn, operands):
 def select(pred, a, b):
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         if a.dtype != b.dtype or a.device != b.device:
-            raise RuntimeError(f"torch.cond: one branch returns {a.dtype} on {a.device} where the other returns {b.dtype} on {b.device}")
+            raise RuntimeError(
+                f"torch.cond: one branch returns {a.dtype} on {a.device} where the other returns {b.dtype} on {b.device}"
+            )
         return torch.where(pred.to(a.device), a, b)
     if type(a) is not type(b):
-        raise RuntimeError(f"torch.cond: one branch returns {type(a).__name__} where the other returns {type(b).__name__}")
+        raise RuntimeError(
+            f"torch.cond: one branch returns {type(a).__name__} where the other returns {type(b).__name__}"
+        )
     if isinstance(a, (tuple, list)):
         if len(a) != len(b):
             raise RuntimeError(f"torch.cond: one branch returns {len(a)} values where the other returns {len(b)}")
@@ -23,7 +27,9 @@ def select(pred, a, b):
         return a._make(selected) if hasattr(a, "_make") else type(a)(selected)
     if isinstance(a, dict):
         if a.keys() != b.keys():
-            raise RuntimeError(f"torch.cond: one branch returns a dict of {list(a)} where the other returns one of {list(b)}")
+            raise RuntimeError(
+                f"torch.cond: one branch returns a dict of {list(a)} where the other returns one of {list(b)}"
+            )
         return type(a)((k, select(pred, v, b[k])) for k, v in a.items())
     return a
 

@@ -5,7 +5,20 @@ from copy import copy as _copy, deepcopy as _deepcopy
 from torch import Tensor as _Tensor
 
 _copied = "braze copies"  # key in the memo: objects are told apart by identity, without the numbers that id() gives
-_itself = (type(None), int, float, bool, complex, bytes, str, range, type, type(Ellipsis), type(NotImplemented), property)
+_itself = (
+    type(None),
+    int,
+    float,
+    bool,
+    complex,
+    bytes,
+    str,
+    range,
+    type,
+    type(Ellipsis),
+    type(NotImplemented),
+    property,
+)
 _functions = (type(_deepcopy), type(len))
 
 
@@ -62,11 +75,24 @@ def deepcopy(x, memo=None, _nil=None):
         if y is not x:
             seen.append((x, y))
         return y
-    plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
-    plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
+    plain = (
+        cls.__reduce_ex__ is object.__reduce_ex__
+        and cls.__reduce__ is object.__reduce__
+        and cls.__new__ is object.__new__
+    )
+    plain = (
+        plain
+        and not hasattr(cls, "__getnewargs__")
+        and not hasattr(cls, "__getnewargs_ex__")
+        and not hasattr(cls, "__slots__")
+    )
     if plain and cls.__getattribute__ is not object.__getattribute__:
         # What the object itself is asked for, it answers by code of its own.
-        plain = getattr(x, "__deepcopy__", None) is None and getattr(x, "__reduce_ex__", None) is not None and getattr(x, "__getstate__", None) is not None
+        plain = (
+            getattr(x, "__deepcopy__", None) is None
+            and getattr(x, "__reduce_ex__", None) is not None
+            and getattr(x, "__getstate__", None) is not None
+        )
     if not plain or not hasattr(x, "__dict__"):
         return _copy_as_c_does(x, memo)
     y = object.__new__(cls)
@@ -91,9 +117,18 @@ def copy(x):
         return x.copy()
     if hasattr(cls, "__copy__"):
         return cls.__copy__(x)
-    plain = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__reduce__ is object.__reduce__ and cls.__new__ is object.__new__
+    plain = (
+        cls.__reduce_ex__ is object.__reduce_ex__
+        and cls.__reduce__ is object.__reduce__
+        and cls.__new__ is object.__new__
+    )
     plain = plain and cls.__getattribute__ is object.__getattribute__
-    plain = plain and not hasattr(cls, "__getnewargs__") and not hasattr(cls, "__getnewargs_ex__") and not hasattr(cls, "__slots__")
+    plain = (
+        plain
+        and not hasattr(cls, "__getnewargs__")
+        and not hasattr(cls, "__getnewargs_ex__")
+        and not hasattr(cls, "__slots__")
+    )
     own = getattr(cls, "__getstate__", None)
     plain = plain and (own is None or own is getattr(object, "__getstate__", None)) and not hasattr(cls, "__setstate__")
     if not plain or not hasattr(x, "__dict__"):

@@ -23,7 +23,9 @@ def operand(value, like):
 
 def clamp(input, min=None, max=None):
     tensor = floating(input)
-    return torch.clamp(tensor, None if min is None else operand(min, tensor), None if max is None else operand(max, tensor))
+    return torch.clamp(
+        tensor, None if min is None else operand(min, tensor), None if max is None else operand(max, tensor)
+    )
 
 
 def clamp_(input, min=None, max=None):
@@ -50,7 +52,11 @@ def pow_number(input, exponent):
     if not isinstance(input, torch.Tensor):
         return torch.pow(input, exponent)
     narrow = input.dtype in (torch.float16, torch.bfloat16)
-    tensor = input if isinstance(exponent, torch.Tensor) and exponent.dim() > 0 and not is_number(exponent) else floating(input)
+    tensor = (
+        input
+        if isinstance(exponent, torch.Tensor) and exponent.dim() > 0 and not is_number(exponent)
+        else floating(input)
+    )
     wide = tensor.to(torch.float32) if narrow else tensor
     if is_number(exponent):
         exponent = operand(exponent, wide)
@@ -98,7 +104,13 @@ def where(condition, input, other):
 
 
 def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-    made = torch.empty(size, dtype=dtype or torch.get_default_dtype(), layout=layout or torch.strided, device=device, pin_memory=pin_memory)
+    made = torch.empty(
+        size,
+        dtype=dtype or torch.get_default_dtype(),
+        layout=layout or torch.strided,
+        device=device,
+        pin_memory=pin_memory,
+    )
     return made.copy_(fill_value).requires_grad_(requires_grad)
 
 

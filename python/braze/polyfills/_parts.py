@@ -29,13 +29,19 @@ def _made(data, dtype, device):
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return data.detach().to(device=device, dtype=dtype)
     if isinstance(data, (list, tuple)):
-        return torch.stack([_made(part, dtype, device) for part in data]) if data else torch.empty(0, dtype=dtype, device=device)
+        return (
+            torch.stack([_made(part, dtype, device) for part in data])
+            if data
+            else torch.empty(0, dtype=dtype, device=device)
+        )
     return torch.tensor(data, dtype=dtype, device=device)
 
 
 def tensor_of_parts(data, *, dtype=None, device=None, requires_grad=False):
     """torch.tensor of numbers among which are tensors of no dimension."""
-    made = _made(data, _type_of(data) if dtype is None else dtype, torch.get_default_device() if device is None else device)
+    made = _made(
+        data, _type_of(data) if dtype is None else dtype, torch.get_default_device() if device is None else device
+    )
     return made.requires_grad_() if requires_grad else made
 
 

@@ -79,11 +79,21 @@ def foreach_sub_scaled_(self, other, *, alpha):
 
 
 def foreach_addcmul(self, tensor1, tensor2, value):
-    return tuple([addcmul(a, b, c, value=v) for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True)])
+    return tuple(
+        [
+            addcmul(a, b, c, value=v)
+            for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True)
+        ]
+    )
 
 
 def foreach_addcdiv(self, tensor1, tensor2, value):
-    return tuple([addcdiv(a, b, c, value=v) for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True)])
+    return tuple(
+        [
+            addcdiv(a, b, c, value=v)
+            for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True)
+        ]
+    )
 
 
 def foreach_addcmul_(self, tensor1, tensor2, value):

@@ -9,7 +9,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     if not numbers or log_probs.device.type != "cpu":
         return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity)
     batched = log_probs.dim() == 3
-    losses = torch._ctc_loss(log_probs if batched else log_probs.unsqueeze(1), targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    losses = torch._ctc_loss(
+        log_probs if batched else log_probs.unsqueeze(1), targets, input_lengths, target_lengths, blank, zero_infinity
+    )[0]
     if zero_infinity:
         losses = torch.where(losses == float("inf"), 0.0, losses)
     if how == 1:
@@ -24,8 +26,14 @@ def pack_padded_sequence(input, lengths, batch_first):
         input = input.transpose(0, 1)
     steps = lengths[0].item()
     torch._check(steps <= input.shape[0], "a length is larger than the sequences are")
-    torch._check(lengths[-1].item() > 0, "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
-    torch._check((lengths[:-1] >= lengths[1:]).all().item(), "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True")
+    torch._check(
+        lengths[-1].item() > 0,
+        "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
+    )
+    torch._check(
+        (lengths[:-1] >= lengths[1:]).all().item(),
+        "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
+    )
     there = torch.arange(input.shape[0]).unsqueeze(1) < lengths
     return input[there.to(input.device)], there.sum(1)[:steps]
 
@@ -36,7 +44,9 @@ def pad_packed_sequence(data, batch_sizes, batch_first, padding_value, total_len
     sizes = batch_sizes.to(data.device)
     firsts = sizes.cumsum(0) - sizes
     if total_length > 0:
-        torch._check(steps <= total_length, "Expected total_length to be at least the length of the longest sequence in input")
+        torch._check(
+            steps <= total_length, "Expected total_length to be at least the length of the longest sequence in input"
+        )
         sizes = torch.nn.functional.pad(sizes, (0, total_length - steps))
         firsts = torch.nn.functional.pad(firsts, (0, total_length - steps))
     rows = torch.arange(batch, device=data.device)

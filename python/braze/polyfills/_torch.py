@@ -131,7 +131,11 @@ def is_positive_definite(self, value):
 def set_masked(x, mask, value):
     """`x[mask] = value` of a value that wants a gradient: as a choice, whose backward has sizes that don't depend on the mask."""
     rest = x.shape[mask.dim() :]
-    if x.shape[: mask.dim()] == mask.shape and value.dim() <= len(rest) and value.shape == rest[len(rest) - value.dim() :]:
+    if (
+        x.shape[: mask.dim()] == mask.shape
+        and value.dim() <= len(rest)
+        and value.shape == rest[len(rest) - value.dim() :]
+    ):
         x.copy_(torch.where(mask.reshape(mask.shape + (1,) * len(rest)), value, x))
     else:
         torch.Tensor.index_put_(x, (mask,), value)

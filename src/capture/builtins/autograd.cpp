@@ -1,4 +1,5 @@
-// Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward, checkpoints, inference mode.
+// Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward,
+// checkpoints, inference mode.
 #include <string_view>
 
 #include "capture/builtins/builtins.h"
@@ -17,29 +18,34 @@ namespace {
 void set_signature(Translator& tr, PyObject* callback, FunctionVariable* fn) {
   static PyObject* signature = imported("inspect", "signature", true);
   Ref globals = Ref::steal(PyDict_New());
-  Ref like = fn->real ? fn->real : Ref::steal(PyFunction_New(reinterpret_cast<PyObject*>(fn->code_object()), globals.get()));
+  Ref like =
+      fn->real ? fn->real : Ref::steal(PyFunction_New(reinterpret_cast<PyObject*>(fn->code_object()), globals.get()));
   Ref found = Ref::steal(like ? PyObject_CallOneArg(signature, like.get()) : nullptr);
   if (!found || PyObject_SetAttrString(callback, "__signature__", found.get()) < 0) tr.raise_current();
 }
 
-// A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what they
-// compute is recorded: the forward now, the backward when the graph is differentiated.
+// A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what
+// they compute is recorded: the forward now, the backward when the graph is differentiated.
 Ref traced_class(Translator& tr, Variable* cls) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls->as_constant());
   static PyObject* base = imported("torch.autograd", "Function", true);
   Ref body = Ref::steal(PyDict_New());
   for (const char* name : {"forward", "backward", "vjp", "jvp", "vmap", "setup_context"}) {
     PyObject* key = tr.intern(name);
-    if (tr.attributes.lookup_on_type(type, key, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), key)) continue;
+    if (tr.attributes.lookup_on_type(type, key, nullptr) ==
+        native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), key))
+      continue;
     Variable* callee = tr.force(tr.getattr(cls, key));
     Ref callback = tr.host.callback(callee);
-    if (std::string_view(name) == "forward" && callee->is(Kind::Function)) set_signature(tr, callback.get(), callee->as<FunctionVariable>());
+    if (std::string_view(name) == "forward" && callee->is(Kind::Function))
+      set_signature(tr, callback.get(), callee->as<FunctionVariable>());
     Ref method = Ref::steal(PyStaticMethod_New(callback.get()));
     PyDict_SetItem(body.get(), key, method.get());
   }
   Ref module = Ref::steal(native::attr(Ground::conservative(), cls->as_constant(), "__module__"));
   if (module) PyDict_SetItemString(body.get(), "__module__", module.get());
-  Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(Py_TYPE(type)), "s(O)O", type->tp_name, cls->as_constant(), body.get()));
+  Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(Py_TYPE(type)), "s(O)O", type->tp_name,
+                                              cls->as_constant(), body.get()));
   if (!made) tr.raise_current();
   tr.keep(made);
   return made;
@@ -60,15 +66,22 @@ Variable* function_apply(Translator& tr, Args& a) {
   return tr.host.call(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
 }
 
-// Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user defined.
+// Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user
+// defined.
 Variable* transformed_apply(Translator& tr, Args& a) {
-  static PyObject *active = imported("torch._C", "_are_functorch_transforms_active", true), *base = imported("torch.autograd", "Function", true),
+  static PyObject *active = imported("torch._C", "_are_functorch_transforms_active", true),
+                  *base = imported("torch.autograd", "Function", true),
                   *function_call = imported("torch._functorch.autograd_function", "custom_function_call", true);
   Ref transformed = Ref::steal(PyObject_CallNoArgs(active));
-  if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
-  // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the signature.
+  if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) ||
+      !a.kw.empty())
+    return nullptr;
+  // Without a setup_context PyTorch raises an error; where arguments are left out it fills in the defaults, by the
+  // signature.
   PyObject* setup = tr.intern("setup_context");
-  if (tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup, nullptr) == native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), setup)) return nullptr;
+  if (tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(a[0]->as_constant()), setup, nullptr) ==
+      native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(base), setup))
+    return nullptr;
   Variable* forward = tr.force(tr.getattr(a[0], "forward"));
   if (!forward->is(Kind::Function)) return nullptr;
   PyCodeObject* code = forward->as<FunctionVariable>()->code_object();
@@ -143,11 +156,14 @@ Variable* do_checkpoint(Translator& tr, Args& a) {
     // The older form is a Function of its arguments: without one that requires grad nothing in it does.
     bool any = false;
     for (Variable* v : call.pos) any |= requires_grad(tr, v);
-    if (!any) return tr.call(tr.real.polyfill("call_without_grad"), Args{[&] {
-      std::vector<Variable*> pos{fn};
-      pos.insert(pos.end(), call.pos.begin(), call.pos.end());
-      return pos;
-    }(), call.kw});
+    if (!any)
+      return tr.call(tr.real.polyfill("call_without_grad"), Args{[&] {
+                                                                   std::vector<Variable*> pos{fn};
+                                                                   pos.insert(pos.end(), call.pos.begin(),
+                                                                              call.pos.end());
+                                                                   return pos;
+                                                                 }(),
+                                                                 call.kw});
   }
   return tr.call(fn, std::move(call));
 }
@@ -167,7 +183,8 @@ Variable* set_inference(Translator& tr, Args& a) {
   tr.mutate();
   bool on = tr.truth(a[0]);
   if (on && !tr.effects.inference) {
-    // To stop there is to stop before the program's own statement: what stands for the mode's guard in the frames below enters nothing.
+    // To stop there is to stop before the program's own statement: what stands for the mode's guard in the frames below
+    // enters nothing.
     Frame* outermost = tr.frame();
     while (outermost->parent) outermost = outermost->parent;
     tr.effects.inference_since = outermost->ordinal;

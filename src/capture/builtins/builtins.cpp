@@ -37,8 +37,8 @@ PyObject* find(const char* module, const char* qualname) {
     if (PyType_Check(at.get())) {
       Ref name = Ref::steal(PyUnicode_InternFromString(head.c_str()));
       PyObject* raw = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), name.get());
-      if (raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type || Py_TYPE(raw) == &PyClassMethodDescr_Type ||
-                  Py_TYPE(raw) == &PyFunction_Type)) {
+      if (raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type ||
+                  Py_TYPE(raw) == &PyClassMethodDescr_Type || Py_TYPE(raw) == &PyFunction_Type)) {
         at = Ref::borrow(raw);
         continue;
       }
@@ -49,7 +49,8 @@ PyObject* find(const char* module, const char* qualname) {
   return at.release();  // kept for the life of the process
 }
 
-// A module that is imported a second time has functions of its own with the same definitions: the one that was registered.
+// A module that is imported a second time has functions of its own with the same definitions: the one that was
+// registered.
 std::unordered_map<PyMethodDef*, PyObject*>& definitions() {
   static auto* d = new std::unordered_map<PyMethodDef*, PyObject*>;
   return *d;

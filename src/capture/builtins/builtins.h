@@ -37,7 +37,8 @@ enum class TorchRule : uint8_t {
   None,      // no function of torch, or Python code that is to be inlined
   Call,      // on fakes, recorded
   Host,      // Python code of torch that calls functions of the user: run for real, with callbacks (callback.h)
-  Constant,  // a query of global state or type information: called directly, its result is a constant (guarded as global state)
+  Constant,  // a query of global state or type information: called directly, its result is a constant (guarded as
+             // global state)
 };
 TorchRule torch_rule(PyObject* callable);
 

@@ -16,7 +16,8 @@ namespace {
 Ref fixed_object(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (PyObject* o = v->as_constant()) return Ref::borrow(o);
-  if (v->is(Kind::Sym) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type && tr.real.is_python_constant(v))) return tr.real.to_python(v);
+  if (v->is(Kind::Sym) || (v->is(Kind::Tuple) && v->type() == &PyTuple_Type && tr.real.is_python_constant(v)))
+    return tr.real.to_python(v);
   if (v->is(Kind::Function) && v->as<FunctionVariable>()->real) {
     tr.guard_identity(v->source, v->as<FunctionVariable>()->real.get());
     return v->as<FunctionVariable>()->real;
@@ -36,7 +37,8 @@ Variable* context_get(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || !a[0]->is(Kind::Real)) return nullptr;
   PyObject* var = a[0]->as_constant();
   PyObject* v = nullptr;
-  // The default that is given comes before the variable's own, which its getter does not tell from a value that was set.
+  // The default that is given comes before the variable's own, which its getter does not tell from a value that was
+  // set.
   static PyObject* unset = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   if (PyContextVar_Get(var, a.size() == 2 ? unset : nullptr, &v) < 0) tr.raise_current();
   Ref value = Ref::steal(v);
@@ -59,9 +61,11 @@ Variable* context_get(Translator& tr, Args& a) {
 Variable* make_weakref(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || (a.size() == 2 && !is_none(a[1]))) return nullptr;
   // Others are held by the entry, or die where nothing of the capture shows it.
-  bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) || a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
+  bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) ||
+                  a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
   if (!followed) return nullptr;
-  if (!a[0]->type()->tp_weaklistoffset) tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + tr.name_of(a[0]->type()) + "' object");
+  if (!a[0]->type()->tp_weaklistoffset)
+    tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + tr.name_of(a[0]->type()) + "' object");
   // References without a callback are one object.
   auto [it, fresh] = tr.effects.weakrefs.try_emplace(a[0]);
   if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
@@ -70,8 +74,9 @@ Variable* make_weakref(Translator& tr, Args& a) {
 
 }  // namespace
 
-// Evaluates what a cache calls, to see what a real call of it would do: whether it returns and leaves nothing behind. What it read stays
-// guarded. A call that raises is left to the interpreter: it is not cached, so that it is made each time, effects and all.
+// Evaluates what a cache calls, to see what a real call of it would do: whether it returns and leaves nothing behind.
+// What it read stays guarded. A call that raises is left to the interpreter: it is not cached, so that it is made each
+// time, effects and all.
 bool RealCalls::returns_without_effects(Variable* function, const Args& args) {
   Segment& segment = tr_.segment();
   const uint64_t effects = tr_.effects.seen();
@@ -100,14 +105,17 @@ bool RealCalls::returns_without_effects(Variable* function, const Args& args) {
   return returned && !computed && tr_.effects.seen() == effects && tr_.attributes.writes().empty();
 }
 
-// A call that finds nothing in the cache. It is made now, for real, where nothing that was captured before it is still to be done. Its
-// effects come when eager's would: with the capture, once, if it returns, and with the run if it raises.
+// A call that finds nothing in the cache. It is made now, for real, where nothing that was captured before it is still
+// to be done. Its effects come when eager's would: with the capture, once, if it returns, and with the run if it
+// raises.
 void RealCalls::make_cached_call(Variable* cache, PyObject* pos, PyObject* kw, const Args& args, uint64_t number) {
   PyObject* object = cache->as_constant();
-  bool pending = tr_.effects.pending() || !tr_.attributes.writes().empty() || tr_.torch_functions.has_modes() || tr_.host.in_callback();
+  bool pending = tr_.effects.pending() || !tr_.attributes.writes().empty() || tr_.torch_functions.has_modes() ||
+                 tr_.host.in_callback();
   if (pending) tr_.unsupported("the first call of a cached function after effects");
   // What it drives out may be what the entry counts on.
-  if (cpython::lru_full(object) && std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
+  if (cpython::lru_full(object) &&
+      std::any_of(cached_calls_.begin(), cached_calls_.end(), [&](const CachedCall& c) { return c.cache == object; }))
     tr_.unsupported("a call of a cached function whose cache is full");
   if (trials_ || !tr_.makes_call(number)) {
     Ref function = Ref::steal(cpython::lru_function(object));
@@ -124,8 +132,8 @@ void RealCalls::make_cached_call(Variable* cache, PyObject* pos, PyObject* kw, c
   cpython::lru_uncount(object);  // the entry makes the call again, and finds the result
 }
 
-// The cache decides as in plain Python whether the function runs: what it holds now is the result, and the entry is good as long
-// as it holds that.
+// The cache decides as in plain Python whether the function runs: what it holds now is the result, and the entry is
+// good as long as it holds that.
 Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
   PyObject* object = cache->as_constant();
   if (!cpython::knows_lru_cache() || !cpython::lru_keeps(object) || tr_.effects.in_pure_part()) return nullptr;
@@ -164,7 +172,8 @@ Variable* WeakrefVariable::call(Translator& tr, Args& args) {
   if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
   bool alive = target->source.valid() && (!target->is(Kind::Tensor) || tr.effects.modifications().empty());
   for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
-    for (Variable* v : f->locals) alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
+    for (Variable* v : f->locals)
+      alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
     for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;
   }
   if (!alive) tr.unsupported("a weak reference to an object that may be gone");
@@ -172,7 +181,8 @@ Variable* WeakrefVariable::call(Translator& tr, Args& args) {
 }
 
 Reg WeakrefVariable::build(Codegen& cg) {
-  return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(&_PyWeakref_RefType)), cg.reg(target)});
+  return cg.recipe.make(StepKind::Call,
+                        {cg.constant(reinterpret_cast<PyObject*>(&_PyWeakref_RefType)), cg.reg(target)});
 }
 
 void register_cache_builtins() {

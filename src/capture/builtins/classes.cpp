@@ -29,8 +29,8 @@ Ref real_keywords(Translator& tr, const Args& a) {
   return d;
 }
 
-// Real cells for the closure of a class's body. The capture takes each for the cell that it knows; what the body itself reads must
-// be there for real.
+// Real cells for the closure of a class's body. The capture takes each for the cell that it knows; what the body itself
+// reads must be there for real.
 Ref real_closure(Translator& tr, FunctionVariable* body) {
   const auto& cells = tr.force(body->closure)->as<TupleVariable>()->elements;
   const Bytecode& code = decode(body->code_object());
@@ -40,14 +40,18 @@ Ref real_closure(Translator& tr, FunctionVariable* body) {
     auto* cell = tr.force(cells[i])->as<CellVariable>();
     bool read = false;
     for (const Instruction& in : code.instructions)
-      read = read || ((in.op == Opcode::LoadDeref || in.op == Opcode::LoadClassDeref) && in.arg == first + static_cast<int>(i));
+      read = read ||
+             ((in.op == Opcode::LoadDeref || in.op == Opcode::LoadClassDeref) && in.arg == first + static_cast<int>(i));
     Variable* v = cell->get(tr);
     Ref content;
     if (read && v) {
       v = tr.force(v);
-      if (v->as_constant()) content = Ref::borrow(v->as_constant());
-      else if (tr.real.is_python_constant(v)) content = tr.real.to_python(v);
-      else tr.unsupported("a class whose body uses " + v->describe() + " of the function around it");
+      if (v->as_constant())
+        content = Ref::borrow(v->as_constant());
+      else if (tr.real.is_python_constant(v))
+        content = tr.real.to_python(v);
+      else
+        tr.unsupported("a class whose body uses " + v->describe() + " of the function around it");
     }
     Ref real = Ref::steal(PyCell_New(content.get()));
     tr.keep(real);
@@ -70,7 +74,10 @@ bool others_take_part(Translator& tr, const Args& a) {
     PyErr_Clear();
     return f && PyFunction_Check(f) && !of_library(f);
   };
-  auto of_meta = [&](PyTypeObject* meta) { return users(meta, "__new__") || users(meta, "__init__") || users(meta, "__prepare__") || users(Py_TYPE(meta), "__call__"); };
+  auto of_meta = [&](PyTypeObject* meta) {
+    return users(meta, "__new__") || users(meta, "__init__") || users(meta, "__prepare__") ||
+           users(Py_TYPE(meta), "__call__");
+  };
   for (size_t i = 1; i < a.size(); ++i) {
     PyObject* base = tr.force(a[i])->as_constant();
     if (!base || !PyType_Check(base)) continue;

@@ -17,7 +17,8 @@ void ask_length(Translator& tr, Variable* v) {
     if (!PyFunction_Check(method)) return;
     Variable* n;
     try {
-      n = tr.force(tr.call(tr.attributes.bind_descriptor(method, at, v, v->type(), tr.intern(name)), std::vector<Variable*>{}));
+      n = tr.force(
+          tr.call(tr.attributes.bind_descriptor(method, at, v, v->type(), tr.intern(name)), std::vector<Variable*>{}));
     } catch (PyRaise& e) {
       if (!tr.is_instance(e.exception, PyExc_TypeError)) throw;
       if (std::string_view(name) == "__len__") continue;
@@ -77,7 +78,8 @@ Variable* do_default_dict(Translator& tr, Args& a) {
   Args rest{{}, a.kw};
   if (a.size() > 0) {
     PyObject* c = a[0]->as_constant();
-    if (c ? c != Py_None && !PyCallable_Check(c) : !a[0]->type()->tp_call) tr.raise(PyExc_TypeError, "first argument must be callable or None");
+    if (c ? c != Py_None && !PyCallable_Check(c) : !a[0]->type()->tp_call)
+      tr.raise(PyExc_TypeError, "first argument must be callable or None");
     d->default_factory = a[0];
     rest.pos.assign(a.pos.begin() + 1, a.pos.end());
   } else {
@@ -122,7 +124,9 @@ Variable* do_size(Translator& tr, Args& a) {
   return tr.make<TupleVariable>(tr.unpack(a[0]), library().size);
 }
 
-Variable* do_mapping_proxy(Translator& tr, Args& a) { return a.size() == 1 && a[0]->is(Kind::Dict) ? tr.make<MappingProxyVariable>(a[0]) : nullptr; }
+Variable* do_mapping_proxy(Translator& tr, Args& a) {
+  return a.size() == 1 && a[0]->is(Kind::Dict) ? tr.make<MappingProxyVariable>(a[0]) : nullptr;
+}
 
 }  // namespace
 

@@ -26,7 +26,10 @@ template <int which>
 Variable* do_operator_object(Translator& tr, Args& a) {
   static PyObject* maker = [] {
     Ref m = Ref::steal(PyImport_ImportModule("operator"));
-    return native::attr(Ground::fixed(), m.get(), which == 0 ? "itemgetter" : which == 1 ? "attrgetter" : "methodcaller");
+    return native::attr(Ground::fixed(), m.get(),
+                        which == 0   ? "itemgetter"
+                        : which == 1 ? "attrgetter"
+                                     : "methodcaller");
   }();
   for (Variable* v : a.pos)
     if (!v->as_constant() || !is_constant_type(v->type())) return nullptr;
@@ -36,7 +39,9 @@ Variable* do_operator_object(Translator& tr, Args& a) {
 }
 
 // Only tells how long values live: what was inlined has no frames that keep any.
-Variable* do_clear_frames(Translator& tr, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Traceback) || is_none(a[0])) ? tr.none() : nullptr; }
+Variable* do_clear_frames(Translator& tr, Args& a) {
+  return a.size() == 1 && (a[0]->is(Kind::Traceback) || is_none(a[0])) ? tr.none() : nullptr;
+}
 
 Variable* do_reduce(Translator& tr, Args& a) {
   if (a.size() < 2 || a.size() > 3 || !a.kw.empty()) return nullptr;
@@ -90,13 +95,15 @@ Variable* free_variable(Translator& tr, Variable* function, const char* name) {
   return nullptr;
 }
 
-// A repr that notices when it is called for an object whose repr is being made: such objects end the capture by their depth.
+// A repr that notices when it is called for an object whose repr is being made: such objects end the capture by their
+// depth.
 Variable* do_recursive_repr(Translator& tr, Args& a) {
   Variable* inner = a.size() == 2 ? free_variable(tr, a[0], "user_function") : nullptr;
   return inner ? tr.call(inner, {a[1]}) : nullptr;
 }
 
-// dispatch(cls) of functools.singledispatch: the choice is functools' own, among the implementations that are registered now.
+// dispatch(cls) of functools.singledispatch: the choice is functools' own, among the implementations that are
+// registered now.
 Variable* do_dispatch(Translator& tr, Args& a) {
   PyObject* cls = a.size() == 2 ? a[1]->as_constant() : nullptr;
   Variable* registry = cls && PyType_Check(cls) ? free_variable(tr, a[0], "registry") : nullptr;
@@ -104,7 +111,9 @@ Variable* do_dispatch(Translator& tr, Args& a) {
   auto* d = tr.force(registry)->as<DictVariable>();
   if (!d->real || d->len(tr) != PyDict_GET_SIZE(d->real.get())) return nullptr;
   auto object = [](Variable* v) {
-    return v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : v->is(Kind::Function) ? v->as<FunctionVariable>()->real.get() : v->as_constant();
+    return v->is(Kind::Lazy)       ? v->as<LazyVariable>()->object.get()
+           : v->is(Kind::Function) ? v->as<FunctionVariable>()->real.get()
+                                   : v->as_constant();
   };
   // What the code registered here is not there for real yet.
   for (const auto& e : d->entries(tr))
@@ -120,8 +129,10 @@ void register_code(const char* make, BuiltinHandler handler) {
   Ref globals = Ref::steal(PyDict_New());
   PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
   Ref code = Ref::steal(PyRun_String(make, Py_eval_input, globals.get(), globals.get()));
-  if (code) register_builtin(code.release(), handler);
-  else PyErr_Clear();
+  if (code)
+    register_builtin(code.release(), handler);
+  else
+    PyErr_Clear();
 }
 
 // Functions of re: the cache of patterns behind them does not show.
@@ -147,8 +158,9 @@ void register_functional_builtins() {
   register_builtin("re", "split", do_re<6>);
   register_builtin("re", "findall", do_re<7>);
   register_builtin("re", "escape", do_re<8>);
-  for (const char* n : {"chain", "repeat", "count", "cycle", "islice", "product", "accumulate", "zip_longest", "pairwise", "starmap", "takewhile", "dropwhile",
-                        "filterfalse", "compress", "combinations", "combinations_with_replacement", "permutations", "groupby", "tee"})
+  for (const char* n : {"chain", "repeat", "count", "cycle", "islice", "product", "accumulate", "zip_longest",
+                        "pairwise", "starmap", "takewhile", "dropwhile", "filterfalse", "compress", "combinations",
+                        "combinations_with_replacement", "permutations", "groupby", "tee"})
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
@@ -156,8 +168,10 @@ void register_functional_builtins() {
   register_builtin("operator", "attrgetter", do_operator_object<1>);
   register_builtin("operator", "methodcaller", do_operator_object<2>);
   register_polyfill("copy", "deepcopy", "deepcopy");
-  for (const char* n : {"heapify", "heappush", "heappop", "heapreplace", "heappushpop"}) register_polyfill("_heapq", n, n);
-  for (const char* n : {"bisect_left", "bisect_right", "insort_left", "insort_right"}) register_polyfill("_bisect", n, n);
+  for (const char* n : {"heapify", "heappush", "heappop", "heapreplace", "heappushpop"})
+    register_polyfill("_heapq", n, n);
+  for (const char* n : {"bisect_left", "bisect_right", "insort_left", "insort_right"})
+    register_polyfill("_bisect", n, n);
   for (const char* n : {"countOf", "indexOf"}) register_polyfill("_operator", n, n);
   register_polyfill("_collections", "_count_elements", "count_elements");
   register_polyfill("functools", "cmp_to_key", "cmp_to_key");

@@ -10,7 +10,8 @@ namespace braze::capture {
 namespace {
 
 Variable* do_iter(Translator& tr, Args& a) {
-  if (a.size() == 2 && !tr.truth(tr.call(tr.global_object(native::builtin("callable"), Ground::pure(a)), {a[0]}))) return nullptr;
+  if (a.size() == 2 && !tr.truth(tr.call(tr.global_object(native::builtin("callable"), Ground::pure(a)), {a[0]})))
+    return nullptr;
   if (a.size() == 2) return tr.make<CallIterator>(a[0], a[1]);
   return a.size() == 1 ? tr.iter(a[0]) : nullptr;
 }
@@ -20,7 +21,8 @@ Variable* do_next(Translator& tr, Args& a) {
   if (Variable* v = tr.next(a[0])) return v;
   if (a.size() == 2) return a[1];
   std::vector<Variable*> args;
-  if (a[0]->is(Kind::Generator) && !is_none(tr.force(a[0]->as<GeneratorVariable>()->result))) args.push_back(a[0]->as<GeneratorVariable>()->result);
+  if (a[0]->is(Kind::Generator) && !is_none(tr.force(a[0]->as<GeneratorVariable>()->result)))
+    args.push_back(a[0]->as<GeneratorVariable>()->result);
   tr.raise(tr.call(tr.global_object(PyExc_StopIteration, Ground::fixed()), args));
 }
 
@@ -59,7 +61,8 @@ Variable* do_filter(Translator& tr, Args& a) {
 Variable* do_reversed(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Real) && PyType_Check(a[0]->as_constant()))  // of an enum
-    if (Variable* f = tr.attributes.special_method(a[0], "__reversed__"); f && f->is(Kind::Function)) return tr.call(f, {a[0]});
+    if (Variable* f = tr.attributes.special_method(a[0], "__reversed__"); f && f->is(Kind::Function))
+      return tr.call(f, {a[0]});
   bool object = a[0]->is(Kind::Object) || a[0]->is(Kind::Module);
   if (object && tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__reversed__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(a[0]->type()) + "' object is not reversible");
@@ -67,7 +70,8 @@ Variable* do_reversed(Translator& tr, Args& a) {
     if (Variable* f = tr.attributes.special_method(a[0], "__reversed__")) return tr.call(f, {a[0]});
   std::vector<Variable*> all;
   if (object) {
-    if (!tr.attributes.special_method(a[0], "__getitem__")) tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(a[0]->type()) + "' object is not reversible");
+    if (!tr.attributes.special_method(a[0], "__getitem__"))
+      tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(a[0]->type()) + "' object is not reversible");
     int64_t n = tr.len(a[0]);
     for (int64_t i = n - 1; i >= 0; --i) all.push_back(tr.getitem(a[0], tr.integer(i, Ground::pure(a))));
   } else if (a[0]->is(Kind::Tuple) || a[0]->is(Kind::List)) {
@@ -84,7 +88,8 @@ Variable* do_reversed(Translator& tr, Args& a) {
     };
     int64_t start = part("start"), step = part("step"), n = tr.len(a[0]);
     int64_t back, last;
-    if (__builtin_sub_overflow(int64_t{0}, step, &back) || __builtin_mul_overflow(n - 1, step, &last) || __builtin_add_overflow(start, last, &last))
+    if (__builtin_sub_overflow(int64_t{0}, step, &back) || __builtin_mul_overflow(n - 1, step, &last) ||
+        __builtin_add_overflow(start, last, &last))
       tr.unsupported("a range beyond 64 bits");
     return tr.make<RangeIterator>(last, back, n);
   } else if (c && PySequence_Check(c)) {
@@ -128,10 +133,13 @@ Variable* do_slice(Translator& tr, Args& a) {
 }  // namespace
 
 void register_iteration_builtins() {
-  const BuiltinRow rows[] = {{"iter", do_iter}, {"next", do_next}, {"enumerate", do_enumerate}, {"zip", do_zip}, {"map", do_map}, {"filter", do_filter},
-      {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range}, {"slice", do_slice}};
+  const BuiltinRow rows[] = {{"iter", do_iter},         {"next", do_next},     {"enumerate", do_enumerate},
+                             {"zip", do_zip},           {"map", do_map},       {"filter", do_filter},
+                             {"reversed", do_reversed}, {"sorted", do_sorted}, {"range", do_range},
+                             {"slice", do_slice}};
   for (const BuiltinRow& r : rows) register_builtin("builtins", r.name, r.handler);
-  for (const char* n : {"iter", "next", "map", "filter", "reversed", "slice", "list", "tuple", "set", "frozenset"}) register_no_keywords("builtins", n);
+  for (const char* n : {"iter", "next", "map", "filter", "reversed", "slice", "list", "tuple", "set", "frozenset"})
+    register_no_keywords("builtins", n);
 }
 
 }  // namespace braze::capture

@@ -1,4 +1,5 @@
-// torch.FloatTensor([...]), torch.LongTensor(2, 3), torch.Tensor(...): what torch.tensor and torch.empty make on the CPU.
+// torch.FloatTensor([...]), torch.LongTensor(2, 3), torch.Tensor(...): what torch.tensor and torch.empty make on the
+// CPU.
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
@@ -11,8 +12,10 @@ namespace {
 struct Row {
   const char *name, *dtype;
 };
-constexpr Row kRows[] = {{"FloatTensor", "float32"}, {"DoubleTensor", "float64"}, {"HalfTensor", "float16"}, {"BFloat16Tensor", "bfloat16"}, {"ByteTensor", "uint8"},
-                         {"CharTensor", "int8"},     {"ShortTensor", "int16"},    {"IntTensor", "int32"},    {"LongTensor", "int64"},        {"BoolTensor", "bool"}};
+constexpr Row kRows[] = {{"FloatTensor", "float32"},     {"DoubleTensor", "float64"}, {"HalfTensor", "float16"},
+                         {"BFloat16Tensor", "bfloat16"}, {"ByteTensor", "uint8"},     {"CharTensor", "int8"},
+                         {"ShortTensor", "int16"},       {"IntTensor", "int32"},      {"LongTensor", "int64"},
+                         {"BoolTensor", "bool"}};
 
 // Numbers in lists and tuples.
 bool is_data(Translator& tr, Variable* v) {
@@ -31,7 +34,8 @@ bool is_size(Variable* v) {
 
 // dtype nullptr: the default one.
 Variable* make(Translator& tr, Args& a, const char* dtype) {
-  static PyObject *const tensor = imported("torch", "tensor"), *const empty = imported("torch", "empty"), *const get_default = imported("torch", "get_default_dtype");
+  static PyObject *const tensor = imported("torch", "tensor"), *const empty = imported("torch", "empty"),
+                         *const get_default = imported("torch", "get_default_dtype");
   if (!a.kw.empty()) return nullptr;
   PyObject* callee = empty;
   Args args;
@@ -46,25 +50,31 @@ Variable* make(Translator& tr, Args& a, const char* dtype) {
       if (!is_size(v)) return nullptr;
     args.pos.push_back(a.size() ? static_cast<Variable*>(tr.tuple(a.pos)) : tr.integer(0, Ground::pure(a)));
   }
-  Variable* type = dtype ? tr.from_python(Ref::borrow(imported("torch", dtype)), Ground::fixed()) : tr.real.query_torch(get_default, Args{});
+  Variable* type = dtype ? tr.from_python(Ref::borrow(imported("torch", dtype)), Ground::fixed())
+                         : tr.real.query_torch(get_default, Args{});
   args.kw.emplace_back(tr.intern("dtype"), type);
   args.kw.emplace_back(tr.intern("device"), tr.string("cpu", Ground::fixed()));
   return tr.call(tr.global_object(callee, Ground::fixed()), args);
 }
 
 template <size_t row>
-Variable* of_type(Translator& tr, Args& a) { return make(tr, a, kRows[row].dtype); }
+Variable* of_type(Translator& tr, Args& a) {
+  return make(tr, a, kRows[row].dtype);
+}
 
 // torch.Tensor, which is on the device of the default tensor type: that of the CPU alone is taken.
 Variable* of_default(Translator& tr, Args& a) {
   static PyObject* const device = imported("torch._C", "_get_default_device");
   Variable* where = tr.force(tr.real.query_torch(device, Args{}));
   PyObject* name = constant_of(where);
-  return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "cpu") == 0 ? make(tr, a, nullptr) : nullptr;
+  return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "cpu") == 0 ? make(tr, a, nullptr)
+                                                                                             : nullptr;
 }
 
 template <size_t... row>
-void register_rows(std::index_sequence<row...>) { (register_builtin("torch", kRows[row].name, of_type<row>), ...); }
+void register_rows(std::index_sequence<row...>) {
+  (register_builtin("torch", kRows[row].name, of_type<row>), ...);
+}
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Locks of threading that were there before: the entry takes them before its graph runs, and holds them until its effects are made.
+// Locks of threading that were there before: the entry takes them before its graph runs, and holds them until its
+// effects are made.
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/translator.h"
@@ -59,7 +60,8 @@ Variable* locked(Translator& tr, Args& a) {
 }  // namespace
 
 void register_lock_builtins() {
-  const std::pair<const char*, BuiltinHandler> methods[] = {{"acquire", acquire}, {"__enter__", enter}, {"release", release}, {"__exit__", exit}};
+  const std::pair<const char*, BuiltinHandler> methods[] = {
+      {"acquire", acquire}, {"__enter__", enter}, {"release", release}, {"__exit__", exit}};
   for (const char* type : {"LockType.", "RLock."})
     for (auto& [name, handler] : methods) register_builtin("_thread", (std::string(type) + name).c_str(), handler);
   register_builtin("_thread", "LockType.acquire_lock", acquire);

@@ -30,7 +30,8 @@ Variable* get_logger(Translator& tr, Args& a) {
     Ref m = Ref::steal(PyImport_ImportModule("logging"));
     return native::attr(Ground::fixed(), m.get(), "getLogger");
   }();
-  Ref logger = Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.real.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
+  Ref logger =
+      Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.real.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
   if (!logger) tr.raise_current();
   return tr.global_object(logger.get(), Ground::pure(a));
 }
@@ -73,10 +74,12 @@ PyObject* warnings_dict() {
   static PyObject* module = PyImport_ImportModule("warnings");
   return PyModule_GetDict(module);
 }
-DictVariable* warnings_state(Translator& tr) { return tr.force(tr.wrap(warnings_dict(), tr.sources().constant(warnings_dict())))->as<DictVariable>(); }
+DictVariable* warnings_state(Translator& tr) {
+  return tr.force(tr.wrap(warnings_dict(), tr.sources().constant(warnings_dict())))->as<DictVariable>();
+}
 
-// Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself, holds the
-// list that they are recorded in, or gets an error in its place.
+// Whether the code in this capture can see what becomes of a warning: it set how warnings are shown or filtered itself,
+// holds the list that they are recorded in, or gets an error in its place.
 bool warning_is_observed(Translator& tr, PyObject* category) {
   DictVariable* state = warnings_state(tr);
   for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl", "_showwarnmsg"})
@@ -88,7 +91,9 @@ bool warning_is_observed(Translator& tr, PyObject* category) {
     for (Frame* f = tr.frame(); f; f = f->parent)
       for (int i = 0; i < static_cast<int>(f->locals.size()) + f->sp; ++i) {
         int place = i - static_cast<int>(f->locals.size());
-        if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)]; v && leads_to(v, records)) return true;
+        if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)];
+            v && leads_to(v, records))
+          return true;
       }
   Variable* filters = state->get(tr, tr.intern("filters"));
   if (!filters || !tr.force(filters)->is(Kind::List)) return true;
@@ -105,11 +110,12 @@ bool warning_is_observed(Translator& tr, PyObject* category) {
   return false;
 }
 
-// warnings.warn(message, category=None, stacklevel=1): for the line that it names, with the registry of that line's module,
-// so that the filters decide as in eager.
+// warnings.warn(message, category=None, stacklevel=1): for the line that it names, with the registry of that line's
+// module, so that the filters decide as in eager.
 Variable* warn(Translator& tr, Args& a) {
   Args rest = a;
-  Variable *message = a.size() > 0 ? a[0] : rest.take_kw("message"), *category = a.size() > 1 ? a[1] : rest.take_kw("category");
+  Variable *message = a.size() > 0 ? a[0] : rest.take_kw("message"),
+           *category = a.size() > 1 ? a[1] : rest.take_kw("category");
   Variable* stacklevel = a.size() > 2 ? a[2] : rest.take_kw("stacklevel");
   if (!message || a.size() > 3 || !rest.kw.empty()) return nullptr;
   message = tr.force(message);
@@ -135,14 +141,15 @@ Variable* warn(Translator& tr, Args& a) {
   DictVariable* globals = tr.globals_dict(*f);
   Variable *registry = globals->get(tr, key), *module = globals->get(tr, name_key);
   if (!registry) return nullptr;
-  Args call{{message, tr.global_object(cls, Ground::pure(a)), tr.constant(f->code->code->co_filename, Ground::pure(a)), tr.integer(f->line().line, Ground::pure(a)),
-             module ? module : tr.none(), registry}, {}};
+  Args call{{message, tr.global_object(cls, Ground::pure(a)), tr.constant(f->code->code->co_filename, Ground::pure(a)),
+             tr.integer(f->line().line, Ground::pure(a)), module ? module : tr.none(), registry},
+            {}};
   tr.effects.defer_call(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call));
   return tr.none();
 }
 
-// Whether the filter that comes first was there before, or hides warnings: then it does not matter that functions which capture
-// calls once and for all warn before the filter is set.
+// Whether the filter that comes first was there before, or hides warnings: then it does not matter that functions which
+// capture calls once and for all warn before the filter is set.
 bool first_filter_hides(Translator& tr) {
   Variable* filters = warnings_state(tr)->get(tr, tr.intern("filters"));
   if (!filters || tr.force(filters)->kind != Kind::List) return false;
@@ -169,8 +176,9 @@ Variable* filters_mutated(Translator& tr, Args& a) {
 }  // namespace
 
 void register_message_builtins() {
-  const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug}, {"info", log_info}, {"warning", log_warning},
-      {"error", log_error}, {"critical", log_critical}, {"log", log_log}};
+  const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug},       {"info", log_info},
+                                                         {"warning", log_warning},   {"error", log_error},
+                                                         {"critical", log_critical}, {"log", log_log}};
   for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
   register_builtin("logging", "getLogger", get_logger);
   register_builtin("_warnings", "warn", warn);

@@ -30,12 +30,15 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
     // Of a number or text of the program's class, the class may say what it is as a number.
     if (PyTypeObject* t = a[0]->type(); !is_fixed_type(t) && !a[0]->is(Kind::Object))
       for (const char* m : {"__int__", "__float__", "__complex__", "__index__", "__trunc__"})
-        if (PyObject* own = tr.attributes.lookup_on_type(t, tr.intern(m), nullptr); own && PyFunction_Check(own)) tr.unsupported(std::string(type->tp_name) + "() of " + a[0]->describe());
+        if (PyObject* own = tr.attributes.lookup_on_type(t, tr.intern(m), nullptr); own && PyFunction_Check(own))
+          tr.unsupported(std::string(type->tp_name) + "() of " + a[0]->describe());
     // A symbolic int stays one.
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
     bool unknown = type == &PyFloat_Type && tr.may_be_unbacked() && a[0]->is(Kind::Sym) && a[0]->type() == &PyLong_Type;
     if (unknown && tr.tracer().depends_on_data(a[0]->as<SymVariable>()->value.get()))
-      if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0], tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1))), Ground::pure(a)))) return f;
+      if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0],
+                                         tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1))), Ground::pure(a))))
+        return f;
   }
   return tr.real.call_pure(reinterpret_cast<PyObject*>(type), a);
 }
@@ -54,8 +57,10 @@ Variable* do_str(Translator& tr, Args& a) {
   if (SourceId at; a[0]->is(Kind::Object)) {
     PyObject* own = tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__str__"), &at);
     if (own && PyFunction_Check(own)) {
-      Variable* s = tr.force(tr.call(tr.attributes.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")), std::vector<Variable*>{}));
-      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + tr.name_of(s->type()) + ")");
+      Variable* s = tr.force(tr.call(tr.attributes.bind_descriptor(own, at, a[0], a[0]->type(), tr.intern("__str__")),
+                                     std::vector<Variable*>{}));
+      if (!PyType_IsSubtype(s->type(), &PyUnicode_Type))
+        tr.raise(PyExc_TypeError, std::string("__str__ returned non-string (type ") + tr.name_of(s->type()) + ")");
       return s;
     }
   }
@@ -93,7 +98,8 @@ Variable* do_rounding(Translator& tr, Args& a) {
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   if (a[0]->is(Kind::Constant)) a[0]->hash_key(tr);  // its class may have a say
-  if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr; f && f->is(Kind::Function))
+  if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr;
+      f && f->is(Kind::Function))
     return tr.integer(hash_said(tr, tr.call(f, {a[0]})), Ground::pure(a));
   if (a[0]->type() == &PyTuple_Type && a[0]->is(Kind::Tuple) && !tr.real.is_python_constant(a[0])) {
     // A tuple of objects with the hashes of its items hashes as it does.
@@ -148,7 +154,11 @@ Variable* do_divmod(Translator& tr, Args& a) {
 
 Variable* do_round(Translator& tr, Args& a) {
   if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.real.call_torch(native::builtin("round"), a);
-  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__round__") : nullptr; f && f->is(Kind::Function)) return tr.call(f, a);
+  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object)
+                        ? tr.attributes.special_method(a[0], "__round__")
+                        : nullptr;
+      f && f->is(Kind::Function))
+    return tr.call(f, a);
   if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);
   return tr.real.call_pure(native::builtin("round"), a);
 }
@@ -188,7 +198,9 @@ Variable* do_sum(Translator& tr, Args& a) {
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
   if (!a.kw.empty()) return nullptr;
   Variable* total = start ? start : tr.integer(0, Ground::fixed());
-  if (PyObject* c = tr.force(total)->as_constant(); c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c))) return nullptr;
+  if (PyObject* c = tr.force(total)->as_constant();
+      c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c)))
+    return nullptr;
   for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
   return total;
 }
@@ -212,16 +224,18 @@ Variable* do_all(Translator& tr, Args& a) {
 }  // namespace
 
 void register_number_builtins() {
-  const BuiltinRow rows[] = {{"int", do_int}, {"float", do_float}, {"bool", do_bool}, {"str", do_str}, {"repr", do_repr}, {"format", do_format},
-      {"hash", do_hash}, {"abs", do_abs}, {"pow", do_pow}, {"divmod", do_divmod}, {"round", do_round}, {"max", do_max}, {"min", do_min}, {"sum", do_sum},
-      {"any", do_any}, {"all", do_all}};
+  const BuiltinRow rows[] = {{"int", do_int},   {"float", do_float},   {"bool", do_bool},   {"str", do_str},
+                             {"repr", do_repr}, {"format", do_format}, {"hash", do_hash},   {"abs", do_abs},
+                             {"pow", do_pow},   {"divmod", do_divmod}, {"round", do_round}, {"max", do_max},
+                             {"min", do_min},   {"sum", do_sum},       {"any", do_any},     {"all", do_all}};
   for (const BuiltinRow& r : rows) register_builtin("builtins", r.name, r.handler);
   register_builtin("operator", "abs", do_abs);
   register_no_keywords("operator", "abs");
   register_builtin("math", "floor", do_rounding<0>);
   register_builtin("math", "ceil", do_rounding<1>);
   register_builtin("math", "trunc", do_rounding<2>);
-  for (const char* n : {"bool", "repr", "format", "hash", "abs", "divmod", "any", "all"}) register_no_keywords("builtins", n);
+  for (const char* n : {"bool", "repr", "format", "hash", "abs", "divmod", "any", "all"})
+    register_no_keywords("builtins", n);
 }
 
 }  // namespace braze::capture

@@ -18,13 +18,17 @@ Variable* converted(Translator& tr, Args& a, bool copy) {
   if (a.size() < 1 || !a[0]->is(Kind::Array) || a.size() > (copy ? 1u : 2u)) return nullptr;
   Variable *dtype = a.size() > 1 ? a[1] : nullptr, *device = nullptr;
   for (auto& [name, v] : a.kw) {
-    if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) dtype = tr.force(v);
-    else if (PyUnicode_CompareWithASCIIString(name, "device") == 0) device = tr.force(v);
-    else return nullptr;
+    if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0)
+      dtype = tr.force(v);
+    else if (PyUnicode_CompareWithASCIIString(name, "device") == 0)
+      device = tr.force(v);
+    else
+      return nullptr;
   }
   auto method = [&](const char* name) { return native::type_attr(Ground::fixed(), library().tensor, tr.intern(name)); };
   Variable* t = a[0]->as<ArrayVariable>()->tensor;
-  t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.real.call_torch(method("clone"), Args{{t}, {}}) : tensor_of(tr, a[0]->as<ArrayVariable>());
+  t = copy || a[0]->as<ArrayVariable>()->scalar ? tr.real.call_torch(method("clone"), Args{{t}, {}})
+                                                : tensor_of(tr, a[0]->as<ArrayVariable>());
   Args to{{t}, {}};
   if (dtype && !is_none(dtype)) to.kw.emplace_back(tr.intern("dtype"), dtype);
   if (device && !is_none(device)) to.kw.emplace_back(tr.intern("device"), device);
@@ -41,7 +45,8 @@ bool holds_scalars(Translator& tr, Variable* v, bool& tensor) {
     return n && PyLong_AsLong(n.get()) == 0 && v->type() == library().tensor;
   }
   if (v->is(Kind::Sym)) return true;
-  if (PyObject* c = constant_of(v)) return PyLong_CheckExact(c) || PyFloat_CheckExact(c) || PyBool_Check(c) || PyComplex_CheckExact(c);
+  if (PyObject* c = constant_of(v))
+    return PyLong_CheckExact(c) || PyFloat_CheckExact(c) || PyBool_Check(c) || PyComplex_CheckExact(c);
   if (v->type() != &PyList_Type && v->type() != &PyTuple_Type) return false;
   for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
     if (!holds_scalars(tr, e, tensor)) return false;
@@ -50,7 +55,8 @@ bool holds_scalars(Translator& tr, Variable* v, bool& tensor) {
 
 Variable* make_tensor(Translator& tr, Args& a) {
   bool tensor = false;
-  if (a.size() == 1 && (a[0]->is(Kind::List) || a[0]->is(Kind::Tuple)) && holds_scalars(tr, a[0], tensor) && tensor) return tr.call(tr.real.polyfill("tensor_of_parts"), a);
+  if (a.size() == 1 && (a[0]->is(Kind::List) || a[0]->is(Kind::Tuple)) && holds_scalars(tr, a[0], tensor) && tensor)
+    return tr.call(tr.real.polyfill("tensor_of_parts"), a);
   return converted(tr, a, true);
 }
 

@@ -1,6 +1,6 @@
-// NumPy's generators of random numbers: each run of the compiled code draws its own, by the generator itself, so that its state is
-// eager's. What a method gives for arguments that are constants, a number or an array of some size, NumPy itself tells by a call on
-// another generator.
+// NumPy's generators of random numbers: each run of the compiled code draws its own, by the generator itself, so that
+// its state is eager's. What a method gives for arguments that are constants, a number or an array of some size, NumPy
+// itself tells by a call on another generator.
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/once_loaded.h"
@@ -15,10 +15,13 @@ namespace braze::capture {
 namespace {
 
 // Type and size of what they give follow from their arguments; they change nothing but the generator's state.
-const char* const kStateMethods[] = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "permutation",
-                                     "choice", "exponential", "beta", "gamma", "poisson", "binomial", "laplace", "lognormal", "gumbel"};
-const char* const kGeneratorMethods[] = {"random", "uniform", "normal", "standard_normal", "integers", "permutation", "choice", "exponential", "beta",
-                                         "gamma", "poisson", "binomial", "laplace", "lognormal", "gumbel"};
+const char* const kStateMethods[] = {
+    "rand",     "randn",       "random",    "random_sample", "uniform", "normal", "standard_normal",
+    "randint",  "permutation", "choice",    "exponential",   "beta",    "gamma",  "poisson",
+    "binomial", "laplace",     "lognormal", "gumbel"};
+const char* const kGeneratorMethods[] = {
+    "random", "uniform", "normal",  "standard_normal", "integers", "permutation", "choice", "exponential",
+    "beta",   "gamma",   "poisson", "binomial",        "laplace",  "lognormal",   "gumbel"};
 
 // Where the constant argument holds an array, the generator would read it anew in each run.
 bool is_plain(Translator& tr, Variable* v) { return tr.real.is_python_constant(v); }
@@ -33,15 +36,19 @@ Variable* draw_from(Translator& tr, PyObject* cls, PyObject* trial, const char* 
     if (!is_plain(tr, tr.force(v))) return nullptr;
   if (a[0]->source.valid()) tr.guard_identity(a[0]->source, self);
   Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.size()) - 1)), kwargs = Ref::borrow(Py_None);
-  for (size_t i = 1; i < a.size(); ++i) PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) - 1, tr.real.to_python(a[i]).release());
+  for (size_t i = 1; i < a.size(); ++i)
+    PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) - 1, tr.real.to_python(a[i]).release());
   if (!a.kw.empty()) kwargs = Ref::steal(PyDict_New());
   for (auto& [name, v] : a.kw) PyDict_SetItem(kwargs.get(), name, tr.real.to_python(v).get());
-  Ref like = Ref::steal(native::attr(Ground::fixed(), trial, method)), bound = Ref::steal(native::attr(Ground::fixed(), self, method));
-  Ref example = Ref::steal(like ? PyObject_Call(like.get(), args.get(), kwargs.get() == Py_None ? nullptr : kwargs.get()) : nullptr);
+  Ref like = Ref::steal(native::attr(Ground::fixed(), trial, method)),
+      bound = Ref::steal(native::attr(Ground::fixed(), self, method));
+  Ref example = Ref::steal(
+      like ? PyObject_Call(like.get(), args.get(), kwargs.get() == Py_None ? nullptr : kwargs.get()) : nullptr);
   if (!example || !bound) return PyErr_Clear(), nullptr;  // the real call raises
   Ref call = Ref::steal(PyTuple_Pack(3, bound.get(), args.get(), kwargs.get()));
   PyObject* e = example.get();
-  if (PyFloat_CheckExact(e)) return tr.make<FloatVariable>(tr.floats.draw(std::move(call), Ref::steal(trace::tensor_of_number(0.5))));
+  if (PyFloat_CheckExact(e))
+    return tr.make<FloatVariable>(tr.floats.draw(std::move(call), Ref::steal(trace::tensor_of_number(0.5))));
   if (PyLong_CheckExact(e)) {
     if (!tr.may_be_unbacked()) return nullptr;
     return number_of(tr, tr.floats.draw(std::move(call), Ref::steal(trace::tensor_of_integer(0))), &PyLong_Type);
@@ -78,7 +85,8 @@ void register_state(std::index_sequence<row...>) {
 }
 template <size_t... row>
 void register_generator(std::index_sequence<row...>) {
-  (register_builtin("numpy.random", (std::string("Generator.") + kGeneratorMethods[row]).c_str(), of_generator<row>), ...);
+  (register_builtin("numpy.random", (std::string("Generator.") + kGeneratorMethods[row]).c_str(), of_generator<row>),
+   ...);
 }
 
 }  // namespace

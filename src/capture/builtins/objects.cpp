@@ -9,7 +9,8 @@ namespace {
 
 PyObject* attribute_name(Translator& tr, Variable* v) {
   PyObject* s = constant_of(tr.force(v));
-  if (!s || !PyUnicode_Check(s)) tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + tr.name_of(v->type()) + "'");
+  if (!s || !PyUnicode_Check(s))
+    tr.raise(PyExc_TypeError, std::string("attribute name must be string, not '") + tr.name_of(v->type()) + "'");
   if (!PyUnicode_AsUTF8(s)) {
     PyErr_Clear();
     tr.unsupported("an attribute name with surrogates");
@@ -27,16 +28,21 @@ Variable* do_len(Translator& tr, Args& a) {
   return tr.integer(tr.len(a[0]), Ground::pure(a));
 }
 
-// The second operand of isinstance() may hold classes made of anything that stands for a class: also Sequence, Mapping... of typing.
+// The second operand of isinstance() may hold classes made of anything that stands for a class: also Sequence,
+// Mapping... of typing.
 Ref class_argument(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (v->is(Kind::Tuple)) {
     const auto& elements = v->as<TupleVariable>()->elements;
     Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(elements.size())));
-    for (size_t i = 0; i < elements.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), class_argument(tr, elements[i]).release());
+    for (size_t i = 0; i < elements.size(); ++i)
+      PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), class_argument(tr, elements[i]).release());
     return t;
   }
-  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr; o && o->real && (std::string_view(v->type()->tp_name) == "_SpecialGenericAlias" || std::string_view(v->type()->tp_name) == "_UnionGenericAlias")) {
+  if (auto* o = v->is(Kind::Object) ? v->as<ObjectVariable>() : nullptr;
+      o && o->real &&
+      (std::string_view(v->type()->tp_name) == "_SpecialGenericAlias" ||
+       std::string_view(v->type()->tp_name) == "_UnionGenericAlias")) {
     tr.guard_identity(v->source, o->real.get());
     return o->real;
   }
@@ -75,7 +81,9 @@ Variable* do_callable(Translator& tr, Args& a) {
     case Kind::BuiltinMethod:
     case Kind::Partial:
     case Kind::Module: return tr.boolean(true, Ground::pure(a));
-    case Kind::Object: return tr.boolean(tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr, Ground::pure(a));
+    case Kind::Object:
+      return tr.boolean(tr.attributes.lookup_on_type(a[0]->type(), tr.intern("__call__"), nullptr) != nullptr,
+                        Ground::pure(a));
     default: {
       PyObject* o = a[0]->as_constant();
       return tr.boolean(o ? PyCallable_Check(o) : a[0]->type()->tp_call != nullptr, Ground::pure(a));
@@ -124,7 +132,8 @@ Variable* do_super(Translator& tr, Args& a) {
   } else if (a.size() == 0) {
     Frame* f = tr.frame();
     for (int i = 0; i < f->code->num_locals_plus; ++i)
-      if (PyUnicode_CompareWithASCIIString(f->code->local_name(i), "__class__") == 0 && f->locals[static_cast<size_t>(i)]) {
+      if (PyUnicode_CompareWithASCIIString(f->code->local_name(i), "__class__") == 0 &&
+          f->locals[static_cast<size_t>(i)]) {
         Variable* cell = tr.force(f->locals[static_cast<size_t>(i)]);
         if (cell->is(Kind::Cell)) cls = cell->as<CellVariable>()->get(tr);
       }
@@ -138,7 +147,8 @@ Variable* do_super(Translator& tr, Args& a) {
   PyObject* c = cls->as_constant();
   if (!c || !PyType_Check(c)) return nullptr;
   PyObject* s = self->as_constant();
-  bool through_class = s && PyType_Check(s) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(s), reinterpret_cast<PyTypeObject*>(c));
+  bool through_class =
+      s && PyType_Check(s) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(s), reinterpret_cast<PyTypeObject*>(c));
   if (!through_class && !PyType_IsSubtype(self->type(), reinterpret_cast<PyTypeObject*>(c))) return nullptr;
   return tr.make<SuperVariable>(reinterpret_cast<PyTypeObject*>(c), self);
 }
@@ -167,9 +177,12 @@ Variable* do_object_new(Translator& tr, Args& a) {
   auto* cls = reinterpret_cast<PyTypeObject*>(c);
   if (cls->tp_new != PyBaseObject_Type.tp_new && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   if (PyType_IsSubtype(cls, library().tensor) || PyType_IsSubtype(cls, library().module)) return nullptr;
-  if ((a.size() > 1 || !a.kw.empty()) && (tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) != library().object_new || tr.attributes.lookup_on_type(cls, tr.intern("__init__"), nullptr) == library().object_init))
+  if ((a.size() > 1 || !a.kw.empty()) &&
+      (tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) != library().object_new ||
+       tr.attributes.lookup_on_type(cls, tr.intern("__init__"), nullptr) == library().object_init))
     return nullptr;  // an error
-  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) return nullptr;
+  if (cls->tp_flags & Py_TPFLAGS_IS_ABSTRACT || tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr))
+    return nullptr;
   return tr.make<ObjectVariable>(cls);
 }
 
@@ -196,7 +209,8 @@ Variable* do_exc_info(Translator& tr, Args& a) {
   if (a.size()) return nullptr;
   Variable* e = tr.being_handled();
   if (!e) return tr.tuple({tr.none(), tr.none(), tr.none()});
-  return tr.tuple({tr.global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(a)), e, tr.getattr(e, "__traceback__")});
+  return tr.tuple(
+      {tr.global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(a)), e, tr.getattr(e, "__traceback__")});
 }
 
 Variable* do_globals(Translator& tr, Args&) { return tr.globals_dict(*tr.frame()); }
@@ -227,9 +241,11 @@ Variable* do_cast(Translator&, Args& a) { return a.size() == 2 ? a.pos[1] : null
 }  // namespace
 
 void register_object_builtins() {
-  const BuiltinRow rows[] = {{"len", do_len}, {"isinstance", do_isinstance}, {"issubclass", do_issubclass}, {"type", do_type}, {"callable", do_callable},
-      {"getattr", do_getattr}, {"hasattr", do_hasattr}, {"setattr", do_setattr}, {"delattr", do_delattr}, {"vars", do_vars}, {"super", do_super},
-      {"id", do_id}, {"globals", do_globals}, {"locals", do_locals}};
+  const BuiltinRow rows[] = {{"len", do_len},         {"isinstance", do_isinstance}, {"issubclass", do_issubclass},
+                             {"type", do_type},       {"callable", do_callable},     {"getattr", do_getattr},
+                             {"hasattr", do_hasattr}, {"setattr", do_setattr},       {"delattr", do_delattr},
+                             {"vars", do_vars},       {"super", do_super},           {"id", do_id},
+                             {"globals", do_globals}, {"locals", do_locals}};
   for (const BuiltinRow& r : rows) register_builtin("builtins", r.name, r.handler);
   register_builtin(library().object_new, do_object_new);
   register_builtin("builtins", "tuple.__new__", do_tuple_new);
@@ -239,7 +255,8 @@ void register_object_builtins() {
   register_builtin("sys", "exc_info", do_exc_info);
   register_builtin("sys", "exception", do_exception);
   register_builtin("typing", "cast", do_cast);
-  for (const char* n : {"len", "isinstance", "issubclass", "type", "callable", "getattr", "hasattr", "setattr", "delattr", "vars", "super", "id", "globals"})
+  for (const char* n : {"len", "isinstance", "issubclass", "type", "callable", "getattr", "hasattr", "setattr",
+                        "delattr", "vars", "super", "id", "globals"})
     register_no_keywords("builtins", n);
 }
 

@@ -1,5 +1,5 @@
-// print(): what is to be written is known, up to tensors and numbers that only the run knows; it is written when the entry runs, after
-// its graph, in order with other messages.
+// print(): what is to be written is known, up to tensors and numbers that only the run knows; it is written when the
+// entry runs, after its graph, in order with other messages.
 #include <string_view>
 
 #include "capture/builtins/builtins.h"
@@ -11,7 +11,8 @@
 namespace braze::capture {
 namespace {
 
-// Whether nothing but what writes to this object sees it written to: its methods are those of the interpreter's own streams.
+// Whether nothing but what writes to this object sees it written to: its methods are those of the interpreter's own
+// streams.
 bool is_plain_stream(Translator& tr, PyTypeObject* t) {
   for (const char* name : {"write", "flush"}) {
     SourceId at;
@@ -38,8 +39,8 @@ Variable* standard_output(Translator& tr) {
   return state->wrote(tr, tr.intern("stdout")) ? nullptr : state->get(tr, tr.intern("stdout"));
 }
 
-// What is printed for it later: its text, if that is known, or itself, if it is a tensor of which no history would be printed, or a
-// number of the run. nullptr: neither.
+// What is printed for it later: its text, if that is known, or itself, if it is a tensor of which no history would be
+// printed, or a number of the run. nullptr: neither.
 Variable* printed(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (v->is(Kind::Float) || v->is(Kind::Sym)) return v;
@@ -69,8 +70,10 @@ Variable* print(Translator& tr, Args& a) {
   Variable* file = nullptr;
   for (auto& [name, v] : a.kw) {
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
-    if (is_file && v->source.valid()) file = v;
-    else if (!tr.real.is_python_constant(v)) tr.unsupported(Reason::Print, why);
+    if (is_file && v->source.valid())
+      file = v;
+    else if (!tr.real.is_python_constant(v))
+      tr.unsupported(Reason::Print, why);
     if (!is_file || file) later.kw.emplace_back(name, v);
   }
   if (!file) file = standard_output(tr);

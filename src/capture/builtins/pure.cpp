@@ -11,8 +11,9 @@ void register_pure_builtins() {
   register_pure("posix", "fspath");
   register_pure("builtins", "str.maketrans");
   for (const char* n : {"pack", "unpack", "calcsize"}) register_pure("_struct", n);
-  for (const char* n : {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "isclose", "isfinite", "isinf", "isnan", "log", "log10", "phase", "polar", "rect", "sin",
-                        "sinh", "sqrt", "tan", "tanh"})
+  for (const char* n :
+       {"acos",  "acosh", "asin",  "asinh", "atan",  "atanh", "cos", "cosh", "exp",  "isclose", "isfinite", "isinf",
+        "isnan", "log",   "log10", "phase", "polar", "rect",  "sin", "sinh", "sqrt", "tan",     "tanh"})
     register_pure("cmath", n);
   for (const char* n : {"dumps", "loads"}) register_pure("json", n);
   for (const char* n : {"finfo", "iinfo"}) register_pure("numpy", n);

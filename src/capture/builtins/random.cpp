@@ -1,5 +1,5 @@
-// Python's generators of random numbers: each run of the compiled code draws its own, by the generator itself, so that its state
-// is eager's.
+// Python's generators of random numbers: each run of the compiled code draws its own, by the generator itself, so that
+// its state is eager's.
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
@@ -18,7 +18,9 @@ PyTypeObject* random_class() {
 
 // The generator behind `self`, which is to be there before the capture and of the class itself; nullptr: another.
 PyObject* generator(Translator& tr, Variable* self) {
-  PyObject* real = self->is(Kind::Object) ? self->as<ObjectVariable>()->real.get() : self->is(Kind::Real) ? self->as_constant() : nullptr;
+  PyObject* real = self->is(Kind::Object) ? self->as<ObjectVariable>()->real.get()
+                   : self->is(Kind::Real) ? self->as_constant()
+                                          : nullptr;
   if (!real || Py_TYPE(real) != random_class()) return nullptr;
   if (self->source.valid()) tr.guard_identity(self->source, real);
   return real;
@@ -27,7 +29,8 @@ PyObject* generator(Translator& tr, Variable* self) {
 Variable* draw(Translator& tr, PyObject* self, const char* method, PyObject* args, bool integer) {
   Ref bound = Ref::steal(native::attr(Ground::fixed(), self, method));
   if (!bound) tr.raise_current();
-  return tr.floats.draw(Ref::steal(PyTuple_Pack(3, bound.get(), args, Py_None)), Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5)));
+  return tr.floats.draw(Ref::steal(PyTuple_Pack(3, bound.get(), args, Py_None)),
+                        Ref::steal(integer ? trace::tensor_of_integer(0) : trace::tensor_of_number(0.5)));
 }
 
 Variable* of_generator(Translator& tr, PyObject* self) {

@@ -11,7 +11,9 @@ namespace braze::capture {
 void raise_if_miscalled(Translator& tr, PyObject* callable, PyTypeObject* owner, const Args& args) {
   static PyObject* signature = imported("inspect", "signature");
   // Of a method, an instance without content stands for self.
-  static PyTypeObject* const containers[] = {&PyList_Type, &PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyTuple_Type, &PyUnicode_Type, &PyBytes_Type, library().deque, library().ordered_dict};
+  static PyTypeObject* const containers[] = {&PyList_Type,      &PyDict_Type,    &PySet_Type,
+                                             &PyFrozenSet_Type, &PyTuple_Type,   &PyUnicode_Type,
+                                             &PyBytes_Type,     library().deque, library().ordered_dict};
   Ref self;
   if (owner) {
     if (std::find(std::begin(containers), std::end(containers), owner) == std::end(containers)) return;
@@ -19,10 +21,14 @@ void raise_if_miscalled(Translator& tr, PyObject* callable, PyTypeObject* owner,
   }
   auto given = static_cast<Py_ssize_t>(args.size()) + (owner ? 1 : 0);
   Ref pos = Ref::steal(PyTuple_New(given)), kw = Ref::steal(PyDict_New());
-  for (Py_ssize_t i = 0; i < given; ++i) PyTuple_SET_ITEM(pos.get(), i, Py_NewRef(owner && i == 0 ? self.get() : Py_None));
+  for (Py_ssize_t i = 0; i < given; ++i)
+    PyTuple_SET_ITEM(pos.get(), i, Py_NewRef(owner && i == 0 ? self.get() : Py_None));
   for (auto& [name, v] : args.kw) PyDict_SetItem(kw.get(), name, Py_None);
   // Methods without arguments, or with one, say so themselves.
-  int flags = PyCFunction_Check(callable) ? PyCFunction_GET_FLAGS(callable) : Py_TYPE(callable) == &PyMethodDescr_Type ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_flags : 0;
+  int flags = PyCFunction_Check(callable) ? PyCFunction_GET_FLAGS(callable)
+              : Py_TYPE(callable) == &PyMethodDescr_Type
+                  ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_flags
+                  : 0;
   bool fixed = flags & (METH_NOARGS | METH_O);
   if (fixed && args.size() == (flags & METH_O ? 1u : 0u) && args.kw.empty()) return;
   if (fixed) {

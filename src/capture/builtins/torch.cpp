@@ -21,13 +21,16 @@ std::string_view text(PyObject* s) {
 
 // Python modules of torch whose functions are functional: called, not inlined.
 bool called_module(std::string_view m) {
-  static const std::unordered_set<std::string_view> modules{"torch.functional", "torch.nn.functional", "torch._tensor", "torch._jit_internal", "torch._VF"};
+  static const std::unordered_set<std::string_view> modules{"torch.functional", "torch.nn.functional", "torch._tensor",
+                                                            "torch._jit_internal", "torch._VF"};
   return modules.count(m) != 0;
 }
 
 // Modules of transforms: functions that take functions.
 bool hosted_module(std::string_view m) {
-  static const std::unordered_set<std::string_view> modules{"torch._functorch.apis", "torch._functorch.eager_transforms", "torch._functorch.vmap", "torch.autograd.functional"};
+  static const std::unordered_set<std::string_view> modules{"torch._functorch.apis",
+                                                            "torch._functorch.eager_transforms",
+                                                            "torch._functorch.vmap", "torch.autograd.functional"};
   return modules.count(m) != 0;
 }
 
@@ -45,12 +48,15 @@ TorchRule find_rule(PyObject* o) {
     // Read directly: for static methods the accessor hides the class.
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(o)->m_self;
     if (self) {
-      std::string_view cls = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
+      std::string_view cls =
+          PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
       if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
     }
     std::string_view m = text(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
     // Other modules below torch._C change or tell state.
-    static const std::unordered_set<std::string_view> operators{"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested"};
+    static const std::unordered_set<std::string_view> operators{"torch._C._nn",     "torch._C._fft",
+                                                                "torch._C._linalg", "torch._C._special",
+                                                                "torch._C._sparse", "torch._C._nested"};
     if (operators.count(m)) return TorchRule::Call;
     return TorchRule::None;
   }
@@ -131,10 +137,12 @@ Variable* autocast_nesting(Translator& tr, Args&) {
 
 // Both of its flags are one state.
 Variable* use_deterministic(Translator& tr, Args& a) {
-  static PyObject *get = import("braze.polyfills", "deterministic_state"), *set = import("braze.polyfills", "set_deterministic_state");
+  static PyObject *get = import("braze.polyfills", "deterministic_state"),
+                  *set = import("braze.polyfills", "set_deterministic_state");
   Variable *warn_only = a.take_kw("warn_only"), *mode = a.size() ? a[0] : a.take_kw("mode");
   if (a.size() > 1 || !a.kw.empty() || !mode || !get || !set) return nullptr;
-  std::vector<Ref> state{tr.real.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false, Ground::pure(a))}))};
+  std::vector<Ref> state{
+      tr.real.to_python(tr.tuple({mode, warn_only ? warn_only : tr.boolean(false, Ground::pure(a))}))};
   tr.effects.set_state(get, {}, set, std::move(state));
   return tr.none();
 }
@@ -183,7 +191,8 @@ Variable* constrain(Translator& tr, Args& a) {
   tr.raise(PyExc_RuntimeError, "Invalid value range");
 }
 Variable* constrain_size(Translator& tr, Args& a) {
-  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0, Ground::fixed()), nullptr, nullptr)) tr.raise(PyExc_RuntimeError, "Invalid value range");
+  if (a.size() >= 1 && !a[0]->is(Kind::Tensor) && !within(tr, a[0], tr.integer(0, Ground::fixed()), nullptr, nullptr))
+    tr.raise(PyExc_RuntimeError, "Invalid value range");
   return constrain(tr, a);
 }
 
@@ -191,7 +200,8 @@ Variable* constrain_size(Translator& tr, Args& a) {
 Variable* has_attributes(Translator& tr, Args& a) {
   if (a.size() != 1 || !a[0]->is(Kind::Tensor)) return nullptr;
   auto* t = a[0]->as<TensorVariable>();
-  if (!t->attributes.empty() || !t->real || !t->source.valid()) return tr.boolean(!t->attributes.empty(), Ground::pure(a));
+  if (!t->attributes.empty() || !t->real || !t->source.valid())
+    return tr.boolean(!t->attributes.empty(), Ground::pure(a));
   PyObject** dict = _PyObject_GetDictPtr(t->real.get());
   Py_ssize_t n = dict && *dict ? PyDict_GET_SIZE(*dict) : 0;
   tr.guards().length(tr.sources().instance_dict(t->source), n, tr.line());
@@ -207,12 +217,17 @@ Variable* run_branches(Translator& tr, Args& a) {
 Variable* second(Translator&, Args& a) { return a.size() == 2 ? a[1] : nullptr; }
 
 // Compiling inside of what is compiled changes nothing.
-Variable* compiled_inside(Translator&, Args& a) { return a.size() == 1 && (a[0]->is(Kind::Function) || a[0]->is(Kind::Module) || a[0]->is(Kind::BoundMethod)) ? a[0] : nullptr; }
+Variable* compiled_inside(Translator&, Args& a) {
+  return a.size() == 1 && (a[0]->is(Kind::Function) || a[0]->is(Kind::Module) || a[0]->is(Kind::BoundMethod)) ? a[0]
+                                                                                                              : nullptr;
+}
 
-// Of torch.optim itself: there it keeps the step out of what torch.compile takes; the function that calls it decides elsewhere.
+// Of torch.optim itself: there it keeps the step out of what torch.compile takes; the function that calls it decides
+// elsewhere.
 Variable* optimizer_break(Translator& tr, Args&) {
   static PyObject* name = PyUnicode_InternFromString("__name__");
-  if (tr.frame() && text(native::item(Ground::fixed(), tr.frame()->globals, name)).substr(0, 12) == "torch.optim.") return tr.none();
+  if (tr.frame() && text(native::item(Ground::fixed(), tr.frame()->globals, name)).substr(0, 12) == "torch.optim.")
+    return tr.none();
   tr.unsupported(Reason::ExplicitBreak, "");
 }
 
@@ -223,10 +238,14 @@ Variable* anomaly_enabled(Translator& tr, Args& a) {
 }
 
 // Other processes take part in it: the call is carried out as it stands, between two graphs.
-Variable* collective(Translator& tr, Args&) { tr.unsupported(Reason::UnknownFunction, "a collective of torch.distributed"); }
+Variable* collective(Translator& tr, Args&) {
+  tr.unsupported(Reason::UnknownFunction, "a collective of torch.distributed");
+}
 
 Variable* assert_async(Translator& tr, Args& a) {
-  Variable* value = a.size() && a[0]->is(Kind::Tensor) && a.size() + a.kw.size() <= 2 ? number_of(tr, a[0]->as<TensorVariable>(), nullptr) : nullptr;
+  Variable* value = a.size() && a[0]->is(Kind::Tensor) && a.size() + a.kw.size() <= 2
+                        ? number_of(tr, a[0]->as<TensorVariable>(), nullptr)
+                        : nullptr;
   if (!value) tr.unsupported("an assertion on a tensor");
   Variable* holds = value->type() == &PyBool_Type ? value : tr.compare(Py_NE, value, tr.integer(0, Ground::fixed()));
   if (assume(tr, holds, "RuntimeError", a.size() > 1 ? a[1] : nullptr) || tr.truth(holds)) return tr.none();
@@ -236,7 +255,8 @@ Variable* assert_async(Translator& tr, Args& a) {
 // tensor_split at what a tensor says: at its numbers.
 template <bool method>
 Variable* split_at_tensor(Translator& tr, Args& a) {
-  static PyObject* const function = method ? native::type_attr(Ground::fixed(), library().tensor, "tensor_split") : import("torch", "tensor_split");
+  static PyObject* const function =
+      method ? native::type_attr(Ground::fixed(), library().tensor, "tensor_split") : import("torch", "tensor_split");
   if (a.size() < 2 || !a[0]->is(Kind::Tensor) || !a[1]->is(Kind::Tensor)) return nullptr;
   Variable* numbers = list_of_numbers(tr, a[1]->as<TensorVariable>());
   if (!numbers) return nullptr;
@@ -260,8 +280,11 @@ void register_torch_builtins() {
   register_builtin("torch", "use_deterministic_algorithms", use_deterministic);
   register_pure("torch._C", "_accelerator_getAccelerator");
   for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
-  const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"}, {"torch.jit", "is_tracing"},
-      {"torch._jit_internal", "is_scripting"}, {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"}, {"torch._C", "_is_tracing"}};
+  const std::pair<const char*, const char*> falsehoods[] = {
+      {"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"},
+      {"torch.jit", "is_tracing"},        {"torch._jit_internal", "is_scripting"},
+      {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"},
+      {"torch._C", "_is_tracing"}};
   for (auto& [m, n] : falsehoods) register_builtin(m, n, no);
   register_builtin("torch._C", "_get_tracing_state", nothing);
   register_builtin("torch._C", "_log_api_usage_once", nothing);
@@ -299,23 +322,52 @@ void register_torch_builtins() {
   register_builtin("torch", "tensor_split", split_at_tensor<false>);
   register_builtin("torch", "Tensor.tensor_split", split_at_tensor<true>);
   register_polyfill("torch.distributions.constraints", "_PositiveDefinite.check", "is_positive_definite");
-  for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"}) register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
+  for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"})
+    register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
   register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
 
   for (const StateRow& row : kStates) {
     PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
     states().push_back({get, set, row.keys});
   }
-  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>, set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
+  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>,
+                                    set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
   static_assert(std::size(setters) == std::size(kStates));
   for (size_t i = 0; i < states().size(); ++i)
     if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
 
   register_torch_queries();
-  for (const char* n : {"isend", "irecv", "send", "recv", "batch_isend_irecv", "broadcast", "all_reduce", "all_reduce_coalesced", "reduce", "all_gather_object",
-           "gather_object", "send_object_list", "recv_object_list", "broadcast_object_list", "scatter_object_list", "all_gather", "all_gather_single",
-           "all_gather_into_tensor", "all_gather_coalesced", "gather", "scatter", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
-           "all_to_all_single", "all_to_all", "barrier", "monitored_barrier", "init_process_group", "destroy_process_group", "new_group"})
+  for (const char* n : {"isend",
+                        "irecv",
+                        "send",
+                        "recv",
+                        "batch_isend_irecv",
+                        "broadcast",
+                        "all_reduce",
+                        "all_reduce_coalesced",
+                        "reduce",
+                        "all_gather_object",
+                        "gather_object",
+                        "send_object_list",
+                        "recv_object_list",
+                        "broadcast_object_list",
+                        "scatter_object_list",
+                        "all_gather",
+                        "all_gather_single",
+                        "all_gather_into_tensor",
+                        "all_gather_coalesced",
+                        "gather",
+                        "scatter",
+                        "reduce_scatter",
+                        "reduce_scatter_single",
+                        "reduce_scatter_tensor",
+                        "all_to_all_single",
+                        "all_to_all",
+                        "barrier",
+                        "monitored_barrier",
+                        "init_process_group",
+                        "destroy_process_group",
+                        "new_group"})
     register_builtin("torch.distributed.distributed_c10d", n, collective);
   for (const char* n : {"device", "finfo", "iinfo"}) register_pure("torch", n);
 }

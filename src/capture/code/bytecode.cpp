@@ -186,7 +186,9 @@ std::string describe(const UserLine& at) {
 std::string source_text(const UserLine& at) {
   if (!at.code) return {};
   Ref linecache = Ref::steal(PyImport_ImportModule("linecache"));
-  Ref line = linecache ? Ref::steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", at.code->co_filename, at.line)) : Ref();
+  Ref line = linecache
+                 ? Ref::steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", at.code->co_filename, at.line))
+                 : Ref();
   const char* text = line ? PyUnicode_AsUTF8(line.get()) : nullptr;
   if (!text) {
     PyErr_Clear();

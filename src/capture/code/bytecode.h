@@ -10,11 +10,11 @@ namespace braze::capture {
 
 struct Instruction {
   Opcode op;
-  bool flag = false;     // LoadGlobal: also push NULL; LoadAttr: as method (pushes two); LoadSuperAttr: as method
-  int32_t arg = 0;       // meaning as in opcodes.def; jump targets are in `target`
-  int32_t target = -1;   // jumps: index of the instruction to go to
-  int32_t handler = -1;  // index into Bytecode::handlers of the innermost try block, or -1
-  int32_t offset = 0;    // in bytes, of the instruction proper (after its EXTENDED_ARGs)
+  bool flag = false;        // LoadGlobal: also push NULL; LoadAttr: as method (pushes two); LoadSuperAttr: as method
+  int32_t arg = 0;          // meaning as in opcodes.def; jump targets are in `target`
+  int32_t target = -1;      // jumps: index of the instruction to go to
+  int32_t handler = -1;     // index into Bytecode::handlers of the innermost try block, or -1
+  int32_t offset = 0;       // in bytes, of the instruction proper (after its EXTENDED_ARGs)
   int32_t next_offset = 0;  // in bytes, where the next instruction (with its EXTENDED_ARGs) starts, after the caches
   int32_t line = 0, end_line = 0, column = -1, end_column = -1;
 };
@@ -29,14 +29,14 @@ struct Bytecode {
   PyCodeObject* code;  // owned by the cache
   std::vector<Instruction> instructions;
   std::vector<Handler> handlers;
-  std::vector<int32_t> index_at;  // by offset / 2: the instruction which covers that code unit
+  std::vector<int32_t> index_at;                          // by offset / 2: the instruction which covers that code unit
   int num_locals_plus, num_locals, num_cells, num_frees;  // frees are the last num_frees of localsplus
   int max_stack;
 
-  PyObject* name(int32_t i) const;       // borrowed
-  PyObject* constant(int32_t i) const;   // borrowed
-  PyObject* local_name(int32_t i) const; // borrowed; of localsplus
-  bool is_cell(int32_t i) const;         // a local cell variable of localsplus
+  PyObject* name(int32_t i) const;        // borrowed
+  PyObject* constant(int32_t i) const;    // borrowed
+  PyObject* local_name(int32_t i) const;  // borrowed; of localsplus
+  bool is_cell(int32_t i) const;          // a local cell variable of localsplus
   bool is_free(int32_t i) const { return i >= num_locals_plus - num_frees; }
   // Whether code of the program's runs as a generator ends that waits at the yield which is instruction `at`.
   bool has_end_to_run(int32_t at) const;

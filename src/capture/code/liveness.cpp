@@ -12,8 +12,8 @@ bool looks_at_frames(PyCodeObject* code) {
 }
 
 bool falls_through(Opcode op) {
-  return op != Opcode::Jump && op != Opcode::JumpBackward && op != Opcode::ReturnValue && op != Opcode::ReturnConst && op != Opcode::RaiseVarargs &&
-         op != Opcode::Reraise;
+  return op != Opcode::Jump && op != Opcode::JumpBackward && op != Opcode::ReturnValue && op != Opcode::ReturnConst &&
+         op != Opcode::RaiseVarargs && op != Opcode::Reraise;
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 
 namespace braze::capture {
 
-// Per slot of localsplus: may its value be read from the instruction on (before anything is stored to it)? Cells and free
-// variables always count as read, and so does everything in code that may look at its own frame (locals(), eval...).
+// Per slot of localsplus: may its value be read from the instruction on (before anything is stored to it)? Cells and
+// free variables always count as read, and so does everything in code that may look at its own frame (locals(),
+// eval...).
 std::vector<bool> live_locals(const Bytecode& code, int instruction);
 
 }  // namespace braze::capture

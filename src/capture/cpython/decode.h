@@ -13,7 +13,7 @@ struct Mapped {
   int32_t target_unit = -1;  // jumps: code unit to go to
 };
 
-bool is_cache(int raw);         // an inline cache entry: no instruction
+bool is_cache(int raw);  // an inline cache entry: no instruction
 bool is_extended_arg(int raw);
 // `next`: the code unit after the instruction and its caches.
 Mapped map_instruction(int raw, int arg, int next);

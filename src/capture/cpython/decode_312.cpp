@@ -24,7 +24,8 @@ Mapped map_instruction(int raw, int arg, int next) {
     case LOAD_LOCALS: return plain(Opcode::LoadLocals);
     case LOAD_FROM_DICT_OR_DEREF: return plain(Opcode::LoadClassDeref);  // in class bodies
     case LOAD_ATTR: return {(arg & 1) ? Opcode::LoadMethod : Opcode::LoadAttr, arg >> 1, (arg & 1) != 0};
-    case LOAD_SUPER_ATTR: return {(arg & 1) ? Opcode::LoadSuperMethod : Opcode::LoadSuperAttr, arg >> 2, (arg & 2) != 0};
+    case LOAD_SUPER_ATTR:
+      return {(arg & 1) ? Opcode::LoadSuperMethod : Opcode::LoadSuperAttr, arg >> 2, (arg & 2) != 0};
     case BINARY_SLICE: return plain(Opcode::BinarySlice);
     case STORE_SLICE: return plain(Opcode::StoreSlice);
     case COMPARE_OP: return {Opcode::CompareOp, arg >> 4};
@@ -50,8 +51,7 @@ Mapped map_instruction(int raw, int arg, int next) {
         case 6: return plain(Opcode::ListToTuple);
         default: return {Opcode::Unknown, raw};
       }
-    case CALL_INTRINSIC_2:
-      return arg == 1 ? plain(Opcode::PrepReraiseStar) : Mapped{Opcode::Unknown, raw};
+    case CALL_INTRINSIC_2: return arg == 1 ? plain(Opcode::PrepReraiseStar) : Mapped{Opcode::Unknown, raw};
     // END_FOR is reached only from specialised forms of FOR_ITER.
     default: return {Opcode::Unknown, raw};
   }

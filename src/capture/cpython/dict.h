@@ -1,15 +1,17 @@
-// What the C API does not tell of dicts: the word that changes at every store, and the order of keys whatever the class.
+// What the C API does not tell of dicts: the word that changes at every store, and the order of keys whatever the
+// class.
 #pragma once
 #include <Python.h>
 
 namespace braze::capture::cpython {
 
-// Whether looking a string, a number or another key of PyTorch's or CPython's own up in it runs no code of the user's: it does where a key
-// that has the same hash is compared by a method of its class. May say false where it would be true.
+// Whether looking a string, a number or another key of PyTorch's or CPython's own up in it runs no code of the user's:
+// it does where a key that has the same hash is compared by a method of its class. May say false where it would be
+// true.
 bool lookups_run_no_code(PyObject* dict);
 
-// What is under a key, borrowed; nullptr for nothing, without an exception. The hash of a key whose class has the method that
-// hashes_by_address() named is computed without calling it.
+// What is under a key, borrowed; nullptr for nothing, without an exception. The hash of a key whose class has the
+// method that hashes_by_address() named is computed without calling it.
 PyObject* dict_get(PyObject* dict, PyObject* key);
 // `function`: a method __hash__, in Python, that returns id(self).
 void hashes_by_address(PyObject* function);

@@ -1,5 +1,5 @@
-// CPython's frames, for code that fills one in and lets the interpreter go on with it. One frame_<versions>.cpp per layout
-// implements this.
+// CPython's frames, for code that fills one in and lets the interpreter go on with it. One frame_<versions>.cpp per
+// layout implements this.
 #pragma once
 #include <Python.h>
 
@@ -9,12 +9,12 @@ namespace braze::capture::cpython {
 
 using Frame = struct _PyInterpreterFrame;
 
-PyCodeObject* code(Frame*);        // borrowed, all of them
-PyObject* function(Frame*);        // nullptr if the frame has none
+PyCodeObject* code(Frame*);  // borrowed, all of them
+PyObject* function(Frame*);  // nullptr if the frame has none
 PyObject* globals(Frame*);
 PyObject* builtins(Frame*);
-PyObject** slots(Frame*);          // localsplus, then the value stack; owned by the frame
-int depth(Frame*);                 // of the value stack
+PyObject** slots(Frame*);  // localsplus, then the value stack; owned by the frame
+int depth(Frame*);         // of the value stack
 void set_depth(Frame*, int);
 Frame* frame_of(PyFrameObject*);
 Frame* suspended(PyObject* generator);  // nullptr: it has not begun, runs, or has ended
@@ -32,8 +32,8 @@ void unlink(PyThreadState*, Frame*);
 PyObject* go_on(PyThreadState*, Frame*, bool raise);
 
 // The frame hook of PEP 523. A hook that was there before is called for frames that `take` does not want.
-// take: true, with *result set (nullptr: exception), when it dealt with the frame. It is there until it was removed as often as
-// installed: threads that await frames may overlap.
+// take: true, with *result set (nullptr: exception), when it dealt with the frame. It is there until it was removed as
+// often as installed: threads that await frames may overlap.
 using Take = bool (*)(PyThreadState*, Frame*, PyObject** result);
 void install_hook(Take take);
 void remove_hook();

@@ -3,8 +3,8 @@
 
 namespace braze::capture {
 
-// What lies at a dotted path in a module (the module itself without one), kept for the life of the process. Where it is missing:
-// InternalError, or, if `optional`, nullptr without a Python exception.
+// What lies at a dotted path in a module (the module itself without one), kept for the life of the process. Where it is
+// missing: InternalError, or, if `optional`, nullptr without a Python exception.
 PyObject* imported(const char* module, const char* path, bool optional = false);
 
 }  // namespace braze::capture

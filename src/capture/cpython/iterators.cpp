@@ -1,5 +1,5 @@
-// The structures are private to CPython's sources; 3.11 and 3.12 share those that are read in place. What __reduce__ tells is asked
-// of the classes where it needs no look-up of names that a program may have replaced.
+// The structures are private to CPython's sources; 3.11 and 3.12 share those that are read in place. What __reduce__
+// tells is asked of the classes where it needs no look-up of names that a program may have replaced.
 #include "capture/cpython/iterators.h"
 
 #include "capture/cpython/ref.h"
@@ -8,51 +8,47 @@ namespace braze::capture::cpython {
 namespace {
 
 struct SequenceIterator {
-  PyObject_HEAD
-  Py_ssize_t index;
+  PyObject_HEAD Py_ssize_t index;
   PyObject* sequence;  // nullptr: at its end
 };
 
 struct DictIterator {
-  PyObject_HEAD
-  PyObject* dict;      // nullptr: at its end
-  Py_ssize_t size;     // of the dict, when the iterator was made
+  PyObject_HEAD PyObject* dict;  // nullptr: at its end
+  Py_ssize_t size;               // of the dict, when the iterator was made
   Py_ssize_t position;
   PyObject* item;
   Py_ssize_t left;
 };
 
 struct OrderedDictIterator {
-  PyObject_HEAD
-  int part;            // 1: reversed, 2: keys, 4: values
+  PyObject_HEAD int part;  // 1: reversed, 2: keys, 4: values
   PyObject* dict;
 };
 
 struct SetIterator {
-  PyObject_HEAD
-  PyObject* set;       // nullptr: at its end
+  PyObject_HEAD PyObject* set;  // nullptr: at its end
   Py_ssize_t size;
   Py_ssize_t position;
 };
 
 struct EnumerateIterator {
-  PyObject_HEAD
-  Py_ssize_t number;
+  PyObject_HEAD Py_ssize_t number;
   PyObject* within;
   PyObject* item;
   PyObject* long_number;  // instead of `number`, beyond its range
 };
 
 struct ZipIterator {
-  PyObject_HEAD
-  Py_ssize_t count;
-  PyObject* within;    // a tuple
+  PyObject_HEAD Py_ssize_t count;
+  PyObject* within;  // a tuple
   PyObject* item;
   int strict;
 };
 
 template <class T>
-T* as(PyObject* o) { return reinterpret_cast<T*>(o); }
+T* as(PyObject* o) {
+  return reinterpret_cast<T*>(o);
+}
 
 // By trial: classes that have no name in the API.
 PyTypeObject* type_of_iter(PyObject* container) {
@@ -94,7 +90,10 @@ PyObject* of_ordered_dict(PyObject* o) {
   if (!rest || !PyList_CheckExact(rest)) return nullptr;
   int keys_and_values = it->part & 6;
   return Py_BuildValue("(Oni)", it->dict, PyDict_GET_SIZE(it->dict) - PyList_GET_SIZE(rest),
-                       (keys_and_values == 6 ? kItems : keys_and_values == 4 ? kValues : kKeys) | (it->part & 1 ? kReversed : 0));
+                       (keys_and_values == 6   ? kItems
+                        : keys_and_values == 4 ? kValues
+                                               : kKeys) |
+                           (it->part & 1 ? kReversed : 0));
 }
 
 PyObject* of_set(PyObject* o) {
@@ -157,7 +156,9 @@ PyObject* advance(PyObject*, PyObject* const* args, Py_ssize_t) {
     case IteratorFamily::Set:
       if (!skip(it, n + ended)) return nullptr;
       break;
-    default: PyErr_SetString(PyExc_SystemError, "braze: an iterator of a class that cannot be advanced"); return nullptr;
+    default:
+      PyErr_SetString(PyExc_SystemError, "braze: an iterator of a class that cannot be advanced");
+      return nullptr;
   }
   Py_RETURN_NONE;
 }
@@ -171,9 +172,12 @@ int dict_part(PyTypeObject* t) {
 }
 
 IteratorFamily iterator_family(PyTypeObject* t) {
-  if (t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyListRevIter_Type || t == &PyReversed_Type || is_text(t)) return IteratorFamily::Sequence;
+  if (t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyListRevIter_Type || t == &PyReversed_Type ||
+      is_text(t))
+    return IteratorFamily::Sequence;
   if (t == &PyRangeIter_Type) return IteratorFamily::Range;
-  for (PyTypeObject* d : {&PyDictIterKey_Type, &PyDictIterValue_Type, &PyDictIterItem_Type, &PyDictRevIterKey_Type, &PyDictRevIterValue_Type, &PyDictRevIterItem_Type, &PyODictIter_Type})
+  for (PyTypeObject* d : {&PyDictIterKey_Type, &PyDictIterValue_Type, &PyDictIterItem_Type, &PyDictRevIterKey_Type,
+                          &PyDictRevIterValue_Type, &PyDictRevIterItem_Type, &PyODictIter_Type})
     if (t == d) return IteratorFamily::Dict;
   if (t == &PySetIter_Type) return IteratorFamily::Set;
   if (t == &PyEnum_Type) return IteratorFamily::Enumerate;
@@ -208,7 +212,8 @@ PyObject* iterator_content(PyObject* o) {
 }
 
 PyObject* iterator_advance() {
-  static PyMethodDef method{"advance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(advance)), METH_FASTCALL, nullptr};
+  static PyMethodDef method{"advance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(advance)),
+                            METH_FASTCALL, nullptr};
   static PyObject* const function = PyCFunction_New(&method, nullptr);
   return function;
 }

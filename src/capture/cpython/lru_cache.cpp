@@ -1,5 +1,5 @@
-// The structure behind functools.lru_cache is private to _functoolsmodule.c; 3.11 and 3.12 share it, and a trial at the first
-// use says whether the one at hand does.
+// The structure behind functools.lru_cache is private to _functoolsmodule.c; 3.11 and 3.12 share it, and a trial at the
+// first use says whether the one at hand does.
 #include "capture/cpython/lru_cache.h"
 
 #include "capture/cpython/ref.h"
@@ -8,8 +8,7 @@ namespace braze::capture::cpython {
 namespace {
 
 struct Link {
-  PyObject_HEAD
-  Link *previous, *next;
+  PyObject_HEAD Link *previous, *next;
   Py_hash_t hash;
   PyObject *key, *result;
 };
@@ -32,12 +31,19 @@ bool try_it() {
   Ref functools = Ref::steal(PyImport_ImportModule("functools"));
   Ref make = functools ? Ref::steal(PyObject_GetAttrString(functools.get(), "lru_cache")) : Ref();
   for (Py_ssize_t capacity : {3, -1}) {
-    Ref decorate = Ref::steal(make ? PyObject_CallFunction(make.get(), "O", capacity < 0 ? Py_None : Ref::steal(PyLong_FromSsize_t(capacity)).get()) : nullptr);
-    Ref cache = Ref::steal(decorate ? PyObject_CallOneArg(decorate.get(), reinterpret_cast<PyObject*>(&PyList_Type)) : nullptr);
+    Ref decorate =
+        Ref::steal(make ? PyObject_CallFunction(make.get(), "O",
+                                                capacity < 0 ? Py_None : Ref::steal(PyLong_FromSsize_t(capacity)).get())
+                        : nullptr);
+    Ref cache =
+        Ref::steal(decorate ? PyObject_CallOneArg(decorate.get(), reinterpret_cast<PyObject*>(&PyList_Type)) : nullptr);
     if (!cache || Py_TYPE(cache.get())->tp_basicsize < static_cast<Py_ssize_t>(sizeof(Cache))) return false;
     Cache* c = of(cache.get());
-    if (c->typed || c->capacity != capacity || c->hits || c->misses || !c->entries || !PyDict_CheckExact(c->entries) || c->function != reinterpret_cast<PyObject*>(&PyList_Type)) return false;
-    Ref args = Ref::steal(Py_BuildValue("(s)", "ab")), result = Ref::steal(PyObject_Call(cache.get(), args.get(), nullptr));
+    if (c->typed || c->capacity != capacity || c->hits || c->misses || !c->entries || !PyDict_CheckExact(c->entries) ||
+        c->function != reinterpret_cast<PyObject*>(&PyList_Type))
+      return false;
+    Ref args = Ref::steal(Py_BuildValue("(s)", "ab")),
+        result = Ref::steal(PyObject_Call(cache.get(), args.get(), nullptr));
     if (!result || c->misses != 1 || PyDict_GET_SIZE(c->entries) != 1) return false;
     PyObject *key, *value;
     Py_ssize_t pos = 0;
@@ -58,7 +64,9 @@ bool knows_lru_cache() {
   return known;
 }
 
-PyObject* lru_function(PyObject* cache) { return knows_lru_cache() ? Py_NewRef(of(cache)->function) : PyObject_GetAttrString(cache, "__wrapped__"); }
+PyObject* lru_function(PyObject* cache) {
+  return knows_lru_cache() ? Py_NewRef(of(cache)->function) : PyObject_GetAttrString(cache, "__wrapped__");
+}
 
 void lru_uncount(PyObject* cache) { --of(cache)->hits; }
 
@@ -86,8 +94,10 @@ PyObject* lru_key(PyObject* cache, PyObject* args, PyObject* kwargs) {
     }
   }
   if (c->typed) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) PyList_Append(list.get(), reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args, i))));
-    for (Py_ssize_t pos = 0; named && PyDict_Next(kwargs, &pos, &key, &value);) PyList_Append(list.get(), reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+      PyList_Append(list.get(), reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args, i))));
+    for (Py_ssize_t pos = 0; named && PyDict_Next(kwargs, &pos, &key, &value);)
+      PyList_Append(list.get(), reinterpret_cast<PyObject*>(Py_TYPE(value)));
   }
   Ref made = Ref::steal(PyList_AsTuple(list.get()));
   if (!made || PyObject_Hash(made.get()) == -1) return nullptr;

@@ -27,7 +27,8 @@ void register_loaded() {
   static const auto* version = new cpython::DictVersion(PyImport_GetModuleDict());
   static uint64_t seen = 0;
   uint64_t now = *version->word();
-  if (now == seen) [[likely]] return;
+  if (now == seen) [[likely]]
+    return;
   seen = now;
   auto& all = waiting();
   auto come = std::stable_partition(all.begin(), all.end(), [](const Waiting& w) { return !is_loaded(w.module); });
@@ -37,8 +38,10 @@ void register_loaded() {
 }
 
 void once_loaded(const char* module, std::function<void()> then) {
-  if (is_loaded(module)) then();
-  else waiting().push_back({module, std::move(then)});
+  if (is_loaded(module))
+    then();
+  else
+    waiting().push_back({module, std::move(then)});
 }
 
 }  // namespace braze::capture

@@ -31,7 +31,8 @@ class Ref {
   PyObject* p_ = nullptr;
 };
 
-// A reference that can be given up by one who is told when the object goes (death_watch.h), and knows it by its address until then.
+// A reference that can be given up by one who is told when the object goes (death_watch.h), and knows it by its address
+// until then.
 class LooseRef {
  public:
   LooseRef() = default;

@@ -14,7 +14,7 @@ DictVersion::DictVersion(PyObject* dict) : word_(&reinterpret_cast<PyDictObject*
 
 namespace {
 
-using Counts = std::unordered_map<PyObject*, std::shared_ptr<uint64_t>>;
+using Counts = std::unordered_map<PyObject*, std::shared_ptr<uint64_t> >;
 
 // Never destroyed: dicts die after static objects.
 Counts& counts() {

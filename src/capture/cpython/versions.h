@@ -7,8 +7,8 @@
 
 namespace braze::capture::cpython {
 
-// The version of one dict: changes at every store, also of an equal value, before anybody can see what was stored. CPython 3.11 keeps one
-// in every dict; later versions call a watcher, who counts for the dicts that he was told of.
+// The version of one dict: changes at every store, also of an equal value, before anybody can see what was stored.
+// CPython 3.11 keeps one in every dict; later versions call a watcher, who counts for the dicts that he was told of.
 class DictVersion {
  public:
   // Watches the dict, which may die before this: its word has then moved, and is still there to be read.
@@ -30,8 +30,8 @@ class DictVersion {
 #endif
 };
 
-// Changes at every store to the class or one of its bases. 0: the class has none at present; looking an attribute up gives it one, as long
-// as there are any left.
+// Changes at every store to the class or one of its bases. 0: the class has none at present; looking an attribute up
+// gives it one, as long as there are any left.
 inline const unsigned* type_version(PyTypeObject* type) { return &type->tp_version_tag; }
 
 }  // namespace braze::capture::cpython

@@ -1,4 +1,5 @@
-// Attribute lookup by the rules of object.__getattribute__ and type.__getattribute__, guarded at each step that mattered.
+// Attribute lookup by the rules of object.__getattribute__ and type.__getattribute__, guarded at each step that
+// mattered.
 #include <cstddef>
 
 #include "capture/builtins/builtins.h"
@@ -12,7 +13,8 @@ namespace {
 // Nothing is read of these but who they are.
 bool is_in_c(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
-  return o == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || PyCFunction_Check(o);
+  return o == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || PyCFunction_Check(o);
 }
 
 }  // namespace
@@ -46,17 +48,21 @@ void Attributes::write_on_type(PyTypeObject* type, PyObject* name, Variable* val
 void Attributes::guard_bases(PyTypeObject* type) {
   if (is_fixed_type(type) || tr_.is_made_class(type) || !type->tp_mro) return;
   auto [it, fresh] = guarded_mros_.try_emplace(type, tr_.guards().size());
-  if (!fresh && it->second < tr_.guards().size()) return;  // else a part of the capture was rolled back, and its guards with it
+  if (!fresh && it->second < tr_.guards().size())
+    return;  // else a part of the capture was rolled back, and its guards with it
   it->second = tr_.guards().size();
-  SourceId mro = tr_.sources().add(SourceKind::Slot, tr_.sources().constant(reinterpret_cast<PyObject*>(type)), offsetof(PyTypeObject, tp_mro), tr_.intern("__mro__"));
+  SourceId mro = tr_.sources().add(SourceKind::Slot, tr_.sources().constant(reinterpret_cast<PyObject*>(type)),
+                                   offsetof(PyTypeObject, tp_mro), tr_.intern("__mro__"));
   tr_.guards().length(mro, PyTuple_GET_SIZE(type->tp_mro), tr_.line());
   for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(type->tp_mro); ++i)
-    if (PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i); base != reinterpret_cast<PyObject*>(&PyBaseObject_Type)) tr_.guard_identity(tr_.sources().tuple_item(mro, i), base);
+    if (PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i); base != reinterpret_cast<PyObject*>(&PyBaseObject_Type))
+      tr_.guard_identity(tr_.sources().tuple_item(mro, i), base);
 }
 
 PyObject* Attributes::lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source) {
   if (!writes_.empty() && written_on_type(type, name))
-    tr_.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name + ", which the code has set,");
+    tr_.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of class " + type->tp_name +
+                    ", which the code has set,");
   if (is_fixed_type(type)) {
     if (source) *source = {};
     return native::type_attr(Ground::fixed(), type, name);
@@ -65,15 +71,21 @@ PyObject* Attributes::lookup_on_type(PyTypeObject* type, PyObject* name, SourceI
   if (source) *source = at;
   PyObject* found = native::type_attr(Ground::guarded(at), type, name);
   // That the object is of this class is guarded where the object was met.
-  if (!found) tr_.guards().absent(at, tr_.line());
-  else if (!source || is_in_c(found)) tr_.guard_identity(at, found);
-  else tr_.guards().exists(at, tr_.line());
+  if (!found)
+    tr_.guards().absent(at, tr_.line());
+  else if (!source || is_in_c(found))
+    tr_.guard_identity(at, found);
+  else
+    tr_.guards().exists(at, tr_.line());
   if (PyTypeObject* of = found ? Py_TYPE(found) : nullptr; of && !is_fixed_type(of)) {
     // An instance of the program's class is a descriptor if that class says so.
     for (const char* method : {"__get__", "__set__", "__delete__"}) {
-      SourceId said = tr_.sources().type_attr(tr_.sources().constant(reinterpret_cast<PyObject*>(of)), tr_.intern(method));
-      if (native::type_attr(Ground::guarded(said), of, tr_.intern(method))) tr_.guards().exists(said, tr_.line());
-      else tr_.guards().absent(said, tr_.line());
+      SourceId said =
+          tr_.sources().type_attr(tr_.sources().constant(reinterpret_cast<PyObject*>(of)), tr_.intern(method));
+      if (native::type_attr(Ground::guarded(said), of, tr_.intern(method)))
+        tr_.guards().exists(said, tr_.line());
+      else
+        tr_.guards().absent(said, tr_.line());
     }
   }
   return found;
@@ -84,7 +96,8 @@ void Attributes::tensor_operator(const std::string& method, std::initializer_lis
     SourceId at;
     PyObject* found = lookup_on_type(type, tr_.intern(method.c_str()), &at);
     if (!found) return;
-    if (PyFunction_Check(found) && !of_library(found)) tr_.unsupported("method " + method + " of class " + type->tp_name + ", which the program replaced");
+    if (PyFunction_Check(found) && !of_library(found))
+      tr_.unsupported("method " + method + " of class " + type->tp_name + ", which the program replaced");
     tr_.guard_identity(at, found);
   };
   of(library().tensor);
@@ -100,8 +113,9 @@ const TypeInfo& Attributes::type_info(PyTypeObject* type) {
     PyObject* get = lookup_on_type(type, tr_.intern("__getattribute__"), &at);
     if (get && at.valid()) tr_.guard_identity(at, get);
     // Classes in C name the generic function themselves.
-    info.generic = get && Py_TYPE(get) == &PyWrapperDescr_Type &&
-                   reinterpret_cast<PyWrapperDescrObject*>(get)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericGetAttr);
+    info.generic =
+        get && Py_TYPE(get) == &PyWrapperDescr_Type &&
+        reinterpret_cast<PyWrapperDescrObject*>(get)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericGetAttr);
     if (!info.generic) info.getattribute = get;
     PyObject* hook = lookup_on_type(type, tr_.intern("__getattr__"), &at);
     if (hook && at.valid()) tr_.guard_identity(at, hook);
@@ -110,7 +124,9 @@ const TypeInfo& Attributes::type_info(PyTypeObject* type) {
   return it->second;
 }
 
-Variable* Attributes::special_method(Variable* self, const char* name) { return special_method(self, tr_.intern(name)); }
+Variable* Attributes::special_method(Variable* self, const char* name) {
+  return special_method(self, tr_.intern(name));
+}
 Variable* Attributes::special_method(Variable* self, PyObject* name) {
   SourceId at;
   PyObject* found = lookup_on_type(self->type(), name, &at);
@@ -119,9 +135,12 @@ Variable* Attributes::special_method(Variable* self, PyObject* name) {
   return tr_.global_object(found, Ground::pure(self));
 }
 
-Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* self, PyTypeObject* type, PyObject* name) {
+Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* self, PyTypeObject* type,
+                                      PyObject* name) {
   PyTypeObject* d = Py_TYPE(descr);
-  auto value = [&]() -> Variable* { return at.valid() ? tr_.wrap(descr, at) : tr_.global_object(descr, Ground::pure(self)); };
+  auto value = [&]() -> Variable* {
+    return at.valid() ? tr_.wrap(descr, at) : tr_.global_object(descr, Ground::pure(self));
+  };
   if (d == &PyFunction_Type) return tr_.make<BoundMethodVariable>(tr_.force(value()), self);
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
     if (at.valid()) tr_.guard_identity(at, descr);
@@ -136,7 +155,8 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   if (d == &PyClassMethod_Type) {
     Ref fn = Ref::steal(native::attr(Ground::fixed(), descr, "__func__"));
     PyObject* through = self->as_constant();
-    bool of_class = through && PyType_Check(through) && !PyType_IsSubtype(type, &PyType_Type);  // one of a metaclass binds to that
+    bool of_class =
+        through && PyType_Check(through) && !PyType_IsSubtype(type, &PyType_Type);  // one of a metaclass binds to that
     Variable* cls = of_class ? self : tr_.global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
 #if PY_VERSION_HEX < 0x030D0000
     if (PyType_IsSubtype(Py_TYPE(fn.get()), &PyProperty_Type)) {  // read through the class
@@ -146,7 +166,8 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
       PyErr_Clear();
     }
 #endif
-    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get())) tr_.unsupported("a class method of a descriptor");
+    if (!PyFunction_Check(fn.get()) && Py_TYPE(fn.get())->tp_descr_get && !PyCFunction_Check(fn.get()))
+      tr_.unsupported("a class method of a descriptor");
     Variable* f;
     if (at.valid()) {
       tr_.guards().type_is(at, d, tr_.line());
@@ -165,7 +186,9 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     Ref fget = Ref::steal(native::attr(Ground::guarded(at), descr, "fget"));
     if (!fget || fget.get() == Py_None) {
       PyErr_Clear();
-      tr_.raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" + PyUnicode_AsUTF8(Ref::steal(PyType_GetQualName(type)).get()) + "' object has no getter");
+      tr_.raise(PyExc_AttributeError, std::string("property '") + PyUnicode_AsUTF8(name) + "' of '" +
+                                          PyUnicode_AsUTF8(Ref::steal(PyType_GetQualName(type)).get()) +
+                                          "' object has no getter");
     }
     Variable* f;
     if (at.valid()) {
@@ -178,16 +201,19 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   }
   if (d == library().cached_property) {
     tr_.guard_identity(at, descr);
-    if (self->is(Kind::Object) && !static_cast<ObjectVariable*>(self)->instance_dict(tr_)) tr_.unsupported("a cached_property of an object without a dict");
+    if (self->is(Kind::Object) && !static_cast<ObjectVariable*>(self)->instance_dict(tr_))
+      tr_.unsupported("a cached_property of an object without a dict");
     Ref fn = Ref::steal(native::attr(Ground::guarded(at), descr, "func"));
-    Variable* v = tr_.call(tr_.wrap(fn.get(), tr_.sources().instance_attr(tr_.sources().constant(descr), "func")), {self});
+    Variable* v =
+        tr_.call(tr_.wrap(fn.get(), tr_.sources().instance_attr(tr_.sources().constant(descr), "func")), {self});
     if (self->is(Kind::Object) || self->is(Kind::Module)) {
       static_cast<ObjectVariable*>(self)->instance_set(tr_, name, v);
       return v;
     }
     tr_.unsupported("a cached_property of " + self->describe());
   }
-  if (d == library().tuple_getter && self->is(Kind::Object) && static_cast<ObjectVariable*>(self)->base && static_cast<ObjectVariable*>(self)->base->is(Kind::Tuple)) {
+  if (d == library().tuple_getter && self->is(Kind::Object) && static_cast<ObjectVariable*>(self)->base &&
+      static_cast<ObjectVariable*>(self)->base->is(Kind::Tuple)) {
     if (at.valid()) tr_.guard_identity(at, descr);
     return tuple_field(tr_, descr, static_cast<ObjectVariable*>(self)->base->as<TupleVariable>());
   }
@@ -210,7 +236,8 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     }
     tr_.unsupported(std::string("a descriptor of type ") + d->tp_name);
   }
-  // Nothing is bound: of an object of another class that may be different, also where the value itself is not looked at.
+  // Nothing is bound: of an object of another class that may be different, also where the value itself is not looked
+  // at.
   if (at.valid()) tr_.guards().type_is(at, d, tr_.line());
   return value();
 }

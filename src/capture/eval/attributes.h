@@ -10,9 +10,9 @@ namespace braze::capture {
 
 // What is known of a class that attributes were looked up on.
 struct TypeInfo {
-  bool generic = false;             // object.__getattribute__
-  PyObject* getattribute = nullptr; // else: the class's own (borrowed)
-  PyObject* getattr = nullptr;      // __getattr__, if any (borrowed)
+  bool generic = false;              // object.__getattribute__
+  PyObject* getattribute = nullptr;  // else: the class's own (borrowed)
+  PyObject* getattr = nullptr;       // __getattr__, if any (borrowed)
 };
 
 class Attributes {
@@ -20,22 +20,27 @@ class Attributes {
   explicit Attributes(Translator& tr) : tr_(tr) {}
 
   const TypeInfo& type_info(PyTypeObject*);
-  // Looks the name up on the class; nullptr when absent. Guarded: that it is absent, that it is this very object when that is a method in C
-  // or when no source is asked for, and whether it is a descriptor. The source is set to the place on the class, for other objects to
-  // be guarded by whoever uses them.
+  // Looks the name up on the class; nullptr when absent. Guarded: that it is absent, that it is this very object when
+  // that is a method in C or when no source is asked for, and whether it is a descriptor. The source is set to the
+  // place on the class, for other objects to be guarded by whoever uses them.
   PyObject* lookup_on_type(PyTypeObject* type, PyObject* name, SourceId* source);
   // What accessing this class attribute on `self` gives (descriptor applied).
   Variable* bind_descriptor(PyObject* descr, SourceId source, Variable* self, PyTypeObject* type, PyObject* name);
   // A special method (looked up on the class), unbound; nullptr when absent.
   Variable* special_method(Variable* self, PyObject* name);
   Variable* special_method(Variable* self, const char* name);
-  // To be called before an operator's function is called on tensors: that their classes have PyTorch's own method for it is guarded.
+  // To be called before an operator's function is called on tensors: that their classes have PyTorch's own method for
+  // it is guarded.
   void tensor_operator(const std::string& method, std::initializer_list<Variable*> operands);
   // The class keeps its bases, and theirs: what it is a subclass of, and where its attributes are looked up.
   void guard_bases(PyTypeObject* type);
 
   // What the captured code put on a class.
-  struct Write { PyTypeObject* type; PyObject* name; Variable* value; };
+  struct Write {
+    PyTypeObject* type;
+    PyObject* name;
+    Variable* value;
+  };
   const std::vector<Write>& writes() const { return writes_; }
   // Under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);

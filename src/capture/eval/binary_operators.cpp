@@ -15,7 +15,7 @@ namespace {
 // One operator on two operands. A rule may replace operands by what they stand for, for the rules after it.
 struct Binary {
   Translator& tr;
-  int op, base;             // NB_...; without "in place"
+  int op, base;  // NB_...; without "in place"
   bool inplace;
   const OperatorRow& row;
   Variable *a, *b;          // forced
@@ -55,7 +55,8 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
     if (count == -1 && PyErr_Occurred()) tr.raise_current();
     std::vector<Variable*> out;
     const auto& e = static_cast<SequenceVariable*>(s)->elements;
-    if (count > 0 && e.size() * static_cast<size_t>(count) > 1000000) tr.unsupported("a sequence of more than a million items");
+    if (count > 0 && e.size() * static_cast<size_t>(count) > 1000000)
+      tr.unsupported("a sequence of more than a million items");
     for (int64_t i = 0; i < count; ++i) out.insert(out.end(), e.begin(), e.end());
     if (s->is(Kind::List)) return tr.list(std::move(out));
     bool whole = !s->source.valid() || s->as<TupleVariable>()->real;  // and not the content of an object of a subclass
@@ -95,8 +96,8 @@ Variable* sequence_op(Translator& tr, int op, Variable* a, Variable* b) {
   return nullptr;
 }
 
-// Set operations of which at least one side is a view of a dict's keys or items: as CPython's views make them, so that the
-// result iterates as theirs. nullptr: there is none.
+// Set operations of which at least one side is a view of a dict's keys or items: as CPython's views make them, so that
+// the result iterates as theirs. nullptr: there is none.
 Variable* operation_of_views(Translator& tr, int code, Variable* a, Variable* b) {
   using What = DictViewVariable::What;
   auto is_view = [](Variable* v) { return v->is(Kind::DictView); };
@@ -114,7 +115,8 @@ Variable* operation_of_views(Translator& tr, int code, Variable* a, Variable* b)
       if (a->contains(tr, v)) result->add(tr, v);
     return result;
   }
-  if (code == NB_XOR && shows(a, What::Items) && shows(b, What::Items)) tr.unsupported("^ of two views of a dict's items");
+  if (code == NB_XOR && shows(a, What::Items) && shows(b, What::Items))
+    tr.unsupported("^ of two views of a dict's items");
   auto* result = tr.make<SetVariable>();
   result->merge(tr, shows(a, What::Keys) ? a->as<DictViewVariable>()->dict : a);
   if (code == NB_OR) return result->merge(tr, b), result;
@@ -124,7 +126,8 @@ Variable* operation_of_views(Translator& tr, int code, Variable* a, Variable* b)
 }
 
 // Sets combine with sets alone, not with these.
-constexpr KindSet kSets = kinds(Kind::Set), kNeverSets = kinds(Kind::List, Kind::Tuple, Kind::Dict, Kind::Generator, Kind::Iterator, Kind::Function, Kind::Constant);
+constexpr KindSet kSets = kinds(Kind::Set), kNeverSets = kinds(Kind::List, Kind::Tuple, Kind::Dict, Kind::Generator,
+                                                               Kind::Iterator, Kind::Function, Kind::Constant);
 
 // ---- rules: nullptr says that the next one is to be asked ----
 
@@ -132,7 +135,8 @@ constexpr KindSet kSets = kinds(Kind::Set), kNeverSets = kinds(Kind::List, Kind:
 void guard_operators(Binary& x) {
   std::string_view plain_name = x.row.operator_name;
   if (plain_name.ends_with('_')) plain_name.remove_suffix(1);
-  for (const char* side : {x.inplace ? "i" : "", "", "r"}) x.tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__", {x.a, x.b});
+  for (const char* side : {x.inplace ? "i" : "", "", "r"})
+    x.tr.attributes.tensor_operator("__" + (side + std::string(plain_name)) + "__", {x.a, x.b});
 }
 
 Variable* arrays(Binary& x) {
@@ -152,7 +156,8 @@ Variable* numbers(Binary& x) {
       if (Variable* r = float_arithmetic(tr, x.op, a, b)) return r;
   if (a->is(Kind::Sym) || b->is(Kind::Sym))
     if (Variable* r = size_arithmetic(tr, x.op, a, b)) return r;
-  bool conditions = (x.base == NB_AND || x.base == NB_OR) && a->type() == &PyBool_Type && b->type() == &PyBool_Type && (only_run_knows(tr, a) || only_run_knows(tr, b));
+  bool conditions = (x.base == NB_AND || x.base == NB_OR) && a->type() == &PyBool_Type && b->type() == &PyBool_Type &&
+                    (only_run_knows(tr, a) || only_run_knows(tr, b));
   if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && !conditions && !stays_open(tr, x.base, a, b)) {
     a = tr.real.specialised(a);
     b = tr.real.specialised(b);
@@ -177,7 +182,8 @@ Variable* tensors(Binary& x) {
     std::string name = x.inplace && for_torch(a) ? std::string("i") + x.row.operator_name : x.row.operator_name;
     if (x.inplace && for_torch(a) && name.back() == '_') name.pop_back();
     guard_operators(x);
-    return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name), Args{{a, b}, {}});
+    return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name),
+                              Args{{a, b}, {}});
   }
   return nullptr;
 }
@@ -194,7 +200,8 @@ Variable* in_place(Binary& x) {
     PyObject* f = tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.inplace), &at);
     if (f && Py_TYPE(f) == &PyWrapperDescr_Type) {
       Args args{{b}, {}};
-      Variable* r = tr.force(call_builtin_method(tr, a, reinterpret_cast<PyDescrObject*>(f)->d_type, tr.intern(x.row.inplace), args));
+      Variable* r = tr.force(
+          call_builtin_method(tr, a, reinterpret_cast<PyDescrObject*>(f)->d_type, tr.intern(x.row.inplace), args));
       if (!not_implemented(r)) return r;
     }
   }
@@ -210,7 +217,8 @@ Variable* in_place(Binary& x) {
       return a;
     }
   }
-  if ((a->is(Kind::Set) && a->type() == &PySet_Type && (x.base == NB_OR || x.base == NB_AND || x.base == NB_SUBTRACT || x.base == NB_XOR)) ||
+  if ((a->is(Kind::Set) && a->type() == &PySet_Type &&
+       (x.base == NB_OR || x.base == NB_AND || x.base == NB_SUBTRACT || x.base == NB_XOR)) ||
       (a->is(Kind::Dict) && x.base == NB_OR)) {
     Args args{{b}, {}};
     if (Variable* r = a->call_method(tr, x.row.inplace, args); r && !not_implemented(r)) return r;
@@ -226,21 +234,27 @@ Variable* user_classes(Binary& x) {
   x.own_types = false;
   // The right operand goes first when its class is a subclass of the left's that overrides.
   bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&
-                     tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) != tr.attributes.lookup_on_type(b->type(), tr.intern(x.row.reflected), nullptr);
+                     tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr) !=
+                         tr.attributes.lookup_on_type(b->type(), tr.intern(x.row.reflected), nullptr);
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, x.row.reflected, a);
   if (!r && user_class(a)) r = try_special(tr, a, x.row.method, b);
   if (!r && user_class(b) && !right_first && a->type() != b->type()) {
     // Sequences are asked after both, unless their class has the operator's slot for another method of its own.
-    bool sequence = PyType_HasFeature(a->type(), Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS);
+    bool sequence = PyType_HasFeature(
+        a->type(), Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS);
     bool late = sequence && !tr.attributes.lookup_on_type(a->type(), tr.intern(x.row.reflected), nullptr);
     if (late || !content_answers(tr, a, x.row.method, b)) r = try_special(tr, b, x.row.reflected, a);
   }
   if (r) return r;
   if (Variable* n = for_torch(b) ? as_number(tr, a) : nullptr) return tr.binary_op(x.op, n, b);
-  if (x.base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a)))) tr.unsupported("the text of " + b->describe());
-  if (for_torch(a) || for_torch(b)) tr.unsupported(std::string("operator ") + x.row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
-  auto ordered = [](Variable* v) { return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict(); };
+  if (x.base == NB_REMAINDER && constant_of(content(a)) && PyUnicode_Check(constant_of(content(a))))
+    tr.unsupported("the text of " + b->describe());
+  if (for_torch(a) || for_torch(b))
+    tr.unsupported(std::string("operator ") + x.row.symbol + " on a tensor and " + (for_torch(a) ? b : a)->describe());
+  auto ordered = [](Variable* v) {
+    return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict();
+  };
   if (x.base == NB_OR && (ordered(a) || ordered(b))) tr.unsupported("| of a subclass of OrderedDict");
   x.of_content = content(a) != a || content(b) != b;
   a = content(a);
@@ -254,7 +268,10 @@ Variable* repetitions(Binary& x) {
   Variable *&a = x.a, *&b = x.b;
   if (a->is(Kind::Sym)) a = tr.real.specialised(a);
   if (b->is(Kind::Sym)) b = tr.real.specialised(b);
-  auto sequence = [](Variable* v) { return v->is(Kind::List) || v->is(Kind::Tuple) || (v->is(Kind::Constant) && (PyUnicode_Check(constant_of(v)) || PyBytes_Check(constant_of(v)))); };
+  auto sequence = [](Variable* v) {
+    return v->is(Kind::List) || v->is(Kind::Tuple) ||
+           (v->is(Kind::Constant) && (PyUnicode_Check(constant_of(v)) || PyBytes_Check(constant_of(v))));
+  };
   if (Variable* n = sequence(a) ? index_of(tr, b) : b; n != b) return tr.binary_op(x.op, a, n);
   if (Variable* n = sequence(b) ? index_of(tr, a) : a; n != a) return tr.binary_op(x.op, n, b);
   return nullptr;
@@ -265,7 +282,8 @@ Variable* sequences(Binary& x) { return sequence_op(x.tr, x.base, x.a, x.b); }
 Variable* sets(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  static const std::pair<int, const char*> ops[] = {{NB_OR, "__or__"}, {NB_AND, "__and__"}, {NB_SUBTRACT, "__sub__"}, {NB_XOR, "__xor__"}};
+  static const std::pair<int, const char*> ops[] = {
+      {NB_OR, "__or__"}, {NB_AND, "__and__"}, {NB_SUBTRACT, "__sub__"}, {NB_XOR, "__xor__"}};
   for (auto& [code, name] : ops)
     if (code == x.base) {
       if (a->is(Kind::Set) && b->is(Kind::Set)) {
@@ -314,8 +332,11 @@ Variable* constants(Binary& x) {
   Variable *&a = x.a, *&b = x.b;
   if (tr.real.is_python_constant(a) && tr.real.is_python_constant(b)) {
     Ref ra = tr.real.to_python(a), rb = tr.real.to_python(b);
-    Ref r = Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
-    if (!r && (x.of_content || (x.inplace && !a->is(Kind::Constant)))) PyErr_Clear(), tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
+    Ref r =
+        Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
+    if (!r && (x.of_content || (x.inplace && !a->is(Kind::Constant))))
+      PyErr_Clear(),
+          tr.unsupported(std::string("operator ") + x.row.symbol + ", which raises, on an object of a subclass");
     if (!r) tr.raise_current();
     return tr.from_python(std::move(r), Ground::pure(a, b));
   }
@@ -327,7 +348,8 @@ Variable* sets_and_others(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (x.own_types && ((among(a, kSets) && among(b, kNeverSets)) || (among(a, kNeverSets) && among(b, kSets))))
-    tr.raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + x.row.symbol + (x.inplace ? "=" : "") + ": '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+    tr.raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + x.row.symbol + (x.inplace ? "=" : "") +
+                                  ": '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   return nullptr;
 }
 
@@ -371,7 +393,8 @@ bool concerns(const Row& r, const Binary& x) {
 Variable* Protocols::binary_op(int op, Variable* a, Variable* b) {
   if (a->is(Kind::Lazy) || b->is(Kind::Lazy))
     if (Variable* d = tr_.floats.defer_arithmetic(op, a, b)) return d;
-  if (is_size_float(a) || is_size_float(b) || (a->is(Kind::Sym) && tr_.floats.is_open_float(b)) || (b->is(Kind::Sym) && tr_.floats.is_open_float(a)))
+  if (is_size_float(a) || is_size_float(b) || (a->is(Kind::Sym) && tr_.floats.is_open_float(b)) ||
+      (b->is(Kind::Sym) && tr_.floats.is_open_float(a)))
     if (Variable* d = size_arithmetic(tr_, op, a, b)) return d;
   if (Variable* r = tr_.floats.varying_operand(op, a, b)) return r;
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
@@ -390,7 +413,8 @@ Variable* Protocols::binary_op(int op, Variable* a, Variable* b) {
   for (const Row& r : kRules)
     if (concerns(r, x))
       if (Variable* v = r.rule(x)) return v;
-  tr_.unsupported(std::string("operator ") + x.row.symbol + (inplace ? "=" : "") + " on " + x.a->describe() + " and " + x.b->describe());
+  tr_.unsupported(std::string("operator ") + x.row.symbol + (inplace ? "=" : "") + " on " + x.a->describe() + " and " +
+                  x.b->describe());
 }
 
 }  // namespace braze::capture

@@ -1,4 +1,5 @@
-// Both branches of a choice that only the run makes (torch.cond of a tensor): each is evaluated, as a function without effects.
+// Both branches of a choice that only the run makes (torch.cond of a tensor): each is evaluated, as a function without
+// effects.
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -39,8 +40,10 @@ Variable* Branches::branch(Variable* predicate, bool when, Variable* fn, const s
   } catch (const PyRaise&) {
     tr_.unsupported("a branch of torch.cond that raises an exception");
   }
-  if (trace::global_state_key() != state) tr_.unsupported("a branch of torch.cond that leaves a mode of PyTorch changed");
-  if (tr_.tracer().has_unbacked()) tr_.unsupported("a branch of torch.cond beside sizes or numbers that depend on data");
+  if (trace::global_state_key() != state)
+    tr_.unsupported("a branch of torch.cond that leaves a mode of PyTorch changed");
+  if (tr_.tracer().has_unbacked())
+    tr_.unsupported("a branch of torch.cond beside sizes or numbers that depend on data");
   std::string why = tr_.tracer().end_branch(start, before, results, predicate->as<TensorVariable>()->value(tr_), when);
   if (!why.empty()) tr_.unsupported("a branch of torch.cond that may not run where it is not taken: " + why);
   return result;
@@ -70,17 +73,20 @@ bool Branches::selectable(Variable* a, Variable* b) {
     }
     case Kind::Constant: return a->type() != b->type() || tr_.equal(a, b);
     case Kind::Tuple:
-    case Kind::List: return all(static_cast<SequenceVariable*>(a)->elements, static_cast<SequenceVariable*>(b)->elements);
+    case Kind::List:
+      return all(static_cast<SequenceVariable*>(a)->elements, static_cast<SequenceVariable*>(b)->elements);
     case Kind::Dict: {
       for (const auto& e : a->as<DictVariable>()->entries(tr_))
-        if (Variable* other = b->as<DictVariable>()->get(tr_, e.key); other && !selectable(e.value, other)) return false;
+        if (Variable* other = b->as<DictVariable>()->get(tr_, e.key); other && !selectable(e.value, other))
+          return false;
       return true;
     }
     default: return false;
   }
 }
 
-Variable* Branches::both(Variable* predicate, Variable* if_true, Variable* if_false, const std::vector<Variable*>& operands) {
+Variable* Branches::both(Variable* predicate, Variable* if_true, Variable* if_false,
+                         const std::vector<Variable*>& operands) {
   if (tr_.view().torch_level) tr_.unsupported("torch.cond of a tensor in a graph for another backend");
   if (tr_.host.in_callback()) tr_.unsupported("torch.cond of a tensor in a function that PyTorch calls");
   uint64_t here = tr_.ordinal();
@@ -93,7 +99,8 @@ Variable* Branches::both(Variable* predicate, Variable* if_true, Variable* if_fa
 }
 
 void Branches::refuse(const char* why) {
-  if (first_choice_) throw Restart{first_choice_, {Reason::UnsupportedFeature, std::string("torch.cond of a tensor, with ") + why}};
+  if (first_choice_)
+    throw Restart{first_choice_, {Reason::UnsupportedFeature, std::string("torch.cond of a tensor, with ") + why}};
 }
 
 }  // namespace braze::capture

@@ -10,8 +10,7 @@ namespace braze::capture {
 namespace {
 
 struct Callback {
-  PyObject_HEAD
-  std::shared_ptr<HostCalls*> owner;  // where *owner is null, the capture is over
+  PyObject_HEAD std::shared_ptr<HostCalls*> owner;  // where *owner is null, the capture is over
   Variable* callee;
   PyObject* signature;  // owned; nullptr: not known
 };
@@ -44,15 +43,21 @@ int set_signature(PyObject* self, PyObject* value, void*) {
 
 PyTypeObject* callback_type() {
   static PyTypeObject* type = [] {
-    static PyGetSetDef properties[] = {{"__signature__", get_signature, set_signature, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
-    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_call, reinterpret_cast<void*>(call)}, {Py_tp_getset, properties}, {0, nullptr}};
-    static PyType_Spec spec = {"braze._C.Callback", sizeof(Callback), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    static PyGetSetDef properties[] = {{"__signature__", get_signature, set_signature, nullptr, nullptr},
+                                       {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                                  {Py_tp_call, reinterpret_cast<void*>(call)},
+                                  {Py_tp_getset, properties},
+                                  {0, nullptr}};
+    static PyType_Spec spec = {"braze._C.Callback", sizeof(Callback), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   }();
   return type;
 }
 
-// A Python callable that evaluates `callee` in the capture of `owner`; once that is over a call of it is a graph break. New reference.
+// A Python callable that evaluates `callee` in the capture of `owner`; once that is over a call of it is a graph break.
+// New reference.
 PyObject* new_callback(std::shared_ptr<HostCalls*> owner, Variable* callee) {
   PyTypeObject* type = callback_type();
   auto* c = type ? reinterpret_cast<Callback*>(type->tp_alloc(type, 0)) : nullptr;
@@ -92,7 +97,8 @@ Ref HostCalls::with_callbacks(PyObject* function, SourceId source) {
   Hosting host(*this, true);
   Ref cells = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(closure)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
-    auto* cell = tr_.force(tr_.wrap(PyTuple_GET_ITEM(closure, i), tr_.sources().tuple_item(cells_at, i)))->as<CellVariable>();
+    auto* cell =
+        tr_.force(tr_.wrap(PyTuple_GET_ITEM(closure, i), tr_.sources().tuple_item(cells_at, i)))->as<CellVariable>();
     Variable* held = cell->get(tr_);
     PyTuple_SET_ITEM(cells.get(), i, PyCell_New(held ? tr_.real.to_python(held).get() : nullptr));
   }
@@ -118,7 +124,8 @@ Variable* HostCalls::host_object(Ref o) {
   return it->second;
 }
 
-// What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames are left.
+// What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames
+// are left.
 PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
   Hosting host(*this, false);
   struct Depth {
@@ -131,9 +138,11 @@ PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kw
   try {
     if (!pending_) {
       Args a;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) a.pos.push_back(from_host(Ref::borrow(PyTuple_GET_ITEM(args, i))));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+        a.pos.push_back(from_host(Ref::borrow(PyTuple_GET_ITEM(args, i))));
       PyObject *key, *value;
-      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) a.kw.emplace_back(tr_.keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
+      for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);)
+        a.kw.emplace_back(tr_.keep(Ref::borrow(key)), from_host(Ref::borrow(value)));
       Variable* result = tr_.call(callee, std::move(a));
       if (states.changed()) tr_.unsupported("a function called back by PyTorch leaves a mode of PyTorch changed");
       Hosting back(*this, true);
@@ -150,7 +159,8 @@ PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kw
 
 Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
-  if (tr_.view().torch_level && !noted && !depth_) tr_.unsupported("a transform of functions in a graph for another backend");
+  if (tr_.view().torch_level && !noted && !depth_)
+    tr_.unsupported("a transform of functions in a graph for another backend");
   ++tr_.segment().num_calls;
   return from_host(run_host(fn, args, noted, false));
 }
@@ -179,8 +189,9 @@ Ref HostCalls::run_host(PyObject* fn, const Args& args, PyObject* noted, bool ov
         for (auto& [k, v] : args.kw) PyDict_SetItem(kw.get(), k, tr_.real.to_python(v).get());
       }
     }
-    result = Ref::steal(overridden ? tr_.tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), tr_.real.location())
-                                   : tr_.tracer().call_host(fn, pos.data(), pos.size(), kw.get(), tr_.real.location(), noted));
+    result = Ref::steal(overridden
+                            ? tr_.tracer().call_overridden(fn, pos.data(), pos.size(), kw.get(), tr_.real.location())
+                            : tr_.tracer().call_host(fn, pos.data(), pos.size(), kw.get(), tr_.real.location(), noted));
   }
   if (pending_) {
     PyErr_Clear();

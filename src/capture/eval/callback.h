@@ -1,5 +1,5 @@
-// Functions of PyTorch that call functions of the user (transforms, autograd.Function, hooks) run for real while capturing, on fake
-// tensors; what they call back is evaluated symbolically.
+// Functions of PyTorch that call functions of the user (transforms, autograd.Function, hooks) run for real while
+// capturing, on fake tensors; what they call back is evaluated symbolically.
 #pragma once
 #include <exception>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace braze::capture {
 
-// Whether a function of PyTorch's keeps one of the user's in its closure, as the results of torch.func.grad(f) and torch.vmap(f) do: what
-// that reads is to be guarded, so that it may not run on fakes unseen.
+// Whether a function of PyTorch's keeps one of the user's in its closure, as the results of torch.func.grad(f) and
+// torch.vmap(f) do: what that reads is to be guarded, so that it may not run on fakes unseen.
 bool wraps_user_code(PyObject* function);
 
 class HostCalls {
@@ -19,23 +19,24 @@ class HostCalls {
   explicit HostCalls(Translator& tr);
   ~HostCalls();
 
-  // Calls a real function of PyTorch that may call functions of the user. `noted`: the function that the torch-level graph shows in
-  // its place; none: that graph cannot show it.
+  // Calls a real function of PyTorch that may call functions of the user. `noted`: the function that the torch-level
+  // graph shows in its place; none: that graph cannot show it.
   Variable* call(PyObject* fn, const Args& args, PyObject* noted = nullptr);
   // Calls a function of torch that a __torch_function__ of the user's takes over.
   Variable* call_overridden(PyObject* fn, const Args& args);
   // What such a function gave or hands to a callback.
   Variable* from_host(Ref object);
-  Variable* host_object(Ref o);     // one that only the capture knows
-  Ref callback(Variable* callee);   // a real callable that evaluates callee in this capture
+  Variable* host_object(Ref o);    // one that only the capture knows
+  Ref callback(Variable* callee);  // a real callable that evaluates callee in this capture
   // A function of PyTorch's with callbacks in place of those of the user's that are in its closure (wraps_user_code).
   Ref with_callbacks(PyObject* function, SourceId source);
-  // A call of such a callable, by PyTorch. A new reference; null, with an exception set, when the user's code raised or cannot be captured.
+  // A call of such a callable, by PyTorch. A new reference; null, with an exception set, when the user's code raised or
+  // cannot be captured.
   PyObject* run_callback(Variable* callee, PyObject* args, PyObject* kwargs);
 
   bool in_callback() const { return depth_ > 0; }
-  // Values go to or come from a function of PyTorch. Said by Hosting, for as long as that lives; code that is evaluated meanwhile, an
-  // iterator's that is unpacked for the call, say, is none of PyTorch's.
+  // Values go to or come from a function of PyTorch. Said by Hosting, for as long as that lives; code that is evaluated
+  // meanwhile, an iterator's that is unpacked for the call, say, is none of PyTorch's.
   bool hosting() const { return hosting_; }
   class Hosting {
    public:
@@ -52,11 +53,11 @@ class HostCalls {
   Ref run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden);
 
   Translator& tr_;
-  std::shared_ptr<HostCalls*> alive_;         // held by the callables, which may outlive the capture
+  std::shared_ptr<HostCalls*> alive_;  // held by the callables, which may outlive the capture
   bool hosting_ = false;
-  std::exception_ptr pending_;                // what ended a callback
+  std::exception_ptr pending_;  // what ended a callback
   std::unordered_map<PyObject*, Variable*> hosts_;
-  int depth_ = 0;                             // of callbacks
+  int depth_ = 0;  // of callbacks
 };
 
 }  // namespace braze::capture

@@ -13,8 +13,8 @@
 
 namespace braze::capture {
 
-// The error of a call whose arguments don't fit the parameters, in CPython's words: it comes before the function runs, so one with
-// the same parameters and as many defaults raises it, too.
+// The error of a call whose arguments don't fit the parameters, in CPython's words: it comes before the function runs,
+// so one with the same parameters and as many defaults raises it, too.
 [[noreturn]] static void raise_misbound(Translator& tr, FunctionVariable* fn, const Args& args) {
   PyCodeObject* co = fn->code_object();
   Ref globals = Ref::steal(PyDict_New());
@@ -23,7 +23,8 @@ namespace braze::capture {
   if (fn->real) {
     // What the error rests on, and its words.
     for (const char* read : {"__defaults__", "__kwdefaults__", "__qualname__"})
-      if (Variable* v = tr.force(fn->getattr(tr, tr.intern(read))); v->is(Kind::Dict)) v->as<DictVariable>()->entries(tr);
+      if (Variable* v = tr.force(fn->getattr(tr, tr.intern(read))); v->is(Kind::Dict))
+        v->as<DictVariable>()->entries(tr);
     if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) PyFunction_SetDefaults(like.get(), d);
     if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) PyFunction_SetKwDefaults(like.get(), d);
     Ref qualname = Ref::steal(native::attr(Ground::conservative(), fn->real.get(), "__qualname__"));
@@ -32,7 +33,8 @@ namespace braze::capture {
     Variable* d = fn->defaults ? tr.force(fn->defaults) : nullptr;
     if (d && d->is(Kind::Tuple)) {
       Ref nones = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(d->as<TupleVariable>()->elements.size())));
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(nones.get()); ++i) PyTuple_SET_ITEM(nones.get(), i, Py_NewRef(Py_None));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(nones.get()); ++i)
+        PyTuple_SET_ITEM(nones.get(), i, Py_NewRef(Py_None));
       PyFunction_SetDefaults(like.get(), nones.get());
     }
     Variable* k = fn->kwdefaults ? tr.force(fn->kwdefaults) : nullptr;
@@ -63,9 +65,14 @@ static void bind_arguments(Translator& tr, FunctionVariable* fn, Args& args, Fra
   int positional = co->co_argcount, kwonly = co->co_kwonlyargcount, named = positional + kwonly;
   bool star = co->co_flags & CO_VARARGS, star_star = co->co_flags & CO_VARKEYWORDS;
   int given = static_cast<int>(args.pos.size());
-  for (int i = 0; i < std::min(given, positional); ++i) f.locals[static_cast<size_t>(i)] = args.pos[static_cast<size_t>(i)];
-  if (star) f.locals[static_cast<size_t>(named)] = tr.tuple(given > positional ? std::vector<Variable*>(args.pos.begin() + positional, args.pos.end()) : std::vector<Variable*>{});
-  else if (given > positional) raise_misbound(tr, fn, args);
+  for (int i = 0; i < std::min(given, positional); ++i)
+    f.locals[static_cast<size_t>(i)] = args.pos[static_cast<size_t>(i)];
+  if (star)
+    f.locals[static_cast<size_t>(named)] =
+        tr.tuple(given > positional ? std::vector<Variable*>(args.pos.begin() + positional, args.pos.end())
+                                    : std::vector<Variable*>{});
+  else if (given > positional)
+    raise_misbound(tr, fn, args);
   DictVariable* more = nullptr;
   if (star_star) f.locals[static_cast<size_t>(named + star)] = more = tr.dict();
   for (auto& [name, value] : args.kw) {
@@ -85,8 +92,10 @@ static void bind_arguments(Translator& tr, FunctionVariable* fn, Args& args, Fra
   }
   Variable *defaults = fn->defaults, *kwdefaults = fn->kwdefaults;
   if (fn->real) {
-    if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get())) defaults = tr.wrap(d, tr.sources().derived(SourceKind::FuncDefaults, fn->source));
-    if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get())) kwdefaults = tr.wrap(d, tr.sources().derived(SourceKind::FuncKwDefaults, fn->source));
+    if (PyObject* d = PyFunction_GET_DEFAULTS(fn->real.get()))
+      defaults = tr.wrap(d, tr.sources().derived(SourceKind::FuncDefaults, fn->source));
+    if (PyObject* d = PyFunction_GET_KW_DEFAULTS(fn->real.get()))
+      kwdefaults = tr.wrap(d, tr.sources().derived(SourceKind::FuncKwDefaults, fn->source));
   }
   for (int i = 0; i < positional; ++i) {
     auto& slot = f.locals[static_cast<size_t>(i)];
@@ -110,15 +119,16 @@ static void bind_arguments(Translator& tr, FunctionVariable* fn, Args& args, Fra
     PyObject* closure = PyFunction_GET_CLOSURE(fn->real.get());
     SourceId s = tr.sources().derived(SourceKind::FuncClosure, fn->source);
     for (int i = 0; i < frees; ++i)
-      f.locals[static_cast<size_t>(first + i)] = tr.force(tr.wrap(PyTuple_GET_ITEM(closure, i), tr.sources().tuple_item(s, i)));
+      f.locals[static_cast<size_t>(first + i)] =
+          tr.force(tr.wrap(PyTuple_GET_ITEM(closure, i), tr.sources().tuple_item(s, i)));
   } else {
     const auto& cells = tr.force(fn->closure)->as<TupleVariable>()->elements;
     for (int i = 0; i < frees; ++i) f.locals[static_cast<size_t>(first + i)] = cells[static_cast<size_t>(i)];
   }
 }
 
-// Once torch.compile was called, PyTorch keeps its own capture out of the functions with which its optimizers make their states and call
-// their fused kernels; no mark of the user's is meant. The function behind the mark, or nothing.
+// Once torch.compile was called, PyTorch keeps its own capture out of the functions with which its optimizers make
+// their states and call their fused kernels; no mark of the user's is meant. The function behind the mark, or nothing.
 static Ref kept_out_of_optimizer(PyObject* function) {
   Ref own = Ref::steal(native::attr(Ground::conservative(), function, "_torchdynamo_orig_callable"));
   Ref module = own ? Ref::steal(native::attr(Ground::conservative(), own.get(), "__module__")) : Ref();
@@ -143,8 +153,10 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
     if (of_numpy(real))
       if (Variable* v = call_numpy(tr, real, args)) return v;
     if (const char* name = find_polyfill(real)) return tr.call(tr.real.polyfill(name), args, resumable);
-    if (is_pure(real) && std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return tr.real.is_python_constant(a); }) &&
-        std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& a) { return tr.real.is_python_constant(a.second); }))
+    if (is_pure(real) &&
+        std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return tr.real.is_python_constant(a); }) &&
+        std::all_of(args.kw.begin(), args.kw.end(),
+                    [&](const auto& a) { return tr.real.is_python_constant(a.second); }))
       return tr.real.call_pure(real, args);
     if (BuiltinHandler handler = find_builtin(reinterpret_cast<PyObject*>(co))) {
       // Closures of the standard library are known by their code; the function itself comes first.
@@ -153,15 +165,19 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
       if (Variable* v = handler(tr, all)) return v;
     }
     if (is_disabled(real)) {
-      if (Ref own = kept_out_of_optimizer(real)) return tr.call(tr.global_object(tr.keep(own), Ground::pure(fn, args)), args, resumable);
+      if (Ref own = kept_out_of_optimizer(real))
+        return tr.call(tr.global_object(tr.keep(own), Ground::pure(fn, args)), args, resumable);
       tr.unsupported(Reason::DisabledFunction, fn->describe());
     }
     if (!fn->code_guarded) {
       fn->code_guarded = true;
       tr.guard_identity(tr.sources().derived(SourceKind::FuncCode, fn->source), reinterpret_cast<PyObject*>(co));
       for (PyObject* mark : disabling_marks())
-        if (fn->source.valid()) tr.guards().absent(tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, fn->source), mark), tr.line());
-      if (!fn->anchored) tr.guard_identity(tr.sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
+        if (fn->source.valid())
+          tr.guards().absent(tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, fn->source), mark),
+                             tr.line());
+      if (!fn->anchored)
+        tr.guard_identity(tr.sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
     }
   }
   if (of_import_system(co)) tr.unsupported(Reason::UnknownFunction, fn->describe());

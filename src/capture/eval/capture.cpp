@@ -50,15 +50,18 @@ Segment capture(const FrameView& frame, const Options& options) {
       return tr.run();
     } catch (const MakeCall& call) {
       PyErr_Clear();
-      if (!decisions.made_calls.insert(call.number).second) throw InternalError("a call of a cache that is made for real is tried again");
+      if (!decisions.made_calls.insert(call.number).second)
+        throw InternalError("a call of a cache that is made for real is tried again");
     } catch (const Restart& r) {
       PyErr_Clear();
       auto& stops = decisions.stops;
       constexpr size_t kMostAttempts = 200;
       // So many places where it can't stop: it ends before it begins.
-      if (stops.size() == kMostAttempts) stops = {{1, r.stop}};
+      if (stops.size() == kMostAttempts)
+        stops = {{1, r.stop}};
       else if (!stops.emplace(r.ordinal, r.stop).second)
-        throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " + std::string(name(r.stop.reason)) + " " + r.stop.detail);
+        throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " +
+                            std::string(name(r.stop.reason)) + " " + r.stop.detail);
     }
   }
 }

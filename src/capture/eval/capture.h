@@ -20,26 +20,26 @@ namespace braze::capture {
 struct FrameView {
   const Bytecode* bytecode;
   PyObject* globals;
-  PyObject* builtins;              // dict
-  PyObject* function;              // the function object, or nullptr when unknown
-  PyObject* const* slots;          // localsplus (nullptr: unbound), then `depth` stack values (nullptr: NULL).
-                                   // At start == 0 the slots of free variables hold their cells already, local cells
-                                   // are not made yet (MakeCell and CopyFreeVars instructions come)
+  PyObject* builtins;      // dict
+  PyObject* function;      // the function object, or nullptr when unknown
+  PyObject* const* slots;  // localsplus (nullptr: unbound), then `depth` stack values (nullptr: NULL).
+                           // At start == 0 the slots of free variables hold their cells already, local cells
+                           // are not made yet (MakeCell and CopyFreeVars instructions come)
   int depth = 0;
-  int start = 0;                   // instruction index
+  int start = 0;  // instruction index
   Dynamic dynamic = Dynamic::Never;
-  SeenSizes* seen = nullptr;       // of this place; with Dynamic::Never it may be missing
-  bool fixed_sizes = false;        // no size is to stay open, whatever `dynamic` says
-  bool gradients = true;           // what needs gradients gets its backward; false: a backend that is not ours takes the graph
-  bool unbacked = false;           // numbers that depend on data become symbols instead of a break
-  bool torch_level = false;        // the graph is to be had as calls of torch's functions, for a backend that is not ours
+  SeenSizes* seen = nullptr;  // of this place; with Dynamic::Never it may be missing
+  bool fixed_sizes = false;   // no size is to stay open, whatever `dynamic` says
+  bool gradients = true;  // what needs gradients gets its backward; false: a backend that is not ours takes the graph
+  bool unbacked = false;  // numbers that depend on data become symbols instead of a break
+  bool torch_level = false;  // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 
 struct BreakInfo {
   Reason reason;
   std::string detail;
-  UserLine line;                   // innermost user line
-  std::vector<UserLine> stack;     // of the inlined calls, outermost first
+  UserLine line;                // innermost user line
+  std::vector<UserLine> stack;  // of the inlined calls, outermost first
 };
 
 struct Stop {
@@ -55,22 +55,24 @@ struct UserError {
 struct Segment {
   std::shared_ptr<Sources> sources;
   GuardSet guards;
-  uint64_t global_state = 0;               // at the start of the capture
+  uint64_t global_state = 0;  // at the start of the capture
   Recipe recipe;
-  std::optional<BreakInfo> stop;           // none: captured to the return. Then recipe.result, else recipe.frames
+  std::optional<BreakInfo> stop;  // none: captured to the return. Then recipe.result, else recipe.frames
   // The graph; without inputs and outputs when no tensor work was captured.
   std::unique_ptr<trace::Tracer> tracer;
   trace::Captured captured{graph::Graph(std::make_shared<sym::ExprArena>()), {}, false, {}, {}, {}, {}};
-  SizeGuards sizes;                        // values: the recipe's integers, then the graph's symbols
+  SizeGuards sizes;  // values: the recipe's integers, then the graph's symbols
   size_t num_integers = 0;
-  std::vector<SourceId> inputs;            // one per graph input that is no Constant, in order
-  bool numbers = false;                    // some of them are floats, which the graph takes as tensors (trace/number.h), or positions in `draws`
-  std::vector<Ref> draws;                  // calls that draw random numbers: made once a run, before the graph, in this order
+  std::vector<SourceId> inputs;  // one per graph input that is no Constant, in order
+  bool numbers =
+      false;  // some of them are floats, which the graph takes as tensors (trace/number.h), or positions in `draws`
+  std::vector<Ref> draws;  // calls that draw random numbers: made once a run, before the graph, in this order
   size_t num_outputs = 0;
-  size_t num_calls = 0;                    // torch-level calls in the graph; 0: nothing to compile
-  std::vector<SourceId> locks;             // of threading, which the run holds from its start to its end
-  int without_torch_functions = 0;         // a graph for another backend runs with those of classes (1), of modes as well (2) off
-  bool inference = false;          // the outputs were computed under torch.inference_mode()
+  size_t num_calls = 0;         // torch-level calls in the graph; 0: nothing to compile
+  std::vector<SourceId> locks;  // of threading, which the run holds from its start to its end
+  int without_torch_functions =
+      0;                   // a graph for another backend runs with those of classes (1), of modes as well (2) off
+  bool inference = false;  // the outputs were computed under torch.inference_mode()
   std::optional<trace::Gradients> gradients;  // the graph holds the backward as well
   std::optional<Stop> no_gradients;           // why the backward cannot be had, where one is needed
   double trace_seconds = 0;

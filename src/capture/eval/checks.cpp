@@ -8,7 +8,8 @@
 namespace braze::capture {
 namespace {
 
-// Whether all ways on from an instruction end in an exception that this instruction's arm raises: none returns, yields or goes back.
+// Whether all ways on from an instruction end in an exception that this instruction's arm raises: none returns, yields
+// or goes back.
 bool only_raises(const Bytecode& code, int from) {
   std::vector<int> todo{from};
   std::set<int> seen;
@@ -33,8 +34,8 @@ bool only_raises(const Bytecode& code, int from) {
 
 }  // namespace
 
-// The exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant: what a graph
-// for another backend can raise by itself. nullptr: it is not known.
+// The exception that a straight run of instructions raises, out of the capture, and the text of it if that is constant:
+// what a graph for another backend can raise by itself. nullptr: it is not known.
 static PyObject* raised_from(Translator& tr, Frame& f, int at, PyObject** text) {
   const auto& all = f.code->instructions;
   for (const Frame* p = f.parent; p; p = p->parent)
@@ -55,7 +56,9 @@ static PyObject* raised_from(Translator& tr, Frame& f, int at, PyObject** text) 
     cls = found;
     size_t then = i + 2;
     while (then < all.size() && all[then].op == Nop) ++then;
-    if (then < all.size() && all[i + 1].op == LoadConst && all[then].op == Call && PyUnicode_Check(f.code->constant(all[i + 1].arg))) *text = f.code->constant(all[i + 1].arg);
+    if (then < all.size() && all[i + 1].op == LoadConst && all[then].op == Call &&
+        PyUnicode_Check(f.code->constant(all[i + 1].arg)))
+      *text = f.code->constant(all[i + 1].arg);
   }
   return nullptr;
 }
@@ -63,13 +66,17 @@ static PyObject* raised_from(Translator& tr, Frame& f, int at, PyObject** text) 
 // The run checks it, and the other side is taken.
 bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
   Variable* condition = tr.force(f.top());
-  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
+  auto unknown = [&](Variable* v) {
+    return v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+  };
   if (!unknown(condition) && !condition->is(Kind::Tensor) && !condition->is(Kind::Float)) return false;
   bool falls = only_raises(*f.code, next), jumps = ins.target > next && only_raises(*f.code, ins.target);
   if (falls == jumps) return false;
   bool wanted = (ins.op == Opcode::PopJumpIfTrue) == falls;  // the truth value that does not raise
-  // A run that fails is made again by the uncompiled code, which raises what it raises; another backend's graph must raise by itself.
-  PyObject *text = nullptr, *raised = tr.view().torch_level ? raised_from(tr, f, falls ? next : ins.target, &text) : PyExc_RuntimeError;
+  // A run that fails is made again by the uncompiled code, which raises what it raises; another backend's graph must
+  // raise by itself.
+  PyObject *text = nullptr,
+           *raised = tr.view().torch_level ? raised_from(tr, f, falls ? next : ins.target, &text) : PyExc_RuntimeError;
   if (!raised) return false;
   if (condition->is(Kind::Tensor)) {
     Ref known = Ref::steal(tr.tracer().known_number(condition->as<TensorVariable>()->value(tr)));
@@ -80,10 +87,12 @@ bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
     if (!condition) return false;
     condition = tr.force(condition);
   }
-  if (condition->type() != &PyBool_Type) condition = tr.force(tr.compare(Py_NE, condition, tr.integer(0, Ground::fixed())));
+  if (condition->type() != &PyBool_Type)
+    condition = tr.force(tr.compare(Py_NE, condition, tr.integer(0, Ground::fixed())));
   if (!unknown(condition)) return false;
   if (!wanted) {
-    Variable* number = tr.from_python(Ref::steal(tr.tracer().as_integer(condition->as<SymVariable>()->value.get())), Ground::pure(condition));
+    Variable* number = tr.from_python(Ref::steal(tr.tracer().as_integer(condition->as<SymVariable>()->value.get())),
+                                      Ground::pure(condition));
     condition = tr.force(tr.compare(Py_EQ, number, tr.integer(0, Ground::fixed())));
   }
   UserLine at = tr.line();

@@ -17,22 +17,25 @@ namespace {
 bool is_opaque(PyTypeObject* t) {
   static const destructor python_defined = library().module->tp_dealloc;
   if (t == library().simple_namespace) return false;
-  return t->tp_dealloc != python_defined && t != &PyBaseObject_Type && !PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+  return t->tp_dealloc != python_defined && t != &PyBaseObject_Type &&
+         !PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
 bool is_known_by_identity(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
-  for (PyTypeObject* of_c : {&PyMethodDescr_Type, &PyWrapperDescr_Type, &PyClassMethodDescr_Type, &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyCode_Type, &PyStaticMethod_Type, &PyClassMethod_Type})
+  for (PyTypeObject* of_c : {&PyMethodDescr_Type, &PyWrapperDescr_Type, &PyClassMethodDescr_Type, &PyGetSetDescr_Type,
+                             &PyMemberDescr_Type, &PyCode_Type, &PyStaticMethod_Type, &PyClassMethod_Type})
     if (t == of_c) return true;
-  return PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || PyType_IsSubtype(t, &PyProperty_Type) || t == library().lru_cache ||
-         t == library().cached_property || torch_rule(o) != TorchRule::None;
+  return PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || PyType_IsSubtype(t, &PyProperty_Type) ||
+         t == library().lru_cache || t == library().cached_property || torch_rule(o) != TorchRule::None;
 }
 
 }  // namespace
 
 class Classifier {
  public:
-  Classifier(Translator& tr, PyObject* o, SourceId s) : tr_(tr), values_(tr), object_(o), source_(s), type_(Py_TYPE(o)) {}
+  Classifier(Translator& tr, PyObject* o, SourceId s)
+      : tr_(tr), values_(tr), object_(o), source_(s), type_(Py_TYPE(o)) {}
 
   Variable* classify() {
     tr_.attributes.guard_bases(type_);
@@ -59,7 +62,8 @@ class Classifier {
       sym::Range range;
       int overflow = 0;
       int64_t n = PyLong_AsLongLongAndOverflow(object_, &overflow);
-      if (!overflow && tr_.view().seen->integer(tr_.sources().print(source_), n, tr_.anchored(source_), tr_.view().dynamic, &range)) {
+      if (!overflow && tr_.view().seen->integer(tr_.sources().print(source_), n, tr_.anchored(source_),
+                                                tr_.view().dynamic, &range)) {
         has_type();
         Ref open = Ref::steal(tr_.tracer().lift_int(n, range));
         tr_.opened_integer(source_);
@@ -68,19 +72,26 @@ class Classifier {
     }
     if (is_constant_type(type_)) {
       if (tr_.sources()[source_].kind != SourceKind::Const) {
-        if (type_ == &PyRange_Type) tr_.guards().range_is(source_, object_, tr_.line());
-        else if (type_ == library().finfo || type_ == library().iinfo) tr_.guard_identity(source_, object_);
-        else tr_.guards().equal(source_, object_, tr_.line());
+        if (type_ == &PyRange_Type)
+          tr_.guards().range_is(source_, object_, tr_.line());
+        else if (type_ == library().finfo || type_ == library().iinfo)
+          tr_.guard_identity(source_, object_);
+        else
+          tr_.guards().equal(source_, object_, tr_.line());
       }
       return tr_.make<ConstantVariable>(object_, Ground::guarded(source_));
     }
     if (type_ == &PySlice_Type) {
       auto* p = reinterpret_cast<PySliceObject*>(object_);
       tr_.guards().equal(source_, object_, tr_.line());
-      return tr_.make<SliceVariable>(tr_.from_python(Ref::borrow(p->start), Ground::guarded(source_)), tr_.from_python(Ref::borrow(p->stop), Ground::guarded(source_)), tr_.from_python(Ref::borrow(p->step), Ground::guarded(source_)));
+      return tr_.make<SliceVariable>(tr_.from_python(Ref::borrow(p->start), Ground::guarded(source_)),
+                                     tr_.from_python(Ref::borrow(p->stop), Ground::guarded(source_)),
+                                     tr_.from_python(Ref::borrow(p->step), Ground::guarded(source_)));
     }
-    if (type_ == library().sym_int || type_ == library().sym_float || type_ == library().sym_bool) tr_.unsupported("a symbolic number from outside");
-    if (PyObject_TypeCheck(object_, library().enum_) || PyLong_Check(object_) || PyFloat_Check(object_) || PyUnicode_Check(object_) || PyBytes_Check(object_)) {
+    if (type_ == library().sym_int || type_ == library().sym_float || type_ == library().sym_bool)
+      tr_.unsupported("a symbolic number from outside");
+    if (PyObject_TypeCheck(object_, library().enum_) || PyLong_Check(object_) || PyFloat_Check(object_) ||
+        PyUnicode_Check(object_) || PyBytes_Check(object_)) {
       tr_.guard_identity(source_, object_);
       if (!is_fixed_type(type_)) has_type();  // it may be given another class
       return tr_.make<ConstantVariable>(object_, Ground::guarded(source_));
@@ -99,22 +110,27 @@ class Classifier {
   Variable* met_before() {
     auto it = values_.by_object_.find(object_);
     if (it == values_.by_object_.end()) return nullptr;
-    if (it->second->is(Kind::Cell) && it->second->as<CellVariable>()->real.get() != object_) return it->second;  // of a class made here
-    if (it->second->source.valid()) tr_.guards().same_object(it->second->source, source_, tr_.line());
-    else tr_.guard_identity(source_, object_);
+    if (it->second->is(Kind::Cell) && it->second->as<CellVariable>()->real.get() != object_)
+      return it->second;  // of a class made here
+    if (it->second->source.valid())
+      tr_.guards().same_object(it->second->source, source_, tr_.line());
+    else
+      tr_.guard_identity(source_, object_);
     return it->second;
   }
 
   std::vector<Variable*> tuple_items() {
     tr_.guards().length(source_, PyTuple_GET_SIZE(object_), tr_.line());
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object_); ++i) items.push_back(tr_.wrap(PyTuple_GET_ITEM(object_, i), tr_.sources().tuple_item(source_, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object_); ++i)
+      items.push_back(tr_.wrap(PyTuple_GET_ITEM(object_, i), tr_.sources().tuple_item(source_, i)));
     return items;
   }
   std::vector<Variable*> list_items() {
     tr_.guards().length(source_, PyList_GET_SIZE(object_), tr_.line());
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object_); ++i) items.push_back(tr_.wrap(PyList_GET_ITEM(object_, i), tr_.sources().list_item(source_, i)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object_); ++i)
+      items.push_back(tr_.wrap(PyList_GET_ITEM(object_, i), tr_.sources().list_item(source_, i)));
     return items;
   }
 
@@ -127,9 +143,12 @@ class Classifier {
 
   Variable* opaque() {
     // Objects of the call's own, like iterators, files and buffers, are not kept alive.
-    bool weak = !tr_.anchored(source_) && PyType_SUPPORTS_WEAKREFS(type_) && (type_->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyCallable_Check(object_);
-    if (weak) tr_.guards().weak_identity(source_, object_, tr_.line());
-    else tr_.guard_identity(source_, object_);
+    bool weak = !tr_.anchored(source_) && PyType_SUPPORTS_WEAKREFS(type_) &&
+                (type_->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyCallable_Check(object_);
+    if (weak)
+      tr_.guards().weak_identity(source_, object_, tr_.line());
+    else
+      tr_.guard_identity(source_, object_);
     return tr_.make<RealVariable>(object_, source_);
   }
 
@@ -150,7 +169,8 @@ class Classifier {
     if (type_ == array_type())
       if (Variable* v = wrap_array(tr_, object_, source_)) return v;
     if (Variable* v = wrap_iterator(tr_, tr_.view().seen, object_, source_)) return v;
-    if (type_ == thread_local_type() && content_of(object_)) return has_type(), tr_.make<ThreadLocalVariable>(object_, source_);
+    if (type_ == thread_local_type() && content_of(object_))
+      return has_type(), tr_.make<ThreadLocalVariable>(object_, source_);
     if (type_ == random_generator_type())
       if (Variable* v = wrap_random_generator(tr_, object_, source_)) return v;
     if (is_opaque(type_) && !PyDict_Check(object_) && !PyList_Check(object_) && !PyTuple_Check(object_)) return nullptr;
@@ -160,9 +180,11 @@ class Classifier {
   Variable* tensor() {
     if (type_ != library().tensor && type_ != library().parameter) {
       if (tr_.tracer().is_fake(object_)) tr_.unsupported(Reason::UnsupportedTensor, "a fake tensor from outside");
-      if (const char* why = refuse_tensor_class(type_)) tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + type_->tp_name + ": " + why);
+      if (const char* why = refuse_tensor_class(type_))
+        tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + type_->tp_name + ": " + why);
       // What the class does not define, it may define later.
-      for (PyTypeObject* c = type_; c && c != library().tensor && c != library().parameter; c = c->tp_base) tr_.guards().dict_keys(tr_.sources().constant(type_dict(c)), type_dict(c), tr_.line());
+      for (PyTypeObject* c = type_; c && c != library().tensor && c != library().parameter; c = c->tp_base)
+        tr_.guards().dict_keys(tr_.sources().constant(type_dict(c)), type_dict(c), tr_.line());
       tr_.torch_functions.of(type_);
       tr_.torch_functions.met_subclass();
     }
@@ -189,7 +211,8 @@ class Classifier {
   Variable* bound_method() {
     has_type();
     Variable* fn = tr_.wrap(PyMethod_GET_FUNCTION(object_), part(SourceKind::MethodFunc));
-    auto* method = tr_.make<BoundMethodVariable>(fn, tr_.wrap(PyMethod_GET_SELF(object_), part(SourceKind::MethodSelf)));
+    auto* method =
+        tr_.make<BoundMethodVariable>(fn, tr_.wrap(PyMethod_GET_SELF(object_), part(SourceKind::MethodSelf)));
     method->real = Ref::borrow(object_);
     return sourced(method);
   }
@@ -205,8 +228,10 @@ class Classifier {
     has_type();
     auto field = [&](const char* name) { return Ref::steal(native::attr(Ground::guarded(source_), object_, name)); };
     auto* args = tr_.force(tr_.wrap(field("args").get(), part(SourceKind::PartialArgs)))->as<TupleVariable>();
-    auto* keywords = tr_.force(tr_.wrap(field("keywords").get(), part(SourceKind::PartialKeywords)))->as<DictVariable>();
-    auto* made = tr_.make<PartialVariable>(tr_.wrap(field("func").get(), part(SourceKind::PartialFunc)), args, keywords);
+    auto* keywords =
+        tr_.force(tr_.wrap(field("keywords").get(), part(SourceKind::PartialKeywords)))->as<DictVariable>();
+    auto* made =
+        tr_.make<PartialVariable>(tr_.wrap(field("func").get(), part(SourceKind::PartialFunc)), args, keywords);
     made->real = Ref::borrow(object_);
     return sourced(made);
   }
@@ -226,7 +251,8 @@ class Classifier {
     PyObject* maxlen = PyTuple_GET_ITEM(content, 0);
     tr_.guards().equal(tr_.sources().tuple_item(at, 0), maxlen, tr_.line());
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(content); ++i) items.push_back(tr_.wrap(PyTuple_GET_ITEM(content, i), tr_.sources().tuple_item(at, i)));
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(content); ++i)
+      items.push_back(tr_.wrap(PyTuple_GET_ITEM(content, i), tr_.sources().tuple_item(at, i)));
     auto* d = tr_.make<ListVariable>(std::move(items), type_);
     d->real = Ref::borrow(object_);
     d->maxlen = maxlen == Py_None ? -1 : PyLong_AsLongLong(maxlen);
@@ -234,12 +260,14 @@ class Classifier {
   }
 
   Variable* dict() {
-    if (tr_.sources()[source_].kind != SourceKind::Const && tr_.sources()[source_].kind != SourceKind::InstanceDict) has_type();
+    if (tr_.sources()[source_].kind != SourceKind::Const && tr_.sources()[source_].kind != SourceKind::InstanceDict)
+      has_type();
     auto* d = tr_.make<DictVariable>(object_, source_, type_);
     if (type_ == library().default_dict) {
       // The one field that collections.defaultdict adds to a dict.
       Ref f = Ref::steal(native::attr(Ground::guarded(source_), object_, "default_factory"));
-      d->default_factory = tr_.wrap(f.get(), tr_.sources().add(SourceKind::Slot, source_, sizeof(PyDictObject), tr_.intern("default_factory")));
+      d->default_factory = tr_.wrap(
+          f.get(), tr_.sources().add(SourceKind::Slot, source_, sizeof(PyDictObject), tr_.intern("default_factory")));
     }
     return d;
   }
@@ -252,11 +280,13 @@ class Classifier {
 
   // Of a class of the program's, which may derive from a container.
   Variable* instance() {
-    if (PyObject_TypeCheck(object_, library().optimizer)) tr_.guard_identity(source_, object_);  // as modules: what hangs off it is watched
+    if (PyObject_TypeCheck(object_, library().optimizer))
+      tr_.guard_identity(source_, object_);  // as modules: what hangs off it is watched
     if (tr_.sources()[source_].kind != SourceKind::Const) has_type();
     auto* v = tr_.make<ObjectVariable>(object_, source_);
     if (PyDict_Check(object_)) {
-      v->base = tr_.make<DictVariable>(object_, source_, PyType_IsSubtype(type_, library().ordered_dict) ? library().ordered_dict : &PyDict_Type);
+      v->base = tr_.make<DictVariable>(
+          object_, source_, PyType_IsSubtype(type_, library().ordered_dict) ? library().ordered_dict : &PyDict_Type);
     } else if (PyList_Check(object_)) {
       v->base = sourced(tr_.make<ListVariable>(list_items()));
     } else if (PyTuple_Check(object_)) {
@@ -265,7 +295,8 @@ class Classifier {
       v->base = sourced(set_content());
     } else if (PyExceptionInstance_Check(object_)) {
       PyObject* args = reinterpret_cast<PyBaseExceptionObject*>(object_)->args;
-      v->base = tr_.force(tr_.wrap(args, tr_.sources().add(SourceKind::Slot, source_, offsetof(PyBaseExceptionObject, args), tr_.intern("args"))));
+      v->base = tr_.force(tr_.wrap(args, tr_.sources().add(SourceKind::Slot, source_,
+                                                           offsetof(PyBaseExceptionObject, args), tr_.intern("args"))));
     }
     return v;
   }
@@ -280,18 +311,24 @@ class Classifier {
     while (_PySet_NextEntry(object_, &pos, &key, &hash)) {
       // Objects that are told apart by identity are members as such.
       PyTypeObject* kind = Py_TYPE(key);
-      bool by_identity = (kind->tp_hash == PyBaseObject_Type.tp_hash && kind->tp_richcompare == PyBaseObject_Type.tp_richcompare && !PyObject_TypeCheck(key, library().tensor)) || PyCFunction_Check(key);
+      bool by_identity =
+          (kind->tp_hash == PyBaseObject_Type.tp_hash && kind->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+           !PyObject_TypeCheck(key, library().tensor)) ||
+          PyCFunction_Check(key);
       if (by_identity) {
         of.emplace(key, tr_.global_object(key, Ground::guarded(source_)));
         tr_.keep(Ref::borrow(key));
         continue;
       }
-      if (!is_constant_type(kind) && !PyType_Check(key) && !(PyTuple_Check(key) && tr_.real.is_python_constant(tr_.from_python(Ref::borrow(key), Ground::guarded(source_)))))
+      if (!is_constant_type(kind) && !PyType_Check(key) &&
+          !(PyTuple_Check(key) &&
+            tr_.real.is_python_constant(tr_.from_python(Ref::borrow(key), Ground::guarded(source_)))))
         tr_.unsupported("a set of objects");
       of.emplace(key, tr_.from_python(Ref::borrow(key), Ground::guarded(source_)));
       tr_.keep(Ref::borrow(key));
     }
-    return tr_.make<SetVariable>(PyFrozenSet_Check(object_) ? &PyFrozenSet_Type : &PySet_Type, set_like(&PySet_Type, object_), std::move(of));
+    return tr_.make<SetVariable>(PyFrozenSet_Check(object_) ? &PyFrozenSet_Type : &PySet_Type,
+                                 set_like(&PySet_Type, object_), std::move(of));
   }
 
   Translator& tr_;

@@ -22,7 +22,10 @@ struct Comparison {
   bool of_content = false;  // what an error would name is an object's content, not the object
 };
 
-bool setlike(Variable* v) { return v->is(Kind::Set) || (v->is(Kind::DictView) && v->as<DictViewVariable>()->what != DictViewVariable::What::Values); }
+bool setlike(Variable* v) {
+  return v->is(Kind::Set) ||
+         (v->is(Kind::DictView) && v->as<DictViewVariable>()->what != DictViewVariable::What::Values);
+}
 
 // ---- rules: nullptr says that the next one is to be asked ----
 
@@ -52,8 +55,12 @@ Variable* functions_in_c(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (!x.eq) return nullptr;
-  auto in_c = [](Variable* v) { return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type || Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type || Py_TYPE(v->as_constant()) == &Py_GenericAliasType; };
-  if (in_c(a) && in_c(b)) return tr.boolean(PyObject_RichCompareBool(a->as_constant(), b->as_constant(), x.op) == 1, Ground::pure(a, b));
+  auto in_c = [](Variable* v) {
+    return PyCFunction_Check(v->as_constant()) || Py_TYPE(v->as_constant()) == &PyMethodDescr_Type ||
+           Py_TYPE(v->as_constant()) == &PyWrapperDescr_Type || Py_TYPE(v->as_constant()) == &Py_GenericAliasType;
+  };
+  if (in_c(a) && in_c(b))
+    return tr.boolean(PyObject_RichCompareBool(a->as_constant(), b->as_constant(), x.op) == 1, Ground::pure(a, b));
   return nullptr;
 }
 
@@ -65,7 +72,8 @@ Variable* tensors(Comparison& x) {
   if (is_none(other) && (x.op == Py_EQ || x.op == Py_NE)) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {
-    if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
+    if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other))
+      return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
     return tr.real.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
   }
   return nullptr;
@@ -85,11 +93,14 @@ Variable* user_classes(Comparison& x) {
     right_first = false;
   }
   if (!r && user_class(a)) r = try_special(tr, a, kCompare[x.op], b);
-  if (!r && !right_first && user_class(b) && !content_answers(tr, a, kCompare[x.op], b)) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
+  if (!r && !right_first && user_class(b) && !content_answers(tr, a, kCompare[x.op], b))
+    r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
   if (r) return r;
   if (Variable* n = for_torch(b) ? as_number(tr, a) : nullptr) return tr.compare(x.op, n, b);
   auto has_a_say = [&](Variable* v) { return !for_torch(v) && tr.torch_functions.of(v->type()) == TorchFunction::Own; };
-  if ((for_torch(a) || for_torch(b)) && (!x.eq || has_a_say(a) || has_a_say(b))) tr.unsupported(std::string("operator ") + kCompareSymbol[x.op] + " on a tensor and " + (for_torch(a) ? b : a)->describe());
+  if ((for_torch(a) || for_torch(b)) && (!x.eq || has_a_say(a) || has_a_say(b)))
+    tr.unsupported(std::string("operator ") + kCompareSymbol[x.op] + " on a tensor and " +
+                   (for_torch(a) ? b : a)->describe());
   if (is_plain(a) && is_plain(b)) {
     close_unlike(tr, a, b);
     Ref c = Ref::steal(PyObject_RichCompare(plain(a), plain(b), x.op));
@@ -98,12 +109,15 @@ Variable* user_classes(Comparison& x) {
   }
   for (Variable* v : {a, b}) {
     PyTypeObject* t = v->type();
-    bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare && t->tp_richcompare != PyBaseObject_Type.tp_richcompare) || v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq);
+    bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare &&
+                t->tp_richcompare != PyBaseObject_Type.tp_richcompare) ||
+               v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq);
     if (own) tr.unsupported("a comparison of " + a->describe() + " and " + b->describe());
   }
   if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
+                                  tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   }
   x.of_content = content(a) != a || content(b) != b;
   a = tr.force(content(a));
@@ -124,7 +138,8 @@ Variable* sequences(Comparison& x) {
   const auto &p = static_cast<SequenceVariable*>(a)->elements, &q = static_cast<SequenceVariable*>(b)->elements;
   if (x.eq && p.size() != q.size()) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   for (size_t i = 0; i < p.size() && i < q.size(); ++i)
-    if (Variable *l = p[i], *r = q[i]; !tr.same_item(l, r)) return x.eq ? tr.boolean(x.op == Py_NE, Ground::pure(a, b)) : tr.compare(x.op, l, r);
+    if (Variable* l = p[i], *r = q[i]; !tr.same_item(l, r))
+      return x.eq ? tr.boolean(x.op == Py_NE, Ground::pure(a, b)) : tr.compare(x.op, l, r);
   if (x.eq) return tr.boolean(x.op == Py_EQ, Ground::pure(a, b));
   Ref n = Ref::steal(PyLong_FromSize_t(p.size())), m = Ref::steal(PyLong_FromSize_t(q.size()));
   return tr.boolean(PyObject_RichCompareBool(n.get(), m.get(), x.op) == 1, Ground::pure(a, b));
@@ -159,8 +174,12 @@ Variable* sets(Comparison& x) {
     return true;
   };
   int64_t n = tr.len(a), m = tr.len(b);
-  bool r = x.op == Py_EQ ? n == m && subset(a, b) : x.op == Py_NE ? !(n == m && subset(a, b)) : x.op == Py_LE ? subset(a, b) : x.op == Py_GE ? subset(b, a)
-           : x.op == Py_LT ? n < m && subset(a, b) : m < n && subset(b, a);
+  bool r = x.op == Py_EQ   ? n == m && subset(a, b)
+           : x.op == Py_NE ? !(n == m && subset(a, b))
+           : x.op == Py_LE ? subset(a, b)
+           : x.op == Py_GE ? subset(b, a)
+           : x.op == Py_LT ? n < m && subset(a, b)
+                           : m < n && subset(b, a);
   return tr.boolean(r, Ground::pure(a, b));
 }
 
@@ -191,7 +210,9 @@ Variable* cells(Comparison& x) { x.tr.unsupported("a comparison of cells"); }
 Variable* slices(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
-  auto parts = [&](Variable* s) { return tr.tuple({s->as<SliceVariable>()->parts, s->as<SliceVariable>()->parts + 3}); };
+  auto parts = [&](Variable* s) {
+    return tr.tuple({s->as<SliceVariable>()->parts, s->as<SliceVariable>()->parts + 3});
+  };
   return tr.compare(x.op, parts(a), parts(b));
 }
 
@@ -200,7 +221,8 @@ Variable* builtin_methods(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   if (!x.eq) return nullptr;
   auto *p = a->as<BuiltinMethodVariable>(), *q = b->as<BuiltinMethodVariable>();
-  return tr.boolean((p->descr.get() == q->descr.get() && tr.identical(p->self, q->self)) == (x.op == Py_EQ), Ground::pure(a, b));
+  return tr.boolean((p->descr.get() == q->descr.get() && tr.identical(p->self, q->self)) == (x.op == Py_EQ),
+                    Ground::pure(a, b));
 }
 
 Variable* bound_methods(Comparison& x) {
@@ -208,7 +230,8 @@ Variable* bound_methods(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   if (!x.eq) return nullptr;
   auto *p = a->as<BoundMethodVariable>(), *q = b->as<BoundMethodVariable>();
-  return tr.boolean((tr.identical(p->self, q->self) && tr.equal(p->function, q->function)) == (x.op == Py_EQ), Ground::pure(a, b));
+  return tr.boolean((tr.identical(p->self, q->self) && tr.equal(p->function, q->function)) == (x.op == Py_EQ),
+                    Ground::pure(a, b));
 }
 
 Variable* weak_references(Comparison& x) {
@@ -224,7 +247,8 @@ Variable* weak_references(Comparison& x) {
 Variable* enumerations(Comparison& x) {
   static PyTypeObject* of_pybind = Py_TYPE(imported("torch._C", "_SDPBackend"));
   PyTypeObject* t = x.a->type();
-  if (t != x.b->type() || Py_TYPE(t) != of_pybind || !native::type_attr(Ground::fixed(), t, "__members__")) return nullptr;
+  if (t != x.b->type() || Py_TYPE(t) != of_pybind || !native::type_attr(Ground::fixed(), t, "__members__"))
+    return nullptr;
   Ref r = Ref::steal(PyObject_RichCompare(x.a->as_constant(), x.b->as_constant(), x.op));
   if (!r) x.tr.raise_current();
   return x.tr.boolean(r.get() == Py_True, Ground::pure(x.a, x.b));
@@ -237,9 +261,11 @@ Variable* identities(Comparison& x) {
   auto by_identity = [&](Variable* v) {
     PyTypeObject* t = v->type();
     if (v->is(Kind::Weakref)) return false;
-    return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type || t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
+    return v->is(Kind::BuiltinMethod) || v->is(Kind::Constant) || t == &PyType_Type ||
+           t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare || !v->is(Kind::Real);
   };
-  if (x.eq && by_identity(a) && by_identity(b)) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
+  if (x.eq && by_identity(a) && by_identity(b))
+    return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
   return nullptr;
 }
 
@@ -248,11 +274,13 @@ Variable* without_order(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   // Containers have an order among their own kind only, the rest here has none.
   auto orderless = [](Variable* v) {
-    return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Set) || v->is(Kind::Dict) || v->is(Kind::Generator) || v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::BoundMethod) ||
+    return v->is(Kind::List) || v->is(Kind::Tuple) || v->is(Kind::Set) || v->is(Kind::Dict) || v->is(Kind::Generator) ||
+           v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::BoundMethod) ||
            (v->is(Kind::Constant) && !(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
   };
   if (!x.eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b)))
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" + tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
+                                  tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   return nullptr;
 }
 
@@ -263,7 +291,8 @@ struct Row {
   Rule rule;
 };
 
-constexpr KindSet kPlain = kinds(Kind::Constant, Kind::Sym), kSequences = kinds(Kind::Tuple, Kind::List), kSetLike = kinds(Kind::Set, Kind::DictView);
+constexpr KindSet kPlain = kinds(Kind::Constant, Kind::Sym), kSequences = kinds(Kind::Tuple, Kind::List),
+                  kSetLike = kinds(Kind::Set, Kind::DictView);
 
 constexpr Row kRules[] = {
     {kinds(Kind::Array), kAnyKind, true, arrays},
@@ -300,24 +329,28 @@ Variable* Protocols::compare(int op, Variable* a, Variable* b) {
   if (a->is(Kind::Float) || b->is(Kind::Float)) {
     if (Variable* r = float_comparison(tr_, op, a, b)) return r;
     Variable* other = tr_.force(a->is(Kind::Float) ? b : a);
-    bool unlike = is_none(other) || other->is(Kind::Tuple) || other->is(Kind::List) || (constant_of(other) && PyUnicode_Check(constant_of(other)));
+    bool unlike = is_none(other) || other->is(Kind::Tuple) || other->is(Kind::List) ||
+                  (constant_of(other) && PyUnicode_Check(constant_of(other)));
     if (unlike && (op == Py_EQ || op == Py_NE)) return tr_.boolean(op == Py_NE, Ground::pure(a, b));
     tr_.unsupported(Reason::ScalarFromTensor, "a comparison of " + (a->is(Kind::Float) ? a : b)->describe());
   }
   a = tr_.force(a);
   b = tr_.force(b);
   for (Variable* v : {a, b}) {
-    // How objects of the program's classes compare is looked at where they are more than their class: an enum's member, say.
+    // How objects of the program's classes compare is looked at where they are more than their class: an enum's member,
+    // say.
     PyTypeObject* t = v->type();
     if ((!v->is(Kind::Real) && !v->is(Kind::Constant)) || is_fixed_type(t) || user_class(v)) continue;
     PyObject* own = tr_.attributes.lookup_on_type(t, tr_.intern(kCompare[v == a ? op : kSwapped[op]]), nullptr);
-    if (own && PyFunction_Check(own) && !of_library(own)) tr_.unsupported("a comparison of " + a->describe() + " and " + b->describe());
+    if (own && PyFunction_Check(own) && !of_library(own))
+      tr_.unsupported("a comparison of " + a->describe() + " and " + b->describe());
   }
   Comparison x{tr_, op, op == Py_EQ || op == Py_NE, a, b};
   for (const Row& r : kRules)
     if (concerns(r, x))
       if (Variable* v = r.rule(x)) return v;
-  tr_.unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + x.a->describe() + " and " + x.b->describe());
+  tr_.unsupported(std::string("comparison ") + kCompareSymbol[op] + " of " + x.a->describe() + " and " +
+                  x.b->describe());
 }
 
 bool Protocols::equal(Variable* a, Variable* b) { return truth(compare(Py_EQ, a, b)); }

@@ -99,7 +99,8 @@ HeldLock* Effects::held_lock(Variable* lock) {
 void Effects::emit_locks() {
   if (locks_.empty()) return;
   // What writes messages may wait for other threads, which may wait for the lock.
-  if (deferred_.size() != unseen_) throw Restart{locks_[0].ordinal, {Reason::UnknownFunction, "a lock beside messages"}};
+  if (deferred_.size() != unseen_)
+    throw Restart{locks_[0].ordinal, {Reason::UnknownFunction, "a lock beside messages"}};
   for (const HeldLock& l : locks_) {
     if (l.count) throw Restart{l.ordinal, {Reason::UnknownFunction, "a lock that is still held where the graph ends"}};
     tr_.segment().locks.push_back(l.source);
@@ -112,10 +113,13 @@ void Effects::emit_locks() {
 static void emit_deque(Codegen& cg, ListVariable* v, Reg self) {
   if (!v->changes) {  // its iterators go on
     for (size_t i = 0; i < v->elements.size(); ++i)
-      cg.recipe.effect(StepKind::SetItem, {self, cg.constant(Ref::steal(PyLong_FromSize_t(i)).get()), cg.reg(v->elements[i])});
+      cg.recipe.effect(StepKind::SetItem,
+                       {self, cg.constant(Ref::steal(PyLong_FromSize_t(i)).get()), cg.reg(v->elements[i])});
     return;
   }
-  auto method = [&](const char* name) { return cg.constant(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(v->cls), name)).get()); };
+  auto method = [&](const char* name) {
+    return cg.constant(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(v->cls), name)).get());
+  };
   Reg items = cg.recipe.make(StepKind::List, cg.regs(v->elements));
   cg.recipe.make(StepKind::Call, {method("clear"), self});
   cg.recipe.make(StepKind::Call, {method("extend"), self, items});

@@ -13,8 +13,8 @@ namespace braze::capture {
 bool is_plain_exception(PyTypeObject* cls) {
   while ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && cls->tp_base) cls = cls->tp_base;
   if (cls->tp_basicsize == sizeof(PyBaseExceptionObject)) return true;
-  PyObject* plain[] = {PyExc_StopIteration, PyExc_AttributeError, PyExc_NameError, PyExc_UnboundLocalError, PyExc_ImportError, PyExc_ModuleNotFoundError,
-                       PyExc_SystemExit};
+  PyObject* plain[] = {PyExc_StopIteration, PyExc_AttributeError,      PyExc_NameError, PyExc_UnboundLocalError,
+                       PyExc_ImportError,   PyExc_ModuleNotFoundError, PyExc_SystemExit};
   for (PyObject* p : plain)
     if (reinterpret_cast<PyObject*>(cls) == p) return true;
   return false;
@@ -26,12 +26,17 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
     // Some keep more than their arguments; Python code may take keywords in __init__.
     // An OSError or SyntaxError of one argument has no fields besides, and stays of its class.
-    auto like = [&](PyObject* e) { return cls->tp_init == reinterpret_cast<PyTypeObject*>(e)->tp_init && cls->tp_new == reinterpret_cast<PyTypeObject*>(e)->tp_new; };
+    auto like = [&](PyObject* e) {
+      return cls->tp_init == reinterpret_cast<PyTypeObject*>(e)->tp_init &&
+             cls->tp_new == reinterpret_cast<PyTypeObject*>(e)->tp_new;
+    };
     bool bare = args.size() < 2 && (like(PyExc_OSError) || like(PyExc_SyntaxError));
-    if (!is_plain_exception(cls) && !bare) tr.unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
+    if (!is_plain_exception(cls) && !bare)
+      tr.unsupported(std::string("an exception of class ") + cls->tp_name + " is made");
     if (!args.kw.empty()) {
       PyObject* init = tr.attributes.lookup_on_type(cls, tr.intern("__init__"), nullptr);
-      if (init && !PyFunction_Check(init)) tr.unsupported(std::string("an exception of class ") + cls->tp_name + " is made with keywords");
+      if (init && !PyFunction_Check(init))
+        tr.unsupported(std::string("an exception of class ") + cls->tp_name + " is made with keywords");
     }
     auto* e = tr.make<ObjectVariable>(cls);
     e->base = tr.tuple(args.pos);
@@ -40,15 +45,20 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   if (PyType_IsSubtype(cls, &PyTuple_Type)) {
     if (is_structseq(cls)) {
       // Fields that are no items would stay as they are in a sequence of fewer items.
-      static PyObject *items = PyUnicode_InternFromString("n_sequence_fields"), *fields = PyUnicode_InternFromString("n_fields");
-      PyObject *n = native::item(Ground::fixed(), type_dict(cls), items), *all = native::item(Ground::fixed(), type_dict(cls), fields);
-      if (args.size() != 1 || !args.kw.empty() || !n || !all || PyObject_RichCompareBool(n, all, Py_EQ) != 1) tr.unsupported("a struct sequence is made");
+      static PyObject *items = PyUnicode_InternFromString("n_sequence_fields"),
+                      *fields = PyUnicode_InternFromString("n_fields");
+      PyObject *n = native::item(Ground::fixed(), type_dict(cls), items),
+               *all = native::item(Ground::fixed(), type_dict(cls), fields);
+      if (args.size() != 1 || !args.kw.empty() || !n || !all || PyObject_RichCompareBool(n, all, Py_EQ) != 1)
+        tr.unsupported("a struct sequence is made");
       std::vector<Variable*> given = tr.unpack(args[0]);
-      if (static_cast<long>(given.size()) != PyLong_AsLong(n)) tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() of another length");
+      if (static_cast<long>(given.size()) != PyLong_AsLong(n))
+        tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() of another length");
       return tr.make<TupleVariable>(std::move(given), cls);
     }
     bool named = !args.kw.empty() && cls->tp_init == PyTuple_Type.tp_init;
-    if (named || args.size() > 1) tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
+    if (named || args.size() > 1)
+      tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
     return tr.make_tuple(cls, args.size() ? tr.unpack(args[0]) : std::vector<Variable*>{});
   }
   if (!cls->tp_new) tr.unsupported(std::string("an object of class ") + cls->tp_name + " is made");
@@ -72,7 +82,8 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   }
   if (PyType_IsSubtype(cls, &PyFrozenSet_Type)) {
     bool named = !args.kw.empty() && cls->tp_init == PyFrozenSet_Type.tp_init;
-    if (named || args.size() > 1) tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
+    if (named || args.size() > 1)
+      tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
     auto* content = tr.make<SetVariable>(&PyFrozenSet_Type);
     if (args.size()) content->merge(tr, args[0]);
     o->base = content;
@@ -80,13 +91,18 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   }
   // Numbers and texts: the content is what the class in C makes of the arguments.
   for (PyTypeObject* c : {&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type})
-    if (cls != c && PyType_IsSubtype(cls, c) && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(cls, k.enum_)) {
+    if (cls != c && PyType_IsSubtype(cls, c) && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+        !PyType_IsSubtype(cls, k.enum_)) {
       Args copy = args;
-      o->base = tr.force(tr.call(tr.global_object(reinterpret_cast<PyObject*>(c), Ground::pure(args)), std::move(copy)));
-      if (!o->base->is(Kind::Constant) || o->base->type() != c) tr.unsupported(std::string("an object of class ") + cls->tp_name + " is made");
+      o->base =
+          tr.force(tr.call(tr.global_object(reinterpret_cast<PyObject*>(c), Ground::pure(args)), std::move(copy)));
+      if (!o->base->is(Kind::Constant) || o->base->type() != c)
+        tr.unsupported(std::string("an object of class ") + cls->tp_name + " is made");
       return o;
     }
-  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) || PyType_IsSubtype(cls, &PyUnicode_Type))) {
+  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+      (PyType_IsSubtype(cls, &PyLong_Type) || PyType_IsSubtype(cls, &PyFloat_Type) ||
+       PyType_IsSubtype(cls, &PyUnicode_Type))) {
     Args copy = args;
     return tr.real.call_pure(reinterpret_cast<PyObject*>(cls), copy);
   }
@@ -102,10 +118,12 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     PyObject* call_method = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), &at);
     if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
       PyObject* call_stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__call__");
-      Ref new_stock = Ref::steal(native::attr(Ground::conservative(), reinterpret_cast<PyObject*>(library().enum_), "__new__"));
+      Ref new_stock =
+          Ref::steal(native::attr(Ground::conservative(), reinterpret_cast<PyObject*>(library().enum_), "__new__"));
       bool stock = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), nullptr) == call_stock &&
                    tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) == new_stock.get();
-      if (stock && args.size() == 1 && args.kw.empty() && tr.real.is_python_constant(args[0]) && tr.force(args[0])->type() != cls)
+      if (stock && args.size() == 1 && args.kw.empty() && tr.real.is_python_constant(args[0]) &&
+          tr.force(args[0])->type() != cls)
         if (Variable* member = enum_member(tr, cls, "_value2member_map_", args[0])) return member;
       tr.attributes.lookup_on_type(cls, tr.intern("_missing_"), nullptr);
       return tr.real.call_pure(cls_object, args);
@@ -114,11 +132,14 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
       args.pos.insert(args.pos.begin(), tr.global_object(cls_object, Ground::pure(args)));
       return tr.call(tr.force(tr.wrap(call_method, at)), args);
     }
-    if (call_method && PyType_Check(call_method)) return tr.call(at.valid() ? tr.wrap(call_method, at) : tr.global_object(call_method, Ground::pure(args)), args);
+    if (call_method && PyType_Check(call_method))
+      return tr.call(at.valid() ? tr.wrap(call_method, at) : tr.global_object(call_method, Ground::pure(args)), args);
   }
-  if (PyType_IsSubtype(cls, library().tensor)) tr.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
+  if (PyType_IsSubtype(cls, library().tensor))
+    tr.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) tr.unsupported("a class is made");
-  if (PyType_IsSubtype(cls, &PyProperty_Type) && args.kw.empty() && args.size() == 1 && tr.force(args[0])->is(Kind::Function)) {
+  if (PyType_IsSubtype(cls, &PyProperty_Type) && args.kw.empty() && args.size() == 1 &&
+      tr.force(args[0])->is(Kind::Function)) {
     // PyTorch's own properties hold a function and nothing else: one is as good as another.
     Ref module = Ref::steal(native::attr(Ground::fixed(), cls_object, "__module__"));
     const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
@@ -134,19 +155,24 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     Ref empty = Ref::steal(PyTuple_New(0)), refused = Ref::steal(PyBaseObject_Type.tp_new(cls, empty.get(), nullptr));
     if (!refused) tr.raise_current();
   }
-  if (is_constant_type(cls) && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(cls->tp_name).starts_with("numpy.")) return tr.real.call_pure(cls_object, args);
+  if (is_constant_type(cls) && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+      std::string_view(cls->tp_name).starts_with("numpy."))
+    return tr.real.call_pure(cls_object, args);
   if (!cls->tp_new) tr.raise(PyExc_TypeError, std::string("cannot create '") + tr.name_of(cls) + "' instances");
   SourceId new_at, init_at;
   PyObject* make_new = tr.attributes.lookup_on_type(cls, tr.intern("__new__"), &new_at);
   Variable* made;
-  if (tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) tr.unsupported(std::string("an object of class ") + cls->tp_name + ", which has a finalizer, is made");
-  if (make_new && PyCFunction_Check(make_new) && PyCFunction_GET_SELF(make_new) && PyType_Check(PyCFunction_GET_SELF(make_new))) {
+  if (tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr))
+    tr.unsupported(std::string("an object of class ") + cls->tp_name + ", which has a finalizer, is made");
+  if (make_new && PyCFunction_Check(make_new) && PyCFunction_GET_SELF(make_new) &&
+      PyType_Check(PyCFunction_GET_SELF(make_new))) {
     // The __new__ of a class that decides how objects are laid out, and no other.
     PyTypeObject* layout = cls;
     while ((layout->tp_flags & Py_TPFLAGS_HEAPTYPE) && layout->tp_base) layout = layout->tp_base;
     auto* of = reinterpret_cast<PyTypeObject*>(PyCFunction_GET_SELF(make_new));
     if (!PyType_IsSubtype(cls, of) || (layout->tp_new != of->tp_new && !PyType_IsSubtype(of, layout)))
-      tr.unsupported(Reason::RaisedException, std::string(of->tp_name) + ".__new__ makes an object of class " + cls->tp_name);
+      tr.unsupported(Reason::RaisedException,
+                     std::string(of->tp_name) + ".__new__ makes an object of class " + cls->tp_name);
   }
   if (make_new == library().object_new || !make_new) {
     made = tr.make<ObjectVariable>(cls, PyType_IsSubtype(cls, library().module) ? Kind::Module : Kind::Object);
@@ -157,21 +183,28 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     with_class.pos.insert(with_class.pos.begin(), tr.global_object(cls_object, Ground::pure(args)));
     // Found through the class, so that what would bind to an instance stays as it is.
     bool binds_to_instances = PyFunction_Check(make_new) || Py_TYPE(make_new) == library().lru_cache;
-    Variable* fn = binds_to_instances && new_at.valid() ? tr.wrap(make_new, new_at) : tr.attributes.bind_descriptor(make_new, new_at, tr.global_object(cls_object, Ground::pure(args)), cls, tr.intern("__new__"));
+    Variable* fn =
+        binds_to_instances && new_at.valid()
+            ? tr.wrap(make_new, new_at)
+            : tr.attributes.bind_descriptor(make_new, new_at, tr.global_object(cls_object, Ground::pure(args)), cls,
+                                            tr.intern("__new__"));
     made = tr.force(tr.call(fn, with_class));
   }
   if (!PyType_IsSubtype(made->type(), cls)) return made;
   PyObject* init = tr.attributes.lookup_on_type(made->type(), tr.intern("__init__"), &init_at);
   if (!init || init == library().object_init) {
-    if (make_new == library().object_new && (args.size() || !args.kw.empty())) tr.raise(PyExc_TypeError, std::string(tr.name_of(cls)) + "() takes no arguments");
+    if (make_new == library().object_new && (args.size() || !args.kw.empty()))
+      tr.raise(PyExc_TypeError, std::string(tr.name_of(cls)) + "() takes no arguments");
     return made;
   }
   if (Py_TYPE(init) == &PyWrapperDescr_Type) {
     if ((!made->is(Kind::Object) && !made->is(Kind::Module)) || cls == library().simple_namespace) return made;
     call_builtin_method(tr, made, reinterpret_cast<PyDescrObject*>(init)->d_type, tr.intern("__init__"), args);
   } else {
-    Variable* r = tr.force(tr.call(tr.attributes.bind_descriptor(init, init_at, made, made->type(), tr.intern("__init__")), args));
-    if (!is_none(r)) tr.raise(PyExc_TypeError, std::string("__init__() should return None, not '") + tr.name_of(r->type()) + "'");
+    Variable* r = tr.force(
+        tr.call(tr.attributes.bind_descriptor(init, init_at, made, made->type(), tr.intern("__init__")), args));
+    if (!is_none(r))
+      tr.raise(PyExc_TypeError, std::string("__init__() should return None, not '") + tr.name_of(r->type()) + "'");
   }
   return made;
 }

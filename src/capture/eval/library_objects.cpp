@@ -29,9 +29,12 @@ PyObject* raw(PyTypeObject* t, const char* name) {
 // A method in Python that does nothing but `return id(self)`.
 bool returns_id(PyObject* function) {
   if (!PyFunction_Check(function)) return false;
-  Ref names = Ref::steal(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_names")), only = Ref::steal(Py_BuildValue("(s)", "id"));
-  Ref module = Ref::steal(PyObject_GetAttrString(function, "__module__")), torch = Ref::steal(PyUnicode_FromString("torch._tensor"));
-  return PyObject_RichCompareBool(names.get(), only.get(), Py_EQ) == 1 && PyObject_RichCompareBool(module.get(), torch.get(), Py_EQ) == 1;
+  Ref names = Ref::steal(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_names")),
+      only = Ref::steal(Py_BuildValue("(s)", "id"));
+  Ref module = Ref::steal(PyObject_GetAttrString(function, "__module__")),
+      torch = Ref::steal(PyUnicode_FromString("torch._tensor"));
+  return PyObject_RichCompareBool(names.get(), only.get(), Py_EQ) == 1 &&
+         PyObject_RichCompareBool(module.get(), torch.get(), Py_EQ) == 1;
 }
 
 LibraryObjects load() {
@@ -97,9 +100,25 @@ const LibraryObjects& library() {
 bool is_constant_type(PyTypeObject* t) {
   static const std::unordered_set<PyTypeObject*> types = [] {
     const LibraryObjects& k = library();
-    return std::unordered_set<PyTypeObject*>{Py_TYPE(Py_None), &PyBool_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
-            &PyBytes_Type, Py_TYPE(Py_Ellipsis), Py_TYPE(Py_NotImplemented), &PyRange_Type, k.dtype, k.device, k.layout,
-            k.memory_format, k.qscheme, k.finfo, k.iinfo, type_of("re", "Pattern"), type_of("re", "Match")};
+    return std::unordered_set<PyTypeObject*>{Py_TYPE(Py_None),
+                                             &PyBool_Type,
+                                             &PyLong_Type,
+                                             &PyFloat_Type,
+                                             &PyComplex_Type,
+                                             &PyUnicode_Type,
+                                             &PyBytes_Type,
+                                             Py_TYPE(Py_Ellipsis),
+                                             Py_TYPE(Py_NotImplemented),
+                                             &PyRange_Type,
+                                             k.dtype,
+                                             k.device,
+                                             k.layout,
+                                             k.memory_format,
+                                             k.qscheme,
+                                             k.finfo,
+                                             k.iinfo,
+                                             type_of("re", "Pattern"),
+                                             type_of("re", "Match")};
   }();
   if (types.count(t)) return true;
   // Numbers of NumPy and their types; once it is imported.
@@ -125,7 +144,8 @@ bool of_import_system(PyCodeObject* code) {
 
 bool of_library(PyObject* function) {
   static PyObject* names = PySys_GetObject("stdlib_module_names");  // of sys, which keeps it
-  PyObject* module = PyFunction_Check(function) ? PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__") : nullptr;
+  PyObject* module =
+      PyFunction_Check(function) ? PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__") : nullptr;
   const char* text = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
   if (!text) return PyErr_Clear(), false;
   std::string root(text);

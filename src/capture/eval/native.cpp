@@ -10,8 +10,12 @@ static bool is_tensor(PyObject* o) {
   return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(base));
 }
 
-PyObject* attr(Ground, PyObject* o, const char* name) { return is_tensor(o) ? of_tensor(o, name) : PyObject_GetAttrString(o, name); }
-PyObject* attr(Ground, PyObject* o, PyObject* name) { return is_tensor(o) ? of_tensor(o, name) : PyObject_GetAttr(o, name); }
+PyObject* attr(Ground, PyObject* o, const char* name) {
+  return is_tensor(o) ? of_tensor(o, name) : PyObject_GetAttrString(o, name);
+}
+PyObject* attr(Ground, PyObject* o, PyObject* name) {
+  return is_tensor(o) ? of_tensor(o, name) : PyObject_GetAttr(o, name);
+}
 PyObject* of_tensor(PyObject* tensor, const char* name) {
   trace::WithoutTorchFunctions own_question(2);
   return PyObject_GetAttrString(tensor, name);

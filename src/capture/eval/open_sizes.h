@@ -4,8 +4,8 @@
 
 namespace braze::capture {
 
-// What Translator::to_python makes of open sizes on this thread, wherever in a container these are: their values in this call, to
-// which they are then fixed; or, while OpenSizes(true) lives, what PyTorch knows them by.
+// What Translator::to_python makes of open sizes on this thread, wherever in a container these are: their values in
+// this call, to which they are then fixed; or, while OpenSizes(true) lives, what PyTorch knows them by.
 class OpenSizes {
  public:
   explicit OpenSizes(bool open) : before_(std::exchange(on(), open)) {}

@@ -17,9 +17,11 @@ PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower
 const OperatorRow kRows[] = {
     {"+", "__add__", "__radd__", "__iadd__", PyNumber_Add, PyNumber_InPlaceAdd, "add"},
     {"&", "__and__", "__rand__", "__iand__", PyNumber_And, PyNumber_InPlaceAnd, "and_"},
-    {"//", "__floordiv__", "__rfloordiv__", "__ifloordiv__", PyNumber_FloorDivide, PyNumber_InPlaceFloorDivide, "floordiv"},
+    {"//", "__floordiv__", "__rfloordiv__", "__ifloordiv__", PyNumber_FloorDivide, PyNumber_InPlaceFloorDivide,
+     "floordiv"},
     {"<<", "__lshift__", "__rlshift__", "__ilshift__", PyNumber_Lshift, PyNumber_InPlaceLshift, "lshift"},
-    {"@", "__matmul__", "__rmatmul__", "__imatmul__", PyNumber_MatrixMultiply, PyNumber_InPlaceMatrixMultiply, "matmul"},
+    {"@", "__matmul__", "__rmatmul__", "__imatmul__", PyNumber_MatrixMultiply, PyNumber_InPlaceMatrixMultiply,
+     "matmul"},
     {"*", "__mul__", "__rmul__", "__imul__", PyNumber_Multiply, PyNumber_InPlaceMultiply, "mul"},
     {"%", "__mod__", "__rmod__", "__imod__", PyNumber_Remainder, PyNumber_InPlaceRemainder, "mod"},
     {"|", "__or__", "__ror__", "__ior__", PyNumber_Or, PyNumber_InPlaceOr, "or_"},
@@ -42,7 +44,9 @@ PyObject* operator_function(const char* name) {
   return it->second;
 }
 
-PyObject* plain(Variable* v) { return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get(); }
+PyObject* plain(Variable* v) {
+  return v->is(Kind::Sym) ? v->as<SymVariable>()->value.get() : v->as<ConstantVariable>()->value.get();
+}
 
 bool only_run_knows(Translator& tr, Variable* v) {
   return tr.may_be_unbacked() && v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
@@ -64,12 +68,17 @@ void close_unlike(Translator& tr, Variable*& a, Variable*& b) {
 }
 
 bool user_number(Variable* v) {
-  return v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(v->type(), library().enum_) &&
-         (PyType_IsSubtype(v->type(), &PyLong_Type) || PyType_IsSubtype(v->type(), &PyFloat_Type) || PyType_IsSubtype(v->type(), &PyUnicode_Type) ||
-          PyType_IsSubtype(v->type(), &PyBytes_Type) || PyType_IsSubtype(v->type(), &PyComplex_Type));
+  return v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+         !PyType_IsSubtype(v->type(), library().enum_) &&
+         (PyType_IsSubtype(v->type(), &PyLong_Type) || PyType_IsSubtype(v->type(), &PyFloat_Type) ||
+          PyType_IsSubtype(v->type(), &PyUnicode_Type) || PyType_IsSubtype(v->type(), &PyBytes_Type) ||
+          PyType_IsSubtype(v->type(), &PyComplex_Type));
 }
 
-bool user_class(Variable* v) { return user_number(v) || v->is(Kind::Object) || v->is(Kind::Module) || (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)); }
+bool user_class(Variable* v) {
+  return user_number(v) || v->is(Kind::Object) || v->is(Kind::Module) ||
+         (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
+}
 
 bool not_implemented(Variable* v) { return constant_of(v) == Py_NotImplemented; }
 
@@ -81,7 +90,8 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
   if (Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type) {
     if (!v->is(Kind::Object) && !v->is(Kind::Module)) return nullptr;
     auto* owner = reinterpret_cast<PyDescrObject*>(f)->d_type;
-    if (!PyType_IsSubtype(v->type(), owner)) tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
+    if (!PyType_IsSubtype(v->type(), owner))
+      tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     if (owner != &PyBaseObject_Type && v->as<ObjectVariable>()->base) return nullptr;  // the content is compared
     static const std::unordered_set<std::string_view> orders{"__lt__", "__le__", "__gt__", "__ge__"};
     if (owner == &PyBaseObject_Type && orders.count(name)) return nullptr;
@@ -98,26 +108,33 @@ bool content_answers(Translator& tr, Variable* v, const char* method, Variable* 
   PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), nullptr);
   if (!f || Py_TYPE(f) != &PyWrapperDescr_Type) return false;
   PyTypeObject *own = reinterpret_cast<PyDescrObject*>(f)->d_type, *t = other->type();
-  if (own == &PyDict_Type && std::string_view(method) != "__eq__" && std::string_view(method) != "__ne__" && std::string_view(method) != "__or__") return false;
+  if (own == &PyDict_Type && std::string_view(method) != "__eq__" && std::string_view(method) != "__ne__" &&
+      std::string_view(method) != "__or__")
+    return false;
   if (own == &PyFloat_Type && PyType_IsSubtype(t, &PyLong_Type)) return true;
   if (own == &PyComplex_Type && (PyType_IsSubtype(t, &PyLong_Type) || PyType_IsSubtype(t, &PyFloat_Type))) return true;
-  bool sets = (own == &PySet_Type || own == &PyFrozenSet_Type) && (PyType_IsSubtype(t, &PySet_Type) || PyType_IsSubtype(t, &PyFrozenSet_Type));
+  bool sets = (own == &PySet_Type || own == &PyFrozenSet_Type) &&
+              (PyType_IsSubtype(t, &PySet_Type) || PyType_IsSubtype(t, &PyFrozenSet_Type));
   return own != &PyBaseObject_Type && (sets || PyType_IsSubtype(t, own));
 }
 
 Variable* content(Variable* v) {
-  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && !v->as<ObjectVariable>()->is_exception()) return v->as<ObjectVariable>()->base;
+  if (v->is(Kind::Object) && v->as<ObjectVariable>()->base && !v->as<ObjectVariable>()->is_exception())
+    return v->as<ObjectVariable>()->base;
   return v;
 }
 
 Variable* as_number(Translator& tr, Variable* v) {
   v = content(v);
   PyObject* o = constant_of(v);
-  if (user_number(v) && tr.attributes.lookup_on_type(v->type(), tr.intern("__torch_function__"), nullptr)) tr.unsupported("a number with a __torch_function__");
+  if (user_number(v) && tr.attributes.lookup_on_type(v->type(), tr.intern("__torch_function__"), nullptr))
+    tr.unsupported("a number with a __torch_function__");
   if (!user_number(v)) return is_plain(v) && !(o && (PyUnicode_Check(o) || PyBytes_Check(o))) ? v : nullptr;
-  if (PyLong_Check(o)) return tr.constant(Ref::steal(_PyLong_Copy(reinterpret_cast<PyLongObject*>(o))), Ground::pure(v));
+  if (PyLong_Check(o))
+    return tr.constant(Ref::steal(_PyLong_Copy(reinterpret_cast<PyLongObject*>(o))), Ground::pure(v));
   if (PyFloat_Check(o)) return tr.constant(Ref::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(o))), Ground::pure(v));
-  if (PyComplex_Check(o)) return tr.constant(Ref::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(o))), Ground::pure(v));
+  if (PyComplex_Check(o))
+    return tr.constant(Ref::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(o))), Ground::pure(v));
   return nullptr;
 }
 

@@ -7,9 +7,9 @@ namespace braze::capture {
 
 struct OperatorRow {
   const char* symbol;
-  const char* method;       // __add__
-  const char* reflected;    // __radd__
-  const char* inplace;      // __iadd__
+  const char* method;     // __add__
+  const char* reflected;  // __radd__
+  const char* inplace;    // __iadd__
   binaryfunc function;
   binaryfunc inplace_function;
   const char* operator_name;  // of module operator
@@ -39,14 +39,15 @@ bool small_int(Variable* v);
 bool only_run_knows(Translator& tr, Variable* v);
 // Open integers are compared and combined with small integers only; with others they are fixed to their values.
 void close_unlike(Translator& tr, Variable*& a, Variable*& b);
-// Numbers and strings of a class of the user's, which may define operators of its own; and all values of which that holds.
+// Numbers and strings of a class of the user's, which may define operators of its own; and all values of which that
+// holds.
 bool user_number(Variable* v);
 bool user_class(Variable* v);
 bool not_implemented(Variable* v);
 // The content of an object whose class derives from a container or number; else the object.
 Variable* content(Variable* v);
-// Whether an object of the program's class leaves this method to a class in C that has an answer for the other, so that the other's
-// reflected method is not asked.
+// Whether an object of the program's class leaves this method to a class in C that has an answer for the other, so that
+// the other's reflected method is not asked.
 bool content_answers(Translator& tr, Variable* v, const char* method, Variable* other);
 // What PyTorch makes of a number of the user's class: its value. nullptr: no such number.
 Variable* as_number(Translator& tr, Variable* v);

@@ -44,7 +44,8 @@ bool one_per_value(PyObject* o) {
   return t == k.dtype || t == k.layout || t == k.memory_format || t == k.qscheme;
 }
 
-// Whether an object has what a runtime-checkable protocol of module typing asks for. -1: the class is none, or that is not known.
+// Whether an object has what a runtime-checkable protocol of module typing asks for. -1: the class is none, or that is
+// not known.
 int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   static PyObject* members_of = [] {
     Ref m = Ref::steal(PyImport_ImportModule("typing"));
@@ -58,7 +59,8 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
   };
   if (!members_of || !flag("_is_protocol") || !flag("_is_runtime_protocol")) return -1;
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return 1;
-  Ref members = Ref::steal(PyObject_CallOneArg(members_of, cls)), sorted = members ? Ref::steal(PySequence_List(members.get())) : Ref();
+  Ref members = Ref::steal(PyObject_CallOneArg(members_of, cls)),
+      sorted = members ? Ref::steal(PySequence_List(members.get())) : Ref();
   if (!sorted || PyList_Sort(sorted.get()) < 0) return PyErr_Clear(), -1;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sorted.get()); ++i) {
     PyObject* name = tr.intern(PyUnicode_AsUTF8(PyList_GET_ITEM(sorted.get(), i)));
@@ -66,7 +68,8 @@ int has_protocol(Translator& tr, Variable* v, PyObject* cls) {
     PyObject* of_class = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(cls), name, nullptr);
     if (own && !(of_class && PyCallable_Check(of_class) && is_none(tr.force(own)))) continue;
     // It may be registered.
-    static PyObject* subclass = native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
+    static PyObject* subclass =
+        native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().abc_meta), "__subclasscheck__");
     Ref r = Ref::steal(PyObject_CallFunctionObjArgs(subclass, cls, v->type(), nullptr));
     if (!r) PyErr_Clear();
     return r ? r.get() == Py_True : -1;
@@ -92,15 +95,19 @@ Variable* Protocols::getattr(Variable* v, PyObject* name) {
   if (Variable* r = v->getattr(tr_, name)) return r;
   PyObject* o = v->as_constant();
   std::string n = PyUnicode_AsUTF8(name);
-  if (o && PyType_Check(o)) tr_.raise(PyExc_AttributeError, std::string("type object '") + tr_.name_of(reinterpret_cast<PyTypeObject*>(o)) + "' has no attribute '" + n + "'");
+  if (o && PyType_Check(o))
+    tr_.raise(PyExc_AttributeError, std::string("type object '") + tr_.name_of(reinterpret_cast<PyTypeObject*>(o)) +
+                                        "' has no attribute '" + n + "'");
   if (o && PyModule_Check(o)) {
     Variable* named = v->getattr(tr_, tr_.intern("__name__"));
     PyObject* text = named ? constant_of(tr_.force(named)) : nullptr;
     if (!text || !PyUnicode_Check(text)) tr_.unsupported("a missing attribute of a module without a name");
-    tr_.raise(PyExc_AttributeError, std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
+    tr_.raise(PyExc_AttributeError,
+              std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
   }
   // A method passes on what it is asked for to its function.
-  const char* type_name = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type()->tp_name : v->type()->tp_name;
+  const char* type_name = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type()->tp_name
+                                                   : v->type()->tp_name;
   if (!(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
     if (const char* dot = strrchr(type_name, '.')) type_name = v->is(Kind::Tensor) ? dot + 1 : type_name;
   tr_.raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");
@@ -171,7 +178,8 @@ bool Protocols::identical(Variable* a, Variable* b) {
   };
   PyObject *ra = object_of(a), *rb = object_of(b);
   // The one that is made here may be the one that is there already.
-  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra))) tr_.unsupported("whether two weak references are one");
+  if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra)))
+    tr_.unsupported("whether two weak references are one");
   if (!ra || !rb) return false;
   bool same = ra == rb;
   // What the guards on a constant's value or a class say decides it.
@@ -179,8 +187,10 @@ bool Protocols::identical(Variable* a, Variable* b) {
   SourceId known = a->source.valid() ? a->source : b->source;
   if (!known.valid()) return same;
   if (a->source.valid() && b->source.valid()) {
-    if (same) tr_.guards().same_object(a->source, b->source, tr_.line());
-    else tr_.guards().distinct(a->source, b->source, tr_.line());
+    if (same)
+      tr_.guards().same_object(a->source, b->source, tr_.line());
+    else
+      tr_.guards().distinct(a->source, b->source, tr_.line());
   } else if (same) {
     tr_.guard_identity(known, ra);
   } else {
@@ -193,7 +203,9 @@ bool Protocols::same_item(Variable* a, Variable* b) {
   a = tr_.force(a);
   b = tr_.force(b);
   // Equal constants of one object or two are the same to a container, but for NaN.
-  auto reflexive = [](Variable* v) { return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v)); };
+  auto reflexive = [](Variable* v) {
+    return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v));
+  };
   return (!(reflexive(a) && reflexive(b)) && identical(a, b)) || equal(a, b);
 }
 
@@ -223,7 +235,8 @@ bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
   // Of a tuple or union of classes: as for each of them.
   Ref classes = PyTuple_Check(cls) ? Ref::borrow(cls) : Ref::steal(native::attr(Ground::fixed(), cls, "__args__"));
   PyErr_Clear();
-  for (Py_ssize_t i = 0; classes && PyTuple_Check(classes.get()) && i < PyTuple_GET_SIZE(classes.get()); ++i) guard_registrations(PyTuple_GET_ITEM(classes.get(), i));
+  for (Py_ssize_t i = 0; classes && PyTuple_Check(classes.get()) && i < PyTuple_GET_SIZE(classes.get()); ++i)
+    guard_registrations(PyTuple_GET_ITEM(classes.get(), i));
   return false;
 }
 
@@ -250,10 +263,13 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
     }
     return false;
   }
-  if (std::string_view(Py_TYPE(cls)->tp_name) == "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
+  if (std::string_view(Py_TYPE(cls)->tp_name) ==
+      "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
     if (!v->is(Kind::Tensor)) return false;
-    Variable* type = tr_.force(tr_.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr_.intern("type")), Args{{v}, {}}));
-    Ref module = Ref::steal(native::attr(Ground::fixed(), cls, "__module__")), name = Ref::steal(native::attr(Ground::fixed(), cls, "__name__"));
+    Variable* type = tr_.force(
+        tr_.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr_.intern("type")), Args{{v}, {}}));
+    Ref module = Ref::steal(native::attr(Ground::fixed(), cls, "__module__")),
+        name = Ref::steal(native::attr(Ground::fixed(), cls, "__name__"));
     Ref full = Ref::steal(module && name ? PyUnicode_FromFormat("%U.%U", module.get(), name.get()) : nullptr);
     if (!full) tr_.raise_current();
     return PyObject_RichCompareBool(type->as_constant(), full.get(), Py_EQ) == 1;
@@ -265,27 +281,38 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
   }
   if (!PyType_Check(cls)) tr_.raise(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (v->type() == reinterpret_cast<PyTypeObject*>(cls)) return true;
-  if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" && std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
+  if (std::string_view(Py_TYPE(cls)->tp_name) == "_ProtocolMeta" &&
+      std::string_view(reinterpret_cast<PyTypeObject*>(cls)->tp_name) != "Protocol")
     if (int has = has_protocol(tr_, v, cls); has >= 0) return has;
-  static PyObject* abc = native::type_attr(Ground::fixed(), library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
-  static PyObject* parameter = native::type_attr(Ground::fixed(), Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* abc =
+      native::type_attr(Ground::fixed(), library().abc_meta, PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* parameter =
+      native::type_attr(Ground::fixed(), Py_TYPE(library().parameter), PyUnicode_InternFromString("__instancecheck__"));
   PyObject* check = nullptr;
   if (PyTypeObject* meta = Py_TYPE(cls); meta != &PyType_Type && !PyType_IsSubtype(meta, Py_TYPE(library().tensor))) {
     SourceId at;
     check = tr_.attributes.lookup_on_type(meta, tr_.intern("__instancecheck__"), &at);
     if (check && PyFunction_Check(check) && check != abc && check != parameter)
-      return truth(call(tr_.attributes.bind_descriptor(check, at, tr_.global_object(cls, Ground::pure(v)), meta, tr_.intern("__instancecheck__")), {v}));
+      return truth(call(tr_.attributes.bind_descriptor(check, at, tr_.global_object(cls, Ground::pure(v)), meta,
+                                                       tr_.intern("__instancecheck__")),
+                        {v}));
   }
   tr_.attributes.guard_bases(v->type());
-  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls))) return check != abc || is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);  // an ABC remembers what it was asked
+  if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls)))
+    return check != abc ||
+           is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);  // an ABC remembers what it was asked
   PyObject* of = tr_.attributes.lookup_on_type(v->type(), tr_.intern("__class__"), nullptr);
-  bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic && PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
+  bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic &&
+                    PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
   if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, tr_.intern("__class__"))) {
     if (!v->is(Kind::Object)) tr_.unsupported("isinstance() of an object that says itself what its class is");
     PyObject* said = tr_.force(getattr(v, "__class__"))->as_constant();
-    if (said && PyType_Check(said) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls))) return true;
+    if (said && PyType_Check(said) &&
+        PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls)))
+      return true;
   }
-  bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) && v->type()->tp_getattro != PyObject_GenericGetAttr;  // may lie about __class__
+  bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+                     v->type()->tp_getattro != PyObject_GenericGetAttr;  // may lie about __class__
   if (v->is(Kind::Real) && !PyType_Check(v->as_constant()) && own_getattr && !PyModule_Check(v->as_constant()))
     tr_.unsupported("isinstance() of " + v->describe());
   if (Py_TYPE(cls) == &PyType_Type) return false;
@@ -303,11 +330,14 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
     return r == 1;
   }
   check = tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__instancecheck__"), nullptr);
-  static PyObject* plain = native::type_attr(Ground::fixed(), &PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
+  static PyObject* plain =
+      native::type_attr(Ground::fixed(), &PyType_Type, PyUnicode_InternFromString("__instancecheck__"));
   if (check == plain || check == parameter) return false;
-  if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor)) return false;
+  if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor))
+    return false;
   if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
-  tr_.unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name + ", which decides by itself");
+  tr_.unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name +
+                  ", which decides by itself");
 }
 
 Variable* Protocols::format(Variable* v, const std::string& spec, int conversion) {
@@ -324,9 +354,12 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
   }
   if (tr_.real.is_python_constant(v)) {
     Ref o = tr_.real.to_python(v);
-    if (conversion == 1) o = Ref::steal(PyObject_Str(o.get()));
-    else if (conversion == 2) o = Ref::steal(PyObject_Repr(o.get()));
-    else if (conversion == 3) o = Ref::steal(PyObject_ASCII(o.get()));
+    if (conversion == 1)
+      o = Ref::steal(PyObject_Str(o.get()));
+    else if (conversion == 2)
+      o = Ref::steal(PyObject_Repr(o.get()));
+    else if (conversion == 3)
+      o = Ref::steal(PyObject_ASCII(o.get()));
     if (!o) tr_.raise_current();
     Ref s = Ref::steal(PyUnicode_FromStringAndSize(spec.data(), static_cast<Py_ssize_t>(spec.size())));
     Ref out = Ref::steal(PyObject_Format(o.get(), s.get()));
@@ -335,7 +368,9 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
   }
   if (v->is(Kind::MappingProxy) && spec.empty()) {
     Ref text = tr_.real.to_python(format(v->as<MappingProxyVariable>()->mapping, "", conversion == 2 ? 2 : 1));
-    return conversion == 2 ? tr_.string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")", Ground::pure(v)) : tr_.constant(text, Ground::pure(v));
+    return conversion == 2
+               ? tr_.string("mappingproxy(" + std::string(PyUnicode_AsUTF8(text.get())) + ")", Ground::pure(v))
+               : tr_.constant(text, Ground::pure(v));
   }
   if (v->is(Kind::Object) || v->is(Kind::Real)) {
     if (v->is(Kind::Real)) {
@@ -347,10 +382,14 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
       }
     } else {
       SourceId format_at;
-      PyObject* own = conversion ? nullptr : tr_.attributes.lookup_on_type(v->type(), tr_.intern("__format__"), &format_at);
+      PyObject* own =
+          conversion ? nullptr : tr_.attributes.lookup_on_type(v->type(), tr_.intern("__format__"), &format_at);
       if (own && PyFunction_Check(own)) {
-        Variable* s = tr_.force(call(tr_.attributes.bind_descriptor(own, format_at, v, v->type(), tr_.intern("__format__")), {tr_.string(spec, Ground::pure(v))}));
-        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type)) tr_.raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + tr_.name_of(s->type()));
+        Variable* s =
+            tr_.force(call(tr_.attributes.bind_descriptor(own, format_at, v, v->type(), tr_.intern("__format__")),
+                           {tr_.string(spec, Ground::pure(v))}));
+        if (!PyType_IsSubtype(s->type(), &PyUnicode_Type))
+          tr_.raise(PyExc_TypeError, std::string("__format__ must return a str, not ") + tr_.name_of(s->type()));
         return s;
       }
       if (!conversion && !spec.empty()) tr_.unsupported("the text of " + v->describe());
@@ -358,14 +397,18 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
         SourceId at;
         PyObject* f = tr_.attributes.lookup_on_type(v->type(), tr_.intern(m), &at);
         if (f && (PyFunction_Check(f) || v->as<ObjectVariable>()->is_exception())) {
-          Variable* s = tr_.force(call(tr_.attributes.bind_descriptor(f, at, v, v->type(), tr_.intern(m)), std::vector<Variable*>{}));
+          Variable* s = tr_.force(
+              call(tr_.attributes.bind_descriptor(f, at, v, v->type(), tr_.intern(m)), std::vector<Variable*>{}));
           if (s->type() != &PyUnicode_Type) tr_.unsupported(std::string(m) + " that does not return a str");
           return format(s, spec, 0);
         }
         // A subclass of a class whose text is that of its content.
-        static const std::unordered_set<PyTypeObject*> like_content{&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyList_Type, &PyDict_Type, &PyTuple_Type};
+        static const std::unordered_set<PyTypeObject*> like_content{&PyLong_Type,    &PyFloat_Type, &PyComplex_Type,
+                                                                    &PyUnicode_Type, &PyBytes_Type, &PyList_Type,
+                                                                    &PyDict_Type,    &PyTuple_Type};
         Variable* content = v->as<ObjectVariable>()->base;
-        if (content && f && Py_TYPE(f) == &PyWrapperDescr_Type && like_content.count(reinterpret_cast<PyDescrObject*>(f)->d_type)) {
+        if (content && f && Py_TYPE(f) == &PyWrapperDescr_Type &&
+            like_content.count(reinterpret_cast<PyDescrObject*>(f)->d_type)) {
           if (at.valid()) tr_.guard_identity(at, f);
           return format(content, spec, conversion);
         }

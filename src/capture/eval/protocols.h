@@ -1,4 +1,5 @@
-// Python's protocols on variables, forced or lazy: attributes, calls, operators, items, iteration, identity, classes, texts.
+// Python's protocols on variables, forced or lazy: attributes, calls, operators, items, iteration, identity, classes,
+// texts.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@ class Protocols {
  public:
   explicit Protocols(Translator& tr) : tr_(tr) {}
 
-  Variable* getattr(Variable* v, PyObject* name);                    // raises AttributeError
+  Variable* getattr(Variable* v, PyObject* name);  // raises AttributeError
   Variable* getattr(Variable* v, const char* name);
   Variable* getattr_or_null(Variable* v, PyObject* name);
   Variable* getattr_or_null(Variable* v, const char* name);
@@ -35,7 +36,7 @@ class Protocols {
   bool contains(Variable* v, Variable* item);
   Variable* iter(Variable* v);
   Variable* next(Variable* iterator);
-  std::vector<Variable*> unpack(Variable* iterable);   // list(iterable)
+  std::vector<Variable*> unpack(Variable* iterable);  // list(iterable)
   int64_t len(Variable* v);
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
@@ -46,7 +47,7 @@ class Protocols {
 
  private:
   Translator& tr_;
-  int depth_ = 0;                            // of calls
+  int depth_ = 0;  // of calls
 };
 
 }  // namespace braze::capture

@@ -17,14 +17,17 @@ namespace braze::capture {
 std::string describe_exception(Variable* exception) {
   std::string out = exception->type()->tp_name;
   if (exception->is(Kind::Object))
-    if (auto* base = exception->as<ObjectVariable>()->base; base && base->is(Kind::Tuple) && !base->as<TupleVariable>()->elements.empty())
-      if (PyObject* s = base->as<TupleVariable>()->elements[0]->as_constant(); s && PyUnicode_Check(s)) out += std::string(": ") + PyUnicode_AsUTF8(s);
+    if (auto* base = exception->as<ObjectVariable>()->base;
+        base && base->is(Kind::Tuple) && !base->as<TupleVariable>()->elements.empty())
+      if (PyObject* s = base->as<TupleVariable>()->elements[0]->as_constant(); s && PyUnicode_Check(s))
+        out += std::string(": ") + PyUnicode_AsUTF8(s);
   return out;
 }
 
 void Raising::raise(Variable* exception) {
   exception = tr_.force(exception);
-  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls)) exception = tr_.force(tr_.call(exception, std::vector<Variable*>{}));
+  if (PyObject* cls = exception->as_constant(); cls && PyExceptionClass_Check(cls))
+    exception = tr_.force(tr_.call(exception, std::vector<Variable*>{}));
   chain_context(exception, being_handled());
   throw PyRaise{exception, tr_.ordinal()};
 }
@@ -32,7 +35,9 @@ void Raising::raise(Variable* exception) {
 std::string Raising::name_of(PyTypeObject* cls) {
   if ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_fixed_type(cls) && !tr_.is_made_class(cls)) {
     SourceId of = tr_.sources().constant(reinterpret_cast<PyObject*>(cls));
-    tr_.guard_identity(tr_.sources().add(SourceKind::Slot, of, offsetof(PyHeapTypeObject, ht_name), tr_.intern("__name__")), reinterpret_cast<PyHeapTypeObject*>(cls)->ht_name);
+    tr_.guard_identity(
+        tr_.sources().add(SourceKind::Slot, of, offsetof(PyHeapTypeObject, ht_name), tr_.intern("__name__")),
+        reinterpret_cast<PyHeapTypeObject*>(cls)->ht_name);
   }
   return cls->tp_name;
 }
@@ -81,7 +86,9 @@ void Raising::chain_context(Variable* exception, Variable* context) {
 
 void Raising::throw_raised(Variable* exception) { throw PyRaise{exception, raised_at(exception, tr_.ordinal())}; }
 
-bool Raising::is_as_at_start(Variable* v) { return v == handled_before_ || (v == tr_.none() && handled_at_start() == tr_.none()); }
+bool Raising::is_as_at_start(Variable* v) {
+  return v == handled_before_ || (v == tr_.none() && handled_at_start() == tr_.none());
+}
 
 void Raising::raise_natively(Variable* exception, const char* why) {
   if (!was_raised(exception)) unsupported(why);
@@ -90,19 +97,21 @@ void Raising::raise_natively(Variable* exception, const char* why) {
 
 namespace {
 
-// The frame's own address: that of a variable may lie elsewhere, where AddressSanitizer keeps variables to see uses after their end.
+// The frame's own address: that of a variable may lie elsewhere, where AddressSanitizer keeps variables to see uses
+// after their end.
 inline const char* stack_here() { return static_cast<const char*>(__builtin_frame_address(0)); }
 
 // The lowest address of this thread's stack and its size; false: not known.
 bool find_stack(char** low, size_t* size) {
-  // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The kernel
-  // puts the program's name at the very top of its stack, and leaves room below one of usual size. A child that another thread forked
-  // has that thread as its first, on the stack that it had.
+  // Of the first thread pthread_getattr_np would read the list of all mappings, which takes most of a millisecond. The
+  // kernel puts the program's name at the very top of its stack, and leaves room below one of usual size. A child that
+  // another thread forked has that thread as its first, on the stack that it had.
   constexpr size_t kUsual = size_t{64} << 20;
   rlimit limit;
   auto* top = reinterpret_cast<char*>(getauxval(AT_EXECFN));
   const char* here = stack_here();
-  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual && here < top && here >= top - limit.rlim_cur) {
+  if (gettid() == getpid() && top && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur <= kUsual && here < top &&
+      here >= top - limit.rlim_cur) {
     *size = static_cast<size_t>(limit.rlim_cur);
     *low = top - *size;
     return true;
@@ -127,7 +136,8 @@ bool stack_is_low() {
   return stack_here() < limit;
 }
 
-// Errors that name a part of the capture, or that PyTorch words otherwise where nothing is traced: the interpreter raises them itself.
+// Errors that name a part of the capture, or that PyTorch words otherwise where nothing is traced: the interpreter
+// raises them itself.
 void Raising::refuse_words_of_traces(PyObject* exception) {
   Ref text = Ref::steal(is_fixed_type(Py_TYPE(exception)) ? PyObject_Str(exception) : nullptr);
   PyErr_Clear();
@@ -141,7 +151,8 @@ void Raising::refuse_words_of_traces(PyObject* exception) {
   };
   bool of_capture = has("braze._C.") || has("SymInt") || has("SymFloat") || has("(Meta");  // a fake's kind
   bool of_functions = said.starts_with("Promotion of ");  // of operators in place, as functions
-  bool of_leaf = said.starts_with("a leaf Variable that requires grad") && std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
+  bool of_leaf = said.starts_with("a leaf Variable that requires grad") &&
+                 std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
   if (of_capture || of_functions || of_leaf) tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
 }
 

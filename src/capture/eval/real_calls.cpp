@@ -52,8 +52,10 @@ void RealCalls::guard_member(Variable* v) {
   SourceId own = tr_.sources().instance_dict(tr_.sources().constant(member));
   for (const char* name : {"_name_", "_value_"}) {
     Ref now = Ref::steal(native::attr(Ground::guarded(own), member, name));
-    if (!now) PyErr_Clear();
-    else tr_.guard_identity(tr_.sources().dict_item(own, tr_.intern(name)), now.get());
+    if (!now)
+      PyErr_Clear();
+    else
+      tr_.guard_identity(tr_.sources().dict_item(own, tr_.intern(name)), now.get());
   }
 }
 
@@ -65,16 +67,16 @@ Ref RealCalls::to_python(Variable* v) {
     return to_python(key);
   };
   switch (v->kind) {
-    case Kind::Constant:
-      guard_member(v);
-      return v->as<ConstantVariable>()->value;
+    case Kind::Constant: guard_member(v); return v->as<ConstantVariable>()->value;
     case Kind::Sym:
-      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value : to_python(v->as<SymVariable>()->specialise(tr_));
+      return OpenSizes::on() && v->type() == &PyLong_Type ? v->as<SymVariable>()->value
+                                                          : to_python(v->as<SymVariable>()->specialise(tr_));
     case Kind::Tensor: return Ref::borrow(v->as<TensorVariable>()->value(tr_));
     case Kind::Tuple: {
       auto* t = v->as<TupleVariable>();
       Ref out = Ref::steal(PyTuple_New(t->len(tr_)));
-      for (size_t i = 0; i < t->elements.size(); ++i) PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(t->elements[i]).release());
+      for (size_t i = 0; i < t->elements.size(); ++i)
+        PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(t->elements[i]).release());
       if (t->cls == &PyTuple_Type) return out;
       if (t->cls == library().size || is_structseq(t->cls)) {
         out = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(t->cls), out.get()));
@@ -88,10 +90,12 @@ Ref RealCalls::to_python(Variable* v) {
     case Kind::List: {
       auto* l = v->as<ListVariable>();
       Ref out = Ref::steal(PyList_New(l->len(tr_)));
-      for (size_t i = 0; i < l->elements.size(); ++i) PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(l->elements[i]).release());
+      for (size_t i = 0; i < l->elements.size(); ++i)
+        PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), to_python(l->elements[i]).release());
       if (l->type() != library().deque) return out;
       Ref most = l->maxlen < 0 ? Ref::borrow(Py_None) : Ref::steal(PyLong_FromLongLong(l->maxlen));
-      out = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(l->type()), out.get(), most.get(), nullptr));
+      out = Ref::steal(
+          PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(l->type()), out.get(), most.get(), nullptr));
       if (!out) tr_.raise_current();
       return out;
     }
@@ -101,11 +105,13 @@ Ref RealCalls::to_python(Variable* v) {
         Ref key = closed(e.key), value = to_python(e.value);
         if (PyDict_SetItem(out.get(), key.get(), value.get()) < 0) tr_.raise_current();
       }
-      if (v->type() == library().ordered_dict) out = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type()), out.get()));
+      if (v->type() == library().ordered_dict)
+        out = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type()), out.get()));
       if (v->type() == library().default_dict) {
         Variable* factory = v->as<DictVariable>()->default_factory;
         Ref made_by = factory ? to_python(factory) : Ref::borrow(Py_None);
-        out = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(v->type()), made_by.get(), out.get(), nullptr));
+        out = Ref::steal(
+            PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(v->type()), made_by.get(), out.get(), nullptr));
       }
       if (!out) tr_.raise_current();
       return out;
@@ -124,7 +130,8 @@ Ref RealCalls::to_python(Variable* v) {
       return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
     case Kind::Real:
-      if (tr_.host.hosting() && torch_rule(v->as_constant()) == TorchRule::Host && wraps_user_code(v->as_constant())) return tr_.host.callback(v);
+      if (tr_.host.hosting() && torch_rule(v->as_constant()) == TorchRule::Host && wraps_user_code(v->as_constant()))
+        return tr_.host.callback(v);
       return Ref::borrow(v->as_constant());
     case Kind::Iterator:
     case Kind::Generator:
@@ -140,7 +147,8 @@ Ref RealCalls::to_python(Variable* v) {
     }
     case Kind::Host: return v->as<HostVariable>()->object;
     case Kind::Object:
-      if (tr_.host.hosting() && tr_.torch_functions.of(v->type()) == TorchFunction::Own) return tr_.torch_functions.stand_in(v);
+      if (tr_.host.hosting() && tr_.torch_functions.of(v->type()) == TorchFunction::Own)
+        return tr_.torch_functions.stand_in(v);
       [[fallthrough]];
     default:
       if (tr_.host.hosting()) return tr_.host.callback(v);
@@ -219,7 +227,8 @@ Variable* RealCalls::call_torch(PyObject* fn, const Args& args) {
   if (tr_.torch_functions.device() && is_factory(fn)) {
     // Said in the call: a graph of torch's functions runs outside of the context.
     bool given = false;
-    for (auto& [name, v] : args.kw) given |= PyUnicode_CompareWithASCIIString(name, "device") == 0 && !is_none(tr_.force(v));
+    for (auto& [name, v] : args.kw)
+      given |= PyUnicode_CompareWithASCIIString(name, "device") == 0 && !is_none(tr_.force(v));
     if (!given) {
       Args placed = args;
       placed.take_kw("device");
@@ -241,7 +250,8 @@ Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
 
 Variable* RealCalls::query_torch(PyObject* fn, const Args& args) {
   // Functions of a module in C that tell of the process's state tell no mode of it.
-  bool of_state = query_ground(fn) && PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) && PyModule_Check(PyCFunction_GET_SELF(fn)) && !has_tensor(args);
+  bool of_state = query_ground(fn) && PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) &&
+                  PyModule_Check(PyCFunction_GET_SELF(fn)) && !has_tensor(args);
   if (!of_state && tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
   RealArgs real = convert(tr_, args, /*open=*/true);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
@@ -251,9 +261,11 @@ Variable* RealCalls::query_torch(PyObject* fn, const Args& args) {
 }
 
 void RealCalls::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer) {
-  if (!is_constant_type(Py_TYPE(answer))) tr_.unsupported(Reason::UnknownFunction, "an answer of class " + std::string(Py_TYPE(answer)->tp_name));
+  if (!is_constant_type(Py_TYPE(answer)))
+    tr_.unsupported(Reason::UnknownFunction, "an answer of class " + std::string(Py_TYPE(answer)->tp_name));
   Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  for (size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
   tr_.guards().answer(tr_.sources().constant(fn), given.get(), answer, tr_.line());
 }
 
@@ -268,12 +280,15 @@ Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
   if (!result) tr_.raise_current();
   // What can change, or is used up, would be shared by all calls of the compiled code.
   PyObject* o = result.get();
-  bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, library().enum_) || PyType_Check(o) || PyTuple_Check(o) || PyList_CheckExact(o) ||
-                    PyDict_CheckExact(o) || PyAnySet_CheckExact(o) || PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
+  bool known_kind = is_constant_type(Py_TYPE(o)) || PyObject_TypeCheck(o, library().enum_) || PyType_Check(o) ||
+                    PyTuple_Check(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) || PyAnySet_CheckExact(o) ||
+                    PySlice_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o);
   std::string_view class_name = Py_TYPE(o)->tp_name;  // NumPy's limits of a type, which it keeps
   known_kind |= class_name == "finfo" || class_name == "iinfo";
-  if (!known_kind && (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
-    tr_.unsupported(Reason::UnknownFunction, std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
+  if (!known_kind &&
+      (Py_TYPE(o)->tp_iternext || !Py_TYPE(o)->tp_hash || Py_TYPE(o)->tp_hash == PyObject_HashNotImplemented))
+    tr_.unsupported(Reason::UnknownFunction,
+                    std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
   return tr_.from_python(std::move(result), Ground::pure(given));
 }
 
@@ -288,7 +303,8 @@ Variable* RealCalls::specialised(Variable* v) {
     same = same && items.back() == tr_.force(e);
   }
   if (same) return v;
-  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items))) : tr_.make<TupleVariable>(std::move(items), v->type());
+  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items)))
+                           : tr_.make<TupleVariable>(std::move(items), v->type());
 }
 
 Variable* RealCalls::polyfill(const char* name) {

@@ -17,8 +17,8 @@ class RealCalls {
   Variable* query_torch(PyObject* fn, const Args& args);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
   Variable* call_pure(PyObject* fn, const Args& args);
-  // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache holds for them.
-  // nullptr: not for these; the function is to be evaluated.
+  // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache
+  // holds for them. nullptr: not for these; the function is to be evaluated.
   Variable* cached_call(Variable* cache, const Args& args);
   // The entry holds where the function in C, called again with these, answers the same.
   void guard_answer(PyObject* fn, const std::vector<PyObject*>& args, PyObject* answer);
@@ -27,12 +27,13 @@ class RealCalls {
 
   // The real value: constants, fakes and containers of them. Throws Unsupported for anything else.
   Ref to_python(Variable* v);
-  // Of a member of an enumeration, whose text whoever is given it may ask for: what its dict says of it. Nothing for the rest.
+  // Of a member of an enumeration, whose text whoever is given it may ask for: what its dict says of it. Nothing for
+  // the rest.
   void guard_member(Variable* v);
-  bool is_python_constant(Variable* v);       // to_python gives a value without tensors
-  Variable* specialised(Variable* v);         // open integers fixed to their values in this call, in tuples and lists too
+  bool is_python_constant(Variable* v);  // to_python gives a value without tensors
+  Variable* specialised(Variable* v);    // open integers fixed to their values in this call, in tuples and lists too
   bool has_tensor(const Args& args);
-  graph::Location location() const;          // of the current line
+  graph::Location location() const;  // of the current line
 
  private:
   Variable* record_call(PyObject* fn, const Args& args);
@@ -40,10 +41,13 @@ class RealCalls {
   bool returns_without_effects(Variable* function, const Args& args);
 
   Translator& tr_;
-  struct CachedCall { PyObject *cache, *key; SourceId source; };
+  struct CachedCall {
+    PyObject *cache, *key;
+    SourceId source;
+  };
   std::vector<CachedCall> cached_calls_;
-  uint64_t num_cached_calls_ = 0;       // that the capture came to; those inside of trials don't count
-  int trials_ = 0;                      // of cached functions, that go on
+  uint64_t num_cached_calls_ = 0;  // that the capture came to; those inside of trials don't count
+  int trials_ = 0;                 // of cached functions, that go on
 };
 
 }  // namespace braze::capture

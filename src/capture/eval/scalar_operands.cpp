@@ -201,9 +201,11 @@ Variable* decide(Translator& tr, PyObject* callable, const Args& args) {
   bool extreme = (callable == greatest || callable == least) && args.size() > 1;
   auto number = [&](Variable* v) {
     PyObject* c = constant_of(v);
-    return (c && (PyFloat_CheckExact(c) || PyLong_CheckExact(c))) || (!v->is(Kind::Float) && tr.floats.is_open_float(v));
+    return (c && (PyFloat_CheckExact(c) || PyLong_CheckExact(c))) ||
+           (!v->is(Kind::Float) && tr.floats.is_open_float(v));
   };
-  if (!args.kw.empty() || (!truth && !extreme) || !std::all_of(args.pos.begin(), args.pos.end(), number)) return nullptr;
+  if (!args.kw.empty() || (!truth && !extreme) || !std::all_of(args.pos.begin(), args.pos.end(), number))
+    return nullptr;
   if (truth) return tr.boolean(tr.truth(args[0]), Ground::pure(args));
   Variable* best = args[0];
   for (size_t i = 1; i < args.size(); ++i)

@@ -1,5 +1,6 @@
-// Calls with a number that is not known while capturing: a float that varies from call to call, or a tensor where an operator takes
-// a number (a learning rate over a counted step, as optimizers have them). Such numbers become operands of the graph.
+// Calls with a number that is not known while capturing: a float that varies from call to call, or a tensor where an
+// operator takes a number (a learning rate over a counted step, as optimizers have them). Such numbers become operands
+// of the graph.
 #pragma once
 #include "capture/eval/variable.h"
 

@@ -20,15 +20,22 @@ namespace braze::capture {
 void SegmentEnd::refuse_open_generators() {
   for (Variable* g : tr_.generators())
     if (g->is(Kind::Generator) && g->as<GeneratorVariable>()->has_end_to_run())
-      throw Restart{std::max<uint64_t>(g->born, 1), {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
+      throw Restart{std::max<uint64_t>(g->born, 1),
+                    {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
 }
 
-// Of a value made here: whether making it needs nothing from the graph, and whether it has an instance of a class in it.
+// Of a value made here: whether making it needs nothing from the graph, and whether it has an instance of a class in
+// it.
 bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
   if (!v) return true;
   if (--budget < 0) return false;
-  auto all = [&](const std::vector<Variable*>& elements) { return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return holds_no_tensor(e, budget, object); }); };
-  if (v->source.valid()) return !v->is(Kind::Tensor) && !(v->is(Kind::Lazy) && PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor));
+  auto all = [&](const std::vector<Variable*>& elements) {
+    return std::all_of(elements.begin(), elements.end(),
+                       [&](Variable* e) { return holds_no_tensor(e, budget, object); });
+  };
+  if (v->source.valid())
+    return !v->is(Kind::Tensor) &&
+           !(v->is(Kind::Lazy) && PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor));
   switch (v->kind) {
     case Kind::Constant:
     case Kind::Real: return true;
@@ -52,8 +59,8 @@ bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
   }
 }
 
-// Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that frame alone; what a weak
-// reference or a finalizer may tell the end of stays too, where that costs no tensor.
+// Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that frame
+// alone; what a weak reference or a finalizer may tell the end of stays too, where that costs no tensor.
 bool SegmentEnd::stays(Variable* v) {
   if (!v) return false;
   if (!v->source.valid()) {
@@ -61,7 +68,8 @@ bool SegmentEnd::stays(Variable* v) {
     bool object = false;
     return holds_no_tensor(v, budget, object) && object;
   }
-  return v->is(Kind::Lazy) ? !PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor) : !v->is(Kind::Tensor);
+  return v->is(Kind::Lazy) ? !PyObject_TypeCheck(v->as<LazyVariable>()->object.get(), library().tensor)
+                           : !v->is(Kind::Tensor);
 }
 
 void SegmentEnd::emit_frames(Codegen& cg) {
@@ -72,15 +80,18 @@ void SegmentEnd::emit_frames(Codegen& cg) {
     image.code = f->code->code;
     image.function = f->parent ? cg.reg(f->function) : kNoReg;
     image.instruction = f->ip;
-    // What can't be read any more is not brought back. Of the outer frames the call is over, of the innermost it is to come.
+    // What can't be read any more is not brought back. Of the outer frames the call is over, of the innermost it is to
+    // come.
     std::vector<bool> live = live_locals(*f->code, f == tr_.frame() ? f->ip : f->ip + 1);
     if (f->code->instructions[static_cast<size_t>(f->ip)].handler >= 0) {
       std::vector<bool> caught = live_locals(*f->code, f->ip);
       for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
     }
     for (size_t i = 0; i < f->locals.size(); ++i) {
-      // A local that was not bound at the start and can't be read may be bound in another run, by an earlier turn of a loop. It stays.
-      bool untouched = !f->parent && !f->locals[i] && std::find(f->cleared.begin(), f->cleared.end(), static_cast<int>(i)) == f->cleared.end();
+      // A local that was not bound at the start and can't be read may be bound in another run, by an earlier turn of a
+      // loop. It stays.
+      bool untouched = !f->parent && !f->locals[i] &&
+                       std::find(f->cleared.begin(), f->cleared.end(), static_cast<int>(i)) == f->cleared.end();
       image.locals.push_back(untouched ? kAsBefore : live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
     }
     for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
@@ -105,7 +116,8 @@ void SegmentEnd::at_return(Variable* result) {
     tr_.effects.emit(cg);
     finish_graph(cg);
   } catch (const CannotRebuild& e) {
-    throw Restart{std::max<uint64_t>(e.variable->born, 1), {Reason::UnsupportedFeature, e.what + " leaves the compiled code"}};
+    throw Restart{std::max<uint64_t>(e.variable->born, 1),
+                  {Reason::UnsupportedFeature, e.what + " leaves the compiled code"}};
   } catch (const Unsupported& e) {
     throw Restart{1, {e.reason(), e.detail()}};
   } catch (const PyRaise& e) {
@@ -141,13 +153,16 @@ void SegmentEnd::finish_graph(Codegen& cg) {
     Variable* v = tr_.effects.inference_since ? tr_.standing_for(o) : nullptr;
     bool inference = v && v->is(Kind::Tensor) && v->as<TensorVariable>()->inference;
     segment.inference |= inference;
-    plain |= !inference && tr_.effects.inference_since && PyObject_TypeCheck(o, library().tensor) && !tr_.on_plain_input(o);
+    plain |=
+        !inference && tr_.effects.inference_since && PyObject_TypeCheck(o, library().tensor) && !tr_.on_plain_input(o);
   }
-  if (segment.inference && plain) throw Restart{tr_.effects.inference_since, {Reason::UnsupportedFeature, "results of inference mode beside others"}};
+  if (segment.inference && plain)
+    throw Restart{tr_.effects.inference_since, {Reason::UnsupportedFeature, "results of inference mode beside others"}};
   const auto& graph = segment.captured.graph;
   for (const graph::Node& n : graph.nodes())
     if (!tr_.effects.locks().empty() && n.op == graph::Op::Extern && n.extern_name.rfind("aten::", 0) != 0)
-      throw Restart{tr_.effects.locks()[0].ordinal, {Reason::UnknownFunction, "a lock beside " + n.extern_name + ", whose kernel may wait for it"}};
+      throw Restart{tr_.effects.locks()[0].ordinal,
+                    {Reason::UnknownFunction, "a lock beside " + n.extern_name + ", whose kernel may wait for it"}};
   std::unordered_map<PyObject*, std::pair<SourceId, bool>> known;  // and whether it is a number
   for (TensorVariable* t : tr_.lifted_tensors()) known.emplace(t->real.get(), std::pair(t->source, false));
   for (const auto& n : tr_.floats.numbers()) known.emplace(n.tensor.get(), std::pair(n.source, true));
@@ -175,7 +190,8 @@ void SegmentEnd::guard_parameters() {
   for (TensorVariable* t : tr_.lifted_tensors()) {
     if (!tr_.anchored(t->source)) continue;
     bool replaced = false;
-    for (Variable* m : tr_.effects.modifications()) replaced |= m->source.valid() && m->source == tr_.sources()[t->source].base;
+    for (Variable* m : tr_.effects.modifications())
+      replaced |= m->source.valid() && m->source == tr_.sources()[t->source].base;
     if (!replaced) tr_.guard_identity(t->source, t->real.get());
   }
 }
@@ -186,7 +202,8 @@ void SegmentEnd::guard_written_inputs() {
   std::vector<bool> written(inputs_.size());
   for (const auto& w : graph.writebacks) {
     size_t index = graph.value(w.input).index, k = 0;
-    for (size_t i = 0; i < index && i < graph.inputs.size(); ++i) k += graph.inputs[i].kind != graph::InputKind::Constant;
+    for (size_t i = 0; i < index && i < graph.inputs.size(); ++i)
+      k += graph.inputs[i].kind != graph::InputKind::Constant;
     if (k < written.size()) written[k] = true;
   }
   std::vector<launch::StorageRange> ranges;
@@ -197,8 +214,10 @@ void SegmentEnd::guard_written_inputs() {
     for (size_t j = 0; j < inputs_.size() && written[i]; ++j) {
       if (i == j || inputs_[j].number || !launch::overlap(ranges[i], ranges[j])) continue;
       auto of_array = [&](const Input& x) { return tr_.sources()[x.source].kind == SourceKind::ArrayTensor; };
-      throw Unsupported(Reason::UnsupportedMutation, of_array(inputs_[i]) || of_array(inputs_[j]) ? "an array is written that shares memory with another input"
-                                                                                                  : "a tensor is written that shares storage with another input");
+      throw Unsupported(Reason::UnsupportedMutation,
+                        of_array(inputs_[i]) || of_array(inputs_[j])
+                            ? "an array is written that shares memory with another input"
+                            : "a tensor is written that shares storage with another input");
     }
   }
   size_t count = group.size();
@@ -243,13 +262,16 @@ void SegmentEnd::refuse_fixed_marks(const trace::SizePlace& place, SourceId sour
     if (s.fixed_by < 0 && !narrower) continue;
     int32_t guard = s.fixed_by;
     for (size_t i = 0; guard < 0 && i < captured.size_guards.size(); ++i)
-      if (tr_.segment().sizes.arena->contains(captured.size_guards[i].condition, s.symbol)) guard = static_cast<int32_t>(i);
+      if (tr_.segment().sizes.arena->contains(captured.size_guards[i].condition, s.symbol))
+        guard = static_cast<int32_t>(i);
     UserLine at = guard >= 0 ? tr_.size_line(captured.size_guards[static_cast<size_t>(guard)].where) : UserLine{};
-    std::string what = s.fixed_by >= 0 ? "must be " + std::to_string(launch::read_size(place.tensor, place.dim))
-                                       : "must be from " + std::to_string(s.range.lo) + " to " + std::to_string(s.range.hi);
+    std::string what = s.fixed_by >= 0
+                           ? "must be " + std::to_string(launch::read_size(place.tensor, place.dim))
+                           : "must be from " + std::to_string(s.range.lo) + " to " + std::to_string(s.range.hi);
     std::string text = source_text(at);
-    throw UserError{"dimension " + std::to_string(place.dim) + " of " + tr_.sources().print(source) + " was marked dynamic, but the code says that it " + what +
-                    (at.code ? "\n" + describe(at) : "") + (text.empty() ? "" : "\n    " + text) +
+    throw UserError{"dimension " + std::to_string(place.dim) + " of " + tr_.sources().print(source) +
+                    " was marked dynamic, but the code says that it " + what + (at.code ? "\n" + describe(at) : "") +
+                    (text.empty() ? "" : "\n    " + text) +
                     "\n  hint: mark the range that the code takes (min=, max=), or don't mark the dimension"};
   }
 }
@@ -267,12 +289,14 @@ void SegmentEnd::finish_sizes() {
   for (const trace::SizePlace& p : captured.size_places) {
     TensorVariable* t = p.tensor ? by_tensor.at(p.tensor) : nullptr;
     SourceId source = t ? t->source : tr_.open_integer(static_cast<size_t>(p.dim));
-    // The instruction that the segment ends before may have been the one that met the tensor: its guard is gone, and its sizes are read.
+    // The instruction that the segment ends before may have been the one that met the tensor: its guard is gone, and
+    // its sizes are read.
     if (t && guarded.insert(source.index).second) tr_.guards().tensor(source, p.tensor, t->symbolic, tr_.line());
     sizes.places.push_back({source, p.symbol, p.dim, p.tensor == nullptr});
     if (p.tensor && p.dim >= 0) refuse_fixed_marks(p, source);
   }
-  for (const trace::SizeGuard& g : captured.size_guards) sizes.conditions.push_back({g.condition, tr_.size_line(g.where)});
+  for (const trace::SizeGuard& g : captured.size_guards)
+    sizes.conditions.push_back({g.condition, tr_.size_line(g.where)});
   sizes.values.insert(sizes.values.end(), captured.symbol_values.begin(), captured.symbol_values.end());
 }
 

@@ -1,5 +1,5 @@
-// The end of a segment: what the frames, the effects and the results are made from, the graph with its inputs, and the guards that only the
-// end knows of.
+// The end of a segment: what the frames, the effects and the results are made from, the graph with its inputs, and the
+// guards that only the end knows of.
 #pragma once
 #include <vector>
 
@@ -22,7 +22,8 @@ class SegmentEnd {
   void complete();
 
  private:
-  // The interpreter closes a generator that nobody holds any more: one that would then run code of the program's is left to it.
+  // The interpreter closes a generator that nobody holds any more: one that would then run code of the program's is
+  // left to it.
   void refuse_open_generators();
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
   bool stays(Variable* local);
@@ -36,7 +37,11 @@ class SegmentEnd {
   void refuse_fixed_marks(const trace::SizePlace& place, SourceId source);
 
   Translator& tr_;
-  struct Input { SourceId source; PyObject* tensor; bool number; };  // of the graph, constants aside; a number stands for a float
+  struct Input {
+    SourceId source;
+    PyObject* tensor;
+    bool number;
+  };  // of the graph, constants aside; a number stands for a float
   std::vector<Input> inputs_;
 };
 

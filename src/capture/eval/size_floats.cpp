@@ -24,10 +24,13 @@ LazyVariable* open_float(Variable* v) {
   return !lazy->forced && PyFloat_CheckExact(lazy->object.get()) ? lazy : nullptr;
 }
 
-Variable* met(Variable* v) { return v->is(Kind::Lazy) && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v; }
+Variable* met(Variable* v) {
+  return v->is(Kind::Lazy) && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v;
+}
 
 bool is_open_size(Translator& tr, Variable* v) {
-  return v->is(Kind::Sym) && v->type() == &PyLong_Type && !tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+  return v->is(Kind::Sym) && v->type() == &PyLong_Type &&
+         !tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
 }
 
 // The value that an operand has in this call; null: no number that may stay unknown.
@@ -43,9 +46,12 @@ Ref value_in_call(Translator& tr, Variable* v) {
   return c && PyLong_CheckExact(c) && small_int(v) ? Ref::borrow(c) : Ref();
 }
 
-bool is_operator(const LazyVariable* v, int op) { return v->function == operator_function(operator_row(op).operator_name); }
+bool is_operator(const LazyVariable* v, int op) {
+  return v->function == operator_function(operator_row(op).operator_name);
+}
 
-// That a number is above zero in every run, or at least no less: what is divided by, and what roots are taken of. Guarded where sizes decide.
+// That a number is above zero in every run, or at least no less: what is divided by, and what roots are taken of.
+// Guarded where sizes decide.
 bool is_positive(Translator& tr, Variable* v, bool zero) {
   v = met(v);
   if (is_open_size(tr, v)) return tr.truth(tr.compare(zero ? Py_GE : Py_GT, v, tr.integer(0, Ground::fixed())));
@@ -74,7 +80,8 @@ bool is_positive(Translator& tr, Variable* v, bool zero) {
 
 Variable* made(Translator& tr, PyObject* value, PyObject* function, Variable* left, Variable* right) {
   for (Variable* v : {left, right})
-    if (LazyVariable* lazy = v ? open_float(v) : nullptr; lazy && v->source.valid()) tr.guards().type_is(v->source, &PyFloat_Type, tr.line());
+    if (LazyVariable* lazy = v ? open_float(v) : nullptr; lazy && v->source.valid())
+      tr.guards().type_is(v->source, &PyFloat_Type, tr.line());
   auto* d = tr.make<LazyVariable>(value);
   d->function = function;
   d->left = left;
@@ -84,8 +91,9 @@ Variable* made(Translator& tr, PyObject* value, PyObject* function, Variable* le
 
 // ---- as fractions of integers ----
 
-// A number as num / den, where the float is that very fraction, or, if not `exact`, the one that is nearest to it. The numerator is
-// an int of 32 bits in every run, and den a positive one that is small: so floats do not round before a division does.
+// A number as num / den, where the float is that very fraction, or, if not `exact`, the one that is nearest to it. The
+// numerator is an int of 32 bits in every run, and den a positive one that is small: so floats do not round before a
+// division does.
 struct Fraction {
   Variable* num;
   int64_t den;
@@ -95,7 +103,8 @@ constexpr int64_t kMostDenominator = int64_t{1} << 20;
 
 bool of_32_bits(Translator& tr, Variable* num) {
   if (constant_of(num)) return small_int(num);
-  return tr.truth(tr.compare(Py_LE, num, tr.integer(INT32_MAX, Ground::fixed()))) && tr.truth(tr.compare(Py_GE, num, tr.integer(INT32_MIN, Ground::fixed())));
+  return tr.truth(tr.compare(Py_LE, num, tr.integer(INT32_MAX, Ground::fixed()))) &&
+         tr.truth(tr.compare(Py_GE, num, tr.integer(INT32_MIN, Ground::fixed())));
 }
 
 std::optional<Fraction> fraction(Translator& tr, Variable* v);
@@ -112,10 +121,15 @@ std::optional<Fraction> of_constant(Translator& tr, PyObject* c, Variable* v) {
 std::optional<Fraction> of_operator(Translator& tr, LazyVariable* v) {
   std::optional<Fraction> l = fraction(tr, v->left), r = l ? fraction(tr, v->right) : std::nullopt;
   if (!r || !l->exact || !r->exact) return std::nullopt;
-  auto times = [&](Variable* a, int64_t n) { return tr.force(tr.binary_op(NB_MULTIPLY, a, tr.integer(n, Ground::pure(v)))); };
-  if (is_operator(v, NB_MULTIPLY)) return Fraction{tr.force(tr.binary_op(NB_MULTIPLY, l->num, r->num)), l->den * r->den};
+  auto times = [&](Variable* a, int64_t n) {
+    return tr.force(tr.binary_op(NB_MULTIPLY, a, tr.integer(n, Ground::pure(v))));
+  };
+  if (is_operator(v, NB_MULTIPLY))
+    return Fraction{tr.force(tr.binary_op(NB_MULTIPLY, l->num, r->num)), l->den * r->den};
   if (is_operator(v, NB_ADD) || is_operator(v, NB_SUBTRACT))
-    return Fraction{tr.force(tr.binary_op(is_operator(v, NB_ADD) ? NB_ADD : NB_SUBTRACT, times(l->num, r->den), times(r->num, l->den))), l->den * r->den};
+    return Fraction{tr.force(tr.binary_op(is_operator(v, NB_ADD) ? NB_ADD : NB_SUBTRACT, times(l->num, r->den),
+                                          times(r->num, l->den))),
+                    l->den * r->den};
   PyObject* by = constant_of(r->num);
   int64_t d = by ? PyLong_AsLongLong(by) : 0;
   if (!is_operator(v, NB_TRUE_DIVIDE) || d == 0 || std::abs(d) > kMostDenominator) return std::nullopt;
@@ -131,9 +145,12 @@ std::optional<Fraction> fraction(Translator& tr, Variable* v) {
     f = Fraction{v, 1};
   } else if (LazyVariable* lazy = open_float(v)) {
     if (!is_size_float(lazy)) return std::nullopt;
-    if (lazy->function == float_type()) f = fraction(tr, lazy->left);
-    else if (lazy->right) f = of_operator(tr, lazy);
-  } else if (PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v); c && (PyLong_CheckExact(c) || PyFloat_CheckExact(c))) {
+    if (lazy->function == float_type())
+      f = fraction(tr, lazy->left);
+    else if (lazy->right)
+      f = of_operator(tr, lazy);
+  } else if (PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v);
+             c && (PyLong_CheckExact(c) || PyFloat_CheckExact(c))) {
     f = of_constant(tr, c, v);
   }
   if (!f || f->den > kMostDenominator || !of_32_bits(tr, f->num)) return std::nullopt;
@@ -176,10 +193,12 @@ Variable* size_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
   a = met(a), b = met(b);
   auto depends = [&](Variable* v) { return is_open_size(tr, v) || is_size_float(v); };
   if (!depends(a) && !depends(b)) return nullptr;
-  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE && base != NB_POWER) return nullptr;
+  if (base != NB_ADD && base != NB_SUBTRACT && base != NB_MULTIPLY && base != NB_TRUE_DIVIDE && base != NB_POWER)
+    return nullptr;
   Ref x = value_in_call(tr, a), y = x ? value_in_call(tr, b) : Ref();
   if (!y) return nullptr;
-  if (base == NB_POWER && (!constant_of(b) || !PyFloat_CheckExact(y.get()) || std::abs(PyFloat_AS_DOUBLE(y.get())) > 4)) return nullptr;
+  if (base == NB_POWER && (!constant_of(b) || !PyFloat_CheckExact(y.get()) || std::abs(PyFloat_AS_DOUBLE(y.get())) > 4))
+    return nullptr;
   if (base != NB_TRUE_DIVIDE && PyLong_CheckExact(x.get()) && PyLong_CheckExact(y.get())) return nullptr;  // an int
   if (base == NB_TRUE_DIVIDE && !is_positive(tr, b, false)) {
     PyObject* c = constant_of(b);
@@ -193,7 +212,8 @@ Variable* size_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
 
 Variable* size_function(Translator& tr, PyObject* callable, const Args& args) {
   if (args.size() != 1 || !args.kw.empty()) return nullptr;
-  static PyObject *const floor = imported("math", "floor"), *const ceil = imported("math", "ceil"), *const trunc = imported("math", "trunc");
+  static PyObject *const floor = imported("math", "floor"), *const ceil = imported("math", "ceil"),
+                         *const trunc = imported("math", "trunc");
   Variable* v = met(args[0]);
   static PyObject* const prod = imported("math", "prod");
   if (callable == prod) return product(tr, v);
@@ -202,9 +222,11 @@ Variable* size_function(Translator& tr, PyObject* callable, const Args& args) {
   if (size && callable == reinterpret_cast<PyObject*>(&PyLong_Type)) return v;
   if (callable == floor) return rounded(tr, v, Rounding::Down);
   if (callable == ceil) return rounded(tr, v, Rounding::Up);
-  if (callable == trunc || callable == reinterpret_cast<PyObject*>(&PyLong_Type)) return rounded(tr, v, Rounding::ToZero);
+  if (callable == trunc || callable == reinterpret_cast<PyObject*>(&PyLong_Type))
+    return rounded(tr, v, Rounding::ToZero);
   if (callable == float_type() && !size) return v;
-  static PyObject *const root = imported("math", "sqrt"), *const log = imported("math", "log"), *const log2 = imported("math", "log2"), *const log10 = imported("math", "log10");
+  static PyObject *const root = imported("math", "sqrt"), *const log = imported("math", "log"),
+                         *const log2 = imported("math", "log2"), *const log10 = imported("math", "log10");
   bool logarithm = callable == log || callable == log2 || callable == log10;
   if (callable != float_type() && callable != root && !logarithm) return nullptr;
   if (callable != float_type() && !is_positive(tr, v, !logarithm)) return nullptr;
@@ -217,7 +239,9 @@ Variable* size_comparison(Translator& tr, int op, Variable* a, Variable* b) {
   if (!is_size_float(a) && !is_size_float(b)) return nullptr;
   std::optional<Fraction> x = fraction(tr, a), y = x ? fraction(tr, b) : std::nullopt;
   if (!y || (!x->exact && !y->exact)) return nullptr;
-  auto times = [&](const Fraction& f, int64_t n) { return tr.force(tr.binary_op(NB_MULTIPLY, f.num, tr.integer(n, Ground::pure(a, b)))); };
+  auto times = [&](const Fraction& f, int64_t n) {
+    return tr.force(tr.binary_op(NB_MULTIPLY, f.num, tr.integer(n, Ground::pure(a, b))));
+  };
   if (x->den > 1 << 10 || y->den > 1 << 10) return nullptr;
   Variable *left = times(*x, y->den), *right = times(*y, x->den);
   if (!of_32_bits(tr, left) || !of_32_bits(tr, right)) return nullptr;
@@ -226,7 +250,9 @@ Variable* size_comparison(Translator& tr, int op, Variable* a, Variable* b) {
 
 TensorVariable* size_as_operand(Translator& tr, Variable* size) {
   static PyObject *const scalar = imported("torch", "scalar_tensor"), *const f64 = imported("torch", "float64");
-  return tr.force(tr.real.call_torch(scalar, Args{{size}, {{tr.intern("dtype"), tr.constant(f64, Ground::pure(size))}}}))->as<TensorVariable>();
+  return tr
+      .force(tr.real.call_torch(scalar, Args{{size}, {{tr.intern("dtype"), tr.constant(f64, Ground::pure(size))}}}))
+      ->as<TensorVariable>();
 }
 
 }  // namespace braze::capture

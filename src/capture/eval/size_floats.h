@@ -1,6 +1,7 @@
-// Floats that are computed from sizes that stay open (n / 2, math.sqrt(n), n ** -0.5): as long as nobody looks at one, no guard says what
-// its value is. Beside a tensor it is an operand of the graph, computed there in float64; in a result the entry computes it as
-// Python does. What asks for an integer, or how such a float compares, is answered from the sizes where that is exact.
+// Floats that are computed from sizes that stay open (n / 2, math.sqrt(n), n ** -0.5): as long as nobody looks at one,
+// no guard says what its value is. Beside a tensor it is an operand of the graph, computed there in float64; in a
+// result the entry computes it as Python does. What asks for an integer, or how such a float compares, is answered from
+// the sizes where that is exact.
 #pragma once
 #include "capture/eval/translator.h"
 

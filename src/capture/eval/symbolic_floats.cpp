@@ -30,10 +30,12 @@ PyObject* attribute(Translator& tr, TensorVariable* t, const char* name) {
   return tr.keep(std::move(v));
 }
 
-// Whether the operators of tensors are PyTorch's own: numbers as tensors must not meet what the program put in their place.
+// Whether the operators of tensors are PyTorch's own: numbers as tensors must not meet what the program put in their
+// place.
 bool keeps_operators(Translator& tr) {
-  for (const char* name : {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__", "__neg__",
-                           "__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"}) {
+  for (const char* name :
+       {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__",
+        "__rpow__", "__neg__", "__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"}) {
     SourceId at;
     PyObject* found = tr.attributes.lookup_on_type(library().tensor, tr.intern(name), &at);
     if (!found || (PyFunction_Check(found) && !of_library(found))) return false;
@@ -66,34 +68,28 @@ Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
 
 PyObject* function_of(int base) {
   static PyObject* module = PyImport_ImportModule("operator");
-  static PyObject *add = native::attr(Ground::fixed(), module, "add"), *sub = native::attr(Ground::fixed(), module, "sub"),
-                  *mul = native::attr(Ground::fixed(), module, "mul"), *div = native::attr(Ground::fixed(), module, "truediv"),
-                  *mod = native::attr(Ground::fixed(), module, "mod"), *pow = native::attr(Ground::fixed(), module, "pow"),
-                  *iadd = native::attr(Ground::fixed(), module, "iadd"), *isub = native::attr(Ground::fixed(), module, "isub"),
-                  *imul = native::attr(Ground::fixed(), module, "imul"), *idiv = native::attr(Ground::fixed(), module, "itruediv");
+  static PyObject *add = native::attr(Ground::fixed(), module, "add"),
+                  *sub = native::attr(Ground::fixed(), module, "sub"),
+                  *mul = native::attr(Ground::fixed(), module, "mul"),
+                  *div = native::attr(Ground::fixed(), module, "truediv"),
+                  *mod = native::attr(Ground::fixed(), module, "mod"),
+                  *pow = native::attr(Ground::fixed(), module, "pow"),
+                  *iadd = native::attr(Ground::fixed(), module, "iadd"),
+                  *isub = native::attr(Ground::fixed(), module, "isub"),
+                  *imul = native::attr(Ground::fixed(), module, "imul"),
+                  *idiv = native::attr(Ground::fixed(), module, "itruediv");
   switch (base) {
-    case NB_ADD:
-      return add;
-    case NB_SUBTRACT:
-      return sub;
-    case NB_MULTIPLY:
-      return mul;
-    case NB_TRUE_DIVIDE:
-      return div;
-    case NB_REMAINDER:
-      return mod;
-    case NB_POWER:
-      return pow;
-    case NB_INPLACE_ADD:
-      return iadd;
-    case NB_INPLACE_SUBTRACT:
-      return isub;
-    case NB_INPLACE_MULTIPLY:
-      return imul;
-    case NB_INPLACE_TRUE_DIVIDE:
-      return idiv;
-    default:
-      return nullptr;
+    case NB_ADD: return add;
+    case NB_SUBTRACT: return sub;
+    case NB_MULTIPLY: return mul;
+    case NB_TRUE_DIVIDE: return div;
+    case NB_REMAINDER: return mod;
+    case NB_POWER: return pow;
+    case NB_INPLACE_ADD: return iadd;
+    case NB_INPLACE_SUBTRACT: return isub;
+    case NB_INPLACE_MULTIPLY: return imul;
+    case NB_INPLACE_TRUE_DIVIDE: return idiv;
+    default: return nullptr;
   }
 }
 
@@ -102,7 +98,8 @@ PyObject* function_of(int base) {
 TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
   tr_.mutate();
   if (!real) tr_.raise_current();
-  Ref made = Ref::steal(tr_.tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(tr_.segment().draws.size())));
+  Ref made = Ref::steal(
+      tr_.tracer().lift(real.get(), graph::InputKind::Argument, "random" + std::to_string(tr_.segment().draws.size())));
   if (!made) tr_.raise_current();
   PyObject* index = tr_.keep(Ref::steal(PyLong_FromSize_t(tr_.segment().draws.size())));
   tr_.segment().draws.push_back(std::move(call));
@@ -114,7 +111,8 @@ TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
 Variable* SymbolicFloats::varying_number(Variable* v) {
   if (v->is(Kind::Float)) return v->as<FloatVariable>()->tensor;
   LazyVariable* lazy = open_float(v);
-  if (!lazy || !tr_.view().seen || tr_.view().torch_level || tr_.torch_functions.has_modes() || !keeps_operators(tr_)) return nullptr;
+  if (!lazy || !tr_.view().seen || tr_.view().torch_level || tr_.torch_functions.has_modes() || !keeps_operators(tr_))
+    return nullptr;
   if (lazy->function) {
     // 64-bit arithmetic on tensors of one element is that of Python's floats.
     auto operand = [&](Variable* of) -> Variable* {
@@ -124,8 +122,8 @@ Variable* SymbolicFloats::varying_number(Variable* v) {
     Variable *left = operand(lazy->left), *right = operand(lazy->right);
     if (!left && !right) return nullptr;
     if (!lazy->right) return float_operator(tr_, lazy->function, left->as<TensorVariable>());
-    return tr_.force(
-        tr_.real.call_torch(lazy->function, Args{{left ? left : tr_.force(lazy->left), right ? right : tr_.force(lazy->right)}, {}}));
+    return tr_.force(tr_.real.call_torch(
+        lazy->function, Args{{left ? left : tr_.force(lazy->left), right ? right : tr_.force(lazy->right)}, {}}));
   }
   if (!lazy->source.valid() || tr_.sources()[lazy->source].kind == SourceKind::Const) return nullptr;
   for (const Number& n : numbers_)
@@ -190,7 +188,8 @@ Variable* SymbolicFloats::varying_comparison(int op, Variable* a, Variable* b) {
   static PyObject* default_dtype = of_torch("get_default_dtype");
   if (*floats == Floats::None) with = as_type(tr_, with, tr_.keep(Ref::steal(PyObject_CallNoArgs(default_dtype))));
   number = as_type(tr_, number, attribute(tr_, with->as<TensorVariable>(), "dtype"));
-  static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"), of_torch("ne"), of_torch("gt"), of_torch("ge")};
+  static PyObject* const functions[] = {of_torch("lt"), of_torch("le"), of_torch("eq"),
+                                        of_torch("ne"), of_torch("gt"), of_torch("ge")};
   static constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   return tr_.force(tr_.real.call_torch(functions[x ? kSwapped[op] : op], Args{{with, number}, {}}));
 }
@@ -202,10 +201,13 @@ bool add_steps(Translator& tr, Variable* v, FloatCondition& to) {
   using Op = FloatCondition::Op;
   if (LazyVariable* lazy = open_float(v)) {
     if (lazy->function) {
-      static const std::pair<PyObject*, Op> operators[] = {{function_of(NB_ADD), Op::Add}, {function_of(NB_SUBTRACT), Op::Subtract},
-                                                           {function_of(NB_MULTIPLY), Op::Multiply}, {function_of(NB_TRUE_DIVIDE), Op::Divide}};
+      static const std::pair<PyObject*, Op> operators[] = {{function_of(NB_ADD), Op::Add},
+                                                           {function_of(NB_SUBTRACT), Op::Subtract},
+                                                           {function_of(NB_MULTIPLY), Op::Multiply},
+                                                           {function_of(NB_TRUE_DIVIDE), Op::Divide}};
       for (auto [function, op] : operators)
-        if (function == lazy->function) return add_steps(tr, lazy->left, to) && add_steps(tr, lazy->right, to) && (to.steps.push_back({op}), true);
+        if (function == lazy->function)
+          return add_steps(tr, lazy->left, to) && add_steps(tr, lazy->right, to) && (to.steps.push_back({op}), true);
       return false;
     }
     if (!lazy->source.valid() || tr.sources()[lazy->source].kind == SourceKind::Const) return false;
@@ -214,7 +216,8 @@ bool add_steps(Translator& tr, Variable* v, FloatCondition& to) {
     if (at == to.sources.end()) to.sources.push_back(lazy->source);
     return true;
   }
-  if (v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && !PyLong_CheckExact(v->as<LazyVariable>()->object.get())) return false;
+  if (v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && !PyLong_CheckExact(v->as<LazyVariable>()->object.get()))
+    return false;
   PyObject* c = constant_of(tr.force(v));
   // Larger ones are compared with more digits than a float has.
   constexpr int64_t kMostExact = int64_t{1} << 53;
@@ -236,8 +239,9 @@ Variable* SymbolicFloats::decided_comparison(int op, Variable* a, Variable* b) {
   if (!tr_.view().seen || (!open_float(a) && !open_float(b))) return nullptr;
   FloatCondition condition;
   if (!add_steps(tr_, a, condition) || !add_steps(tr_, b, condition) || condition.sources.empty()) return nullptr;
-  static constexpr FloatCondition::Op kOps[] = {FloatCondition::Op::Less, FloatCondition::Op::LessEqual, FloatCondition::Op::Equal,
-                                                FloatCondition::Op::NotEqual, FloatCondition::Op::Greater, FloatCondition::Op::GreaterEqual};
+  static constexpr FloatCondition::Op kOps[] = {FloatCondition::Op::Less,    FloatCondition::Op::LessEqual,
+                                                FloatCondition::Op::Equal,   FloatCondition::Op::NotEqual,
+                                                FloatCondition::Op::Greater, FloatCondition::Op::GreaterEqual};
   condition.steps.push_back({kOps[op]});
   // Each has the value in this call at hand: what was met is that of its lazy variable.
   std::vector<PyObject*> values;
@@ -287,7 +291,9 @@ Variable* SymbolicFloats::defer_arithmetic(int op, Variable* a, Variable* b) {
   for (Variable** v : {&a, &b})
     if ((*v)->is(Kind::Lazy) && (*v)->as<LazyVariable>()->forced) *v = (*v)->as<LazyVariable>()->forced;
   auto is = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); };
-  auto open = [&](Variable* v) { return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && is(v->as<LazyVariable>()->object.get()); };
+  auto open = [&](Variable* v) {
+    return v->is(Kind::Lazy) && !v->as<LazyVariable>()->forced && is(v->as<LazyVariable>()->object.get());
+  };
   auto value = [&](Variable* v) -> PyObject* {
     if (open(v)) return v->as<LazyVariable>()->object.get();
     PyObject* c = v->is(Kind::Lazy) ? nullptr : constant_of(v);
@@ -312,8 +318,10 @@ Variable* SymbolicFloats::defer_arithmetic(int op, Variable* a, Variable* b) {
 
 // -v of such a float.
 Variable* SymbolicFloats::defer_negation(Variable* v) {
-  if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get())) return nullptr;
-  return defer_arithmetic(NB_MULTIPLY, v, tr_.constant(tr_.keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
+  if (!v->is(Kind::Lazy) || v->as<LazyVariable>()->forced || !PyFloat_CheckExact(v->as<LazyVariable>()->object.get()))
+    return nullptr;
+  return defer_arithmetic(NB_MULTIPLY, v,
+                          tr_.constant(tr_.keep(Ref::steal(PyFloat_FromDouble(-1.0))), Ground::pure(v)));
 }
 
 }  // namespace braze::capture

@@ -18,8 +18,10 @@ PyObject* disabled_function() {
 }
 
 struct Stack {
-  PyObject *length = imported("torch._C", "_len_torch_function_stack", true), *at = imported("torch._C", "_get_function_stack_at", true),
-           *push = imported("torch._C", "_push_on_torch_function_stack", true), *pop = imported("torch._C", "_pop_torch_function_stack", true);
+  PyObject *length = imported("torch._C", "_len_torch_function_stack", true),
+           *at = imported("torch._C", "_get_function_stack_at", true),
+           *push = imported("torch._C", "_push_on_torch_function_stack", true),
+           *pop = imported("torch._C", "_pop_torch_function_stack", true);
 };
 const Stack& stack() {
   static const Stack s;
@@ -80,7 +82,8 @@ int64_t torch_function_state() {
 
 void set_torch_function_state(Translator& tr, int64_t state) {
   static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
-  tr.effects.set_state(state_getter(), {}, set, {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
+  tr.effects.set_state(state_getter(), {}, set,
+                       {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
 }
 
 // Of the polyfills of the contexts: sets the state, returns what it was.
@@ -139,7 +142,8 @@ Variable* mode_at(Translator& tr, Args& a) {
   return tr.host.from_host(std::move(mode));
 }
 
-// Tensor.__torch_function__(func, types, args=(), kwargs=None) of a class: the function on plain tensors, the result of the class.
+// Tensor.__torch_function__(func, types, args=(), kwargs=None) of a class: the function on plain tensors, the result of
+// the class.
 Variable* plain_function(Translator& tr, Args& a) {
   if (a.size() < 3 || a.size() > 5 || !a.kw.empty()) return nullptr;
   PyObject* cls = a[0]->as_constant();
@@ -147,14 +151,16 @@ Variable* plain_function(Translator& tr, Args& a) {
   for (Variable* t : tr.unpack(a[2])) {
     PyObject* type = tr.force(t)->as_constant();
     if (!type || !PyType_Check(type)) return nullptr;
-    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), reinterpret_cast<PyTypeObject*>(type))) return tr.constant(Py_NotImplemented, Ground::fixed());
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), reinterpret_cast<PyTypeObject*>(type)))
+      return tr.constant(Py_NotImplemented, Ground::fixed());
   }
   Args args;
   if (a.size() > 3) args.pos = tr.unpack(a[3]);
   Variable* kw = a.size() > 4 ? tr.force(a[4]) : tr.none();
   if (!is_none(kw)) {
     if (!kw->is(Kind::Dict)) return nullptr;
-    for (const auto& e : kw->as<DictVariable>()->entries(tr)) args.kw.emplace_back(tr.keep(tr.real.to_python(e.key)), e.value);
+    for (const auto& e : kw->as<DictVariable>()->entries(tr))
+      args.kw.emplace_back(tr.keep(tr.real.to_python(e.key)), e.value);
   }
   int64_t before = torch_function_state();
   if (before < 1) set_torch_function_state(tr, 1);
@@ -171,10 +177,13 @@ Variable* plain_function(Translator& tr, Args& a) {
 // Tensor.as_subclass(cls): no torch function sees it.
 Variable* as_subclass(Translator& tr, Args& a) {
   PyObject* cls = a.size() == 2 && a.kw.empty() ? a[1]->as_constant() : nullptr;
-  if (!cls || !PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), library().tensor) || !a[0]->is(Kind::Tensor)) return nullptr;
+  if (!cls || !PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), library().tensor) ||
+      !a[0]->is(Kind::Tensor))
+    return nullptr;
   static PyObject* alias = [] {
     Ref op = Ref::steal(native::attr(Ground::fixed(), library().torch, "ops"));
-    for (const char* name : {"aten", "alias", "default"}) op = Ref::steal(native::attr(Ground::fixed(), op.get(), name));
+    for (const char* name : {"aten", "alias", "default"})
+      op = Ref::steal(native::attr(Ground::fixed(), op.get(), name));
     return op.release();
   }();
   int64_t before = torch_function_state();
@@ -184,8 +193,12 @@ Variable* as_subclass(Translator& tr, Args& a) {
   return tr.torch_functions.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
 }
 
-Variable* modes_enabled(Translator& tr, Args&) { return tr.boolean(stack_length() != 0, Ground::process(ProcessState::FunctionModes)); }
-Variable* modes_length(Translator& tr, Args&) { return tr.integer(stack_length(), Ground::process(ProcessState::FunctionModes)); }
+Variable* modes_enabled(Translator& tr, Args&) {
+  return tr.boolean(stack_length() != 0, Ground::process(ProcessState::FunctionModes));
+}
+Variable* modes_length(Translator& tr, Args&) {
+  return tr.integer(stack_length(), Ground::process(ProcessState::FunctionModes));
+}
 
 }  // namespace
 
@@ -203,10 +216,15 @@ TorchFunction TorchFunctions::of(PyTypeObject* cls) {
 
 const char* refuse_tensor_class(PyTypeObject* cls) {
   static PyObject* dispatch = PyUnicode_InternFromString("__torch_dispatch__");
-  if (native::type_attr(Ground::conservative(), cls, dispatch) != native::type_attr(Ground::fixed(), library().tensor, dispatch)) return "it has a __torch_dispatch__";
+  if (native::type_attr(Ground::conservative(), cls, dispatch) !=
+      native::type_attr(Ground::fixed(), library().tensor, dispatch))
+    return "it has a __torch_dispatch__";
   // What Python's operators and attribute access call without asking torch.
-  static const std::unordered_set<std::string_view> harmless{"__new__", "__init__", "__torch_function__", "__repr__", "__str__", "__init_subclass__",
-      "__class_getitem__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__", "__setstate__", "__getstate__", "__hash__", "__tensor_flatten__", "__tensor_unflatten__"};
+  static const std::unordered_set<std::string_view> harmless{
+      "__new__",       "__init__",          "__torch_function__", "__repr__",
+      "__str__",       "__init_subclass__", "__class_getitem__",  "__reduce__",
+      "__reduce_ex__", "__deepcopy__",      "__copy__",           "__setstate__",
+      "__getstate__",  "__hash__",          "__tensor_flatten__", "__tensor_unflatten__"};
   for (PyTypeObject* t = cls; t && t != library().tensor && t != library().parameter; t = t->tp_base) {
     PyObject *key, *value;
     Py_ssize_t pos = 0;
@@ -235,7 +253,8 @@ bool TorchFunctions::overrides(const Args& args) {
 void TorchFunctions::shade(PyObject* fake, PyTypeObject* cls) {
   auto [it, fresh] = shadows_.try_emplace(cls);
   if (fresh) {
-    Variable* function = tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
+    Variable* function =
+        tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
     Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name));
     Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), tr_.host.callback(function).get());
     if (!made) tr_.raise_current();
@@ -256,10 +275,12 @@ PyTypeObject* TorchFunctions::class_behind(PyTypeObject* cls) const {
 void TorchFunctions::set_tensor_class(TensorVariable* t, PyObject* fake, PyTypeObject* cls) {
   t->cls = cls;
   if (cls == library().tensor || cls == library().parameter) {
-    if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) tr_.raise_current();
+    if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0)
+      tr_.raise_current();
     return;
   }
-  if (const char* why = refuse_tensor_class(cls)) tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + ": " + why);
+  if (const char* why = refuse_tensor_class(cls))
+    tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + ": " + why);
   subclasses_ = true;
   if (of(cls) == TorchFunction::Own) return shade(fake, cls);
   if (Py_TYPE(fake) != cls && PyObject_SetAttrString(fake, "__class__", reinterpret_cast<PyObject*>(cls)) < 0) {
@@ -284,12 +305,14 @@ Variable* TorchFunctions::of_tensor_class(Variable* v, PyTypeObject* cls) {
   if (!v->is(Kind::Tuple) && !v->is(Kind::List)) return v;
   std::vector<Variable*> items;
   for (Variable* e : static_cast<SequenceVariable*>(v)->elements) items.push_back(of_tensor_class(e, cls));
-  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items))) : tr_.make<TupleVariable>(std::move(items), v->type());
+  return v->is(Kind::List) ? static_cast<Variable*>(tr_.list(std::move(items)))
+                           : tr_.make<TupleVariable>(std::move(items), v->type());
 }
 
 Ref TorchFunctions::stand_in(Variable* v) {
   if (auto it = ducks_.find(v); it != ducks_.end()) return Ref::borrow(it->second);
-  Variable* function = tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)), "__torch_function__");
+  Variable* function =
+      tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(v->type()), Ground::pure(v)), "__torch_function__");
   Ref name = Ref::steal(PyUnicode_FromString(v->type()->tp_name));
   Ref cls = new_class(name.get(), nullptr, tr_.host.callback(function).get());
   Ref made = cls ? Ref::steal(PyObject_CallNoArgs(cls.get())) : Ref();
@@ -338,7 +361,10 @@ void TorchFunctions::adopt_modes() {
   }
   if (!own_modes_) return;
   std::vector<Ref> stand_ins;
-  for (const Ref& mode : first_modes_) stand_ins.push_back(is_device_context(mode.get()) ? mode : mode_stand_in(tr_.global_object(mode.get(), Ground::process(ProcessState::FunctionModes))));
+  for (const Ref& mode : first_modes_)
+    stand_ins.push_back(is_device_context(mode.get()) ? mode
+                                                      : mode_stand_in(tr_.global_object(
+                                                            mode.get(), Ground::process(ProcessState::FunctionModes))));
   for (int64_t i = 0; i < n; ++i) pop();
   for (const Ref& mode : stand_ins) push(mode.get());
 }
@@ -360,7 +386,8 @@ bool TorchFunctions::exit_device() {
 
 void TorchFunctions::leave() {
   for (; !devices_.empty(); devices_.pop_back())
-    if (!Ref::steal(PyObject_CallMethod(devices_.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None))) PyErr_Clear();
+    if (!Ref::steal(PyObject_CallMethod(devices_.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None)))
+      PyErr_Clear();
   if (!std::exchange(own_modes_, false)) return;
   while (stack_length() > 0) pop();
   for (const Ref& mode : first_modes_) push(mode.get());
@@ -389,7 +416,8 @@ void TorchFunctions::emit_modes(Codegen& cg) {
   auto same = [&](size_t i) {
     if (i >= now.size() || i >= first_modes_.size()) return false;
     Variable* v = variable_of(now[i]);
-    return v ? v->as_constant() == first_modes_[i].get() || v == tr_.standing_for(first_modes_[i].get()) : now[i].get() == first_modes_[i].get();
+    return v ? v->as_constant() == first_modes_[i].get() || v == tr_.standing_for(first_modes_[i].get())
+             : now[i].get() == first_modes_[i].get();
   };
   size_t common = 0;
   while (same(common)) ++common;

@@ -1,7 +1,7 @@
 // __torch_function__ of the user's: classes of tensors, other objects, and modes that take over the functions of torch.
 //
-// PyTorch's own dispatch decides whom to ask, in which order and for what function. While capturing it meets stand-ins: fakes
-// of a subclass made for the capture, objects in place of the user's, modes in place of those on the stack. Their
+// PyTorch's own dispatch decides whom to ask, in which order and for what function. While capturing it meets stand-ins:
+// fakes of a subclass made for the capture, objects in place of the user's, modes in place of those on the stack. Their
 // __torch_function__ evaluates the user's in the capture.
 #pragma once
 #include <unordered_map>
@@ -15,9 +15,9 @@ class TensorVariable;
 
 // How a class answers for torch functions.
 enum class TorchFunction : uint8_t {
-  None,      // no torch function
-  Plain,     // Tensor's own, or the disabled one: PyTorch carries it out itself
-  Own,       // the user's
+  None,   // no torch function
+  Plain,  // Tensor's own, or the disabled one: PyTorch carries it out itself
+  Own,    // the user's
 };
 // Why tensors of this subclass of Tensor can't be captured; nullptr: they can.
 const char* refuse_tensor_class(PyTypeObject* cls);
@@ -48,7 +48,8 @@ class TorchFunctions {
   void adopt_modes();
   void push_mode(Variable* mode);
   Variable* pop_mode();
-  // `with device:`, entered for real while capturing; a context that is open when the segment ends is entered again by the entry.
+  // `with device:`, entered for real while capturing; a context that is open when the segment ends is entered again by
+  // the entry.
   void enter_device(PyObject* device);
   bool exit_device();  // false: it was entered before
   PyObject* device() const { return devices_.empty() ? nullptr : devices_.back().get(); }
@@ -58,17 +59,17 @@ class TorchFunctions {
   void emit_modes(Codegen& cg);
 
  private:
-  void shade(PyObject* fake, PyTypeObject* cls);   // PyTorch asks the capture for the torch functions of this fake
+  void shade(PyObject* fake, PyTypeObject* cls);  // PyTorch asks the capture for the torch functions of this fake
   Ref mode_stand_in(Variable* mode);
   std::vector<Ref> modes() const;
 
   Translator& tr_;
   std::unordered_map<PyTypeObject*, TorchFunction> known_;
-  std::unordered_map<PyTypeObject*, Ref> shadows_;          // classes of fakes in place of the user's
-  std::unordered_map<Variable*, PyObject*> ducks_;          // objects with a torch function, and theirs
-  bool subclasses_ = false, own_modes_ = false;             // whether there are any in this capture
-  std::vector<Ref> first_modes_;                            // of torch functions, at the start
-  std::vector<Ref> devices_;                                // contexts of devices that are open
+  std::unordered_map<PyTypeObject*, Ref> shadows_;  // classes of fakes in place of the user's
+  std::unordered_map<Variable*, PyObject*> ducks_;  // objects with a torch function, and theirs
+  bool subclasses_ = false, own_modes_ = false;     // whether there are any in this capture
+  std::vector<Ref> first_modes_;                    // of torch functions, at the start
+  std::vector<Ref> devices_;                        // contexts of devices that are open
 };
 
 }  // namespace braze::capture

@@ -13,9 +13,19 @@
 namespace braze::capture {
 
 Translator::Translator(const FrameView& view, const Options& options, const Decisions& decisions)
-    : Values(*this), Protocols(*this), Raising(*this),
-      attributes(*this), real(*this), floats(*this), branches(*this), host(*this), torch_functions(*this), effects(*this),
-      view_(view), options_(options), decisions_(decisions) {
+    : Values(*this),
+      Protocols(*this),
+      Raising(*this),
+      attributes(*this),
+      real(*this),
+      floats(*this),
+      branches(*this),
+      host(*this),
+      torch_functions(*this),
+      effects(*this),
+      view_(view),
+      options_(options),
+      decisions_(decisions) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_unbacked();
@@ -95,18 +105,24 @@ void Translator::start_frame() {
     if (!view_.slots[i] || !PyGen_CheckExact(view_.slots[i])) continue;
     bool local = i < code.num_locals_plus;
     if (local) guards().type_is(sources().local(i), &PyGen_Type, line());
-    generators_.push_back(local ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(i - code.num_locals_plus)]);
+    generators_.push_back(local ? f->locals[static_cast<size_t>(i)]
+                                : f->stack[static_cast<size_t>(i - code.num_locals_plus)]);
   }
 }
 
-// A generator of the interpreter's that the frame began with ends when the frame lets go of it, and code of the program's may run then:
-// the instruction is left to the interpreter. `generators`: that the frame began with, and others.
+// A generator of the interpreter's that the frame began with ends when the frame lets go of it, and code of the
+// program's may run then: the instruction is left to the interpreter. `generators`: that the frame began with, and
+// others.
 static void refuse_dropped(const std::vector<Variable*>& generators, const Frame& f) {
-  auto inner = [](Variable* v) { return v && v->kind == Kind::Lazy && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v; };
+  auto inner = [](Variable* v) {
+    return v && v->kind == Kind::Lazy && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v;
+  };
   for (Variable* g : generators) {
     if (g->kind == Kind::Generator) continue;
     auto is_it = [&](Variable* v) { return inner(v) == inner(g); };
-    if (std::any_of(f.locals.begin(), f.locals.end(), is_it) || std::any_of(f.stack.begin(), f.stack.begin() + f.sp, is_it)) continue;
+    if (std::any_of(f.locals.begin(), f.locals.end(), is_it) ||
+        std::any_of(f.stack.begin(), f.stack.begin() + f.sp, is_it))
+      continue;
     throw Restart{f.ordinal, {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
   }
 }
@@ -134,10 +150,12 @@ Variable* Translator::run_frame(Frame* frame) {
     dirty_ = false;
     try {
       if (const auto& stops = decisions_.stops; !stops.empty())
-        if (auto stop = stops.find(ordinal_); stop != stops.end()) throw Unsupported(stop->second.reason, stop->second.detail);
+        if (auto stop = stops.find(ordinal_); stop != stops.end())
+          throw Unsupported(stop->second.reason, stop->second.detail);
       if (ordinal_ > last_ordinal_) unsupported("a capture of too many steps");
       // The interpreter is faster at what makes no graph.
-      if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps && ordinal_ < kApart) unsupported("a long run of code without an operation on tensors");
+      if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps && ordinal_ < kApart)
+        unsupported("a long run of code without an operation on tensors");
       if (Variable* result = step(f, ins)) return result;
     } catch (const Unsupported& e) {
       f.sp = sp;
@@ -155,7 +173,8 @@ Variable* Translator::run_frame(Frame* frame) {
   }
 }
 
-Translator::Trial::Trial(Translator& tr) : tr_(tr), ordinal_(tr.ordinal_), last_ordinal_(tr.last_ordinal_), known_(tr.all().size()) {
+Translator::Trial::Trial(Translator& tr)
+    : tr_(tr), ordinal_(tr.ordinal_), last_ordinal_(tr.last_ordinal_), known_(tr.all().size()) {
   constexpr uint64_t kMostSteps = 100'000;
   tr_.ordinal_ += kApart;
   tr_.last_ordinal_ = tr_.ordinal_ + kMostSteps;
@@ -266,7 +285,8 @@ UserLine Translator::line() const {
 
 int64_t Translator::recipe_integer(PyObject* sym) {
   sym::Expr e;
-  if (!tracer().size_expression(sym, &e)) throw Unsupported(Reason::UnsupportedFeature, "a symbolic number of another compiler");
+  if (!tracer().size_expression(sym, &e))
+    throw Unsupported(Reason::UnsupportedFeature, "a symbolic number of another compiler");
   segment_.sizes.values.push_back(e);
   return static_cast<int64_t>(segment_.num_integers++);
 }

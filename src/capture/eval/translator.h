@@ -1,11 +1,12 @@
 // Symbolic evaluation of bytecode: one attempt at one segment.
 //
-// A Translator goes through frames, one instruction at a time. What it knows and does has parts with one duty each: the variables, Python's
-// protocols on them and the exceptions of the program are what every handler speaks in, and are reached through the translator itself;
-// the others by their names.
+// A Translator goes through frames, one instruction at a time. What it knows and does has parts with one duty each: the
+// variables, Python's protocols on them and the exceptions of the program are what every handler speaks in, and are
+// reached through the translator itself; the others by their names.
 //
-// The evaluation is deterministic; a break that can't be taken where it was met (state was already changed by the instruction, or a frame
-// between could not be continued) restarts the capture with the order to stop before an earlier instruction, named by its ordinal.
+// The evaluation is deterministic; a break that can't be taken where it was met (state was already changed by the
+// instruction, or a frame between could not be continued) restarts the capture with the order to stop before an earlier
+// instruction, named by its ordinal.
 #pragma once
 #include <map>
 #include <memory>
@@ -39,7 +40,8 @@ struct Restart {
   Stop stop;
 };
 
-// Thrown to start the capture again with one more call of a functools.lru_cache, by its number (eval/real_calls.h), that is made for real.
+// Thrown to start the capture again with one more call of a functools.lru_cache, by its number (eval/real_calls.h),
+// that is made for real.
 struct MakeCall {
   uint64_t number;
 };
@@ -76,10 +78,10 @@ class Translator : public Values, public Protocols, public Raising {
   // ---- tensors and sizes that were there before ----
   void lifted(TensorVariable* v) { lifted_.push_back(v); }  // noted as a possible graph input
   const std::vector<TensorVariable*>& lifted_tensors() const { return lifted_; }
-  void tensor_is_key() { tensor_keys_ = true; }             // one of them was looked up in a dict or set
+  void tensor_is_key() { tensor_keys_ = true; }  // one of them was looked up in a dict or set
   bool has_tensor_keys() const { return tensor_keys_; }
   void opened_integer(SourceId s) { open_integers_.push_back(s); }
-  SourceId open_integer(size_t i) const { return open_integers_[i]; }   // in the order of lifting
+  SourceId open_integer(size_t i) const { return open_integers_[i]; }  // in the order of lifting
   // The recipe's integer with this value; what is symbolic in it must be of this capture.
   int64_t recipe_integer(PyObject* sym);
   // The user's line where the tracer decided on a size, by the number that it noted.
@@ -88,9 +90,9 @@ class Translator : public Values, public Protocols, public Raising {
   // ---- frames ----
   Frame* frame() { return frame_; }
   Frame* new_frame();
-  Variable* run_frame(Frame* f);              // to its return or next yield; nullptr never
+  Variable* run_frame(Frame* f);  // to its return or next yield; nullptr never
   Variable* run_in(Frame* f, Frame* caller, bool resumable);
-  bool yielded() const { return yielded_; }   // how the last run_frame ended
+  bool yielded() const { return yielded_; }  // how the last run_frame ended
   void set_yielded(bool yes) { yielded_ = yes; }
   DictVariable* globals_dict(const Frame& f);
   Variable* load_global(Frame& f, PyObject* name);
@@ -109,11 +111,11 @@ class Translator : public Values, public Protocols, public Raising {
 
  private:
   void start_frame();
-  Variable* step(Frame& f, const Instruction& ins);       // non-null: the value returned or yielded
-  bool handle(Frame& f, PyRaise& raised);                 // finds the handler
+  Variable* step(Frame& f, const Instruction& ins);  // non-null: the value returned or yielded
+  bool handle(Frame& f, PyRaise& raised);            // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
   void leave();
-  struct Finished {};                                     // thrown by stop_here when the segment is complete
+  struct Finished {};  // thrown by stop_here when the segment is complete
 
   const FrameView& view_;
   const Options& options_;
@@ -124,16 +126,16 @@ class Translator : public Values, public Protocols, public Raising {
   std::vector<SourceId> open_integers_;
   std::vector<UserLine> size_lines_;
   std::vector<std::unique_ptr<Frame>> frames_;
-  std::vector<Variable*> generators_;         // that were made here
+  std::vector<Variable*> generators_;  // that were made here
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
   uint64_t last_ordinal_ = 20'000'000;
   bool dirty_ = false, yielded_ = false;
-  bool entered_ = false;                      // the tracer
+  bool entered_ = false;  // the tracer
 };
 
-// Its instructions are not counted among those of the capture, which another attempt may go through without the trial. A Restart that it
-// ends in is for whoever makes the trial; a long one ends in Unsupported.
+// Its instructions are not counted among those of the capture, which another attempt may go through without the trial.
+// A Restart that it ends in is for whoever makes the trial; a long one ends in Unsupported.
 class Translator::Trial {
  public:
   explicit Trial(Translator&);
@@ -144,7 +146,7 @@ class Translator::Trial {
  private:
   Translator& tr_;
   uint64_t ordinal_, last_ordinal_;
-  size_t known_;               // variables that were there before
+  size_t known_;  // variables that were there before
 };
 
 }  // namespace braze::capture

@@ -99,8 +99,10 @@ Variable* Values::from_python(Ref object, Ground ground) {
         it->second = tensor;
         tensor->inference = tr_.effects.inference && !on_plain_memory(o);
         keep(object);
-        if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t)) tensor->cls = tr_.torch_functions.class_behind(t);
-        else if (t != library().tensor && t != library().parameter) tr_.torch_functions.set_tensor_class(tensor, o, t);
+        if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t))
+          tensor->cls = tr_.torch_functions.class_behind(t);
+        else if (t != library().tensor && t != library().parameter)
+          tr_.torch_functions.set_tensor_class(tensor, o, t);
         return tensor;
       }
     }
@@ -111,23 +113,27 @@ Variable* Values::from_python(Ref object, Ground ground) {
   if (t == k.sym_int || t == k.sym_bool) return make<SymVariable>(o);
   if (PySlice_Check(o)) {
     auto* s = reinterpret_cast<PySliceObject*>(o);
-    return make<SliceVariable>(from_python(Ref::borrow(s->start), ground), from_python(Ref::borrow(s->stop), ground), from_python(Ref::borrow(s->step), ground));
+    return make<SliceVariable>(from_python(Ref::borrow(s->start), ground), from_python(Ref::borrow(s->stop), ground),
+                               from_python(Ref::borrow(s->step), ground));
   }
   if (PyTuple_Check(o)) {
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyTuple_GET_ITEM(o, i)), ground));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+      items.push_back(from_python(Ref::borrow(PyTuple_GET_ITEM(o, i)), ground));
     return make<TupleVariable>(std::move(items), t);
   }
   if (PyList_CheckExact(o)) {
     std::vector<Variable*> items;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) items.push_back(from_python(Ref::borrow(PyList_GET_ITEM(o, i)), ground));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i)
+      items.push_back(from_python(Ref::borrow(PyList_GET_ITEM(o, i)), ground));
     return list(std::move(items));
   }
   if (PyDict_CheckExact(o)) {
     auto* d = dict();
     PyObject *key, *value;
     Py_ssize_t pos = 0;
-    while (PyDict_Next(o, &pos, &key, &value)) d->set(tr_, from_python(Ref::borrow(key), ground), from_python(Ref::borrow(value), ground));
+    while (PyDict_Next(o, &pos, &key, &value))
+      d->set(tr_, from_python(Ref::borrow(key), ground), from_python(Ref::borrow(value), ground));
     return d;
   }
   if (PyAnySet_CheckExact(o)) {
@@ -142,7 +148,8 @@ Variable* Values::from_python(Ref object, Ground ground) {
     e->base = args ? from_python(args, ground) : tuple({});
     return e;
   }
-  bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type;
+  bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type ||
+               t == &PyWrapperDescr_Type;
   fixed |= torch_rule(o) == TorchRule::Call && !(PyFunction_Check(o) && PyFunction_GET_CLOSURE(o));
   if (tr_.host.hosting() && !fixed) return tr_.host.host_object(object);
   return global_object(o, ground);
@@ -200,7 +207,8 @@ void Values::guards_truncated() {
   identities_.clear();
   for (const Guard& g : tr_.guards().items())
     if (g.kind == GuardKind::Identity) identities_.emplace(g.source.index, true);
-  for (; !computed_.empty() && computed_.back().guards >= tr_.guards().size(); computed_.pop_back()) computed_.back().number->forced = nullptr;
+  for (; !computed_.empty() && computed_.back().guards >= tr_.guards().size(); computed_.pop_back())
+    computed_.back().number->forced = nullptr;
 }
 
 PyObject* Values::wrapped_at(SourceId s) const {
@@ -241,8 +249,10 @@ void Values::verify_grounds() {
     Variable* v = arena_[i].get();
     if (!v->is(Kind::Constant)) continue;
     const Ground& g = v->as<ConstantVariable>()->ground;
-    bool held = g.kind() != Ground::Kind::Guarded || !g.source().valid() || tr_.sources()[g.source()].kind == SourceKind::Const;
-    if (!held && !guarded.count(g.source().index)) throw InternalError("no guard for " + v->describe() + ", found at " + tr_.sources().print(g.source()));
+    bool held =
+        g.kind() != Ground::Kind::Guarded || !g.source().valid() || tr_.sources()[g.source()].kind == SourceKind::Const;
+    if (!held && !guarded.count(g.source().index))
+      throw InternalError("no guard for " + v->describe() + ", found at " + tr_.sources().print(g.source()));
   }
 }
 
@@ -251,7 +261,8 @@ Variable* Values::force_lazy(Variable* v) {
   if (!lazy->forced && lazy->function) computed_.push_back({lazy, tr_.guards().size()});
   if (!lazy->forced && lazy->function && PyFloat_CheckExact(lazy->object.get())) {
     // What it was computed from is as in this call.
-    Variable *left = tr_.real.specialised(force(lazy->left)), *right = lazy->right ? tr_.real.specialised(force(lazy->right)) : nullptr;
+    Variable *left = tr_.real.specialised(force(lazy->left)),
+             *right = lazy->right ? tr_.real.specialised(force(lazy->right)) : nullptr;
     lazy->forced = constant(lazy->object, Ground::pure(left, right));
   } else if (!lazy->forced && lazy->function) {
     Variable *left = force(lazy->left), *right = force(lazy->right);

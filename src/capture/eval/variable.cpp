@@ -19,15 +19,18 @@ std::string Variable::describe() const { return std::string("a value of type ") 
 
 Variable* Variable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(this));
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
+    return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(this));
   SourceId where;
   PyObject* descr = tr.attributes.lookup_on_type(t, name, &where);
   return descr ? tr.attributes.bind_descriptor(descr, where, this, t, name) : nullptr;
 }
 
 void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
-  if (is(Kind::Constant) && !(type()->tp_flags & Py_TPFLAGS_HEAPTYPE)) tr.unsupported(Reason::RaisedException, "an attribute of " + describe() + " is set");
-  tr.unsupported(Reason::UnsupportedMutation, "attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of " + describe() + " is set");
+  if (is(Kind::Constant) && !(type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    tr.unsupported(Reason::RaisedException, "an attribute of " + describe() + " is set");
+  tr.unsupported(Reason::UnsupportedMutation,
+                 "attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of " + describe() + " is set");
 }
 
 Variable* Variable::call(Translator& tr, Args&) {
@@ -35,7 +38,9 @@ Variable* Variable::call(Translator& tr, Args&) {
   tr.unsupported(Reason::UnknownFunction, "a call of " + describe());
 }
 Variable* Variable::call_method(Translator&, const char*, Args&) { return nullptr; }
-Variable* Variable::getitem(Translator& tr, Variable*) { tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not subscriptable"); }
+Variable* Variable::getitem(Translator& tr, Variable*) {
+  tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not subscriptable");
+}
 void Variable::setitem(Translator& tr, Variable*, Variable*) {
   tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object does not support item assignment");
 }
@@ -46,19 +51,26 @@ void Variable::delitem(Translator& tr, Variable*) {
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   PyTypeObject* t = type();
-  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) && !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
-      !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) && !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
+  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) &&
+      !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
+      !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) &&
+      !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + "' is not iterable");
   for (Variable* v : items(tr))
     if (tr.same_item(v, item)) return true;
   return false;
 }
-Variable* Variable::iter(Translator& tr) { tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not iterable"); }
+Variable* Variable::iter(Translator& tr) {
+  tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not iterable");
+}
 Variable* Variable::next(Translator& tr) {
-  if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented) tr.unsupported("the next item of " + describe());
+  if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented)
+    tr.unsupported("the next item of " + describe());
   tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not an iterator");
 }
-int64_t Variable::len(Translator& tr) { tr.raise(PyExc_TypeError, std::string("object of type '") + tr.name_of(type()) + "' has no len()"); }
+int64_t Variable::len(Translator& tr) {
+  tr.raise(PyExc_TypeError, std::string("object of type '") + tr.name_of(type()) + "' has no len()");
+}
 bool Variable::truth(Translator& tr) { return has_len(tr) ? len(tr) != 0 : true; }
 
 Ref Variable::hash_key(Translator& tr) {
@@ -84,7 +96,8 @@ Reg Codegen::reg(Variable* v) {
   if (!v) return kNoReg;
   if (v->kind == Kind::Lazy) {
     auto* lazy = v->as<LazyVariable>();
-    // From its own place: that another place has the same object may be what an instruction saw that is carried out natively.
+    // From its own place: that another place has the same object may be what an instruction saw that is carried out
+    // natively.
     Variable* met = lazy->forced;
     Reg known = met ? reg(met) : kNoReg;
     if (met && (lazy->function || !met->source.valid() || met->source == v->source)) return known;
@@ -97,13 +110,17 @@ Reg Codegen::reg(Variable* v) {
     return lazy->made;
   }
   if (v->reg != kNoReg) return v->reg;
-  if (v->kind == Kind::Real && PyType_Check(v->as_constant())) tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
+  if (v->kind == Kind::Real && PyType_Check(v->as_constant()))
+    tr.check_rebuild(reinterpret_cast<PyTypeObject*>(v->as_constant()));
   // Raised for real, an exception that was there before has a new traceback.
-  if (v->source.valid() && v->kind == Kind::Object && v->as<ObjectVariable>()->is_exception() && tr.was_raised(v)) tr.raise_natively(v, "an exception outlives the compiled code");
-  if (PyObject* f = v->kind == Kind::Function ? v->as<FunctionVariable>()->real.get() : nullptr; f && PyFunction_GET_CLOSURE(f)) {
+  if (v->source.valid() && v->kind == Kind::Object && v->as<ObjectVariable>()->is_exception() && tr.was_raised(v))
+    tr.raise_natively(v, "an exception outlives the compiled code");
+  if (PyObject* f = v->kind == Kind::Function ? v->as<FunctionVariable>()->real.get() : nullptr;
+      f && PyFunction_GET_CLOSURE(f)) {
     PyObject* cells = PyFunction_GET_CLOSURE(f);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cells); ++i)
-      if (Variable* c = tr.standing_for(PyTuple_GET_ITEM(cells, i)); c && c->kind == Kind::Cell && c->as<CellVariable>()->real.get() != PyTuple_GET_ITEM(cells, i))
+      if (Variable* c = tr.standing_for(PyTuple_GET_ITEM(cells, i));
+          c && c->kind == Kind::Cell && c->as<CellVariable>()->real.get() != PyTuple_GET_ITEM(cells, i))
         throw CannotRebuild{c, "a method of a class that the code defines,"};
   }
   if (v->source.valid()) return v->reg = recipe.load(v->source);

@@ -1,13 +1,15 @@
 // What the evaluator knows of a Python value while capturing.
 //
-// Variables live as long as the capture (an arena owns them), so plain pointers are used. A variable stands for one object:
-// two uses of the same object are the same pointer, and mutable ones carry the pending state that later reads see.
+// Variables live as long as the capture (an arena owns them), so plain pointers are used. A variable stands for one
+// object: two uses of the same object are the same pointer, and mutable ones carry the pending state that later reads
+// see.
 //
 // A value that existed before the capture has a `source`; reading anything of it adds guards, at the moment of reading.
-// Such values start as Lazy: a value that is only passed on is never guarded. `Translator::force` turns them into what they
-// are; every operation of this interface expects forced operands unless it says otherwise.
+// Such values start as Lazy: a value that is only passed on is never guarded. `Translator::force` turns them into what
+// they are; every operation of this interface expects forced operands unless it says otherwise.
 //
-// Failures: `Unsupported` ends the segment before the current instruction; `PyRaise` is an exception of the user's program.
+// Failures: `Unsupported` ends the segment before the current instruction; `PyRaise` is an exception of the user's
+// program.
 #pragma once
 #include <Python.h>
 
@@ -28,38 +30,39 @@ class Codegen;
 class Variable;
 
 enum class Kind : uint8_t {
-  Lazy,        // pre-existing, nothing known yet
-  Constant,    // an immutable real object: numbers, strings, None, dtypes, ranges, enum members...
-  Sym,         // a torch.SymInt, SymFloat or SymBool
-  Float,       // a float that only the run knows, see vars/tensor_float.h
+  Lazy,      // pre-existing, nothing known yet
+  Constant,  // an immutable real object: numbers, strings, None, dtypes, ranges, enum members...
+  Sym,       // a torch.SymInt, SymFloat or SymBool
+  Float,     // a float that only the run knows, see vars/tensor_float.h
   Tensor,
-  Array,       // see vars/array.h
-  Tuple,       // tuple, its subclasses (named tuples, torch.Size), lists of results of torch functions
+  Array,  // see vars/array.h
+  Tuple,  // tuple, its subclasses (named tuples, torch.Size), lists of results of torch functions
   List,
   Dict,
   DictView,
   Set,
-  Slice,       // with a part that is no constant
-  Iterator,    // see vars/iterator.h
+  Slice,     // with a part that is no constant
+  Iterator,  // see vars/iterator.h
   Generator,
-  Function,    // a Python function
-  BoundMethod, // a Python function or other callable bound to self
-  BuiltinMethod, // a method implemented in C bound to a variable
+  Function,       // a Python function
+  BoundMethod,    // a Python function or other callable bound to self
+  BuiltinMethod,  // a method implemented in C bound to a variable
   Partial,
   Cell,
-  Real,        // a pre-existing object that is known by identity: class, Python module, C function, singleton
-  Object,      // instance of a class, pre-existing or made here
-  Module,      // an nn.Module
+  Real,    // a pre-existing object that is known by identity: class, Python module, C function, singleton
+  Object,  // instance of a class, pre-existing or made here
+  Module,  // an nn.Module
   Super,
   MappingProxy,
-  Traceback,   // of an exception that was raised in the capture
-  Host,        // see vars/host.h
-  Weakref,     // made in the capture
+  Traceback,  // of an exception that was raised in the capture
+  Host,       // see vars/host.h
+  Weakref,    // made in the capture
 };
 
 struct Args {
   std::vector<Variable*> pos;
-  std::vector<std::pair<PyObject*, Variable*>> kw;  // names borrowed: interned strings of code objects, or kept alive by the translator
+  std::vector<std::pair<PyObject*, Variable*>>
+      kw;  // names borrowed: interned strings of code objects, or kept alive by the translator
 
   size_t size() const { return pos.size(); }
   Variable* operator[](size_t i) const { return pos[i]; }
@@ -116,7 +119,8 @@ class Variable {
   virtual bool has_len(Translator&) { return false; }
   virtual int64_t len(Translator&);
   virtual bool truth(Translator&);
-  // An object with the hash and equality of this value, for the index of dicts and sets. Raises TypeError if unhashable.
+  // An object with the hash and equality of this value, for the index of dicts and sets. Raises TypeError if
+  // unhashable.
   virtual Ref hash_key(Translator&);
   // All items of something iterable, as they are now; for containers without running any code.
   virtual std::vector<Variable*> items(Translator&);
@@ -135,14 +139,14 @@ class Variable {
 class Codegen {
  public:
   Codegen(Translator& tr, Recipe& recipe) : tr(tr), recipe(recipe) {}
-  Reg reg(Variable*);               // nullptr: kNoReg
+  Reg reg(Variable*);  // nullptr: kNoReg
   std::vector<Reg> regs(const std::vector<Variable*>&);
   Reg constant(PyObject* o) { return recipe.constant(o); }
-  Reg tensor(PyObject* fake);       // output of the graph
+  Reg tensor(PyObject* fake);  // output of the graph
   // While `v` is still being built (it contains itself): its register must be known already.
   Translator& tr;
   Recipe& recipe;
-  std::vector<PyObject*> outputs;   // fakes in order, borrowed
+  std::vector<PyObject*> outputs;  // fakes in order, borrowed
 };
 
 inline bool named(PyObject* name, const char* s) { return PyUnicode_CompareWithASCIIString(name, s) == 0; }

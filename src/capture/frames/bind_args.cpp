@@ -16,8 +16,8 @@ int find_parameter(PyCodeObject* code, PyObject* name, int first, int last) {
 
 }  // namespace
 
-bool bind_arguments(PyFunctionObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject** slots,
-                    std::vector<Ref>& owned) {
+bool bind_arguments(PyFunctionObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames,
+                    PyObject** slots, std::vector<Ref>& owned) {
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   int npos = code->co_argcount, nkw = code->co_kwonlyargcount, next = npos + nkw;
   PyObject* varargs = nullptr;
@@ -66,7 +66,9 @@ bool bind_arguments(PyFunctionObject* function, PyObject* const* args, size_t na
   }
   for (int i = npos; i < npos + nkw; ++i) {
     if (slots[i]) continue;
-    PyObject* v = function->func_kwdefaults ? PyDict_GetItemWithError(function->func_kwdefaults, PyTuple_GET_ITEM(code->co_localsplusnames, i)) : nullptr;
+    PyObject* v = function->func_kwdefaults ? PyDict_GetItemWithError(function->func_kwdefaults,
+                                                                      PyTuple_GET_ITEM(code->co_localsplusnames, i))
+                                            : nullptr;
     if (!v) {
       PyErr_Clear();
       return false;

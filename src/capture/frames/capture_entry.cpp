@@ -13,9 +13,9 @@ namespace braze::capture {
 
 namespace {
 
-// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made again by the
-// uncompiled code, where that matters: for the exception, of which a check of the graph knows the condition alone, and for effects
-// that come before it.
+// Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made
+// again by the uncompiled code, where that matters: for the exception, of which a check of the graph knows the
+// condition alone, and for effects that come before it.
 void note_failures(Entry& entry, const graph::Graph& graph) {
   bool checks = false;
   for (const graph::Node& n : graph.nodes()) {
@@ -29,7 +29,8 @@ void note_failures(Entry& entry, const graph::Graph& graph) {
 
 // Whether nothing may be found there while its base stays as it is.
 constexpr bool may_be_empty(SourceKind k) {
-  return is_fleeting(k) || k == SourceKind::Slot || k == SourceKind::CellContents || k == SourceKind::DictItem || k == SourceKind::FuncDefaults || k == SourceKind::FuncKwDefaults || k == SourceKind::FuncClosure;
+  return is_fleeting(k) || k == SourceKind::Slot || k == SourceKind::CellContents || k == SourceKind::DictItem ||
+         k == SourceKind::FuncDefaults || k == SourceKind::FuncKwDefaults || k == SourceKind::FuncClosure;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point t) {
@@ -93,7 +94,10 @@ class EntryMaker {
     if (trace::dispatch_mode_active()) {
       // It is to see every operator of this call, and may not be there in the next.
       event_.graph_status = "eagerly: a dispatch mode is on";
-      stopped({Reason::UnsupportedFeature, "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call", at_, {}});
+      stopped({Reason::UnsupportedFeature,
+               "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call",
+               at_,
+               {}});
       return {};
     }
     Segment segment = capture_segment();
@@ -160,7 +164,8 @@ class EntryMaker {
     entry->sources = segment.sources;
     entry->stop = segment.stop;
     entry->inference = segment.inference;
-    // What is loaded has to be there, also where nothing was asked of it: of these the place may be empty while its base is the same.
+    // What is loaded has to be there, also where nothing was asked of it: of these the place may be empty while its
+    // base is the same.
     for (SourceId s : wanted)
       if (may_be_empty((*segment.sources)[s].kind)) segment.guards.exists(s, {});
     entry->guards = GuardProgram::compile(segment.sources, segment.guards, wanted, segment.global_state,

@@ -22,12 +22,14 @@ void lay_out_inputs(Entry& entry, const Segment& segment) {
 }
 
 // By our own compiler. Throws Unsupported or InternalError.
-void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& event, const std::string& captured, bool texts) {
+void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& event, const std::string& captured,
+                   bool texts) {
   const Options& options = region.options().options;
   bool training = segment.captured.needs_grad;
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
   if (training) {
-    auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options, texts, region.options().fullgraph);
+    auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options,
+                                                   texts, region.options().fullgraph);
     if (region.events) {
       runnable->prepare_backward();
       event.training = runnable->training_report();
@@ -46,13 +48,15 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
   log(Topic::Kernels, event.report.plan + event.report.source);
 }
 
-GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValues& values, PyObject* graph_module, Event& event) {
+GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValues& values, PyObject* graph_module,
+                             Event& event) {
   Ref inputs = Ref::steal(PyList_New(0));
   for (size_t i = 0; i < entry.num_symbols; ++i)
     PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(values.sizes()[entry.num_integers + i])).get());
   for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? values.values()[at] : entry.constants[~at]);
   PyObject* args[] = {nullptr, graph_module, inputs.get()};
-  entry.callable = Ref::steal(PyObject_Vectorcall(region.options().backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  entry.callable = Ref::steal(
+      PyObject_Vectorcall(region.options().backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   event.graph_status = "by the given backend";
   if (!entry.callable) return GraphOutcome::Raised;
   if (PyCallable_Check(entry.callable.get())) return GraphOutcome::Ready;
@@ -63,8 +67,8 @@ GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValu
 
 }  // namespace
 
-GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const GuardValues& values, const UserLine& at, Event& event,
-                           FrameView& again) {
+GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const GuardValues& values,
+                           const UserLine& at, Event& event, FrameView& again) {
   entry.has_graph = true;
   lay_out_inputs(entry, segment);
   bool given = static_cast<bool>(region.options().backend);

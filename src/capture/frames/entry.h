@@ -12,23 +12,24 @@
 namespace braze::capture {
 
 struct Entry : GilCounted {
-  std::string name;                // in profiles
-  PyObject* globals = nullptr;     // of the function; kept alive by `sources`. One code may have many functions
+  std::string name;             // in profiles
+  PyObject* globals = nullptr;  // of the function; kept alive by `sources`. One code may have many functions
   std::unique_ptr<GuardProgram> guards;
   std::shared_ptr<Sources> sources;
   Recipe recipe;
   std::optional<BreakInfo> stop;
   bool has_graph = false;
-  bool numbers = false;            // some inputs are floats or drawn
-  std::vector<Ref> draws;          // as in Segment
-  int without_torch_functions = 0; // as in Segment
-  bool inference = false;          // the graph runs in inference mode
-  bool again_uncompiled = false;   // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
-  bool random = false;             // the graph draws from PyTorch's generators
+  bool numbers = false;             // some inputs are floats or drawn
+  std::vector<Ref> draws;           // as in Segment
+  int without_torch_functions = 0;  // as in Segment
+  bool inference = false;           // the graph runs in inference mode
+  bool again_uncompiled =
+      false;  // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
+  bool random = false;  // the graph draws from PyTorch's generators
   std::unique_ptr<launch::Runnable> runnable;
-  Ref callable;                    // instead of runnable: a user backend's result, or the graph as a GraphModule
+  Ref callable;                      // instead of runnable: a user backend's result, or the graph as a GraphModule
   std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
-  std::vector<int> layout;         // of the callable's inputs: index of a guard value, or ~index of a constant
+  std::vector<int> layout;           // of the callable's inputs: index of a guard value, or ~index of a constant
   size_t num_inputs = 0, num_loads = 0, num_locks = 0, num_outputs = 0;
   size_t num_integers = 0, num_symbols = 0;  // of the guards' size values: the recipe's, then the graph's
 
@@ -63,7 +64,8 @@ class Registers {
 enum class Ran : uint8_t {
   Done,
   Raised,      // an exception is set
-  Uncompiled,  // the graph failed before anything was changed: the same code is to run uncompiled, which raises what eager raises
+  Uncompiled,  // the graph failed before anything was changed: the same code is to run uncompiled, which raises what
+               // eager raises
 };
 // Runs the entry's graph and recipe after its guards held with these values, which it clears: fills regs.
 Ran execute(Entry& entry, GuardValues& values, PyObject** regs);

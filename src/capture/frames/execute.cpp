@@ -53,7 +53,8 @@ bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObj
 // What a call of a generator of random numbers gives, a number or an array of NumPy, as a tensor.
 Ref drawn(PyObject* call) {
   PyObject* keywords = PyTuple_GET_ITEM(call, 2);
-  Ref r = Ref::steal(PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), keywords == Py_None ? nullptr : keywords));
+  Ref r = Ref::steal(
+      PyObject_Call(PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1), keywords == Py_None ? nullptr : keywords));
   if (!r) return r;
   if (Py_TYPE(r.get()) == array_type()) {
     static PyObject* from_numpy = imported("torch", "from_numpy");
@@ -83,7 +84,8 @@ bool fill_numbers(Entry& e, PyObject* const* values, std::vector<PyObject*>& inp
   return true;
 }
 
-// Locks that the captured code takes, held from the moment at which the guards held: nothing that they protect changes in between.
+// Locks that the captured code takes, held from the moment at which the guards held: nothing that they protect changes
+// in between.
 class TakenLocks {
  public:
   TakenLocks(PyObject* const* locks, size_t n) : locks_(locks) {
@@ -124,9 +126,13 @@ class RandomNumbers {
       if (bits) from = bits;
       for (const char* get : {"getstate", "get_state", "__getstate__"}) {
         PyErr_Clear();
-        Ref state = Ref::steal(from && (*get == '_') == !!bits ? PyObject_CallMethod(from.get(), get, nullptr) : nullptr);
+        Ref state =
+            Ref::steal(from && (*get == '_') == !!bits ? PyObject_CallMethod(from.get(), get, nullptr) : nullptr);
         if (!state) continue;
-        states_.push_back({from, state, bits ? "__setstate__" : std::string_view(get) == "getstate" ? "setstate" : "set_state"});
+        states_.push_back({from, state,
+                           bits                                  ? "__setstate__"
+                           : std::string_view(get) == "getstate" ? "setstate"
+                                                                 : "set_state"});
         break;
       }
       PyErr_Clear();
@@ -136,7 +142,8 @@ class RandomNumbers {
   bool restore() const {
     if (torch_) torch_->restore();
     for (size_t i = states_.size(); i-- > 0;)
-      if (!Ref::steal(PyObject_CallMethod(states_[i].generator.get(), states_[i].set, "O", states_[i].state.get()))) return false;
+      if (!Ref::steal(PyObject_CallMethod(states_[i].generator.get(), states_[i].set, "O", states_[i].state.get())))
+        return false;
     return true;
   }
 
@@ -177,7 +184,10 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
                          : call_backend(e, given, symbols, outputs.get());
     if (!ok) {
       if (!before || PyErr_ExceptionMatches(launch::internal_failure())) return Ran::Raised;
-      if (logs(Topic::GraphBreaks)) log(Topic::GraphBreaks, e.name + ": a run ended in " + reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name + "; the call is made again uncompiled");
+      if (logs(Topic::GraphBreaks))
+        log(Topic::GraphBreaks, e.name + ": a run ended in " +
+                                    reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name +
+                                    "; the call is made again uncompiled");
       PyErr_Clear();
       return before->restore() ? Ran::Uncompiled : Ran::Raised;
     }

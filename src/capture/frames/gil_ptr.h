@@ -1,5 +1,5 @@
-// Objects that several calls may use at once, each of which may be the last to let go: counted without atomics, since every use is under
-// the GIL.
+// Objects that several calls may use at once, each of which may be the last to let go: counted without atomics, since
+// every use is under the GIL.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -27,7 +27,9 @@ class GilPtr {
  public:
   GilPtr() = default;
   template <class... A>
-  static GilPtr make(A&&... a) { return GilPtr(new T(std::forward<A>(a)...)); }
+  static GilPtr make(A&&... a) {
+    return GilPtr(new T(std::forward<A>(a)...));
+  }
   GilPtr(const GilPtr& o) : GilPtr(o.p_) {}
   GilPtr(GilPtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   GilPtr& operator=(GilPtr o) noexcept {

@@ -30,8 +30,11 @@ class Search {
     bool some = traceback && PyTraceBack_Check(traceback);  // e.with_traceback(None) leaves None there
     for (auto* tb = some ? reinterpret_cast<PyTracebackObject*>(traceback) : nullptr; tb; tb = tb->tb_next)
       if (in_frame(cpython::frame_of(tb->tb_frame))) return true;
-    for (PyObject* other : {reinterpret_cast<PyBaseExceptionObject*>(e)->context, reinterpret_cast<PyBaseExceptionObject*>(e)->cause})
-      if (other && PyExceptionInstance_Check(other) && in_exception(other, reinterpret_cast<PyBaseExceptionObject*>(other)->traceback)) return true;
+    for (PyObject* other :
+         {reinterpret_cast<PyBaseExceptionObject*>(e)->context, reinterpret_cast<PyBaseExceptionObject*>(e)->cause})
+      if (other && PyExceptionInstance_Check(other) &&
+          in_exception(other, reinterpret_cast<PyBaseExceptionObject*>(other)->traceback))
+        return true;
     return false;
   }
 
@@ -47,8 +50,12 @@ class Search {
     if (!o || seen_.size() > kMostObjects || !seen_.insert(o).second) return false;
     cpython::Frame* frame = PyGen_CheckExact(o) ? cpython::suspended(o) : nullptr;
     if (frame ? has_end_to_run(frame) : Py_TYPE(o)->tp_finalize && !PyGen_CheckExact(o)) return true;
-    if (!(Py_TYPE(o)->tp_iternext || PyCell_Check(o) || PyTuple_CheckExact(o)) || !Py_TYPE(o)->tp_traverse || !PyObject_IS_GC(o)) return false;
-    auto visit = [](PyObject* held, void* search) { return static_cast<int>(static_cast<Search*>(search)->in_object(held)); };
+    if (!(Py_TYPE(o)->tp_iternext || PyCell_Check(o) || PyTuple_CheckExact(o)) || !Py_TYPE(o)->tp_traverse ||
+        !PyObject_IS_GC(o))
+      return false;
+    auto visit = [](PyObject* held, void* search) {
+      return static_cast<int>(static_cast<Search*>(search)->in_object(held));
+    };
     return Py_TYPE(o)->tp_traverse(o, visit, this) != 0;
   }
 

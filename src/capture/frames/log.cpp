@@ -10,9 +10,12 @@ namespace braze::capture {
 
 namespace {
 
-constexpr std::pair<const char*, Topic> kTopics[] = {{"graph_breaks", Topic::GraphBreaks}, {"recompiles", Topic::Recompiles},
-                                                     {"guards", Topic::Guards},           {"graph", Topic::Graph},
-                                                     {"passes", Topic::Passes},           {"loops", Topic::Loops},
+constexpr std::pair<const char*, Topic> kTopics[] = {{"graph_breaks", Topic::GraphBreaks},
+                                                     {"recompiles", Topic::Recompiles},
+                                                     {"guards", Topic::Guards},
+                                                     {"graph", Topic::Graph},
+                                                     {"passes", Topic::Passes},
+                                                     {"loops", Topic::Loops},
                                                      {"kernels", Topic::Kernels}};
 unsigned g_topics = 0;
 

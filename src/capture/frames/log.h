@@ -4,7 +4,15 @@
 
 namespace braze::capture {
 
-enum class Topic : unsigned { GraphBreaks = 1, Recompiles = 2, Guards = 4, Graph = 8, Loops = 16, Kernels = 32, Passes = 64 };
+enum class Topic : unsigned {
+  GraphBreaks = 1,
+  Recompiles = 2,
+  Guards = 4,
+  Graph = 8,
+  Loops = 16,
+  Kernels = 32,
+  Passes = 64
+};
 
 // Reads BRAZE_LOGS (topics by comma). Returns a message naming the accepted ones if one is unknown.
 std::string read_log_topics(const char* value);

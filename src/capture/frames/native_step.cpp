@@ -10,12 +10,32 @@ PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None)
 PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
 // In the order of CPython's NB_ numbers, which 3.11 and 3.12 share.
-constexpr Binary kBinary[] = {
-    PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder, PyNumber_Or, power, PyNumber_Rshift, PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor,
-    PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift,
-    PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr, inplace_power,
-    PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor};
+constexpr Binary kBinary[] = {PyNumber_Add,
+                              PyNumber_And,
+                              PyNumber_FloorDivide,
+                              PyNumber_Lshift,
+                              PyNumber_MatrixMultiply,
+                              PyNumber_Multiply,
+                              PyNumber_Remainder,
+                              PyNumber_Or,
+                              power,
+                              PyNumber_Rshift,
+                              PyNumber_Subtract,
+                              PyNumber_TrueDivide,
+                              PyNumber_Xor,
+                              PyNumber_InPlaceAdd,
+                              PyNumber_InPlaceAnd,
+                              PyNumber_InPlaceFloorDivide,
+                              PyNumber_InPlaceLshift,
+                              PyNumber_InPlaceMatrixMultiply,
+                              PyNumber_InPlaceMultiply,
+                              PyNumber_InPlaceRemainder,
+                              PyNumber_InPlaceOr,
+                              inplace_power,
+                              PyNumber_InPlaceRshift,
+                              PyNumber_InPlaceSubtract,
+                              PyNumber_InPlaceTrueDivide,
+                              PyNumber_InPlaceXor};
 
 // A special method of the object's type, bound.
 PyObject* special(PyObject* self, const char* name, const char* missing) {
@@ -36,8 +56,13 @@ PyObject* special(PyObject* self, const char* name, const char* missing) {
 class Stepper {
  public:
   Stepper(cpython::Frame* frame, const Bytecode& code, int at, PyObject* kw_names)
-      : frame_(frame), code_(code), in_(code.instructions[at]), at_(at), kw_names_(kw_names),
-        base_(cpython::slots(frame) + code.num_locals_plus), depth_(cpython::depth(frame)) {}
+      : frame_(frame),
+        code_(code),
+        in_(code.instructions[at]),
+        at_(at),
+        kw_names_(kw_names),
+        base_(cpython::slots(frame) + code.num_locals_plus),
+        depth_(cpython::depth(frame)) {}
 
   StepResult run() {
     switch (in_.op) {
@@ -213,7 +238,8 @@ class Stepper {
     }
     Ref made = Ref::steal(PyObject_CallNoArgs(o));
     if (made && !PyExceptionInstance_Check(made.get())) {
-      PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", o, Py_TYPE(made.get()));
+      PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", o,
+                   Py_TYPE(made.get()));
       return Ref();
     }
     return made;
@@ -224,7 +250,8 @@ class Stepper {
     Ref value = instance(e.get(), "exceptions must derive from BaseException");
     if (!value) return raised();
     if (cause) {
-      Ref from = cause.get() == Py_None ? Ref() : instance(cause.get(), "exception causes must derive from BaseException");
+      Ref from =
+          cause.get() == Py_None ? Ref() : instance(cause.get(), "exception causes must derive from BaseException");
       if (!from && PyErr_Occurred()) return raised();
       PyException_SetCause(value.get(), from.release());
     }
@@ -277,10 +304,12 @@ class Stepper {
 
   StepResult before_with() {
     Ref mgr = Ref::borrow(base_[depth_ - 1]);
-    Ref enter = Ref::steal(special(mgr.get(), "__enter__", "'%.200s' object does not support the context manager protocol"));
+    Ref enter =
+        Ref::steal(special(mgr.get(), "__enter__", "'%.200s' object does not support the context manager protocol"));
     if (!enter) return raised();
-    Ref exit = Ref::steal(special(mgr.get(), "__exit__",
-                                  "'%.200s' object does not support the context manager protocol (missed __exit__ method)"));
+    Ref exit =
+        Ref::steal(special(mgr.get(), "__exit__",
+                           "'%.200s' object does not support the context manager protocol (missed __exit__ method)"));
     if (!exit) return raised();
     Ref result = Ref::steal(PyObject_CallNoArgs(enter.get()));
     if (!result) return raised();
@@ -297,8 +326,8 @@ class Stepper {
       PyErr_SetString(PyExc_ImportError, "__import__ not found");
       return raised();
     }
-    return push(PyObject_CallFunctionObjArgs(import, code_.name(in_.arg), cpython::globals(frame_), Py_None, fromlist.get(),
-                                             level.get(), nullptr));
+    return push(PyObject_CallFunctionObjArgs(import, code_.name(in_.arg), cpython::globals(frame_), Py_None,
+                                             fromlist.get(), level.get(), nullptr));
   }
 
   cpython::Frame* frame_;
@@ -312,7 +341,8 @@ class Stepper {
 
 }  // namespace
 
-StepResult native_step(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction, PyObject* kw_names) {
+StepResult native_step(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction,
+                       PyObject* kw_names) {
   cpython::set_position(frame, code.instructions[instruction].offset);
   cpython::link(ts, frame);
   StepResult r = Stepper(frame, code, instruction, kw_names).run();

@@ -12,6 +12,7 @@ struct StepResult {
 
 // The operands are on the frame's stack. NotTaken: nothing was done, CPython's interpreter has to go on here.
 // kw_names: of a Call, or nullptr. The frame is linked into the thread's frames while the step runs.
-StepResult native_step(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction, PyObject* kw_names);
+StepResult native_step(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction,
+                       PyObject* kw_names);
 
 }  // namespace braze::capture

@@ -46,7 +46,8 @@ GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::strin
 
 void Place::use(size_t i) {
   if (i == 0) return;
-  std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(i), entries_.begin() + static_cast<ptrdiff_t>(i) + 1);
+  std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(i),
+              entries_.begin() + static_cast<ptrdiff_t>(i) + 1);
   ++changes_;
 }
 
@@ -67,7 +68,8 @@ void Place::insert(GilPtr<Entry> entry) {
 }
 
 void Place::remove_ended() {
-  auto ended = std::stable_partition(entries_.begin(), entries_.end(), [](const GilPtr<Entry>& e) { return !e->guards->is_over(); });
+  auto ended = std::stable_partition(entries_.begin(), entries_.end(),
+                                     [](const GilPtr<Entry>& e) { return !e->guards->is_over(); });
   std::vector<GilPtr<Entry>> gone(std::make_move_iterator(ended), std::make_move_iterator(entries_.end()));
   entries_.erase(ended, entries_.end());
   ++changes_;

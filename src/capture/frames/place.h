@@ -21,10 +21,11 @@ class Place : public GilCounted {
 
   // The entry that was used last, or nullptr.
   const GilPtr<Entry>* latest() const { return entries_.empty() ? nullptr : &entries_[0]; }
-  // The entry whose guards hold for the frame, with what its check fetched, or none. Checks may run code of the program's, which may
-  // change the entries. `why`: receives a line for each check that failed.
+  // The entry whose guards hold for the frame, with what its check fetched, or none. Checks may run code of the
+  // program's, which may change the entries. `why`: receives a line for each check that failed.
   GilPtr<Entry> find(const FrameView& view, GuardValues& values, std::string* why = nullptr);
-  // Makes it the one that was used last; the one that was not used for the longest time leaves where there are too many.
+  // Makes it the one that was used last; the one that was not used for the longest time leaves where there are too
+  // many.
   void insert(GilPtr<Entry> entry);
   // Changes whenever the entries do: those that there were before a change may be gone, others come.
   uint64_t changes() const { return changes_; }
@@ -34,7 +35,7 @@ class Place : public GilCounted {
   int traverse(visitproc visit, void* arg) const;
 
   // Captures that failed by an error of ours are tried again after 0, 1, 3, 7... calls: inputs of other kinds may do.
-  bool rests();          // whether this call is one that runs uncompiled instead
+  bool rests();  // whether this call is one that runs uncompiled instead
   void capture_failed();
   void capture_succeeded() { failed_ = resting_ = 0; }
 

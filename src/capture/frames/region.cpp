@@ -25,7 +25,8 @@ constexpr int kNotAFunctionBody = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERAT
 
 // Code that is never captured from its first instruction on.
 std::optional<Stop> why_uncompiled(PyCodeObject* code) {
-  if (code->co_flags & kNotAFunctionBody) return Stop{Reason::UnsupportedFeature, "a generator or coroutine, whose body runs bit by bit"};
+  if (code->co_flags & kNotAFunctionBody)
+    return Stop{Reason::UnsupportedFeature, "a generator or coroutine, whose body runs bit by bit"};
   if (of_import_system(code)) return Stop{Reason::UnknownFunction, "a function of Python's import system"};
   try {
     decode(code);
@@ -70,8 +71,10 @@ GilPtr<Place> Region::place(PyCodeObject* code, int start) {
 bool Region::begin(PyCodeObject* code) {
   if (auto why = why_uncompiled(code)) {
     UserLine at{code, code->co_firstlineno};
-    if (options_.fullgraph) refuse({why->reason, why->detail, at, {}});
-    else say_uncompiled(at, why->detail);
+    if (options_.fullgraph)
+      refuse({why->reason, why->detail, at, {}});
+    else
+      say_uncompiled(at, why->detail);
     return false;
   }
   last_place_ = place(code, 0);
@@ -83,7 +86,8 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   PyObject* fn = reinterpret_cast<PyObject*>(function);
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   if (capturing() || disabled()) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
-  if (code != last_code_ && !begin(code)) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  if (code != last_code_ && !begin(code))
+    return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
   constexpr int kInline = 64;
   PyObject* small[kInline];

@@ -19,17 +19,18 @@ struct RegionOptions {
 
 // For explain: what happened, in order.
 struct Event {
-  size_t num_calls = 0;            // torch-level calls in the graph; 0: no graph
+  size_t num_calls = 0;  // torch-level calls in the graph; 0: no graph
   std::optional<BreakInfo> stop;
   std::vector<std::string> guards;
   GuardCost guard_cost;
-  std::string graph_status;        // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
+  std::string graph_status;  // how the graph runs: "compiled", "by the given backend", or why it runs eagerly
   launch::Report report;
   std::optional<launch::TrainingReport> training;  // of a graph with a backward
   double capture_seconds = 0, compile_seconds = 0;
 };
 
-// Calls on several threads may overlap, also with clear(): whatever a call uses, it holds. Whoever calls a member keeps the region alive.
+// Calls on several threads may overlap, also with clear(): whatever a call uses, it holds. Whoever calls a member keeps
+// the region alive.
 class Region {
  public:
   explicit Region(RegionOptions options);
@@ -38,13 +39,15 @@ class Region {
 
   // The function called with these arguments (vectorcall convention).
   PyObject* call(PyFunctionObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames);
-  // A real frame of a function of this region. images: as it must be at the start (from a recipe), else from the beginning.
-  PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs);
+  // A real frame of a function of this region. images: as it must be at the start (from a recipe), else from the
+  // beginning.
+  PyObject* run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images,
+                      Registers* regs);
   // Runs the function up to the hook, which gives its frame to run_frame.
   PyObject* call_frame(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                        const FrameImage* images, size_t num_images, Registers* regs);
-  // The entry whose guards hold for the frame at this place, captured if there is none, and what its check fetched. None: an exception is
-  // set, or the frame is to run uncompiled (never with fullgraph=True).
+  // The entry whose guards hold for the frame at this place, captured if there is none, and what its check fetched.
+  // None: an exception is set, or the frame is to run uncompiled (never with fullgraph=True).
   GilPtr<Entry> find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values);
   GilPtr<Place> place(PyCodeObject* code, int start);
 
@@ -57,7 +60,8 @@ class Region {
   const RegionOptions& options() const { return options_; }
 
  private:
-  // Makes the place where this code begins the last one. False: it is not captured; an exception is set with fullgraph=True.
+  // Makes the place where this code begins the last one. False: it is not captured; an exception is set with
+  // fullgraph=True.
   bool begin(PyCodeObject* code);
 
   RegionOptions options_;

@@ -1,4 +1,5 @@
-// What is said of code that runs uncompiled: as an exception where all of it is to be compiled, else on the program's log.
+// What is said of code that runs uncompiled: as an exception where all of it is to be compiled, else on the program's
+// log.
 #pragma once
 #include <string>
 
@@ -13,8 +14,9 @@ void refuse(const BreakInfo& stop);
 // "reason: detail" with remedy, place and source line.
 std::string explain_break(const BreakInfo&);
 
-// A graph, or all code from a place on, that runs uncompiled though it was captured, or could not be because of an error of ours: told
-// to Python's logger "braze" as a warning, once per process for the same place and reason. Leaves no exception.
+// A graph, or all code from a place on, that runs uncompiled though it was captured, or could not be because of an
+// error of ours: told to Python's logger "braze" as a warning, once per process for the same place and reason. Leaves
+// no exception.
 void say_uncompiled(const UserLine& at, const std::string& why);
 // The text of an error of ours. `dump`: the IR that it was met with.
 std::string describe_failure(const UserLine& at, const std::string& what, const std::string& dump);

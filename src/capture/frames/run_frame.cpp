@@ -90,8 +90,8 @@ void set_handled(PyThreadState* ts, PyObject* exception) {
   Py_XDECREF(before);
 }
 
-// Delivers the exception that is set to the frame's own handler, as the interpreter would. -1: there is none, or a tracer
-// wants to see it; else the instruction to go on at.
+// Delivers the exception that is set to the frame's own handler, as the interpreter would. -1: there is none, or a
+// tracer wants to see it; else the instruction to go on at.
 int land(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int instruction) {
   int index = code.instructions[instruction].handler;
   if (index < 0 || ts->c_tracefunc || ts->c_profilefunc) return -1;
@@ -148,12 +148,14 @@ PyObject* call_image(Region& region, const FrameImage* images, size_t num_images
   Ref names;
   if (nkw) {
     names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(nkw)));
-    for (size_t i = 0; i < nkw; ++i) PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, npos + i)));
+    for (size_t i = 0; i < nkw; ++i)
+      PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, npos + i)));
   }
   return region.call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
 }
 
-// A frame that waits for what it calls, which counts for the recursion limit: the interpreter counts those that it runs itself.
+// A frame that waits for what it calls, which counts for the recursion limit: the interpreter counts those that it runs
+// itself.
 class Waiting {
  public:
   Waiting() : too_deep_(Py_EnterRecursiveCall("") != 0) {}
@@ -205,7 +207,13 @@ class FrameRunner {
         start[code_.num_locals_plus - code_.num_frees + i] = PyTuple_GET_ITEM(function->func_closure, i);
       slots = start.data();
     }
-    FrameView view{&code_, cpython::globals(frame_), cpython::builtins(frame_), cpython::function(frame_), slots, cpython::depth(frame_), ip_};
+    FrameView view{&code_,
+                   cpython::globals(frame_),
+                   cpython::builtins(frame_),
+                   cpython::function(frame_),
+                   slots,
+                   cpython::depth(frame_),
+                   ip_};
     // Code that capture runs (reprs, torch's functions) must find this frame below it.
     cpython::set_position(frame_, code_.instructions[ip_].offset);
     cpython::link(ts_, frame_);
@@ -237,7 +245,8 @@ class FrameRunner {
       return advance(images.data(), images.size(), &regs);
     }
     if (entry.recipe.handled != kNoReg) set_handled(ts_, regs.get()[entry.recipe.handled]);
-    // A traceback may keep the frame, and be kept by what the code has let go of: the exception of an `except ... as e` that ended.
+    // A traceback may keep the frame, and be kept by what the code has let go of: the exception of an `except ... as e`
+    // that ended.
     for (int i : entry.recipe.released) Ref gone = Ref::steal(std::exchange(cpython::slots(frame_)[i], nullptr));
     result_ = leave(ts_, frame_, code_, Py_NewRef(regs.get()[entry.recipe.result]));
     return false;
@@ -282,7 +291,10 @@ class FrameRunner {
 
   // With fullgraph only what raises an exception may run uncompiled. False, with the error of the program's.
   bool did_not_raise(int instruction) {
-    refuse({Reason::UnsupportedFeature, "an operation that raises an exception on fake tensors, and not on real ones", {code_.code, code_.instructions[instruction].line}, {}});
+    refuse({Reason::UnsupportedFeature,
+            "an operation that raises an exception on fake tensors, and not on real ones",
+            {code_.code, code_.instructions[instruction].line},
+            {}});
     result_ = cpython::go_on(ts_, frame_, true);
     return false;
   }
@@ -305,7 +317,8 @@ class FrameRunner {
 
 }  // namespace
 
-PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images, Registers* regs) {
+PyObject* Region::run_frame(PyThreadState* ts, cpython::Frame* frame, const FrameImage* images, size_t num_images,
+                            Registers* regs) {
   return FrameRunner(*this, ts, frame).run(images, num_images, regs);
 }
 

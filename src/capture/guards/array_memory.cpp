@@ -39,7 +39,9 @@ PyObject* array_tensor(PyObject* array) {
   static PyObject* from_numpy = imported("torch", "from_numpy");
   Ref tensor = Ref::steal(PyObject_CallOneArg(from_numpy, array));
   // NumPy says that arrays without elements have strides of zero: no tensor of PyTorch's own is like that.
-  if (tensor && empty) tensor = Ref::steal(PyObject_CallMethod(tensor.get(), "new_empty", "O", Ref::steal(PyObject_GetAttrString(tensor.get(), "shape")).get()));
+  if (tensor && empty)
+    tensor = Ref::steal(PyObject_CallMethod(tensor.get(), "new_empty", "O",
+                                            Ref::steal(PyObject_GetAttrString(tensor.get(), "shape")).get()));
   if (!tensor) return PyErr_Clear(), nullptr;
   made.push_back({Ref::borrow(array), std::move(tensor)});
   return made.back().tensor.get();

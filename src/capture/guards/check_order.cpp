@@ -11,7 +11,9 @@ namespace {
 bool is_late(GuardKind k) { return k == GuardKind::Tensor || k == GuardKind::Answer; }
 bool is_pair(GuardKind k) { return k == GuardKind::SameObject || k == GuardKind::Distinct; }
 // Guards on one value alone.
-bool is_single(GuardKind k) { return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart && k != GuardKind::FloatHolds; }
+bool is_single(GuardKind k) {
+  return !is_pair(k) && k != GuardKind::AllDistinct && k != GuardKind::Apart && k != GuardKind::FloatHolds;
+}
 
 int rank(GuardKind k) {
   switch (k) {
@@ -38,8 +40,15 @@ struct CheckOrder::Builder {
   std::vector<uint32_t> reg;
 
   Builder(CheckOrder& order, const Sources& sources, const std::vector<Guard>& given)
-      : out(order), all(sources), guards(given), needed(all.size()), identity(all.size()), anchored(all.size()), trailing(all.size()),
-        in_check(all.size()), reg(all.size(), kNone) {}
+      : out(order),
+        all(sources),
+        guards(given),
+        needed(all.size()),
+        identity(all.size()),
+        anchored(all.size()),
+        trailing(all.size()),
+        in_check(all.size()),
+        reg(all.size(), kNone) {}
 
   void need(SourceId s) {
     for (; s.valid() && !needed[s.index]; s = all[s].base) needed[s.index] = 1;
@@ -66,7 +75,8 @@ struct CheckOrder::Builder {
     for (size_t i = 0; i < all.size(); ++i) {
       if (!needed[i]) continue;
       const Source& s = all[SourceId(i)];
-      anchored[i] = s.kind == SourceKind::Const || (s.base.valid() && fixed[s.base.index] && !trailing[s.base.index] && !is_fleeting(s.kind));
+      anchored[i] = s.kind == SourceKind::Const ||
+                    (s.base.valid() && fixed[s.base.index] && !trailing[s.base.index] && !is_fleeting(s.kind));
       fixed[i] = anchored[i] || identity[i];
       // What is fetched anew from something that is watched comes after the watched.
       trailing[i] = !anchored[i] && s.base.valid() && (anchored[s.base.index] || trailing[s.base.index]);
@@ -76,10 +86,13 @@ struct CheckOrder::Builder {
   }
 
   bool all_anchored(const Guard& g) const {
-    if (!g.group.empty()) return std::all_of(g.group.begin(), g.group.end(), [&](SourceId s) { return anchored[s.index]; });
+    if (!g.group.empty())
+      return std::all_of(g.group.begin(), g.group.end(), [&](SourceId s) { return anchored[s.index]; });
     return anchored[g.source.index] && (!g.other.valid() || anchored[g.other.index]);
   }
-  bool watched(const Guard& g) const { return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart && g.kind != GuardKind::FloatHolds; }
+  bool watched(const Guard& g) const {
+    return all_anchored(g) && !is_late(g.kind) && g.kind != GuardKind::Apart && g.kind != GuardKind::FloatHolds;
+  }
 
   void number_registers(const std::vector<SourceId>& wanted, const std::vector<SizeGuards::Place>& places) {
     for (const Guard& g : guards) {
@@ -94,8 +107,10 @@ struct CheckOrder::Builder {
     for (SourceId s : wanted) {
       in_check[s.index] = 1;
       uint32_t r = out.num_registers++;
-      if (reg[s.index] == kNone) reg[s.index] = r;
-      else out.again.emplace_back(r, reg[s.index]);
+      if (reg[s.index] == kNone)
+        reg[s.index] = r;
+      else
+        out.again.emplace_back(r, reg[s.index]);
     }
     for (size_t i = 0; i < all.size(); ++i)
       if (needed[i] && in_check[i] && reg[i] == kNone) reg[i] = out.num_registers++;
@@ -132,31 +147,39 @@ struct CheckOrder::Builder {
         // Objects that are watched are told from each other when the table is written.
         bool splits = g.kind == GuardKind::AllDistinct;
         Group every_time{&g, {}}, at_times{&g, {}};
-        for (SourceId s : g.group) (splits && anchored[s.index] ? at_times : every_time).registers.push_back(reg[s.index]);
+        for (SourceId s : g.group)
+          (splits && anchored[s.index] ? at_times : every_time).registers.push_back(reg[s.index]);
         if (!at_times.registers.empty()) {
           every_time.beside = static_cast<uint32_t>(out.anchored_groups.size());
           out.anchored_groups.push_back(std::move(at_times));
         }
-        if (!every_time.registers.empty()) (g.kind != GuardKind::Apart ? out.late_groups : out.apart).push_back(std::move(every_time));
+        if (!every_time.registers.empty())
+          (g.kind != GuardKind::Apart ? out.late_groups : out.apart).push_back(std::move(every_time));
       } else if (is_late(g.kind) || is_pair(g.kind)) {
-        Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone, g.kind == GuardKind::Tensor && !is_argument(g.source) ? g.tensor.get() : nullptr};
+        Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone,
+               g.kind == GuardKind::Tensor && !is_argument(g.source) ? g.tensor.get() : nullptr};
         (watched(g) ? out.anchored_pairs : out.late).push_back(l);
       }
     }
     // Cheap comparisons of identities before tensors, tensors that are arguments before parameters.
     std::stable_sort(out.late.begin(), out.late.end(), [&](const Late& a, const Late& b) {
-      auto key = [&](const Late& l) { return l.guard->kind != GuardKind::Tensor ? 0 : anchored[l.guard->source.index] ? 2 : 1; };
+      auto key = [&](const Late& l) {
+        return l.guard->kind != GuardKind::Tensor ? 0 : anchored[l.guard->source.index] ? 2 : 1;
+      };
       return key(a) < key(b);
     });
     // What looks at arguments only comes before the watched objects: another size is found at once.
-    auto stays = [&](const Late& l) { return !is_argument(l.guard->source) || (l.guard->other.valid() && !is_argument(l.guard->other)); };
+    auto stays = [&](const Late& l) {
+      return !is_argument(l.guard->source) || (l.guard->other.valid() && !is_argument(l.guard->other));
+    };
     auto rest = std::stable_partition(out.late.begin(), out.late.end(), [&](const Late& l) { return !stays(l); });
     out.of_arguments.assign(out.late.begin(), rest);
     out.late.erase(out.late.begin(), rest);
   }
 };
 
-CheckOrder::CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted, const std::vector<SizeGuards::Place>& given) {
+CheckOrder::CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
+                       const std::vector<SizeGuards::Place>& given) {
   Builder b(*this, sources, guards);
   b.find_needed(wanted, given);
   b.classify();

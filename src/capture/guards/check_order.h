@@ -9,8 +9,8 @@
 
 namespace braze::capture {
 
-// Values lie in numbered registers: first those of every check, at the head of which the wanted ones; then those that only lie on a
-// way that is watched.
+// Values lie in numbered registers: first those of every check, at the head of which the wanted ones; then those that
+// only lie on a way that is watched.
 struct CheckOrder {
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Node {
@@ -22,7 +22,8 @@ struct CheckOrder {
   struct Late {
     const Guard* guard;
     uint32_t reg, other;
-    const launch::TensorSpec* tensor = nullptr;  // of a Tensor guard on what is no argument: no marks of its sizes are looked for
+    const launch::TensorSpec* tensor =
+        nullptr;  // of a Tensor guard on what is no argument: no marks of its sizes are looked for
   };
   struct Group {
     const Guard* guard;
@@ -36,19 +37,20 @@ struct CheckOrder {
     bool integer, first;  // the first place of its symbol
   };
 
-  CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted, const std::vector<SizeGuards::Place>& places);
+  CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
+             const std::vector<SizeGuards::Place>& places);
 
   uint32_t num_registers = 0;  // of every check
   uint32_t num_all = 0;
-  std::vector<const Guard*> early;        // guards on one value, by node
-  std::vector<Node> moving;               // fetched in every check
-  std::vector<Late> of_arguments;         // look at nothing that is anchored
-  std::vector<Node> anchored;             // hangs off an object that is fixed, by a way that can be watched
-  std::vector<uint32_t> roots;            // of `moving`: what is fixed by a guard of identity
+  std::vector<const Guard*> early;  // guards on one value, by node
+  std::vector<Node> moving;         // fetched in every check
+  std::vector<Late> of_arguments;   // look at nothing that is anchored
+  std::vector<Node> anchored;       // hangs off an object that is fixed, by a way that can be watched
+  std::vector<uint32_t> roots;      // of `moving`: what is fixed by a guard of identity
   std::vector<Late> anchored_pairs;
   std::vector<Group> anchored_groups;
-  std::vector<uint32_t> imported;         // registers of every check whose values are anchored
-  std::vector<Node> trailing;             // fetched in every check from something that is anchored
+  std::vector<uint32_t> imported;  // registers of every check whose values are anchored
+  std::vector<Node> trailing;      // fetched in every check from something that is anchored
   std::vector<Late> late;
   std::vector<Group> late_groups, apart;
   std::vector<Place> places;

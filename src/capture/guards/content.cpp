@@ -21,7 +21,8 @@ Ref of_deque(PyObject* deque) {
   Ref out = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(items.get()) + 1));
   if (!out) return out;
   PyTuple_SET_ITEM(out.get(), 0, most.release());
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) PyTuple_SET_ITEM(out.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(items.get(), i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
+    PyTuple_SET_ITEM(out.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(items.get(), i)));
   return out;
 }
 
@@ -51,10 +52,15 @@ PyObject* content_of(PyObject* object) {
   static PyObject* generator = imported("torch._C", "Generator");
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   bool local = Py_TYPE(object) == thread_local_type();
-  if (type != deque && type != generator && !local && cpython::iterator_family(Py_TYPE(object)) == cpython::IteratorFamily::None) return nullptr;
+  if (type != deque && type != generator && !local &&
+      cpython::iterator_family(Py_TYPE(object)) == cpython::IteratorFamily::None)
+    return nullptr;
   for (const Taken& t : taken)
     if (t.object.get() == object) return t.content.get();
-  Ref content = local ? of_thread_local(object) : type == deque ? of_deque(object) : type == generator ? of_generator(object) : Ref::steal(cpython::iterator_content(object));
+  Ref content = local               ? of_thread_local(object)
+                : type == deque     ? of_deque(object)
+                : type == generator ? of_generator(object)
+                                    : Ref::steal(cpython::iterator_content(object));
   if (!content) return PyErr_Clear(), nullptr;
   taken.push_back({Ref::borrow(object), std::move(content)});
   return taken.back().content.get();

@@ -5,7 +5,8 @@
 
 namespace braze::capture {
 
-DeathWatch::DeathWatch(std::function<void(size_t)> died) : died_(std::move(died)), itself_(std::make_shared<DeathWatch*>(this)) {}
+DeathWatch::DeathWatch(std::function<void(size_t)> died)
+    : died_(std::move(died)), itself_(std::make_shared<DeathWatch*>(this)) {}
 
 DeathWatch::~DeathWatch() {
   *itself_ = nullptr;
@@ -24,7 +25,8 @@ PyObject* DeathWatch::tell(PyObject* watch, PyObject* weakref) {
     // The watch, which owns the reference, may go meanwhile.
     Ref hold = Ref::borrow(weakref);
     std::function<void(size_t)> died = w->died_;
-    auto at = std::find_if(w->references_.begin(), w->references_.end(), [&](const Ref& r) { return r.get() == weakref; });
+    auto at =
+        std::find_if(w->references_.begin(), w->references_.end(), [&](const Ref& r) { return r.get() == weakref; });
     if (at != w->references_.end()) died(static_cast<size_t>(at - w->references_.begin()));
   }
   Py_RETURN_NONE;
@@ -36,7 +38,9 @@ bool DeathWatch::add(PyObject* object) {
   if (PyType_Check(object) && !(reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   if (!callback_) {
     static PyMethodDef method{"tell", tell, METH_O, nullptr};
-    auto release = [](PyObject* capsule) { delete static_cast<std::shared_ptr<DeathWatch*>*>(PyCapsule_GetPointer(capsule, nullptr)); };
+    auto release = [](PyObject* capsule) {
+      delete static_cast<std::shared_ptr<DeathWatch*>*>(PyCapsule_GetPointer(capsule, nullptr));
+    };
     Ref capsule = Ref::steal(PyCapsule_New(new std::shared_ptr<DeathWatch*>(itself_), nullptr, release));
     callback_ = Ref::steal(PyCFunction_New(&method, capsule.get()));
   }

@@ -1,5 +1,5 @@
-// Objects of the user's that compiled code knows by their addresses without keeping them alive: told when the first of them goes, it
-// forgets what it knows before another object can lie there.
+// Objects of the user's that compiled code knows by their addresses without keeping them alive: told when the first of
+// them goes, it forgets what it knows before another object can lie there.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,14 +11,15 @@ namespace braze::capture {
 
 class DeathWatch {
  public:
-  // `died` is called, with the GIL held, at the end of each object that is watched, with its number in the order of add(). It may end
-  // this watch.
+  // `died` is called, with the GIL held, at the end of each object that is watched, with its number in the order of
+  // add(). It may end this watch.
   explicit DeathWatch(std::function<void(size_t)> died);
   ~DeathWatch();
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
 
-  // False: its class has no weak references, or it lives as long as the process; whoever knows it by address is to hold it.
+  // False: its class has no weak references, or it lives as long as the process; whoever knows it by address is to hold
+  // it.
   bool add(PyObject* object);
   void clear();
 

@@ -22,11 +22,26 @@ PyObject* attributes(PyObject* tensor) {
 PyObject* name(const char* text) { return PyUnicode_InternFromString(text); }
 
 // The names under which torch.compile keeps its marks: code that marks tensors for it is understood.
-PyObject* dynamic_key() { static PyObject* k = name("_dynamo_dynamic_indices"); return k; }
-PyObject* weak_key() { static PyObject* k = name("_dynamo_weak_dynamic_indices"); return k; }
-PyObject* unbacked_key() { static PyObject* k = name("_dynamo_unbacked_indices"); return k; }
-PyObject* static_key() { static PyObject* k = name("_dynamo_static_indices"); return k; }
-PyObject* range_key() { static PyObject* k = name("_dynamo_dynamic_range"); return k; }
+PyObject* dynamic_key() {
+  static PyObject* k = name("_dynamo_dynamic_indices");
+  return k;
+}
+PyObject* weak_key() {
+  static PyObject* k = name("_dynamo_weak_dynamic_indices");
+  return k;
+}
+PyObject* unbacked_key() {
+  static PyObject* k = name("_dynamo_unbacked_indices");
+  return k;
+}
+PyObject* static_key() {
+  static PyObject* k = name("_dynamo_static_indices");
+  return k;
+}
+PyObject* range_key() {
+  static PyObject* k = name("_dynamo_dynamic_range");
+  return k;
+}
 
 std::vector<int> indices(PyObject* dict, PyObject* key) {
   std::vector<int> out;
@@ -56,14 +71,16 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
   for (int d : indices(dict, dynamic_key()))
     if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true});
   for (int d : indices(dict, weak_key()))
-    if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true, false, true});
+    if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; }))
+      out.push_back({d, true, false, true});
   for (int d : indices(dict, static_key())) out.push_back({d, false});
   if (PyObject* ranges = PyDict_GetItem(dict, range_key()); ranges && PyAnySet_Check(ranges)) {
     Ref it = Ref::steal(PyObject_GetIter(ranges));
     while (Ref e = Ref::steal(PyIter_Next(it.get())))
       for (DimMark& m : out) {
         if (!m.dynamic || number(e.get(), "dim", -1) != m.dim) continue;
-        Ref lo = Ref::steal(PyObject_GetAttrString(e.get(), "min")), hi = Ref::steal(PyObject_GetAttrString(e.get(), "max"));
+        Ref lo = Ref::steal(PyObject_GetAttrString(e.get(), "min")),
+            hi = Ref::steal(PyObject_GetAttrString(e.get(), "max"));
         PyErr_Clear();
         m.bounded = (lo && lo.get() != Py_None) || (hi && hi.get() != Py_None);
         m.min = number(e.get(), "min", 0);
@@ -84,7 +101,8 @@ bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbo
     if (m.dim < 0 || static_cast<size_t>(m.dim) >= geometry.size() / 2) continue;
     int64_t size = geometry[static_cast<size_t>(m.dim)];
     if (m.bounded && (size < m.min || size > m.max)) continue;
-    if (std::none_of(symbolic.begin(), symbolic.end(), [&](const trace::SymbolicDim& s) { return s.dim == m.dim; })) return false;
+    if (std::none_of(symbolic.begin(), symbolic.end(), [&](const trace::SymbolicDim& s) { return s.dim == m.dim; }))
+      return false;
   }
   return true;
 }
@@ -104,15 +122,18 @@ SeenSizes::Seen& SeenSizes::note(const std::string& key, const std::vector<int64
   return s;
 }
 
-std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks,
-                                                  Dynamic policy) {
+std::vector<trace::SymbolicDim> SeenSizes::tensor(const std::string& source, PyObject* tensor,
+                                                  const std::vector<DimMark>& marks, Dynamic policy) {
   std::vector<trace::SymbolicDim> out;
   std::vector<int64_t> geometry = launch::geometry(tensor);
   const Seen& seen = note(source, geometry);
   size_t rank = geometry.size() / 2;
   bool sizes_open = false;
-  // Without elements a tensor takes other ways through most operators: nothing of it stays open unless it was asked for.
-  if (std::find(geometry.begin(), geometry.begin() + static_cast<ptrdiff_t>(rank), 0) != geometry.begin() + static_cast<ptrdiff_t>(rank)) policy = Dynamic::Never;
+  // Without elements a tensor takes other ways through most operators: nothing of it stays open unless it was asked
+  // for.
+  if (std::find(geometry.begin(), geometry.begin() + static_cast<ptrdiff_t>(rank), 0) !=
+      geometry.begin() + static_cast<ptrdiff_t>(rank))
+    policy = Dynamic::Never;
   for (size_t d = 0; d < rank; ++d) {
     const DimMark* mark = nullptr;
     for (const DimMark& m : marks)

@@ -1,5 +1,5 @@
-// Which sizes and numbers of a capture stay open: by the user's marks, by the option `dynamic`, and by what earlier calls
-// of the same place had (static first; what has had two values gets a symbol).
+// Which sizes and numbers of a capture stay open: by the user's marks, by the option `dynamic`, and by what earlier
+// calls of the same place had (static first; what has had two values gets a symbol).
 #pragma once
 #include <Python.h>
 
@@ -17,27 +17,30 @@ enum class Dynamic : uint8_t { Auto, Always, Never };
 // A mark that the user put on a tensor.
 struct DimMark {
   int dim;
-  bool dynamic;            // else: static
-  bool bounded = false;    // min or max was given
-  bool weak = false;       // dynamic as far as the program allows it
-  bool unbacked = false;   // dynamic, and nothing is decided by its size
+  bool dynamic;           // else: static
+  bool bounded = false;   // min or max was given
+  bool weak = false;      // dynamic as far as the program allows it
+  bool unbacked = false;  // dynamic, and nothing is decided by its size
   int64_t min = 0, max = 0;
 };
-// Marks of braze.mark_dynamic, maybe_mark_dynamic, mark_unbacked and mark_static, and of their namesakes in torch._dynamo. Empty for a tensor without.
+// Marks of braze.mark_dynamic, maybe_mark_dynamic, mark_unbacked and mark_static, and of their namesakes in
+// torch._dynamo. Empty for a tensor without.
 std::vector<DimMark> marks_of(PyObject* tensor);
-// True when the tensor has no dynamic mark outside of these dimensions: compiled code that is narrower than the user asked
-// for is not to serve it.
+// True when the tensor has no dynamic mark outside of these dimensions: compiled code that is narrower than the user
+// asked for is not to serve it.
 bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic);
 
 // What the calls of one place had, by source. Asked once or more per capture with the same answer.
 class SeenSizes {
  public:
-  std::vector<trace::SymbolicDim> tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks, Dynamic policy);
+  std::vector<trace::SymbolicDim> tensor(const std::string& source, PyObject* tensor, const std::vector<DimMark>& marks,
+                                         Dynamic policy);
   // True: the integer is to stay open, in this range.
   bool integer(const std::string& source, int64_t value, bool anchored, Dynamic policy, sym::Range* range);
   // True: the float had other values before, and is to be an operand of the compiled code instead of a part of it.
   bool number(const std::string& source, double value, Dynamic policy);
-  // How far something has come, an iterator say. False: it was found in so many places that code for each is not worth its while.
+  // How far something has come, an iterator say. False: it was found in so many places that code for each is not worth
+  // its while.
   bool position(const std::string& source, int64_t at);
 
  private:

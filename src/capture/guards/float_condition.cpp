@@ -72,7 +72,8 @@ std::string FloatCondition::print(const Sources& all) const {
     } else {
       std::string right = std::move(stack.back());
       stack.pop_back();
-      stack.back() = s.op >= Op::Less ? stack.back() + symbol(s.op) + right : "(" + stack.back() + symbol(s.op) + right + ")";
+      stack.back() =
+          s.op >= Op::Less ? stack.back() + symbol(s.op) + right : "(" + stack.back() + symbol(s.op) + right + ")";
     }
   }
   return expected ? stack[0] : "not " + stack[0];

@@ -9,9 +9,23 @@
 
 namespace braze::capture {
 
-// In the order of evaluation, on a stack: each step pushes a number, or combines the two on top. The last one is a comparison.
+// In the order of evaluation, on a stack: each step pushes a number, or combines the two on top. The last one is a
+// comparison.
 struct FloatCondition {
-  enum class Op : uint8_t { Read, Constant, Add, Subtract, Multiply, Divide, Less, LessEqual, Equal, NotEqual, Greater, GreaterEqual };
+  enum class Op : uint8_t {
+    Read,
+    Constant,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Less,
+    LessEqual,
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterEqual
+  };
   struct Step {
     Op op;
     uint32_t read = 0;  // Read: which of `sources`

@@ -1,7 +1,7 @@
 // Why something that capture knows of the program holds in every run of the entry that it makes.
 //
-// Each value that is folded into compiled code, and each look at a real object while capturing, names its ground. There are no
-// others: what has none of these may not be folded, and the graph ends there.
+// Each value that is folded into compiled code, and each look at a real object while capturing, names its ground. There
+// are no others: what has none of these may not be folded, and the graph ends there.
 #pragma once
 #include <cstdint>
 
@@ -19,9 +19,9 @@ enum class ProcessState : uint8_t {
 class Ground {
  public:
   enum class Kind : uint8_t {
-    Code,          // written in the code that is evaluated; an entry is for one code object
-    Fixed,         // the same whatever a program does: rules of the language, static types, objects that Braze itself imported
-    Made,          // of an object that the capture made, and that no other code has seen
+    Code,   // written in the code that is evaluated; an entry is for one code object
+    Fixed,  // the same whatever a program does: rules of the language, static types, objects that Braze itself imported
+    Made,   // of an object that the capture made, and that no other code has seen
     Guarded,       // what is found at a source; guards of that source, or of what it hangs off, say so
     Pure,          // computed without effects from other variables, which have their grounds
     Process,       // a row of process_state.def
@@ -31,7 +31,8 @@ class Ground {
   static Ground code() { return Ground(Kind::Code); }
   static Ground fixed() { return Ground(Kind::Fixed); }
   static Ground made() { return Ground(Kind::Made); }
-  // The source has a guard (or is an object that is held): checked for every constant at the end of a capture, see Translator::verify_grounds.
+  // The source has a guard (or is an object that is held): checked for every constant at the end of a capture, see
+  // Translator::verify_grounds.
   static Ground guarded(SourceId s) { return Ground(Kind::Guarded, s); }
   // Names what it was computed from: variables, their vectors, arguments of a call.
   template <class First, class... Rest>
@@ -42,7 +43,7 @@ class Ground {
   static Ground conservative() { return Ground(Kind::Conservative); }
 
   Kind kind() const { return kind_; }
-  SourceId source() const { return source_; }       // of Guarded
+  SourceId source() const { return source_; }  // of Guarded
 
  private:
   explicit Ground(Kind k) : kind_(k) {}

@@ -54,7 +54,8 @@ bool all_distinct(const std::vector<uint32_t>& registers, PyObject* const* value
   return true;
 }
 
-StoragesApart::StoragesApart(std::vector<uint32_t> registers, size_t written) : registers_(std::move(registers)), written_(written) {}
+StoragesApart::StoragesApart(std::vector<uint32_t> registers, size_t written)
+    : registers_(std::move(registers)), written_(written) {}
 
 bool StoragesApart::hold(PyObject* const* values) {
   bool moved = last_.empty();
@@ -74,7 +75,8 @@ bool StoragesApart::hold(PyObject* const* values) {
   for (size_t i = 0; i < last_.size(); ++i)
     if (!last_[i].empty()) uses.push_back({last_[i], i < written_});
   std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.range.from < b.range.from; });
-  // By ascending address: what overlaps with one before it starts below where that ends. Storages that are only read may overlap.
+  // By ascending address: what overlaps with one before it starts below where that ends. Storages that are only read
+  // may overlap.
   uintptr_t read_to = 0, written_to = 0;  // where the storages so far end
   for (const Use& u : uses) {
     if (u.range.from < written_to || (u.written && u.range.from < read_to)) {

@@ -5,8 +5,9 @@
 namespace braze::capture {
 
 struct GuardCost {
-  size_t guards = 0, watched = 0, steps = 0;  // watched: words of the table; steps: what is fetched or compared besides, in every check
-  double seconds = 0;                         // of a check that holds
+  size_t guards = 0, watched = 0,
+         steps = 0;    // watched: words of the table; steps: what is fetched or compared besides, in every check
+  double seconds = 0;  // of a check that holds
 };
 
 // Checks some hundred times, which must hold at `slots`.

@@ -14,9 +14,13 @@ namespace {
 
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-bool plain_key(PyObject* k) { return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || k == Py_None || PyBool_Check(k); }
+bool plain_key(PyObject* k) {
+  return PyUnicode_CheckExact(k) || PyLong_CheckExact(k) || k == Py_None || PyBool_Check(k);
+}
 
-bool same_key(PyObject* key, const LooseRef& want) { return key == want.get() || (plain_key(key) && equal_constants(key, want.get())); }
+bool same_key(PyObject* key, const LooseRef& want) {
+  return key == want.get() || (plain_key(key) && equal_constants(key, want.get()));
+}
 
 bool same_members(PyObject* set, const std::vector<LooseRef>& expected) {
   if (!PyAnySet_Check(set) || static_cast<size_t>(PySet_GET_SIZE(set)) != expected.size()) return false;
@@ -54,7 +58,8 @@ std::vector<LooseRef> items_of(PyObject* tuple) {
 
 bool is_compared_by_address(PyObject* member) {
   std::string_view name = Py_TYPE(member)->tp_name;
-  bool by_content = plain_key(member) || PyTuple_Check(member) || PyFrozenSet_Check(member) || name.starts_with("numpy.") || name == "torch.device";
+  bool by_content = plain_key(member) || PyTuple_Check(member) || PyFrozenSet_Check(member) ||
+                    name.starts_with("numpy.") || name == "torch.device";
   return !by_content;
 }
 
@@ -78,7 +83,8 @@ bool equal_constants(PyObject* a, PyObject* b) {
   if (PySlice_Check(a)) {
     auto* x = reinterpret_cast<PySliceObject*>(a);
     auto* y = reinterpret_cast<PySliceObject*>(b);
-    return equal_constants(x->start, y->start) && equal_constants(x->stop, y->stop) && equal_constants(x->step, y->step);
+    return equal_constants(x->start, y->start) && equal_constants(x->stop, y->stop) &&
+           equal_constants(x->step, y->step);
   }
   if (PyFrozenSet_CheckExact(a)) {
     Ref members = Ref::steal(PySequence_Tuple(b));
@@ -114,7 +120,9 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
   switch (g.kind) {
     case GuardKind::Absent: return v == nullptr;
     case GuardKind::Lacks:
-      return !v || !PyDict_Check(v) || std::none_of(g.members.begin(), g.members.end(), [&](const LooseRef& key) { return cpython::dict_get(v, key.get()); });
+      return !v || !PyDict_Check(v) || std::none_of(g.members.begin(), g.members.end(), [&](const LooseRef& key) {
+        return cpython::dict_get(v, key.get());
+      });
     case GuardKind::SameObject: return v && v == other;
     case GuardKind::Distinct: return v != other;
     default: break;
@@ -135,7 +143,8 @@ bool holds(const Guard& g, PyObject* v, PyObject* other) {
       return false;
     case GuardKind::DictKeys: return same_keys(v, g.members);
     case GuardKind::SetMembers: return same_members(v, g.members);
-    case GuardKind::RangeIs: return Py_TYPE(v) == &PyRange_Type && PyObject_RichCompareBool(v, g.object.get(), Py_EQ) == 1;
+    case GuardKind::RangeIs:
+      return Py_TYPE(v) == &PyRange_Type && PyObject_RichCompareBool(v, g.object.get(), Py_EQ) == 1;
     case GuardKind::Answer: {
       Ref now = Ref::steal(PyObject_Call(v, PyTuple_GET_ITEM(g.object.get(), 0), nullptr));
       if (!now) return PyErr_Clear(), false;

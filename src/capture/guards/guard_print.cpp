@@ -24,7 +24,8 @@ std::string print(const Guard& g, const Sources& sources) {
   auto object = [&] { return repr_of(g.object.get()); };
   auto members = [&] {
     Ref all = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(g.members.size())));
-    for (size_t i = 0; i < g.members.size(); ++i) PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), Py_NewRef(g.members[i].get()));
+    for (size_t i = 0; i < g.members.size(); ++i)
+      PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), Py_NewRef(g.members[i].get()));
     return repr_of(all.get());
   };
   auto name_of = [](const LooseRef& type) { return std::string(reinterpret_cast<PyTypeObject*>(type.get())->tp_name); };
@@ -32,7 +33,10 @@ std::string print(const Guard& g, const Sources& sources) {
   std::string out;
   switch (g.kind) {
     case GuardKind::TypeIs: out = "type(" + s + ") is " + type_name(); break;
-    case GuardKind::Identity: out = s + " is " + (PyType_Check(g.object.get()) ? type_name() : "the same " + std::string(Py_TYPE(g.object.get())->tp_name)); break;
+    case GuardKind::Identity:
+      out = s + " is " +
+            (PyType_Check(g.object.get()) ? type_name() : "the same " + std::string(Py_TYPE(g.object.get())->tp_name));
+      break;
     case GuardKind::WeakIdentity: out = s + " is the same " + Py_TYPE(g.object.get())->tp_name; break;
     case GuardKind::Equal: out = s + " == " + object(); break;
     case GuardKind::Tensor: out = s + " is a tensor of the same kind"; break;
@@ -61,7 +65,8 @@ std::string print(const Guard& g, const Sources& sources) {
       out += " share no memory with other inputs";
       break;
   }
-  if (g.type && g.kind != GuardKind::Identity && g.kind != GuardKind::WeakIdentity) out = "type(" + s + ") is " + name_of(g.type) + ", " + out;
+  if (g.type && g.kind != GuardKind::Identity && g.kind != GuardKind::WeakIdentity)
+    out = "type(" + s + ") is " + name_of(g.type) + ", " + out;
   if (g.line.code) out += "    # " + describe(g.line);
   return out;
 }
@@ -71,15 +76,18 @@ std::vector<std::string> print(const SizeGuards& g, const Sources& sources) {
   std::vector<std::string> first(g.symbols.size());
   for (const SizeGuards::Place& p : g.places) {
     std::string text = sources.print(p.source);
-    if (p.dim == trace::kStorageOffset) text += ".storage_offset()";
-    else if (!p.integer) text += (p.dim >= 0 ? ".size(" : ".stride(") + std::to_string(p.dim >= 0 ? p.dim : ~p.dim) + ")";
+    if (p.dim == trace::kStorageOffset)
+      text += ".storage_offset()";
+    else if (!p.integer)
+      text += (p.dim >= 0 ? ".size(" : ".stride(") + std::to_string(p.dim >= 0 ? p.dim : ~p.dim) + ")";
     std::string& f = first[p.symbol];
     if (f.empty()) {
       f = text;
       const auto& s = g.symbols[p.symbol];
       std::string line = g.arena->print(s.symbol) + " = " + text;
       if (s.range.lo > INT64_MIN && s.range.hi < INT64_MAX)
-        line += ", " + std::to_string(s.range.lo) + " <= " + g.arena->print(s.symbol) + " <= " + std::to_string(s.range.hi);
+        line +=
+            ", " + std::to_string(s.range.lo) + " <= " + g.arena->print(s.symbol) + " <= " + std::to_string(s.range.hi);
       out.push_back(line);
     } else {
       out.push_back(text + " == " + f);
@@ -99,7 +107,8 @@ std::string describe_failure(const Guard& g, const Sources& sources, PyObject* v
   bool other_class = g.type && value && reinterpret_cast<PyObject*>(Py_TYPE(value)) != g.type.get();
   if ((g.kind == GuardKind::TypeIs && value) || other_class) return out + ": now " + Py_TYPE(value)->tp_name;
   if (g.kind == GuardKind::Equal) return out + ": now " + repr_of(value);
-  if (g.kind == GuardKind::Length && value && PyObject_Length(value) >= 0) return out + ": now " + std::to_string(PyObject_Length(value));
+  if (g.kind == GuardKind::Length && value && PyObject_Length(value) >= 0)
+    return out + ": now " + std::to_string(PyObject_Length(value));
   PyErr_Clear();
   return out;
 }

@@ -48,7 +48,8 @@ class Program final : public GuardProgram {
         num_locals_plus_(num_locals_plus),
         order_(*sources_, guards_, wanted, sizes.places),
         sizes_(std::move(sizes), order_.places) {
-    for (const CheckOrder::Group& g : order_.apart) apart_.emplace_back(g.guard, StoragesApart(g.registers, static_cast<size_t>(g.guard->number)));
+    for (const CheckOrder::Group& g : order_.apart)
+      apart_.emplace_back(g.guard, StoragesApart(g.registers, static_cast<size_t>(g.guard->number)));
     loosen();
   }
 
@@ -57,8 +58,9 @@ class Program final : public GuardProgram {
     if (over_) return fail_gone(out);
     if (trace::global_state_key() != global_state_) return failure_of(out).kind = GuardFailure::GlobalState, false;
     TableRef table;
-    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) && watched_hold(slots, regs, table, out) &&
-           fetch(order_.trailing, slots, regs, out) && late_hold(order_.late, regs, out) && groups_hold(*table.get(), regs, out) && finish(regs, out);
+    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) &&
+           watched_hold(slots, regs, table, out) && fetch(order_.trailing, slots, regs, out) &&
+           late_hold(order_.late, regs, out) && groups_hold(*table.get(), regs, out) && finish(regs, out);
   }
 
   const std::unordered_set<PyObject*>& mortals() const override { return mortals_; }
@@ -77,20 +79,22 @@ class Program final : public GuardProgram {
   }
   size_t num_watched() const override { return table_ ? table_->num_words() : 0; }
   size_t num_steps() const override {
-    return order_.moving.size() + order_.trailing.size() + order_.of_arguments.size() + order_.late.size() + (table_ ? table_->always().size() : 0) +
-           order_.late_groups.size() + apart_.size();
+    return order_.moving.size() + order_.trailing.size() + order_.of_arguments.size() + order_.late.size() +
+           (table_ ? table_->always().size() : 0) + order_.late_groups.size() + apart_.size();
   }
 
   std::string ended() const override {
     BRAZE_CHECK(over_, "a program that is not over");
     bool printable = sources_->is_held(gone_->source);
-    return (printable ? sources_->print(gone_->source) : "an object that was compared by identity") + (gone_->members.empty() ? " is gone" : " has a key that is gone");
+    return (printable ? sources_->print(gone_->source) : "an object that was compared by identity") +
+           (gone_->members.empty() ? " is gone" : " has a key that is gone");
   }
   std::string failure(const GuardValues& of) const override {
     const GuardFailure& f = of.failure();
     switch (f.kind) {
       case GuardFailure::None: return "none";
-      case GuardFailure::GlobalState: return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
+      case GuardFailure::GlobalState:
+        return "global state of PyTorch changed (grad mode, autocast, default dtype or device, deterministic mode)";
       case GuardFailure::Value: return describe_failure(*f.guard, *sources_, f.value.get());
       case GuardFailure::SizePlace:
       case GuardFailure::SizeCondition: return sizes_.describe(f, of.sizes(), *sources_);
@@ -111,10 +115,12 @@ class Program final : public GuardProgram {
   static bool fail_gone(GuardValues& out) { return failure_of(out).kind = GuardFailure::Gone, false; }
 
   // Each value is held as soon as it is there: the next step may run code that drops it.
-  bool fetch(const std::vector<CheckOrder::Node>& nodes, PyObject* const* slots, PyObject** regs, GuardValues& out) const {
+  bool fetch(const std::vector<CheckOrder::Node>& nodes, PyObject* const* slots, PyObject** regs,
+             GuardValues& out) const {
     for (const CheckOrder::Node& n : nodes) {
-      PyObject* v = n.source->kind == SourceKind::Local ? slots[n.source->index]
-                                                        : step(*n.source, n.base == kNone ? nullptr : regs[n.base], slots, num_locals_plus_);
+      PyObject* v = n.source->kind == SourceKind::Local
+                        ? slots[n.source->index]
+                        : step(*n.source, n.base == kNone ? nullptr : regs[n.base], slots, num_locals_plus_);
       regs[n.reg] = Py_XNewRef(v);
       for (uint32_t g = n.guards_begin; g < n.guards_end; ++g)
         if (!holds(*order_.early[g], v, nullptr)) return fail(out, order_.early[g], v);
@@ -160,7 +166,8 @@ class Program final : public GuardProgram {
       table_ = table;
     }
     table->import_values(regs);
-    if (table->always().empty()) [[likely]] return true;
+    if (table->always().empty()) [[likely]]
+      return true;
     std::vector<Ref> held;
     for (auto& [guard, value] : table->always()) held.push_back(Ref::borrow(value));
     for (auto& [guard, value] : table->always())
@@ -191,7 +198,8 @@ class Program final : public GuardProgram {
       r.loosen();
     };
     for (Guard& g : guards_) {
-      if (g.kind == GuardKind::Identity || g.kind == GuardKind::WeakIdentity || g.kind == GuardKind::TypeIs) give_up(g, g.object);
+      if (g.kind == GuardKind::Identity || g.kind == GuardKind::WeakIdentity || g.kind == GuardKind::TypeIs)
+        give_up(g, g.object);
       if (g.type) give_up(g, g.type);
       for (LooseRef& m : g.members)
         if (is_compared_by_address(m.get())) give_up(g, m);
@@ -237,7 +245,8 @@ std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Source
                                                     size_t num_locals_plus, SizeGuards sizes) {
   auto program = std::make_unique<Program>(sources, guards, wanted, global_state, num_locals_plus, sizes);
   if (!verifying()) return program;
-  return verified(std::move(program), std::move(sources), guards, wanted, global_state, num_locals_plus, std::move(sizes));
+  return verified(std::move(program), std::move(sources), guards, wanted, global_state, num_locals_plus,
+                  std::move(sizes));
 }
 
 }  // namespace braze::capture

@@ -1,5 +1,5 @@
-// What one check of guards fetched and computed. It lies on the caller's stack: a check may run code of the user's (the hash and
-// equality of keys in a dict), which may check the same guards again, in a nested call or in another thread.
+// What one check of guards fetched and computed. It lies on the caller's stack: a check may run code of the user's (the
+// hash and equality of keys in a dict), which may check the same guards again, in a nested call or in another thread.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +28,8 @@ class GuardValues {
   GuardValues(const GuardValues&) = delete;
   GuardValues& operator=(const GuardValues&) = delete;
 
-  // After a check that held: one object per source that GuardProgram::compile was to fetch, held here; nullptr where nothing was.
+  // After a check that held: one object per source that GuardProgram::compile was to fetch, held here; nullptr where
+  // nothing was.
   PyObject* const* values() const { return registers_; }
   // The values of SizeGuards::values.
   const int64_t* sizes() const { return integers_; }
@@ -48,7 +49,8 @@ class GuardValues {
     registers_ = registers > kInline ? more_.get() : inline_;
     std::fill_n(registers_, registers, nullptr);
     num_registers_ = registers;
-    if (integers > kInlineIntegers && integers > integer_room_) more_integers_ = std::make_unique<int64_t[]>(integer_room_ = integers);
+    if (integers > kInlineIntegers && integers > integer_room_)
+      more_integers_ = std::make_unique<int64_t[]>(integer_room_ = integers);
     integers_ = integers > kInlineIntegers ? more_integers_.get() : inline_integers_;
   }
   void release() {

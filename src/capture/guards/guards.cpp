@@ -27,7 +27,9 @@ bool GuardSet::add(Guard guard) {
   uint32_t known = index_.find(hash, [&](uint32_t id) {
     const Guard& g = items_[id];
     return g.kind == guard.kind && g.source == guard.source && g.other == guard.other && g.number == guard.number &&
-           g.group == guard.group && (g.kind != GuardKind::FloatHolds || *g.floats == *guard.floats) && (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys || guard.kind == GuardKind::SetMembers ||
+           g.group == guard.group && (g.kind != GuardKind::FloatHolds || *g.floats == *guard.floats) &&
+           (g.object.get() == guard.object.get() || guard.kind == GuardKind::DictKeys ||
+            guard.kind == GuardKind::SetMembers ||
             (guard.kind == GuardKind::Answer && equal_constants(g.object.get(), guard.object.get())));
   });
   if (known != HashIndex::kNone) return false;
@@ -44,10 +46,12 @@ void GuardSet::truncate(size_t n) {
 }
 
 void GuardSet::simplify(const Sources& sources) {
-  // What is compared where the value is fetched, before anything that hangs off it is: layouts of objects are only known by their class.
+  // What is compared where the value is fetched, before anything that hangs off it is: layouts of objects are only
+  // known by their class.
   auto says_class = [](GuardKind k) { return k == GuardKind::Equal || k == GuardKind::RangeIs; };
   auto takes_class = [](GuardKind k) {
-    return k == GuardKind::Identity || k == GuardKind::WeakIdentity || k == GuardKind::Length || k == GuardKind::DictKeys || k == GuardKind::SetMembers;
+    return k == GuardKind::Identity || k == GuardKind::WeakIdentity || k == GuardKind::Length ||
+           k == GuardKind::DictKeys || k == GuardKind::SetMembers;
   };
   // By source.
   std::vector<char> is_there(sources.size()), typed(sources.size());
@@ -57,7 +61,9 @@ void GuardSet::simplify(const Sources& sources) {
   };
   for (Guard& g : items_) {
     if (g.kind == GuardKind::Exists) there(sources[g.source].base);
-    if (g.kind == GuardKind::Absent || g.kind == GuardKind::Lacks || g.kind == GuardKind::Exists || g.kind == GuardKind::Distinct || !g.group.empty()) continue;
+    if (g.kind == GuardKind::Absent || g.kind == GuardKind::Lacks || g.kind == GuardKind::Exists ||
+        g.kind == GuardKind::Distinct || !g.group.empty())
+      continue;
     there(g.source);
     there(g.other);
     typed[g.source.index] |= says_class(g.kind);
@@ -66,7 +72,8 @@ void GuardSet::simplify(const Sources& sources) {
   // What one dict lacks is one guard.
   std::unordered_map<uint32_t, std::vector<Guard*>> absent;  // by dict
   for (Guard& g : items_)
-    if (const Source& s = sources[g.source]; g.kind == GuardKind::Absent && s.kind == SourceKind::DictItem && PyUnicode_CheckExact(s.key.get()))
+    if (const Source& s = sources[g.source];
+        g.kind == GuardKind::Absent && s.kind == SourceKind::DictItem && PyUnicode_CheckExact(s.key.get()))
       absent[s.base.index].push_back(&g);
   for (auto& [dict, guards] : absent) {
     if (guards.size() < 2) continue;
@@ -83,7 +90,9 @@ void GuardSet::simplify(const Sources& sources) {
     typed[g.source.index] |= taker[g.source.index] != nullptr;
   }
   for (Guard& g : items_) {
-    bool implied = g.kind == GuardKind::Exists ? is_there[g.source.index] : g.kind == GuardKind::TypeIs ? typed[g.source.index] : g.kind == GuardKind::Lacks && g.members.empty();
+    bool implied = g.kind == GuardKind::Exists   ? is_there[g.source.index]
+                   : g.kind == GuardKind::TypeIs ? typed[g.source.index]
+                                                 : g.kind == GuardKind::Lacks && g.members.empty();
     if (!implied) kept.push_back(std::move(g));
   }
   items_ = std::move(kept);
@@ -120,8 +129,12 @@ void GuardSet::dict_keys(SourceId s, PyObject* dict, UserLine line) {
   }
   add({GuardKind::DictKeys, s, {}, 0, {}, nullptr, line, {}, {}, items_of(keys.get())});
 }
-void GuardSet::same_object(SourceId a, SourceId b, UserLine line) { add({GuardKind::SameObject, a, b, 0, {}, nullptr, line}); }
-void GuardSet::distinct(SourceId a, SourceId b, UserLine line) { add({GuardKind::Distinct, a, b, 0, {}, nullptr, line}); }
+void GuardSet::same_object(SourceId a, SourceId b, UserLine line) {
+  add({GuardKind::SameObject, a, b, 0, {}, nullptr, line});
+}
+void GuardSet::distinct(SourceId a, SourceId b, UserLine line) {
+  add({GuardKind::Distinct, a, b, 0, {}, nullptr, line});
+}
 void GuardSet::all_distinct(std::vector<SourceId> group, UserLine line) {
   SourceId first = group.front();
   add({GuardKind::AllDistinct, first, {}, 0, {}, nullptr, line, {}, std::move(group)});
@@ -144,7 +157,18 @@ void GuardSet::answer(SourceId function, PyObject* arguments, PyObject* answer, 
 void GuardSet::float_holds(FloatCondition condition, UserLine line) {
   SourceId first = condition.sources.front();
   std::vector<SourceId> group = condition.sources;
-  add({GuardKind::FloatHolds, first, {}, 0, {}, nullptr, line, {}, std::move(group), {}, {}, std::make_shared<const FloatCondition>(std::move(condition))});
+  add({GuardKind::FloatHolds,
+       first,
+       {},
+       0,
+       {},
+       nullptr,
+       line,
+       {},
+       std::move(group),
+       {},
+       {},
+       std::make_shared<const FloatCondition>(std::move(condition))});
 }
 void GuardSet::apart(std::vector<SourceId> group, size_t written, UserLine line) {
   SourceId first = group.front();

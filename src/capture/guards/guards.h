@@ -1,10 +1,11 @@
 // Guards: what a compiled entry assumed, as data while capturing, and compiled to a flat check.
 //
 // The check has two parts. What hangs off objects that are fixed (constants, and objects whose identity is guarded) is
-// *watched*: a table of (address, expected word), for the types of objects, the version tags of dicts and types, the items of lists, the contents of
-// cells... scanned linearly. A dict or type whose tag moved has the keys that were read looked up again, and the
-// new tag remembered. All else is fetched from the frame's slots and checked, step by step, in the order of cost.
-// No Python code runs while checking, except the hash and equality of keys that a user put into a dict.
+// *watched*: a table of (address, expected word), for the types of objects, the version tags of dicts and types, the
+// items of lists, the contents of cells... scanned linearly. A dict or type whose tag moved has the keys that were read
+// looked up again, and the new tag remembered. All else is fetched from the frame's slots and checked, step by step, in
+// the order of cost. No Python code runs while checking, except the hash and equality of keys that a user put into a
+// dict.
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,22 +29,22 @@ enum class GuardKind : uint8_t {
   TypeIs,        // Py_TYPE(value) is `object`
   Identity,      // value is `object`; what is read through it from here on is watched while it lives
   WeakIdentity,  // value is `object`; what is read through it is read anew
-  Equal,         // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
-                 // None, complex, slice, Ellipsis, dtype-like singletons by identity
-  Tensor,        // value matches `tensor` (launch::matches); objects that are no tensors fail
-  Exists,        // the source leads somewhere (DictItem: key is there; TypeAttr: found)
-  Absent,        // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
-  Lacks,         // a dict, where there is one, has none of `members`, which are strings
-  Length,        // list, tuple, dict or set: `number` of items
-  DictKeys,      // keys are `members`, in that order (equal as in Equal, else identical)
-  SameObject,    // value is the value of `other`
-  Distinct,      // value is not the value of `other`
-  AllDistinct,   // no two of `group` have the same value
-  SetMembers,    // set or frozenset: its members, in the order of iteration, are `members` (as in DictKeys)
-  RangeIs,       // a range object with the same start, stop, step as `object`
-  Answer,        // the value, a function in C, called with the arguments object[0] gives a constant equal to object[1]
-  Apart,         // the first `number` tensors of `group` share memory with no other of it
-  FloatHolds,    // `floats` of the floats of `group`
+  Equal,   // same type and same value as `object`, recursively through tuples: int, float (by bits), str, bytes, bool,
+           // None, complex, slice, Ellipsis, dtype-like singletons by identity
+  Tensor,  // value matches `tensor` (launch::matches); objects that are no tensors fail
+  Exists,  // the source leads somewhere (DictItem: key is there; TypeAttr: found)
+  Absent,  // the source leads nowhere (dict lacks the key, attribute is not on the type, cell is empty, local unbound)
+  Lacks,   // a dict, where there is one, has none of `members`, which are strings
+  Length,  // list, tuple, dict or set: `number` of items
+  DictKeys,     // keys are `members`, in that order (equal as in Equal, else identical)
+  SameObject,   // value is the value of `other`
+  Distinct,     // value is not the value of `other`
+  AllDistinct,  // no two of `group` have the same value
+  SetMembers,   // set or frozenset: its members, in the order of iteration, are `members` (as in DictKeys)
+  RangeIs,      // a range object with the same start, stop, step as `object`
+  Answer,       // the value, a function in C, called with the arguments object[0] gives a constant equal to object[1]
+  Apart,        // the first `number` tensors of `group` share memory with no other of it
+  FloatHolds,   // `floats` of the floats of `group`
 };
 
 struct Guard {
@@ -84,7 +85,8 @@ class GuardSet {
   void apart(std::vector<SourceId> group, size_t written, UserLine line);  // the written ones first
 
   const std::vector<Guard>& items() const { return items_; }
-  // Removes what others imply, and joins a guard on the class of a value with another on the same value. At the end of a capture.
+  // Removes what others imply, and joins a guard on the class of a value with another on the same value. At the end of
+  // a capture.
   void simplify(const Sources& sources);
   void truncate(size_t n);  // back to an earlier size(): what a rolled back part of the capture added goes away
   size_t size() const { return items_.size(); }
@@ -105,9 +107,9 @@ struct SizeGuards {
   };
   struct Place {
     SourceId source;
-    uint32_t symbol;     // all places of a symbol must agree
-    int32_t dim;         // of a tensor: size of dimension d (d >= 0), or stride ~d
-    bool integer;        // the source is an int
+    uint32_t symbol;  // all places of a symbol must agree
+    int32_t dim;      // of a tensor: size of dimension d (d >= 0), or stride ~d
+    bool integer;     // the source is an int
   };
   struct Condition {
     sym::Expr condition;
@@ -126,22 +128,22 @@ std::vector<std::string> print(const SizeGuards&, const Sources&);
 // The compiled form.
 class GuardProgram {
  public:
-  // Fixes the order of checks and what is watched. `wanted`: sources whose values the caller needs after a successful check
-  // (graph inputs, recipe loads), in GuardValues::values. `global_state`: trace::global_state_key() at capture.
+  // Fixes the order of checks and what is watched. `wanted`: sources whose values the caller needs after a successful
+  // check (graph inputs, recipe loads), in GuardValues::values. `global_state`: trace::global_state_key() at capture.
   static std::unique_ptr<GuardProgram> compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                const std::vector<SourceId>& wanted, uint64_t global_state,
                                                size_t num_locals_plus, SizeGuards sizes = {});
   virtual ~GuardProgram() = default;
 
-  // slots: localsplus then stack, borrowed. True: all guards hold, and `out` has the values. It may run code of the user's, which
-  // may check the same guards with other `out`.
+  // slots: localsplus then stack, borrowed. True: all guards hold, and `out` has the values. It may run code of the
+  // user's, which may check the same guards with other `out`.
   virtual bool check(PyObject* const* slots, GuardValues& out) = 0;
   // Why the check that filled `of` failed.
   virtual std::string failure(const GuardValues& of) const = 0;
   // Which object is gone, once is_over().
   virtual std::string ended() const = 0;
-  // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is called, which
-  // may end the program.
+  // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is
+  // called, which may end the program.
   virtual const std::unordered_set<PyObject*>& mortals() const = 0;
   virtual void when_over(std::function<void()> then) = 0;
   virtual bool is_over() const = 0;
@@ -152,7 +154,9 @@ class GuardProgram {
 
  protected:
   // For the one that implements this: the inside of GuardValues.
-  static PyObject** registers(GuardValues& v, size_t registers, size_t integers) { return v.reset(registers, integers), v.registers_; }
+  static PyObject** registers(GuardValues& v, size_t registers, size_t integers) {
+    return v.reset(registers, integers), v.registers_;
+  }
   static int64_t* integers(GuardValues& v) { return v.integers_; }
   static GuardFailure& failure_of(GuardValues& v) { return v.failure_; }
 };

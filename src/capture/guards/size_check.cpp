@@ -6,7 +6,8 @@
 
 namespace braze::capture {
 
-SizeCheck::SizeCheck(SizeGuards guards, std::vector<CheckOrder::Place> places) : guards_(std::move(guards)), places_(std::move(places)) {
+SizeCheck::SizeCheck(SizeGuards guards, std::vector<CheckOrder::Place> places)
+    : guards_(std::move(guards)), places_(std::move(places)) {
   if (guards_.empty()) return;
   std::vector<sym::Expr> inputs, conditions;
   for (const auto& s : guards_.symbols) inputs.push_back(s.symbol);

@@ -1,4 +1,5 @@
-// Sizes and integers that stay open, checked: read where they are found, conditions on them, and what is computed from them.
+// Sizes and integers that stay open, checked: read where they are found, conditions on them, and what is computed from
+// them.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ class SizeCheck {
   SizeGuards guards_;
   std::vector<CheckOrder::Place> places_;
   sym::IntProgram conditions_, formulas_;
-  // Of the symbols that were met last: sizes seldom change from call to call. No other code runs between reading and writing these.
+  // Of the symbols that were met last: sizes seldom change from call to call. No other code runs between reading and
+  // writing these.
   std::vector<int64_t> last_symbols_, last_values_, condition_values_;
   bool known_ = false;
 };

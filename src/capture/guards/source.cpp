@@ -16,24 +16,20 @@ namespace {
 
 // The layout of functools.partial's first members (C struct, stable since 3.0, not in a public header).
 struct PartialLayout {
-  PyObject_HEAD
-  PyObject *fn, *args, *kw;
+  PyObject_HEAD PyObject *fn, *args, *kw;
 };
 
 struct PropertyLayout {
-  PyObject_HEAD
-  PyObject *get, *set, *del;
+  PyObject_HEAD PyObject *get, *set, *del;
 };
 
 struct MappingProxyLayout {
-  PyObject_HEAD
-  PyObject* mapping;
+  PyObject_HEAD PyObject* mapping;
 };
 
 // staticmethod and classmethod share it.
 struct StaticLayout {
-  PyObject_HEAD
-  PyObject* callable;
+  PyObject_HEAD PyObject* callable;
 };
 
 bool same_key(PyObject* a, PyObject* b) {
@@ -209,7 +205,9 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     default: break;
   }
   if (!base) return nullptr;
-  auto func = [&]() -> PyFunctionObject* { return PyFunction_Check(base) ? reinterpret_cast<PyFunctionObject*>(base) : nullptr; };
+  auto func = [&]() -> PyFunctionObject* {
+    return PyFunction_Check(base) ? reinterpret_cast<PyFunctionObject*>(base) : nullptr;
+  };
   switch (s.kind) {
     case SourceKind::CellContents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
     case SourceKind::DictItem: return PyDict_Check(base) ? cpython::dict_get(base, s.key.get()) : nullptr;
@@ -221,13 +219,16 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
         if (i == s.index) return k;
       return nullptr;
     }
-    case SourceKind::ListItem: return PyList_Check(base) && s.index < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, s.index) : nullptr;
-    case SourceKind::TupleItem: return PyTuple_Check(base) && s.index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, s.index) : nullptr;
+    case SourceKind::ListItem:
+      return PyList_Check(base) && s.index < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, s.index) : nullptr;
+    case SourceKind::TupleItem:
+      return PyTuple_Check(base) && s.index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, s.index) : nullptr;
     case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(base));
     case SourceKind::InstanceDict: {
       PyObject** p = _PyObject_GetDictPtr(base);
       if (!p && PyErr_Occurred()) PyErr_Clear();
-      if (p && !*p) Py_XDECREF(PyObject_GenericGetDict(base, nullptr));  // a function gets its dictionary when somebody asks
+      if (p && !*p)
+        Py_XDECREF(PyObject_GenericGetDict(base, nullptr));  // a function gets its dictionary when somebody asks
       if (p && !*p) PyErr_Clear();
       return p ? *p : nullptr;
     }
@@ -236,7 +237,8 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       if (!p && PyErr_Occurred()) PyErr_Clear();
       return p ? *p : nullptr;
     }
-    case SourceKind::TypeAttr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), s.key.get()) : nullptr;
+    case SourceKind::TypeAttr:
+      return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), s.key.get()) : nullptr;
     case SourceKind::Slot: return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index);
     case SourceKind::FuncCode: return func() ? func()->func_code : nullptr;
     case SourceKind::FuncGlobals: return func() ? func()->func_globals : nullptr;
@@ -245,17 +247,22 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     case SourceKind::FuncClosure: return func() ? func()->func_closure : nullptr;
     case SourceKind::MethodSelf: return PyMethod_Check(base) ? PyMethod_GET_SELF(base) : nullptr;
     case SourceKind::MethodFunc: return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : nullptr;
-    case SourceKind::PropertyGet: return PyObject_TypeCheck(base, &PyProperty_Type) ? reinterpret_cast<PropertyLayout*>(base)->get : nullptr;
+    case SourceKind::PropertyGet:
+      return PyObject_TypeCheck(base, &PyProperty_Type) ? reinterpret_cast<PropertyLayout*>(base)->get : nullptr;
     case SourceKind::StaticTarget:
       return PyObject_TypeCheck(base, &PyStaticMethod_Type) || PyObject_TypeCheck(base, &PyClassMethod_Type)
-                 ? reinterpret_cast<StaticLayout*>(base)->callable : nullptr;
+                 ? reinterpret_cast<StaticLayout*>(base)->callable
+                 : nullptr;
     case SourceKind::PartialFunc: return reinterpret_cast<PartialLayout*>(base)->fn;
     case SourceKind::PartialArgs: return reinterpret_cast<PartialLayout*>(base)->args;
     case SourceKind::PartialKeywords: return reinterpret_cast<PartialLayout*>(base)->kw;
-    case SourceKind::MappingOrigin: return Py_TYPE(base) == &PyDictProxy_Type ? reinterpret_cast<MappingProxyLayout*>(base)->mapping : nullptr;
+    case SourceKind::MappingOrigin:
+      return Py_TYPE(base) == &PyDictProxy_Type ? reinterpret_cast<MappingProxyLayout*>(base)->mapping : nullptr;
     case SourceKind::TensorAttr: {
       PyObject* descr = _PyType_Lookup(Py_TYPE(base), s.key.get());
-      PyObject* v = descr && Py_TYPE(descr) == &PyGetSetDescr_Type ? Py_TYPE(descr)->tp_descr_get(descr, base, reinterpret_cast<PyObject*>(Py_TYPE(base))) : nullptr;
+      PyObject* v = descr && Py_TYPE(descr) == &PyGetSetDescr_Type
+                        ? Py_TYPE(descr)->tp_descr_get(descr, base, reinterpret_cast<PyObject*>(Py_TYPE(base)))
+                        : nullptr;
       if (!v) PyErr_Clear();
       Py_XDECREF(v);  // the tensor keeps it
       return v;

@@ -1,5 +1,5 @@
-// Where a Python value comes from when a compiled entry is called: a path that can be walked natively, without running any
-// Python code. Paths are interned: the same path is the same id.
+// Where a Python value comes from when a compiled entry is called: a path that can be walked natively, without running
+// any Python code. Paths are interned: the same path is the same id.
 #pragma once
 #include <deque>
 #include <string>
@@ -14,10 +14,11 @@
 namespace braze::capture {
 
 enum class SourceKind : uint8_t {
-  Local,         // index: slot of localsplus (for a cell or free variable: the cell object itself)
-  Stack,         // index: value stack of the frame where the segment starts, 0 = bottom
-  Handled,       // the exception that the thread handles (sys.exc_info), None when it handles none
-  Const,         // key: an object that is held alive for good (globals dicts, modules, types, code of guarded functions), unless it is loosened
+  Local,    // index: slot of localsplus (for a cell or free variable: the cell object itself)
+  Stack,    // index: value stack of the frame where the segment starts, 0 = bottom
+  Handled,  // the exception that the thread handles (sys.exc_info), None when it handles none
+  Const,    // key: an object that is held alive for good (globals dicts, modules, types, code of guarded functions),
+            // unless it is loosened
   CellContents,  // of a cell object
   DictItem,      // key: any key whose hash and equality run no Python code. On subclasses of dict: the raw item
   DictKeyAt,     // index: the key at that position in order
@@ -28,18 +29,26 @@ enum class SourceKind : uint8_t {
   MadeDict,      // obj.__dict__ if it was made already: of functions and tensors, which mostly have none
   TypeAttr,      // key: name; of a type: what _PyType_Lookup finds (raw, no descriptor applied)
   Slot,          // index: byte offset of a T_OBJECT/T_OBJECT_EX member (__slots__), key: name
-  FuncCode, FuncGlobals, FuncDefaults, FuncKwDefaults, FuncClosure,  // of a Python function
-  MethodSelf, MethodFunc,                                            // of a bound method
+  FuncCode,
+  FuncGlobals,
+  FuncDefaults,
+  FuncKwDefaults,
+  FuncClosure,  // of a Python function
+  MethodSelf,
+  MethodFunc,    // of a bound method
   PropertyGet,   // fget of a property object
   StaticTarget,  // __func__ of a staticmethod or classmethod object
-  PartialFunc, PartialArgs, PartialKeywords,  // of a functools.partial
-  MappingOrigin, // the dict that a types.MappingProxyType wraps
-  WeakTarget,    // referent of a weakref
-  CachedCall,    // of a functools.lru_cache: what it holds; key: its key of the call
-  ContextValue,  // of a contextvars.ContextVar: its value in the current context
-  ArrayTensor,   // a tensor on the memory of a numpy.ndarray, see array_memory.h
-  Content,       // of an object in C: a tuple of what it holds, see content.h
-  TensorAttr,    // key: name of an attribute of a tensor that a getter in C reads, and that lives as long as the tensor does: its gradient, its hooks
+  PartialFunc,
+  PartialArgs,
+  PartialKeywords,  // of a functools.partial
+  MappingOrigin,    // the dict that a types.MappingProxyType wraps
+  WeakTarget,       // referent of a weakref
+  CachedCall,       // of a functools.lru_cache: what it holds; key: its key of the call
+  ContextValue,     // of a contextvars.ContextVar: its value in the current context
+  ArrayTensor,      // a tensor on the memory of a numpy.ndarray, see array_memory.h
+  Content,          // of an object in C: a tuple of what it holds, see content.h
+  TensorAttr,  // key: name of an attribute of a tensor that a getter in C reads, and that lives as long as the tensor
+               // does: its gradient, its hooks
 };
 
 struct SourceTag;
@@ -47,7 +56,7 @@ using SourceId = Id<SourceTag>;
 
 struct Source {
   SourceKind kind;
-  SourceId base;       // invalid for Local, Stack, Handled, Const
+  SourceId base;  // invalid for Local, Stack, Handled, Const
   int64_t index = 0;
   LooseRef key;
 };
@@ -94,7 +103,8 @@ class Sources {
 
 // Whether what is found there may change while its base stays as it is, with nothing to watch.
 constexpr bool is_fleeting(SourceKind k) {
-  return k == SourceKind::TensorAttr || k == SourceKind::WeakTarget || k == SourceKind::CachedCall || k == SourceKind::ContextValue || k == SourceKind::ArrayTensor || k == SourceKind::Content;
+  return k == SourceKind::TensorAttr || k == SourceKind::WeakTarget || k == SourceKind::CachedCall ||
+         k == SourceKind::ContextValue || k == SourceKind::ArrayTensor || k == SourceKind::Content;
 }
 
 // The value at one step from its base (borrowed), or nullptr if there is none there (no exception is set).

@@ -1,4 +1,5 @@
-// Functions of PyTorch that answer a question about the process or about metadata: called while capturing, and not recorded.
+// Functions of PyTorch that answer a question about the process or about metadata: called while capturing, and not
+// recorded.
 #pragma once
 #include <Python.h>
 

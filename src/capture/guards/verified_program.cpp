@@ -16,7 +16,8 @@ namespace {
 Ref lookup(PyObject* type, PyObject* name) {
   PyObject* mro = PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_mro : nullptr;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i) {
-    PyObject* v = PyDict_GetItemWithError(cpython::type_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))), name);
+    PyObject* v =
+        PyDict_GetItemWithError(cpython::type_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))), name);
     if (v) return Ref::borrow(v);
     PyErr_Clear();
   }
@@ -27,8 +28,13 @@ class VerifiedProgram final : public GuardProgram {
  public:
   VerifiedProgram(std::unique_ptr<GuardProgram> program, std::shared_ptr<const Sources> sources, const GuardSet& guards,
                   std::vector<SourceId> wanted, uint64_t global_state, size_t num_locals_plus, SizeGuards sizes)
-      : program_(std::move(program)), sources_(std::move(sources)), guards_(guards.items()), wanted_(std::move(wanted)), global_state_(global_state),
-        num_locals_plus_(num_locals_plus), sizes_(std::move(sizes)) {
+      : program_(std::move(program)),
+        sources_(std::move(sources)),
+        guards_(guards.items()),
+        wanted_(std::move(wanted)),
+        global_state_(global_state),
+        num_locals_plus_(num_locals_plus),
+        sizes_(std::move(sizes)) {
     // What the program does not keep alive is not kept by this either; it hears of its end.
     auto loosen = [&](LooseRef& r) {
       if (r && mortals().count(r.get())) r.loosen();
@@ -86,7 +92,8 @@ class VerifiedProgram final : public GuardProgram {
     for (const Guard& g : guards_)
       if (std::string d = difference(g, slots); !d.empty()) return d;
     for (size_t i = 0; i < wanted_.size(); ++i)
-      if (Ref v = value(wanted_[i], slots); v.get() != found.values()[i]) return sources_->print(wanted_[i]) + " is another object than the one that was fetched";
+      if (Ref v = value(wanted_[i], slots); v.get() != found.values()[i])
+        return sources_->print(wanted_[i]) + " is another object than the one that was fetched";
     return sizes_.empty() ? std::string() : difference_of_sizes(slots, found);
   }
 
@@ -96,7 +103,8 @@ class VerifiedProgram final : public GuardProgram {
       for (SourceId s : g.group) values.push_back(value(s, slots));
       for (size_t i = 0; i < values.size(); ++i)
         for (size_t k = 0; k < i; ++k)
-          if (bad(values[k].get(), values[i].get(), k)) return print(g, *sources_) + ": " + sources_->print(g.group[k]) + " and " + sources_->print(g.group[i]);
+          if (bad(values[k].get(), values[i].get(), k))
+            return print(g, *sources_) + ": " + sources_->print(g.group[k]) + " and " + sources_->print(g.group[i]);
       return std::string();
     };
     if (g.kind == GuardKind::FloatHolds) {
@@ -108,10 +116,12 @@ class VerifiedProgram final : public GuardProgram {
     if (g.kind == GuardKind::AllDistinct) return in_group([](PyObject* a, PyObject* b, size_t) { return a == b; });
     if (g.kind == GuardKind::Apart)
       return in_group([&](PyObject* a, PyObject* b, size_t first) {
-        return first < static_cast<size_t>(g.number) && launch::overlap(launch::storage_range(a), launch::storage_range(b));
+        return first < static_cast<size_t>(g.number) &&
+               launch::overlap(launch::storage_range(a), launch::storage_range(b));
       });
     Ref v = value(g.source, slots), other = value(g.other, slots);
-    bool held = g.kind == GuardKind::Tensor ? v && launch::describe_mismatch(*g.tensor, v.get()).empty() : holds(g, v.get(), other.get());
+    bool held = g.kind == GuardKind::Tensor ? v && launch::describe_mismatch(*g.tensor, v.get()).empty()
+                                            : holds(g, v.get(), other.get());
     return held ? std::string() : describe_failure(g, *sources_, v.get());
   }
 
@@ -126,7 +136,8 @@ class VerifiedProgram final : public GuardProgram {
       int64_t now = p.integer ? PyLong_AsLongLong(v.get()) : launch::read_size(v.get(), p.dim);
       if (now == -1 && PyErr_Occurred()) return PyErr_Clear(), text[i] + ": too large";
       const sym::Range& r = sizes_.symbols[p.symbol].range;
-      if (std::exchange(known[p.symbol], 1) ? symbols[p.symbol] != now : now < r.lo || now > r.hi) return text[i] + ": now " + std::to_string(now);
+      if (std::exchange(known[p.symbol], 1) ? symbols[p.symbol] != now : now < r.lo || now > r.hi)
+        return text[i] + ": now " + std::to_string(now);
       symbols[p.symbol] = now;
     }
     auto of = [&](sym::Expr symbol) {
@@ -138,7 +149,8 @@ class VerifiedProgram final : public GuardProgram {
       if (!sizes_.arena->evaluate(sizes_.conditions[i].condition, of)) return text[sizes_.places.size() + i];
     for (size_t i = 0; i < sizes_.values.size(); ++i)
       if (int64_t v = sizes_.arena->evaluate(sizes_.values[i], of); v != found.sizes()[i])
-        return sizes_.arena->print(sizes_.values[i]) + " is " + std::to_string(v) + ", computed as " + std::to_string(found.sizes()[i]);
+        return sizes_.arena->print(sizes_.values[i]) + " is " + std::to_string(v) + ", computed as " +
+               std::to_string(found.sizes()[i]);
     return {};
   }
 
@@ -153,9 +165,11 @@ class VerifiedProgram final : public GuardProgram {
 
 }  // namespace
 
-std::unique_ptr<GuardProgram> verified(std::unique_ptr<GuardProgram> program, std::shared_ptr<const Sources> sources, const GuardSet& guards,
-                                       std::vector<SourceId> wanted, uint64_t global_state, size_t num_locals_plus, SizeGuards sizes) {
-  return std::make_unique<VerifiedProgram>(std::move(program), std::move(sources), guards, std::move(wanted), global_state, num_locals_plus, std::move(sizes));
+std::unique_ptr<GuardProgram> verified(std::unique_ptr<GuardProgram> program, std::shared_ptr<const Sources> sources,
+                                       const GuardSet& guards, std::vector<SourceId> wanted, uint64_t global_state,
+                                       size_t num_locals_plus, SizeGuards sizes) {
+  return std::make_unique<VerifiedProgram>(std::move(program), std::move(sources), guards, std::move(wanted),
+                                           global_state, num_locals_plus, std::move(sizes));
 }
 
 }  // namespace braze::capture

@@ -19,16 +19,17 @@ bool is_namespace(PyObject* o) {
   return PyObject_TypeCheck(o, cls);
 }
 
-// Refers to objects that may be large, or be its owners. Of other classes without weak references (numbers, strings, slices, properties,
-// descriptors) the instances never change and hold little.
+// Refers to objects that may be large, or be its owners. Of other classes without weak references (numbers, strings,
+// slices, properties, descriptors) the instances never change and hold little.
 bool is_container(PyObject* o) {
   if (PyTuple_CheckExact(o)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
       if (PyType_IS_GC(Py_TYPE(PyTuple_GET_ITEM(o, i)))) return true;
     return false;
   }
-  return PyDict_Check(o) || PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || PyExceptionInstance_Check(o) ||
-         Py_TYPE(o) == &PyDictProxy_Type || is_namespace(o) || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && PyType_IS_GC(Py_TYPE(o)));
+  return PyDict_Check(o) || PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) ||
+         PyExceptionInstance_Check(o) || Py_TYPE(o) == &PyDictProxy_Type || is_namespace(o) ||
+         (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && PyType_IS_GC(Py_TYPE(o)));
 }
 
 PyTypeObject* as_type(PyObject* o) { return reinterpret_cast<PyTypeObject*>(o); }
@@ -49,15 +50,19 @@ class NoCollection {
 bool type_lookup_runs_no_code(PyTypeObject* type) {
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i)
-    if (PyObject* dict = cpython::type_dict(as_type(PyTuple_GET_ITEM(mro, i))); !dict || !cpython::lookups_run_no_code(dict)) return false;
+    if (PyObject* dict = cpython::type_dict(as_type(PyTuple_GET_ITEM(mro, i)));
+        !dict || !cpython::lookups_run_no_code(dict))
+      return false;
   return mro != nullptr;
 }
 
 }  // namespace
 
-WatchTable::WatchTable(const CheckOrder& order, const std::unordered_set<PyObject*>& secured) : order_(order), secured_(secured) {}
+WatchTable::WatchTable(const CheckOrder& order, const std::unordered_set<PyObject*>& secured)
+    : order_(order), secured_(secured) {}
 
-bool WatchTable::fill(PyObject* const* slots, size_t num_locals_plus, PyObject* const* registers, GuardFailure& failure) {
+bool WatchTable::fill(PyObject* const* slots, size_t num_locals_plus, PyObject* const* registers,
+                      GuardFailure& failure) {
   NoCollection while_written;
   std::vector<PyObject*> values(order_.num_all);
   std::copy_n(registers, order_.num_registers, values.begin());
@@ -111,13 +116,14 @@ bool WatchTable::unchanged() {
   return false;
 }
 
-// A word is only read after those on the way to it were found unchanged: it is there then. Types lie on the way to what hangs off them, and
-// are there themselves as long as the table has not heard of the end of one, so their tags come first. After code of the user's none of this
-// is known any more, and the scan begins anew.
+// A word is only read after those on the way to it were found unchanged: it is there then. Types lie on the way to what
+// hangs off them, and are there themselves as long as the table has not heard of the end of one, so their tags come
+// first. After code of the user's none of this is known any more, and the scan begins anew.
 WatchTable::Scan WatchTable::scan() {
   for (size_t i = 0, n = short_words_.size(); i < n; ++i) {
     unsigned now = *short_words_[i].at;
-    if (now == short_words_[i].expected && now) [[likely]] continue;
+    if (now == short_words_[i].expected && now) [[likely]]
+      continue;
     bool ran_code = false;
     if (!still_reads(tagged_[short_owner_[i]], ran_code)) return Scan::Differs;
     // A lookup gives a type a tag that lost its own.
@@ -126,7 +132,8 @@ WatchTable::Scan WatchTable::scan() {
   }
   for (size_t i = 0, n = words_.size(); i < n; ++i) {
     uint64_t now = *words_[i].at;
-    if (now == words_[i].expected) [[likely]] continue;
+    if (now == words_[i].expected) [[likely]]
+      continue;
     bool ran_code = false;
     if (owner_[i] == kNone || !still_reads(tagged_[owner_[i]], ran_code)) return Scan::Differs;
     words_[i].expected = now;
@@ -138,7 +145,8 @@ WatchTable::Scan WatchTable::scan() {
 bool WatchTable::still_reads(const Tagged& t, bool& ran_code) const {
   if (t.any_change) return false;
   bool is_type = PyType_Check(t.object);
-  ran_code = is_type ? !type_lookup_runs_no_code(as_type(t.object)) : PyODict_Check(t.object) || !cpython::lookups_run_no_code(t.object);
+  ran_code = is_type ? !type_lookup_runs_no_code(as_type(t.object))
+                     : PyODict_Check(t.object) || !cpython::lookups_run_no_code(t.object);
   for (const KeyRead& k : t.keys) {
     PyObject* v = is_type ? _PyType_Lookup(as_type(t.object), k.key) : cpython::dict_get(t.object, k.key);
     if (v != k.value || (v && Py_TYPE(v) != k.type)) return false;
@@ -148,14 +156,16 @@ bool WatchTable::still_reads(const Tagged& t, bool& ran_code) const {
   return true;
 }
 
-// Another object that comes to lie where `v` lies is not to be taken for it. The table hears of the end of v; or it holds v, if that
-// keeps nothing else alive; or v is a container, of which every word that was read is watched: holding it would keep alive what is in
-// it, and what that has in turn, which may well be the container's own owner.
+// Another object that comes to lie where `v` lies is not to be taken for it. The table hears of the end of v; or it
+// holds v, if that keeps nothing else alive; or v is a container, of which every word that was read is watched: holding
+// it would keep alive what is in it, and what that has in turn, which may well be the container's own owner.
 void WatchTable::secure(PyObject* v, SourceKind from) {
   if (secured_.count(v) || !pinned_.insert(v).second || deaths_.add(v)) return;
   if (!is_container(v)) return pins_.push_back(Ref::borrow(v));
-  // A dict that did not change kept v; where it changed, the class of what it has now is compared. An instance's dict is a dict.
-  bool class_known = from == SourceKind::DictItem || from == SourceKind::TypeAttr || from == SourceKind::InstanceDict || from == SourceKind::MadeDict;
+  // A dict that did not change kept v; where it changed, the class of what it has now is compared. An instance's dict
+  // is a dict.
+  bool class_known = from == SourceKind::DictItem || from == SourceKind::TypeAttr || from == SourceKind::InstanceDict ||
+                     from == SourceKind::MadeDict;
   if (!class_known) word(&v->ob_type, Py_TYPE(v));
 }
 
@@ -208,14 +218,16 @@ void WatchTable::after_step(const Source& s, PyObject* base, PyObject* v) {
       break;
     case SourceKind::ListItem: {
       auto* l = reinterpret_cast<PyListObject*>(base);
-      add_word(reinterpret_cast<const uint64_t*>(&reinterpret_cast<PyVarObject*>(base)->ob_size), static_cast<uint64_t>(PyList_GET_SIZE(base)), kNone);
+      add_word(reinterpret_cast<const uint64_t*>(&reinterpret_cast<PyVarObject*>(base)->ob_size),
+               static_cast<uint64_t>(PyList_GET_SIZE(base)), kNone);
       word(&l->ob_item, l->ob_item);
       if (v) word(&l->ob_item[s.index], v);
       break;
     }
     case SourceKind::TupleItem:
       if (!is_container(base)) break;
-      add_word(reinterpret_cast<const uint64_t*>(&reinterpret_cast<PyVarObject*>(base)->ob_size), static_cast<uint64_t>(PyTuple_GET_SIZE(base)), kNone);
+      add_word(reinterpret_cast<const uint64_t*>(&reinterpret_cast<PyVarObject*>(base)->ob_size),
+               static_cast<uint64_t>(PyTuple_GET_SIZE(base)), kNone);
       if (v) word(&reinterpret_cast<PyTupleObject*>(base)->ob_item[s.index], v);
       break;
     case SourceKind::MappingOrigin: word(reinterpret_cast<PyObject**>(base + 1), v); break;
@@ -238,7 +250,9 @@ void WatchTable::after_step(const Source& s, PyObject* base, PyObject* v) {
 
 // What a guard on one value reads of it. Before the guard is compared.
 void WatchTable::watch_guard(const Guard& guard, PyObject* v) {
-  auto size_word = [&](const Py_ssize_t* at) { add_word(reinterpret_cast<const uint64_t*>(at), static_cast<uint64_t>(*at), kNone); };
+  auto size_word = [&](const Py_ssize_t* at) {
+    add_word(reinterpret_cast<const uint64_t*>(at), static_cast<uint64_t>(*at), kNone);
+  };
   if (guard.type) watch_class(v);
   switch (guard.kind) {
     case GuardKind::TypeIs:
@@ -249,8 +263,10 @@ void WatchTable::watch_guard(const Guard& guard, PyObject* v) {
       if (PyDict_Check(v)) tag(v).whole.push_back(&guard);
       if (guard.kind == GuardKind::Lacks) break;
       // The order of an ordered dict is no part of the dict: it can change without the dict's version.
-      if (PyODict_Check(v) && guard.kind == GuardKind::DictKeys && PyDict_GET_SIZE(v) > 1) always_.emplace_back(&guard, v);
-      if (PyList_Check(v) || (PyTuple_Check(v) && is_container(v))) size_word(&reinterpret_cast<PyVarObject*>(v)->ob_size);
+      if (PyODict_Check(v) && guard.kind == GuardKind::DictKeys && PyDict_GET_SIZE(v) > 1)
+        always_.emplace_back(&guard, v);
+      if (PyList_Check(v) || (PyTuple_Check(v) && is_container(v)))
+        size_word(&reinterpret_cast<PyVarObject*>(v)->ob_size);
       if (PyAnySet_Check(v)) size_word(&reinterpret_cast<PySetObject*>(v)->used);
       break;
     case GuardKind::SetMembers:

@@ -1,8 +1,9 @@
-// What hangs off objects that are fixed, as a table of (address, expected word): types of objects, versions of dicts and types, items
-// of lists, contents of cells... A scan of the table says that nothing of it changed since it was compared with the guards.
+// What hangs off objects that are fixed, as a table of (address, expected word): types of objects, versions of dicts
+// and types, items of lists, contents of cells... A scan of the table says that nothing of it changed since it was
+// compared with the guards.
 //
-// A table is written once. Afterwards only tags are written anew, and a table that is no longer up to date stays as it is for the checks
-// that are using it.
+// A table is written once. Afterwards only tags are written anew, and a table that is no longer up to date stays as it
+// is for the checks that are using it.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
@@ -19,8 +20,8 @@ class WatchTable {
   // `secured`: objects that need no watching, since the program hears of their end or holds them.
   WatchTable(const CheckOrder& order, const std::unordered_set<PyObject*>& secured);
 
-  // Fetches everything that is anchored and compares it with its guards; `registers` has what was fetched before. True: all held when they
-  // were compared; whether they still do is for unchanged() to say.
+  // Fetches everything that is anchored and compares it with its guards; `registers` has what was fetched before. True:
+  // all held when they were compared; whether they still do is for unchanged() to say.
   bool fill(PyObject* const* slots, size_t num_locals_plus, PyObject* const* registers, GuardFailure& failure);
   // True: at one moment during this call, after which no code of the user's ran, everything was as the guards want it.
   bool unchanged();
@@ -48,7 +49,7 @@ class WatchTable {
   // What to look up again when a tag moved.
   struct KeyRead {
     PyObject* key;
-    PyObject* value;  // nullptr: was not there
+    PyObject* value;     // nullptr: was not there
     PyTypeObject* type;  // of the value
   };
   struct Tagged {
@@ -86,8 +87,8 @@ class WatchTable {
   std::vector<PyObject*> imported_;
   std::vector<std::pair<const Guard*, PyObject*>> always_;
   std::vector<std::unordered_set<PyObject*>> groups_;  // the values of CheckOrder::anchored_groups
-  bool contradicts_ = false;  // the same word was read twice, and differed
-  bool lost_ = false;         // something that the table knows by its address is gone
+  bool contradicts_ = false;                           // the same word was read twice, and differed
+  bool lost_ = false;                                  // something that the table knows by its address is gone
   // What the words and the values of keys are compared with.
   std::vector<Ref> pins_;
   DeathWatch deaths_{[this](size_t) { lost_ = true; }};

@@ -72,8 +72,10 @@ PyObject* bare_instance(PyObject* type) {
   }
   auto* t = reinterpret_cast<PyTypeObject*>(type);
   PyTypeObject* base = t;
-  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base && base->tp_new == base->tp_base->tp_new) base = base->tp_base;
-  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base) base = base->tp_base;  // the C type below the Python classes
+  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base && base->tp_new == base->tp_base->tp_new)
+    base = base->tp_base;
+  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base)
+    base = base->tp_base;  // the C type below the Python classes
   Ref args = Ref::steal(PyTuple_New(0));
   return base->tp_new(t, args.get(), nullptr);
 }
@@ -150,7 +152,8 @@ int effect(const Step& s, PyObject** regs) {
     case StepKind::SetAttr: return PyObject_SetAttr(at(0), s.object.get(), at(1));
     case StepKind::SetAttrRaw: return PyObject_GenericSetAttr(at(0), s.object.get(), at(1));
     case StepKind::DelAttr: return PyObject_GenericSetAttr(at(0), s.object.get(), nullptr);
-    case StepKind::SetItem: return PyDict_Check(at(0)) ? set_raw(at(0), at(1), at(2)) : PyObject_SetItem(at(0), at(1), at(2));
+    case StepKind::SetItem:
+      return PyDict_Check(at(0)) ? set_raw(at(0), at(1), at(2)) : PyObject_SetItem(at(0), at(1), at(2));
     case StepKind::DelItem:
       if (PyODict_Check(at(0))) return PyODict_DelItem(at(0), at(1));
       return PyDict_Check(at(0)) ? PyDict_DelItem(at(0), at(1)) : PyObject_DelItem(at(0), at(1));
@@ -179,13 +182,16 @@ int effect(const Step& s, PyObject** regs) {
   return -1;
 }
 
-constexpr const char* kStepNames[] = {"load", "graph_output", "const", "integer", "truth", "tuple", "list", "set", "frozenset", "dict", "slice",
-                                      "new_object", "new_cell", "function", "bound_method", "call", "set_attr", "set_attr_raw",
-                                      "del_attr", "set_item", "del_item", "list_assign", "dict_assign", "set_assign", "cell_set"};
+constexpr const char* kStepNames[] = {"load",     "graph_output", "const",        "integer",    "truth",
+                                      "tuple",    "list",         "set",          "frozenset",  "dict",
+                                      "slice",    "new_object",   "new_cell",     "function",   "bound_method",
+                                      "call",     "set_attr",     "set_attr_raw", "del_attr",   "set_item",
+                                      "del_item", "list_assign",  "dict_assign",  "set_assign", "cell_set"};
 
 }  // namespace
 
-bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, const int64_t* integers, PyObject** regs) {
+bool run(const Recipe& recipe, PyObject* const* loads, PyObject* const* outputs, const int64_t* integers,
+         PyObject** regs) {
   size_t next_load = 0;
   for (const Step& s : recipe.steps()) {
     switch (s.kind) {
@@ -224,7 +230,8 @@ std::string Recipe::print(const Sources& sources) const {
     out += s.dst == kNoReg ? "  " : "  r" + std::to_string(s.dst) + " = ";
     out += kStepNames[static_cast<size_t>(s.kind)];
     if (s.kind == StepKind::Load) out += " " + sources.print(s.source);
-    if (s.kind == StepKind::GraphOutput || s.kind == StepKind::Integer || s.kind == StepKind::Truth) out += " " + std::to_string(s.number);
+    if (s.kind == StepKind::GraphOutput || s.kind == StepKind::Integer || s.kind == StepKind::Truth)
+      out += " " + std::to_string(s.number);
     for (Reg r : s.args) out += r == kNoReg ? " -" : " r" + std::to_string(r);
     if (s.object) out += " " + repr(s.object.get());
     out += "\n";

@@ -40,7 +40,9 @@ PyObject* named(Translator& tr, const char* function, PyObject* argument) {
 }
 PyObject* named(Translator& tr, const char* function, const char* name) { return named(tr, function, tr.intern(name)); }
 
-[[noreturn]] void not_here(Translator& tr, const std::string& what) { tr.unsupported(Reason::UnsupportedFeature, what); }
+[[noreturn]] void not_here(Translator& tr, const std::string& what) {
+  tr.unsupported(Reason::UnsupportedFeature, what);
+}
 
 // The message of the exception that is set, which goes.
 std::string take_error() {
@@ -90,7 +92,8 @@ Variable* lower(Translator& tr, Lowered& l, Variable* v) {
       note(tr, l, v, v->as<TensorVariable>(), "tensor");
       return v;
     case Kind::Tuple:
-      if (v->type() != &PyTuple_Type && v->type() != library().size) not_here(tr, "a function of NumPy on " + v->describe());
+      if (v->type() != &PyTuple_Type && v->type() != library().size)
+        not_here(tr, "a function of NumPy on " + v->describe());
       return tr.tuple(parts(v->as<TupleVariable>()->elements));
     case Kind::List:
       if (v->type() != &PyList_Type) not_here(tr, "a function of NumPy on " + v->describe());
@@ -101,7 +104,8 @@ Variable* lower(Translator& tr, Lowered& l, Variable* v) {
     }
     case Kind::Constant:
     case Kind::Real:
-      if (PyObject* o = v->as_constant(); PyType_Check(o) || std::string_view(Py_TYPE(o)->tp_name).starts_with("numpy.dtype")) {
+      if (PyObject* o = v->as_constant();
+          PyType_Check(o) || std::string_view(Py_TYPE(o)->tp_name).starts_with("numpy.dtype")) {
         if (PyObject* name = named(tr, "dtype_name", o)) return tr.constant(name, Ground::pure(v));
         not_here(tr, "a function of NumPy on " + v->describe());
       }
@@ -119,10 +123,12 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   if (PyType_Check(head)) {
     PyObject* parts = PyTuple_GET_ITEM(what, 1);
     bool like = result->is(Kind::Tuple) || result->is(Kind::List);
-    if (!like || static_cast<SequenceVariable*>(result)->elements.size() != static_cast<size_t>(PyList_GET_SIZE(parts))) not_here(tr, "torch._numpy gives other parts than NumPy");
+    if (!like || static_cast<SequenceVariable*>(result)->elements.size() != static_cast<size_t>(PyList_GET_SIZE(parts)))
+      not_here(tr, "torch._numpy gives other parts than NumPy");
     std::vector<Variable*> out;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i)
-      out.push_back(lift(tr, l, PyList_GET_ITEM(parts, i), static_cast<SequenceVariable*>(result)->elements[static_cast<size_t>(i)]));
+      out.push_back(lift(tr, l, PyList_GET_ITEM(parts, i),
+                         static_cast<SequenceVariable*>(result)->elements[static_cast<size_t>(i)]));
     if (head == reinterpret_cast<PyObject*>(&PyList_Type)) return tr.list(std::move(out));
     return tr.make_tuple(reinterpret_cast<PyTypeObject*>(head), std::move(out));
   }
@@ -173,10 +179,12 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
   Ref pos = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(l.args.size()))), kw = Ref::steal(PyDict_New());
   {
     OpenSizes open(true);
-    for (size_t i = 0; i < l.args.size(); ++i) PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), tr.real.to_python(l.args[i]).release());
+    for (size_t i = 0; i < l.args.size(); ++i)
+      PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), tr.real.to_python(l.args[i]).release());
     for (auto& [name, v] : l.args.kw) PyDict_SetItem(kw.get(), name, tr.real.to_python(v).get());
   }
-  Ref what = Ref::steal(PyObject_CallFunctionObjArgs(helper("expect"), operation, pos.get(), kw.get(), l.kinds.get(), nullptr));
+  Ref what = Ref::steal(
+      PyObject_CallFunctionObjArgs(helper("expect"), operation, pos.get(), kw.get(), l.kinds.get(), nullptr));
   if (!what) not_here(tr, take_error());
   PyObject* head = PyTuple_GET_ITEM(what.get(), 0);
   if (of_sizes && PyUnicode_Check(head) && PyUnicode_CompareWithASCIIString(head, "scalar") == 0)
@@ -202,7 +210,8 @@ Ref shape_of(Translator& tr, ArrayVariable* a) {
 
 Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);
-  return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{a->tensor}, {}});
+  return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)),
+                             Args{{a->tensor}, {}});
 }
 
 }  // namespace
@@ -280,7 +289,8 @@ Variable* array_operator(Translator& tr, const char* name, std::vector<Variable*
 static TensorVariable* alias(Translator& tr, TensorVariable* t) {
   static PyObject* fn = [] {
     Ref m = Ref::steal(PyImport_ImportModule("torch"));
-    Ref ops = Ref::steal(native::attr(Ground::fixed(), m.get(), "ops")), aten = Ref::steal(native::attr(Ground::fixed(), ops.get(), "aten"));
+    Ref ops = Ref::steal(native::attr(Ground::fixed(), m.get(), "ops")),
+        aten = Ref::steal(native::attr(Ground::fixed(), ops.get(), "aten"));
     Ref packet = Ref::steal(native::attr(Ground::fixed(), aten.get(), "alias"));
     return native::attr(Ground::fixed(), packet.get(), "default");
   }();
@@ -299,7 +309,8 @@ Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
   if (!is("is_cpu") || !named(tr, "numpy_dtype", dtype.get())) return nullptr;
   if (is("requires_grad")) {
     if (!force) return nullptr;
-    static PyObject* detach = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
+    static PyObject* detach =
+        native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("detach"));
     t = tr.force(tr.real.call_torch(detach, Args{{t}, {}}))->as<TensorVariable>();
   } else {
     t = alias(tr, t);
@@ -315,17 +326,20 @@ Variable* ArrayVariable::getattr(Translator& tr, PyObject* name) {
   if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
   auto numbers = [&](PyObject* sizes) {
     std::vector<Variable*> out;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(sizes, i)), Ground::pure(this)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i)
+      out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(sizes, i)), Ground::pure(this)));
     return out;
   };
   if (n == "shape") return tr.tuple(numbers(shape_of(tr, this).get()));
   if (n == "ndim") return tr.integer(PyTuple_GET_SIZE(shape_of(tr, this).get()), Ground::pure(this));
   if (n == "size") return query(tr, this, "numel");
   if (n == "itemsize") return query(tr, this, "element_size");
-  if (n == "nbytes") return tr.binary_op(5 /* NB_MULTIPLY */, query(tr, this, "numel"), query(tr, this, "element_size"));
+  if (n == "nbytes")
+    return tr.binary_op(5 /* NB_MULTIPLY */, query(tr, this, "numel"), query(tr, this, "element_size"));
   if (n == "strides" && !scalar) {
     std::vector<Variable*> out;
-    for (Variable* s : tr.unpack(query(tr, this, "stride"))) out.push_back(tr.binary_op(5, s, query(tr, this, "element_size")));
+    for (Variable* s : tr.unpack(query(tr, this, "stride")))
+      out.push_back(tr.binary_op(5, s, query(tr, this, "element_size")));
     return tr.tuple(std::move(out));
   }
   if (n == "dtype") {
@@ -335,14 +349,16 @@ Variable* ArrayVariable::getattr(Translator& tr, PyObject* name) {
   if (n == "T" || n == "real" || n == "imag") return apply(tr, named(tr, "attribute", name), Args{{this}, {}});
   PyObject* descr = native::type_attr(Ground::fixed(), cls, name);
   if (!descr) return nullptr;
-  if (Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type) return tr.make<BuiltinMethodVariable>(this, descr, cls, name);
+  if (Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type)
+    return tr.make<BuiltinMethodVariable>(this, descr, cls, name);
   not_here(tr, "attribute '" + std::string(n) + "' of " + describe());
 }
 
 Variable* ArrayVariable::call_method(Translator& tr, const char* name, Args& args) {
   std::string_view n = name;
   bool bare = args.size() + args.kw.size() == 0;
-  if (bare && (n == "tolist" || n == "item" || n == "__float__" || n == "__int__" || n == "__index__")) return tensor->call_method(tr, name, args);
+  if (bare && (n == "tolist" || n == "item" || n == "__float__" || n == "__int__" || n == "__index__"))
+    return tensor->call_method(tr, name, args);
   if (bare && n == "__len__") return tr.integer(len(tr), Ground::pure(this, args));
   if (bare && n == "__iter__") return iter(tr);
   if (bare && n == "__bool__") return tr.boolean(truth(tr), Ground::pure(this, args));
@@ -356,7 +372,9 @@ Variable* ArrayVariable::call_method(Translator& tr, const char* name, Args& arg
 }
 
 Variable* ArrayVariable::getitem(Translator& tr, Variable* key) { return array_operator(tr, "getitem", {this, key}); }
-void ArrayVariable::setitem(Translator& tr, Variable* key, Variable* value) { array_operator(tr, "setitem", {this, key, value}); }
+void ArrayVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  array_operator(tr, "setitem", {this, key, value});
+}
 
 int64_t ArrayVariable::len(Translator& tr) {
   if (PyTuple_GET_SIZE(shape_of(tr, this).get()) == 0) tr.raise(PyExc_TypeError, "len() of unsized object");
@@ -378,6 +396,8 @@ std::vector<Variable*> ArrayVariable::items(Translator& tr) {
 
 Variable* ArrayVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
 
-Reg ArrayVariable::build(Codegen& cg) { return cg.recipe.make(StepKind::Call, {cg.constant(helper(scalar ? "to_scalar" : "to_array")), cg.reg(tensor)}); }
+Reg ArrayVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::Call, {cg.constant(helper(scalar ? "to_scalar" : "to_array")), cg.reg(tensor)});
+}
 
 }  // namespace braze::capture

@@ -1,5 +1,6 @@
-// An array of NumPy, or a scalar of it that is no constant: its memory is a tensor's. What is done with it is recorded as calls of
-// torch._numpy (python/braze/_arrays.py); what that cannot say, or says otherwise than NumPy, is a graph break.
+// An array of NumPy, or a scalar of it that is no constant: its memory is a tensor's. What is done with it is recorded
+// as calls of torch._numpy (python/braze/_arrays.py); what that cannot say, or says otherwise than NumPy, is a graph
+// break.
 #pragma once
 #include "capture/vars/tensor.h"
 
@@ -7,7 +8,8 @@ namespace braze::capture {
 
 class ArrayVariable final : public Variable {
  public:
-  ArrayVariable(TensorVariable* tensor, PyTypeObject* cls, bool scalar) : Variable(Kind::Array), tensor(tensor), cls(cls), scalar(scalar) {}
+  ArrayVariable(TensorVariable* tensor, PyTypeObject* cls, bool scalar)
+      : Variable(Kind::Array), tensor(tensor), cls(cls), scalar(scalar) {}
   PyTypeObject* type() const override { return cls; }
   std::string describe() const override { return scalar ? "a scalar of NumPy" : "an array of NumPy"; }
   Variable* getattr(Translator&, PyObject* name) override;
@@ -26,13 +28,15 @@ class ArrayVariable final : public Variable {
   const bool scalar;
 };
 
-// The tensor on the memory of an array that existed before (borrowed, see array_tensor()), as a variable. nullptr: not for this one.
+// The tensor on the memory of an array that existed before (borrowed, see array_tensor()), as a variable. nullptr: not
+// for this one.
 ArrayVariable* wrap_array(Translator&, PyObject* array, SourceId source);
 
 bool has_array(Translator&, const Args&);
 // Whether a callable is one of NumPy's functions.
 bool of_numpy(PyObject* callable);
-// A function of NumPy (a real callable) on these arguments; nullptr: it has no counterpart, or they are numbers to a ufunc.
+// A function of NumPy (a real callable) on these arguments; nullptr: it has no counterpart, or they are numbers to a
+// ufunc.
 Variable* call_numpy(Translator&, PyObject* callable, const Args& args);
 // An operator by its name in module operator; at least one operand is an array.
 Variable* array_operator(Translator&, const char* name, std::vector<Variable*> operands);

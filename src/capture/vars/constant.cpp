@@ -21,8 +21,8 @@ std::string ConstantVariable::describe() const {
 
 namespace {
 
-// The special method that a class of the program's has in Python, called; nullptr: its class is one of C, or has the method of one, which
-// is guarded.
+// The special method that a class of the program's has in Python, called; nullptr: its class is one of C, or has the
+// method of one, which is guarded.
 Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std::vector<Variable*> args) {
   PyTypeObject* t = v->type();
   if (is_fixed_type(t)) return nullptr;
@@ -39,15 +39,18 @@ Variable* own_method(Translator& tr, ConstantVariable* v, const char* name, std:
 Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   PyTypeObject* t = type();
   const TypeInfo* info = is_fixed_type(t) ? nullptr : &tr.attributes.type_info(t);
-  if (info && !info->generic && PyFunction_Check(info->getattribute)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
-  if (info && info->getattr && PyFunction_Check(info->getattr)) tr.unsupported(std::string("attribute access of class ") + t->tp_name);
+  if (info && !info->generic && PyFunction_Check(info->getattribute))
+    tr.unsupported(std::string("attribute access of class ") + t->tp_name);
+  if (info && info->getattr && PyFunction_Check(info->getattr))
+    tr.unsupported(std::string("attribute access of class ") + t->tp_name);
   SourceId where;
   PyObject* descr = tr.attributes.lookup_on_type(t, name, &where);
   // Numbers and texts of a class of the user's may have attributes of their own.
   bool users = (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && (t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT));
   // A member of an enumeration is the same object on every path.
   SourceId of = users && PyObject_TypeCheck(value.get(), library().enum_) ? tr.sources().constant(value.get()) : source;
-  if (descr && where.valid()) tr.guards().type_is(where, Py_TYPE(descr), tr.line());  // whether it comes before the instance's own
+  if (descr && where.valid())
+    tr.guards().type_is(where, Py_TYPE(descr), tr.line());  // whether it comes before the instance's own
   bool data = descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get;
   if (users && of.valid() && !data) {
     Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
@@ -58,11 +61,15 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
     // Enum.value and Enum.name give what the member's dict has.
     for (const char* field : {"value", "name"}) {
       static PyTypeObject* plain = library().enum_;
-      if (!descr || PyUnicode_CompareWithASCIIString(name, field) != 0 || descr != native::type_attr(Ground::fixed(), plain, name)) continue;
+      if (!descr || PyUnicode_CompareWithASCIIString(name, field) != 0 ||
+          descr != native::type_attr(Ground::fixed(), plain, name))
+        continue;
       if (where.valid()) tr.guard_identity(where, descr);
       Ref own = Ref::steal(PyObject_GenericGetDict(value.get(), nullptr));
       if (!own) tr.raise_current();
-      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))->get(tr, tr.intern((std::string("_") + field + "_").c_str()))) return v;
+      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(of)))
+                            ->get(tr, tr.intern((std::string("_") + field + "_").c_str())))
+        return v;
     }
   }
   if (users && of.valid() && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
@@ -73,7 +80,8 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
   if (descr) {
     PyTypeObject* d = Py_TYPE(descr);
     bool computed = d == &PyGetSetDescr_Type || d == &PyMemberDescr_Type || d == library().enum_property;
-    if (!computed && !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
+    if (!computed &&
+        !(PyType_IsSubtype(d, &PyProperty_Type) && std::string_view(d->tp_name) == "DynamicClassAttribute"))
       return tr.attributes.bind_descriptor(descr, where, this, t, name);
   }
   Ref found = Ref::steal(native::attr(Ground::pure(this), value.get(), name));
@@ -86,10 +94,10 @@ Variable* ConstantVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& args) {
-  if (PyUnicode_Check(value.get()) && args.size() == 1 && std::string_view(name) == "join")
-  {
+  if (PyUnicode_Check(value.get()) && args.size() == 1 && std::string_view(name) == "join") {
     Variable* parts = tr.force(args[0]);
-    if (PyObject* c = constant_of(parts); c && !Py_TYPE(c)->tp_iter && !PySequence_Check(c)) tr.raise(PyExc_TypeError, "can only join an iterable");
+    if (PyObject* c = constant_of(parts); c && !Py_TYPE(c)->tp_iter && !PySequence_Check(c))
+      tr.raise(PyExc_TypeError, "can only join an iterable");
     args.pos[0] = tr.list(tr.unpack(parts));
   }
   if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
@@ -122,7 +130,8 @@ std::vector<Variable*> ConstantVariable::items(Translator& tr) {
   Ref all = Ref::steal(PySequence_Tuple(value.get()));
   if (!all) tr.raise_current();
   std::vector<Variable*> out;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(all.get(), i)), Ground::pure(this)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i)
+    out.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(all.get(), i)), Ground::pure(this)));
   return out;
 }
 
@@ -136,7 +145,8 @@ Variable* ConstantVariable::iter(Translator& tr) {
     int64_t start = attr("start"), step = attr("step");
     if (PyErr_Occurred()) tr.raise_current();
     int64_t length, end;
-    bool narrow = !__builtin_mul_overflow(step, static_cast<int64_t>(n), &length) && !__builtin_add_overflow(start, length, &end);
+    bool narrow =
+        !__builtin_mul_overflow(step, static_cast<int64_t>(n), &length) && !__builtin_add_overflow(start, length, &end);
     if (narrow) return tr.make<RangeIterator>(start, step, n);
   }
   if (Variable* v = own_method(tr, this, "__iter__", {})) return tr.force(v);
@@ -175,7 +185,8 @@ Ref ConstantVariable::hash_key(Translator& tr) {
   for (const char* asked : {"__hash__", "__eq__"}) {
     SourceId at;
     PyObject* f = is_fixed_type(type()) ? nullptr : tr.attributes.lookup_on_type(type(), tr.intern(asked), &at);
-    if (f && PyFunction_Check(f) && !of_library(f)) tr.unsupported("a key that " + describe() + " is, whose class compares by code of its own");
+    if (f && PyFunction_Check(f) && !of_library(f))
+      tr.unsupported("a key that " + describe() + " is, whose class compares by code of its own");
     if (f && at.valid()) tr.guard_identity(at, f);
   }
   if (PyObject_Hash(value.get()) == -1) tr.raise_current();
@@ -207,7 +218,8 @@ PyTypeObject* SymVariable::type() const {
 }
 
 Variable* SymVariable::getattr(Translator& tr, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
+    return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
   return specialise(tr)->getattr(tr, name);
 }
 
@@ -228,9 +240,11 @@ Variable* SymVariable::specialise(Translator& tr) {
 Reg SymVariable::build(Codegen& cg) {
   if (cg.tr.tracer().depends_on_data(value.get())) {
     // The run hands it out in a tensor.
-    static PyObject *scalar = native::attr(Ground::fixed(), library().torch, "scalar_tensor"), *int64 = native::attr(Ground::fixed(), library().torch, "int64");
+    static PyObject *scalar = native::attr(Ground::fixed(), library().torch, "scalar_tensor"),
+                    *int64 = native::attr(Ground::fixed(), library().torch, "int64");
     Variable* number = cg.tr.from_python(Ref::steal(cg.tr.tracer().as_integer(value.get())), Ground::pure(this));
-    Variable* t = cg.tr.real.call_torch(scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64, Ground::pure(this))}}});
+    Variable* t = cg.tr.real.call_torch(
+        scalar, Args{{number}, {{cg.tr.intern("dtype"), cg.tr.constant(int64, Ground::pure(this))}}});
     return cg.recipe.make(StepKind::Call, {cg.constant(reinterpret_cast<PyObject*>(type())), cg.reg(t)});
   }
   return cg.recipe.integer(cg.tr.recipe_integer(value.get()), type() == &PyBool_Type);
@@ -238,7 +252,8 @@ Reg SymVariable::build(Codegen& cg) {
 
 Ref SymVariable::hash_key(Translator& tr) {
   // A key must have one value: the size is specialised.
-  Ref n = Ref::steal(Py_TYPE(value.get()) == library().sym_float ? PyNumber_Float(value.get()) : PyNumber_Long(value.get()));
+  Ref n = Ref::steal(Py_TYPE(value.get()) == library().sym_float ? PyNumber_Float(value.get())
+                                                                 : PyNumber_Long(value.get()));
   if (!n) tr.raise_current();
   return n;
 }

@@ -14,8 +14,9 @@ class LazyVariable final : public Variable {
   std::string describe() const override;
   Ref object;
   Variable* forced = nullptr;
-  // Of a number that was computed from such, or from sizes: by this function of one argument or two (`right` nullptr: one) from these. As long as nobody
-  // looks at it, no guard says what its value is: counters count without compiling again.
+  // Of a number that was computed from such, or from sizes: by this function of one argument or two (`right` nullptr:
+  // one) from these. As long as nobody looks at it, no guard says what its value is: counters count without compiling
+  // again.
   PyObject* function = nullptr;
   Variable *left = nullptr, *right = nullptr;
   Reg made = kNoReg;
@@ -78,7 +79,9 @@ class FloatVariable final : public Variable {
   TensorVariable* const tensor;
 };
 
-inline PyObject* constant_of(Variable* v) { return v->kind == Kind::Constant ? static_cast<ConstantVariable*>(v)->value.get() : nullptr; }
+inline PyObject* constant_of(Variable* v) {
+  return v->kind == Kind::Constant ? static_cast<ConstantVariable*>(v)->value.get() : nullptr;
+}
 inline bool is_none(Variable* v) { return constant_of(v) == Py_None; }
 
 }  // namespace braze::capture

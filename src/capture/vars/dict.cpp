@@ -14,7 +14,8 @@ namespace braze::capture {
 
 namespace {
 
-// As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of objects).
+// As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of
+// objects).
 bool same_key(Translator& tr, PyObject* a, PyObject* b) {
   if (a == b) return true;
   int same = PyObject_Hash(a) == PyObject_Hash(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
@@ -30,7 +31,9 @@ bool is_compared_by_code(PyObject* key) {
     return false;
   }
   PyTypeObject* t = Py_TYPE(key);
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) || PyObject_TypeCheck(key, library().enum_) || PyObject_TypeCheck(key, library().tensor)) return false;
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || t->tp_hash == PyBaseObject_Type.tp_hash || PyType_Check(key) ||
+      PyObject_TypeCheck(key, library().enum_) || PyObject_TypeCheck(key, library().tensor))
+    return false;
   static PyObject* name = PyUnicode_InternFromString("__hash__");
   PyObject* hash = native::type_attr(Ground::conservative(), t, name);
   return hash && PyFunction_Check(hash) && !of_library(hash);
@@ -83,9 +86,11 @@ void DictVariable::load(Translator& tr) {
   loaded_ = true;
   auto put = [&](PyObject* key, PyObject* value) {
     SourceId at = tr.sources().dict_item(source, key);
-    // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's own.
+    // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's
+    // own.
     Variable* k = tr.global_object(key, Ground::pure(this));
-    entries_.push_back({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
+    entries_.push_back(
+        {is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
   if (ordered) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ordered.get()); ++i) {
@@ -160,8 +165,10 @@ void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool 
     SourceId at = tr.sources().dict_item(source, hash_key);
     int original = PyDict_Contains(real.get(), hash_key);
     if (original < 0) tr.raise_current();
-    if (original) tr.guards().exists(at, tr.line());
-    else tr.guards().absent(at, tr.line());
+    if (original)
+      tr.guards().exists(at, tr.line());
+    else
+      tr.guards().absent(at, tr.line());
   }
   for (Change& c : changes_)
     if (same_key(tr, c.hash_key.get(), hash_key)) {
@@ -188,7 +195,8 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   Ref k = key_in(tr, key);
   load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
-  bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
+  bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr
+                      : !loaded_ && PyDict_Contains(real.get(), k.get()) == 1;
   change(tr);
   structure += !there;
   note(tr, k.get(), key, false, !there);
@@ -205,7 +213,9 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   entries_.push_back({k, key, value});
 }
 
-void DictVariable::set(Translator& tr, PyObject* key, Variable* value) { set(tr, tr.constant(key, Ground::pure(this, value)), value); }
+void DictVariable::set(Translator& tr, PyObject* key, Variable* value) {
+  set(tr, tr.constant(key, Ground::pure(this, value)), value);
+}
 
 bool DictVariable::remove(Translator& tr, Variable* key) {
   key = tr.force(key);
@@ -244,13 +254,15 @@ Variable* DictVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [own, v] : attributes_)
     if (PyUnicode_Compare(own, name) == 0) return v;
   Variable* of_class = Variable::getattr(tr, name);
-  if (!of_class && real && cls == library().ordered_dict) tr.unsupported("an attribute of an OrderedDict that was there before");
+  if (!of_class && real && cls == library().ordered_dict)
+    tr.unsupported("an attribute of an OrderedDict that was there before");
   return of_class;
 }
 
 void DictVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
-  if (cls != library().ordered_dict || real || source.valid() || !value || tr.attributes.lookup_on_type(cls, name, &at)) return Variable::setattr(tr, name, value);
+  if (cls != library().ordered_dict || real || source.valid() || !value || tr.attributes.lookup_on_type(cls, name, &at))
+    return Variable::setattr(tr, name, value);
   tr.mutate();
   for (auto& [own, v] : attributes_)
     if (PyUnicode_Compare(own, name) == 0) {
@@ -276,7 +288,9 @@ void DictVariable::delitem(Translator& tr, Variable* key) {
   if (!remove(tr, key)) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {key}));
 }
 
-Variable* DictVariable::iter(Translator& tr) { return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, false); }
+Variable* DictVariable::iter(Translator& tr) {
+  return tr.make<DictIterator>(tr, this, DictIterator::What::Keys, false);
+}
 
 int64_t DictVariable::len(Translator& tr) {
   if (!loaded_ && entries_.empty()) {
@@ -325,7 +339,8 @@ Reg DictVariable::build(Codegen& cg) {
   Reg d = cg.recipe.make(StepKind::Dict, args);
   if (cls == &PyDict_Type) return d;
   Reg c = cg.constant(reinterpret_cast<PyObject*>(cls));
-  if (cls == library().default_dict) return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
+  if (cls == library().default_dict)
+    return cg.recipe.make(StepKind::Call, {c, cg.reg(default_factory ? default_factory : cg.tr.none()), d});
   Reg made = cg.recipe.make(StepKind::Call, {c, d});
   for (auto& [name, v] : attributes_) cg.recipe.effect(StepKind::SetAttr, {made, cg.reg(v)}, name);
   return made;
@@ -360,7 +375,8 @@ DictVariable* dict_behind(Translator& tr, Variable* v) {
 // ---- proxies ----
 
 Variable* MappingProxyVariable::call_method(Translator& tr, const char* name, Args& args) {
-  static const std::unordered_set<std::string_view> reads{"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"};
+  static const std::unordered_set<std::string_view> reads{
+      "get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__"};
   return reads.count(name) ? tr.call(tr.getattr(mapping, name), args) : nullptr;
 }
 
@@ -371,7 +387,8 @@ Reg MappingProxyVariable::build(Codegen& cg) {
 // ---- views ----
 
 PyTypeObject* DictViewVariable::type() const {
-  if (dict->is_ordered_dict()) return what == What::Keys ? &PyODictKeys_Type : what == What::Values ? &PyODictValues_Type : &PyODictItems_Type;
+  if (dict->is_ordered_dict())
+    return what == What::Keys ? &PyODictKeys_Type : what == What::Values ? &PyODictValues_Type : &PyODictItems_Type;
   return what == What::Keys ? &PyDictKeys_Type : what == What::Values ? &PyDictValues_Type : &PyDictItems_Type;
 }
 
@@ -379,7 +396,9 @@ std::vector<Variable*> DictViewVariable::items(Translator& tr) {
   std::vector<Variable*> out;
   auto all = dict->entries(tr);
   for (const auto& e : all)
-    out.push_back(what == What::Keys ? e.key : what == What::Values ? e.value : static_cast<Variable*>(tr.tuple({e.key, e.value})));
+    out.push_back(what == What::Keys     ? e.key
+                  : what == What::Values ? e.value
+                                         : static_cast<Variable*>(tr.tuple({e.key, e.value})));
   return out;
 }
 
@@ -395,7 +414,9 @@ bool DictViewVariable::contains(Translator& tr, Variable* item) {
   return Variable::contains(tr, item);
 }
 
-Variable* DictViewVariable::iter(Translator& tr) { return tr.make<DictIterator>(tr, dict, static_cast<DictIterator::What>(what), false); }
+Variable* DictViewVariable::iter(Translator& tr) {
+  return tr.make<DictIterator>(tr, dict, static_cast<DictIterator::What>(what), false);
+}
 
 Variable* DictViewVariable::getattr(Translator& tr, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "mapping") == 0) tr.unsupported("the mapping behind a view");
@@ -418,7 +439,8 @@ Variable* DictViewVariable::call_method(Translator& tr, const char* name, Args& 
 
 Reg DictViewVariable::build(Codegen& cg) {
   static const char* names[] = {"keys", "values", "items"};
-  Ref method = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(dict->type()), names[static_cast<int>(what)]));
+  Ref method = Ref::steal(
+      native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(dict->type()), names[static_cast<int>(what)]));
   return cg.recipe.make(StepKind::Call, {cg.constant(method.get()), cg.reg(dict)});
 }
 

@@ -9,7 +9,7 @@ class DictVariable final : public Variable {
   struct Entry {
     Ref hash_key;
     Variable* key;
-    Variable* value;       // nullptr: deleted (only while not loaded)
+    Variable* value;  // nullptr: deleted (only while not loaded)
   };
 
   explicit DictVariable(PyTypeObject* t = &PyDict_Type);
@@ -32,9 +32,11 @@ class DictVariable final : public Variable {
   Reg build(Codegen&) override;
   void emit_changes(Codegen&, Reg self);
 
-  Variable* get(Translator&, Variable* key);               // nullptr: not there
+  Variable* get(Translator&, Variable* key);  // nullptr: not there
   Variable* get(Translator& tr, PyObject* key);
-  bool wrote(Translator& tr, PyObject* key) { return find(tr, key) >= 0; }  // of one that was there before: the key was written or deleted here, or all is known
+  bool wrote(Translator& tr, PyObject* key) {
+    return find(tr, key) >= 0;
+  }  // of one that was there before: the key was written or deleted here, or all is known
   void set(Translator&, Variable* key, Variable* value);
   void set(Translator& tr, PyObject* key, Variable* value);
   bool remove(Translator&, Variable* key);
@@ -63,14 +65,14 @@ class DictVariable final : public Variable {
   struct Change {
     Ref hash_key;
     Variable* key;
-    bool original;              // the key was there at first
-    bool deleted;               // at some time
-    uint64_t order;             // of the insertion that counts
+    bool original;   // the key was there at first
+    bool deleted;    // at some time
+    uint64_t order;  // of the insertion that counts
   };
   void note(Translator&, PyObject* hash_key, Variable* key, bool deleted, bool inserted);
 
   bool loaded_ = true;
-  bool rewrite_ = false;        // the order changed in a way that only writing everything restores
+  bool rewrite_ = false;  // the order changed in a way that only writing everything restores
   std::vector<Change> changes_;
   std::vector<std::pair<PyObject*, Variable*>> attributes_;  // of an OrderedDict that was made here
   uint64_t next_order_ = 0;

@@ -6,7 +6,9 @@
 namespace braze::capture {
 namespace {
 
-[[noreturn]] void raise_key_error(Translator& tr, Variable* key) { tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {key})); }
+[[noreturn]] void raise_key_error(Translator& tr, Variable* key) {
+  tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {key}));
+}
 
 Variable* get(Translator& tr, DictVariable& d, Args& a) {
   Variable* v = d.get(tr, a[0]);
@@ -14,12 +16,16 @@ Variable* get(Translator& tr, DictVariable& d, Args& a) {
 }
 
 template <DictViewVariable::What what>
-Variable* view(Translator& tr, DictVariable& d, Args&) { return tr.make<DictViewVariable>(&d, what); }
+Variable* view(Translator& tr, DictVariable& d, Args&) {
+  return tr.make<DictViewVariable>(&d, what);
+}
 
 Variable* get_item(Translator& tr, DictVariable& d, Args& a) { return d.getitem(tr, a[0]); }
 Variable* set_item(Translator& tr, DictVariable& d, Args& a) { return d.set(tr, a[0], a[1]), tr.none(); }
 Variable* delete_item(Translator& tr, DictVariable& d, Args& a) { return d.delitem(tr, a[0]), tr.none(); }
-Variable* contains(Translator& tr, DictVariable& d, Args& a) { return tr.boolean(d.contains(tr, a[0]), Ground::pure(&d, a)); }
+Variable* contains(Translator& tr, DictVariable& d, Args& a) {
+  return tr.boolean(d.contains(tr, a[0]), Ground::pure(&d, a));
+}
 Variable* length(Translator& tr, DictVariable& d, Args&) { return tr.integer(d.len(tr), Ground::pure(&d)); }
 Variable* iterate(Translator& tr, DictVariable& d, Args&) { return d.iter(tr); }
 
@@ -31,7 +37,8 @@ Variable* compare(Translator& tr, DictVariable& d, Args& a) {
 
 void update_with(Translator& tr, DictVariable& d, Variable* other) {
   other = tr.force(other);
-  if (other->is(Kind::Object) && other->as<ObjectVariable>()->base && other->as<ObjectVariable>()->base->is(Kind::Dict)) {
+  if (other->is(Kind::Object) && other->as<ObjectVariable>()->base &&
+      other->as<ObjectVariable>()->base->is(Kind::Dict)) {
     // Read as a dict, unless its class iterates in a way of its own.
     PyObject* own = tr.attributes.lookup_on_type(other->type(), tr.intern("__iter__"), nullptr);
     if (!own || !PyFunction_Check(own)) other = other->as<ObjectVariable>()->base;
@@ -41,7 +48,8 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
     auto copy = from->entries(tr);
     for (const DictVariable::Entry& e : copy) {
       d.set(tr, e.key, e.value);
-      if (from != &d && from->entries(tr).size() != copy.size()) tr.raise(PyExc_RuntimeError, "dict mutated during update");
+      if (from != &d && from->entries(tr).size() != copy.size())
+        tr.raise(PyExc_RuntimeError, "dict mutated during update");
     }
     return;
   }
@@ -53,9 +61,11 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
   each_item(tr, other, [&](Variable* pair) {
     std::string element = "dictionary update sequence element #" + std::to_string(at++);
     PyTypeObject* t = tr.force(pair)->type();
-    if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item)) tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
+    if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item))
+      tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
     auto kv = tr.unpack(pair);
-    if (kv.size() != 2) tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
+    if (kv.size() != 2)
+      tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
     d.set(tr, kv[0], kv[1]);
   });
 }
@@ -112,7 +122,9 @@ Variable* move_to_end(Translator& tr, DictVariable& d, Args& a) {
   return tr.none();
 }
 
-Variable* reversed(Translator& tr, DictVariable& d, Args&) { return tr.make<DictIterator>(tr, &d, DictIterator::What::Keys, true); }
+Variable* reversed(Translator& tr, DictVariable& d, Args&) {
+  return tr.make<DictIterator>(tr, &d, DictIterator::What::Keys, true);
+}
 
 using What = DictViewVariable::What;
 constexpr Method<DictVariable> kMethods[] = {
@@ -144,6 +156,8 @@ constexpr Method<DictVariable> kMethods[] = {
 
 }  // namespace
 
-Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args) { return run_method<DictVariable>(kMethods, tr, *this, name, args); }
+Variable* DictVariable::call_method(Translator& tr, const char* name, Args& args) {
+  return run_method<DictVariable>(kMethods, tr, *this, name, args);
+}
 
 }  // namespace braze::capture

@@ -22,8 +22,10 @@ Variable* CellVariable::get(Translator& tr) {
   PyObject* v = PyCell_GET(real.get());
   SourceId at = tr.sources().contents(source);
   // That there is something nothing else asks, if all that happens to it is that it is passed on, or dropped.
-  if (v) contents = tr.wrap(v, at), tr.guards().exists(at, tr.line());
-  else tr.guards().absent(at, tr.line());
+  if (v)
+    contents = tr.wrap(v, at), tr.guards().exists(at, tr.line());
+  else
+    tr.guards().absent(at, tr.line());
   return contents;
 }
 
@@ -67,10 +69,12 @@ Variable* FunctionVariable::call(Translator& tr, Args& args) { return inline_fun
 Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [k, v] : attributes)
     if (PyUnicode_Compare(k, name) == 0) return v;
-  if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PyFunction_Type), Ground::pure(this));
+  if (named(name, "__class__"))
+    return tr.global_object(reinterpret_cast<PyObject*>(&PyFunction_Type), Ground::pure(this));
   if (real) {
     if (named(name, "__code__")) {
-      tr.guards().identity(tr.sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(real.get()), tr.line());
+      tr.guards().identity(tr.sources().derived(SourceKind::FuncCode, source), PyFunction_GET_CODE(real.get()),
+                           tr.line());
       return tr.global_object(PyFunction_GET_CODE(real.get()), Ground::pure(this));
     }
     auto derived = [&](const char* attr, SourceKind kind, PyObject* value) -> Variable* {
@@ -81,11 +85,15 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
       return tr.none();
     };
     if (Variable* v = derived("__defaults__", SourceKind::FuncDefaults, PyFunction_GET_DEFAULTS(real.get()))) return v;
-    if (Variable* v = derived("__kwdefaults__", SourceKind::FuncKwDefaults, PyFunction_GET_KW_DEFAULTS(real.get()))) return v;
+    if (Variable* v = derived("__kwdefaults__", SourceKind::FuncKwDefaults, PyFunction_GET_KW_DEFAULTS(real.get())))
+      return v;
     if (Variable* v = derived("__globals__", SourceKind::FuncGlobals, PyFunction_GET_GLOBALS(real.get()))) return v;
     if (Variable* v = derived("__closure__", SourceKind::FuncClosure, PyFunction_GET_CLOSURE(real.get()))) return v;
-    static constexpr std::pair<const char*, size_t> fields[] = {{"__name__", offsetof(PyFunctionObject, func_name)}, {"__qualname__", offsetof(PyFunctionObject, func_qualname)},
-        {"__module__", offsetof(PyFunctionObject, func_module)}, {"__doc__", offsetof(PyFunctionObject, func_doc)}};
+    static constexpr std::pair<const char*, size_t> fields[] = {
+        {"__name__", offsetof(PyFunctionObject, func_name)},
+        {"__qualname__", offsetof(PyFunctionObject, func_qualname)},
+        {"__module__", offsetof(PyFunctionObject, func_module)},
+        {"__doc__", offsetof(PyFunctionObject, func_doc)}};
     for (auto [attr, offset] : fields)
       if (named(name, attr)) {
         SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
@@ -97,13 +105,16 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     PyObject* field = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
     if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {
       if (!field) return nullptr;
-      size_t offset = named(name, "__annotations__") ? offsetof(PyFunctionObject, func_annotations) : named(name, "__builtins__") ? offsetof(PyFunctionObject, func_builtins) : 0;
+      size_t offset = named(name, "__annotations__") ? offsetof(PyFunctionObject, func_annotations)
+                      : named(name, "__builtins__")  ? offsetof(PyFunctionObject, func_builtins)
+                                                     : 0;
 #if PY_VERSION_HEX >= 0x030C0000
       if (named(name, "__type_params__")) offset = offsetof(PyFunctionObject, func_typeparams);
 #endif
       PyObject* kept = offset ? *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset) : nullptr;
       // Annotations are made, or brought into the form of a dict, when they are first asked for.
-      if (!kept || PyTuple_Check(kept)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
+      if (!kept || PyTuple_Check(kept))
+        tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
       SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
       tr.guards().exists(at, tr.line());
       return tr.wrap(kept, at);
@@ -120,7 +131,8 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
       return tr.wrap(v, at);
     }
     if (PyObject* descr = native::type_attr(Ground::fixed(), &PyFunction_Type, name))
-      return Py_TYPE(descr)->tp_descr_get ? new_builtin(tr, descr, name) : tr.from_python(Ref::borrow(descr), Ground::pure(this));
+      return Py_TYPE(descr)->tp_descr_get ? new_builtin(tr, descr, name)
+                                          : tr.from_python(Ref::borrow(descr), Ground::pure(this));
     tr.guards().absent(at, tr.line());
     return nullptr;
   }
@@ -133,7 +145,8 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     return doc && PyUnicode_Check(doc) ? tr.constant(doc, Ground::pure(this)) : tr.none();
   }
   if (named(name, "__module__")) {
-    Variable* m = tr.force(tr.wrap(globals, tr.sources().constant(globals)))->as<DictVariable>()->get(tr, tr.intern("__name__"));
+    Variable* m =
+        tr.force(tr.wrap(globals, tr.sources().constant(globals)))->as<DictVariable>()->get(tr, tr.intern("__name__"));
     return m ? m : tr.none();
   }
   if (named(name, "__defaults__")) return defaults ? defaults : tr.none();
@@ -157,7 +170,8 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
     if (native::type_attr(Ground::fixed(), &PyFunction_Type, name)) return Variable::setattr(tr, name, value);
     if (value) return own_dict(tr)->set(tr, name, value);
     if (!own_dict(tr)->remove(tr, tr.constant(name, Ground::pure(this, value))))
-      tr.raise(PyExc_AttributeError, std::string("'function' object has no attribute '") + PyUnicode_AsUTF8(name) + "'");
+      tr.raise(PyExc_AttributeError,
+               std::string("'function' object has no attribute '") + PyUnicode_AsUTF8(name) + "'");
     return;
   }
   tr.mutate();
@@ -175,7 +189,8 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
     return;
   }
   bool field = false;
-  for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__", "__type_params__"}) field = field || named(name, n);
+  for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__", "__type_params__"})
+    field = field || named(name, n);
   if (!field) {
     if (native::type_attr(Ground::fixed(), &PyFunction_Type, name)) return Variable::setattr(tr, name, value);
     return own_dict(tr)->set(tr, name, value);
@@ -217,10 +232,12 @@ Reg FunctionVariable::build(Codegen& cg) {
   Reg name = kNoReg;
   std::vector<std::pair<PyObject*, Variable*>> rest;
   for (auto& [k, v] : attributes)
-    if (named(k, "__qualname__")) name = cg.reg(v);
-    else rest.emplace_back(k, v);
-  Reg f = cg.recipe.make(StepKind::Function, {cg.constant(code.get()), cg.constant(globals), name, cg.reg(defaults), cg.reg(kwdefaults),
-                                              cg.reg(closure), cg.reg(annotations)});
+    if (named(k, "__qualname__"))
+      name = cg.reg(v);
+    else
+      rest.emplace_back(k, v);
+  Reg f = cg.recipe.make(StepKind::Function, {cg.constant(code.get()), cg.constant(globals), name, cg.reg(defaults),
+                                              cg.reg(kwdefaults), cg.reg(closure), cg.reg(annotations)});
   reg = f;  // an attribute may refer to the function
   emitting = false;
   for (auto& [k, v] : rest) cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(v)}, k);
@@ -255,7 +272,9 @@ Ref BoundMethodVariable::hash_key(Translator& tr) {
   return m;
 }
 
-Reg BoundMethodVariable::build(Codegen& cg) { return cg.recipe.make(StepKind::BoundMethod, {cg.reg(function), cg.reg(self)}); }
+Reg BoundMethodVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::BoundMethod, {cg.reg(function), cg.reg(self)});
+}
 
 std::string BuiltinMethodVariable::describe() const {
   return std::string("method '") + PyUnicode_AsUTF8(name) + "' of '" + owner->tp_name + "' objects";
@@ -271,25 +290,29 @@ Variable* BuiltinMethodVariable::getattr(Translator& tr, PyObject* attr) {
     return tr.from_python(std::move(v), Ground::pure(this));
   }
   if (named(attr, "__call__")) return this;
-  if (native::type_attr(Ground::conservative(), type(), attr)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(attr) + "' of " + describe());
+  if (native::type_attr(Ground::conservative(), type(), attr))
+    tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(attr) + "' of " + describe());
   return nullptr;
 }
 
-Variable* BuiltinMethodVariable::call(Translator& tr, Args& args) { return call_builtin_method(tr, self, owner, name, args); }
+Variable* BuiltinMethodVariable::call(Translator& tr, Args& args) {
+  return call_builtin_method(tr, self, owner, name, args);
+}
 
 Reg BuiltinMethodVariable::build(Codegen& cg) {
   // Found by super() or shadowed, it is not what the object's attribute would give.
   PyTypeObject* d = Py_TYPE(descr.get());
   if (d == &PyMethodDescr_Type || d == &PyWrapperDescr_Type) {
     Ref bind = Ref::steal(native::attr(Ground::fixed(), descr.get(), "__get__"));
-    return cg.recipe.make(StepKind::Call, {cg.constant(bind.get()), cg.reg(self), cg.constant(reinterpret_cast<PyObject*>(self->type()))});
+    return cg.recipe.make(StepKind::Call, {cg.constant(bind.get()), cg.reg(self),
+                                           cg.constant(reinterpret_cast<PyObject*>(self->type()))});
   }
   static PyObject* getattr = native::builtin("getattr");
   return cg.recipe.make(StepKind::Call, {cg.constant(getattr), cg.reg(self), cg.constant(name)});
 }
 
-// What a method gives that returns "self" where self is an object of a subclass: the object where it was changed in place, else
-// its content as an object of its own.
+// What a method gives that returns "self" where self is an object of a subclass: the object where it was changed in
+// place, else its content as an object of its own.
 static Variable* content_given(Translator& tr, Variable* self, Variable* content) {
   if (content->is(Kind::Tuple)) return tr.tuple(content->as<TupleVariable>()->elements);
   if (!content->is(Kind::Set) || content->type() != &PyFrozenSet_Type) return self;
@@ -301,7 +324,9 @@ Variable* get_through(Translator& tr, PyObject* descr, Args& args) {
   if (!of_c || !args.kw.empty() || args.size() < 1 || args.size() > 2) return nullptr;
   Variable* object = tr.force(args[0]);
   PyObject* name = reinterpret_cast<PyDescrObject*>(descr)->d_name;
-  return !is_none(object) && native::type_attr(Ground::conservative(), object->type(), name) == descr ? tr.getattr(object, name) : nullptr;
+  return !is_none(object) && native::type_attr(Ground::conservative(), object->type(), name) == descr
+             ? tr.getattr(object, name)
+             : nullptr;
 }
 
 Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owner, PyObject* name, Args& args) {
@@ -328,28 +353,43 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       !self->as<ObjectVariable>()->is_exception())
     target = self->as<ObjectVariable>()->base;
   // The content of an object of another C class is not known.
-  bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type && !target->as<ObjectVariable>()->base && owner != braze::capture::library().simple_namespace;
-  if (unknown) tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
+  bool unknown = target->is(Kind::Object) && owner != &PyBaseObject_Type && owner != &PyType_Type &&
+                 !target->as<ObjectVariable>()->base && owner != braze::capture::library().simple_namespace;
+  if (unknown)
+    tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
   if (target->is(Kind::Dict) && target->as<DictVariable>()->is_ordered_dict()) {
-    // dict's own methods leave the order that an OrderedDict keeps for itself behind; its copies are of the object's class.
-    static const std::unordered_set<std::string_view> changes{"__setitem__", "__delitem__", "pop", "popitem", "clear", "update", "setdefault", "__init__", "__ior__", "__or__"};
+    // dict's own methods leave the order that an OrderedDict keeps for itself behind; its copies are of the object's
+    // class.
+    static const std::unordered_set<std::string_view> changes{"__setitem__", "__delitem__", "pop",        "popitem",
+                                                              "clear",       "update",      "setdefault", "__init__",
+                                                              "__ior__",     "__or__"};
     if ((owner == &PyDict_Type && changes.count(n)) || (target != self && std::string_view(n) == "copy"))
-      tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
+      tr.unsupported(Reason::UnknownFunction,
+                     std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
   }
-  if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr; cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
+  if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr;
+      cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
     Ref method = Ref::steal(native::attr(Ground::fixed(), cls, name));
-    if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls) return tr.real.call_pure(method.get(), args);
+    if (method && PyCFunction_Check(method.get()) && PyCFunction_GET_SELF(method.get()) == cls)
+      return tr.real.call_pure(method.get(), args);
     PyErr_Clear();
   }
-  bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) || target->is(Kind::Set) || target->is(Kind::DictView) ||
-                   target->is(Kind::Iterator) || target->is(Kind::Generator);
+  bool container = target->is(Kind::List) || target->is(Kind::Tuple) || target->is(Kind::Dict) ||
+                   target->is(Kind::Set) || target->is(Kind::DictView) || target->is(Kind::Iterator) ||
+                   target->is(Kind::Generator);
   if (Variable* v = target->call_method(tr, n, args)) {
-    if (PyObject* raw = container && !args.kw.empty() && target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
-    if (container && !args.kw.empty()) tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
+    if (PyObject* raw =
+            container && !args.kw.empty() && target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr;
+        raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type))
+      raise_if_miscalled(tr, raw, owner, args);
+    if (container && !args.kw.empty())
+      tr.unsupported(Reason::UnknownFunction, std::string("keyword arguments of ") + n + "()");
     if (v == target && target != self) return content_given(tr, self, target);
     return v;
   }
-  if (PyObject* raw = target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr; raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type)) raise_if_miscalled(tr, raw, owner, args);
+  if (PyObject* raw = target == self ? native::type_attr(Ground::fixed(), owner, name) : nullptr;
+      raw && (Py_TYPE(raw) == &PyMethodDescr_Type || Py_TYPE(raw) == &PyWrapperDescr_Type))
+    raise_if_miscalled(tr, raw, owner, args);
   tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name + "' objects");
 }
 
@@ -378,7 +418,8 @@ void PartialVariable::merge(Translator& tr, Args& call) const {
 }
 
 void PartialVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  bool field = named(name, "func") || named(name, "args") || named(name, "keywords") || named(name, "__dict__") || named(name, "__class__");
+  bool field = named(name, "func") || named(name, "args") || named(name, "keywords") || named(name, "__dict__") ||
+               named(name, "__class__");
   if (source.valid() || !value || field) return Variable::setattr(tr, name, value);
   tr.mutate();
   tr.keep(Ref::borrow(name));
@@ -405,8 +446,10 @@ Variable* PartialVariable::getattr(Translator& tr, PyObject* name) {
   }
   PyObject* of_class = native::type_attr(Ground::fixed(), type(), name);
   if (!of_class) return nullptr;
-  if (Py_TYPE(of_class) == &PyMethodDescr_Type || Py_TYPE(of_class) == &PyWrapperDescr_Type) return tr.make<BuiltinMethodVariable>(this, of_class, type(), name);
-  if (Py_TYPE(of_class) == &PyGetSetDescr_Type || Py_TYPE(of_class) == &PyMemberDescr_Type) tr.unsupported("attribute of a functools.partial");
+  if (Py_TYPE(of_class) == &PyMethodDescr_Type || Py_TYPE(of_class) == &PyWrapperDescr_Type)
+    return tr.make<BuiltinMethodVariable>(this, of_class, type(), name);
+  if (Py_TYPE(of_class) == &PyGetSetDescr_Type || Py_TYPE(of_class) == &PyMemberDescr_Type)
+    tr.unsupported("attribute of a functools.partial");
   Ref v = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(type()), name));
   if (!v) tr.raise_current();
   return tr.global_object(tr.keep(std::move(v)), Ground::pure(this));
@@ -429,7 +472,8 @@ Reg PartialVariable::build(Codegen& cg) {
     named_ones.push_back(Ref::borrow(key));
   }
   Ref names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(named_ones.size())));
-  for (size_t i = 0; i < named_ones.size(); ++i) PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), named_ones[i].release());
+  for (size_t i = 0; i < named_ones.size(); ++i)
+    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), named_ones[i].release());
   reg = cg.recipe.make(StepKind::Call, regs, named_ones.empty() ? nullptr : names.get());
   // The dict that the code may hold, too, is the one in the partial.
   static PyObject* getattr = native::builtin("getattr");

@@ -13,13 +13,13 @@ class CellVariable final : public Variable {
   CellVariable() : Variable(Kind::Cell) {}
   CellVariable(PyObject* real, SourceId s) : Variable(Kind::Cell), real(Ref::borrow(real)) { source = s; }
   PyTypeObject* type() const override { return &PyCell_Type; }
-  Variable* getattr(Translator&, PyObject* name) override;   // cell_contents
-  Variable* get(Translator&);              // nullptr: empty
-  void set(Translator&, Variable* value);  // nullptr: empty it
+  Variable* getattr(Translator&, PyObject* name) override;  // cell_contents
+  Variable* get(Translator&);                               // nullptr: empty
+  void set(Translator&, Variable* value);                   // nullptr: empty it
   Reg build(Codegen&) override;
   Ref real;
   Variable* contents = nullptr;
-  bool known = false;                      // contents says what is in it
+  bool known = false;  // contents says what is in it
 };
 
 class FunctionVariable final : public Variable {
@@ -40,15 +40,15 @@ class FunctionVariable final : public Variable {
   Variable* new_builtin(Translator&, PyObject* descr, PyObject* name);
 
   Ref real;
-  bool anchored = false;      // real, and known by identity
+  bool anchored = false;  // real, and known by identity
   bool code_guarded = false;
   Ref code;
-  PyObject* globals = nullptr;          // of one made here
+  PyObject* globals = nullptr;  // of one made here
   PyObject* builtins = nullptr;
   SourceId globals_source;
-  Variable* defaults = nullptr;         // tuple
-  Variable* kwdefaults = nullptr;       // dict
-  Variable* closure = nullptr;          // tuple of cells
+  Variable* defaults = nullptr;    // tuple
+  Variable* kwdefaults = nullptr;  // dict
+  Variable* closure = nullptr;     // tuple of cells
   Variable* annotations = nullptr;
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here: __name__ and the like
 
@@ -75,7 +75,9 @@ class BuiltinMethodVariable final : public Variable {
  public:
   BuiltinMethodVariable(Variable* self, PyObject* descr, PyTypeObject* owner, PyObject* name)
       : Variable(Kind::BuiltinMethod), self(self), descr(Ref::borrow(descr)), owner(owner), name(name) {}
-  PyTypeObject* type() const override { return Py_TYPE(descr.get()) == &PyWrapperDescr_Type ? &_PyMethodWrapper_Type : &PyCFunction_Type; }
+  PyTypeObject* type() const override {
+    return Py_TYPE(descr.get()) == &PyWrapperDescr_Type ? &_PyMethodWrapper_Type : &PyCFunction_Type;
+  }
   std::string describe() const override;
   Variable* getattr(Translator&, PyObject* name) override;
   Variable* call(Translator&, Args&) override;
@@ -85,18 +87,20 @@ class BuiltinMethodVariable final : public Variable {
   PyTypeObject* owner;
   PyObject* name;  // interned
 };
-// descr.__get__(object), for a descriptor in C that is what its name finds on the object's class; nullptr: for no other.
+// descr.__get__(object), for a descriptor in C that is what its name finds on the object's class; nullptr: for no
+// other.
 Variable* get_through(Translator&, PyObject* descr, Args& args);
 // self.<method of owner>(args), without looking at overrides.
 Variable* call_builtin_method(Translator&, Variable* self, PyTypeObject* owner, PyObject* name, Args&);
 
 class PartialVariable final : public Variable {
  public:
-  PartialVariable(Variable* fn, TupleVariable* args, DictVariable* keywords) : Variable(Kind::Partial), function(fn), args(args), keywords(keywords) {}
+  PartialVariable(Variable* fn, TupleVariable* args, DictVariable* keywords)
+      : Variable(Kind::Partial), function(fn), args(args), keywords(keywords) {}
   PyTypeObject* type() const override;
   Variable* getattr(Translator&, PyObject* name) override;
   void setattr(Translator&, PyObject* name, Variable* value) override;
-  void merge(Translator&, Args&) const;   // puts its own arguments before those of a call
+  void merge(Translator&, Args&) const;  // puts its own arguments before those of a call
   Reg build(Codegen&) override;
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on one made here
   Variable* function;

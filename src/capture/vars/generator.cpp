@@ -45,7 +45,8 @@ Variable* GeneratorVariable::send(Translator& tr, Variable* value) {
     result = tr.none();
     return nullptr;
   }
-  if (!started && !is_none(tr.force(value))) tr.raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
+  if (!started && !is_none(tr.force(value)))
+    tr.raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
   frame->push(value);
   return resume(tr);
 }
@@ -138,10 +139,14 @@ Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args&
     if (args.size() == 3 && !is_none(tr.force(args[2])) && !tr.force(args[2])->is(Kind::Traceback)) return nullptr;
     Variable* e = tr.force(args[0]);
     PyObject* cls = e->as_constant();
-    auto is_exception = [](Variable* v) { return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); };
+    auto is_exception = [](Variable* v) {
+      return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+    };
     if (cls && PyExceptionClass_Check(cls)) {
       Variable* value = args.size() > 1 && !is_none(tr.force(args[1])) ? tr.force(args[1]) : nullptr;
-      e = value && is_exception(value) ? value : tr.force(tr.call(e, value ? std::vector<Variable*>{value} : std::vector<Variable*>{}));
+      e = value && is_exception(value)
+              ? value
+              : tr.force(tr.call(e, value ? std::vector<Variable*>{value} : std::vector<Variable*>{}));
     } else if (args.size() > 1 && !is_none(tr.force(args[1]))) {
       return nullptr;
     }

@@ -7,18 +7,24 @@
 
 namespace braze::capture {
 
-Variable* HookHandleVariable::getattr(Translator& tr, PyObject*) { tr.unsupported("the handle of a hook, in the code that registers it"); }
+Variable* HookHandleVariable::getattr(Translator& tr, PyObject*) {
+  tr.unsupported("the handle of a hook, in the code that registers it");
+}
 
-Reg HookHandleVariable::build(Codegen& cg) { return cg.recipe.make(StepKind::Call, {cg.constant(method), cg.reg(tensor), cg.reg(hook)}); }
+Reg HookHandleVariable::build(Codegen& cg) {
+  return cg.recipe.make(StepKind::Call, {cg.constant(method), cg.reg(tensor), cg.reg(hook)});
+}
 
 Variable* hook_on_leaf(Translator& tr, TensorVariable* t, const char* method, Variable* hook) {
-  Ref leaf = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "is_leaf")), wants = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "requires_grad"));
+  Ref leaf = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "is_leaf")),
+      wants = Ref::steal(native::attr(Ground::pure(t), t->value(tr), "requires_grad"));
   if (!t->real || leaf.get() != Py_True || wants.get() != Py_True) return nullptr;
   tr.effects.no_effect("registers a hook");
   tr.mutate();
   t->hooks_added = true;
   static PyObject* handle = imported("torch.utils.hooks", "RemovableHandle");
-  PyObject* function = tr.keep(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), method)));
+  PyObject* function =
+      tr.keep(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), method)));
   auto* made = tr.make<HookHandleVariable>(reinterpret_cast<PyTypeObject*>(handle), function, t, hook);
   tr.effects.make_always(made);
   return made;

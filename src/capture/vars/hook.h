@@ -1,5 +1,5 @@
-// Hooks that the captured code registers on leaves that were there before: registered for real when the entry runs, since no backward
-// comes before its end.
+// Hooks that the captured code registers on leaves that were there before: registered for real when the entry runs,
+// since no backward comes before its end.
 #pragma once
 #include "capture/vars/object.h"
 
@@ -10,7 +10,8 @@ class TensorVariable;
 // What registering gives: a handle, whose use ends the graph.
 class HookHandleVariable final : public ObjectVariable {
  public:
-  HookHandleVariable(PyTypeObject* cls, PyObject* method, Variable* tensor, Variable* hook) : ObjectVariable(cls), method(method), tensor(tensor), hook(hook) {}
+  HookHandleVariable(PyTypeObject* cls, PyObject* method, Variable* tensor, Variable* hook)
+      : ObjectVariable(cls), method(method), tensor(tensor), hook(hook) {}
   Variable* getattr(Translator&, PyObject* name) override;
   Reg build(Codegen&) override;
   PyObject* method;  // of Tensor

@@ -6,7 +6,9 @@
 
 namespace braze::capture {
 
-std::string HostVariable::describe() const { return std::string("an object of class ") + Py_TYPE(object.get())->tp_name + " that PyTorch made for the capture"; }
+std::string HostVariable::describe() const {
+  return std::string("an object of class ") + Py_TYPE(object.get())->tp_name + " that PyTorch made for the capture";
+}
 
 Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [key, value] : attributes)
@@ -18,7 +20,8 @@ Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
     return nullptr;
   }
   // Methods of what PyTorch made: called for real.
-  if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get()) return tr.host.host_object(std::move(v));
+  if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get())
+    return tr.host.host_object(std::move(v));
   return tr.host.from_host(std::move(v));
 }
 
@@ -49,7 +52,8 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 }
 
 Variable* HostVariable::call(Translator& tr, Args& args) {
-  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type) return tr.real.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
+  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type)
+    return tr.real.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
   return tr.host.call(object.get(), args);
 }
 

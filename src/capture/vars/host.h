@@ -1,5 +1,6 @@
-// A real object that PyTorch made while capturing, and that only the capture knows: the ctx of an autograd.Function, the
-// function that a transform returned, the handle of a hook. It is used for real at once; it cannot leave the capture.
+// A real object that PyTorch made while capturing, and that only the capture knows: the ctx of an autograd.Function,
+// the function that a transform returned, the handle of a hook. It is used for real at once; it cannot leave the
+// capture.
 #pragma once
 #include "capture/eval/variable.h"
 

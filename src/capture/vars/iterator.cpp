@@ -74,16 +74,18 @@ static Reg advanced(Codegen& cg, Reg it, size_t n) {
     Ref m = Ref::steal(PyImport_ImportModule("itertools"));
     return native::attr(Ground::fixed(), m.get(), "islice");
   }();
-  Reg last = builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
+  Reg last =
+      builtin_call(cg, skip, {it, integer(cg, static_cast<int64_t>(n) - 1), integer(cg, static_cast<int64_t>(n))});
   builtin_call(cg, next, {last});
   return it;
 }
 
-// What the code changed in a list that was there before is written at the end; the place of an iterator is cut off at the list's
-// length, so such a list is written before already.
+// What the code changed in a list that was there before is written at the end; the place of an iterator is cut off at
+// the list's length, so such a list is written before already.
 static Reg written(Codegen& cg, SequenceVariable* list) {
   Reg self = cg.reg(list);
-  PyObject* real = list->is(Kind::List) && list->type() == &PyList_Type ? list->as<ListVariable>()->real.get() : nullptr;
+  PyObject* real =
+      list->is(Kind::List) && list->type() == &PyList_Type ? list->as<ListVariable>()->real.get() : nullptr;
   if (!real || PyList_GET_SIZE(real) == static_cast<Py_ssize_t>(list->elements.size())) return self;
   std::vector<Reg> args{self};
   for (Variable* e : list->elements) args.push_back(cg.reg(e));
@@ -94,7 +96,8 @@ static Reg written(Codegen& cg, SequenceVariable* list) {
 Reg SequenceIterator::build(Codegen& cg) {
   // Built from what is left: a list's own iterator would also see later changes of the list.
   if (sequence->type() == library().deque && !done) {
-    if (changes != sequence->as<ListVariable>()->changes) throw CannotRebuild{this, "an iterator over a deque that was changed"};
+    if (changes != sequence->as<ListVariable>()->changes)
+      throw CannotRebuild{this, "an iterator over a deque that was changed"};
     return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
   }
   if (sequence->is(Kind::List) && !done) {
@@ -108,7 +111,8 @@ Reg SequenceIterator::build(Codegen& cg) {
   if (PyObject* o = constant_of(sequence); o && !done && (PyUnicode_Check(o) || PyBytes_Check(o))) {
     Reg it = iter_of(cg, cg.constant(o));
     // Of the class that this text's iterator has: there is another one for texts of ASCII alone.
-    Ref trial = Ref::steal(PyObject_GetIter(o)), set_state = Ref::steal(native::attr(Ground::fixed(), of(*Py_TYPE(trial.get())), "__setstate__"));
+    Ref trial = Ref::steal(PyObject_GetIter(o)),
+        set_state = Ref::steal(native::attr(Ground::fixed(), of(*Py_TYPE(trial.get())), "__setstate__"));
     if (index) builtin_call(cg, set_state.get(), {it, integer(cg, static_cast<int64_t>(index))});
     return it;
   }
@@ -119,13 +123,21 @@ Reg SequenceIterator::build(Codegen& cg) {
 }
 
 DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
-    : dict(dict), what(what), reversed(reversed), structure(dict->structure), keys(dict->items(tr)), size(static_cast<int64_t>(keys.size())) {
+    : dict(dict),
+      what(what),
+      reversed(reversed),
+      structure(dict->structure),
+      keys(dict->items(tr)),
+      size(static_cast<int64_t>(keys.size())) {
   if (reversed) std::reverse(keys.begin(), keys.end());
 }
 
 PyTypeObject* DictIterator::type() const {
   if (dict->is_ordered_dict()) return &PyODictIter_Type;
-  if (reversed) return what == What::Keys ? &PyDictRevIterKey_Type : what == What::Values ? &PyDictRevIterValue_Type : &PyDictRevIterItem_Type;
+  if (reversed)
+    return what == What::Keys     ? &PyDictRevIterKey_Type
+           : what == What::Values ? &PyDictRevIterValue_Type
+                                  : &PyDictRevIterItem_Type;
   return what == What::Keys ? &PyDictIterKey_Type : what == What::Values ? &PyDictIterValue_Type : &PyDictIterItem_Type;
 }
 
@@ -135,7 +147,9 @@ Variable* DictIterator::next(Translator& tr) {
   bool ordered = dict->is_ordered_dict(), mutated = ordered && structure != dict->structure;
   if (mutated || dict->len(tr) != size) {
     if (!ordered) size = -1;  // for good
-    tr.raise(PyExc_RuntimeError, mutated ? "OrderedDict mutated during iteration" : ordered ? "OrderedDict changed size during iteration" : "dictionary changed size during iteration");
+    tr.raise(PyExc_RuntimeError, mutated   ? "OrderedDict mutated during iteration"
+                                 : ordered ? "OrderedDict changed size during iteration"
+                                           : "dictionary changed size during iteration");
   }
   if (index == keys.size()) {
     done = true;
@@ -151,13 +165,17 @@ bool DictIterator::went_wrong(Translator& tr) { return dict->structure != 0 || d
 
 Reg DictIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
-  if (dict->source.valid() && dict->structure) throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
-  if (dict->is_ordered_dict() && structure != dict->structure) throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
-  if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())) throw CannotRebuild{this, "an iterator over a dict that was changed"};
+  if (dict->source.valid() && dict->structure)
+    throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
+  if (dict->is_ordered_dict() && structure != dict->structure)
+    throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
+  if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size()))
+    throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
   Ref method = Ref::steal(native::attr(Ground::fixed(), of(*dict->type()), names[static_cast<int>(what)]));
   static PyObject* reverse = native::builtin("reversed");
-  Reg view = what == What::Keys && !dict->is_ordered_dict() ? cg.reg(dict) : builtin_call(cg, method.get(), {cg.reg(dict)});
+  Reg view =
+      what == What::Keys && !dict->is_ordered_dict() ? cg.reg(dict) : builtin_call(cg, method.get(), {cg.reg(dict)});
   return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), index);
 }
 
@@ -176,21 +194,27 @@ Variable* SetIterator::next(Translator& tr) {
   return elements[index++];
 }
 
-bool SetIterator::went_wrong(Translator& tr) { return set->changed || set->len(tr) != static_cast<int64_t>(elements.size()); }
+bool SetIterator::went_wrong(Translator& tr) {
+  return set->changed || set->len(tr) != static_cast<int64_t>(elements.size());
+}
 
 Reg SetIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
   if (set->source.valid() ? set->changed : index != 0) {
     // The set that is made anew, or written at the end, may have another order.
-    return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
+    return iter_of(
+        cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
   }
   if (set->elements() != elements) throw CannotRebuild{this, "an iterator over a set that was changed"};
   return advanced(cg, iter_of(cg, cg.reg(set)), index);
 }
 
-ReversedIterator::ReversedIterator(SequenceVariable* s) : sequence(s), index(static_cast<int64_t>(s->elements.size()) - 1) {}
+ReversedIterator::ReversedIterator(SequenceVariable* s)
+    : sequence(s), index(static_cast<int64_t>(s->elements.size()) - 1) {}
 
-PyTypeObject* ReversedIterator::type() const { return sequence->type() == &PyList_Type ? &PyListRevIter_Type : &PyReversed_Type; }
+PyTypeObject* ReversedIterator::type() const {
+  return sequence->type() == &PyList_Type ? &PyListRevIter_Type : &PyReversed_Type;
+}
 
 Variable* ReversedIterator::next(Translator& tr) {
   advance(tr);
@@ -205,9 +229,13 @@ Variable* ReversedIterator::next(Translator& tr) {
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = native::builtin("reversed");
   // One that has come to its end lets go of the sequence.
-  if (done) return builtin_call(cg, reverse, {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
+  if (done)
+    return builtin_call(cg, reverse,
+                        {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
   Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
-  if (index + 1 == static_cast<int64_t>(sequence->elements.size()) || (type() != &PyListRevIter_Type && type() != &PyReversed_Type)) return it;
+  if (index + 1 == static_cast<int64_t>(sequence->elements.size()) ||
+      (type() != &PyListRevIter_Type && type() != &PyReversed_Type))
+    return it;
   Ref set_state = Ref::steal(native::attr(Ground::fixed(), of(*type()), "__setstate__"));
   builtin_call(cg, set_state.get(), {it, integer(cg, index)});
   return it;
@@ -243,7 +271,8 @@ Variable* RangeIterator::next(Translator& tr) {
 Reg RangeIterator::build(Codegen& cg) {
   if (count <= 0) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
   // The end may be beyond 64 bits.
-  Ref first = Ref::steal(PyLong_FromLongLong(start)), by = Ref::steal(PyLong_FromLongLong(step)), n = Ref::steal(PyLong_FromLongLong(count));
+  Ref first = Ref::steal(PyLong_FromLongLong(start)), by = Ref::steal(PyLong_FromLongLong(step)),
+      n = Ref::steal(PyLong_FromLongLong(count));
   Ref length = Ref::steal(PyNumber_Multiply(by.get(), n.get()));
   Ref end = Ref::steal(PyNumber_Add(first.get(), length.get()));
   Ref range = Ref::steal(PyObject_CallFunctionObjArgs(of(PyRange_Type), first.get(), end.get(), by.get(), nullptr));
@@ -256,7 +285,9 @@ Variable* EnumerateIterator::next(Translator& tr) {
   return v ? tr.tuple({tr.integer(index++, Ground::pure(this)), v}) : nullptr;
 }
 
-Reg EnumerateIterator::build(Codegen& cg) { return builtin_call(cg, of(PyEnum_Type), {cg.reg(inner), integer(cg, index)}); }
+Reg EnumerateIterator::build(Codegen& cg) {
+  return builtin_call(cg, of(PyEnum_Type), {cg.reg(inner), integer(cg, index)});
+}
 
 Variable* ZipIterator::next(Translator& tr) {
   advance(tr);
@@ -266,9 +297,11 @@ Variable* ZipIterator::next(Translator& tr) {
     if (!v) {
       if (!strict) return nullptr;
       auto ordinal = [](size_t k) { return k == 1 ? std::string("argument 1") : "arguments 1-" + std::to_string(k); };
-      if (i > 0) tr.raise(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than " + ordinal(i));
+      if (i > 0)
+        tr.raise(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than " + ordinal(i));
       for (size_t j = 1; j < inner.size(); ++j)
-        if (tr.next(inner[j])) tr.raise(PyExc_ValueError, "zip() argument " + std::to_string(j + 1) + " is longer than " + ordinal(j));
+        if (tr.next(inner[j]))
+          tr.raise(PyExc_ValueError, "zip() argument " + std::to_string(j + 1) + " is longer than " + ordinal(j));
       return nullptr;
     }
     out.push_back(v);

@@ -1,5 +1,5 @@
-// Iterators. Each advances by calling next() on what it wraps. Those that were there before are read where they stand, and the real
-// ones advanced at the end.
+// Iterators. Each advances by calling next() on what it wraps. Those that were there before are read where they stand,
+// and the real ones advanced at the end.
 #pragma once
 #include "capture/eval/variable.h"
 
@@ -21,7 +21,8 @@ class IteratorVariable : public Variable {
 
  protected:
   void advance(Translator&);  // before each change
-  // How far it has come in what it goes through itself, and whether it let go of that. Iterators over others go through nothing.
+  // How far it has come in what it goes through itself, and whether it let go of that. Iterators over others go through
+  // nothing.
   struct Place {
     int64_t at = 0;
     bool ended = false;
@@ -32,26 +33,27 @@ class IteratorVariable : public Variable {
 
  private:
   friend Variable* wrap_iterator(Translator&, SeenSizes*, PyObject*, SourceId);
-  Place first_;               // of one that was there before: where it was found
+  Place first_;  // of one that was there before: where it was found
 };
 
-// One that was there before, read at where it is, with its guards. nullptr: nothing is known of its class, or it was met in too many
-// places.
+// One that was there before, read at where it is, with its guards. nullptr: nothing is known of its class, or it was
+// met in too many places.
 Variable* wrap_iterator(Translator&, SeenSizes* seen, PyObject* iterator, SourceId source);
 
 // Over a list (live), a tuple, or a snapshot of something else.
 class SequenceIterator final : public IteratorVariable {
  public:
-  SequenceIterator(Variable* sequence, std::vector<Variable*> snapshot) : sequence(sequence), snapshot(std::move(snapshot)) {}
+  SequenceIterator(Variable* sequence, std::vector<Variable*> snapshot)
+      : sequence(sequence), snapshot(std::move(snapshot)) {}
   PyTypeObject* type() const override;
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
   Place place() const override { return {static_cast<int64_t>(index), done}; }
-  Variable* sequence;                 // whose iter() this is; for a list its elements are read as they are at each step
+  Variable* sequence;  // whose iter() this is; for a list its elements are read as they are at each step
   std::vector<Variable*> snapshot;
   size_t index = 0;
   bool done = false;
-  uint64_t changes = 0;               // of a deque: as it was at first
+  uint64_t changes = 0;  // of a deque: as it was at first
 };
 
 // Over a dict or a view of it: notices that the dict grew or shrank meanwhile.
@@ -67,8 +69,8 @@ class DictIterator final : public IteratorVariable {
   DictVariable* dict;
   What what;
   bool reversed;
-  uint64_t structure;            // of an OrderedDict: as it was at first
-  std::vector<Variable*> keys;   // as they were at first
+  uint64_t structure;           // of an OrderedDict: as it was at first
+  std::vector<Variable*> keys;  // as they were at first
   int64_t size;
   size_t index = 0;
   bool done = false;
@@ -98,8 +100,8 @@ class ReversedIterator final : public IteratorVariable {
   Reg build(Codegen&) override;
   Place place() const override { return {-index, done}; }
   SequenceVariable* sequence;
-  int64_t index;                 // of the next item
-  bool done = false;             // it was asked for an item after the last
+  int64_t index;      // of the next item
+  bool done = false;  // it was asked for an item after the last
 };
 
 // An iterator of a class of the standard library that is evaluated as a generator.
@@ -172,7 +174,7 @@ class CallIterator final : public IteratorVariable {
   CallIterator(Variable* fn, Variable* sentinel) : fn(fn), sentinel(sentinel) {}
   PyTypeObject* type() const override { return &PyCallIter_Type; }
   Variable* next(Translator&) override;
-  Variable* fn;        // with sentinel nullptr: an object whose __getitem__ is called with 0, 1, ... until IndexError
+  Variable* fn;  // with sentinel nullptr: an object whose __getitem__ is called with 0, 1, ... until IndexError
   Variable* sentinel;
   int64_t index = 0;
   bool done = false;

@@ -9,8 +9,7 @@ namespace braze::capture {
 namespace {
 
 struct KeyObject {
-  PyObject_HEAD
-  Translator* tr;
+  PyObject_HEAD Translator* tr;
   Variable* variable;
   Py_hash_t hash;
 };
@@ -43,7 +42,10 @@ PyObject* key_compare(PyObject* a, PyObject* b, int op) {
   auto* own = reinterpret_cast<KeyObject*>(Py_TYPE(a) == key_type() ? a : b);
   Translator& tr = *own->tr;
   try {
-    auto of = [&](PyObject* o) { return Py_TYPE(o) == key_type() ? reinterpret_cast<KeyObject*>(o)->variable : tr.from_python(Ref::borrow(o), Ground::made()); };
+    auto of = [&](PyObject* o) {
+      return Py_TYPE(o) == key_type() ? reinterpret_cast<KeyObject*>(o)->variable
+                                      : tr.from_python(Ref::borrow(o), Ground::made());
+    };
     Variable *x = of(a), *y = of(b);
     bool same = x == y || tr.equal(x, y);
     return Py_NewRef(same == (op == Py_EQ) ? Py_True : Py_False);

@@ -14,7 +14,8 @@ Py_hash_t hash_said(Translator& tr, Variable* returned);
 // Whether such an object is part of a key of an index. It is of this capture alone: no guard may hold it.
 bool holds_made_key(PyObject* key);
 
-// A comparison that failed left its C++ exception behind and a Python exception in its place: throws the former, if any.
+// A comparison that failed left its C++ exception behind and a Python exception in its place: throws the former, if
+// any.
 void rethrow_from_key();
 
 }  // namespace braze::capture

@@ -1,6 +1,6 @@
 // Methods of lists and of deques.
-#include <algorithm>
 #include <opcode.h>
+#include <algorithm>
 
 #include "capture/builtins/sorting.h"
 #include "capture/eval/library_objects.h"
@@ -65,8 +65,10 @@ Variable* insert(Translator& tr, ListVariable& l, Args& a) {
 }
 
 Variable* pop(Translator& tr, ListVariable& l, Args& a) {
-  if (l.elements.empty()) tr.raise(PyExc_IndexError, l.cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
-  size_t i = checked_index(tr, a.size() ? sequence_index(tr, a[0], "list") : -1, l.elements.size(), "pop index out of range");
+  if (l.elements.empty())
+    tr.raise(PyExc_IndexError, l.cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
+  size_t i =
+      checked_index(tr, a.size() ? sequence_index(tr, a[0], "list") : -1, l.elements.size(), "pop index out of range");
   l.change(tr);
   Variable* v = l.elements[i];
   l.elements.erase(l.elements.begin() + static_cast<long>(i));

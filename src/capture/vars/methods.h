@@ -10,7 +10,7 @@ namespace braze::capture {
 template <class V>
 struct Method {
   std::string_view name;
-  size_t least, most;  // positional arguments
+  size_t least, most;                        // positional arguments
   Variable* (*run)(Translator&, V&, Args&);  // nullptr: not modelled for these arguments
 };
 
@@ -23,8 +23,8 @@ Variable* run_method(std::span<const Method<V>> table, Translator& tr, V& self, 
   return nullptr;
 }
 
-// f(item) for each item, before the next is asked for: where getting an item runs code of the program's, that code sees what was done
-// with those before, and after an exception it stays done.
+// f(item) for each item, before the next is asked for: where getting an item runs code of the program's, that code sees
+// what was done with those before, and after an exception it stays done.
 template <class F>
 void each_item(Translator& tr, Variable* from, F f) {
   from = tr.force(from);

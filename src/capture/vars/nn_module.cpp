@@ -22,7 +22,8 @@ Variable* module_global(Translator& tr, const char* name) {
   PyObject* key = tr.intern(name);
   PyObject* v = native::item(Ground::fixed(), library().module_globals, key);
   if (!v) return nullptr;
-  return tr.wrap(v, tr.sources().dict_item(tr.sources().constant(library().module_globals, "torch.nn.modules.module"), key));
+  return tr.wrap(
+      v, tr.sources().dict_item(tr.sources().constant(library().module_globals, "torch.nn.modules.module"), key));
 }
 
 }  // namespace
@@ -37,9 +38,11 @@ Variable* module_getattr(Translator& tr, ObjectVariable* m, PyObject* name) {
 void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable* value) {
   value = value ? tr.force(value) : nullptr;
   auto refuse = [&] {
-    tr.unsupported(Reason::UnsupportedMutation, "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
+    tr.unsupported(Reason::UnsupportedMutation,
+                   "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
   };
-  bool module = value && value->is(Kind::Module), parameter = value && value->is(Kind::Tensor) && value->type() == library().parameter;
+  bool module = value && value->is(Kind::Module),
+       parameter = value && value->is(Kind::Tensor) && value->type() == library().parameter;
   if (module || parameter) {
     const char* into = kTables[module ? 2 : 0];
     if (m->instance_get(tr, name)) refuse();
@@ -53,7 +56,8 @@ void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable*
   for (const char* t : kTables) {
     DictVariable* d = table(tr, m, t);
     if (!d && !value) {
-      // Module.__delattr__ reads self._parameters and the others; before Module.__init__() ran that is an AttributeError.
+      // Module.__delattr__ reads self._parameters and the others; before Module.__init__() ran that is an
+      // AttributeError.
       tr.getattr(m, t);
       refuse();
     }
@@ -82,7 +86,8 @@ Variable* module_call_target(Translator& tr, ObjectVariable* m) {
   if (plain) {
     tr.guard_identity(impl_at, impl);
     static const char* own[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
-    static const char* global[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks"};
+    static const char* global[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
+                                   "_global_forward_pre_hooks"};
     plain = !m->instance_get(tr, tr.intern("_call_impl"));
     for (const char* h : own) plain = plain && is_empty(tr, m->instance_get(tr, tr.intern(h)));
     for (const char* h : global) plain = plain && is_empty(tr, module_global(tr, h));

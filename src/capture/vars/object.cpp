@@ -15,19 +15,22 @@ namespace {
 
 std::string text(PyObject* name) { return PyUnicode_AsUTF8(name); }
 
-bool is_c_method(PyObject* descr) { return Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type; }
-
-// Whether C code gave the exception a cause or context.
-bool has_chain(PyObject* e) {
-  auto* fields = reinterpret_cast<PyBaseExceptionObject*>(e);
-  return e && (fields->cause || fields->context);
+bool is_c_method(PyObject* descr) {
+  return Py_TYPE(descr) == &PyMethodDescr_Type || Py_TYPE(descr) == &PyWrapperDescr_Type;
 }
 
 }  // namespace
 
 std::string ObjectVariable::describe() const { return std::string("an object of class ") + cls->tp_name; }
 
-bool ObjectVariable::is_exception() const { return PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); }
+bool ObjectVariable::has_chain(PyObject* e) {
+  auto* fields = reinterpret_cast<PyBaseExceptionObject*>(e);
+  return e && (fields->cause || fields->context);
+}
+
+bool ObjectVariable::is_exception() const {
+  return PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
 
 // ---- the instance dict and slots ----
 
@@ -53,12 +56,17 @@ Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
 
 void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* value) {
   DictVariable* d = instance_dict(tr);
-  if (!d && tr.attributes.lookup_on_type(cls, name, nullptr)) tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object attribute '" + text(name) + "' is read-only");
-  if (!d) tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
+  if (!d && tr.attributes.lookup_on_type(cls, name, nullptr))
+    tr.raise(PyExc_AttributeError,
+             std::string("'") + tr.name_of(cls) + "' object attribute '" + text(name) + "' is read-only");
+  if (!d)
+    tr.raise(PyExc_AttributeError,
+             std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
   if (value) {
     d->set(tr, name, value);
   } else if (!d->remove(tr, tr.constant(name, Ground::pure(this, value)))) {
-    tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
+    tr.raise(PyExc_AttributeError,
+             std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
   }
 }
 
@@ -72,8 +80,9 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
     if (named(name, "value")) return n ? args->elements[0] : tr.none();  // of StopIteration
     if (named(name, "__suppress_context__")) return tr.boolean(false, Ground::pure(this));
     if (raised_here) tr.raise_natively(this, "a field of an exception");
-    if (named(name, "code")) return n == 1 ? args->elements[0] : n ? static_cast<Variable*>(args) : tr.none();  // of SystemExit
-    if (named(name, "msg")) return n == 1 ? args->elements[0] : tr.none();                                       // of ImportError
+    if (named(name, "code"))
+      return n == 1 ? args->elements[0] : n ? static_cast<Variable*>(args) : tr.none();  // of SystemExit
+    if (named(name, "msg")) return n == 1 ? args->elements[0] : tr.none();               // of ImportError
     return tr.none();
   }
   if (!real) return nullptr;
@@ -91,8 +100,10 @@ Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* n
 // ---- attributes ----
 
 Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
-  static PyObject* object_class = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
-  if (named(name, "__class__") && tr.attributes.lookup_on_type(cls, name, nullptr) == object_class) return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
+  static PyObject* object_class =
+      native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__class__"));
+  if (named(name, "__class__") && tr.attributes.lookup_on_type(cls, name, nullptr) == object_class)
+    return tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(this));
   if (Variable* written = tr.attributes.written_on_type(cls, name)) {
     Variable* own = instance_get(tr, name);
     return own ? own : written;
@@ -115,11 +126,13 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
           if (real) tr.unsupported("a field of an exception");
           return tr.boolean(false, Ground::pure(this));
         }
-        for (auto [field, offset] : {std::pair{"__traceback__", offsetof(PyBaseExceptionObject, traceback)}, {"__cause__", offsetof(PyBaseExceptionObject, cause)},
+        for (auto [field, offset] : {std::pair{"__traceback__", offsetof(PyBaseExceptionObject, traceback)},
+                                     {"__cause__", offsetof(PyBaseExceptionObject, cause)},
                                      {"__context__", offsetof(PyBaseExceptionObject, context)}}) {
           if (!named(name, field)) continue;
           if (!real) {
-            if (!named(name, "__traceback__") && has_chain(like.get())) tr.raise_natively(this, "a field of an exception");
+            if (!named(name, "__traceback__") && has_chain(like.get()))
+              tr.raise_natively(this, "a field of an exception");
             if (!named(name, "__traceback__") || !tr.was_raised(this) || bare) return tr.none();
             if (!traceback_) traceback_ = tr.make<TracebackVariable>(this);
             return traceback_;
@@ -144,7 +157,9 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
 Variable* ObjectVariable::getattr(Translator& tr, PyObject* name) {
   const TypeInfo& info = tr.attributes.type_info(cls);
   Variable* found = nullptr;
-  if (named(name, "__weakref__") && !source.valid() && PyType_SUPPORTS_WEAKREFS(cls) && !tr.effects.weakrefs.count(this)) return tr.none();
+  if (named(name, "__weakref__") && !source.valid() && PyType_SUPPORTS_WEAKREFS(cls) &&
+      !tr.effects.weakrefs.count(this))
+    return tr.none();
   if (info.generic) {
     try {
       found = generic_getattr(tr, name);
@@ -199,22 +214,28 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       Ref setter = Ref::steal(native::attr(Ground::guarded(at), descr, value ? "fset" : "fdel"));
       if (!setter || setter.get() == Py_None) {
         PyErr_Clear();
-        tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" + text(Ref::steal(PyType_GetQualName(cls)).get()) + "' object has no " + (value ? "setter" : "deleter"));
+        tr.raise(PyExc_AttributeError, std::string("property '") + text(name) + "' of '" +
+                                           text(Ref::steal(PyType_GetQualName(cls)).get()) + "' object has no " +
+                                           (value ? "setter" : "deleter"));
       }
-      tr.call(tr.global_object(setter.get(), Ground::pure(this, value)), value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
+      tr.call(tr.global_object(setter.get(), Ground::pure(this, value)),
+              value ? std::vector<Variable*>{this, value} : std::vector<Variable*>{this});
       return;
     }
     if (d == &PyMemberDescr_Type) {
       PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
-      if (m->flags & READONLY || (m->type != T_OBJECT_EX && m->type != T_OBJECT)) tr.unsupported("member '" + text(name) + "' of " + describe() + " is set");
+      if (m->flags & READONLY || (m->type != T_OBJECT_EX && m->type != T_OBJECT))
+        tr.unsupported("member '" + text(name) + "' of " + describe() + " is set");
       if (!value && !read_slot(tr, descr, name)) tr.raise(PyExc_AttributeError, text(name));
       bool there = true;
       if (!value && real) {
         // Deleting it at run time must find it there.
         SourceId slot = tr.sources().add(SourceKind::Slot, source, m->offset, name);
         there = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + m->offset);
-        if (there) tr.guards().exists(slot, tr.line());
-        else tr.guards().absent(slot, tr.line());
+        if (there)
+          tr.guards().exists(slot, tr.line());
+        else
+          tr.guards().absent(slot, tr.line());
       }
       set_field(tr, name, value);
       if (!value) slots_gone(name, there);
@@ -223,7 +244,8 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
     if (d == &PyGetSetDescr_Type && is_exception()) {
       // What the setters accept.
       Variable* v = value ? tr.force(value) : nullptr;
-      bool exception = v && (is_none(v) || PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)));
+      bool exception =
+          v && (is_none(v) || PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)));
       if (named(name, "args") && v && v->is(Kind::Tuple) && !real) {
         tr.mutate();
         base = v;
@@ -241,10 +263,13 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       if (!exception || named(name, "__traceback__") || !(named(name, "__cause__") || named(name, "__context__")))
         tr.unsupported("attribute '" + text(name) + "' of " + describe() + " is set");
       set_field(tr, name, value);
-      if (named(name, "__cause__")) set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true, Ground::pure(this, value)));
+      if (named(name, "__cause__"))
+        set_field(tr, tr.intern("__suppress_context__"), tr.boolean(true, Ground::pure(this, value)));
       return;
     }
-    if (Variable* set = tr.attributes.special_method(tr.global_object(descr, Ground::pure(this, value)), value ? "__set__" : "__delete__"); set && set->is(Kind::Function)) {
+    if (Variable* set = tr.attributes.special_method(tr.global_object(descr, Ground::pure(this, value)),
+                                                     value ? "__set__" : "__delete__");
+        set && set->is(Kind::Function)) {
       std::vector<Variable*> args{tr.global_object(descr, Ground::pure(this, value)), this};
       if (value) args.push_back(value);
       tr.call(set, args);
@@ -259,9 +284,11 @@ void ObjectVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
   SourceId at;
   PyObject* set = tr.attributes.lookup_on_type(cls, tr.intern(value ? "__setattr__" : "__delattr__"), &at);
   if (set && at.valid()) tr.guard_identity(at, set);
-  static PyObject* module_delattr = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__delattr__"));
+  static PyObject* module_delattr =
+      native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__delattr__"));
   if (set == library().module_setattr || set == module_delattr) return module_setattr(tr, this, name, value);
-  if (set && Py_TYPE(set) == &PyWrapperDescr_Type && reinterpret_cast<PyWrapperDescrObject*>(set)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericSetAttr))
+  if (set && Py_TYPE(set) == &PyWrapperDescr_Type &&
+      reinterpret_cast<PyWrapperDescrObject*>(set)->d_wrapped == reinterpret_cast<void*>(PyObject_GenericSetAttr))
     return generic_setattr(tr, name, value);
   if (set && PyFunction_Check(set)) {
     std::vector<Variable*> args{this, tr.constant(name, Ground::pure(this, value))};
@@ -282,7 +309,8 @@ Variable* ObjectVariable::special(Translator& tr, const char* name, std::vector<
   if (raw == Py_None) tr.raise(PyExc_TypeError, "'NoneType' object is not callable");
   if (is_c_method(raw)) {
     if (at.valid()) tr.guard_identity(at, raw);
-    if (!PyType_IsSubtype(cls, reinterpret_cast<PyDescrObject*>(raw)->d_type)) tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
+    if (!PyType_IsSubtype(cls, reinterpret_cast<PyDescrObject*>(raw)->d_type))
+      tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     Args a{std::move(args), {}};
     return call_builtin_method(tr, this, reinterpret_cast<PyDescrObject*>(raw)->d_type, tr.intern(name), a);
   }
@@ -296,7 +324,8 @@ static bool is_typing_form(PyTypeObject* cls) {
   return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
-// What a form is subscripted with: constants, classes, other forms and type variables, in lists and tuples. None: anything else.
+// What a form is subscripted with: constants, classes, other forms and type variables, in lists and tuples. None:
+// anything else.
 static Ref typing_argument(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (v->is(Kind::Object)) {
@@ -325,7 +354,8 @@ Variable* ObjectVariable::getitem(Translator& tr, Variable* key) {
     return tr.global_object(form.get(), Ground::pure(this, key));
   }
   SourceId at;
-  PyObject* raw = base && base->is(Kind::Dict) ? tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
+  PyObject* raw =
+      base && base->is(Kind::Dict) ? tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), &at) : nullptr;
   if (raw && is_c_method(raw)) {
     // dict.__getitem__ asks subclasses for what is not there.
     if (Variable* v = base->as<DictVariable>()->get(tr, key)) return v;
@@ -347,7 +377,8 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
   if (tr.attributes.lookup_on_type(cls, tr.intern("__contains__"), nullptr) == Py_None)
     tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(cls) + "' object is not a container");
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
-  if (!tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), nullptr) && !tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
+  if (!tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), nullptr) &&
+      !tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(cls) + "' is not iterable");
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
@@ -360,7 +391,8 @@ Variable* ObjectVariable::iter(Translator& tr) {
   if (tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), &at) == Py_None) return Variable::iter(tr);
   if (Variable* v = special(tr, "__iter__", {})) {
     v = tr.force(v);
-    if (!v->type()->tp_iternext || (v->is(Kind::Object) && !tr.attributes.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
+    if (!v->type()->tp_iternext ||
+        (v->is(Kind::Object) && !tr.attributes.lookup_on_type(v->type(), tr.intern("__next__"), &at)))
       tr.raise(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + tr.name_of(v->type()) + "'");
     return v;
   }
@@ -411,10 +443,13 @@ bool ObjectVariable::truth(Translator& tr) {
 Ref ObjectVariable::hash_key(Translator& tr) {
   SourceId at;
   PyObject* hash = tr.attributes.lookup_on_type(cls, tr.intern("__hash__"), &at);
-  static PyObject* object_hash = native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
-  static PyObject* exception_hash = native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
+  static PyObject* object_hash =
+      native::type_attr(Ground::fixed(), &PyBaseObject_Type, PyUnicode_InternFromString("__hash__"));
+  static PyObject* exception_hash = native::type_attr(
+      Ground::fixed(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException), PyUnicode_InternFromString("__hash__"));
   if (!hash || hash == Py_None) tr.raise(PyExc_TypeError, std::string("unhashable type: '") + tr.name_of(cls) + "'");
-  static PyObject* module_hash = native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__hash__"));
+  static PyObject* module_hash =
+      native::type_attr(Ground::fixed(), library().module, PyUnicode_InternFromString("__hash__"));
   if (hash == object_hash || hash == exception_hash || hash == module_hash) {
     if (real) {
       tr.guard_identity(source, real.get());
@@ -445,7 +480,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
       base = tr.tuple(args.pos);
       return tr.none();
     }
-    if (args.size() || !args.kw.empty()) tr.raise(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+    if (args.size() || !args.kw.empty())
+      tr.raise(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
     return tr.none();
   }
   if (n == "__getattribute__" && args.size() == 1) {
@@ -457,10 +493,13 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__delattr__" && args.size() == 1) return generic_setattr(tr, attribute_name(args[0]), nullptr), tr.none();
   if (n == "__eq__" && args.size() == 1 && PyType_IsSubtype(cls, library().simple_namespace)) {
     Variable* other = tr.force(args[0]);
-    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), library().simple_namespace)) return tr.constant(Py_NotImplemented, Ground::fixed());
+    if (!other->is(Kind::Object) || !PyType_IsSubtype(other->type(), library().simple_namespace))
+      return tr.constant(Py_NotImplemented, Ground::fixed());
     return tr.compare(Py_EQ, instance_dict(tr), other->as<ObjectVariable>()->instance_dict(tr));
   }
-  if (n == "__eq__" && args.size() == 1) return tr.identical(this, args[0]) ? tr.boolean(true, Ground::pure(this, args)) : tr.constant(Py_NotImplemented, Ground::fixed());
+  if (n == "__eq__" && args.size() == 1)
+    return tr.identical(this, args[0]) ? tr.boolean(true, Ground::pure(this, args))
+                                       : tr.constant(Py_NotImplemented, Ground::fixed());
   if (n == "__ne__" && args.size() == 1) {
     Variable* eq = special(tr, "__eq__", {args[0]});
     if (!eq || constant_of(tr.force(eq)) == Py_NotImplemented) return tr.constant(Py_NotImplemented, Ground::fixed());
@@ -475,7 +514,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
       return tr.constant(s, Ground::pure(this, args));
     }
     if (is_exception() && base) {
-      bool key_error = PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_KeyError)) && base->as<TupleVariable>()->elements.size() == 1;
+      bool key_error = PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(PyExc_KeyError)) &&
+                       base->as<TupleVariable>()->elements.size() == 1;
       if (key_error) return tr.format(base->as<TupleVariable>()->elements[0], "", 2);
       const auto& a = base->as<TupleVariable>()->elements;
       if (a.empty()) return tr.string("", Ground::fixed());
@@ -492,7 +532,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     std::string of = PyUnicode_AsUTF8(constant_of(inner));
     return tr.string(out + (a.size() == 1 ? "(" + of + ")" : of), Ground::pure(this, args));
   }
-  if (n == "with_traceback" && args.size() == 1 && is_exception() && traceback_ && tr.force(args[0]) == traceback_) return this;
+  if (n == "with_traceback" && args.size() == 1 && is_exception() && traceback_ && tr.force(args[0]) == traceback_)
+    return this;
   if (n == "with_traceback" && args.size() == 1 && is_exception() && is_none(tr.force(args[0])) && !real) {
     tr.mutate();
     bare = true;
@@ -500,7 +541,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   if (n == "add_note" && args.size() == 1 && is_exception()) {
     Variable* note = tr.force(args[0]);
-    if (!PyType_IsSubtype(note->type(), &PyUnicode_Type)) tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + tr.name_of(note->type()) + "'");
+    if (!PyType_IsSubtype(note->type(), &PyUnicode_Type))
+      tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + tr.name_of(note->type()) + "'");
     Variable* notes = instance_get(tr, tr.intern("__notes__"));
     if (!notes) instance_set(tr, tr.intern("__notes__"), notes = tr.list({}));
     notes = tr.force(notes);
@@ -510,72 +552,6 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
     return tr.none();
   }
   return nullptr;
-}
-
-// ---- recipes ----
-
-Reg ObjectVariable::build(Codegen& cg) {
-  cg.tr.check_rebuild(cls);
-  // Raised for real, it has a traceback, and what the interpreter notes in its fields.
-  if (is_exception() && cg.tr.was_raised(this) && (!bare || has_chain(like.get()) || (like && !is_plain_exception(cls)))) cg.tr.raise_natively(this, "an exception outlives the compiled code");
-  auto* type_object = reinterpret_cast<PyObject*>(cls);
-  Reg r;
-  if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) || (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
-    // Immutable content goes in when the object is made.
-    PyTypeObject* maker = cls;
-    while (maker->tp_flags & Py_TPFLAGS_HEAPTYPE && maker->tp_base) maker = maker->tp_base;
-    Ref make = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(maker), "__new__"));
-    std::vector<Reg> args{cg.constant(make.get()), cg.constant(type_object)};
-    if (is_exception()) {
-      if (base)
-        for (Variable* a : base->as<TupleVariable>()->elements) args.push_back(cg.reg(a));
-    } else {
-      args.push_back(cg.reg(base));
-    }
-    r = reg = cg.recipe.make(StepKind::Call, args);
-    emitting = false;
-  } else {
-    r = reg = cg.recipe.make(StepKind::NewObject, {cg.constant(type_object)});
-    emitting = false;
-    if (base) {
-      std::vector<Reg> args{r};
-      if (base->is(Kind::Dict)) {
-        for (const auto& e : base->as<DictVariable>()->entries(cg.tr)) {
-          args.push_back(cg.reg(e.key));
-          args.push_back(cg.reg(e.value));
-        }
-        cg.recipe.effect(StepKind::DictAssign, args);
-      } else if (base->is(Kind::List)) {
-        for (Variable* v : base->items(cg.tr)) args.push_back(cg.reg(v));
-        cg.recipe.effect(StepKind::ListAssign, args);
-      } else {
-        base->as<SetVariable>()->add_content(cg, args);
-        cg.recipe.effect(StepKind::SetAssign, args);
-      }
-    }
-  }
-  if (dict_)
-    for (const auto& e : dict_->entries(cg.tr)) {
-      PyObject* name = constant_of(e.key);
-      if (!name || !PyUnicode_Check(name)) throw CannotRebuild{this, "an instance dict with keys that are no strings"};
-      if (PyObject* on_class = cg.tr.attributes.lookup_on_type(cls, name, nullptr); on_class && Py_TYPE(on_class)->tp_descr_set) {
-        // Written to the dict behind a descriptor, which setattr would ask.
-        static PyObject *get = native::builtin("getattr"), *dict = PyUnicode_InternFromString("__dict__");
-        Reg own = cg.recipe.make(StepKind::Call, {cg.constant(get), r, cg.constant(dict)});
-        cg.recipe.effect(StepKind::SetItem, {own, cg.constant(name), cg.reg(e.value)});
-        continue;
-      }
-      cg.recipe.effect(StepKind::SetAttrRaw, {r, cg.reg(e.value)}, name);
-    }
-  emit_changes(cg, r);
-  return r;
-}
-
-void ObjectVariable::emit_changes(Codegen& cg, Reg self) {
-  for (const Slot& s : slots) {
-    if (s.value) cg.recipe.effect(StepKind::SetAttrRaw, {self, cg.reg(s.value)}, s.name);
-    else if (real && s.there) cg.recipe.effect(StepKind::DelAttr, {self}, s.name);
-  }
 }
 
 }  // namespace braze::capture

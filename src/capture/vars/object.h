@@ -66,19 +66,20 @@ class ObjectVariable : public Variable {
   void generic_setattr(Translator&, PyObject* name, Variable* value);
   // The instance dict; nullptr when instances of the class have none.
   virtual DictVariable* instance_dict(Translator&);
-  Variable* instance_get(Translator&, PyObject* name);  // nullptr: not there
+  Variable* instance_get(Translator&, PyObject* name);              // nullptr: not there
   void instance_set(Translator&, PyObject* name, Variable* value);  // value nullptr: delete
   bool is_exception() const;
+  static bool has_chain(PyObject* e);  // whether C code gave the exception a cause or context
 
   PyTypeObject* cls;
   Ref real;
   Variable* base = nullptr;
   struct Slot {
-    PyObject* name;        // kept by the translator
-    Variable* value;       // nullptr: deleted
-    bool there = true;     // of one that was deleted: whether there was a value at first
+    PyObject* name;     // kept by the translator
+    Variable* value;    // nullptr: deleted
+    bool there = true;  // of one that was deleted: whether there was a value at first
   };
-  std::vector<Slot> slots; // written here, of member descriptors of the class
+  std::vector<Slot> slots;  // written here, of member descriptors of the class
   // Of exceptions: one of the C fields (__context__, __cause__...).
   void set_field(Translator&, PyObject* name, Variable* value);
   bool raised_here = false;  // an exception that an instruction raised by itself
@@ -92,7 +93,7 @@ class ObjectVariable : public Variable {
   void slots_gone(PyObject* name, bool there);
   DictVariable* dict_ = nullptr;
   Variable* traceback_ = nullptr;
-  Ref identity_;           // stands for this object in the index of dicts
+  Ref identity_;  // stands for this object in the index of dicts
 };
 
 class ModuleVariable final : public ObjectVariable {
@@ -100,7 +101,8 @@ class ModuleVariable final : public ObjectVariable {
   ModuleVariable(PyObject* real, SourceId s) : ObjectVariable(real, s, Kind::Module) {}
   PyObject* as_constant() const override { return nullptr; }
 };
-// What a table of an enum (`_member_map_`, `_value2member_map_`) has for the key; nullptr: nothing, or no table that can be read.
+// What a table of an enum (`_member_map_`, `_value2member_map_`) has for the key; nullptr: nothing, or no table that
+// can be read.
 Variable* enum_member(Translator&, PyTypeObject* cls, const char* table, Variable* key);
 // nn.Module.__getattr__: parameters, buffers, submodules. nullptr: none of them.
 Variable* module_getattr(Translator&, ObjectVariable*, PyObject* name);
@@ -109,8 +111,8 @@ void module_setattr(Translator&, ObjectVariable*, PyObject* name, Variable* valu
 // What calling the module calls: forward when there are no hooks, else the real _call_impl.
 Variable* module_call_target(Translator&, ObjectVariable*);
 
-// The traceback of an exception that was raised in the capture. That there is one is known; for what is in it the exception has
-// to be raised natively.
+// The traceback of an exception that was raised in the capture. That there is one is known; for what is in it the
+// exception has to be raised natively.
 class TracebackVariable final : public Variable {
  public:
   explicit TracebackVariable(Variable* exception) : Variable(Kind::Traceback), exception(exception) {}

@@ -9,10 +9,16 @@
 namespace braze::capture {
 namespace {
 
-PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(random_generator_type()), name); }
+PyObject* method(const char* name) {
+  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(random_generator_type()), name);
+}
 
-RandomGeneratorVariable* as_generator(Variable* v) { return v->is(Kind::Object) ? dynamic_cast<RandomGeneratorVariable*>(v) : nullptr; }
-RandomGeneratorVariable* self_of(const Args& a, size_t n) { return a.size() == n && a.kw.empty() ? as_generator(a[0]) : nullptr; }
+RandomGeneratorVariable* as_generator(Variable* v) {
+  return v->is(Kind::Object) ? dynamic_cast<RandomGeneratorVariable*>(v) : nullptr;
+}
+RandomGeneratorVariable* self_of(const Args& a, size_t n) {
+  return a.size() == n && a.kw.empty() ? as_generator(a[0]) : nullptr;
+}
 
 // Results are tensors of their own: what is written to one is not to change the generator.
 Variable* copy_of(Translator& tr, Variable* state) { return tr.call_method(state, "clone", {}); }
@@ -40,7 +46,8 @@ Variable* make(Translator& tr, Args& a) {
   Ref fresh = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(random_generator_type())));
   Ref seed = fresh ? Ref::steal(PyObject_CallMethod(fresh.get(), "initial_seed", nullptr)) : Ref();
   if (!seed) tr.raise_current();
-  g->state = tr.call(tr.real.polyfill("seeded_state"), {tr.constant(seed, Ground::fixed())});  // each new one has the same seed
+  g->state = tr.call(tr.real.polyfill("seeded_state"),
+                     {tr.constant(seed, Ground::fixed())});  // each new one has the same seed
   return g;
 }
 
@@ -63,20 +70,23 @@ Variable* set_state(Translator& tr, Args& a) {
   return g;
 }
 
-// Once PyTorch's own capture was loaded, torch.manual_seed is a function around the one of torch.random that keeps it out of that
-// capture: what it is in place of counts. (function, *args)
+// Once PyTorch's own capture was loaded, torch.manual_seed is a function around the one of torch.random that keeps it
+// out of that capture: what it is in place of counts. (function, *args)
 Variable* kept_out(Translator& tr, Args& a) {
   static PyObject* original = imported("torch.random", "manual_seed");
   Variable* wrapped = a.size() ? tr.getattr_or_null(a[0], "__wrapped__") : nullptr;
   wrapped = wrapped ? tr.force(wrapped) : nullptr;
-  if (!wrapped || !wrapped->is(Kind::Function) || wrapped->as<FunctionVariable>()->real.get() != original) return nullptr;
+  if (!wrapped || !wrapped->is(Kind::Function) || wrapped->as<FunctionVariable>()->real.get() != original)
+    return nullptr;
   return tr.call(wrapped, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
 }
 
 // The code of what torch._disable_dynamo returns.
 PyObject* code_of_kept_out() {
   PyObject* outer = imported("torch", "_disable_dynamo", true);
-  PyObject* constants = outer && PyFunction_Check(outer) ? reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(outer))->co_consts : nullptr;
+  PyObject* constants = outer && PyFunction_Check(outer)
+                            ? reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(outer))->co_consts
+                            : nullptr;
   for (Py_ssize_t i = 0; constants && i < PyTuple_GET_SIZE(constants); ++i)
     if (PyCode_Check(PyTuple_GET_ITEM(constants, i))) return PyTuple_GET_ITEM(constants, i);
   return nullptr;
@@ -110,14 +120,19 @@ Variable* call_with_generator(Translator& tr, PyObject* function, const Args& ar
   for (auto& [name, v] : args.kw) {
     static PyObject* standard = imported("torch", "default_generator");
     RandomGeneratorVariable* g = as_generator(tr.force(v));
-    if (g) from = g;
-    else if (tr.force(v)->as_constant() == standard) standard_given = true;
-    else rest.kw.emplace_back(name, v);
+    if (g)
+      from = g;
+    else if (tr.force(v)->as_constant() == standard)
+      standard_given = true;
+    else
+      rest.kw.emplace_back(name, v);
   }
   if (!from) return standard_given ? tr.real.call_torch(function, rest) : nullptr;
   DictVariable* kw = tr.dict();
   for (auto& [name, v] : rest.kw) kw->set(tr, name, v);
-  Variable* both = tr.force(tr.call(tr.real.polyfill("drawn_with"), {from->state, tr.global_object(function, Ground::pure(args)), tr.tuple(rest.pos), kw}));
+  Variable* both =
+      tr.force(tr.call(tr.real.polyfill("drawn_with"),
+                       {from->state, tr.global_object(function, Ground::pure(args)), tr.tuple(rest.pos), kw}));
   std::vector<Variable*> parts = both->items(tr);
   becomes(tr, from, parts[1]);
   return parts[0];
@@ -148,7 +163,8 @@ void register_random_generator_builtins() {
   register_builtin("torch._C", "Generator.get_state", get_state);
   register_builtin("torch._C", "Generator.set_state", set_state);
   if (PyObject* code = code_of_kept_out()) register_builtin(code, kept_out);
-  for (const char* name : {"manual_seed", "get_rng_state", "set_rng_state"}) register_polyfill("torch.random", name, name);
+  for (const char* name : {"manual_seed", "get_rng_state", "set_rng_state"})
+    register_polyfill("torch.random", name, name);
 }
 
 }  // namespace braze::capture

@@ -18,7 +18,8 @@ class RandomGeneratorVariable final : public ObjectVariable {
 PyTypeObject* random_generator_type();
 // One that was there before; nullptr: it is to be known by identity alone (on a GPU, or PyTorch's default one).
 Variable* wrap_random_generator(Translator& tr, PyObject* generator, SourceId source);
-// If one of the arguments is such a generator: what the function of torch gives when it draws from it. nullptr: none is.
+// If one of the arguments is such a generator: what the function of torch gives when it draws from it. nullptr: none
+// is.
 Variable* call_with_generator(Translator& tr, PyObject* function, const Args& args);
 
 void register_random_generator_builtins();

@@ -14,9 +14,12 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyTypeObject* t = Py_TYPE(self->object.get());
   if (self->source.valid()) tr.guards().type_is(self->source, t, tr.line());  // __class__ can be set
   auto of_module = [&](PyObject* n) { return native::type_attr(Ground::fixed(), &PyModule_Type, n); };
-  if (named(name, "__class__") && tr.attributes.lookup_on_type(t, name, nullptr) == of_module(name)) return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
+  if (named(name, "__class__") && tr.attributes.lookup_on_type(t, name, nullptr) == of_module(name))
+    return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
   if (t != &PyModule_Type) {
-    bool own = t->tp_getattro != PyModule_Type.tp_getattro && tr.attributes.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) != of_module(tr.intern("__getattribute__"));
+    bool own = t->tp_getattro != PyModule_Type.tp_getattro &&
+               tr.attributes.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) !=
+                   of_module(tr.intern("__getattribute__"));
     PyObject* on_type = tr.attributes.lookup_on_type(t, name, nullptr);
     if (own || (on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set))
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
@@ -28,10 +31,11 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   bool computed = d->get(tr, tr.intern("__getattr__")) || t != &PyModule_Type;
   if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
   if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
-  // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes anew each time is
-  // looked up anew each time.
+  // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes
+  // anew each time is looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(tr.attributes.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
+  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) ||
+                  programs(tr.attributes.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
   const char* text = PyUnicode_AsUTF8(name);
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
@@ -44,12 +48,15 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
 Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
   if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls)) return nullptr;
   SourceId of = tr.sources().constant(reinterpret_cast<PyObject*>(cls));
-  static constexpr std::pair<const char*, size_t> fields[] = {{"__name__", offsetof(PyHeapTypeObject, ht_name)}, {"__qualname__", offsetof(PyHeapTypeObject, ht_qualname)},
-      {"__bases__", offsetof(PyTypeObject, tp_bases)}, {"__mro__", offsetof(PyTypeObject, tp_mro)}};
+  static constexpr std::pair<const char*, size_t> fields[] = {{"__name__", offsetof(PyHeapTypeObject, ht_name)},
+                                                              {"__qualname__", offsetof(PyHeapTypeObject, ht_qualname)},
+                                                              {"__bases__", offsetof(PyTypeObject, tp_bases)},
+                                                              {"__mro__", offsetof(PyTypeObject, tp_mro)}};
   for (auto [attr, offset] : fields)
     if (named(name, attr)) {
       PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(cls) + offset);
-      return value ? tr.wrap(value, tr.sources().add(SourceKind::Slot, of, static_cast<int64_t>(offset), name)) : nullptr;
+      return value ? tr.wrap(value, tr.sources().add(SourceKind::Slot, of, static_cast<int64_t>(offset), name))
+                   : nullptr;
     }
   if (!named(name, "__doc__") && !named(name, "__module__") && !named(name, "__annotations__")) return nullptr;
   PyObject* dict = type_dict(cls);
@@ -64,7 +71,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta), Ground::pure(self));
   if (Variable* v = tr.attributes.written_on_type(cls, name)) return v;
   if (named(name, "__dict__")) {
-    if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type) tr.unsupported("the dict of a class");
+    if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr.is_made_class(cls) || meta != &PyType_Type)
+      tr.unsupported("the dict of a class");
     PyObject* dict = type_dict(cls);
     if (!tr.attributes.writes().empty()) tr.unsupported("the dict of a class that changes");
     return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
@@ -73,15 +81,22 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyObject* on_meta = tr.attributes.lookup_on_type(meta, name, &meta_at);
   bool data = on_meta && Py_TYPE(on_meta)->tp_descr_set && Py_TYPE(on_meta)->tp_descr_get;
   if (on_meta && meta_at.valid()) tr.guards().type_is(meta_at, Py_TYPE(on_meta), tr.line());
-  if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name) : nullptr) return v;
+  if (Variable* v = data && on_meta == native::type_attr(Ground::fixed(), &PyType_Type, name) ? own_field(tr, cls, name)
+                                                                                              : nullptr)
+    return v;
   if (data && (Py_TYPE(on_meta) == &PyGetSetDescr_Type || Py_TYPE(on_meta) == &PyMemberDescr_Type)) {
     bool mutable_class = !is_fixed_type(cls) && !tr.is_made_class(cls);
-    static const std::unordered_set<std::string_view> of_layout{"__basicsize__", "__itemsize__", "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__", "__base__", "__type_params__", "__doc__", "__module__", "__annotations__"};
-    if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name))) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
+    static const std::unordered_set<std::string_view> of_layout{
+        "__basicsize__", "__itemsize__",    "__flags__", "__dictoffset__", "__weakrefoffset__", "__text_signature__",
+        "__base__",      "__type_params__", "__doc__",   "__module__",     "__annotations__"};
+    if (mutable_class && !of_layout.count(PyUnicode_AsUTF8(name)))
+      tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a class");
     // The getter gives a class without annotations an empty dict, now.
-    if (named(name, "__annotations__") && !tr.attributes.writes().empty() && !own_field(tr, cls, name)) tr.unsupported("annotations of a class without any, after a class was changed");
+    if (named(name, "__annotations__") && !tr.attributes.writes().empty() && !own_field(tr, cls, name))
+      tr.unsupported("annotations of a class without any, after a class was changed");
     if (mutable_class) tr.attributes.guard_bases(cls);  // the base, and what the layout follows from
-    Ref v = Ref::steal(native::attr(Ground::guarded(tr.sources().constant(self->object.get())), self->object.get(), name));
+    Ref v =
+        Ref::steal(native::attr(Ground::guarded(tr.sources().constant(self->object.get())), self->object.get(), name));
     if (!v) {
       PyErr_Clear();
       return nullptr;
@@ -93,7 +108,8 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (!d) {
     if (on_meta) return tr.attributes.bind_descriptor(on_meta, meta_at, self, meta, name);
     SourceId hook_at;
-    if (PyObject* hook = tr.attributes.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at); hook && PyFunction_Check(hook))
+    if (PyObject* hook = tr.attributes.lookup_on_type(meta, tr.intern("__getattr__"), &hook_at);
+        hook && PyFunction_Check(hook))
       return tr.call(tr.force(tr.wrap(hook, hook_at)), {self, tr.constant(name, Ground::pure(self))});
     return nullptr;
   }
@@ -109,14 +125,17 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   // What is bound here, and how, is a matter of its class.
   if (at.valid()) tr.guards().type_is(at, dt, tr.line());
   auto value = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(self)); };
-  if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type || dt == &PyWrapperDescr_Type ||
-      dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type || dt == library().cached_property)
+  if (dt == &PyFunction_Type || PyType_IsSubtype(dt, &PyProperty_Type) || dt == &PyMethodDescr_Type ||
+      dt == &PyWrapperDescr_Type || dt == &PyMemberDescr_Type || dt == &PyGetSetDescr_Type ||
+      dt == library().cached_property)
     return value();
   if (!dt->tp_descr_get || dt == &PyCFunction_Type) return value();
-  if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type) return tr.attributes.bind_descriptor(d, at, self, cls, name);
+  if (dt == &PyStaticMethod_Type || dt == &PyClassMethod_Type || dt == &PyClassMethodDescr_Type)
+    return tr.attributes.bind_descriptor(d, at, self, cls, name);
   SourceId get_at;
   PyObject* get = tr.attributes.lookup_on_type(dt, tr.intern("__get__"), &get_at);
-  if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(value()), tr.none(), self});
+  if (get && PyFunction_Check(get))
+    return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(value()), tr.none(), self});
   if (at.valid()) tr.guard_identity(at, d);
   Ref v = Ref::steal(native::attr(Ground::guarded(at), self->object.get(), name));
   if (!v) tr.raise_current();
@@ -167,16 +186,20 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   // A function of PyTorch's has what every function has, and what a program puts there.
   if (PyFunction_Check(o)) {
     PyObject* on_class = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
-    bool field = on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(on_class)->tp_descr_set;
-    if (field || !on_class) return tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o))->getattr(tr, name);
+    bool field =
+        on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(on_class)->tp_descr_set;
+    if (field || !on_class)
+      return tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o))->getattr(tr, name);
   }
   SourceId at;
   PyObject* d = tr.attributes.lookup_on_type(Py_TYPE(o), name, &at);
-  if (d && (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type) || Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyWrapperDescr_Type)) {
+  if (d && (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type) ||
+            Py_TYPE(d) == &PyMethodDescr_Type || Py_TYPE(d) == &PyWrapperDescr_Type)) {
     PyObject** dict = _PyObject_GetDictPtr(o);
     bool shadowed = dict && *dict && !Py_TYPE(d)->tp_descr_set && native::item(Ground::guarded(source), *dict, name);
     if (!shadowed) {
-      if (dict && source.valid() && !Py_TYPE(d)->tp_descr_set) tr.guards().absent(tr.sources().instance_attr(source, name), tr.line());
+      if (dict && source.valid() && !Py_TYPE(d)->tp_descr_set)
+        tr.guards().absent(tr.sources().instance_attr(source, name), tr.line());
       return tr.attributes.bind_descriptor(d, at, this, Py_TYPE(o), name);
     }
   }
@@ -185,60 +208,75 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
     return tr.make<BoundMethodVariable>(at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)), this);
   // What a getter in C gives is only known to stay for these.
   static PyTypeObject* union_type = [] {
-    Ref u = Ref::steal(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
+    Ref u = Ref::steal(
+        PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
     return Py_TYPE(u.get());
   }();
   PyTypeObject* t = Py_TYPE(o);
   auto* type = reinterpret_cast<PyObject*>(t);
-  bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type ||
-               t == &PyClassMethodDescr_Type || t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) || t == &PyStaticMethod_Type ||
-               t == &PyClassMethod_Type || t == library().lru_cache || t == &Py_GenericAliasType || t == union_type || type == library().op_overload || type == library().op_packet;
+  bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type ||
+               t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || t == &PyClassMethodDescr_Type ||
+               t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) ||
+               t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == library().lru_cache ||
+               t == &Py_GenericAliasType || t == union_type || type == library().op_overload ||
+               type == library().op_packet;
   if (!fixed) {
     bool generic = t->tp_getattro == PyObject_GenericGetAttr;
-    if (!generic || (d && Py_TYPE(d)->tp_descr_get)) tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
-    Ref own = Ref::steal(t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) ? PyObject_GenericGetDict(o, nullptr) : nullptr);
+    if (!generic || (d && Py_TYPE(d)->tp_descr_get))
+      tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of " + describe());
+    Ref own = Ref::steal(
+        t->tp_dictoffset || (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) ? PyObject_GenericGetDict(o, nullptr) : nullptr);
     PyErr_Clear();
     if (own)
-      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
+      if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name))
+        return v;
     return d ? (at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this))) : nullptr;
   }
   // What the program put on it.
-  bool own_dict = t->tp_dictoffset && t->tp_getattro == PyObject_GenericGetAttr && !(d && Py_TYPE(d)->tp_descr_set) && source.valid();
+  bool own_dict = t->tp_dictoffset && t->tp_getattro == PyObject_GenericGetAttr && !(d && Py_TYPE(d)->tp_descr_set) &&
+                  source.valid();
   if (Ref own = Ref::steal(own_dict ? PyObject_GenericGetDict(o, nullptr) : nullptr)) {
     if (Variable* v = dict_behind(tr, tr.wrap(own.get(), tr.sources().instance_dict(source)))->get(tr, name)) return v;
   }
   PyErr_Clear();
   Ref v = Ref::steal(native::attr(Ground::fixed(), o, name));
   if (!v) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError) || t == &Py_GenericAliasType) tr.raise_current();  // an alias passes on what it is asked for
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError) || t == &Py_GenericAliasType)
+      tr.raise_current();  // an alias passes on what it is asked for
     PyErr_Clear();
     return nullptr;
   }
   // Kept by the object, and the same in every call.
-  if ((PyDict_CheckExact(v.get()) || PyList_CheckExact(v.get())) && Py_REFCNT(v.get()) > 1) return tr.global_object(v.get(), Ground::pure(this));
+  if ((PyDict_CheckExact(v.get()) || PyList_CheckExact(v.get())) && Py_REFCNT(v.get()) > 1)
+    return tr.global_object(v.get(), Ground::pure(this));
   return tr.from_python(std::move(v), Ground::pure(this));
 }
 
 void RealVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  PyObject* field = PyModule_Check(object.get()) ? native::type_attr(Ground::conservative(), Py_TYPE(object.get()), name) : nullptr;
+  PyObject* field =
+      PyModule_Check(object.get()) ? native::type_attr(Ground::conservative(), Py_TYPE(object.get()), name) : nullptr;
   bool data = field && Py_TYPE(field)->tp_descr_set;
-  if (PyModule_Check(object.get()) && value && !data && Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
+  if (PyModule_Check(object.get()) && value && !data &&
+      Py_TYPE(object.get())->tp_setattro == PyModule_Type.tp_setattro) {
     PyObject* dict = PyModule_GetDict(object.get());
     tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>()->set(tr, name, value);
     return;
   }
   if (PyType_Check(object.get()) && value) {
-    // A plain value on a class of the user's: neither a function nor anything else that attribute access treats in a special way.
+    // A plain value on a class of the user's: neither a function nor anything else that attribute access treats in a
+    // special way.
     auto* cls = reinterpret_cast<PyTypeObject*>(object.get());
     PyTypeObject *meta = Py_TYPE(cls), *of = value->type();
     bool users = !is_fixed_type(cls) && meta->tp_setattro == PyType_Type.tp_setattro;
     PyObject* on_meta = native::type_attr(Ground::conservative(), meta, name);
-    bool special = (on_meta && Py_TYPE(on_meta)->tp_descr_set) || of->tp_descr_get || of->tp_descr_set || value->is(Kind::Real);
+    bool special =
+        (on_meta && Py_TYPE(on_meta)->tp_descr_set) || of->tp_descr_get || of->tp_descr_set || value->is(Kind::Real);
     const char* text = PyUnicode_AsUTF8(name);
     bool dunder = text && text[0] == '_' && text[1] == '_';
     PyObject* before = native::type_attr(Ground::conservative(), cls, name);
     bool was_special = before && (Py_TYPE(before)->tp_descr_get || Py_TYPE(before)->tp_descr_set);
-    if (users && !special && !dunder && !was_special && !tr.is_made_class(cls)) return tr.attributes.write_on_type(cls, name, value);
+    if (users && !special && !dunder && !was_special && !tr.is_made_class(cls))
+      return tr.attributes.write_on_type(cls, name, value);
   }
   Variable::setattr(tr, name, value);
 }
@@ -259,8 +297,10 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   if (PyType_Check(o) && !is_enum) {
     SourceId at;
     PyObject* d = tr.attributes.lookup_on_type(reinterpret_cast<PyTypeObject*>(o), tr.intern("__class_getitem__"), &at);
-    Ref inner = d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(native::attr(Ground::fixed(), d, "__func__")) : Ref();
-    if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get())) return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
+    Ref inner =
+        d && Py_TYPE(d) == &PyClassMethod_Type ? Ref::steal(native::attr(Ground::fixed(), d, "__func__")) : Ref();
+    if (inner && PyFunction_Check(inner.get()) && !of_library(inner.get()))
+      return tr.force(tr.call(tr.getattr(this, "__class_getitem__"), {key}));
   }
   if (is_enum) {
     // A member by its name.
@@ -282,12 +322,14 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
 }
 
 void RealVariable::setitem(Translator& tr, Variable* key, Variable* value) {
-  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is set");
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get()))
+    tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is set");
   Variable::setitem(tr, key, value);
 }
 
 void RealVariable::delitem(Translator& tr, Variable* key) {
-  if (PyMapping_Check(object.get()) || PySequence_Check(object.get())) tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is deleted");
+  if (PyMapping_Check(object.get()) || PySequence_Check(object.get()))
+    tr.unsupported(Reason::UnsupportedMutation, "an item of " + describe() + " is deleted");
   Variable::delitem(tr, key);
 }
 
@@ -312,7 +354,8 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
         for (const auto& e : known->as<DictVariable>()->entries(tr)) tr.force(e.value);
     }
     std::vector<Variable*> out;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i), Ground::pure(this)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i)
+      out.push_back(tr.global_object(PyTuple_GET_ITEM(all.get(), i), Ground::pure(this)));
     return out;
   }
   // What neither says how it is iterated nor has items by number.
@@ -323,10 +366,11 @@ std::vector<Variable*> RealVariable::items(Translator& tr) {
 }
 
 Variable* RealVariable::next(Translator& tr) {
-  // How far it has come is no part of what guards see. The capture starts again and stops before it looks at the iterator, which
-  // would be guarded to be the same object.
+  // How far it has come is no part of what guards see. The capture starts again and stops before it looks at the
+  // iterator, which would be guarded to be the same object.
   if (Py_TYPE(object.get())->tp_iternext) tr.mutate();
-  if (Py_TYPE(object.get())->tp_iternext) tr.unsupported("an iterator that was made before, of type " + std::string(Py_TYPE(object.get())->tp_name));
+  if (Py_TYPE(object.get())->tp_iternext)
+    tr.unsupported("an iterator that was made before, of type " + std::string(Py_TYPE(object.get())->tp_name));
   return Variable::next(tr);
 }
 
@@ -357,8 +401,9 @@ bool RealVariable::truth(Translator& tr) {
     if (Variable* v = metaclass_method(tr, this, "__bool__", {})) return tr.truth(v);
     if (metaclass_has(tr, this, "__len__")) return len(tr) != 0;
   }
-  if (!PyType_Check(object.get()) && ((t->tp_as_number && t->tp_as_number->nb_bool) || (t->tp_as_sequence && t->tp_as_sequence->sq_length) ||
-      (t->tp_as_mapping && t->tp_as_mapping->mp_length)))
+  if (!PyType_Check(object.get()) &&
+      ((t->tp_as_number && t->tp_as_number->nb_bool) || (t->tp_as_sequence && t->tp_as_sequence->sq_length) ||
+       (t->tp_as_mapping && t->tp_as_mapping->mp_length)))
     tr.unsupported("the truth value of " + describe());
   return true;
 }

@@ -30,7 +30,10 @@ bool traces_by_itself(PyObject* o) {
 // The polyfill for objects of one of operator's classes of functions, or nullptr.
 const char* operator_maker(PyTypeObject* t) {
   std::string_view name = t->tp_name;
-  return name == "operator.itemgetter" ? "itemgetter" : name == "operator.attrgetter" ? "attrgetter" : name == "operator.methodcaller" ? "methodcaller" : nullptr;
+  return name == "operator.itemgetter"     ? "itemgetter"
+         : name == "operator.attrgetter"   ? "attrgetter"
+         : name == "operator.methodcaller" ? "methodcaller"
+                                           : nullptr;
 }
 
 Variable* call_method_of_class(Translator& tr, RealVariable& real, Args& args) {
@@ -39,14 +42,18 @@ Variable* call_method_of_class(Translator& tr, RealVariable& real, Args& args) {
     auto* d = reinterpret_cast<PyDescrObject*>(o);
     if (args.size() == 0) {
       std::string of = d->d_type->tp_name, name = PyUnicode_AsUTF8(d->d_name);
-      if (Py_TYPE(o) == &PyWrapperDescr_Type) tr.raise(PyExc_TypeError, "descriptor '" + name + "' of '" + of + "' object needs an argument");
+      if (Py_TYPE(o) == &PyWrapperDescr_Type)
+        tr.raise(PyExc_TypeError, "descriptor '" + name + "' of '" + of + "' object needs an argument");
       tr.raise(PyExc_TypeError, "unbound method " + of.substr(of.rfind('.') + 1) + "." + name + "() needs an argument");
     }
     Variable* self = tr.force(args[0]);
     if (!self->is(Kind::Tensor) && !self->is(Kind::Sym) && !PyType_IsSubtype(self->type(), d->d_type)) {
       std::string method = std::string("descriptor '") + PyUnicode_AsUTF8(d->d_name) + "' ";
-      if (Py_TYPE(o) == &PyMethodDescr_Type) tr.raise(PyExc_TypeError, method + "for '" + tr.name_of(d->d_type) + "' objects doesn't apply to a '" + tr.name_of(self->type()) + "' object");
-      tr.raise(PyExc_TypeError, method + "requires a '" + tr.name_of(d->d_type) + "' object but received a '" + tr.name_of(self->type()) + "'");
+      if (Py_TYPE(o) == &PyMethodDescr_Type)
+        tr.raise(PyExc_TypeError, method + "for '" + tr.name_of(d->d_type) + "' objects doesn't apply to a '" +
+                                      tr.name_of(self->type()) + "' object");
+      tr.raise(PyExc_TypeError, method + "requires a '" + tr.name_of(d->d_type) + "' object but received a '" +
+                                    tr.name_of(self->type()) + "'");
     }
     args.pos.erase(args.pos.begin());
     return call_builtin_method(tr, self, d->d_type, d->d_name, args);
@@ -56,12 +63,16 @@ Variable* call_method_of_class(Translator& tr, RealVariable& real, Args& args) {
 
 Variable* call_new(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
-  if (PyObject* maker = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr; maker && PyType_Check(maker) && args.size() && std::string_view(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) == "__new__") {
+  if (PyObject* maker = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr;
+      maker && PyType_Check(maker) && args.size() &&
+      std::string_view(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) == "__new__") {
     // dict.__new__(cls) and the like: an object of a class of its own, before any __init__.
     PyObject* given = args[0]->as_constant();
-    auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr, *of = reinterpret_cast<PyTypeObject*>(maker);
+    auto *cls = given && PyType_Check(given) ? reinterpret_cast<PyTypeObject*>(given) : nullptr,
+         *of = reinterpret_cast<PyTypeObject*>(maker);
     bool container = of == &PyDict_Type || of == &PyList_Type || of == &PySet_Type;
-    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) && !tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
+    if (cls && container && cls != of && (cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(cls, of) &&
+        !tr.attributes.lookup_on_type(cls, tr.intern("__del__"), nullptr)) {
       Args rest{std::vector<Variable*>(args.pos.begin() + 1, args.pos.end()), args.kw};
       return builtin_new(tr, cls, o, rest);
     }
@@ -74,10 +85,15 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
   if (PyCFunction_Check(o)) {
     PyObject* self = PyCFunction_GET_SELF(o);
     // A method that is modelled, bound before.
-    PyObject* name = self && is_constant_type(Py_TYPE(self)) ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name) : nullptr;
-    if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr; raw && find_builtin(raw)) return call_builtin_method(tr, tr.constant(self, Ground::pure(&real, args)), Py_TYPE(self), name, args);
+    PyObject* name = self && is_constant_type(Py_TYPE(self))
+                         ? tr.intern(reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name)
+                         : nullptr;
+    if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr;
+        raw && find_builtin(raw))
+      return call_builtin_method(tr, tr.constant(self, Ground::pure(&real, args)), Py_TYPE(self), name, args);
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
-    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class)) return tr.real.call_pure(o, args);
+    if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class))
+      return tr.real.call_pure(o, args);
   }
   return nullptr;
 }
@@ -85,7 +101,8 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
 Variable* call_method_wrapper(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
-    Ref self = Ref::steal(native::attr(Ground::fixed(), o, "__self__")), name = Ref::steal(native::attr(Ground::fixed(), o, "__name__"));
+    Ref self = Ref::steal(native::attr(Ground::fixed(), o, "__self__")),
+        name = Ref::steal(native::attr(Ground::fixed(), o, "__name__"));
     if (self && name && PyUnicode_CompareWithASCIIString(name.get(), "__get__") == 0)
       if (Variable* v = get_through(tr, self.get(), args)) return v;
     PyErr_Clear();
@@ -98,7 +115,8 @@ Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
-    if (PyObject_TypeCheck(target, library().tensor) && !tr.effects.modifications().empty()) tr.unsupported("a weak reference to an object that a change may have let go of");
+    if (PyObject_TypeCheck(target, library().tensor) && !tr.effects.modifications().empty())
+      tr.unsupported("a weak reference to an object that a change may have let go of");
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }
   return nullptr;
@@ -107,18 +125,22 @@ Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
 Variable* call_operator_object(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (const char* maker = operator_maker(Py_TYPE(o))) {
-    // Made anew from what it says that it was made from: a class, or a partial of it that holds the keywords; and arguments.
+    // Made anew from what it says that it was made from: a class, or a partial of it that holds the keywords; and
+    // arguments.
     Ref parts = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
     if (!parts) tr.raise_current();
     Args own;
     auto append = [&](PyObject* t) {
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i) own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i)), Ground::pure(&real, args)));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t); ++i)
+        own.pos.push_back(tr.from_python(Ref::borrow(PyTuple_GET_ITEM(t, i)), Ground::pure(&real, args)));
     };
     if (PyObject* made_by = PyTuple_GET_ITEM(parts.get(), 0); Py_TYPE(made_by) == library().partial) {
-      Ref first = Ref::steal(native::attr(Ground::made(), made_by, "args")), named_ones = Ref::steal(native::attr(Ground::made(), made_by, "keywords"));
+      Ref first = Ref::steal(native::attr(Ground::made(), made_by, "args")),
+          named_ones = Ref::steal(native::attr(Ground::made(), made_by, "keywords"));
       append(first.get());
       PyObject *k, *v;
-      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);) own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v), Ground::pure(&real, args)));
+      for (Py_ssize_t pos = 0; PyDict_Next(named_ones.get(), &pos, &k, &v);)
+        own.kw.emplace_back(tr.keep(Ref::borrow(k)), tr.from_python(Ref::borrow(v), Ground::pure(&real, args)));
     }
     append(PyTuple_GET_ITEM(parts.get(), 1));
     return tr.call(tr.call(tr.real.polyfill(maker), own), args);
@@ -130,7 +152,8 @@ void refuse_unhashable(Translator& tr, Variable* v) {
   v = tr.force(v);
   tr.check_stack();
   bool made = (v->is(Kind::Object) || v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set));
-  if (made && tr.attributes.lookup_on_type(v->type(), tr.intern("__hash__"), nullptr) == Py_None) tr.raise(PyExc_TypeError, "unhashable type: '" + tr.name_of(v->type()) + "'");
+  if (made && tr.attributes.lookup_on_type(v->type(), tr.intern("__hash__"), nullptr) == Py_None)
+    tr.raise(PyExc_TypeError, "unhashable type: '" + tr.name_of(v->type()) + "'");
   if (v->is(Kind::Tuple))
     for (Variable* e : v->as<TupleVariable>()->elements) refuse_unhashable(tr, e);
 }
@@ -154,7 +177,8 @@ Variable* call_script(Translator& tr, RealVariable& real, Args& args) {
   if (std::string_view(Py_TYPE(o)->tp_name).ends_with("ScriptFunction")) {
     // PyTorch keeps the Python function that was scripted.
     Ref scripted = Ref::steal(native::attr(Ground::guarded(real.source), o, "_torchdynamo_inline"));
-    if (scripted && PyFunction_Check(scripted.get())) return tr.call(tr.global_object(tr.keep(std::move(scripted)), Ground::pure(&real, args)), args);
+    if (scripted && PyFunction_Check(scripted.get()))
+      return tr.call(tr.global_object(tr.keep(std::move(scripted)), Ground::pure(&real, args)), args);
     PyErr_Clear();
   }
   return nullptr;
@@ -162,7 +186,9 @@ Variable* call_script(Translator& tr, RealVariable& real, Args& args) {
 
 using Rule = Variable* (*)(Translator&, RealVariable&, Args&);
 // In order: nullptr says that the object is none of these.
-constexpr Rule kRules[] = {call_method_of_class, call_new, call_bound_function, call_method_wrapper, call_weak_reference, call_operator_object, call_cache, call_script};
+constexpr Rule kRules[] = {
+    call_method_of_class, call_new,   call_bound_function, call_method_wrapper, call_weak_reference,
+    call_operator_object, call_cache, call_script};
 
 }  // namespace
 
@@ -173,7 +199,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
   if (BuiltinHandler handler = find_builtin(o)) {
     if (!args.kw.empty() && takes_no_keywords(o)) raise_if_miscalled(tr, o, nullptr, args);
-    if (!args.kw.empty() && takes_no_keywords(o)) tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
+    if (!args.kw.empty() && takes_no_keywords(o))
+      tr.unsupported(Reason::UnknownFunction, "keyword arguments of " + full_name(o));
     if (Variable* v = handler(tr, args)) return v;
   }
   if (of_numpy(o) && !is_pure(o))
@@ -181,7 +208,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   if (const char* name = find_polyfill(o)) {
     Args given = args;
     Variable* v = tr.force(tr.call(tr.real.polyfill(name), args));
-    if (PyType_Check(o) && v->is(Kind::Generator)) return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
+    if (PyType_Check(o) && v->is(Kind::Generator))
+      return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
     return v;
   }
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
@@ -189,7 +217,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
     case TorchRule::Call: return tr.real.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
-      if (wraps_user_code(o)) return tr.host.call(tr.host.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
+      if (wraps_user_code(o))
+        return tr.host.call(tr.host.with_callbacks(o, source.valid() ? source : tr.sources().constant(o)).get(), args);
       return tr.host.call(o, args);
     case TorchRule::Constant: return tr.real.query_torch(o, args);
     case TorchRule::None: break;

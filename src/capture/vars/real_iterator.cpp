@@ -15,7 +15,11 @@ using cpython::IteratorFamily;
 class Reader {
  public:
   Reader(Translator& tr, SeenSizes* seen, PyObject* iterator, SourceId source)
-      : tr_(tr), seen_(seen), type_(Py_TYPE(iterator)), family_(cpython::iterator_family(type_)), at_(tr.sources().derived(SourceKind::Content, source)) {
+      : tr_(tr),
+        seen_(seen),
+        type_(Py_TYPE(iterator)),
+        family_(cpython::iterator_family(type_)),
+        at_(tr.sources().derived(SourceKind::Content, source)) {
     if (family_ != IteratorFamily::None) content_ = tr.keep(Ref::borrow(content_of(iterator)));
     if (!content_ || !readable()) return;
     tr.guards().type_is(source, type_, tr.line());
@@ -48,9 +52,12 @@ class Reader {
       case IteratorFamily::Sequence: {
         bool plain = PyList_Check(over) || PyTuple_Check(over);
         bool back = type_ == &PyReversed_Type || type_ == &PyListRevIter_Type;
-        return (back ? PyList_CheckExact(over) || PyTuple_CheckExact(over) : plain || PyUnicode_CheckExact(over) || PyBytes_CheckExact(over)) && near(number(1));
+        return (back ? PyList_CheckExact(over) || PyTuple_CheckExact(over)
+                     : plain || PyUnicode_CheckExact(over) || PyBytes_CheckExact(over)) &&
+               near(number(1));
       }
-      case IteratorFamily::Range: return PyObject_Size(over) >= 0 ? near(-PyObject_Size(over)) && fits(over) : (PyErr_Clear(), false);
+      case IteratorFamily::Range:
+        return PyObject_Size(over) >= 0 ? near(-PyObject_Size(over)) && fits(over) : (PyErr_Clear(), false);
       case IteratorFamily::Dict: return near(number(1));
       case IteratorFamily::Set: return PyAnySet_CheckExact(over) && near(number(1));
       case IteratorFamily::Enumerate: return near(number(1));
@@ -70,7 +77,8 @@ class Reader {
 
   IteratorVariable* iterator_variable() {
     switch (family_) {
-      case IteratorFamily::Sequence: return type_ == &PyReversed_Type || type_ == &PyListRevIter_Type ? reversed() : sequence();
+      case IteratorFamily::Sequence:
+        return type_ == &PyReversed_Type || type_ == &PyListRevIter_Type ? reversed() : sequence();
       case IteratorFamily::Range: return range();
       case IteratorFamily::Dict: return dict();
       case IteratorFamily::Set: return set();
@@ -89,7 +97,8 @@ class Reader {
     return nullptr;
   }
 
-  // What is gone through: a container, or what an instance of a class derived from one has of it. nullptr: of another class.
+  // What is gone through: a container, or what an instance of a class derived from one has of it. nullptr: of another
+  // class.
   Variable* container(Kind kind) {
     Variable* v = tr_.force(part(0));
     if (v->is(Kind::Object)) v = v->as<ObjectVariable>()->base;
@@ -98,12 +107,15 @@ class Reader {
 
   IteratorVariable* sequence() {
     if (size() == 0) {
-      auto* it = tr_.make<SequenceIterator>(type_ == &PyListIter_Type ? static_cast<Variable*>(tr_.list({})) : tr_.tuple({}), std::vector<Variable*>{});
+      auto* it = tr_.make<SequenceIterator>(
+          type_ == &PyListIter_Type ? static_cast<Variable*>(tr_.list({})) : tr_.tuple({}), std::vector<Variable*>{});
       it->done = true;
       return it;
     }
     size_t index = static_cast<size_t>(fixed(1));
-    Variable* over = PyList_Check(raw(0)) ? container(Kind::List) : PyTuple_Check(raw(0)) ? container(Kind::Tuple) : tr_.force(part(0));
+    Variable* over = PyList_Check(raw(0))    ? container(Kind::List)
+                     : PyTuple_Check(raw(0)) ? container(Kind::Tuple)
+                                             : tr_.force(part(0));
     if (!over) return nullptr;
     IteratorVariable* it = static_cast<IteratorVariable*>(tr_.force(tr_.iter(over)));
     static_cast<SequenceIterator*>(it)->index = index;
@@ -113,7 +125,9 @@ class Reader {
   IteratorVariable* reversed() {
     bool list = type_ == &PyListRevIter_Type;
     int64_t index = size() ? fixed(1) : -1;
-    Variable* over = size() ? container(list ? Kind::List : Kind::Tuple) : list ? static_cast<Variable*>(tr_.list({})) : tr_.tuple({});
+    Variable* over = size() ? container(list ? Kind::List : Kind::Tuple)
+                     : list ? static_cast<Variable*>(tr_.list({}))
+                            : tr_.tuple({});
     if (!over) return nullptr;
     auto* it = tr_.make<ReversedIterator>(static_cast<SequenceVariable*>(over));
     it->index = index;
@@ -124,7 +138,10 @@ class Reader {
   IteratorVariable* range() {
     PyObject* rest = raw(0);
     tr_.guards().range_is(tr_.sources().tuple_item(at_, 0), rest, tr_.line());
-    auto part = [&](const char* name) { return PyLong_AsLongLong(Ref::steal(native::attr(Ground::guarded(tr_.sources().tuple_item(at_, 0)), rest, name)).get()); };
+    auto part = [&](const char* name) {
+      return PyLong_AsLongLong(
+          Ref::steal(native::attr(Ground::guarded(tr_.sources().tuple_item(at_, 0)), rest, name)).get());
+    };
     return tr_.make<RangeIterator>(part("start"), part("step"), PyObject_Size(rest));
   }
 
@@ -140,9 +157,12 @@ class Reader {
       over = tr_.make<DictVariable>(type_ == &PyODictIter_Type ? library().ordered_dict : &PyDict_Type);
       what = cpython::dict_part(type_);
     }
-    auto* it = tr_.make<DictIterator>(tr_, over, static_cast<DictIterator::What>(what & ~cpython::kReversed), (what & cpython::kReversed) != 0);
-    if (size()) it->index = static_cast<size_t>(fixed(1));
-    else it->done = true;
+    auto* it = tr_.make<DictIterator>(tr_, over, static_cast<DictIterator::What>(what & ~cpython::kReversed),
+                                      (what & cpython::kReversed) != 0);
+    if (size())
+      it->index = static_cast<size_t>(fixed(1));
+    else
+      it->done = true;
     return it;
   }
 

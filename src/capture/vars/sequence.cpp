@@ -1,9 +1,9 @@
 #include "capture/vars/sequence.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <opcode.h>
 #include <structmember.h>
+#include <algorithm>
+#include <cstddef>
 
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -35,14 +35,19 @@ bool as_span(Translator& tr, Variable* key, size_t size, Span& out) {
   return true;
 }
 
-const char* class_word(const SequenceVariable* v) { return v->is(Kind::Tuple) ? "tuple" : static_cast<const ListVariable*>(v)->maxlen >= -1 && v->type() == &PyList_Type ? "list" : "deque"; }
+const char* class_word(const SequenceVariable* v) {
+  return v->is(Kind::Tuple)                                                               ? "tuple"
+         : static_cast<const ListVariable*>(v)->maxlen >= -1 && v->type() == &PyList_Type ? "list"
+                                                                                          : "deque";
+}
 
 }  // namespace
 
 int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
   auto refuse = [&] {
     bool deque = std::string_view(what) == "deque";
-    std::string rule = deque ? "sequence index must be integer, not '" : std::string(what) + " indices must be integers or slices, not ";
+    std::string rule = deque ? "sequence index must be integer, not '"
+                             : std::string(what) + " indices must be integers or slices, not ";
     tr.raise(PyExc_TypeError, rule + tr.name_of(key->type()) + (deque ? "'" : ""));
   };
   key = tr.force(key);
@@ -51,7 +56,8 @@ int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
   if (!k && key->is(Kind::Sym)) k = key->as<SymVariable>()->value.get();
   if (k) converted = Ref::steal(PyNumber_Index(k));
   if (!k) {
-    if (Variable* f = tr.attributes.special_method(key, "__index__")) return sequence_index(tr, tr.call(f, {key}), what);
+    if (Variable* f = tr.attributes.special_method(key, "__index__"))
+      return sequence_index(tr, tr.call(f, {key}), what);
     refuse();
   }
   if (!converted) {
@@ -83,12 +89,14 @@ Variable* SequenceVariable::getitem(Translator& tr, Variable* key) {
     if (type() == library().deque) tr.raise(PyExc_TypeError, "sequence index must be integer, not 'slice'");
     std::vector<Variable*> out;
     out.reserve(static_cast<size_t>(span.count));
-    for (Py_ssize_t i = 0; i < span.count; ++i) out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
+    for (Py_ssize_t i = 0; i < span.count; ++i)
+      out.push_back(elements[static_cast<size_t>(span.start + i * span.step)]);
     if (is(Kind::List)) return tr.list(std::move(out));
     return tr.make<TupleVariable>(std::move(out), type() == library().size ? library().size : &PyTuple_Type);
   }
   std::string word = class_word(this);
-  return elements[checked_index(tr, sequence_index(tr, key, word.c_str()), elements.size(), (word + " index out of range").c_str())];
+  return elements[checked_index(tr, sequence_index(tr, key, word.c_str()), elements.size(),
+                                (word + " index out of range").c_str())];
 }
 
 bool SequenceVariable::contains(Translator& tr, Variable* item) {
@@ -96,7 +104,8 @@ bool SequenceVariable::contains(Translator& tr, Variable* item) {
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   for (size_t i = 0; i < elements.size(); ++i) {  // a comparison may change the list
     bool same = tr.same_item(elements[i], item);
-    if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
+    if (deque && before != static_cast<ListVariable*>(this)->changes)
+      tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
     if (same) return true;
   }
   return false;
@@ -114,7 +123,8 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   uint64_t before = deque ? static_cast<ListVariable*>(this)->changes : 0;
   auto is_item = [&](size_t i) {
     bool same = tr.same_item(elements[i], args[0]);
-    if (deque && before != static_cast<ListVariable*>(this)->changes) tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
+    if (deque && before != static_cast<ListVariable*>(this)->changes)
+      tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
     return same;
   };
   if (n == "index" && args.size() >= 1 && args.size() <= 3) {
@@ -128,7 +138,8 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
       if (is_item(i)) return tr.integer(static_cast<int64_t>(i), Ground::pure(this, args));
     if (is(Kind::Tuple)) tr.raise(PyExc_ValueError, "tuple.index(x): x not in tuple");
     if (type() != &PyList_Type) tr.unsupported("an item that is not in a deque");
-    tr.raise(PyExc_ValueError, std::string(PyUnicode_AsUTF8(constant_of(tr.force(tr.format(args[0], "", 2))))) + " is not in list");
+    tr.raise(PyExc_ValueError,
+             std::string(PyUnicode_AsUTF8(constant_of(tr.force(tr.format(args[0], "", 2))))) + " is not in list");
   }
   if (n == "count" && args.size() == 1) {
     int64_t c = 0;
@@ -155,7 +166,8 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
 bool is_plain_tuple_class(Translator& tr, PyTypeObject* t) {
   if (t == &PyTuple_Type || t == library().size || is_structseq(t)) return true;
   if (t->tp_dictoffset) return false;
-  for (const char* name : {"__iter__", "__getitem__", "__len__", "__contains__", "__bool__", "__hash__", "__getattribute__", "__getattr__", "__setattr__"}) {
+  for (const char* name : {"__iter__", "__getitem__", "__len__", "__contains__", "__bool__", "__hash__",
+                           "__getattribute__", "__getattr__", "__setattr__"}) {
     SourceId at;
     PyObject* f = tr.attributes.lookup_on_type(t, tr.intern(name), &at);
     if (!f) continue;
@@ -254,8 +266,10 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
       return;
     }
     if (static_cast<Py_ssize_t>(values.size()) != span.count)
-      tr.raise(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(values.size()) + " to extended slice of size " + std::to_string(span.count));
-    for (Py_ssize_t i = 0; i < span.count; ++i) elements[static_cast<size_t>(span.start + i * span.step)] = values[static_cast<size_t>(i)];
+      tr.raise(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(values.size()) +
+                                     " to extended slice of size " + std::to_string(span.count));
+    for (Py_ssize_t i = 0; i < span.count; ++i)
+      elements[static_cast<size_t>(span.start + i * span.step)] = values[static_cast<size_t>(i)];
     return;
   }
   size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");

@@ -27,7 +27,8 @@ size_t checked_index(Translator&, int64_t i, size_t size, const char* message);
 
 class TupleVariable final : public SequenceVariable {
  public:
-  explicit TupleVariable(std::vector<Variable*> v, PyTypeObject* t = &PyTuple_Type) : SequenceVariable(Kind::Tuple), cls(t) {
+  explicit TupleVariable(std::vector<Variable*> v, PyTypeObject* t = &PyTuple_Type)
+      : SequenceVariable(Kind::Tuple), cls(t) {
     elements = std::move(v);
   }
   PyTypeObject* type() const override { return cls; }
@@ -39,15 +40,16 @@ class TupleVariable final : public SequenceVariable {
   Ref real;  // of one that was there before
 };
 
-// Whether objects of this class of tuples are their items and nothing more: without an instance dict, and without methods of the
-// user's in place of the tuple's own. Guarded.
+// Whether objects of this class of tuples are their items and nothing more: without an instance dict, and without
+// methods of the user's in place of the tuple's own. Guarded.
 bool is_plain_tuple_class(Translator&, PyTypeObject*);
 // The item that a field of a named tuple stands for.
 Variable* tuple_field(Translator&, PyObject* getter, TupleVariable*);
 
 class ListVariable final : public SequenceVariable {
  public:
-  explicit ListVariable(std::vector<Variable*> v, PyTypeObject* t = &PyList_Type) : SequenceVariable(Kind::List), cls(t) {
+  explicit ListVariable(std::vector<Variable*> v, PyTypeObject* t = &PyList_Type)
+      : SequenceVariable(Kind::List), cls(t) {
     elements = std::move(v);
   }
   PyTypeObject* type() const override { return cls; }
@@ -55,12 +57,12 @@ class ListVariable final : public SequenceVariable {
   void setitem(Translator&, Variable* key, Variable* value) override;
   void delitem(Translator&, Variable* key) override;
   Reg build(Codegen&) override;
-  void change(Translator&);  // before each change
-  void replace(Translator&); // before a change of items alone, none of which comes or goes
-  PyTypeObject* cls;         // list or collections.deque
-  Ref real;                  // of one that was there before
-  int64_t maxlen = -1;       // of a deque
-  uint64_t changes = 0;      // of its structure, which end iterators over a deque
+  void change(Translator&);   // before each change
+  void replace(Translator&);  // before a change of items alone, none of which comes or goes
+  PyTypeObject* cls;          // list or collections.deque
+  Ref real;                   // of one that was there before
+  int64_t maxlen = -1;        // of a deque
+  uint64_t changes = 0;       // of its structure, which end iterators over a deque
 };
 
 }  // namespace braze::capture

@@ -18,7 +18,8 @@ SetVariable::SetVariable(PyTypeObject* t) : Variable(Kind::Set), cls(t), keys_(R
 SetVariable::SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known)
     : Variable(Kind::Set), cls(t), keys_(std::move(keys)), of_(std::move(known)) {}
 
-SetVariable::SetVariable(Translator& tr, PyTypeObject* t, PyObject* like, const std::vector<Variable*>& elements) : SetVariable(t) {
+SetVariable::SetVariable(Translator& tr, PyTypeObject* t, PyObject* like, const std::vector<Variable*>& elements)
+    : SetVariable(t) {
   std::vector<PyObject*> keys;
   for (Variable* e : elements) {
     Ref k = tr.force(e)->hash_key(tr);
@@ -63,13 +64,17 @@ void SetVariable::merge(Translator& tr, Variable* iterable) {
   }
 }
 
-SetVariable* SetVariable::copy(Translator& tr, PyTypeObject* t) const { return tr.make<SetVariable>(t, set_like(&PySet_Type, keys_.get()), of_); }
+SetVariable* SetVariable::copy(Translator& tr, PyTypeObject* t) const {
+  return tr.make<SetVariable>(t, set_like(&PySet_Type, keys_.get()), of_);
+}
 
 bool SetVariable::contains(Translator& tr, Variable* item) {
   item = tr.force(item);
   Ref k;
-  if (item->is(Kind::Set) && item->as<SetVariable>()->cls == &PySet_Type) k = Ref::steal(PyFrozenSet_New(item->as<SetVariable>()->keys_.get()));
-  else k = item->hash_key(tr);
+  if (item->is(Kind::Set) && item->as<SetVariable>()->cls == &PySet_Type)
+    k = Ref::steal(PyFrozenSet_New(item->as<SetVariable>()->keys_.get()));
+  else
+    k = item->hash_key(tr);
   int there = PySet_Contains(keys_.get(), k.get());
   if (there < 0) tr.raise_current();
   return there == 1;
@@ -145,13 +150,19 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
     return Ref::steal(PyObject_VectorcallMethod(name_object.get(), raw.data(), raw.size(), nullptr));
   };
   // Operators take sets only.
-  static const std::pair<const char*, const char*> operators[] = {{"__or__", "union"}, {"__and__", "intersection"}, {"__sub__", "difference"}, {"__xor__", "symmetric_difference"},
-      {"__ior__", "update"}, {"__iand__", "intersection_update"}, {"__isub__", "difference_update"}, {"__ixor__", "symmetric_difference_update"}};
+  static const std::pair<const char*, const char*> operators[] = {{"__or__", "union"},
+                                                                  {"__and__", "intersection"},
+                                                                  {"__sub__", "difference"},
+                                                                  {"__xor__", "symmetric_difference"},
+                                                                  {"__ior__", "update"},
+                                                                  {"__iand__", "intersection_update"},
+                                                                  {"__isub__", "difference_update"},
+                                                                  {"__ixor__", "symmetric_difference_update"}};
   bool inplace_operator = false;
   for (auto& [op, method] : operators)
     if (n == op && c == 1) {
       if (!set_of(tr, args[0])) return tr.constant(Py_NotImplemented, Ground::fixed());
-      inplace_operator = n[2] == 'i' ;
+      inplace_operator = n[2] == 'i';
       if (inplace_operator && !mutable_set) return nullptr;
       n = method;
     }
@@ -165,8 +176,14 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
       return tr.boolean(r.get() == Py_True, Ground::pure(this, args));
     }
   if (c == 1)
-    for (auto [method, op] : {std::pair{"__le__", Py_LE}, {"__ge__", Py_GE}, {"__lt__", Py_LT}, {"__gt__", Py_GT}, {"__eq__", Py_EQ}, {"__ne__", Py_NE}})
-      if (n == method) return set_of(tr, args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented, Ground::fixed());
+    for (auto [method, op] : {std::pair{"__le__", Py_LE},
+                              {"__ge__", Py_GE},
+                              {"__lt__", Py_LT},
+                              {"__gt__", Py_GT},
+                              {"__eq__", Py_EQ},
+                              {"__ne__", Py_NE}})
+      if (n == method)
+        return set_of(tr, args[0]) ? tr.compare(op, this, args[0]) : tr.constant(Py_NotImplemented, Ground::fixed());
   if (!mutable_set) return nullptr;
   if (n == "add" && c == 1) return change(tr), add(tr, args[0]), tr.none();
   if (n == "discard" && c == 1) return change(tr), remove(tr, args[0]), tr.none();
@@ -177,7 +194,9 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   }
   if (n == "pop" && c == 0) {
     change(tr);
-    if (!truth(tr)) tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()), {tr.string("pop from an empty set", Ground::fixed())}));
+    if (!truth(tr))
+      tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()),
+                       {tr.string("pop from an empty set", Ground::fixed())}));
     Ref k = Ref::steal(PySet_Pop(keys_.get()));
     if (!k) tr.raise_current();
     return of_.at(k.get());

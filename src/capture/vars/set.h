@@ -1,5 +1,5 @@
-// set and frozenset. The keys are kept in a real set that goes through the same operations as the program's, so that the
-// order of iteration is CPython's own; what is built from it gets the same table (set_table.h).
+// set and frozenset. The keys are kept in a real set that goes through the same operations as the program's, so that
+// the order of iteration is CPython's own; what is built from it gets the same table (set_table.h).
 #pragma once
 #include <unordered_map>
 
@@ -10,7 +10,8 @@ namespace braze::capture {
 class SetVariable final : public Variable {
  public:
   explicit SetVariable(PyTypeObject* t = &PySet_Type);
-  // A pre-existing set, or the result of an operation on keys: `keys` is taken over, `known` names the variables of its keys.
+  // A pre-existing set, or the result of an operation on keys: `keys` is taken over, `known` names the variables of its
+  // keys.
   SetVariable(PyTypeObject* t, Ref keys, std::unordered_map<PyObject*, Variable*> known);
   // Of `elements`, which stand for those of `like`, and iterates as it does.
   SetVariable(Translator&, PyTypeObject* t, PyObject* like, const std::vector<Variable*>& elements);
@@ -25,11 +26,11 @@ class SetVariable final : public Variable {
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
 
-  std::vector<Variable*> elements() const;  // in the order of iteration
+  std::vector<Variable*> elements() const;        // in the order of iteration
   PyObject* keys() const { return keys_.get(); }  // borrowed: the set of their hash keys
-  bool add(Translator&, Variable* v);       // without noting a change: for building. False: was there
+  bool add(Translator&, Variable* v);             // without noting a change: for building. False: was there
   bool remove(Translator&, Variable* v);
-  void merge(Translator&, Variable* iterable);  // as set.update, without noting a change
+  void merge(Translator&, Variable* iterable);            // as set.update, without noting a change
   SetVariable* copy(Translator&, PyTypeObject* t) const;  // iterates as this one
   // What set_becomes takes (set_table.h): a constant with this one's table, then the elements. Appended to `args`.
   void add_content(Codegen&, std::vector<Reg>& args);
@@ -43,8 +44,8 @@ class SetVariable final : public Variable {
   Variable* made(Translator&, PyTypeObject* t, Ref keys);
   void become(Translator&, Ref keys);
 
-  Ref keys_;                                      // a real set
-  std::unordered_map<PyObject*, Variable*> of_;   // by address of the key, of all keys ever met
+  Ref keys_;                                     // a real set
+  std::unordered_map<PyObject*, Variable*> of_;  // by address of the key, of all keys ever met
 };
 
 }  // namespace braze::capture

@@ -8,7 +8,8 @@ namespace braze::capture {
 Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type), Ground::pure(this));
   PyObject* self_object = self->as_constant();
-  PyTypeObject* start = self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
+  PyTypeObject* start =
+      self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
   tr.attributes.guard_bases(start);
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
@@ -24,8 +25,10 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
       auto* between = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, k));
       if (is_fixed_type(between)) continue;
       SourceId own = in_dict(between);
-      if (k < j) tr.guards().absent(own, tr.line());
-      else tr.guards().exists(at = own, tr.line());
+      if (k < j)
+        tr.guards().absent(own, tr.line());
+      else
+        tr.guards().exists(at = own, tr.line());
     }
     if (self_object && PyType_Check(self_object)) {
       // Through a class: functions stay unbound, class methods bind to it.
@@ -34,18 +37,23 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
       if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
         SourceId get_at;
         PyObject* get = tr.attributes.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);
-        if (get && PyFunction_Check(get)) return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
+        if (get && PyFunction_Check(get))
+          return tr.call(tr.force(tr.wrap(get, get_at)), {tr.force(itself()), tr.none(), self});
       }
     }
-    if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d))) return tr.global_object(d, Ground::pure(this));
+    if (d == library().object_new || (named(name, "__new__") && PyCFunction_Check(d)))
+      return tr.global_object(d, Ground::pure(this));
     return tr.attributes.bind_descriptor(d, at, self, start, name);
   }
   for (Py_ssize_t j = i + 1; j < n; ++j)
-    if (auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j)); !is_fixed_type(t)) tr.guards().absent(in_dict(t), tr.line());
+    if (auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, j)); !is_fixed_type(t))
+      tr.guards().absent(in_dict(t), tr.line());
   return nullptr;
 }
 
-Variable* TracebackVariable::getattr(Translator& tr, PyObject*) { tr.raise_natively(exception, "the traceback of an exception"); }
+Variable* TracebackVariable::getattr(Translator& tr, PyObject*) {
+  tr.raise_natively(exception, "the traceback of an exception");
+}
 Reg TracebackVariable::build(Codegen& cg) { cg.tr.raise_natively(exception, "the traceback of an exception"); }
 
 }  // namespace braze::capture

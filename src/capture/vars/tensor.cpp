@@ -15,7 +15,8 @@ namespace {
 
 PyObject* builtin(const char* name) { return native::builtin(name); }
 
-// Of an attribute of torch.Tensor: whether the program put it there, so that it is its own code or data and no operation.
+// Of an attribute of torch.Tensor: whether the program put it there, so that it is its own code or data and no
+// operation.
 bool put_by_program(PyObject* attribute) {
   PyTypeObject* t = Py_TYPE(attribute);
   if (t == &PyFunction_Type) return !of_library(attribute);
@@ -38,8 +39,10 @@ PyObject* TensorVariable::value(Translator& tr) {
     auto kind = graph::InputKind::Argument;
     // A parameter that is an argument is the same one in every call, as a rule.
     bool parameter = PyObject_TypeCheck(real.get(), library().parameter) && symbolic.empty();
-    if (parameter) kind = graph::InputKind::Parameter;
-    else if (tr.anchored(source)) kind = graph::InputKind::Buffer;
+    if (parameter)
+      kind = graph::InputKind::Parameter;
+    else if (tr.anchored(source))
+      kind = graph::InputKind::Buffer;
     PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
     fake = Ref::steal(f);
@@ -90,7 +93,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
       Ref dict = Ref::steal(native::attr(Ground::guarded(source), real.get(), "__dict__"));
       if (!dict) PyErr_Clear();
       // The code may have come by the dict on another way, and written to it.
-      if (dict && tr.standing_for(dict.get())) return dict_behind(tr, tr.wrap(dict.get(), tr.sources().instance_dict(source)))->get(tr, name);
+      if (dict && tr.standing_for(dict.get()))
+        return dict_behind(tr, tr.wrap(dict.get(), tr.sources().instance_dict(source)))->get(tr, name);
       SourceId at = tr.sources().instance_attr(source, name);
       if (PyObject* v = dict ? native::item(Ground::guarded(source), dict.get(), name) : nullptr) {
         tr.guards().exists(at, tr.line());
@@ -115,7 +119,8 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
     return tr.wrap(v, at);
   };
   bool subclass = type() != library().tensor && type() != library().parameter;
-  if (subclass && descr != native::type_attr(Ground::fixed(), library().tensor, name) && descr != native::type_attr(Ground::fixed(), library().parameter, name)) {
+  if (subclass && descr != native::type_attr(Ground::fixed(), library().tensor, name) &&
+      descr != native::type_attr(Ground::fixed(), library().parameter, name)) {
     if (!d->tp_descr_set)
       for (auto& [k, v] : attributes)
         if (PyUnicode_Compare(k, name) == 0) return v;
@@ -142,12 +147,14 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
-    static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("requires_grad_"));
+    static PyObject* fn =
+        native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("requires_grad_"));
     tr.real.call_torch(fn, Args{{this, v}, {}});
     return;
   }
   if (n == "data" && v && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
-  if (n == "data" || n == "grad" || n == "requires_grad" || !v || native::type_attr(Ground::conservative(), type(), name))
+  if (n == "data" || n == "grad" || n == "requires_grad" || !v ||
+      native::type_attr(Ground::conservative(), type(), name))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
   tr.effects.modified(this);
@@ -192,15 +199,20 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
 
 // The methods that turn a tensor into a view of itself, on one that existed before: it gets the content of the view.
 bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, Args& args) {
-  static const std::unordered_map<std::string_view, const char*> views{
-      {"t_", "t"}, {"transpose_", "transpose"}, {"swapaxes_", "swapaxes"}, {"swapdims_", "swapdims"}, {"squeeze_", "squeeze"}, {"unsqueeze_", "unsqueeze"}};
+  static const std::unordered_map<std::string_view, const char*> views{{"t_", "t"},
+                                                                       {"transpose_", "transpose"},
+                                                                       {"swapaxes_", "swapaxes"},
+                                                                       {"swapdims_", "swapdims"},
+                                                                       {"squeeze_", "squeeze"},
+                                                                       {"unsqueeze_", "unsqueeze"}};
   auto it = views.find(method);
   if (it == views.end() || tr.torch_functions.overrides(Args{{this}, {}})) return false;
   Ref grad = Ref::steal(native::of_tensor(value(tr), "requires_grad"));
   if (grad.get() != Py_False) return false;
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  Variable* view = tr.force(tr.real.call_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(it->second)), all));
+  Variable* view =
+      tr.force(tr.real.call_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(it->second)), all));
   set_data(tr, view->as<TensorVariable>());
   ++writes;
   return true;
@@ -225,49 +237,67 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "__bool__" && args.size() == 0) return tr.boolean(truth(tr), Ground::pure(this, args));
   if (n == "__hash__" && args.size() == 0) tr.unsupported("the hash of a tensor");
   if (args.size() + args.kw.size() == 0) {
-    Variable* number = n == "tolist"                                                                  ? list_of_numbers(tr, this)
-                       : n == "item"                                                                  ? number_of(tr, this, nullptr)
-                       : n == "__float__"                                                             ? number_of(tr, this, &PyFloat_Type)
-                       : n == "__int__" || n == "__index__"                                           ? number_of(tr, this, &PyLong_Type)
-                                                                                                      : nullptr;
+    Variable* number = n == "tolist"                        ? list_of_numbers(tr, this)
+                       : n == "item"                        ? number_of(tr, this, nullptr)
+                       : n == "__float__"                   ? number_of(tr, this, &PyFloat_Type)
+                       : n == "__int__" || n == "__index__" ? number_of(tr, this, &PyLong_Type)
+                                                            : nullptr;
     if (number) return number;
   }
   if (n == "numpy" && args.size() == 0 && args.kw.size() <= 1) {
     Variable* force = args.kw.empty() ? nullptr : args.take_kw("force");
     if (Variable* v = args.kw.empty() ? array_of(tr, this, force && tr.truth(force)) : nullptr) return v;
   }
-  if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" || n == "__index__" || n == "__complex__")
+  if (n == "item" || n == "tolist" || n == "numpy" || n == "__array__" || n == "__float__" || n == "__int__" ||
+      n == "__index__" || n == "__complex__")
     tr.unsupported(Reason::ScalarFromTensor, std::string("Tensor.") + name + "()");
   if (n == "requires_grad_" && real && args.kw.empty() && args.size() <= 1) {
     Ref now = Ref::steal(native::of_tensor(value(tr), "requires_grad"));
     if ((now.get() == Py_True) == (args.size() == 0 || tr.truth(args[0]))) return this;
   }
   // What later uses of a result of the compiled code add to its gradient is known, what its uses inside add is not.
-  if (real && (n == "register_hook" || n == "register_post_accumulate_grad_hook") && args.size() == 1 && args.kw.empty())
+  if (real && (n == "register_hook" || n == "register_post_accumulate_grad_hook") && args.size() == 1 &&
+      args.kw.empty())
     if (Variable* handle = hook_on_leaf(tr, this, name, args[0])) return handle;
-  if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" || (real && (n == "requires_grad_" || n == "register_hook"))) tr.unsupported(std::string("Tensor.") + name + "()");
+  if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" ||
+      (real && (n == "requires_grad_" || n == "register_hook")))
+    tr.unsupported(std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
   if (n == "register_hook") {
     tr.effects.no_effect("registers a hook");
     Ref leaf = Ref::steal(native::of_tensor(value(tr), "is_leaf"));
-    if (leaf.get() == Py_True) tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
+    if (leaf.get() == Py_True)
+      tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
   }
   if (real && changes_geometry(tr, n, args)) return this;
   PyObject* descr = tr.attributes.lookup_on_type(type(), tr.intern(name), nullptr);
   if (!descr) return nullptr;
-  bool sets = n == "__setattr__" && args.size() == 2, of_attribute = sets || ((n == "__delattr__" || n == "__getattribute__") && args.size() == 1);
-  if (PyObject* attribute = of_attribute && args.kw.empty() ? constant_of(tr.force(args[0])) : nullptr; attribute && PyUnicode_Check(attribute)) {
+  bool sets = n == "__setattr__" && args.size() == 2,
+       of_attribute = sets || ((n == "__delattr__" || n == "__getattribute__") && args.size() == 1);
+  if (PyObject* attribute = of_attribute && args.kw.empty() ? constant_of(tr.force(args[0])) : nullptr;
+      attribute && PyUnicode_Check(attribute)) {
     if (n == "__getattribute__") return tr.getattr(this, attribute);
     return setattr(tr, attribute, sets ? args[1] : nullptr), tr.none();
   }
-  if (descr == native::type_attr(Ground::fixed(), &PyBaseObject_Type, name)) tr.unsupported(std::string("object.") + name + " of a tensor");
-  static const std::unordered_set<std::string_view> queries{"size", "dim", "stride", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point",
-      "is_complex", "is_signed", "get_device", "ndimension", "is_inference", "storage_offset", "type", "data_ptr", "is_set_to", "has_names", "is_conj", "is_neg"};
+  if (descr == native::type_attr(Ground::fixed(), &PyBaseObject_Type, name))
+    tr.unsupported(std::string("object.") + name + " of a tensor");
+  static const std::unordered_set<std::string_view> queries{"size",          "dim",
+                                                            "stride",        "numel",
+                                                            "nelement",      "element_size",
+                                                            "is_contiguous", "is_floating_point",
+                                                            "is_complex",    "is_signed",
+                                                            "get_device",    "ndimension",
+                                                            "is_inference",  "storage_offset",
+                                                            "type",          "data_ptr",
+                                                            "is_set_to",     "has_names",
+                                                            "is_conj",       "is_neg"};
   if (queries.count(n) && !(n == "type" && args.size() + args.kw.size() > 0)) {
     // No operation on data: not part of the graph.
     if (n == "storage_offset")
-      if (Ref offset = Ref::steal(tr.tracer().storage_offset(value(tr)))) return tr.from_python(std::move(offset), Ground::pure(this, args));
-    if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to") tr.unsupported(std::string("Tensor.") + name + "()");
+      if (Ref offset = Ref::steal(tr.tracer().storage_offset(value(tr))))
+        return tr.from_python(std::move(offset), Ground::pure(this, args));
+    if (n == "data_ptr" || n == "storage_offset" || n == "is_set_to")
+      tr.unsupported(std::string("Tensor.") + name + "()");
     Args all{{this}, args.kw};
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
     return tr.real.query_torch(descr, all);
@@ -289,13 +319,15 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
 static bool is_mask(Translator& tr, Variable* key) {
   key = tr.force(key);
   static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
-  Ref dtype = Ref::steal(key->is(Kind::Tensor) ? native::of_tensor(key->as<TensorVariable>()->value(tr), "dtype") : nullptr);
+  Ref dtype =
+      Ref::steal(key->is(Kind::Tensor) ? native::of_tensor(key->as<TensorVariable>()->value(tr), "dtype") : nullptr);
   return dtype.get() == boolean;
 }
 
 static bool wants_gradient(Translator& tr, Variable* v) {
   v = tr.force(v);
-  Ref wants = Ref::steal(v->is(Kind::Tensor) ? native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad") : nullptr);
+  Ref wants = Ref::steal(v->is(Kind::Tensor) ? native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad")
+                                             : nullptr);
   return wants.get() == Py_True;
 }
 
@@ -304,7 +336,8 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   tr.attributes.tensor_operator("__setitem__", {this});
   key = with_numbers(tr, key);
   if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
-    static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")), *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
+    static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")),
+                    *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
     tr.real.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});
     return;
   }
@@ -315,7 +348,9 @@ void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   tr.real.call_torch(fn, Args{{this, key, v}, {}});
 }
 
-bool TensorVariable::contains(Translator& tr, Variable*) { tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor"); }
+bool TensorVariable::contains(Translator& tr, Variable*) {
+  tr.unsupported(Reason::DataDependentBranch, "'in' on a tensor");
+}
 
 Variable* TensorVariable::length(Translator& tr) {
   tr.attributes.tensor_operator("__len__", {this});
@@ -375,12 +410,15 @@ void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
 }
 
 Reg TensorVariable::build(Codegen& cg) {
-  Ref wants_grad = Ref::steal(native::of_tensor(fake.get(), "requires_grad")), leaf = Ref::steal(native::of_tensor(fake.get(), "is_leaf"));
+  Ref wants_grad = Ref::steal(native::of_tensor(fake.get(), "requires_grad")),
+      leaf = Ref::steal(native::of_tensor(fake.get(), "is_leaf"));
   bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
   if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());
-  if (made_leaf) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().make_leaf), r});
-  else if (needs && consumed) r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().mark_consumed), r});
+  if (made_leaf)
+    r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().make_leaf), r});
+  else if (needs && consumed)
+    r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().mark_consumed), r});
   if (made_leaf || grad_written) emit_gradient(cg, r);
   if (type() != braze::capture::library().tensor && type() != braze::capture::library().parameter) {
     static PyObject* as_class = [] {

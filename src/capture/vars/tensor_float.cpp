@@ -14,7 +14,9 @@ namespace braze::capture {
 namespace {
 
 PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
-PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name); }
+PyObject* method(const char* name) {
+  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name);
+}
 
 TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
   return tr.force(tr.real.call_torch(fn, args))->as<TensorVariable>();
@@ -51,7 +53,8 @@ TensorVariable* compared(Translator& tr, const char* name, Variable* a, Variable
   PyObject*& fn = functions.try_emplace(name).first->second;
   if (!fn) fn = of_torch(name);
   if (a->is(Kind::Tensor)) return call(tr, fn, Args{{a, b}, {}});
-  static const std::unordered_map<std::string, const char*> swapped{{"lt", "gt"}, {"le", "ge"}, {"gt", "lt"}, {"ge", "le"}, {"eq", "eq"}, {"ne", "ne"}};
+  static const std::unordered_map<std::string, const char*> swapped{{"lt", "gt"}, {"le", "ge"}, {"gt", "lt"},
+                                                                    {"ge", "le"}, {"eq", "eq"}, {"ne", "ne"}};
   return compared(tr, swapped.at(name), b, a);
 }
 
@@ -135,8 +138,10 @@ const std::unordered_map<PyObject*, Function>& functions() {
 }  // namespace
 
 Variable* float_of(Translator& tr, TensorVariable* t) {
-  static PyObject *detach = method("detach"), *to = method("to"), *reshape = method("reshape"), *f64 = of_torch("float64");
-  Ref rank = Ref::steal(native::of_tensor(t->value(tr), "ndim")), cpu = Ref::steal(native::of_tensor(t->value(tr), "is_cpu"));
+  static PyObject *detach = method("detach"), *to = method("to"), *reshape = method("reshape"),
+                  *f64 = of_torch("float64");
+  Ref rank = Ref::steal(native::of_tensor(t->value(tr), "ndim")),
+      cpu = Ref::steal(native::of_tensor(t->value(tr), "is_cpu"));
   if (!rank || !cpu) tr.raise_current();
   TensorVariable* v = call(tr, detach, Args{{t}, {}});
   if (PyLong_AsLong(rank.get()) != 0) v = call(tr, reshape, Args{{v, tr.tuple({})}, {}});
@@ -146,13 +151,15 @@ Variable* float_of(Translator& tr, TensorVariable* t) {
 
 Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
   static PyObject* module = PyImport_ImportModule("operator");
-  static PyObject *add = native::attr(Ground::fixed(), module, "add"), *sub = native::attr(Ground::fixed(), module, "sub"),
-                  *mul = native::attr(Ground::fixed(), module, "mul"), *div = native::attr(Ground::fixed(), module, "truediv"),
+  static PyObject *add = native::attr(Ground::fixed(), module, "add"),
+                  *sub = native::attr(Ground::fixed(), module, "sub"),
+                  *mul = native::attr(Ground::fixed(), module, "mul"),
+                  *div = native::attr(Ground::fixed(), module, "truediv"),
                   *pow = native::attr(Ground::fixed(), module, "pow");
   int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
-  PyObject* fn = base == NB_ADD        ? add
-                 : base == NB_SUBTRACT ? sub
-                 : base == NB_MULTIPLY ? mul
+  PyObject* fn = base == NB_ADD           ? add
+                 : base == NB_SUBTRACT    ? sub
+                 : base == NB_MULTIPLY    ? mul
                  : base == NB_TRUE_DIVIDE ? div
                  : base == NB_POWER       ? pow
                                           : nullptr;
@@ -170,7 +177,9 @@ Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
     // Powers that may be complex, divide by zero or overflow are Python's own.
     double exponent = y->is(Kind::Tensor) ? -1 : PyFloat_AS_DOUBLE(constant_of(y));
     if (exponent != 2 && exponent != 1 && exponent != 0.5) return nullptr;
-    if (exponent == 0.5) require(tr, compared(tr, "ge", x, zero), "ValueError", "a root of a negative number or NaN is not a float that compiled code makes");
+    if (exponent == 0.5)
+      require(tr, compared(tr, "ge", x, zero), "ValueError",
+              "a root of a negative number or NaN is not a float that compiled code makes");
     TensorVariable* r = call(tr, fn, Args{{x, y}, {}});
     require_finite(tr, r, x, "(34, 'Numerical result out of range')");
     return made(tr, r);
@@ -195,7 +204,8 @@ Variable* float_function(Translator& tr, PyObject* callable, const Args& args) {
   if (!f.torch) return v;
   static PyObject* const negated = of_torch("logical_not");
   if (f.relation)
-    require(tr, call(tr, negated, Args{{compared(tr, f.relation, t, number_of_double(tr, f.bound))}, {}}), "ValueError", "math domain error");
+    require(tr, call(tr, negated, Args{{compared(tr, f.relation, t, number_of_double(tr, f.bound))}, {}}), "ValueError",
+            "math domain error");
   Ref fn = Ref::steal(of_torch(f.torch));
   TensorVariable* r = call(tr, fn.get(), Args{{t}, {}});
   if (f.finite) require_finite(tr, r, t, "math range error");
@@ -212,7 +222,9 @@ TensorVariable* float_operator(Translator& tr, PyObject* callable, TensorVariabl
   return f.torch ? call(tr, Ref::steal(of_torch(f.torch)).get(), Args{{t}, {}}) : t;
 }
 
-bool FloatVariable::truth(Translator& tr) { return tr.truth(float_comparison(tr, Py_NE, this, number_of_double(tr, 0))); }
+bool FloatVariable::truth(Translator& tr) {
+  return tr.truth(float_comparison(tr, Py_NE, this, number_of_double(tr, 0)));
+}
 
 Reg FloatVariable::build(Codegen& cg) {
   static PyObject* const item = method("item");

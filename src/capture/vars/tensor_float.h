@@ -1,6 +1,6 @@
-// Floats that only the run knows: read from a tensor where the graph must not end, or drawn. Each is a 0-dim float64 tensor on the
-// CPU, whose arithmetic is that of Python's floats. What Python would raise for a value (a division by zero, the root of a negative
-// number) the run checks.
+// Floats that only the run knows: read from a tensor where the graph must not end, or drawn. Each is a 0-dim float64
+// tensor on the CPU, whose arithmetic is that of Python's floats. What Python would raise for a value (a division by
+// zero, the root of a negative number) the run checks.
 #pragma once
 #include "capture/eval/translator.h"
 

@@ -25,9 +25,12 @@ void without_hooks(Translator& tr, TensorVariable* t) {
   if (std::exchange(t->hooks_read, true)) return;
   for (const char* name : {"_backward_hooks", "_post_accumulate_grad_hooks"}) {
     Ref hooks = real_attribute(tr, t->real.get(), name);
-    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get())) tr.unsupported("a backward through a tensor with hooks");
-    if (hooks.get() == Py_None) tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
-    else tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
+    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get()))
+      tr.unsupported("a backward through a tensor with hooks");
+    if (hooks.get() == Py_None)
+      tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
+    else
+      tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
   }
 }
 
@@ -66,7 +69,8 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
   if (PyObject_SetAttrString(fake, "grad", v.get()) < 0) tr.raise_current();
 }
 
-Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains) {
+Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots,
+                     bool accumulates, bool retains) {
   if (accumulates) tr.effects.no_effect("adds to gradients");
   if (retains) tr.branches.refuse("gradients that are differentiated again");
   std::vector<TensorVariable*> leaves;
@@ -75,18 +79,21 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
   for (TensorVariable* t : leaves) {
     without_hooks(tr, t);
     if (!accumulates) continue;
-    if (!is_true(tr, t->real.get(), "is_leaf")) tr.unsupported("a backward through an argument that was computed outside");
+    if (!is_true(tr, t->real.get(), "is_leaf"))
+      tr.unsupported("a backward through an argument that was computed outside");
     read_gradient(tr, t);
   }
   std::vector<Ref> before;
   for (TensorVariable* t : leaves) before.push_back(accumulates ? real_attribute(tr, t->value(tr), "grad") : Ref());
   Variable* result = tr.host.call(fn, args, fn);
   for (size_t i = 0; accumulates && i < leaves.size(); ++i)
-    if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get()) tensor_attribute(tr, leaves[i], tr.intern("grad"));
+    if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get())
+      tensor_attribute(tr, leaves[i], tr.intern("grad"));
   if (!retains)
     for (Variable* r : roots) {
       r = tr.force(r);
-      if (r->is(Kind::Tensor)) r->as<TensorVariable>()->consumed = true;
+      if (r->is(Kind::Tensor))
+        r->as<TensorVariable>()->consumed = true;
       else if (r->is(Kind::Tuple) || r->is(Kind::List))
         for (Variable* e : static_cast<SequenceVariable*>(r)->elements)
           if (tr.force(e)->is(Kind::Tensor)) tr.force(e)->as<TensorVariable>()->consumed = true;

@@ -10,8 +10,9 @@ void read_gradient(Translator&, TensorVariable*);
 Variable* get_gradient(Translator&, TensorVariable*);
 // t.grad = value (None, a tensor, or nullptr: deleted)
 void set_gradient(Translator&, TensorVariable*, Variable* value);
-// Calls fn, which runs the autograd engine on graphs that the capture has recorded. `accumulates`: into `.grad` of leaves.
-// `roots`: what is differentiated; their graphs are gone after it, unless `retains`.
-Variable* run_engine(Translator&, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates, bool retains);
+// Calls fn, which runs the autograd engine on graphs that the capture has recorded. `accumulates`: into `.grad` of
+// leaves. `roots`: what is differentiated; their graphs are gone after it, unless `retains`.
+Variable* run_engine(Translator&, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates,
+                     bool retains);
 
 }  // namespace braze::capture

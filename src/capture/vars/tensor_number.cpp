@@ -26,7 +26,9 @@ int64_t rank_of(Translator& tr, TensorVariable* t) {
   return PyLong_AsLong(n.get());
 }
 
-PyObject* method(const char* name) { return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name); }
+PyObject* method(const char* name) {
+  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name);
+}
 
 // The text of `lambda: "..."`, or of a string.
 std::string text_of(Translator& tr, Variable* message) {
@@ -70,7 +72,8 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
   // PyTorch hands out symbolic ints to Python code, but no bools.
   if (kind == NumberKind::Bool) from = tr.real.call_torch(to_int, Args{{t}, {}});
   Variable* number = tr.real.call_torch(item, Args{{from}, {}});
-  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0, Ground::fixed())) : number;
+  return kind == NumberKind::Bool && as != &PyLong_Type ? tr.compare(Py_NE, number, tr.integer(0, Ground::fixed()))
+                                                        : number;
 }
 
 Variable* list_of_numbers(Translator& tr, TensorVariable* t) {
@@ -122,7 +125,10 @@ Variable* with_numbers(Translator& tr, Variable* key) {
 
 Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
   key = tr.force(key);
-  auto unknown = [&](Variable* v) { return v->is(Kind::Sym) && v->type() == &PyLong_Type && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get()); };
+  auto unknown = [&](Variable* v) {
+    return v->is(Kind::Sym) && v->type() == &PyLong_Type &&
+           tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+  };
   std::vector<Variable*> parts{key};
   if (key->is(Kind::Tuple)) parts = key->as<TupleVariable>()->elements;
   bool any = false;
@@ -132,7 +138,8 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
     any = any || unknown(p);
     PyObject* c = constant_of(p);
     bool number = p->is(Kind::Sym) || (c && PyLong_CheckExact(c));
-    if (!number && !p->is(Kind::Slice) && !(c && (c == Py_None || c == Py_Ellipsis || PySlice_Check(c)))) return nullptr;
+    if (!number && !p->is(Kind::Slice) && !(c && (c == Py_None || c == Py_Ellipsis || PySlice_Check(c))))
+      return nullptr;
     consumed += c != Py_None && c != Py_Ellipsis;
   }
   if (!any) return nullptr;
@@ -158,7 +165,8 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
 
 bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message) {
   condition = tr.force(condition);
-  if (!condition->is(Kind::Sym) || !tr.tracer().depends_on_data(condition->as<SymVariable>()->value.get())) return false;
+  if (!condition->is(Kind::Sym) || !tr.tracer().depends_on_data(condition->as<SymVariable>()->value.get()))
+    return false;
   std::string text = text_of(tr, message);
   tr.mutate();
   tr.tracer().assume(condition->as<SymVariable>()->value.get(), exception, text);

@@ -6,7 +6,8 @@ namespace braze::capture {
 
 class TensorVariable;
 
-// int(t), t.item() and the like: `as` says what Python asks for (nullptr: what the dtype is). nullptr: it cannot stay in the graph.
+// int(t), t.item() and the like: `as` says what Python asks for (nullptr: what the dtype is). nullptr: it cannot stay
+// in the graph.
 Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as);
 // t.tolist(); nullptr: as above.
 Variable* list_of_numbers(Translator& tr, TensorVariable* t);

@@ -18,7 +18,8 @@ Variable* ThreadLocalVariable::getattr(Translator& tr, PyObject* name) {
 }
 
 void ThreadLocalVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
-  if (named(name, "__dict__")) tr.raise(PyExc_AttributeError, "'_thread._local' object attribute '__dict__' is read-only");
+  if (named(name, "__dict__"))
+    tr.raise(PyExc_AttributeError, "'_thread._local' object attribute '__dict__' is read-only");
   generic_setattr(tr, name, value);
 }
 

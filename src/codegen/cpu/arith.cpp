@@ -18,7 +18,9 @@ Value* widen_bf16(VectorBuilder& b, Value* s) {
   return b.unbits(b.B.CreateShl(w, b.integer(w, 16)));
 }
 
-Value* non_zero(VectorBuilder& b, Value* d) { return b.B.CreateSelect(b.B.CreateICmpEQ(d, b.integer(d, 0)), b.integer(d, 1), d); }
+Value* non_zero(VectorBuilder& b, Value* d) {
+  return b.B.CreateSelect(b.B.CreateICmpEQ(d, b.integer(d, 0)), b.integer(d, 1), d);
+}
 
 // Quotient and remainder that never trap: a zero divisor counts as 1, and dividing by -1 is negation.
 struct Division {
@@ -109,6 +111,7 @@ Value* shift(VectorBuilder& b, OpCode code, Value* x, Value* n, DType type) {
 }
 
 Value* boolean_arith(VectorBuilder& b, OpCode code, Value* x, Value* y) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (code) {
     case OpCode::Add: case OpCode::Max: case OpCode::Or: return b.B.CreateOr(x, y);
     case OpCode::Mul: case OpCode::Min: case OpCode::And: return b.B.CreateAnd(x, y);
@@ -117,6 +120,7 @@ Value* boolean_arith(VectorBuilder& b, OpCode code, Value* x, Value* y) {
     case OpCode::Abs: case OpCode::Sign: return x;
     default: BRAZE_CHECK(false, "no such arithmetic on bool");
   }
+  // clang-format on
 }
 
 Value* integer_pow(VectorBuilder& b, Value* x, Value* y, DType type) {
@@ -127,6 +131,7 @@ Value* integer_pow(VectorBuilder& b, Value* x, Value* y, DType type) {
 
 Value* integer_arith(VectorBuilder& b, OpCode code, Value* x, Value* y, DType type) {
   bool s = is_signed(type);
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (code) {
     case OpCode::Add: return b.B.CreateAdd(x, y);
     case OpCode::Sub: return b.B.CreateSub(x, y);
@@ -157,6 +162,7 @@ Value* integer_arith(VectorBuilder& b, OpCode code, Value* x, Value* y, DType ty
     case OpCode::Floor: case OpCode::Ceil: case OpCode::Trunc: case OpCode::Round: return x;
     default: BRAZE_CHECK(false, "no such arithmetic on integers");
   }
+  // clang-format on
 }
 
 Value* float_arith(VectorBuilder& b, OpCode code, Value* x, Value* y) {
@@ -194,6 +200,7 @@ Value* bitcast(VectorBuilder& b, Value* v, DType from, DType to) {
 }  // namespace
 
 Type* storage_type(VectorBuilder& b, DType dtype) {
+  // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (dtype) {
     case DType::Bool: case DType::U8: case DType::I8: return b.i8();
     case DType::I16: case DType::BF16: return b.i16();
@@ -204,12 +211,14 @@ Type* storage_type(VectorBuilder& b, DType dtype) {
     case DType::F64: return b.f64();
     default: throw InternalError("the CPU code generator has no dtype " + std::string(name(dtype)));
   }
+  // clang-format on
 }
 
 Type* compute_type(VectorBuilder& b, DType dtype) {
   switch (dtype) {
     case DType::Bool: return b.i1();
-    case DType::F16: case DType::BF16: return b.f32();
+    case DType::F16:
+    case DType::BF16: return b.f32();
     default: return storage_type(b, dtype);
   }
 }
@@ -236,15 +245,15 @@ Value* emit_cast(VectorBuilder& b, Value* v, DType from, DType to) {
   if (from == to) return v;
   bool f = is_floating(from), t = is_floating(to);
   Type* type = VectorBuilder::like(v, compute_type(b, to));
-  if (to == DType::Bool)
-    return f ? b.B.CreateFCmpUNE(v, b.num(v, 0.0)) : b.B.CreateICmpNE(v, b.integer(v, 0));
+  if (to == DType::Bool) return f ? b.B.CreateFCmpUNE(v, b.num(v, 0.0)) : b.B.CreateICmpNE(v, b.integer(v, 0));
   if (f && t) {
     Value* r = v;
     if (type != v->getType()) r = b.B.CreateFPCast(v, type);
     return to == DType::F16 || to == DType::BF16 ? from_storage(b, to, to_storage(b, to, r)) : r;
   }
   if (f) {
-    // Narrow integers by way of i32, as the machine's conversion does. Freeze: what is out of range must be some number.
+    // Narrow integers by way of i32, as the machine's conversion does. Freeze: what is out of range must be some
+    // number.
     unsigned width = type->getScalarSizeInBits();
     Type* via = width < 32 ? VectorBuilder::like(v, b.i32()) : type;
     Value* i = b.B.CreateFreeze(b.B.CreateFPToSI(v, via));
@@ -281,11 +290,16 @@ Value* emit_arith(VectorBuilder& b, const LoopOp& op, const std::array<DType, 3>
     case OpCode::Bitcast: return bitcast(b, v[0], types[0], op.dtype);
     case OpCode::Where: return b.B.CreateSelect(as(0, DType::Bool), as(1, op.dtype), as(2, op.dtype));
     case OpCode::Fma: return b.fma(as(0, op.dtype), as(1, op.dtype), as(2, op.dtype));
-    case OpCode::Eq: case OpCode::Ne: case OpCode::Lt: case OpCode::Le: case OpCode::Gt: case OpCode::Ge:
-      return compare(b, op.code, v[0], as(1, types[0]), types[0]);
+    case OpCode::Eq:
+    case OpCode::Ne:
+    case OpCode::Lt:
+    case OpCode::Le:
+    case OpCode::Gt:
+    case OpCode::Ge: return compare(b, op.code, v[0], as(1, types[0]), types[0]);
     case OpCode::IsNan: return is_floating(types[0]) ? b.is_nan(v[0]) : b.integer(VectorBuilder::like(v[0], b.i1()), 0);
     case OpCode::IsInf:
-      return is_floating(types[0]) ? b.B.CreateFCmpOEQ(b.fabs(v[0]), b.num(v[0], INFINITY)) : b.integer(VectorBuilder::like(v[0], b.i1()), 0);
+      return is_floating(types[0]) ? b.B.CreateFCmpOEQ(b.fabs(v[0]), b.num(v[0], INFINITY))
+                                   : b.integer(VectorBuilder::like(v[0], b.i1()), 0);
     default: break;
   }
   Value* x = as(0, op.dtype);

@@ -13,7 +13,8 @@ Value* to_storage(VectorBuilder& b, DType dtype, Value* value);
 
 Value* emit_cast(VectorBuilder& b, Value* v, DType from, DType to);
 // `op` is any op without memory, index or reduction; operands are of one shape, `types` their dtypes.
-Value* emit_arith(VectorBuilder& b, const loop::LoopOp& op, const std::array<DType, 3>& types, std::array<Value*, 3> operands);
+Value* emit_arith(VectorBuilder& b, const loop::LoopOp& op, const std::array<DType, 3>& types,
+                  std::array<Value*, 3> operands);
 
 // NaN-propagating maximum and minimum on floats; plain on integers.
 Value* emit_max(VectorBuilder& b, Value* a, Value* c, bool is_signed, bool minimum);

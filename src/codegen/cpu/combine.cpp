@@ -26,8 +26,12 @@ Value* reduce_identity(VectorBuilder& b, ReduceKind kind, DType operand, int par
     case ReduceKind::All: return b.integer(type, 1);
     case ReduceKind::Max: return extreme(true);
     case ReduceKind::Min: return extreme(false);
-    case ReduceKind::ArgMax: return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth())) : extreme(true);
-    case ReduceKind::ArgMin: return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth())) : extreme(false);
+    case ReduceKind::ArgMax:
+      return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()))
+                  : extreme(true);
+    case ReduceKind::ArgMin:
+      return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()))
+                  : extreme(false);
     case ReduceKind::WelfordMean:
     case ReduceKind::WelfordM2: return llvm::Constant::getNullValue(type);
   }
@@ -40,8 +44,12 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
   bool fp = x->getType()->isFPOrFPVectorTy();
   bool boolean = x->getType()->isIntOrIntVectorTy(1);
   switch (kind) {
-    case ReduceKind::Sum: into[0] = fp ? b.B.CreateFAdd(x, y) : boolean ? b.B.CreateOr(x, y) : b.B.CreateAdd(x, y); return;
-    case ReduceKind::Prod: into[0] = fp ? b.B.CreateFMul(x, y) : boolean ? b.B.CreateAnd(x, y) : b.B.CreateMul(x, y); return;
+    case ReduceKind::Sum:
+      into[0] = fp ? b.B.CreateFAdd(x, y) : boolean ? b.B.CreateOr(x, y) : b.B.CreateAdd(x, y);
+      return;
+    case ReduceKind::Prod:
+      into[0] = fp ? b.B.CreateFMul(x, y) : boolean ? b.B.CreateAnd(x, y) : b.B.CreateMul(x, y);
+      return;
     case ReduceKind::Any: into[0] = b.B.CreateOr(x, y); return;
     case ReduceKind::All: into[0] = b.B.CreateAnd(x, y); return;
     case ReduceKind::Max: into[0] = emit_max(b, x, y, sign, false); return;
@@ -52,8 +60,11 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
       Value *better, *equal;
       if (later) {
         // Better or NaN, unless the earlier one is NaN.
-        if (fp) better = b.B.CreateAnd(max ? b.B.CreateFCmpUGT(y, x) : b.B.CreateFCmpULT(y, x), b.B.CreateFCmpORD(x, x));
-        else better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x)) : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
+        if (fp)
+          better = b.B.CreateAnd(max ? b.B.CreateFCmpUGT(y, x) : b.B.CreateFCmpULT(y, x), b.B.CreateFCmpORD(x, x));
+        else
+          better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x))
+                       : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
         into[0] = b.B.CreateSelect(better, y, x);
         into[1] = b.B.CreateSelect(better, from[1], into[1]);
         return;
@@ -64,7 +75,8 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
         better = b.B.CreateOr(better, b.B.CreateAnd(ny, b.B.CreateNot(nx)));
         equal = b.B.CreateOr(b.B.CreateFCmpOEQ(x, y), b.B.CreateAnd(nx, ny));
       } else {
-        better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x)) : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
+        better = max ? (sign ? b.B.CreateICmpSGT(y, x) : b.B.CreateICmpUGT(y, x))
+                     : (sign ? b.B.CreateICmpSLT(y, x) : b.B.CreateICmpULT(y, x));
         equal = b.B.CreateICmpEQ(x, y);
       }
       better = b.B.CreateOr(better, b.B.CreateAnd(equal, b.B.CreateICmpSLT(from[1], into[1])));

@@ -12,7 +12,8 @@ namespace {
 
 bool divides_integers(const LoopOp& op) {
   return is_integral(op.dtype) && op.dtype != DType::Bool &&
-         (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod || op.code == OpCode::Remainder);
+         (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod ||
+          op.code == OpCode::Remainder);
 }
 
 }  // namespace
@@ -51,7 +52,9 @@ void Emitter::emit_op(const LoopOp& op) {
       Lanes out;
       out.dtype = op.dtype;
       Type* t = compute_type(vb_, op.dtype);
-      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number) : op.dtype == DType::Bool ? vb_.integer(t, op.integer != 0) : vb_.integer(t, op.integer));
+      out.v.push_back(is_floating(op.dtype)     ? vb_.num(t, op.number)
+                      : op.dtype == DType::Bool ? vb_.integer(t, op.integer != 0)
+                                                : vb_.integer(t, op.integer));
       value(op.result) = std::move(out);
       return;
     }
@@ -129,7 +132,8 @@ void Emitter::report_if(Value* bad, loop::IndexCheck what, Value* value, Value* 
     value = B.CreateExtractElement(value, first);
   }
   Value* none = B.getInt64(0);
-  B.CreateCall(report, {B.getInt64(static_cast<uint64_t>(what.fault) | static_cast<uint64_t>(what.dim) << 8), value ? value : none, bound ? bound : none});
+  B.CreateCall(report, {B.getInt64(static_cast<uint64_t>(what.fault) | static_cast<uint64_t>(what.dim) << 8),
+                        value ? value : none, bound ? bound : none});
   vb_.end_if(resume);
 }
 

@@ -12,8 +12,15 @@ namespace braze::codegen::cpu {
 using loop::Mapping;
 using loop::OpCode;
 
-Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module)
-    : program_(program), nest_(nest), signature_(signature), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa,
+                 llvm::Module& module)
+    : program_(program),
+      nest_(nest),
+      signature_(signature),
+      arena_(*program.arena),
+      vb_(module, isa),
+      B(vb_.B),
+      values_(nest.values) {
   choose_shape();
 }
 
@@ -29,7 +36,8 @@ int Emitter::body_cost(const loop::Stage& stage) const {
   return cost;
 }
 
-// Vectors in flight: enough to hide latency where the body is small, without leaving a remainder that one vector would not.
+// Vectors in flight: enough to hide latency where the body is small, without leaving a remainder that one vector would
+// not.
 int Emitter::choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const {
   int copies = cost <= 10 ? 4 : cost <= 26 ? 2 : 1;
   if (accumulators) copies = cost <= 16 ? 4 : cost <= 40 ? 2 : 1;
@@ -97,7 +105,8 @@ void Emitter::choose_shape() {
         while (copies_ > 1 && *extent % (static_cast<int64_t>(copies_) * width_)) copies_ /= 2;
     }
   }
-  bool loops = std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
+  bool loops =
+      std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
   auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
   const int64_t kBlock = loops ? 256 : 2048;
@@ -114,16 +123,18 @@ void Emitter::choose_shape() {
       }
   }
   block_ = std::max(block_, group);  // an empty axis, too, counts in whole groups
-  if (extent && *extent <= block_) block_length_ = *extent;
-  else if (extent && *extent % block_ == 0) block_length_ = block_;
+  if (extent && *extent <= block_)
+    block_length_ = *extent;
+  else if (extent && *extent % block_ == 0)
+    block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
   if (tiled_)
     for (stripe_ = kStripe; stripe_ > 1 && !arena_.known_multiple(blocks_, stripe_);) stripe_ /= 2;
 }
 
-// How far the digit of each outer axis counts: points, or blocks of them. Tiles are walked in stripes of stripe_ columns of
-// tiles, from the top to the bottom: what is read along the rows' axis returns to a page soon, while the machine still
-// knows where it is. The last digits are then: stripe, row of tiles, column within the stripe.
+// How far the digit of each outer axis counts: points, or blocks of them. Tiles are walked in stripes of stripe_
+// columns of tiles, from the top to the bottom: what is read along the rows' axis returns to a page soon, while the
+// machine still knows where it is. The last digits are then: stripe, row of tiles, column within the stripe.
 std::vector<Expr> Emitter::digit_extents() {
   std::vector<Expr> out;
   size_t n = nest_.outer.size();
@@ -206,8 +217,10 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
   } else {
     int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ : 1;
     int64_t grain = std::max<int64_t>(1, nest_.mapping.grain) * (outer_vector_ ? width_ : 1);
-    auto parallel = vb_.declare("braze_parallel_for", B.getVoidTy(), {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty(), B.getPtrTy(), B.getPtrTy()});
-    B.CreateCall(parallel, {B.getInt64(0), emit(n), B.getInt64(static_cast<uint64_t>((grain + points - 1) / points)), body, context});
+    auto parallel = vb_.declare("braze_parallel_for", B.getVoidTy(),
+                                {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty(), B.getPtrTy(), B.getPtrTy()});
+    B.CreateCall(parallel, {B.getInt64(0), emit(n), B.getInt64(static_cast<uint64_t>((grain + points - 1) / points)),
+                            body, context});
   }
   B.CreateRetVoid();
 }
@@ -382,7 +395,8 @@ void Emitter::run_stage(const loop::Stage& stage) {
   if (!outer_vector_) {
     int accumulators = 0;
     for (const LoopOp& op : stage.ops) accumulators += op.code == OpCode::Reduce;
-    stage_copies_ = width_ > 1 ? choose_copies(body_cost(stage), accumulators, arena_.as_const(stage.axes.back().extent)) : 1;
+    stage_copies_ =
+        width_ > 1 ? choose_copies(body_cost(stage), accumulators, arena_.as_const(stage.axes.back().extent)) : 1;
   }
   Values carried = run_axis(stage, 0, begin_reductions(stage));
   finish_reductions(stage, carried);
@@ -426,22 +440,27 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
         return run_axis(stage, k + 1, std::move(current));
       });
     };
-    if (!variances || folds(stage, k + 1) || !folds(stage, k)) return each(B.getInt64(0), end, known && *known > 0, carried);
+    if (!variances || folds(stage, k + 1) || !folds(stage, k))
+      return each(B.getInt64(0), end, known && *known > 0, carried);
     return in_runs(std::max<int64_t>(1, kShortRun / std::max<int64_t>(1, steps(stage, k + 1))),
-                   [&](Value* begin, Value* stop, std::optional<int64_t>, Values from) { return each(begin, stop, true, std::move(from)); });
+                   [&](Value* begin, Value* stop, std::optional<int64_t>, Values from) {
+                     return each(begin, stop, true, std::move(from));
+                   });
   }
-  // Of columns, the first values are few and may lie far from the others: the first runs are short, and none is much longer
-  // than all before it, so that no mean of those is a bad centre for it.
+  // Of columns, the first values are few and may lie far from the others: the first runs are short, and none is much
+  // longer than all before it, so that no mean of those is a bad centre for it.
   if (variances && stage.axes.size() == 1 && (outer_vector_ || width_ == 1) && (!known || *known > 4)) {
     constexpr int64_t kEnds[] = {2, 8, 32, 128}, kFew = std::size(kEnds), kLong = 256;  // then every kLong
     auto number = [&](int64_t n) { return B.getInt64(static_cast<uint64_t>(n)); };
-    Value* runs = B.CreateAdd(B.CreateSDiv(B.CreateAdd(end, number(kLong - 1 - kEnds[kFew - 1])), number(kLong)), number(kFew));
+    Value* runs =
+        B.CreateAdd(B.CreateSDiv(B.CreateAdd(end, number(kLong - 1 - kEnds[kFew - 1])), number(kLong)), number(kFew));
     for (int64_t i = kFew; i-- > 0;) runs = B.CreateSelect(B.CreateICmpSLE(end, number(kEnds[i])), number(i + 1), runs);
     runs = B.CreateSelect(B.CreateICmpSLE(end, number(0)), number(0), runs);
     return loop(number(0), runs, 1, known.has_value(), carried, [&](Value* i, Values current) {
       auto place = [&](Value* run) {
         Value* at = B.CreateAdd(B.CreateMul(B.CreateSub(run, number(kFew)), number(kLong)), number(kEnds[kFew - 1]));
-        for (int64_t n = kFew; n-- > 0;) at = B.CreateSelect(B.CreateICmpEQ(run, number(n)), number(n ? kEnds[n - 1] : 0), at);
+        for (int64_t n = kFew; n-- > 0;)
+          at = B.CreateSelect(B.CreateICmpEQ(run, number(n)), number(n ? kEnds[n - 1] : 0), at);
         return at;
       };
       Value* stop = place(B.CreateAdd(i, number(1)));
@@ -450,7 +469,8 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
     });
   }
   // Long sums in two levels, as rounding errors grow with the number of additions to one accumulator.
-  int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1, run = variances ? kShortRun : kRun;
+  int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1,
+          run = variances ? kShortRun : kRun;
   if (sums && (!known || *known > 2 * run * step))
     return in_runs(run * step, [&](Value* begin, Value* stop, std::optional<int64_t> length, Values from) {
       return run_last_axis(stage, begin, stop, length, std::move(from));
@@ -462,7 +482,8 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
   return run_last_axis(stage, B.getInt64(0), end, known, std::move(carried));
 }
 
-Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end, std::optional<int64_t> length, Values carried) {
+Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end,
+                                       std::optional<int64_t> length, Values carried) {
   const loop::Axis& axis = stage.axes.back();
   if (outer_vector_ || width_ == 1)
     return loop(begin, end, 1, length && *length > 0, std::move(carried), [&](Value* iv, Values current) {

@@ -1,15 +1,15 @@
 // One nest -> LLVM IR.
 //
-// The kernel `symbol(pointers, sizes)` hands a range of units to braze_parallel_for; a unit is one point of the outer axes
-// but the vectorised one, times a block of that. Its body walks the units with a counter that carries from axis to axis
-// (no division per unit). Inside:
-//   Mapping Outer: the points of a block in vectors of W lanes, `copies` vectors at a time; all stages run for each group.
-//   Mapping Inner: one outer point at a time; each stage's last axis in vectors, reductions in `copies` accumulators.
-//   Mapping None:  the same with one lane.
+// The kernel `symbol(pointers, sizes)` hands a range of units to braze_parallel_for; a unit is one point of the outer
+// axes but the vectorised one, times a block of that. Its body walks the units with a counter that carries from axis to
+// axis (no division per unit). Inside:
+//   Mapping Outer: the points of a block in vectors of W lanes, `copies` vectors at a time; all stages run for each
+//   group. Mapping Inner: one outer point at a time; each stage's last axis in vectors, reductions in `copies`
+//   accumulators. Mapping None:  the same with one lane.
 // What is left over runs under a lane mask.
 //
-// Loop invariant values are put where they belong at once: each expression and each pure op is emitted in the outermost loop
-// that knows its operands (there is no LICM pass).
+// Loop invariant values are put where they belong at once: each expression and each pure op is emitted in the outermost
+// loop that knows its operands (there is no LICM pass).
 #pragma once
 #include <functional>
 #include <map>
@@ -32,9 +32,9 @@ using sym::Expr;
 struct Lanes {
   llvm::SmallVector<Value*, 8> v;
   bool vec = false;
-  int depth = 0;             // loop level where it was computed
+  int depth = 0;  // loop level where it was computed
   DType dtype = DType::F32;
-  Value* wide = nullptr;     // the scalar, splat once it was needed
+  Value* wide = nullptr;  // the scalar, splat once it was needed
 };
 
 class Emitter {
@@ -56,21 +56,21 @@ class Emitter {
   // The vectorised variable while code for it is emitted. Without: one point.
   struct Vector {
     std::optional<Expr> var;
-    Value* iv = nullptr;                 // its value in lane 0 of copy 0
+    Value* iv = nullptr;  // its value in lane 0 of copy 0
     int copies = 1;
-    Value* mask = nullptr;               // lanes in use; null: all. Only with one copy, or with rows.
-    std::optional<Expr> rows;            // tiles: copies are the next values of this variable, not the next vectors
+    Value* mask = nullptr;     // lanes in use; null: all. Only with one copy, or with rows.
+    std::optional<Expr> rows;  // tiles: copies are the next values of this variable, not the next vectors
   };
-  struct Accumulator {                   // of one Reduce op
+  struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
-    size_t first = 0;                    // into the carried values
-    int copies = 1, parts = 1;           // parts: values per copy
+    size_t first = 0;           // into the carried values
+    int copies = 1, parts = 1;  // parts: values per copy
     bool vec = false;
-    bool shared = false;                 // Welford: the same values as an earlier one
+    bool shared = false;  // Welford: the same values as an earlier one
     DType operand = DType::F32;
   };
 
-  struct Welford {                       // places among the carried values: reduce.cpp
+  struct Welford {  // places among the carried values: reduce.cpp
     bool rows;
     size_t centres, count, rest, centre, started, mean, total, total_rest, end;
   };
@@ -87,7 +87,8 @@ class Emitter {
   void run_stages();
   void run_stage(const loop::Stage& stage);
   Values run_axis(const loop::Stage& stage, size_t k, Values carried);
-  Values run_last_axis(const loop::Stage& stage, Value* begin, Value* end, std::optional<int64_t> length, Values carried);
+  Values run_last_axis(const loop::Stage& stage, Value* begin, Value* end, std::optional<int64_t> length,
+                       Values carried);
   void run_ops(const loop::Stage& stage, Values* carried);
   void emit_op(const LoopOp& op);
   void emit_pure(const LoopOp& op);
@@ -95,7 +96,8 @@ class Emitter {
   void emit_indirect(const LoopOp& op);
   void check_divisor(Value* divisor);
   void report_if(Value* bad, loop::IndexCheck what, Value* value, Value* bound);
-  Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init, const std::function<Values(Value*, Values)>& body);
+  Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init,
+              const std::function<Values(Value*, Values)>& body);
   int body_cost(const loop::Stage& stage) const;
   int choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const;
   std::vector<Expr> digit_extents();
@@ -110,14 +112,15 @@ class Emitter {
   void finish_reductions(const loop::Stage& stage, const Values& carried);
   void fold_welford(const Accumulator& a, Values& carried);
   void move_centres(const Accumulator& a, Values& carried);
-  std::pair<Value*, Value*> join_lanes(const Accumulator& a, const Values& carried);  // mean and sum of squared deviations
+  std::pair<Value*, Value*> join_lanes(const Accumulator& a,
+                                       const Values& carried);  // mean and sum of squared deviations
   void fold_lanes(Values& parts, const std::function<void(Value** into, Value* const* from)>& join);
   Welford welford(const Accumulator& a) const;
-  bool runs(const Accumulator& a) const;                           // sums up, so that long ones are taken in runs
-  int64_t steps(const loop::Stage& stage, size_t k) const;         // of one accumulator along axes k..., where known
-  bool folds(const loop::Stage& stage, size_t k) const;            // run_axis(k) takes variances in runs by itself
-  Values restart(const Values& carried);                           // sums begin again at 0, others go on
-  Values resume(const Values& before, const Values& after);        // and are added to what was there
+  bool runs(const Accumulator& a) const;                     // sums up, so that long ones are taken in runs
+  int64_t steps(const loop::Stage& stage, size_t k) const;   // of one accumulator along axes k..., where known
+  bool folds(const loop::Stage& stage, size_t k) const;      // run_axis(k) takes variances in runs by itself
+  Values restart(const Values& carried);                     // sums begin again at 0, others go on
+  Values resume(const Values& before, const Values& after);  // and are added to what was there
   Value* reduce_identity(const Accumulator& a, int part, Type* type);
   Type* accumulator_type(const Accumulator& a, int part);
   void combine(const Accumulator& a, Value** into, Value* const* from);  // parts of one copy with those of another
@@ -134,16 +137,16 @@ class Emitter {
   }
   int top() const { return static_cast<int>(scopes_.size()) - 1; }
   void bind(Expr symbol, Value* value, int depth);
-  Value* emit(Expr e);                       // an int64 scalar, where it belongs
+  Value* emit(Expr e);  // an int64 scalar, where it belongs
   Value* emit_here(Expr e);
-  Value* lane_values(Expr e, int copy);      // per lane, as vector of i32 or i64
+  Value* lane_values(Expr e, int copy);  // per lane, as vector of i32 or i64
   Value* lane_values_as(Expr e, int copy, Type* element);
   bool fits_i32(Expr e) const;
-  bool varies(Expr e);                       // among the lanes
+  bool varies(Expr e);  // among the lanes
   // e(lane) = e(0) + step * lane within every vector; nullopt: no such form is known.
   LaneFacts lane_facts();
   std::optional<int64_t> lane_step(Expr e);
-  bool aligned(Expr e, int64_t divisor);     // e at lane 0 is a multiple of divisor
+  bool aligned(Expr e, int64_t divisor);  // e at lane 0 is a multiple of divisor
   Expr at_copy(Expr e, int copy);
 
   // memory.cpp
@@ -162,7 +165,7 @@ class Emitter {
   Expr local_index(Expr index);
   void allocate_locals();
 
-  Value* copy_of(Lanes& x, int copy);        // as vector of the current width
+  Value* copy_of(Lanes& x, int copy);  // as vector of the current width
   Lanes& value(loop::ValId id) { return values_[id.index]; }
   bool vectorised() const { return vector_.var.has_value() && width_ > 1; }
   int64_t lane_bytes(DType dtype);
@@ -176,15 +179,15 @@ class Emitter {
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* entry_ = nullptr;
 
-  int width_ = 1;                            // lanes
-  int copies_ = 1;                           // Outer: vectors in flight
-  int stage_copies_ = 1;                     // Inner: the same, of the stage at hand
-  int64_t block_ = 0;                        // Outer: points of the last axis per unit
-  std::optional<int64_t> block_length_;      // Outer: known and equal for all blocks
+  int width_ = 1;                        // lanes
+  int copies_ = 1;                       // Outer: vectors in flight
+  int stage_copies_ = 1;                 // Inner: the same, of the stage at hand
+  int64_t block_ = 0;                    // Outer: points of the last axis per unit
+  std::optional<int64_t> block_length_;  // Outer: known and equal for all blocks
   bool outer_vector_ = false;
-  Expr blocks_;                              // Outer: blocks per row
-  bool tiled_ = false;                       // the last two outer axes in tiles
-  int64_t stripe_ = 1;                       // columns of tiles that are walked together
+  Expr blocks_;         // Outer: blocks per row
+  bool tiled_ = false;  // the last two outer axes in tiles
+  int64_t stripe_ = 1;  // columns of tiles that are walked together
 
   std::vector<Scope> scopes_;
   std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;
@@ -192,13 +195,13 @@ class Emitter {
   Vector vector_;
   std::vector<Lanes> values_;
   std::vector<Accumulator> accumulators_;
-  std::unordered_map<uint32_t, Value*> bases_;    // buffer -> pointer in the body
-  std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;  // transposed accesses: (buffer, index) -> scratch tile
+  std::unordered_map<uint32_t, Value*> bases_;               // buffer -> pointer in the body
+  std::map<std::pair<uint32_t, uint32_t>, Value*> tiles_;    // transposed accesses: (buffer, index) -> scratch tile
   std::map<std::pair<uint32_t, uint32_t>, Value*> squares_;  // their memory
-  Value* tile_row_ = nullptr;                     // where in the scratch tile the vector at hand starts
+  Value* tile_row_ = nullptr;                                // where in the scratch tile the vector at hand starts
   Value* sizes_ = nullptr;
   const loop::Stage* stage_ = nullptr;
-  bool streams_ = false;                     // stores past the caches were emitted: a fence must follow
+  bool streams_ = false;  // stores past the caches were emitted: a fence must follow
 };
 
 }  // namespace braze::codegen::cpu

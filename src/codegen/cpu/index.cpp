@@ -56,7 +56,8 @@ Value* Emitter::emit_here(Expr e) {
   switch (arena_.kind(e)) {
     case Kind::Symbol: {  // a size: load it from the kernel's arguments
       for (size_t i = 0; i < signature_.sizes.size(); ++i)
-        if (signature_.sizes[i] == e) return B.CreateLoad(B.getInt64Ty(), B.CreateConstInBoundsGEP1_64(B.getInt64Ty(), sizes_, i));
+        if (signature_.sizes[i] == e)
+          return B.CreateLoad(B.getInt64Ty(), B.CreateConstInBoundsGEP1_64(B.getInt64Ty(), sizes_, i));
       throw InternalError("unbound symbol " + arena_.print(e));
     }
     case Kind::Add: {
@@ -97,7 +98,9 @@ bool Emitter::varies(Expr e) {
 
 LaneFacts Emitter::lane_facts() {
   // Rows differ between copies only.
-  auto step = [this](Expr symbol) { return vector_.rows && *vector_.rows == symbol ? std::optional<int64_t>(0) : std::nullopt; };
+  auto step = [this](Expr symbol) {
+    return vector_.rows && *vector_.rows == symbol ? std::optional<int64_t>(0) : std::nullopt;
+  };
   return {vector_.var, static_cast<int>(width_), [this](Expr e) { return varies(e); }, step};
 }
 
@@ -109,7 +112,8 @@ Expr Emitter::at_copy(Expr e, int copy) {
   if (copy == 0 || !vector_.var) return e;
   Expr var = vector_.rows ? *vector_.rows : *vector_.var;
   if (!arena_.contains(e, var)) return e;
-  std::pair<Expr, Expr> to[] = {{var, arena_.add(var, arena_.constant(vector_.rows ? copy : static_cast<int64_t>(copy) * width_))}};
+  std::pair<Expr, Expr> to[] = {
+      {var, arena_.add(var, arena_.constant(vector_.rows ? copy : static_cast<int64_t>(copy) * width_))}};
   return arena_.substitute(e, to);
 }
 
@@ -126,7 +130,9 @@ bool Emitter::fits_i32(Expr e) const {
   return true;
 }
 
-Value* Emitter::lane_values(Expr e, int copy) { return lane_values_as(e, copy, fits_i32(e) ? B.getInt32Ty() : B.getInt64Ty()); }
+Value* Emitter::lane_values(Expr e, int copy) {
+  return lane_values_as(e, copy, fits_i32(e) ? B.getInt32Ty() : B.getInt64Ty());
+}
 
 Value* Emitter::lane_values_as(Expr e, int copy, Type* element) {
   auto spread = [&](Value* scalar) {

@@ -12,10 +12,10 @@ struct Row {
   std::string_view suffix;  // SLEEF's bound on the error, in tenths of a unit in the last place
 };
 constexpr Row kRows[] = {
-    {"exp", "_u10"},   {"exp2", "_u10"},  {"expm1", "_u10"}, {"log", "_u10"},   {"log2", "_u10"},  {"log10", "_u10"},
-    {"log1p", "_u10"}, {"sin", "_u10"},   {"cos", "_u10"},   {"tan", "_u10"},   {"asin", "_u10"},  {"acos", "_u10"},
-    {"atan", "_u10"},  {"sinh", "_u10"},  {"cosh", "_u10"},  {"tanh", "_u10"},  {"asinh", "_u10"}, {"acosh", "_u10"},
-    {"atanh", "_u10"}, {"erf", "_u10"},   {"erfc", "_u15"},  {"pow", "_u10"},   {"atan2", "_u10"},
+    {"exp", "_u10"},   {"exp2", "_u10"}, {"expm1", "_u10"}, {"log", "_u10"},  {"log2", "_u10"},  {"log10", "_u10"},
+    {"log1p", "_u10"}, {"sin", "_u10"},  {"cos", "_u10"},   {"tan", "_u10"},  {"asin", "_u10"},  {"acos", "_u10"},
+    {"atan", "_u10"},  {"sinh", "_u10"}, {"cosh", "_u10"},  {"tanh", "_u10"}, {"asinh", "_u10"}, {"acosh", "_u10"},
+    {"atanh", "_u10"}, {"erf", "_u10"},  {"erfc", "_u15"},  {"pow", "_u10"},  {"atan2", "_u10"},
 };
 
 // Both element types in the vectors of AVX2 and AVX-512.
@@ -88,7 +88,8 @@ Value* call_library(VectorBuilder& b, std::string_view name, llvm::ArrayRef<Valu
     llvm::SmallVector<int, 64> all;
     for (unsigned l = 0; l < 2 * VectorBuilder::lanes(results[0]); ++l) all.push_back(static_cast<int>(l));
     llvm::SmallVector<Value*, 4> joined;
-    for (size_t i = 0; i + 1 < results.size(); i += 2) joined.push_back(b.B.CreateShuffleVector(results[i], results[i + 1], all));
+    for (size_t i = 0; i + 1 < results.size(); i += 2)
+      joined.push_back(b.B.CreateShuffleVector(results[i], results[i + 1], all));
     results = std::move(joined);
   }
   if (n >= piece) return results[0];

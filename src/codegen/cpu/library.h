@@ -1,5 +1,5 @@
-// Elementary functions of whole vectors from SLEEF, which libtorch_cpu exports and ATen computes with. A process without
-// that library has none; single lanes then go to the C library.
+// Elementary functions of whole vectors from SLEEF, which libtorch_cpu exports and ATen computes with. A process
+// without that library has none; single lanes then go to the C library.
 #pragma once
 #include <string>
 #include <string_view>

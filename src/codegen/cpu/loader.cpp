@@ -1,5 +1,6 @@
-// Links the objects that the CPU target emits into the process. A linker for what such an object holds and nothing else: constant
-// sections, calls, and addresses relative to code. Code is never removed: a symbol is named by its content.
+// Links the objects that the CPU target emits into the process. A linker for what such an object holds and nothing
+// else: constant sections, calls, and addresses relative to code. Code is never removed: a symbol is named by its
+// content.
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,13 +31,14 @@ class Object {
  public:
   explicit Object(const std::string& bytes) : bytes_(bytes) {
     auto header = read<Elf64_Ehdr>(0);
-    require(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_type == ET_REL &&
-                header.e_machine == EM_X86_64 && header.e_shentsize == sizeof(Elf64_Shdr),
+    require(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+                header.e_type == ET_REL && header.e_machine == EM_X86_64 && header.e_shentsize == sizeof(Elf64_Shdr),
             "not a relocatable object for x86-64");
     sections = read_all<Elf64_Shdr>(header.e_shoff, header.e_shnum);
     for (const Elf64_Shdr& s : sections) {
       if (s.sh_type != SHT_SYMTAB) continue;
-      require(symbols.empty() && s.sh_link < sections.size() && s.sh_entsize == sizeof(Elf64_Sym), "an odd symbol table");
+      require(symbols.empty() && s.sh_link < sections.size() && s.sh_entsize == sizeof(Elf64_Sym),
+              "an odd symbol table");
       symbols = read_all<Elf64_Sym>(s.sh_offset, s.sh_size / sizeof(Elf64_Sym));
       names_ = sections[s.sh_link];
     }
@@ -51,7 +53,9 @@ class Object {
     require(symbol.st_name < names_.sh_size, "a name past the end");
     return {all + symbol.st_name, strnlen(all + symbol.st_name, names_.sh_size - symbol.st_name)};
   }
-  std::vector<Elf64_Rela> relocations(const Elf64_Shdr& s) const { return read_all<Elf64_Rela>(s.sh_offset, s.sh_size / sizeof(Elf64_Rela)); }
+  std::vector<Elf64_Rela> relocations(const Elf64_Shdr& s) const {
+    return read_all<Elf64_Rela>(s.sh_offset, s.sh_size / sizeof(Elf64_Rela));
+  }
 
   std::vector<Elf64_Shdr> sections;
   std::vector<Elf64_Sym> symbols;
@@ -73,15 +77,16 @@ class Object {
   Elf64_Shdr names_{};
 };
 
-// Where the parts of an object come to lie: its sections, then one entry per symbol that is reached through memory, because it
-// may be too far away for a relative address. An entry is the address, and code that jumps there.
+// Where the parts of an object come to lie: its sections, then one entry per symbol that is reached through memory,
+// because it may be too far away for a relative address. An entry is the address, and code that jumps there.
 class Image {
  public:
   explicit Image(const Object& object) : object_(object), place_(object.sections.size(), kNowhere) {
     for (size_t i = 0; i < object.sections.size(); ++i) {
       const Elf64_Shdr& s = object.sections[i];
       if (!(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_X86_64_UNWIND) continue;  // nothing is thrown through a kernel
-      require(!(s.sh_flags & (SHF_WRITE | SHF_TLS)) && s.sh_type == SHT_PROGBITS && s.sh_addralign <= kMostAligned, "a section of another kind than code and constants");
+      require(!(s.sh_flags & (SHF_WRITE | SHF_TLS)) && s.sh_type == SHT_PROGBITS && s.sh_addralign <= kMostAligned,
+              "a section of another kind than code and constants");
       (void)object.data(s);
       bytes_ = round_up(bytes_, std::max<size_t>(s.sh_addralign, 1));
       place_[i] = bytes_;
@@ -103,11 +108,14 @@ class Image {
     base_ = static_cast<char*>(memory);
     try {
       for (size_t i = 0; i < place_.size(); ++i)
-        if (place_[i] != kNowhere) std::memcpy(base_ + place_[i], object_.data(object_.sections[i]), object_.sections[i].sh_size);
+        if (place_[i] != kNowhere)
+          std::memcpy(base_ + place_[i], object_.data(object_.sections[i]), object_.sections[i].sh_size);
       for (size_t i = 0; i < names_.size(); ++i) write_entry(i, address_of(names_[i]));
-      for_each_relocation([&](const Elf64_Shdr& target, size_t place, const Elf64_Rela& r) { relocate(target, place, r); });
+      for_each_relocation(
+          [&](const Elf64_Shdr& target, size_t place, const Elf64_Rela& r) { relocate(target, place, r); });
       std::vector<void*> out = find(wanted);
-      if (mprotect(memory, mapped, PROT_READ | PROT_EXEC) != 0) refuse(std::string("the system does not let memory be executed: ") + std::strerror(errno));
+      if (mprotect(memory, mapped, PROT_READ | PROT_EXEC) != 0)
+        refuse(std::string("the system does not let memory be executed: ") + std::strerror(errno));
       return out;
     } catch (...) {
       munmap(memory, mapped);
@@ -135,7 +143,9 @@ class Image {
   bool is_defined(size_t symbol) const { return object_.symbols[symbol].st_shndx != SHN_UNDEF; }
   bool through_entry(const Elf64_Rela& r) const {
     switch (ELF64_R_TYPE(r.r_info)) {
-      case R_X86_64_GOTPCREL: case R_X86_64_GOTPCRELX: case R_X86_64_REX_GOTPCRELX: return true;
+      case R_X86_64_GOTPCREL:
+      case R_X86_64_GOTPCRELX:
+      case R_X86_64_REX_GOTPCRELX: return true;
       case R_X86_64_PLT32: return !is_defined(ELF64_R_SYM(r.r_info));
       default: return false;
     }
@@ -144,7 +154,9 @@ class Image {
   char* address_of(size_t symbol) const {
     const Elf64_Sym& s = object_.symbols[symbol];
     if (!is_defined(symbol)) return static_cast<char*>(runtime_symbol(object_.name(s)));
-    require(s.st_shndx < place_.size() && place_[s.st_shndx] != kNowhere && s.st_value <= object_.sections[s.st_shndx].sh_size, "a symbol in no section");
+    require(s.st_shndx < place_.size() && place_[s.st_shndx] != kNowhere &&
+                s.st_value <= object_.sections[s.st_shndx].sh_size,
+            "a symbol in no section");
     return base_ + place_[s.st_shndx] + s.st_value;
   }
   static void* runtime_symbol(const std::string& name) {
@@ -160,14 +172,16 @@ class Image {
 
   char* entry(size_t i) const { return base_ + first_entry_ + i * kEntry; }
   void write_entry(size_t i, char* address) const {
-    static constexpr unsigned char jump[] = {0xff, 0x25, 0xf2, 0xff, 0xff, 0xff};  // jmp *-14(%rip): by the address before it
+    static constexpr unsigned char jump[] = {0xff, 0x25, 0xf2,
+                                             0xff, 0xff, 0xff};  // jmp *-14(%rip): by the address before it
     std::memcpy(entry(i), &address, sizeof address);
     std::memcpy(entry(i) + sizeof address, jump, sizeof jump);
   }
 
   void relocate(const Elf64_Shdr& target, size_t place, const Elf64_Rela& r) const {
     size_t symbol = ELF64_R_SYM(r.r_info), width = ELF64_R_TYPE(r.r_info) == R_X86_64_64 ? 8 : 4;
-    require(r.r_offset <= target.sh_size && target.sh_size - r.r_offset >= width, "a relocation past its section's end");
+    require(r.r_offset <= target.sh_size && target.sh_size - r.r_offset >= width,
+            "a relocation past its section's end");
     char* at = base_ + place + r.r_offset;
     auto number = [](const char* p) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(p)); };
     uint64_t to = 0;
@@ -177,8 +191,12 @@ class Image {
         require(is_defined(symbol), "a relative address of something outside");
         to = number(address_of(symbol));
         break;
-      case R_X86_64_PLT32: to = is_defined(symbol) ? number(address_of(symbol)) : number(entry(entries_.at(symbol))) + 8; break;
-      case R_X86_64_GOTPCREL: case R_X86_64_GOTPCRELX: case R_X86_64_REX_GOTPCRELX: to = number(entry(entries_.at(symbol))); break;
+      case R_X86_64_PLT32:
+        to = is_defined(symbol) ? number(address_of(symbol)) : number(entry(entries_.at(symbol))) + 8;
+        break;
+      case R_X86_64_GOTPCREL:
+      case R_X86_64_GOTPCRELX:
+      case R_X86_64_REX_GOTPCRELX: to = number(entry(entries_.at(symbol))); break;
       default: refuse("a relocation of type " + std::to_string(ELF64_R_TYPE(r.r_info)));
     }
     uint64_t value = to + static_cast<uint64_t>(r.r_addend);
@@ -195,7 +213,9 @@ class Image {
     for (const std::string& name : wanted) {
       void* found = nullptr;
       for (size_t i = 0; i < object_.symbols.size() && !found; ++i)
-        if (is_defined(i) && ELF64_ST_BIND(object_.symbols[i].st_info) == STB_GLOBAL && object_.name(object_.symbols[i]) == name) found = address_of(i);
+        if (is_defined(i) && ELF64_ST_BIND(object_.symbols[i].st_info) == STB_GLOBAL &&
+            object_.name(object_.symbols[i]) == name)
+          found = address_of(i);
       if (!found) refuse("no kernel " + name);
       out.push_back(found);
     }
@@ -203,9 +223,9 @@ class Image {
   }
 
   const Object& object_;
-  std::vector<size_t> place_;                        // per section: offset in the image
-  std::unordered_map<size_t, size_t> entries_;       // by symbol
-  std::vector<size_t> names_;                        // the entries' symbols
+  std::vector<size_t> place_;                   // per section: offset in the image
+  std::unordered_map<size_t, size_t> entries_;  // by symbol
+  std::vector<size_t> names_;                   // the entries' symbols
   size_t bytes_ = 0, first_entry_ = 0;
   char* base_ = nullptr;
 };

@@ -40,20 +40,24 @@ const llvm::Target& host_target(const std::string& triple) {
   return *target;
 }
 
-// Where the host differs from what LLVM knows about its model (a hypervisor may hide features). All hundred features would say
-// the same, but are parsed anew for every machine and subtarget.
+// Where the host differs from what LLVM knows about its model (a hypervisor may hide features). All hundred features
+// would say the same, but are parsed anew for every machine and subtarget.
 std::string host_features(const std::string& cpu) {
   std::string triple = llvm::sys::getProcessTriple(), text;
   std::unique_ptr<llvm::MCSubtargetInfo> model(host_target(triple).createMCSubtargetInfo(triple, cpu, ""));
   std::unordered_map<std::string_view, bool> usual;
-  for (const llvm::SubtargetFeatureKV& f : model->getAllProcessorFeatures()) usual[f.Key] = model->getFeatureBits()[f.Value];
+  for (const llvm::SubtargetFeatureKV& f : model->getAllProcessorFeatures())
+    usual[f.Key] = model->getFeatureBits()[f.Value];
   std::vector<std::string> differ;
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
     auto it = usual.find(feature.first());
-    if (it == usual.end() || it->second != feature.second) differ.push_back((feature.second ? '+' : '-') + feature.first().str());
+    if (it == usual.end() || it->second != feature.second)
+      differ.push_back((feature.second ? '+' : '-') + feature.first().str());
   }
   // Taking a feature away takes those that imply it, too: what the host has is said last.
-  std::sort(differ.begin(), differ.end(), [](const std::string& a, const std::string& b) { return std::pair(a[0] == '+', a) < std::pair(b[0] == '+', b); });
+  std::sort(differ.begin(), differ.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a[0] == '+', a) < std::pair(b[0] == '+', b);
+  });
   for (const std::string& f : differ) text += (text.empty() ? "" : ",") + f;
   return text;
 }
@@ -61,8 +65,9 @@ std::string host_features(const std::string& cpu) {
 std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const std::string& features) {
   std::string triple = llvm::sys::getProcessTriple();
   const llvm::Target* target = &host_target(triple);
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, cpu, features, llvm::TargetOptions(),
+                                                                           llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                                                           llvm::CodeGenOptLevel::Default, true));
   BRAZE_CHECK(machine, "LLVM cannot make a machine for " + cpu);
   return machine;
 }
@@ -167,7 +172,8 @@ std::string emit_assembly(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
-  BRAZE_CHECK(!machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile), "LLVM cannot emit assembly");
+  BRAZE_CHECK(!machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile),
+              "LLVM cannot emit assembly");
   passes.run(module);
   return std::string(text.data(), text.size());
 }

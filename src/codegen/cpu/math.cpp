@@ -9,8 +9,8 @@
 namespace braze::codegen::cpu {
 namespace {
 
-using loop::OpCode;
 using llvm::Intrinsic::ID;
+using loop::OpCode;
 
 constexpr double kLog2E = 1.4426950408889634;
 
@@ -18,7 +18,7 @@ constexpr double kLog2E = 1.4426950408889634;
 Value* scale(VectorBuilder& b, Value* p, Value* n) {
   unsigned lanes = VectorBuilder::lanes(p);
   if (b.isa.avx512 && lanes >= 4 && lanes <= 16) {
-    ID id = lanes == 16 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
+    ID id = lanes == 16  ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
             : lanes == 8 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
                          : llvm::Intrinsic::x86_avx512_mask_scalef_ps_128;
     Value* all = lanes == 16 ? b.B.getInt16(0xffff) : b.B.getInt8(0xff);
@@ -35,7 +35,8 @@ Value* scale(VectorBuilder& b, Value* p, Value* n) {
 
 // exp(r) - 1 for |r| <= ln(2)/2.
 Value* exp_tail(VectorBuilder& b, Value* r) {
-  Value* p = b.horner(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  Value* p = b.horner(
+      r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
   return b.fma(p, b.B.CreateFMul(r, r), r);
 }
 
@@ -88,7 +89,8 @@ Value* cosh(VectorBuilder& b, Value* x) {
 Value* sinh(VectorBuilder& b, Value* x) {
   Value* s = b.B.CreateFMul(x, x);
   // The series: five terms are exact to 2^-32 up to 1.
-  Value* p = b.horner(s, {2.505210838544172e-8, 2.755731922398589e-6, 1.984126984126984e-4, 8.333333333333333e-3, 1.6666666666666666e-1});
+  Value* p = b.horner(s, {2.505210838544172e-8, 2.755731922398589e-6, 1.984126984126984e-4, 8.333333333333333e-3,
+                          1.6666666666666666e-1});
   Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
   Value* h = half_exp(b, x);
   Value* large = b.B.CreateFSub(h, b.B.CreateFDiv(b.num(x, 0.25), h));
@@ -109,8 +111,8 @@ Log log_parts(VectorBuilder& b, Value* x) {
   ef = b.B.CreateSelect(tiny, b.B.CreateFSub(ef, b.num(x, 23.0)), ef);
   Value* f = b.B.CreateFSub(m, b.num(x, 1.0));
   Value* z = b.B.CreateFMul(f, f);
-  Value* p = b.horner(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
-                          2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  Value* p = b.horner(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                          -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
   Value* y = b.B.CreateFMul(b.B.CreateFMul(f, z), p);
   return {f, b.fma(z, b.num(x, -0.5), y), ef};
 }
@@ -153,7 +155,8 @@ Value* log1p(VectorBuilder& b, Value* x) {
   Value* one = b.num(x, 1.0);
   Value* u = b.B.CreateFAdd(x, one);
   // What rounding took from u.
-  Value* lost = b.B.CreateSelect(b.B.CreateFCmpOGE(x, one), b.B.CreateFSub(one, b.B.CreateFSub(u, x)), b.B.CreateFSub(x, b.B.CreateFSub(u, one)));
+  Value* lost = b.B.CreateSelect(b.B.CreateFCmpOGE(x, one), b.B.CreateFSub(one, b.B.CreateFSub(u, x)),
+                                 b.B.CreateFSub(x, b.B.CreateFSub(u, one)));
   Log l = log_parts(b, u);
   Value* y = b.fma(l.e, b.num(x, -2.12194440e-4), b.B.CreateFAdd(l.y, b.B.CreateFDiv(lost, u)));
   Value* r = b.fma(l.e, b.num(x, 0.693359375), b.B.CreateFAdd(l.f, y));
@@ -166,7 +169,7 @@ Value* reciprocal(VectorBuilder& b, Value* d) {
   unsigned lanes = VectorBuilder::lanes(d);
   Value* one = b.num(d, 1.0);
   if (!b.isa.avx512 || lanes < 4 || lanes > 16) return b.B.CreateFDiv(one, d);
-  ID id = lanes == 16 ? llvm::Intrinsic::x86_avx512_rcp14_ps_512
+  ID id = lanes == 16  ? llvm::Intrinsic::x86_avx512_rcp14_ps_512
           : lanes == 8 ? llvm::Intrinsic::x86_avx512_rcp14_ps_256
                        : llvm::Intrinsic::x86_avx512_rcp14_ps_128;
   Value* all = lanes == 16 ? b.B.getInt16(0xffff) : b.B.getInt8(0xff);
@@ -224,7 +227,8 @@ Value* sin_cos(VectorBuilder& b, Value* x, bool cosine) {
   if (cosine) q = b.B.CreateAdd(q, b.integer(q, 1));
   Value* f = b.B.CreateFPTrunc(r, x->getType());
   Value* s = b.B.CreateFMul(f, f);
-  Value* sine = b.horner(s, {2.718311493989822e-6, -1.9839334836096632e-4, 8.333329385889463e-3, -1.6666666607856405e-1});
+  Value* sine =
+      b.horner(s, {2.718311493989822e-6, -1.9839334836096632e-4, 8.333329385889463e-3, -1.6666666607856405e-1});
   sine = b.fma(b.B.CreateFMul(sine, s), f, f);
   Value* cosi = b.horner(s, {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5});
   cosi = b.fma(cosi, s, b.num(x, 1.0));
@@ -250,8 +254,8 @@ Value* atan(VectorBuilder& b, Value* x) {
   Value* big = b.B.CreateFCmpOGT(t, one);
   Value* z = b.B.CreateFDiv(b.B.CreateSelect(big, one, t), b.B.CreateSelect(big, t, one));
   Value* r = odd_polynomial(b, z, b.B.CreateFMul(z, z),
-                            {-2.42356351e-3, 1.36559233e-2, -3.61159071e-2, 6.27121404e-2, -8.66695568e-2, 1.10363966e-1, -1.42789081e-1,
-                             1.99997559e-1, -3.33333313e-1});
+                            {-2.42356351e-3, 1.36559233e-2, -3.61159071e-2, 6.27121404e-2, -8.66695568e-2,
+                             1.10363966e-1, -1.42789081e-1, 1.99997559e-1, -3.33333313e-1});
   return b.copysign(b.B.CreateSelect(big, b.B.CreateFSub(b.num(x, kPi / 2), r), r), x);
 }
 

@@ -10,9 +10,7 @@ namespace braze::codegen::cpu {
 using loop::BufferKind;
 using sym::Kind;
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 // A pointer to buffer[index] at lane 0, with the part that outer loops know added there.
 Value* Emitter::address(BufferId buffer, Expr index) {
@@ -70,7 +68,9 @@ void Emitter::emit_load(const LoopOp& op) {
   const loop::Buffer& buffer = program_.buffers[op.buffer];
   Lanes out;
   out.dtype = op.dtype;
-  auto finish = [&](Value* stored) { return emit_cast(vb_, from_storage(vb_, buffer.dtype, stored), buffer.dtype, op.dtype); };
+  auto finish = [&](Value* stored) {
+    return emit_cast(vb_, from_storage(vb_, buffer.dtype, stored), buffer.dtype, op.dtype);
+  };
   bool local = buffer.kind == BufferKind::Local;
   Expr index = local ? local_index(op.index) : op.index;
   Type* element = storage_type(vb_, buffer.dtype);
@@ -104,7 +104,8 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateAlignedLoad(type, p, align);
   }
   auto step = lane_step(index);
-  if (step && *step == 0) return vb_.splat(B.CreateAlignedLoad(element, address(buffer, at_copy(index, copy)), align), width_);
+  if (step && *step == 0)
+    return vb_.splat(B.CreateAlignedLoad(element, address(buffer, at_copy(index, copy)), align), width_);
   if (step && *step == 1) {
     // Copies lie at a fixed distance where the index is affine in the vectorised variable.
     Expr moved = at_copy(index, copy);
@@ -117,7 +118,8 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
       return B.CreateMaskedLoad(type, p, align, vector_.mask, llvm::Constant::getNullValue(type));
   }
   if (step && *step == -1 && !vector_.mask) {
-    Value* p = B.CreateConstInBoundsGEP1_64(element, address(buffer, at_copy(index, copy)), static_cast<uint64_t>(1 - width_));
+    Value* p =
+        B.CreateConstInBoundsGEP1_64(element, address(buffer, at_copy(index, copy)), static_cast<uint64_t>(1 - width_));
     return B.CreateVectorReverse(B.CreateAlignedLoad(type, p, align));
   }
   return gather(buffer, index, copy, element);
@@ -139,10 +141,12 @@ Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {
   bool wide = size_of(dtype) >= 4 && element->isSized() && vb_.isa.avx2;
   if (wide) {
     Value* pointers = B.CreateGEP(element, base, lanes);
-    return B.CreateMaskedGather(type, pointers, align, vector_.mask, vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);
+    return B.CreateMaskedGather(type, pointers, align, vector_.mask,
+                                vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);
   }
   // Lane by lane; lanes out of use read what lane 0 reads.
-  if (vector_.mask) lanes = B.CreateSelect(vector_.mask, lanes, vb_.splat(B.CreateExtractElement(lanes, uint64_t(0)), width_));
+  if (vector_.mask)
+    lanes = B.CreateSelect(vector_.mask, lanes, vb_.splat(B.CreateExtractElement(lanes, uint64_t(0)), width_));
   Value* out = llvm::PoisonValue::get(type);
   for (int l = 0; l < width_; ++l) {
     Value* p = B.CreateGEP(element, base, B.CreateExtractElement(lanes, l));
@@ -158,7 +162,8 @@ void Emitter::emit_store(const LoopOp& op) {
   Expr index = local ? local_index(op.index) : op.index;
   llvm::Align align(std::max<int64_t>(1, size_of(buffer.dtype)));
   auto stored = [&](Value* v) { return to_storage(vb_, buffer.dtype, emit_cast(vb_, v, x.dtype, buffer.dtype)); };
-  bool each = vectorised() && ((local && outer_vector_) || varies(index) || (op.atomic_add && (x.vec || outer_vector_ || vector_.var)));
+  bool each = vectorised() &&
+              ((local && outer_vector_) || varies(index) || (op.atomic_add && (x.vec || outer_vector_ || vector_.var)));
   if (!each) {
     Value* v = x.vec ? B.CreateExtractElement(x.v[0], uint64_t(0)) : x.v[0];
     if (op.atomic_add)
@@ -196,7 +201,8 @@ std::optional<int64_t> Emitter::footprint() const {
   return total;
 }
 
-// Whole vectors to a large buffer of a nest that touches more than the caches hold: past them, which saves reading the lines first.
+// Whole vectors to a large buffer of a nest that touches more than the caches hold: past them, which saves reading the
+// lines first.
 bool Emitter::streams(BufferId buffer, Expr index) {
   const loop::Buffer& b = program_.buffers[buffer];
   if (b.kind == BufferKind::Local || static_cast<int64_t>(width_) * size_of(b.dtype) * 8 != vb_.isa.bits) return false;
@@ -208,7 +214,8 @@ bool Emitter::streams(BufferId buffer, Expr index) {
       bytes *= *n;
     }
   constexpr int64_t kStreamed = 12 << 20;
-  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.isa.cache_bytes && aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
+  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.isa.cache_bytes &&
+         aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
 }
 
 void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
@@ -252,8 +259,8 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
   }
 }
 
-// Additions to memory need no atomic operations: outer points never add to the same element, and what a task adds it adds
-// in order.
+// Additions to memory need no atomic operations: outer points never add to the same element, and what a task adds it
+// adds in order.
 void Emitter::add_to(BufferId buffer, Expr index, Value* v) {
   DType dtype = program_.buffers[buffer].dtype;
   llvm::Align align(std::max<int64_t>(1, size_of(dtype)));
@@ -303,7 +310,8 @@ void Emitter::allocate_locals() {
       auto known = arena_.as_const(bytes);
       if (known && on_stack + *known <= kStackLimit) {
         on_stack += *known;
-        auto* a = B.CreateAlloca(llvm::ArrayType::get(B.getInt8Ty(), static_cast<uint64_t>(std::max<int64_t>(*known, 1))));
+        auto* a =
+            B.CreateAlloca(llvm::ArrayType::get(B.getInt8Ty(), static_cast<uint64_t>(std::max<int64_t>(*known, 1))));
         a->setAlignment(llvm::Align(64));
         bases_[op.buffer.index] = a;
       } else {

@@ -12,12 +12,13 @@ constexpr int kPieces = 32;
 
 // Piece k serves |x| within step/2 of k * step.
 struct Pieces {
-  double step, limit;                                // beyond the limit the function is 1
-  std::vector<std::array<float, kPieces>> powers;    // coefficient of r^j, r = |x| - k * step
+  double step, limit;                              // beyond the limit the function is 1
+  std::vector<std::array<float, kPieces>> powers;  // coefficient of r^j, r = |x| - k * step
 };
 
 // The polynomial in (x - centre) through f at the Chebyshev points of [lo, hi], lowest power first.
-std::vector<double> interpolate(const std::function<double(double)>& f, double lo, double hi, double centre, int degree) {
+std::vector<double> interpolate(const std::function<double(double)>& f, double lo, double hi, double centre,
+                                int degree) {
   int n = degree + 1;
   std::vector<double> x(n), d(n);
   for (int i = 0; i < n; ++i) {

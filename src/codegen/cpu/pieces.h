@@ -1,5 +1,5 @@
-// Odd functions that are flat for large arguments, in vectors of 16 floats: 32 short polynomials, whose coefficients lie in
-// pairs of registers and are picked per lane by a two-register permutation (AVX-512).
+// Odd functions that are flat for large arguments, in vectors of 16 floats: 32 short polynomials, whose coefficients
+// lie in pairs of registers and are picked per lane by a two-register permutation (AVX-512).
 #pragma once
 #include "codegen/cpu/vector_builder.h"
 

@@ -99,12 +99,13 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& car
   }
 }
 
-// A mean and the squares around it are those of sums of distances to a centre near the mean, which the values far from zero
-// lose no digits to. At first it is the first value (of rows: a mean of some of the first); after every few steps the sums become
-// a mean and squares, joined with those before (Chan's formula), and the mean is the next centre. Carried:
-//   (sum, sum of squares) of the distances, per copy; the number of steps; of rows, how many values each lane took under a mask
-//   the centres (one per copy of columns, one of a row), whether there are any, and relative to each the mean and the squares
-//   the number of values in them, and of rows those under a mask
+// A mean and the squares around it are those of sums of distances to a centre near the mean, which the values far from
+// zero lose no digits to. At first it is the first value (of rows: a mean of some of the first); after every few steps
+// the sums become a mean and squares, joined with those before (Chan's formula), and the mean is the next centre.
+// Carried:
+//   (sum, sum of squares) of the distances, per copy; the number of steps; of rows, how many values each lane took
+//   under a mask the centres (one per copy of columns, one of a row), whether there are any, and relative to each the
+//   mean and the squares the number of values in them, and of rows those under a mask
 Emitter::Welford Emitter::welford(const Accumulator& a) const {
   Welford w;
   w.rows = a.vec && !outer_vector_;
@@ -169,7 +170,8 @@ void Emitter::fold_lanes(Values& parts, const std::function<void(Value** into, V
   for (unsigned n = VectorBuilder::lanes(parts[0]); n > 1; n /= 2) {
     Values low, high;
     llvm::SmallVector<int, 32> first, second;
-    for (unsigned l = 0; l < n / 2; ++l) first.push_back(static_cast<int>(l)), second.push_back(static_cast<int>(l + n / 2));
+    for (unsigned l = 0; l < n / 2; ++l)
+      first.push_back(static_cast<int>(l)), second.push_back(static_cast<int>(l + n / 2));
     for (Value* x : parts) {
       if (n == 2) {
         low.push_back(B.CreateExtractElement(x, uint64_t(0)));
@@ -255,7 +257,8 @@ std::pair<Value*, Value*> Emitter::join_lanes(const Accumulator& a, const Values
   } else {
     n = B.CreateFAdd(n, v[w.total_rest]);
     Value* all = total(n);
-    mean = B.CreateFDiv(total(B.CreateFMul(means, n)), B.CreateSelect(B.CreateFCmpOGT(all, vb_.num(all, 0.0)), all, vb_.num(all, 1.0)));
+    mean = B.CreateFDiv(total(B.CreateFMul(means, n)),
+                        B.CreateSelect(B.CreateFCmpOGT(all, vb_.num(all, 0.0)), all, vb_.num(all, 1.0)));
   }
   Value* off = B.CreateFSub(means, vb_.splat(mean, width_));
   return {B.CreateFAdd(base, mean), total(vb_.fma(B.CreateFMul(off, n), off, v[w.mean + 1]))};
@@ -288,7 +291,8 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
       llvm::SmallVector<Values, 4> copies;
       for (int c = 0; c < a.copies; ++c) copies.emplace_back(at(c), at(c) + a.parts);
       for (int n = a.copies; n > 1; n = (n + 1) / 2)
-        for (int c = 0; c < n / 2; ++c) combine(a, copies[static_cast<size_t>(c)].data(), copies[static_cast<size_t>(c + (n + 1) / 2)].data());
+        for (int c = 0; c < n / 2; ++c)
+          combine(a, copies[static_cast<size_t>(c)].data(), copies[static_cast<size_t>(c + (n + 1) / 2)].data());
       if (a.vec) fold_lanes(copies[0], [&](Value** into, Value* const* from) { combine(a, into, from); });
       out.v.push_back(cast(copies[0][static_cast<size_t>(part)]));
     }

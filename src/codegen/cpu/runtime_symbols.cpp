@@ -97,8 +97,10 @@ void* address_of(F* f) {
   return reinterpret_cast<void*>(f);
 }
 
-#define BRAZE_LIBM1(name) {#name, address_of<double(double)>(std::name)}, {#name "f", address_of<float(float)>(name##f)}
-#define BRAZE_LIBM2(name) {#name, address_of<double(double, double)>(std::name)}, {#name "f", address_of<float(float, float)>(name##f)}
+#define BRAZE_LIBM1(name) \
+  {#name, address_of<double(double)>(std::name)}, { #name "f", address_of<float(float)>(name##f) }
+#define BRAZE_LIBM2(name) \
+  {#name, address_of<double(double, double)>(std::name)}, { #name "f", address_of<float(float, float)>(name##f) }
 
 }  // namespace
 
@@ -121,11 +123,33 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
         {"__truncdfhf2", address_of(__truncdfhf2)},
         {"fma", address_of<double(double, double, double)>(std::fma)},
         {"fmaf", address_of<float(float, float, float)>(fmaf)},
-        BRAZE_LIBM1(exp), BRAZE_LIBM1(exp2), BRAZE_LIBM1(expm1), BRAZE_LIBM1(log), BRAZE_LIBM1(log2), BRAZE_LIBM1(log10),
-        BRAZE_LIBM1(log1p), BRAZE_LIBM1(sin), BRAZE_LIBM1(cos), BRAZE_LIBM1(tan), BRAZE_LIBM1(asin), BRAZE_LIBM1(acos),
-        BRAZE_LIBM1(atan), BRAZE_LIBM1(sinh), BRAZE_LIBM1(cosh), BRAZE_LIBM1(tanh), BRAZE_LIBM1(asinh), BRAZE_LIBM1(acosh),
-        BRAZE_LIBM1(atanh), BRAZE_LIBM1(erf), BRAZE_LIBM1(erfc), BRAZE_LIBM1(floor), BRAZE_LIBM1(ceil), BRAZE_LIBM1(trunc),
-        BRAZE_LIBM2(pow), BRAZE_LIBM2(atan2), BRAZE_LIBM2(fmod),
+        BRAZE_LIBM1(exp),
+        BRAZE_LIBM1(exp2),
+        BRAZE_LIBM1(expm1),
+        BRAZE_LIBM1(log),
+        BRAZE_LIBM1(log2),
+        BRAZE_LIBM1(log10),
+        BRAZE_LIBM1(log1p),
+        BRAZE_LIBM1(sin),
+        BRAZE_LIBM1(cos),
+        BRAZE_LIBM1(tan),
+        BRAZE_LIBM1(asin),
+        BRAZE_LIBM1(acos),
+        BRAZE_LIBM1(atan),
+        BRAZE_LIBM1(sinh),
+        BRAZE_LIBM1(cosh),
+        BRAZE_LIBM1(tanh),
+        BRAZE_LIBM1(asinh),
+        BRAZE_LIBM1(acosh),
+        BRAZE_LIBM1(atanh),
+        BRAZE_LIBM1(erf),
+        BRAZE_LIBM1(erfc),
+        BRAZE_LIBM1(floor),
+        BRAZE_LIBM1(ceil),
+        BRAZE_LIBM1(trunc),
+        BRAZE_LIBM2(pow),
+        BRAZE_LIBM2(atan2),
+        BRAZE_LIBM2(fmod),
         {"roundeven", address_of<double(double)>(std::nearbyint)},
         {"roundevenf", address_of<float(float)>(nearbyintf)},
     };

@@ -6,10 +6,10 @@
 #include "base/check.h"
 #include "base/cpu.h"
 #include "codegen/codegen.h"
-#include "codegen/disk_cache.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/cpu/library.h"
 #include "codegen/cpu/machine.h"
+#include "codegen/disk_cache.h"
 #include "codegen/llvm_headers.h"
 #include "codegen/source.h"
 #include "codegen/unit.h"
@@ -20,7 +20,8 @@ namespace braze::codegen {
 namespace cpu {
 namespace {
 
-Unit emit(const Program& program, const Nest& nest, const Signature& signature, const std::string& symbol, llvm::TargetMachine& machine) {
+Unit emit(const Program& program, const Nest& nest, const Signature& signature, const std::string& symbol,
+          llvm::TargetMachine& machine) {
   Unit u = make_unit(symbol, machine);
   Emitter(program, nest, signature, host(), *u.module).run(symbol);
   verify(*u.module, nest.name);
@@ -71,13 +72,16 @@ Compiled CpuTarget::compile(const Program& program, const std::vector<const Nest
   std::vector<size_t> missing;
   for (size_t i = 0; i < out.kernels.size(); ++i) {
     auto found = cache ? cache->find(out.kernels[i].symbol, print + signatures[i].key) : std::nullopt;
-    if (found) out.blobs[i] = std::move(*found);
-    else missing.push_back(i);
+    if (found)
+      out.blobs[i] = std::move(*found);
+    else
+      missing.push_back(i);
   }
   if (cache) note_programs(*cache);
   if (missing.empty()) return out;
   // The large ones first, so that no thread is left with one at the end.
-  std::stable_sort(missing.begin(), missing.end(), [&](size_t a, size_t b) { return signatures[a].key.size() > signatures[b].key.size(); });
+  std::stable_sort(missing.begin(), missing.end(),
+                   [&](size_t a, size_t b) { return signatures[a].key.size() > signatures[b].key.size(); });
   size_t cores = std::max(1u, std::thread::hardware_concurrency());
   Workers workers(std::min({missing.size() - 1, cores - 1, size_t{7}}));
   {

@@ -6,8 +6,9 @@ namespace braze::codegen::cpu {
 
 using loop::OpCode;
 
-// A tile of kTile rows and columns: what is read along the rows' axis is first transposed into a scratch tile, square by
-// square of width x width points; then the rows are run from end to end. So memory is touched in runs of several lines.
+// A tile of kTile rows and columns: what is read along the rows' axis is first transposed into a scratch tile, square
+// by square of width x width points; then the rows are run from end to end. So memory is touched in runs of several
+// lines.
 void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
   const loop::Axis& row = nest_.outer[nest_.outer.size() - 2];
   int level = top();
@@ -18,11 +19,16 @@ void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
   std::vector<const LoopOp*> across;
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops) {
-      if (op.code != OpCode::Load || stores_to(op.buffer) || program_.buffers[op.buffer].kind == loop::BufferKind::Local) continue;
+      if (op.code != OpCode::Load || stores_to(op.buffer) ||
+          program_.buffers[op.buffer].kind == loop::BufferKind::Local)
+        continue;
       if (!varies(op.index) || lane_step(op.index) == 1 || loop::is_indirect(arena_, op.index)) continue;
       auto down = arena_.affine_in(op.index, row.var), along = arena_.affine_in(op.index, *vector_.var);
-      bool known = std::any_of(across.begin(), across.end(), [&](const LoopOp* o) { return o->buffer == op.buffer && o->index == op.index; });
-      if (!known && down && arena_.is_const(down->coefficient, 1) && along && !arena_.contains(along->coefficient, row.var)) across.push_back(&op);
+      bool known = std::any_of(across.begin(), across.end(),
+                               [&](const LoopOp* o) { return o->buffer == op.buffer && o->index == op.index; });
+      if (!known && down && arena_.is_const(down->coefficient, 1) && along &&
+          !arena_.contains(along->coefficient, row.var))
+        across.push_back(&op);
     }
   Value* tile_step = B.getInt64(kTile);
   auto place = [&](Value* r, Value* column) {  // in a scratch tile
@@ -39,7 +45,8 @@ void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
         bind(row.var, first, top());
         Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(width_)), "", true, true);
         last = B.CreateSelect(B.CreateICmpSLT(last, rows_end), last, rows_end);
-        for (const LoopOp* op : across) transpose_square(*op, place(first, vector_.iv), B.CreateSub(last, first), columns);
+        for (const LoopOp* op : across)
+          transpose_square(*op, place(first, vector_.iv), B.CreateSub(last, first), columns);
         return Values();
       });
     });
@@ -90,10 +97,11 @@ void Emitter::transpose_square(const LoopOp& op, Value* place, Value* rows, Valu
     tile = a;
   }
   Type* i64 = B.getInt64Ty();
-  auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(), {B.getPtrTy(), i64, B.getPtrTy(), i64, i64, i64, i64});
+  auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(),
+                               {B.getPtrTy(), i64, B.getPtrTy(), i64, i64, i64, i64});
   Expr stride = arena_.affine_in(op.index, *vector_.var)->coefficient;
-  B.CreateCall(transpose, {address(op.buffer, op.index), emit(stride), B.CreateInBoundsGEP(element, tile, place), B.getInt64(kTile), rows, columns,
-                           B.getInt64(static_cast<uint64_t>(width_))});
+  B.CreateCall(transpose, {address(op.buffer, op.index), emit(stride), B.CreateInBoundsGEP(element, tile, place),
+                           B.getInt64(kTile), rows, columns, B.getInt64(static_cast<uint64_t>(width_))});
 }
 
 }  // namespace braze::codegen::cpu

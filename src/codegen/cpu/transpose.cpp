@@ -52,21 +52,25 @@ __attribute__((target("avx2"))) void square8(const uint32_t* from, int64_t strid
   }
   for (int q = 0; q < 4; ++q) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * q), _mm256_permute2x128_si256(r[q], r[4 + q], 0x20));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * (4 + q)), _mm256_permute2x128_si256(r[q], r[4 + q], 0x31));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * (4 + q)),
+                       _mm256_permute2x128_si256(r[q], r[4 + q], 0x31));
   }
 }
 
 }  // namespace
 
-void transpose1(const uint8_t* from, int64_t stride, uint8_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+void transpose1(const uint8_t* from, int64_t stride, uint8_t* into, int64_t step, int64_t rows, int64_t columns,
+                int64_t) {
   plain(from, stride, into, step, rows, columns);
 }
 
-void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t step, int64_t rows, int64_t columns,
+                int64_t) {
   plain(from, stride, into, step, rows, columns);
 }
 
-void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step, int64_t rows, int64_t columns, int64_t width) {
+void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step, int64_t rows, int64_t columns,
+                int64_t width) {
   // A width of 16 or 8 lanes says which vectors the machine has.
   if (rows == width && columns == width) {
     if (width == 16) return square16(from, stride, into, step);
@@ -76,7 +80,8 @@ void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t st
   plain(from, stride, into, step, rows, columns);
 }
 
-void transpose8(const uint64_t* from, int64_t stride, uint64_t* into, int64_t step, int64_t rows, int64_t columns, int64_t) {
+void transpose8(const uint64_t* from, int64_t stride, uint64_t* into, int64_t step, int64_t rows, int64_t columns,
+                int64_t) {
   plain(from, stride, into, step, rows, columns);
 }
 

@@ -41,8 +41,8 @@ Value* VectorBuilder::frem(Value* x, Value* y) {
   bool wide = element->isDoubleTy();
   auto exact = [&] { return call_per_lane(wide ? "fmod" : "fmodf", element, {x, y}); };
   if (!is_vector(x)) return exact();
-  // Of a quotient of few enough bits the whole part is right or one too great, and what is left has no rounding error. NaN comes
-  // of itself where the quotient has no whole part.
+  // Of a quotient of few enough bits the whole part is right or one too great, and what is left has no rounding error.
+  // NaN comes of itself where the quotient has no whole part.
   Value *n = fabs(x), *d = fabs(y), *zero = num(x, 0.0), *quotient = B.CreateFDiv(n, d);
   Value* whole = B.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, quotient);
   Value* rest = fma(B.CreateFNeg(whole), d, n);

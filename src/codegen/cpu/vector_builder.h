@@ -1,4 +1,5 @@
-// Arithmetic on LLVM values that works alike for a scalar and for a vector of any width: the shape is the operand's type.
+// Arithmetic on LLVM values that works alike for a scalar and for a vector of any width: the shape is the operand's
+// type.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -40,7 +41,9 @@ class VectorBuilder {
     return v ? llvm::FixedVectorType::get(element, v->getNumElements()) : element;
   }
   static Type* like(Value* shape, Type* element) { return like(shape->getType(), element); }
-  static Type* vector(Type* element, unsigned n) { return n > 1 ? (Type*)llvm::FixedVectorType::get(element, n) : element; }
+  static Type* vector(Type* element, unsigned n) {
+    return n > 1 ? (Type*)llvm::FixedVectorType::get(element, n) : element;
+  }
 
   Value* num(Type* t, double x) { return llvm::ConstantFP::get(t, x); }
   Value* num(Value* like, double x) { return num(like->getType(), x); }
@@ -49,17 +52,21 @@ class VectorBuilder {
   Value* splat(Value* scalar, unsigned n) { return n > 1 ? B.CreateVectorSplat(n, scalar) : scalar; }
   Value* iota(Type* element, unsigned n);  // 0, 1, ... n-1
 
-  Value* fma(Value* a, Value* b, Value* c) { return B.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c}); }
+  Value* fma(Value* a, Value* b, Value* c) {
+    return B.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  }
   Value* horner(Value* x, std::initializer_list<double> highest_first);
   // One minps/maxps: the second operand where either is NaN, so a NaN in `x` passes a constant bound.
   Value* at_most(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOLT(bound, x), bound, x); }
   Value* at_least(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOGT(bound, x), bound, x); }
   Value* fabs(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-  Value* copysign(Value* magnitude, Value* sign) { return B.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign); }
+  Value* copysign(Value* magnitude, Value* sign) {
+    return B.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
+  }
   Value* round_even(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x); }
   Value* is_nan(Value* x) { return B.CreateFCmpUNO(x, x); }
-  Value* bits(Value* x);       // a float as integer of the same width
-  Value* unbits(Value* x);     // and back
+  Value* bits(Value* x);    // a float as integer of the same width
+  Value* unbits(Value* x);  // and back
   // f32 rounded to bf16, as i16; NaN stays NaN.
   virtual Value* to_bf16(Value* x);
   // The larger or smaller of two floats, NaN if either is, in one instruction; nullptr: there is none.
@@ -71,7 +78,8 @@ class VectorBuilder {
   // Calls the C function `name` for every lane; all operands of one shape. A target without a C library overrides it.
   virtual Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands);
   llvm::FunctionCallee declare(const std::string& name, Type* result, llvm::ArrayRef<Type*> parameters);
-  // Starts a block that runs only where the scalar `condition` holds, and leaves the builder in it; `end` continues after it.
+  // Starts a block that runs only where the scalar `condition` holds, and leaves the builder in it; `end` continues
+  // after it.
   llvm::Instruction* begin_if(Value* condition, bool unlikely);
   void end_if(llvm::Instruction* resume);
 

@@ -30,7 +30,8 @@ struct Library {
       auto find = [&](auto& function, const std::string& what) {
         void* p = dlsym(library, what.c_str());
         // Older libraries export the names with a version alone.
-        for (int minor = 0; !p && minor <= 9; ++minor) p = dlsym(library, ("__" + what + "_" + major + "_" + std::to_string(minor)).c_str());
+        for (int minor = 0; !p && minor <= 9; ++minor)
+          p = dlsym(library, ("__" + what + "_" + major + "_" + std::to_string(minor)).c_str());
         function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(p);
         all = all && p;
       };
@@ -74,7 +75,8 @@ std::string assemble(const std::string& ptx, const std::string& architecture) {
       l.log(handle, words.data());
     }
     if (handle) l.destroy(&handle);
-    throw InternalError(std::string("nvJitLink, ") + step + ", error " + std::to_string(code) + ": " + words + "\n" + ptx);
+    throw InternalError(std::string("nvJitLink, ") + step + ", error " + std::to_string(code) + ": " + words + "\n" +
+                        ptx);
   };
   // A library older than the GPU refuses its name: then the driver assembles.
   if (l.create(&handle, 1, options)) return ptx;

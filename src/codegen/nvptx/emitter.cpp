@@ -19,13 +19,23 @@ constexpr int kTurns = 4;  // of a loop over rows of columns, at once
 
 // A stage whose loads depend on nothing that it stores.
 bool accumulates(const Stage& stage) {
-  return std::none_of(stage.ops.begin(), stage.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Store || op.code == OpCode::Indirect; });
+  return std::none_of(stage.ops.begin(), stage.ops.end(),
+                      [](const LoopOp& op) { return op.code == OpCode::Store || op.code == OpCode::Indirect; });
 }
 
 }  // namespace
 
-Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, bool early, llvm::Module& module)
-    : program_(program), nest_(nest), signature_(signature), shape_(shape), early_(early), arena_(*program.arena), vb_(module, isa), B(vb_.B), values_(nest.values) {}
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
+                 const cpu::Isa& isa, bool early, llvm::Module& module)
+    : program_(program),
+      nest_(nest),
+      signature_(signature),
+      shape_(shape),
+      early_(early),
+      arena_(*program.arena),
+      vb_(module, isa),
+      B(vb_.B),
+      values_(nest.values) {}
 
 void Emitter::run(const std::string& symbol) {
   begin(symbol);
@@ -44,7 +54,8 @@ void Emitter::begin(const std::string& symbol) {
   for (size_t i = 0; i < signature_.buffers.size(); ++i) types.push_back(pointer);
   for (size_t i = 0; i < signature_.sizes.size(); ++i) types.push_back(vb_.i64());
   types.push_back(pointer);
-  function_ = llvm::Function::Create(llvm::FunctionType::get(B.getVoidTy(), types, false), llvm::Function::ExternalLinkage, symbol, vb_.module);
+  function_ = llvm::Function::Create(llvm::FunctionType::get(B.getVoidTy(), types, false),
+                                     llvm::Function::ExternalLinkage, symbol, vb_.module);
   function_->setDoesNotThrow();
   function_->addFnAttr("denormal-fp-math", "ieee,ieee");
   auto* notes = vb_.module.getOrInsertNamedMetadata("nvvm.annotations");
@@ -63,19 +74,24 @@ void Emitter::begin(const std::string& symbol) {
   if (early_) {
     // The launch may come before what precedes it on the stream has ended, and what follows may be launched now.
     auto* nothing = llvm::FunctionType::get(B.getVoidTy(), false);
-    B.CreateCall(llvm::InlineAsm::get(nothing, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}", /*hasSideEffects=*/true));
+    B.CreateCall(llvm::InlineAsm::get(nothing, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
+                                      /*hasSideEffects=*/true));
   }
   thread_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   block_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
   mates_ = B.getInt32(0xffffffffu);
 }
 
-Value* Emitter::intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { return B.CreateIntrinsic(id, {}, args); }
+Value* Emitter::intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
+  return B.CreateIntrinsic(id, {}, args);
+}
 
 void Emitter::barrier() {
   if (workers_ <= 1) return;
-  if (shape_.way == Shape::Way::Rows && shape_.group <= 32) intrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {mates_});
-  else intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  if (shape_.way == Shape::Way::Rows && shape_.group <= 32)
+    intrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {mates_});
+  else
+    intrinsic(llvm::Intrinsic::nvvm_barrier0);
   written_.clear();
 }
 
@@ -97,7 +113,8 @@ void Emitter::if_then(Value* condition, const std::function<void()>& body) {
   B.SetInsertPoint(after);
 }
 
-Emitter::Values Emitter::loop(Value* begin, Value* end, Value* step, Values init, const std::function<Values(Value*, Values)>& body) {
+Emitter::Values Emitter::loop(Value* begin, Value* end, Value* step, Values init,
+                              const std::function<Values(Value*, Values)>& body) {
   auto block = [&] { return llvm::BasicBlock::Create(vb_.context(), "", function_); };
   llvm::BasicBlock *before = B.GetInsertBlock(), *head = block(), *inside = block(), *exit = block();
   B.CreateBr(head);
@@ -130,8 +147,10 @@ void Emitter::bind_points(Expr point, const std::vector<Axis>& axes) {
   while (first < axes.size() && arena_.is_const(axes[first].extent, 1)) ++first;
   for (size_t i = axes.size(); i-- > 0;) {
     Expr digit = arena_.floordiv(point, inner);
-    if (arena_.is_const(axes[i].extent, 1)) digit = arena_.constant(0);
-    else if (i != first) digit = arena_.mod(digit, axes[i].extent);
+    if (arena_.is_const(axes[i].extent, 1))
+      digit = arena_.constant(0);
+    else if (i != first)
+      digit = arena_.mod(digit, axes[i].extent);
     Lanes v;
     v.v.push_back(emit(digit, 0));
     bind(axes[i].var, std::move(v), true);
@@ -163,7 +182,8 @@ void Emitter::run_points() {
     if (lanes > 1) {
       Value* start = emit(arena_.mul(axes.back().var, arena_.constant(lanes)), 0, !fits_i32(last.extent));
       Lanes v;
-      for (int l = 0; l < lanes; ++l) v.v.push_back(l ? B.CreateAdd(start, vb_.integer(start, l), "", true, true) : start);
+      for (int l = 0; l < lanes; ++l)
+        v.v.push_back(l ? B.CreateAdd(start, vb_.integer(start, l), "", true, true) : start);
       bind(last.var, std::move(v), false);
       flight_ = {last.var, lanes, 1, {}};
     }
@@ -172,10 +192,12 @@ void Emitter::run_points() {
   });
 }
 
-// Whether the nest reads a buffer both as it lies and turned over, so that a square and its mirror image want the same memory.
+// Whether the nest reads a buffer both as it lies and turned over, so that a square and its mirror image want the same
+// memory.
 bool Emitter::mirrored() {
   const Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
-  if (nest_.outer.size() != 2 || row.extent != column.extent || arena_.range(row.extent).hi > (1 << 15) * kTile) return false;
+  if (nest_.outer.size() != 2 || row.extent != column.extent || arena_.range(row.extent).hi > (1 << 15) * kTile)
+    return false;
   const std::pair<Expr, Expr> turn[] = {{row.var, column.var}, {column.var, row.var}};
   for (const Stage& s : nest_.stages)
     for (const LoopOp& a : s.ops)
@@ -186,8 +208,8 @@ bool Emitter::mirrored() {
   return false;
 }
 
-// The n-th tile of a square grid counted in shells around its corner, each tile before its mirror image: they run at about the
-// same time and share what the cache holds. As a number in the usual order.
+// The n-th tile of a square grid counted in shells around its corner, each tile before its mirror image: they run at
+// about the same time and share what the cache holds. As a number in the usual order.
 Value* Emitter::in_shells(Value* n, Expr side) {
   auto* real = B.getFloatTy();
   // The shell k has the numbers k*k to k*k + 2*k. The root may be one off: below 2^30 a float is off by less.
@@ -199,7 +221,8 @@ Value* Emitter::in_shells(Value* n, Expr side) {
   Value* rest = B.CreateSub(n, B.CreateMul(k, k));
   Value* along = B.CreateLShr(rest, one);
   Value* below = B.CreateICmpEQ(B.CreateAnd(rest, one), B.getInt32(0));
-  return B.CreateAdd(B.CreateMul(B.CreateSelect(below, k, along), emit(side, 0, false)), B.CreateSelect(below, along, k));
+  return B.CreateAdd(B.CreateMul(B.CreateSelect(below, k, along), emit(side, 0, false)),
+                     B.CreateSelect(below, along, k));
 }
 
 void Emitter::run_tiles() {
@@ -218,7 +241,8 @@ void Emitter::run_tiles() {
   tile_x_ = B.CreateAnd(thread_, B.getInt32(kTile - 1));
   tile_y_ = B.CreateLShr(thread_, B.getInt32(5));
   workers_ = shape_.threads;
-  // `along` moves with the thread's x, `down` with its y and the copies; those beyond the end are put at 0 and are not active.
+  // `along` moves with the thread's x, `down` with its y and the copies; those beyond the end are put at 0 and are not
+  // active.
   auto place = [&](const Axis& along, Expr along_tile, const Axis& down, Expr down_tile) {
     bool wide = !fits_i32(along.extent) || !fits_i32(down.extent);
     auto widen = [&](Value* v) { return wide ? B.CreateZExt(v, vb_.i64()) : v; };
@@ -267,11 +291,13 @@ void Emitter::run_rows() {
   if (each > 1) {
     Value* own = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
     rank_ = B.CreateAnd(thread_, B.getInt32(static_cast<uint32_t>(shape_.group - 1)));
-    number = B.CreateAdd(B.CreateMul(number, vb_.integer(number, each), "", true, true), wide ? B.CreateZExt(own, vb_.i64()) : own, "", true, true);
+    number = B.CreateAdd(B.CreateMul(number, vb_.integer(number, each), "", true, true),
+                         wide ? B.CreateZExt(own, vb_.i64()) : own, "", true, true);
     auto known = arena_.as_const(points);
     if (!known || *known % each) {
       exists = B.CreateICmpSLT(number, emit(points, 0, wide));
-      if (shape_.group < 32) mates_ = intrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {B.getInt32(0xffffffffu), exists});
+      if (shape_.group < 32)
+        mates_ = intrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {B.getInt32(0xffffffffu), exists});
     }
   }
   if_then(exists, [&] {
@@ -348,7 +374,9 @@ bool Emitter::stage_is_straight(const Stage& stage) const {
   return total && (*total + step - 1) / step <= shape_.most_copies * (shape_.vector / stage_lanes(stage));
 }
 
-int Emitter::stage_lanes(const Stage& stage) const { return arena_.known_multiple(stage.axes.back().extent, shape_.vector) ? shape_.vector : 1; }
+int Emitter::stage_lanes(const Stage& stage) const {
+  return arena_.known_multiple(stage.axes.back().extent, shape_.vector) ? shape_.vector : 1;
+}
 
 void Emitter::run_axes(const Stage& stage) {
   Expr total = schedule::volume(arena_, stage.axes);
@@ -359,7 +387,9 @@ void Emitter::run_axes(const Stage& stage) {
   bool wide = arena_.range(total).hi > INT32_MAX - step * 32;
   // Loads of several turns are in flight at once where a turn does no more than load and add up.
   int turns = !rows && accumulates(stage) ? kTurns : 1;
-  auto integer = [&](int64_t n) { return wide ? B.getInt64(static_cast<uint64_t>(n)) : B.getInt32(static_cast<uint32_t>(n)); };
+  auto integer = [&](int64_t n) {
+    return wide ? B.getInt64(static_cast<uint64_t>(n)) : B.getInt32(static_cast<uint32_t>(n));
+  };
   Value* rank = rank_ ? rank_ : B.getInt32(0);
   Value* first = B.CreateMul(rank, B.getInt32(static_cast<uint32_t>(lanes)), "", true, true);
   if (wide) first = B.CreateZExt(first, vb_.i64());
@@ -391,8 +421,10 @@ void Emitter::run_axes(const Stage& stage) {
   if (straight) {
     int copies = static_cast<int>((*known + step - 1) / step);
     if (copies > 0) {
-      if (again) flight_ = stage_flight_;
-      else place(first, copies, *known / step);
+      if (again)
+        flight_ = stage_flight_;
+      else
+        place(first, copies, *known / step);
       stage_flight_ = flight_;
       Values carried = begin_reductions(stage);
       run_ops(stage, &carried);
@@ -411,15 +443,16 @@ void Emitter::run_axes(const Stage& stage) {
   if (turns > 1) {
     // All but the last turns, which are too few; where those begin is carried along.
     carried.push_back(first);
-    carried = loop(first, B.CreateSub(end, integer(step * (turns - 1))), integer(step * turns), std::move(carried), [&](Value* base, Values current) {
-      current.pop_back();
-      for (int t = 0; t < turns; ++t) {
-        place(t ? B.CreateAdd(base, integer(step * t), "", true, true) : base, 1, 1);
-        run_ops(stage, &current);
-      }
-      current.push_back(B.CreateAdd(base, integer(step * turns), "", true, true));
-      return current;
-    });
+    carried = loop(first, B.CreateSub(end, integer(step * (turns - 1))), integer(step * turns), std::move(carried),
+                   [&](Value* base, Values current) {
+                     current.pop_back();
+                     for (int t = 0; t < turns; ++t) {
+                       place(t ? B.CreateAdd(base, integer(step * t), "", true, true) : base, 1, 1);
+                       run_ops(stage, &current);
+                     }
+                     current.push_back(B.CreateAdd(base, integer(step * turns), "", true, true));
+                     return current;
+                   });
     first = carried.pop_back_val();
   }
   carried = loop(first, end, integer(step * copies), std::move(carried), [&](Value* base, Values current) {
@@ -436,7 +469,8 @@ void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positi
     Lanes out;
     for (size_t c = 0; c < positions.size(); ++c) {
       Value* v = at_copy(static_cast<int>(c));
-      for (int l = 0; l < lanes; ++l) out.v.push_back(l && along ? B.CreateAdd(v, vb_.integer(v, l), "", true, true) : v);
+      for (int l = 0; l < lanes; ++l)
+        out.v.push_back(l && along ? B.CreateAdd(v, vb_.integer(v, l), "", true, true) : v);
     }
     return out;
   };
@@ -454,127 +488,6 @@ void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positi
     bind(axes[i].var, spread([&](int c) { return emit(digit, c * lanes); }, last), !last || lanes == 1);
     inner = arena_.mul(inner, axes[i].extent);
   }
-}
-
-void Emitter::run_ops(const Stage& stage, Values* carried) {
-  size_t reductions = 0;
-  for (const LoopOp& op : stage.ops) {
-    if (op.code != OpCode::Reduce) {
-      emit_op(op);
-    } else if (carried) {
-      update_reduction(accumulators_[reductions++], values_[op.args[0].index], *carried);
-    } else {
-      // Over no axis: the value itself.
-      Lanes x = values_[op.args[0].index];
-      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
-      for (Value*& v : x.v) {
-        v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
-        if (index) v = llvm::Constant::getNullValue(v->getType());
-        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
-      }
-      x.dtype = op.dtype;
-      values_[op.result.index] = std::move(x);
-    }
-  }
-}
-
-void Emitter::emit_op(const LoopOp& op) {
-  switch (op.code) {
-    case OpCode::Load: emit_load(op); return;
-    case OpCode::Store: emit_store(op); return;
-    case OpCode::Indirect: emit_indirect(op); return;
-    case OpCode::Index: {
-      Lanes out;
-      out.dtype = op.dtype;
-      int n = varies(op.index) ? flight_.elements() : 1;
-      bool wide = !fits_i32(op.index);
-      for (int e = 0; e < n; ++e) out.v.push_back(cpu::emit_cast(vb_, emit(op.index, e, wide), wide ? DType::I64 : DType::I32, op.dtype));
-      values_[op.result.index] = std::move(out);
-      return;
-    }
-    case OpCode::Const: {
-      Lanes out;
-      out.dtype = op.dtype;
-      Type* t = cpu::compute_type(vb_, op.dtype);
-      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number) : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
-      values_[op.result.index] = std::move(out);
-      return;
-    }
-    default: emit_pure(op); return;
-  }
-}
-
-void Emitter::emit_pure(const LoopOp& op) {
-  Lanes out;
-  out.dtype = op.dtype;
-  std::array<DType, 3> types{};
-  std::array<const Lanes*, 3> args{};
-  size_t n = 1;
-  for (size_t i = 0; i < 3 && op.args[i].valid(); ++i) {
-    args[i] = &values_[op.args[i].index];
-    types[i] = args[i]->dtype;
-    n = std::max(n, args[i]->v.size());
-  }
-  if (op.code == OpCode::Div && n > 1 && args[1]->uniform() && cpu::compute_type(vb_, op.dtype)->isFloatTy()) {
-    divide_all(op, *args[0], *args[1]);
-    return;
-  }
-  bool math = cpu::is_math(op.code) && is_floating(op.dtype);
-  for (size_t e = 0; e < n; ++e) {
-    std::array<Value*, 3> v{};
-    for (size_t i = 0; i < 3; ++i)
-      if (args[i]) v[i] = args[i]->at(static_cast<int>(e));
-    if (math) {
-      Value* x = cpu::emit_cast(vb_, v[0], types[0], op.dtype);
-      Value* y = v[1] ? cpu::emit_cast(vb_, v[1], types[1], op.dtype) : nullptr;
-      out.v.push_back(emit_math(vb_, op.code, x, y));
-    } else {
-      out.v.push_back(cpu::emit_arith(vb_, op, types, v));
-    }
-  }
-  values_[op.result.index] = std::move(out);
-}
-
-// Many quotients by one divisor: its reciprocal once, then per quotient one step of Newton's method on the remainder, which
-// rounds as division does but where the quotient is denormal.
-void Emitter::divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor) {
-  Lanes out;
-  out.dtype = op.dtype;
-  Value* d = cpu::emit_cast(vb_, divisor.v[0], divisor.dtype, op.dtype);
-  // A tiny divisor is scaled up with the dividends: its reciprocal may be out of range.
-  Value* tiny = B.CreateFCmpOLT(vb_.fabs(d), vb_.num(d, 0x1p-100));
-  Value* factor = B.CreateSelect(tiny, vb_.num(d, 0x1p64), vb_.num(d, 1.0));
-  d = B.CreateFMul(d, factor);
-  Value* r = B.CreateFDiv(vb_.num(d, 1.0), d);
-  for (Value* dividend : dividends.v) {
-    Value* x = B.CreateFMul(cpu::emit_cast(vb_, dividend, dividends.dtype, op.dtype), factor);
-    Value* q = B.CreateFMul(x, r);
-    Value* better = vb_.fma(vb_.fma(B.CreateFNeg(q), d, x), r, q);
-    Value* finite = B.CreateFCmpOLT(vb_.fabs(better), vb_.num(d, std::numeric_limits<double>::infinity()));
-    out.v.push_back(B.CreateSelect(finite, better, q));
-  }
-  values_[op.result.index] = std::move(out);
-}
-
-// Binds an index that was loaded; what is out of range is reported and reads element 0.
-void Emitter::emit_indirect(const LoopOp& op) {
-  const Lanes& x = values_[op.args[0].index];
-  Lanes out;
-  out.dtype = DType::I64;
-  for (size_t e = 0; e < x.v.size(); ++e) {
-    Value* bound = emit(op.bound, static_cast<int>(e), true);
-    Value* v = cpu::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
-    Value* at = op.check.wrap ? B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v) : v;
-    Value* bad = B.CreateICmpUGE(at, bound);  // negative ones, too
-    Value* report = bad;
-    if (!x.uniform())
-      if (Value* active = flight_.active_at(static_cast<int>(e) / flight_.lanes)) report = B.CreateAnd(bad, active);
-    if_then(report, [&] { B.CreateStore(B.getInt32(1), error_, /*isVolatile=*/true); });
-    out.v.push_back(B.CreateSelect(bad, B.getInt64(0), at));
-  }
-  bool same = true;  // in the lanes of each copy
-  for (size_t e = 0; e < x.v.size(); ++e) same = same && x.v[e] == x.v[e / static_cast<size_t>(flight_.lanes) * static_cast<size_t>(flight_.lanes)];
-  bind(op.index, std::move(out), same);
 }
 
 }  // namespace braze::codegen::nvptx

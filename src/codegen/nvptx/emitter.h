@@ -1,9 +1,9 @@
 // One nest -> LLVM IR for one GPU kernel.
 //
-// The kernel `symbol(pointer..., size..., error)` computes, with the threads of its Shape, every outer point of the nest.
-// A thread's code is scalar; it has some elements in flight (the Flight): `copies` groups of `lanes` neighbouring values of
-// one axis. An op is emitted once where its operands are the same for all of them, else once per element. Groups beyond
-// the end of an axis read element 0 instead and neither store nor count in reductions.
+// The kernel `symbol(pointer..., size..., error)` computes, with the threads of its Shape, every outer point of the
+// nest. A thread's code is scalar; it has some elements in flight (the Flight): `copies` groups of `lanes` neighbouring
+// values of one axis. An op is emitted once where its operands are the same for all of them, else once per element.
+// Groups beyond the end of an axis read element 0 instead and neither store nor count in reductions.
 //
 // Threads that share an outer point meet at a barrier between a stage that stores and one that loads the same buffer.
 // `error` points to one word of host memory, which is set where an index was out of range (see runtime/cuda).
@@ -14,9 +14,9 @@
 
 #include "codegen/cpu/arith.h"
 #include "codegen/integers.h"
-#include "codegen/signature.h"
 #include "codegen/nvptx/math.h"
 #include "codegen/nvptx/shape.h"
+#include "codegen/signature.h"
 
 namespace braze::codegen::nvptx {
 
@@ -30,7 +30,8 @@ using sym::Expr;
 
 class Emitter {
  public:
-  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa, bool early, llvm::Module& module);
+  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa,
+          bool early, llvm::Module& module);
   void run(const std::string& symbol);
 
  private:
@@ -43,26 +44,26 @@ class Emitter {
     bool uniform() const { return v.size() == 1; }
   };
   struct Flight {
-    std::optional<Expr> var;        // the axis that the lanes run along
+    std::optional<Expr> var;  // the axis that the lanes run along
     int lanes = 1, copies = 1;
-    Values active;                  // per copy: whether it exists; null: certainly. Empty: all do.
+    Values active;  // per copy: whether it exists; null: certainly. Empty: all do.
     int elements() const { return lanes * copies; }
     Value* active_at(int copy) const { return active.empty() ? nullptr : active[static_cast<size_t>(copy)]; }
   };
   struct Binding {
-    Lanes value;                    // integers
-    bool same_in_lanes = true;      // differs between copies at most
+    Lanes value;                // integers
+    bool same_in_lanes = true;  // differs between copies at most
   };
   struct Scope {
     std::map<std::tuple<uint32_t, int, bool>, Value*> exprs;  // (expression, element or -1, 64 bits)
   };
-  struct Accumulator {              // of one Reduce op
+  struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
     DType operand = DType::F32;
-    int parts = 1;                  // arg: value and index; Welford: mean, sum of squares, count, shift (cpu/combine.h)
-    bool shared = false;            // the same parts as an earlier one
-    bool wide = false;              // arg: the index needs 64 bits
-    size_t first = 0;               // into the carried values; one set of parts per lane of an outer point
+    int parts = 1;        // arg: value and index; Welford: mean, sum of squares, count, shift (cpu/combine.h)
+    bool shared = false;  // the same parts as an earlier one
+    bool wide = false;    // arg: the index needs 64 bits
+    size_t first = 0;     // into the carried values; one set of parts per lane of an outer point
   };
 
   // emitter.cpp
@@ -90,7 +91,7 @@ class Emitter {
   void if_then(Value* condition, const std::function<void()>& body);
   Values loop(Value* begin, Value* end, Value* step, Values init, const std::function<Values(Value*, Values)>& body);
   Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args = {});
-  Value* worker_is_first();        // of those that share an outer point; null: there is one
+  Value* worker_is_first();  // of those that share an outer point; null: there is one
 
   // index.cpp
   void bind(Expr symbol, Lanes value, bool same_in_lanes);
@@ -99,10 +100,10 @@ class Emitter {
   Value* emit(Expr e, int element) { return emit(e, element, !fits_i32(e)); }
   Value* emit_here(Expr e, int element, bool wide);
   bool fits_i32(Expr e);
-  bool varies(Expr e);                        // among the elements in flight
+  bool varies(Expr e);  // among the elements in flight
   LaneFacts lane_facts();
-  std::optional<int64_t> lane_step(Expr e);   // e(lane) = e(0) + step * lane; nullopt: not known
-  bool aligned(Expr e, int64_t divisor);      // at lane 0
+  std::optional<int64_t> lane_step(Expr e);  // e(lane) = e(0) + step * lane; nullopt: not known
+  bool aligned(Expr e, int64_t divisor);     // at lane 0
 
   // memory.cpp
   void emit_load(const LoopOp& op);
@@ -142,10 +143,10 @@ class Emitter {
   llvm::Function* function_ = nullptr;
 
   Value *thread_ = nullptr, *block_ = nullptr, *error_ = nullptr;  // i32, i32, pointer
-  Value* rank_ = nullptr;            // Rows, Columns: which of those that share a point; i32
-  Value* mates_ = nullptr;           // lanes of the warp that take part in shuffles
-  int workers_ = 1;                  // how many share an outer point
-  int positions_ = 0;                // names of our own variables
+  Value* rank_ = nullptr;   // Rows, Columns: which of those that share a point; i32
+  Value* mates_ = nullptr;  // lanes of the warp that take part in shuffles
+  int workers_ = 1;         // how many share an outer point
+  int positions_ = 0;       // names of our own variables
 
   Flight flight_, outer_flight_, stage_flight_;
   std::vector<Scope> scopes_{1};
@@ -156,9 +157,9 @@ class Emitter {
   std::vector<Lanes> values_;
   std::vector<Accumulator> accumulators_;
   const loop::Stage* stage_ = nullptr;
-  Values stage_positions_;           // per copy: lane 0's place among the points of the stage
-  bool straight_ = false;            // the stage's code is not in a loop
-  std::vector<BufferId> written_;    // since the last barrier
+  Values stage_positions_;         // per copy: lane 0's place among the points of the stage
+  bool straight_ = false;          // the stage's code is not in a loop
+  std::vector<BufferId> written_;  // since the last barrier
   // Straight-line stages over the same axes find what they loaded or stored at the same index before.
   std::map<std::pair<uint32_t, uint32_t>, Lanes> known_;
   const loop::Stage* known_for_ = nullptr;

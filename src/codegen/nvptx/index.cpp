@@ -10,7 +10,8 @@ Expr Emitter::fresh(const char* name, Expr extent) {
   std::string text = std::string("$") + name + std::to_string(positions_++) + "_" + std::to_string(extent.id);
   if (auto found = arena_.find_symbol(text)) return *found;
   sym::Range r = arena_.range(extent);
-  return arena_.symbol(text, sym::SymbolKind::LoopVar, {0, std::max<int64_t>(0, r.hi == INT64_MAX ? INT64_MAX : r.hi - 1)});
+  return arena_.symbol(text, sym::SymbolKind::LoopVar,
+                       {0, std::max<int64_t>(0, r.hi == INT64_MAX ? INT64_MAX : r.hi - 1)});
 }
 
 void Emitter::bind(Expr symbol, Lanes value, bool same_in_lanes) {
@@ -57,8 +58,10 @@ Value* Emitter::emit_here(Expr e, int element, bool wide) {
   Type* type = wide ? vb_.i64() : vb_.i32();
   if (arena_.kind(e) == Kind::Symbol) {
     Value* v = nullptr;
-    if (auto it = symbols_.find(e.id); it != symbols_.end()) v = it->second.value.at(element);
-    else if (auto jt = sizes_.find(e.id); jt != sizes_.end()) v = jt->second;
+    if (auto it = symbols_.find(e.id); it != symbols_.end())
+      v = it->second.value.at(element);
+    else if (auto jt = sizes_.find(e.id); jt != sizes_.end())
+      v = jt->second;
     BRAZE_CHECK(v, "unbound symbol " + arena_.print(e));
     return B.CreateSExtOrTrunc(v, type);
   }
@@ -82,9 +85,11 @@ Value* Emitter::emit_here(Expr e, int element, bool wide) {
   };
   switch (arena_.kind(e)) {
     case Kind::Add:
-      return shared_first([&](auto& l) { return arena_.sum(l); }, [&](Value* a, Value* b) { return B.CreateAdd(a, b, "", false, true); });
+      return shared_first([&](auto& l) { return arena_.sum(l); },
+                          [&](Value* a, Value* b) { return B.CreateAdd(a, b, "", false, true); });
     case Kind::Mul:
-      return shared_first([&](auto& l) { return arena_.product(l); }, [&](Value* a, Value* b) { return B.CreateMul(a, b, "", false, true); });
+      return shared_first([&](auto& l) { return arena_.product(l); },
+                          [&](Value* a, Value* b) { return B.CreateMul(a, b, "", false, true); });
     default: return combine_integers(vb_, arena_, e, sub);
   }
 }

@@ -37,7 +37,8 @@ std::unique_ptr<llvm::TargetMachine> make_machine(int sm) {
   BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
   // PTX 7.8 is the first with sm_90; any driver since CUDA 11.8 reads it.
   std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, architecture(sm), "+ptx78", llvm::TargetOptions(), std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default));
+      target->createTargetMachine(triple, architecture(sm), "+ptx78", llvm::TargetOptions(), std::nullopt, std::nullopt,
+                                  llvm::CodeGenOptLevel::Default));
   BRAZE_CHECK(machine, "LLVM cannot make a machine for " + architecture(sm));
   return machine;
 }
@@ -48,7 +49,9 @@ std::string architecture(int sm) {
   constexpr int kKnown[] = {90, 89, 87, 86, 80, 75, 72, 70};
   for (int k : kKnown)
     if (sm >= k) return "sm_" + std::to_string(k);
-  throw Unsupported(Reason::UnsupportedTensor, "a GPU of compute capability " + std::to_string(sm / 10) + "." + std::to_string(sm % 10) + " (7.0 is the oldest that kernels are written for)");
+  throw Unsupported(Reason::UnsupportedTensor, "a GPU of compute capability " + std::to_string(sm / 10) + "." +
+                                                   std::to_string(sm % 10) +
+                                                   " (7.0 is the oldest that kernels are written for)");
 }
 
 MachineLoan::MachineLoan(int sm) : sm_(sm) {
@@ -74,7 +77,9 @@ std::string emit_ptx(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager emit;
-  BRAZE_CHECK(!machine.addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true), "LLVM cannot print PTX");
+  BRAZE_CHECK(
+      !machine.addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true),
+      "LLVM cannot print PTX");
   emit.run(module);
   return std::string(text.data(), text.size());
 }

@@ -17,7 +17,8 @@ Value* reciprocal(DeviceBuilder& b, Value* x) {
   return b.B.CreateCall(llvm::InlineAsm::get(type, "rcp.approx.f32 $0, $1;", "=f,f", false), {x});
 }
 
-// 2^(x log2(e)) by the hardware's power of two; what the product's rounding lost is put back by one more multiplication.
+// 2^(x log2(e)) by the hardware's power of two; what the product's rounding lost is put back by one more
+// multiplication.
 Value* exp(DeviceBuilder& b, Value* x) {
   Value* product = b.B.CreateFMul(x, b.num(x, 1.44269502162933349609375));
   Value* lost = b.fma(x, b.num(x, 1.44269502162933349609375), b.B.CreateFNeg(product));
@@ -28,7 +29,9 @@ Value* exp(DeviceBuilder& b, Value* x) {
   return b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, -104.0)), b.num(x, 0.0), r);
 }
 
-Value* sigmoid(DeviceBuilder& b, Value* x) { return reciprocal(b, b.B.CreateFAdd(exp(b, b.B.CreateFNeg(x)), b.num(x, 1.0))); }
+Value* sigmoid(DeviceBuilder& b, Value* x) {
+  return reciprocal(b, b.B.CreateFAdd(exp(b, b.B.CreateFNeg(x)), b.num(x, 1.0)));
+}
 
 Value* tanh(DeviceBuilder& b, Value* x) {
   Value* t = b.fabs(x);

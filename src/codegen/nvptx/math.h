@@ -1,5 +1,5 @@
-// Elementary functions on the GPU, without libdevice. f32: polynomials and the hardware's exponential, within 2 ulp; rare
-// ones in double. f64: within a few ulp. NaN, infinities, signed zeros and denormals as in IEEE.
+// Elementary functions on the GPU, without libdevice. f32: polynomials and the hardware's exponential, within 2 ulp;
+// rare ones in double. f64: within a few ulp. NaN, infinities, signed zeros and denormals as in IEEE.
 #pragma once
 #include "codegen/cpu/vector_builder.h"
 #include "loop/loop.h"

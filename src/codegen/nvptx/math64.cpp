@@ -28,7 +28,9 @@ Value* is(B64& b, Value* x, double y) { return b.B.CreateFCmpOEQ(x, num(b, y)); 
 Value* scale(B64& b, Value* p, Value* n) {
   Value* k = b.B.CreateFPToSI(n, b.i64());
   Value* half = b.B.CreateAShr(k, b.integer(k, 1));
-  auto power = [&](Value* e) { return b.unbits(b.B.CreateShl(b.B.CreateAdd(e, b.integer(e, 1023)), b.integer(e, 52))); };
+  auto power = [&](Value* e) {
+    return b.unbits(b.B.CreateShl(b.B.CreateAdd(e, b.integer(e, 1023)), b.integer(e, 52)));
+  };
   return mul(b, mul(b, p, power(half)), power(b.B.CreateSub(k, half)));
 }
 
@@ -43,9 +45,9 @@ Reduced reduce_ln2(B64& b, Value* x) {
 
 // exp(r) - 1 for |r| <= ln(2)/2.
 Value* exp_tail(B64& b, Value* r) {
-  Value* p = b.horner(r, {1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07, 2.7557319223985893e-06,
-                          2.48015873015873e-05, 1.984126984126984e-04, 1.388888888888889e-03, 8.333333333333333e-03, 4.1666666666666664e-02,
-                          0.16666666666666666, 0.5});
+  Value* p = b.horner(r, {1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                          2.7557319223985893e-06, 2.48015873015873e-05, 1.984126984126984e-04, 1.388888888888889e-03,
+                          8.333333333333333e-03, 4.1666666666666664e-02, 0.16666666666666666, 0.5});
   return b.fma(p, mul(b, r, r), r);
 }
 
@@ -91,8 +93,10 @@ Log log_parts(B64& b, Value* x) {
   Value* f = sub(b, m, num(b, 1.0));
   Value* s = div(b, f, add(b, f, num(b, 2.0)));
   Value* z = mul(b, s, s);
-  Value* rest = mul(b, z, b.horner(z, {1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
-                                       2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01}));
+  Value* rest = mul(b, z,
+                    b.horner(z, {1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
+                                 2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+                                 6.666666666666735130e-01}));
   return {f, s, mul(b, num(b, 0.5), mul(b, f, f)), rest, ef};
 }
 
@@ -111,14 +115,17 @@ Value* log_sum(B64& b, const Log& l, Value* extra) {
 }
 Value* log(B64& b, Value* x) { return log_special(b, x, log_sum(b, log_parts(b, x), nullptr)); }
 
-Value* log_mantissa(B64& b, const Log& l) { return sub(b, l.f, b.fma(neg(b, l.s), add(b, l.half_square, l.rest), l.half_square)); }
+Value* log_mantissa(B64& b, const Log& l) {
+  return sub(b, l.f, b.fma(neg(b, l.s), add(b, l.half_square, l.rest), l.half_square));
+}
 Value* log2(B64& b, Value* x) {
   Log l = log_parts(b, x);
   return log_special(b, x, b.fma(log_mantissa(b, l), num(b, 1.4426950408889634), l.e));
 }
 Value* log10(B64& b, Value* x) {
   Log l = log_parts(b, x);
-  Value* low = b.fma(l.e, num(b, 3.69423907715893078616e-13), mul(b, log_mantissa(b, l), num(b, 4.34294481903251816668e-01)));
+  Value* low =
+      b.fma(l.e, num(b, 3.69423907715893078616e-13), mul(b, log_mantissa(b, l), num(b, 4.34294481903251816668e-01)));
   return log_special(b, x, b.fma(l.e, num(b, 3.01029995663611771306e-01), low));
 }
 Value* log1p(B64& b, Value* x) {
@@ -135,7 +142,8 @@ struct Angle {
 };
 
 // Runs `slow` where `condition` holds, which is rare, and chooses between its values and `fast`.
-std::array<Value*, 2> rarely(B64& b, Value* condition, std::array<Value*, 2> fast, const std::function<std::array<Value*, 2>()>& slow) {
+std::array<Value*, 2> rarely(B64& b, Value* condition, std::array<Value*, 2> fast,
+                             const std::function<std::array<Value*, 2>()>& slow) {
   llvm::BasicBlock* straight = b.B.GetInsertBlock();
   llvm::Instruction* resume = b.begin_if(condition, true);
   std::array<Value*, 2> other = slow();
@@ -154,12 +162,27 @@ std::array<Value*, 2> rarely(B64& b, Value* condition, std::array<Value*, 2> fas
 
 // The method of M. Payne and R. Hanek: the mantissa times those 192 bits of 2/pi that matter.
 std::array<Value*, 2> reduce_large(B64& b, Value* x) {
-  static constexpr uint64_t kTwoOverPi[] = {
-      0,  // above the point
-      0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull, 0x06492eea09d1921cull,
-      0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull, 0x9c845f8bbdf9283bull, 0x1ff897ffde05980full,
-      0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull, 0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull,
-      0x56033046fc7b6babull, 0xf0cfbc209af4361dull};
+  static constexpr uint64_t kTwoOverPi[] = {0,  // above the point
+                                            0xa2f9836e4e441529ull,
+                                            0xfc2757d1f534ddc0ull,
+                                            0xdb6295993c439041ull,
+                                            0xfe5163abdebbc561ull,
+                                            0xb7246e3a424dd2e0ull,
+                                            0x06492eea09d1921cull,
+                                            0xfe1deb1cb129a73eull,
+                                            0xe88235f52ebb4484ull,
+                                            0xe99c7026b45f7e41ull,
+                                            0x3991d639835339f4ull,
+                                            0x9c845f8bbdf9283bull,
+                                            0x1ff897ffde05980full,
+                                            0xef2f118b5a0a6d1full,
+                                            0x6d367ecf27cb09b7ull,
+                                            0x4f463f669e5fea2dull,
+                                            0x7527bac7ebe5f17bull,
+                                            0x3d0739f78a5292eaull,
+                                            0x6bfb5fb11f8d5d08ull,
+                                            0x56033046fc7b6babull,
+                                            0xf0cfbc209af4361dull};
   constexpr size_t kWords = sizeof kTwoOverPi / sizeof *kTwoOverPi;
   auto& B = b.B;
   auto c = [&](uint64_t n) { return B.getInt64(n); };
@@ -167,7 +190,8 @@ std::array<Value*, 2> reduce_large(B64& b, Value* x) {
   llvm::GlobalVariable* table = b.module.getGlobalVariable("two_over_pi", true);
   if (!table)
     table = new llvm::GlobalVariable(b.module, type, true, llvm::GlobalValue::InternalLinkage,
-                                     llvm::ConstantDataArray::get(b.context(), llvm::ArrayRef<uint64_t>(kTwoOverPi)), "two_over_pi");
+                                     llvm::ConstantDataArray::get(b.context(), llvm::ArrayRef<uint64_t>(kTwoOverPi)),
+                                     "two_over_pi");
   Value* i = b.bits(b.fabs(x));
   Value* mantissa = B.CreateOr(B.CreateAnd(i, c((uint64_t{1} << 52) - 1)), c(uint64_t{1} << 52));
   // x = mantissa * 2^e; the window starts at the bit of weight 2^(1-e), those before it give multiples of 4 quadrants.
@@ -201,7 +225,8 @@ std::array<Value*, 2> reduce_large(B64& b, Value* x) {
   Value* negative = B.CreateICmpSLT(fraction, c(0));
   Value* flip = B.CreateSExt(negative, b.i64());  // the magnitude of the negative number, but for its last bit
   Value *big = B.CreateXor(fraction, flip), *small = B.CreateXor(rest, flip);
-  Value* value = b.fma(B.CreateUIToFP(big, b.f64()), num(b, 0x1p-64), mul(b, B.CreateUIToFP(small, b.f64()), num(b, 0x1p-128)));
+  Value* value =
+      b.fma(B.CreateUIToFP(big, b.f64()), num(b, 0x1p-64), mul(b, B.CreateUIToFP(small, b.f64()), num(b, 0x1p-128)));
   Value* r = mul(b, value, num(b, 1.5707963267948966));
   r = pick(b, negative, neg(b, r), r);
   Value* below = less(b, x, 0.0);
@@ -221,14 +246,14 @@ Angle reduce(B64& b, Value* x) {
 
 Value* sine(B64& b, Value* r) {
   Value* z = mul(b, r, r);
-  Value* p = b.horner(z, {1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
-                          8.33333333332248946124e-03, -1.66666666666666324348e-01});
+  Value* p = b.horner(z, {1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+                          -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01});
   return b.fma(mul(b, p, z), r, r);
 }
 Value* cosine(B64& b, Value* r) {
   Value* z = mul(b, r, r);
-  Value* p = b.horner(z, {-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
-                          -1.38888888888741095749e-03, 4.16666666666666019037e-02});
+  Value* p = b.horner(z, {-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
+                          2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02});
   Value* half = mul(b, z, num(b, 0.5));
   Value* w = sub(b, num(b, 1.0), half);
   return add(b, w, b.fma(mul(b, z, z), p, sub(b, sub(b, num(b, 1.0), w), half)));
@@ -262,18 +287,22 @@ Value* atan_ratio(B64& b, Value* n, Value* d) {
   Value *a = x, *top = x, *bottom = num(b, 1.0), *high = num(b, 0.0), *low = num(b, 0.0);
   auto piece = [&](double from, Value* t, Value* u, double h, double l) {
     Value* in = b.B.CreateFCmpOGE(a, num(b, from));
-    top = pick(b, in, t, top), bottom = pick(b, in, u, bottom), high = pick(b, in, num(b, h), high), low = pick(b, in, num(b, l), low);
+    top = pick(b, in, t, top), bottom = pick(b, in, u, bottom), high = pick(b, in, num(b, h), high),
+    low = pick(b, in, num(b, l), low);
   };
   Value* one = num(b, 1.0);
-  piece(0.4375, sub(b, add(b, x, x), one), add(b, x, num(b, 2.0)), 4.63647609000806093515e-01, 2.26987774529616870924e-17);
+  piece(0.4375, sub(b, add(b, x, x), one), add(b, x, num(b, 2.0)), 4.63647609000806093515e-01,
+        2.26987774529616870924e-17);
   piece(0.6875, sub(b, x, one), add(b, x, one), 7.85398163397448278999e-01, 3.06161699786838301793e-17);
-  piece(1.1875, sub(b, x, num(b, 1.5)), b.fma(x, num(b, 1.5), one), 9.82793723247329054082e-01, 1.39033110312309984516e-17);
+  piece(1.1875, sub(b, x, num(b, 1.5)), b.fma(x, num(b, 1.5), one), 9.82793723247329054082e-01,
+        1.39033110312309984516e-17);
   piece(2.4375, num(b, -1.0), x, 1.57079632679489655800e+00, 6.12323399573676603587e-17);
   Value* t = div(b, top, bottom);
   Value* z = mul(b, t, t);
-  Value* p = b.horner(z, {1.62858201153657823623e-02, -3.65315727442169155270e-02, 4.97687799461593236017e-02, -5.83357013379057348645e-02,
-                          6.66107313738753120669e-02, -7.69187620504482999495e-02, 9.09088713343650656196e-02, -1.11111104054623557880e-01,
-                          1.42857142725034663711e-01, -1.99999999998764832476e-01, 3.33333333333329318027e-01});
+  Value* p = b.horner(z, {1.62858201153657823623e-02, -3.65315727442169155270e-02, 4.97687799461593236017e-02,
+                          -5.83357013379057348645e-02, 6.66107313738753120669e-02, -7.69187620504482999495e-02,
+                          9.09088713343650656196e-02, -1.11111104054623557880e-01, 1.42857142725034663711e-01,
+                          -1.99999999998764832476e-01, 3.33333333333329318027e-01});
   Value* small = sub(b, mul(b, t, mul(b, z, p)), low);
   return sub(b, high, sub(b, small, t));
 }
@@ -347,11 +376,13 @@ Value* atanh(B64& b, Value* x) {
 Value* scaled_erfc(B64& b, Value* x) {
   Value* t = div(b, sub(b, x, num(b, 3.75)), add(b, x, num(b, 3.75)));
   Value* u = b.fma(t, num(b, 1.133928571428571428571429), num(b, 0.1339285714285714285714286));
-  Value* p = b.horner(u, {-5.4141784888159407e-11, -1.4801577414451093e-10, 6.963810972864853e-10,   2.1862265190571295e-09, -6.111121466992206e-09,
-                          -2.107765157561842e-08,  5.6098206857671387e-08,  1.7541533564862759e-07,  -6.134424897057184e-07, -1.1835986068534048e-06,
-                          7.472764985820993e-06,   9.064856335358849e-07,   -8.3453068846785e-05,    0.00020076187925757694, 0.0003778201011238177,
-                          -0.004150791169926995,   0.01592052776625737,     -0.04053954209294104,    0.07635790530016805,    -0.10728411861801816,
-                          0.10198698200412773,     -0.028294804466573526,   -0.12066783607454412,    1.2539674711853876});
+  Value* p =
+      b.horner(u, {-5.4141784888159407e-11, -1.4801577414451093e-10, 6.963810972864853e-10,  2.1862265190571295e-09,
+                   -6.111121466992206e-09,  -2.107765157561842e-08,  5.6098206857671387e-08, 1.7541533564862759e-07,
+                   -6.134424897057184e-07,  -1.1835986068534048e-06, 7.472764985820993e-06,  9.064856335358849e-07,
+                   -8.3453068846785e-05,    0.00020076187925757694,  0.0003778201011238177,  -0.004150791169926995,
+                   0.01592052776625737,     -0.04053954209294104,    0.07635790530016805,    -0.10728411861801816,
+                   0.10198698200412773,     -0.028294804466573526,   -0.12066783607454412,   1.2539674711853876});
   return div(b, p, b.fma(num(b, 2.0), x, num(b, 1.0)));
 }
 Value* erfc_positive(B64& b, Value* t) {
@@ -362,9 +393,10 @@ Value* erfc_positive(B64& b, Value* t) {
 }
 Value* erf_small(B64& b, Value* x) {  // |x| <= 1, relative error 2^-68
   Value* s = mul(b, x, x);
-  Value* p = b.horner(s, {-4.230945824295338e-12, 8.709045129053106e-11, -1.216456005728345e-09, 1.4792401209404813e-08, -1.6364642158167616e-07,
-                          1.6462045441468418e-06, -1.4925647567519332e-05, 0.00012055332902888736, -0.000854832702193483, 0.0052239776254232985,
-                          -0.02686617064512984, 0.1128379167095512, -0.37612638903183754, 0.1283791670955126});
+  Value* p = b.horner(s, {-4.230945824295338e-12, 8.709045129053106e-11, -1.216456005728345e-09, 1.4792401209404813e-08,
+                          -1.6364642158167616e-07, 1.6462045441468418e-06, -1.4925647567519332e-05,
+                          0.00012055332902888736, -0.000854832702193483, 0.0052239776254232985, -0.02686617064512984,
+                          0.1128379167095512, -0.37612638903183754, 0.1283791670955126});
   return b.fma(x, p, x);
 }
 Value* erf(B64& b, Value* x) {
@@ -420,7 +452,8 @@ Value* pow(B64& b, Value* x, Value* y) {
   Value* odd = b.B.CreateAnd(whole, b.B.CreateFCmpUNE(b.B.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, half), half));
   Value* minus = b.B.CreateICmpSLT(b.bits(x), b.B.getInt64(0));
   r = pick(b, b.B.CreateAnd(minus, odd), neg(b, r), r);
-  Value* no_value = b.B.CreateAnd(b.B.CreateAnd(less(b, x, 0.0), b.B.CreateNot(whole)), b.B.CreateNot(b.B.CreateOr(infinite, y_infinite)));
+  Value* no_value = b.B.CreateAnd(b.B.CreateAnd(less(b, x, 0.0), b.B.CreateNot(whole)),
+                                  b.B.CreateNot(b.B.CreateOr(infinite, y_infinite)));
   r = pick(b, no_value, num(b, NAN), r);
   r = pick(b, b.B.CreateFCmpUNO(x, y), add(b, x, y), r);
   return pick(b, b.B.CreateOr(is(b, y, 0.0), is(b, x, 1.0)), num(b, 1.0), r);
@@ -432,16 +465,18 @@ struct Row {
   Value* (*two)(B64&, Value*, Value*);
 };
 const Row kRows[] = {
-    {"exp", exp, nullptr},     {"exp2", exp2, nullptr},   {"expm1", expm1, nullptr}, {"log", log, nullptr},     {"log2", log2, nullptr},
-    {"log10", log10, nullptr}, {"log1p", log1p, nullptr}, {"sin", sin, nullptr},     {"cos", cos, nullptr},     {"tan", tan, nullptr},
-    {"asin", asin, nullptr},   {"acos", acos, nullptr},   {"atan", atan, nullptr},   {"sinh", sinh, nullptr},   {"cosh", cosh, nullptr},
-    {"tanh", tanh, nullptr},   {"asinh", asinh, nullptr}, {"acosh", acosh, nullptr}, {"atanh", atanh, nullptr}, {"erf", erf, nullptr},
+    {"exp", exp, nullptr},     {"exp2", exp2, nullptr},   {"expm1", expm1, nullptr}, {"log", log, nullptr},
+    {"log2", log2, nullptr},   {"log10", log10, nullptr}, {"log1p", log1p, nullptr}, {"sin", sin, nullptr},
+    {"cos", cos, nullptr},     {"tan", tan, nullptr},     {"asin", asin, nullptr},   {"acos", acos, nullptr},
+    {"atan", atan, nullptr},   {"sinh", sinh, nullptr},   {"cosh", cosh, nullptr},   {"tanh", tanh, nullptr},
+    {"asinh", asinh, nullptr}, {"acosh", acosh, nullptr}, {"atanh", atanh, nullptr}, {"erf", erf, nullptr},
     {"erfc", erfc, nullptr},   {"pow", nullptr, pow},     {"atan2", nullptr, atan2},
 };
 
 // A loop that carries `values` while `go` holds of them.
 using Carried = llvm::SmallVector<Value*, 4>;
-Carried repeat(B64& b, Carried values, const std::function<Value*(Carried&)>& go, const std::function<void(Carried&)>& step) {
+Carried repeat(B64& b, Carried values, const std::function<Value*(Carried&)>& go,
+               const std::function<void(Carried&)>& step) {
   auto* f = b.B.GetInsertBlock()->getParent();
   auto block = [&] { return llvm::BasicBlock::Create(b.context(), "", f); };
   llvm::BasicBlock *before = b.B.GetInsertBlock(), *head = block(), *body = block(), *after = block();
@@ -457,7 +492,8 @@ Carried repeat(B64& b, Carried values, const std::function<Value*(Carried&)>& go
   b.B.SetInsertPoint(body);
   Carried next = phis;
   step(next);
-  for (size_t i = 0; i < phis.size(); ++i) llvm::cast<llvm::PHINode>(phis[i])->addIncoming(next[i], b.B.GetInsertBlock());
+  for (size_t i = 0; i < phis.size(); ++i)
+    llvm::cast<llvm::PHINode>(phis[i])->addIncoming(next[i], b.B.GetInsertBlock());
   b.B.CreateBr(head);
   b.B.SetInsertPoint(after);
   return phis;

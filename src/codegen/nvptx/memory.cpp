@@ -1,4 +1,5 @@
-// Loads and stores: vectors of up to 16 bytes, single elements, tiles through shared memory, and the nest's private buffers.
+// Loads and stores: vectors of up to 16 bytes, single elements, tiles through shared memory, and the nest's private
+// buffers.
 #include <algorithm>
 
 #include "base/check.h"
@@ -28,9 +29,11 @@ Value* Emitter::shared_array(Type* element, uint64_t n) {
   uint64_t bytes = n * (element->getScalarSizeInBits() + 7) / 8;
   shared_bytes_ += (bytes + 15) / 16 * 16;
   if (shared_bytes_ > kSharedBytes)
-    throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than 48 KiB of shared memory (nest " + nest_.name + ")");
-  auto* g = new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type), "shared", nullptr,
-                                     llvm::GlobalValue::NotThreadLocal, 3);
+    throw Unsupported(Reason::UnsupportedOp,
+                      "a kernel that needs more than 48 KiB of shared memory (nest " + nest_.name + ")");
+  auto* g =
+      new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+                               "shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
   g->setAlignment(llvm::Align(16));
   return g;
 }
@@ -45,11 +48,14 @@ void Emitter::place_locals() {
   std::map<uint32_t, Use> uses;
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops) {
-      if ((op.code != OpCode::Store && op.code != OpCode::Load) || program_.buffers[op.buffer].kind != BufferKind::Local) continue;
+      if ((op.code != OpCode::Store && op.code != OpCode::Load) ||
+          program_.buffers[op.buffer].kind != BufferKind::Local)
+        continue;
       auto [it, fresh] = uses.try_emplace(op.buffer.index);
       Use& u = it->second;
       if (fresh) u.stage = &s, u.index = op.index;
-      u.registers = u.registers && stage_is_straight(s) && op.index == u.index && s.axes.size() == u.stage->axes.size() && !op.atomic_add;
+      u.registers = u.registers && stage_is_straight(s) && op.index == u.index &&
+                    s.axes.size() == u.stage->axes.size() && !op.atomic_add;
       for (size_t i = 0; u.registers && i < s.axes.size(); ++i) u.registers = s.axes[i].var == u.stage->axes[i].var;
     }
   // A stage over other axes in between makes the bindings anew.
@@ -70,7 +76,8 @@ void Emitter::place_locals() {
     }
     const loop::Buffer& b = program_.buffers[BufferId(static_cast<size_t>(id))];
     Expr elements = arena_.constant(1);
-    for (size_t d = 0; d < b.sizes.size(); ++d) elements = arena_.add(elements, arena_.mul(arena_.sub(b.sizes[d], arena_.constant(1)), b.strides[d]));
+    for (size_t d = 0; d < b.sizes.size(); ++d)
+      elements = arena_.add(elements, arena_.mul(arena_.sub(b.sizes[d], arena_.constant(1)), b.strides[d]));
     auto n = arena_.as_const(elements);
     if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
     int each = shape_.threads / shape_.group;
@@ -86,8 +93,10 @@ void Emitter::place_locals() {
 
 Value* Emitter::address(BufferId buffer, Expr index, int element) {
   Value* base = nullptr;
-  if (auto it = bases_.find(buffer.index); it != bases_.end()) base = it->second;
-  else if (auto jt = locals_.find(buffer.index); jt != locals_.end()) base = jt->second;
+  if (auto it = bases_.find(buffer.index); it != bases_.end())
+    base = it->second;
+  else if (auto jt = locals_.find(buffer.index); jt != locals_.end())
+    base = jt->second;
   BRAZE_CHECK(base, "buffer " + program_.buffers[buffer].name + " has no address in the kernel");
   return B.CreateInBoundsGEP(cpu::storage_type(vb_, program_.buffers[buffer].dtype), base, emit(index, element));
 }
@@ -95,7 +104,8 @@ Value* Emitter::address(BufferId buffer, Expr index, int element) {
 Value* Emitter::load_one(BufferId buffer, Expr index, int element) {
   DType dtype = program_.buffers[buffer].dtype;
   llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(dtype))));
-  return cpu::from_storage(vb_, dtype, B.CreateAlignedLoad(cpu::storage_type(vb_, dtype), address(buffer, index, element), align));
+  return cpu::from_storage(vb_, dtype,
+                           B.CreateAlignedLoad(cpu::storage_type(vb_, dtype), address(buffer, index, element), align));
 }
 
 // `lanes` neighbouring elements, aligned to their size: as 32-bit or wider words.
@@ -113,7 +123,8 @@ Emitter::Values Emitter::load_vector(BufferId buffer, Value* p, int lanes) {
   }
   Type* word = bytes >= 4 ? vb_.i32() : vb_.i16();
   unsigned word_bytes = bytes >= 4 ? 4 : 2, words = bytes / word_bytes, per_word = word_bytes / size;
-  Value* v = B.CreateAlignedLoad(words > 1 ? static_cast<Type*>(llvm::FixedVectorType::get(word, words)) : word, p, align);
+  Value* v =
+      B.CreateAlignedLoad(words > 1 ? static_cast<Type*>(llvm::FixedVectorType::get(word, words)) : word, p, align);
   for (unsigned w = 0; w < words; ++w) {
     Value* x = words > 1 ? B.CreateExtractElement(v, static_cast<uint64_t>(w)) : v;
     for (unsigned k = 0; k < per_word; ++k) {
@@ -126,11 +137,13 @@ Emitter::Values Emitter::load_vector(BufferId buffer, Value* p, int lanes) {
 
 void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> values) {
   DType dtype = program_.buffers[buffer].dtype;
-  unsigned size = static_cast<unsigned>(size_of(dtype)), lanes = static_cast<unsigned>(values.size()), bytes = size * lanes;
+  unsigned size = static_cast<unsigned>(size_of(dtype)), lanes = static_cast<unsigned>(values.size()),
+           bytes = size * lanes;
   llvm::Align align(bytes);
   auto join = [&](llvm::ArrayRef<Value*> parts) -> Value* {
     if (parts.size() == 1) return parts[0];
-    Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(parts[0]->getType(), static_cast<unsigned>(parts.size())));
+    Value* v =
+        llvm::PoisonValue::get(llvm::FixedVectorType::get(parts[0]->getType(), static_cast<unsigned>(parts.size())));
     for (size_t i = 0; i < parts.size(); ++i) v = B.CreateInsertElement(v, parts[i], static_cast<uint64_t>(i));
     return v;
   };
@@ -142,7 +155,8 @@ void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> val
   unsigned per_word = (bytes >= 4 ? 4 : 2) / size;
   auto word_from = [&](unsigned first) {
     Value* x = nullptr;
-    if ((dtype == DType::BF16 || dtype == DType::F16) && per_word == 2) x = vb_.pack(dtype, values[first], values[first + 1]);
+    if ((dtype == DType::BF16 || dtype == DType::F16) && per_word == 2)
+      x = vb_.pack(dtype, values[first], values[first + 1]);
     if (x) return x;
     for (unsigned k = 0; k < per_word; ++k) {
       Value* bits = B.CreateBitCast(cpu::to_storage(vb_, dtype, values[first + k]), B.getIntNTy(size * 8));
@@ -213,8 +227,10 @@ void Emitter::emit_store(const LoopOp& op) {
   llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(buffer.dtype))));
   auto store_one = [&](int element) {
     Value* p = address(op.buffer, op.index, element);
-    if (op.atomic_add) store_atomic(op.buffer, p, x.at(element));
-    else B.CreateAlignedStore(cpu::to_storage(vb_, buffer.dtype, x.at(element)), p, align);
+    if (op.atomic_add)
+      store_atomic(op.buffer, p, x.at(element));
+    else
+      B.CreateAlignedStore(cpu::to_storage(vb_, buffer.dtype, x.at(element)), p, align);
   };
   Value* leader = stage_->axes.empty() ? worker_is_first() : nullptr;
   auto both = [&](Value* a, Value* b) { return a && b ? B.CreateAnd(a, b) : a ? a : b; };
@@ -233,7 +249,8 @@ void Emitter::emit_store(const LoopOp& op) {
     return;
   }
   int lanes = flight_.lanes;
-  bool vector = !op.atomic_add && lanes > 1 && lane_step(op.index) == 1 && lanes * size_of(buffer.dtype) <= 16 && aligned(op.index, lanes);
+  bool vector = !op.atomic_add && lanes > 1 && lane_step(op.index) == 1 && lanes * size_of(buffer.dtype) <= 16 &&
+                aligned(op.index, lanes);
   for (int c = 0; c < flight_.copies; ++c)
     if_then(both(leader, flight_.active_at(c)), [&] {
       if (vector) {
@@ -260,15 +277,19 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
     B.SetInsertPoint(again);
     auto* seen = B.CreatePHI(bits, 2);
     seen->addIncoming(before, from);
-    Value* old = cpu::from_storage(vb_, dtype, dtype == DType::F16 ? B.CreateBitCast(seen, B.getHalfTy()) : static_cast<Value*>(seen));
+    Value* old = cpu::from_storage(
+        vb_, dtype, dtype == DType::F16 ? B.CreateBitCast(seen, B.getHalfTy()) : static_cast<Value*>(seen));
     Value* sum = B.CreateBitCast(cpu::to_storage(vb_, dtype, B.CreateFAdd(old, value)), bits);
-    Value* swap = B.CreateAtomicCmpXchg(p, seen, sum, align, llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);
+    Value* swap =
+        B.CreateAtomicCmpXchg(p, seen, sum, align, llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);
     seen->addIncoming(B.CreateExtractValue(swap, 0), B.GetInsertBlock());
     B.CreateCondBr(B.CreateExtractValue(swap, 1), after, again);
     B.SetInsertPoint(after);
     return;
   }
-  auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+  auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or
+              : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd
+                                   : llvm::AtomicRMWInst::Add;
   B.CreateAtomicRMW(kind, p, cpu::to_storage(vb_, dtype, value), align, llvm::AtomicOrdering::Monotonic);
 }
 
@@ -281,9 +302,9 @@ void Emitter::for_each_early_load(const std::function<void(const LoopOp&)>& f) {
     }
 }
 
-// Reads along the rows' axis: a square is loaded as it lies in memory, put into shared memory, and read the other way. The
-// rows of the square are one element longer than its columns, so that a warp's reads fall into different banks. `turn` sets
-// up the other way; what is read that way from memory is also on its way before the threads meet.
+// Reads along the rows' axis: a square is loaded as it lies in memory, put into shared memory, and read the other way.
+// The rows of the square are one element longer than its columns, so that a warp's reads fall into different banks.
+// `turn` sets up the other way; what is read that way from memory is also on its way before the threads meet.
 void Emitter::load_tiles(const std::function<void()>& turn) {
   const loop::Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
   struct Tile {
@@ -294,7 +315,9 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
   for_each_early_load([&](const LoopOp& op) {
     auto along = arena_.affine_in(op.index, row.var);
     auto across = arena_.affine_in(op.index, column.var);
-    if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) || arena_.is_const(across->coefficient, 0)) return;
+    if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) ||
+        arena_.is_const(across->coefficient, 0))
+      return;
     Type* type = cpu::compute_type(vb_, program_.buffers[op.buffer].dtype);
     if (type->isIntegerTy(1)) return;
     tiles.push_back({&op, shared_array(type, kTile * (kTile + 1))});
@@ -316,7 +339,8 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
     Type* type = x.v[0]->getType();
     Lanes turned;
     turned.dtype = x.dtype;
-    for (int c = 0; c < flight_.copies; ++c) turned.v.push_back(B.CreateLoad(type, at(type, t.square, tile_x_, down(c))));
+    for (int c = 0; c < flight_.copies; ++c)
+      turned.v.push_back(B.CreateLoad(type, at(type, t.square, tile_x_, down(c))));
     x = std::move(turned);
   }
 }

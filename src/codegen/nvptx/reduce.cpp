@@ -41,7 +41,8 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
         if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
     if (!a.shared)
       for (int l = 0; l < outer_lanes(); ++l)
-        for (int p = 0; p < a.parts; ++p) carried.push_back(cpu::reduce_identity(vb_, op.reduce, a.operand, p, part_type(a, p)));
+        for (int p = 0; p < a.parts; ++p)
+          carried.push_back(cpu::reduce_identity(vb_, op.reduce, a.operand, p, part_type(a, p)));
     accumulators_.push_back(a);
   }
   return carried;
@@ -88,17 +89,20 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
   for (int e = 0; e < elements; ++e) {
     Values v = parts_of(e);
     if (Value* active = flight_.active_at(e / flight_.lanes))
-      for (int p = 0; p < a.parts; ++p) v[static_cast<size_t>(p)] = B.CreateSelect(active, v[static_cast<size_t>(p)], cpu::reduce_identity(vb_, kind, a.operand, p, part_type(a, p)));
+      for (int p = 0; p < a.parts; ++p)
+        v[static_cast<size_t>(p)] = B.CreateSelect(active, v[static_cast<size_t>(p)],
+                                                   cpu::reduce_identity(vb_, kind, a.operand, p, part_type(a, p)));
     all.push_back(std::move(v));
   }
   // As a tree: short chains, and rounding errors that grow with the logarithm. The earlier element first, for ties.
   for (size_t n = 1; n < all.size(); n *= 2)
-    for (size_t i = 0; i + n < all.size(); i += 2 * n) cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data(), /*later=*/true);
+    for (size_t i = 0; i + n < all.size(); i += 2 * n)
+      cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data(), /*later=*/true);
   cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
 }
 
-// The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn. All of the
-// distances to the thread's first element.
+// The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn. All
+// of the distances to the thread's first element.
 void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
   int elements = flight_.elements();
   Values v;
@@ -151,7 +155,8 @@ Value* Emitter::shuffle(Value* v, int offset) {
   Type* type = v->getType();
   unsigned bits = type->getScalarSizeInBits();
   auto move = [&](Value* word) {
-    return intrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {mates_, word, B.getInt32(static_cast<uint32_t>(offset)), B.getInt32(31)});
+    return intrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32,
+                     {mates_, word, B.getInt32(static_cast<uint32_t>(offset)), B.getInt32(31)});
   };
   if (bits == 64) {
     Value* whole = B.CreateBitCast(v, vb_.i64());
@@ -216,29 +221,34 @@ void Emitter::combine_columns(Values& carried) {
   // All rows of threads in order, by every one of them: each then has the result.
   auto read = [&](size_t i, Value* row) -> Value* {
     Type *t = carried[i]->getType(), *m = memory_type(t);
-    Value* v = B.CreateLoad(m, B.CreateInBoundsGEP(m, arrays[i], B.CreateAdd(B.CreateMul(row, B.getInt32(static_cast<uint32_t>(shape_.group))), x)));
+    Value* v = B.CreateLoad(
+        m, B.CreateInBoundsGEP(m, arrays[i],
+                               B.CreateAdd(B.CreateMul(row, B.getInt32(static_cast<uint32_t>(shape_.group))), x)));
     return t == m ? v : B.CreateTrunc(v, t);
   };
   Values sums;
   for (size_t i = 0; i < carried.size(); ++i) sums.push_back(read(i, B.getInt32(0)));
-  carried = loop(B.getInt32(1), B.getInt32(static_cast<uint32_t>(workers_)), B.getInt32(1), sums, [&](Value* row, Values current) {
-    for (Accumulator& a : accumulators_) {
-      if (a.shared) continue;
-      for (int l = 0; l < outer_lanes(); ++l) {
-        size_t first = a.first + static_cast<size_t>(l * a.parts);
-        Values other;
-        for (int p = 0; p < a.parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
-        combine(a, current.data() + first, other.data());
-      }
-    }
-    return current;
-  });
+  carried = loop(B.getInt32(1), B.getInt32(static_cast<uint32_t>(workers_)), B.getInt32(1), sums,
+                 [&](Value* row, Values current) {
+                   for (Accumulator& a : accumulators_) {
+                     if (a.shared) continue;
+                     for (int l = 0; l < outer_lanes(); ++l) {
+                       size_t first = a.first + static_cast<size_t>(l * a.parts);
+                       Values other;
+                       for (int p = 0; p < a.parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
+                       combine(a, current.data() + first, other.data());
+                     }
+                   }
+                   return current;
+                 });
 }
 
 void Emitter::finish_reductions(Values carried) {
   if (accumulators_.empty()) return;
-  if (shape_.way == Shape::Way::Columns) combine_columns(carried);
-  else combine_group(carried);
+  if (shape_.way == Shape::Way::Columns)
+    combine_columns(carried);
+  else
+    combine_group(carried);
   for (const Accumulator& a : accumulators_) {
     int part = a.op->reduce == ReduceKind::WelfordM2 || is_arg(a.op->reduce) ? 1 : 0;
     Lanes out;

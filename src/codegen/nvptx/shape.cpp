@@ -18,7 +18,8 @@ using sym::Expr;
 
 // What fills a large GPU: multiprocessors times threads that hide memory latency on one of them.
 constexpr int64_t kProcessors = 132, kThreads = 1024;
-// Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much once.
+// Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
+// once.
 constexpr int64_t kEarlyBlocks = 4096;
 constexpr int64_t kUnknown = 1 << 20;  // elements of an axis whose size is a symbol
 
@@ -28,10 +29,14 @@ class Chooser {
 
   Shape run() {
     bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
-    if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2) tiles();
-    else if (pointwise) points();
-    else if (n_.mapping.vector == loop::Mapping::Vector::Outer && !n_.outer.empty()) columns();
-    else rows();
+    if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2)
+      tiles();
+    else if (pointwise)
+      points();
+    else if (n_.mapping.vector == loop::Mapping::Vector::Outer && !n_.outer.empty())
+      columns();
+    else
+      rows();
     auto blocks = arena_.as_const(s_.blocks);
     s_.early = blocks && *blocks <= kEarlyBlocks;
     return s_;
@@ -58,7 +63,8 @@ class Chooser {
       bool along = !f || arena_.is_const(f->coefficient, 1);  // a division or remainder is often one along a piece
       ++(along ? unit : other);
       // What never leaves the registers does not narrow the others.
-      if (along && p_.buffers[op.buffer].kind != loop::BufferKind::Local) widest = std::max(widest, size_of(p_.buffers[op.buffer].dtype));
+      if (along && p_.buffers[op.buffer].kind != loop::BufferKind::Local)
+        widest = std::max(widest, size_of(p_.buffers[op.buffer].dtype));
     }
     if (unit == 0) return 0;
     if (other >= unit) return 1;
@@ -82,7 +88,8 @@ class Chooser {
     Expr units = schedule::volume(arena_, n_.outer);
     if (s_.vector > 1) {
       std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
-      units = arena_.mul(schedule::volume(arena_, leading), arena_.floordiv(n_.outer.back().extent, arena_.constant(s_.vector)));
+      units = arena_.mul(schedule::volume(arena_, leading),
+                         arena_.floordiv(n_.outer.back().extent, arena_.constant(s_.vector)));
     }
     s_.blocks = arena_.ceildiv(units, arena_.constant(s_.threads));
   }
@@ -93,7 +100,8 @@ class Chooser {
     size_t n = n_.outer.size();
     std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 2);
     Expr side = arena_.constant(kTile);
-    s_.blocks = arena_.mul(schedule::volume(arena_, leading), arena_.mul(arena_.ceildiv(n_.outer[n - 2].extent, side), arena_.ceildiv(n_.outer[n - 1].extent, side)));
+    s_.blocks = arena_.mul(schedule::volume(arena_, leading), arena_.mul(arena_.ceildiv(n_.outer[n - 2].extent, side),
+                                                                         arena_.ceildiv(n_.outer[n - 1].extent, side)));
   }
 
   void rows() {
@@ -110,8 +118,9 @@ class Chooser {
     int64_t vectors = (longest + s_.vector - 1) / s_.vector;
     s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));
     s_.most_copies = std::min(s_.most_copies, 16);
-    // As few threads per row as keep the row in their registers, so that several rows are in flight on a multiprocessor.
-    // Rows of more than 2048 vectors: two blocks of 512 threads, which wait at barriers of their own, not one of 1024.
+    // As few threads per row as keep the row in their registers, so that several rows are in flight on a
+    // multiprocessor. Rows of more than 2048 vectors: two blocks of 512 threads, which wait at barriers of their own,
+    // not one of 1024.
     int64_t per_thread = vectors <= 256 || (vectors > 2048 && s_.vector > 4) ? 4 : 8;
     int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
     if (vectors > 32 && group < 32) group = 32;
@@ -137,16 +146,20 @@ class Chooser {
     s_.vector = v == 16 ? 1 : v;
     auto across = [&] {
       int64_t need = (columns + s_.vector - 1) / s_.vector;
-      return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(need, 1)))), 4, 32);
+      return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(need, 1)))),
+                                 4, 32);
     };
     while (s_.vector > 1 && all / (across() * s_.vector) < 2 * kProcessors) s_.vector /= 2;
     s_.group = static_cast<int>(across());
-    int64_t workers = std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length / 4, 1)))), 1, 512 / s_.group);
+    int64_t workers = std::clamp<int64_t>(
+        static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length / 4, 1)))), 1,
+        512 / s_.group);
     while (s_.vector > 1 && workers * s_.group > 256) workers /= 2;
     s_.threads = static_cast<int>(workers) * s_.group;
     if (s_.threads < 32) s_.threads = 32, s_.group = std::max(s_.group, static_cast<int>(32 / workers));
     std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
-    s_.blocks = arena_.mul(schedule::volume(arena_, leading), arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
+    s_.blocks = arena_.mul(schedule::volume(arena_, leading),
+                           arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
   }
 
   const Program& p_;

@@ -12,13 +12,13 @@ struct Shape {
     Columns,  // neighbouring threads have neighbouring points of the last outer axis; rows of threads split the stages
   };
   Way way = Way::Points;
-  int threads = 256;        // per block
-  int vector = 1;           // neighbouring elements that a thread loads at once
-  int group = 1;            // Rows: threads per outer point. Columns: threads along the last outer axis
-  int copies = 1;           // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`
-  int most_copies = 8;      // Rows: a stage of at most this many vectors per thread is straight-line code
+  int threads = 256;    // per block
+  int vector = 1;       // neighbouring elements that a thread loads at once
+  int group = 1;        // Rows: threads per outer point. Columns: threads along the last outer axis
+  int copies = 1;       // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`
+  int most_copies = 8;  // Rows: a stage of at most this many vectors per thread is straight-line code
   sym::Expr blocks;
-  bool early = false;       // worth starting while what precedes it ends (see CompiledKernel)
+  bool early = false;  // worth starting while what precedes it ends (see CompiledKernel)
 };
 
 // Squares of Way::Tiles: kTile x kTile points by kTile x kTileRows threads.

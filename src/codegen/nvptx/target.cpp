@@ -1,4 +1,5 @@
-// NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per kernel.
+// NVIDIA GPUs as a target: keys, cache, emission on the calling thread, PTX and machine code on several; one module per
+// kernel.
 #include <algorithm>
 #include <map>
 
@@ -20,9 +21,7 @@ namespace {
 
 class NvptxTarget final : public Target {
  public:
-  explicit NvptxTarget(int sm) : sm_(sm), architecture_(architecture(sm)) {
-    isa_.cpu = architecture_;
-  }
+  explicit NvptxTarget(int sm) : sm_(sm), architecture_(architecture(sm)) { isa_.cpu = architecture_; }
   std::string_view name() const override { return "nvptx"; }
   std::string fingerprint() const override {
     return "nvptx " + build_id() + " " + architecture_ + " " + assembler_name();
@@ -44,7 +43,8 @@ class NvptxTarget final : public Target {
       Shape shape = choose_shape(program, *nest);
       // Proofs of alignment do not show in the signature's text, but follow from it; the shape does not always.
       std::string key = s.key + "\nshape " + std::to_string(static_cast<int>(shape.way));
-      for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies, int{early(shape)}}) key += " " + std::to_string(n);
+      for (int n : {shape.threads, shape.vector, shape.group, shape.copies, shape.most_copies, int{early(shape)}})
+        key += " " + std::to_string(n);
       out.blocks_of.push_back(shape.blocks);
       CompiledKernel* k = distinct.add(s, key);
       if (!k) continue;
@@ -59,15 +59,18 @@ class NvptxTarget final : public Target {
     std::vector<size_t> missing;
     for (size_t i = 0; i < kernels.size(); ++i) {
       auto found = cache ? cache->find(out.kernels[i].symbol, print + kernels[i].key) : std::nullopt;
-      if (found) out.blobs[i] = std::move(*found);
-      else missing.push_back(i);
+      if (found)
+        out.blobs[i] = std::move(*found);
+      else
+        missing.push_back(i);
     }
     if (missing.empty()) return out;
     size_t cores = std::max(1u, std::thread::hardware_concurrency());
     {
       Workers workers(std::min({missing.size() - 1, cores - 1, size_t{15}}));
       for (size_t i : missing) {
-        auto unit = std::make_shared<Unit>(emit(program, *kernels[i].nest, kernels[i].signature, kernels[i].shape, out.kernels[i].symbol));
+        auto unit = std::make_shared<Unit>(
+            emit(program, *kernels[i].nest, kernels[i].signature, kernels[i].shape, out.kernels[i].symbol));
         workers.push([this, unit, blob = &out.blobs[i]] {
           MachineLoan machine(sm_);
           *blob = assemble(emit_ptx(*unit->module, *machine), architecture_);
@@ -86,20 +89,24 @@ class NvptxTarget final : public Target {
     Unit u = emit(program, nest, s, shape, "kernel");
     MachineLoan machine(sm_);
     static constexpr const char* kWays[] = {"points", "tiles", "rows", "columns"};
-    std::string facts = std::string(kWays[static_cast<int>(shape.way)]) + ", " + std::to_string(shape.threads) + " threads, vectors of " +
-                        std::to_string(shape.vector) + ", groups of " + std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks);
+    std::string facts = std::string(kWays[static_cast<int>(shape.way)]) + ", " + std::to_string(shape.threads) +
+                        " threads, vectors of " + std::to_string(shape.vector) + ", groups of " +
+                        std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks);
     return head_comment(program, nest, "//", facts) + emit_ptx(*u.module, *machine);
   }
 
  private:
-  Unit emit(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const std::string& symbol) const {
+  Unit emit(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
+            const std::string& symbol) const {
     Unit u = make_unit(symbol, *MachineLoan(sm_));
     Emitter(program, nest, signature, shape, isa_, early(shape), *u.module).run(symbol);
     verify(*u.module, nest.name);
     return u;
   }
 
-  bool early(const Shape& shape) const { return shape.early && sm_ >= 90; }  // from where on kernels can wait for what precedes them
+  bool early(const Shape& shape) const {
+    return shape.early && sm_ >= 90;
+  }  // from where on kernels can wait for what precedes them
 
   int sm_;
   std::string architecture_;

@@ -74,10 +74,8 @@ Printer::Text Printer::index(Expr e) {
     return out;
   };
   switch (arena_.kind(e)) {
-    case Kind::Add:
-      return join(" + ");
-    case Kind::Mul:
-      return join(" * ");
+    case Kind::Add: return join(" + ");
+    case Kind::Mul: return join(" * ");
     case Kind::FloorDiv:
     case Kind::Mod: {
       bool div = arena_.kind(e) == Kind::FloorDiv;
@@ -85,28 +83,19 @@ Printer::Text Printer::index(Expr e) {
       if (arena_.range(ops[0]).lo >= 0 && arena_.range(ops[1]).lo >= 0) return join(div ? " // " : " % ");
       return call(helper(div ? "floor_div" : "floor_mod"));
     }
-    case Kind::Min:
-      return call("tl.minimum");
-    case Kind::Max:
-      return call("tl.maximum");
-    case Kind::Eq:
-      return compare(" == ");
-    case Kind::Ne:
-      return compare(" != ");
-    case Kind::Lt:
-      return compare(" < ");
-    case Kind::Le:
-      return compare(" <= ");
-    case Kind::And:
-      return join(" & ");
-    case Kind::Or:
-      return join(" | ");
+    case Kind::Min: return call("tl.minimum");
+    case Kind::Max: return call("tl.maximum");
+    case Kind::Eq: return compare(" == ");
+    case Kind::Ne: return compare(" != ");
+    case Kind::Lt: return compare(" < ");
+    case Kind::Le: return compare(" <= ");
+    case Kind::And: return join(" & ");
+    case Kind::Or: return join(" | ");
     case Kind::Not: {
       out.s = "1 - " + operand(ops[0]);
       return out;
     }
-    default:
-      throw InternalError("no such expression");
+    default: throw InternalError("no such expression");
   }
 }
 
@@ -124,12 +113,9 @@ unsigned Printer::all_dims() const {
 
 std::string Printer::shape() const {
   switch (blocks_.way) {
-    case Blocks::Way::Points:
-      return "[XBLOCK]";
-    case Blocks::Way::Tiles:
-      return "[YBLOCK, XBLOCK]";
-    case Blocks::Way::Rows:
-      break;
+    case Blocks::Way::Points: return "[XBLOCK]";
+    case Blocks::Way::Tiles: return "[YBLOCK, XBLOCK]";
+    case Blocks::Way::Rows: break;
   }
   if (stage_->axes.empty()) return "[XBLOCK, 1]";
   return "[XBLOCK, " + std::to_string(stage_block(arena_, *stage_, blocks_).size) + "]";

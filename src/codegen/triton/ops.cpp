@@ -12,28 +12,17 @@ using loop::OpCode;
 
 std::string storage_type(DType dtype) {
   switch (dtype) {
-    case DType::Bool:
-      return "tl.int1";
-    case DType::U8:
-      return "tl.uint8";
-    case DType::I8:
-      return "tl.int8";
-    case DType::I16:
-      return "tl.int16";
-    case DType::I32:
-      return "tl.int32";
-    case DType::I64:
-      return "tl.int64";
-    case DType::F16:
-      return "tl.float16";
-    case DType::BF16:
-      return "tl.bfloat16";
-    case DType::F32:
-      return "tl.float32";
-    case DType::F64:
-      return "tl.float64";
-    default:
-      throw Inexpressible("dtype " + std::string(name(dtype)));
+    case DType::Bool: return "tl.int1";
+    case DType::U8: return "tl.uint8";
+    case DType::I8: return "tl.int8";
+    case DType::I16: return "tl.int16";
+    case DType::I32: return "tl.int32";
+    case DType::I64: return "tl.int64";
+    case DType::F16: return "tl.float16";
+    case DType::BF16: return "tl.bfloat16";
+    case DType::F32: return "tl.float32";
+    case DType::F64: return "tl.float64";
+    default: throw Inexpressible("dtype " + std::string(name(dtype)));
   }
 }
 
@@ -76,18 +65,10 @@ std::string Printer::cast(const Val& v, DType to) const {
 
 void Printer::emit_op(const LoopOp& op) {
   switch (op.code) {
-    case OpCode::Load:
-      emit_load(op);
-      return;
-    case OpCode::Store:
-      emit_store(op);
-      return;
-    case OpCode::Indirect:
-      emit_indirect(op);
-      return;
-    case OpCode::Const:
-      set(op, constant(op), 0);
-      return;
+    case OpCode::Load: emit_load(op); return;
+    case OpCode::Store: emit_store(op); return;
+    case OpCode::Indirect: emit_indirect(op); return;
+    case OpCode::Const: set(op, constant(op), 0); return;
     case OpCode::Index: {
       Text t = index(op.index);
       LoopOp number = op;
@@ -100,8 +81,7 @@ void Printer::emit_op(const LoopOp& op) {
       values_[op.result.index] = {cast(v, op.dtype), t.dims, op.dtype};
       return;
     }
-    default:
-      break;
+    default: break;
   }
   std::array<Val, 3> v;
   unsigned dims = 0;
@@ -117,39 +97,29 @@ std::string Printer::arithmetic(const LoopOp& op, const std::array<Val, 3>& v) {
   auto as = [&](size_t i, DType t) { return cast(v[i], t); };
   DType first = v[0].dtype;
   switch (op.code) {
-    case OpCode::Cast:
-      return as(0, op.dtype);
+    case OpCode::Cast: return as(0, op.dtype);
     case OpCode::Bitcast: {
       std::string s = v[0].s;
       if (compute_type(first) != storage_type(first)) s += ".to(" + storage_type(first) + ")";
       s += ".to(" + storage_type(op.dtype) + ", bitcast=True)";
       return compute_type(op.dtype) == storage_type(op.dtype) ? s : s + ".to(" + compute_type(op.dtype) + ")";
     }
-    case OpCode::Where:
-      return "tl.where(" + as(0, DType::Bool) + ", " + as(1, op.dtype) + ", " + as(2, op.dtype) + ")";
+    case OpCode::Where: return "tl.where(" + as(0, DType::Bool) + ", " + as(1, op.dtype) + ", " + as(2, op.dtype) + ")";
     case OpCode::Fma:
       if (is_floating(op.dtype))
         return "tl.fma(" + as(0, op.dtype) + ", " + as(1, op.dtype) + ", " + as(2, op.dtype) + ")";
       return as(0, op.dtype) + " * " + as(1, op.dtype) + " + " + as(2, op.dtype);
-    case OpCode::Eq:
-      return v[0].s + " == " + as(1, first);
-    case OpCode::Ne:
-      return v[0].s + " != " + as(1, first);
-    case OpCode::Lt:
-      return v[0].s + " < " + as(1, first);
-    case OpCode::Le:
-      return v[0].s + " <= " + as(1, first);
-    case OpCode::Gt:
-      return v[0].s + " > " + as(1, first);
-    case OpCode::Ge:
-      return v[0].s + " >= " + as(1, first);
-    case OpCode::IsNan:
-      return v[0].s + " != " + v[0].s;  // never for integers
+    case OpCode::Eq: return v[0].s + " == " + as(1, first);
+    case OpCode::Ne: return v[0].s + " != " + as(1, first);
+    case OpCode::Lt: return v[0].s + " < " + as(1, first);
+    case OpCode::Le: return v[0].s + " <= " + as(1, first);
+    case OpCode::Gt: return v[0].s + " > " + as(1, first);
+    case OpCode::Ge: return v[0].s + " >= " + as(1, first);
+    case OpCode::IsNan: return v[0].s + " != " + v[0].s;  // never for integers
     case OpCode::IsInf:
       if (!is_floating(first)) return v[0].s + " != " + v[0].s;
       return "tl.abs(" + v[0].s + ") == float(\"inf\")";
-    default:
-      break;
+    default: break;
   }
   std::string x = as(0, op.dtype), y = loop::arity(op.code) > 1 ? as(1, op.dtype) : "";
   return is_floating(op.dtype) ? float_op(op, x, y) : integer_op(op, x, y);
@@ -160,64 +130,35 @@ namespace {
 // The function of Triton's libdevice that computes an op as it is.
 const char* library_name(OpCode code) {
   switch (code) {
-    case OpCode::Mod:
-      return "fmod";
-    case OpCode::Pow:
-      return "pow";
-    case OpCode::Atan2:
-      return "atan2";
-    case OpCode::Copysign:
-      return "copysign";
-    case OpCode::Trunc:
-      return "trunc";
-    case OpCode::Round:
-      return "rint";
-    case OpCode::Rsqrt:
-      return "rsqrt";
-    case OpCode::Exp:
-      return "exp";
-    case OpCode::Exp2:
-      return "exp2";
-    case OpCode::Expm1:
-      return "expm1";
-    case OpCode::Log:
-      return "log";
-    case OpCode::Log2:
-      return "log2";
-    case OpCode::Log10:
-      return "log10";
-    case OpCode::Log1p:
-      return "log1p";
-    case OpCode::Sin:
-      return "sin";
-    case OpCode::Cos:
-      return "cos";
-    case OpCode::Tan:
-      return "tan";
-    case OpCode::Asin:
-      return "asin";
-    case OpCode::Acos:
-      return "acos";
-    case OpCode::Atan:
-      return "atan";
-    case OpCode::Sinh:
-      return "sinh";
-    case OpCode::Cosh:
-      return "cosh";
-    case OpCode::Tanh:
-      return "tanh";
-    case OpCode::Asinh:
-      return "asinh";
-    case OpCode::Acosh:
-      return "acosh";
-    case OpCode::Atanh:
-      return "atanh";
-    case OpCode::Erf:
-      return "erf";
-    case OpCode::Erfc:
-      return "erfc";
-    default:
-      return nullptr;
+    case OpCode::Mod: return "fmod";
+    case OpCode::Pow: return "pow";
+    case OpCode::Atan2: return "atan2";
+    case OpCode::Copysign: return "copysign";
+    case OpCode::Trunc: return "trunc";
+    case OpCode::Round: return "rint";
+    case OpCode::Rsqrt: return "rsqrt";
+    case OpCode::Exp: return "exp";
+    case OpCode::Exp2: return "exp2";
+    case OpCode::Expm1: return "expm1";
+    case OpCode::Log: return "log";
+    case OpCode::Log2: return "log2";
+    case OpCode::Log10: return "log10";
+    case OpCode::Log1p: return "log1p";
+    case OpCode::Sin: return "sin";
+    case OpCode::Cos: return "cos";
+    case OpCode::Tan: return "tan";
+    case OpCode::Asin: return "asin";
+    case OpCode::Acos: return "acos";
+    case OpCode::Atan: return "atan";
+    case OpCode::Sinh: return "sinh";
+    case OpCode::Cosh: return "cosh";
+    case OpCode::Tanh: return "tanh";
+    case OpCode::Asinh: return "asinh";
+    case OpCode::Acosh: return "acosh";
+    case OpCode::Atanh: return "atanh";
+    case OpCode::Erf: return "erf";
+    case OpCode::Erfc: return "erfc";
+    default: return nullptr;
   }
 }
 
@@ -233,41 +174,25 @@ std::string Printer::float_op(const LoopOp& op, const std::string& x, const std:
   if (const char* function = library_name(op.code))
     return std::string("libdevice.") + function + "(" + x + (y.empty() ? "" : ", " + y) + ")";
   switch (op.code) {
-    case OpCode::Add:
-      return x + " + " + y;
-    case OpCode::Sub:
-      return x + " - " + y;
-    case OpCode::Mul:
-      return x + " * " + y;
-    case OpCode::Div:
-      return divide(x, y);
+    case OpCode::Add: return x + " + " + y;
+    case OpCode::Sub: return x + " - " + y;
+    case OpCode::Mul: return x + " * " + y;
+    case OpCode::Div: return divide(x, y);
     case OpCode::FloorDiv:
       return helper("float_floor_div") + "(" + x + ", " + y + ", libdevice.fmod(" + x + ", " + y + "), " +
              divide(x, y) + ")";
-    case OpCode::Remainder:
-      return helper("float_remainder") + "(libdevice.fmod(" + x + ", " + y + "), " + y + ")";
-    case OpCode::Max:
-      return "tl.maximum(" + x + ", " + y + ", propagate_nan=tl.PropagateNan.ALL)";
-    case OpCode::Min:
-      return "tl.minimum(" + x + ", " + y + ", propagate_nan=tl.PropagateNan.ALL)";
-    case OpCode::Neg:
-      return x + " * -1.0";  // Triton's minus is 0 - x, which loses the sign of zero
-    case OpCode::Abs:
-      return "tl.abs(" + x + ")";
-    case OpCode::Sign:
-      return "(" + x + " > 0).to(" + type + ") - (" + x + " < 0).to(" + type + ")";
-    case OpCode::Floor:
-      return "tl.floor(" + x + ")";
-    case OpCode::Ceil:
-      return "tl.ceil(" + x + ")";
-    case OpCode::Sqrt:
-      return twice ? "libdevice.sqrt(" + x + ")" : "tl.sqrt_rn(" + x + ")";
-    case OpCode::Recip:
-      return divide("tl.full([1], 1.0, " + type + ")", x);
-    case OpCode::Sigmoid:
-      return divide("tl.full([1], 1.0, " + type + ")", "libdevice.exp(" + x + " * -1.0) + 1.0");
-    default:
-      throw Inexpressible("the operation " + std::to_string(static_cast<int>(op.code)) + " on floats");
+    case OpCode::Remainder: return helper("float_remainder") + "(libdevice.fmod(" + x + ", " + y + "), " + y + ")";
+    case OpCode::Max: return "tl.maximum(" + x + ", " + y + ", propagate_nan=tl.PropagateNan.ALL)";
+    case OpCode::Min: return "tl.minimum(" + x + ", " + y + ", propagate_nan=tl.PropagateNan.ALL)";
+    case OpCode::Neg: return x + " * -1.0";  // Triton's minus is 0 - x, which loses the sign of zero
+    case OpCode::Abs: return "tl.abs(" + x + ")";
+    case OpCode::Sign: return "(" + x + " > 0).to(" + type + ") - (" + x + " < 0).to(" + type + ")";
+    case OpCode::Floor: return "tl.floor(" + x + ")";
+    case OpCode::Ceil: return "tl.ceil(" + x + ")";
+    case OpCode::Sqrt: return twice ? "libdevice.sqrt(" + x + ")" : "tl.sqrt_rn(" + x + ")";
+    case OpCode::Recip: return divide("tl.full([1], 1.0, " + type + ")", x);
+    case OpCode::Sigmoid: return divide("tl.full([1], 1.0, " + type + ")", "libdevice.exp(" + x + " * -1.0) + 1.0");
+    default: throw Inexpressible("the operation " + std::to_string(static_cast<int>(op.code)) + " on floats");
   }
 }
 
@@ -275,74 +200,51 @@ std::string Printer::integer_op(const LoopOp& op, const std::string& x, const st
   if (op.dtype == DType::Bool) switch (op.code) {
       case OpCode::Add:
       case OpCode::Max:
-      case OpCode::Or:
-        return x + " | " + y;
+      case OpCode::Or: return x + " | " + y;
       case OpCode::Mul:
       case OpCode::Min:
-      case OpCode::And:
-        return x + " & " + y;
+      case OpCode::And: return x + " & " + y;
       case OpCode::Xor:
-      case OpCode::Sub:
-        return x + " ^ " + y;
-      case OpCode::Not:
-        return x + " == 0";
+      case OpCode::Sub: return x + " ^ " + y;
+      case OpCode::Not: return x + " == 0";
       case OpCode::Abs:
-      case OpCode::Sign:
-        return x;
-      default:
-        throw Inexpressible("arithmetic on bool");
+      case OpCode::Sign: return x;
+      default: throw Inexpressible("arithmetic on bool");
     }
   std::string type = compute_type(op.dtype), last = std::to_string(8 * size_of(op.dtype) - 1);
   bool sign = op.dtype != DType::U8;
   auto call = [&](const char* name) { return helper(name) + "(" + x + ", " + y + ")"; };
   switch (op.code) {
-    case OpCode::Add:
-      return x + " + " + y;
-    case OpCode::Sub:
-      return x + " - " + y;
-    case OpCode::Mul:
-      return x + " * " + y;
-    case OpCode::Div:
-      return call("trunc_div");
-    case OpCode::Mod:
-      return call("trunc_mod");
-    case OpCode::FloorDiv:
-      return call(sign ? "floor_div" : "trunc_div");
-    case OpCode::Remainder:
-      return call(sign ? "floor_mod" : "trunc_mod");
-    case OpCode::Max:
-      return "tl.maximum(" + x + ", " + y + ")";
-    case OpCode::Min:
-      return "tl.minimum(" + x + ", " + y + ")";
+    case OpCode::Add: return x + " + " + y;
+    case OpCode::Sub: return x + " - " + y;
+    case OpCode::Mul: return x + " * " + y;
+    case OpCode::Div: return call("trunc_div");
+    case OpCode::Mod: return call("trunc_mod");
+    case OpCode::FloorDiv: return call(sign ? "floor_div" : "trunc_div");
+    case OpCode::Remainder: return call(sign ? "floor_mod" : "trunc_mod");
+    case OpCode::Max: return "tl.maximum(" + x + ", " + y + ")";
+    case OpCode::Min: return "tl.minimum(" + x + ", " + y + ")";
     case OpCode::Pow:
       return helper("integer_pow") + "(" + x + ".to(tl.int64), " + y + ".to(tl.int64)).to(" + type + ")";
-    case OpCode::And:
-      return x + " & " + y;
-    case OpCode::Or:
-      return x + " | " + y;
-    case OpCode::Xor:
-      return x + " ^ " + y;
+    case OpCode::And: return x + " & " + y;
+    case OpCode::Or: return x + " | " + y;
+    case OpCode::Xor: return x + " ^ " + y;
     case OpCode::Shl:
       return "tl.where((" + y + " >= 0) & (" + y + " <= " + last + "), " + x + " << (" + y + " & " + last + "), 0)";
     case OpCode::Shr:
       if (!sign) return "tl.where(" + y + " <= " + last + ", " + x + " >> (" + y + " & " + last + "), 0)";
       return x + " >> tl.where((" + y + " < 0) | (" + y + " > " + last + "), " + last + ", " + y + ")";
-    case OpCode::Not:
-      return "~" + x;
-    case OpCode::Neg:
-      return sign ? "-" + x : x + " * 255";
-    case OpCode::Abs:
-      return sign ? "tl.abs(" + x + ")" : x;
+    case OpCode::Not: return "~" + x;
+    case OpCode::Neg: return sign ? "-" + x : x + " * 255";
+    case OpCode::Abs: return sign ? "tl.abs(" + x + ")" : x;
     case OpCode::Sign:
       return sign ? "(" + x + " > 0).to(" + type + ") - (" + x + " < 0).to(" + type + ")"
                   : "(" + x + " != 0).to(" + type + ")";
     case OpCode::Floor:
     case OpCode::Ceil:
     case OpCode::Trunc:
-    case OpCode::Round:
-      return x;
-    default:
-      throw Inexpressible("the operation " + std::to_string(static_cast<int>(op.code)) + " on integers");
+    case OpCode::Round: return x;
+    default: throw Inexpressible("the operation " + std::to_string(static_cast<int>(op.code)) + " on integers");
   }
 }
 

@@ -43,15 +43,9 @@ std::string Printer::run(const std::string& symbol) {
   wide_ = needs_i64();
   declare_parameters();
   switch (blocks_.way) {
-    case Blocks::Way::Points:
-      begin_points();
-      break;
-    case Blocks::Way::Tiles:
-      begin_tiles();
-      break;
-    case Blocks::Way::Rows:
-      begin_rows();
-      break;
+    case Blocks::Way::Points: begin_points(); break;
+    case Blocks::Way::Tiles: begin_tiles(); break;
+    case Blocks::Way::Rows: begin_rows(); break;
   }
   for (const Stage& s : nest_.stages) run_stage(s);
 
@@ -89,28 +83,17 @@ std::string Printer::helper(const std::string& name) {
 void Printer::declare_parameters() {
   auto pointed = [](DType t) -> std::string {
     switch (t) {
-      case DType::Bool:
-        return "*i1";
-      case DType::U8:
-        return "*u8";
-      case DType::I8:
-        return "*i8";
-      case DType::I16:
-        return "*i16";
-      case DType::I32:
-        return "*i32";
-      case DType::I64:
-        return "*i64";
-      case DType::F16:
-        return "*fp16";
-      case DType::BF16:
-        return "*bf16";
-      case DType::F32:
-        return "*fp32";
-      case DType::F64:
-        return "*fp64";
-      default:
-        throw Inexpressible("dtype " + std::string(name(t)));
+      case DType::Bool: return "*i1";
+      case DType::U8: return "*u8";
+      case DType::I8: return "*i8";
+      case DType::I16: return "*i16";
+      case DType::I32: return "*i32";
+      case DType::I64: return "*i64";
+      case DType::F16: return "*fp16";
+      case DType::BF16: return "*bf16";
+      case DType::F32: return "*fp32";
+      case DType::F64: return "*fp64";
+      default: throw Inexpressible("dtype " + std::string(name(t)));
     }
   };
   for (BufferId b : signature_.buffers) {

@@ -21,13 +21,10 @@ ReduceKind on_bool(ReduceKind k, DType dtype) {
   if (dtype != DType::Bool) return k;
   switch (k) {
     case ReduceKind::Sum:
-    case ReduceKind::Max:
-      return ReduceKind::Any;
+    case ReduceKind::Max: return ReduceKind::Any;
     case ReduceKind::Prod:
-    case ReduceKind::Min:
-      return ReduceKind::All;
-    default:
-      return k;
+    case ReduceKind::Min: return ReduceKind::All;
+    default: return k;
   }
 }
 
@@ -43,20 +40,14 @@ std::string identity(ReduceKind kind, DType dtype) {
     return lowest ? std::to_string(-most - 1) : std::to_string(most);
   };
   switch (kind) {
-    case ReduceKind::Prod:
-      return fp ? "1.0" : "1";
-    case ReduceKind::Any:
-      return "0";
-    case ReduceKind::All:
-      return "1";
+    case ReduceKind::Prod: return fp ? "1.0" : "1";
+    case ReduceKind::Any: return "0";
+    case ReduceKind::All: return "1";
     case ReduceKind::Max:
-    case ReduceKind::ArgMax:
-      return extreme(true);
+    case ReduceKind::ArgMax: return extreme(true);
     case ReduceKind::Min:
-    case ReduceKind::ArgMin:
-      return extreme(false);
-    default:
-      return fp ? "0.0" : "0";
+    case ReduceKind::ArgMin: return extreme(false);
+    default: return fp ? "0.0" : "0";
   }
 }
 
@@ -103,18 +94,12 @@ std::string Printer::fold(ReduceKind kind, DType dtype, const std::string& x) {
       std::string s = "tl.sum(" + x + ", 1, keep_dims=True)";
       return !fp && size_of(dtype) < 4 ? s + ".to(" + compute_type(dtype) + ")" : s;
     }
-    case ReduceKind::Prod:
-      return by("product");
-    case ReduceKind::Any:
-      return "(tl.max(" + x + ", 1, keep_dims=True) != 0)";
-    case ReduceKind::All:
-      return "(tl.min(" + x + ", 1, keep_dims=True) != 0)";
-    case ReduceKind::Max:
-      return by(fp ? "either_max" : "larger");
-    case ReduceKind::Min:
-      return by(fp ? "either_min" : "smaller");
-    default:
-      throw InternalError("no such reduction of one value");
+    case ReduceKind::Prod: return by("product");
+    case ReduceKind::Any: return "(tl.max(" + x + ", 1, keep_dims=True) != 0)";
+    case ReduceKind::All: return "(tl.min(" + x + ", 1, keep_dims=True) != 0)";
+    case ReduceKind::Max: return by(fp ? "either_max" : "larger");
+    case ReduceKind::Min: return by(fp ? "either_min" : "smaller");
+    default: throw InternalError("no such reduction of one value");
   }
 }
 
@@ -164,7 +149,8 @@ void Printer::update_reduction(Accumulator& a) {
       std::string off = assign("off", masked(value + " - " + mean, "0.0"));
       std::string left = assign("left", "tl.sum(" + off + ", 1, keep_dims=True) / " + n);
       off = assign("off", masked(off + " - " + left, "0.0"));
-      a.parts = {assign("mean", mean + " + " + left), assign("squares", "tl.sum(" + off + " * " + off + ", 1, keep_dims=True)")};
+      a.parts = {assign("mean", mean + " + " + left),
+                 assign("squares", "tl.sum(" + off + " * " + off + ", 1, keep_dims=True)")};
       set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
       return;
     }
@@ -198,26 +184,13 @@ void Printer::update_reduction(Accumulator& a) {
   bool fp = is_floating(op.dtype);
   std::string nan = fp ? ", propagate_nan=tl.PropagateNan.ALL)" : ")";
   switch (kind) {
-    case ReduceKind::Sum:
-      update(0, acc + " + " + value);
-      return;
-    case ReduceKind::Prod:
-      update(0, acc + " * " + value);
-      return;
-    case ReduceKind::Any:
-      update(0, acc + " | " + value);
-      return;
-    case ReduceKind::All:
-      update(0, acc + " & " + value);
-      return;
-    case ReduceKind::Max:
-      update(0, "tl.maximum(" + acc + ", " + value + nan);
-      return;
-    case ReduceKind::Min:
-      update(0, "tl.minimum(" + acc + ", " + value + nan);
-      return;
-    default:
-      throw InternalError("no such reduction of one value");
+    case ReduceKind::Sum: update(0, acc + " + " + value); return;
+    case ReduceKind::Prod: update(0, acc + " * " + value); return;
+    case ReduceKind::Any: update(0, acc + " | " + value); return;
+    case ReduceKind::All: update(0, acc + " & " + value); return;
+    case ReduceKind::Max: update(0, "tl.maximum(" + acc + ", " + value + nan); return;
+    case ReduceKind::Min: update(0, "tl.minimum(" + acc + ", " + value + nan); return;
+    default: throw InternalError("no such reduction of one value");
   }
 }
 

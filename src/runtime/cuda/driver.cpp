@@ -15,7 +15,7 @@ namespace {
 using Result = int;  // CUresult; 0 is success
 using Context = void*;
 constexpr Result kInvalidContext = 201, kOutOfMemory = 2;
-constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr int kMajor = 75, kMinor = 76;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 constexpr int kMostShared = 8;                     // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr uint32_t kSharedByDefault = 48 << 10;    // a kernel that wants more says so
 constexpr unsigned kPortable = 1, kDeviceMap = 2;  // CU_MEMHOSTALLOC_*
@@ -62,7 +62,8 @@ struct Api {
     }
     auto find = [&](auto& function, const char* name) {
       void* p = dlsym(library, name);
-      if (!p && missing.empty()) missing = "libcuda.so.1 has no function " + std::string(name) + ": the driver is too old";
+      if (!p && missing.empty())
+        missing = "libcuda.so.1 has no function " + std::string(name) + ": the driver is too old";
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(p);
     };
     find(init, "cuInit");
@@ -152,7 +153,8 @@ void* load(const std::string& image, const std::string& symbol, uint32_t shared,
   void *module = nullptr, *function = nullptr;
   check(api().load_data(&module, image.c_str()), "loading a kernel onto GPU " + std::to_string(device));
   check(api().get_function(&function, module, symbol.c_str()), "finding kernel " + symbol);
-  if (shared > kSharedByDefault) check(api().set_attribute(function, kMostShared, static_cast<int>(shared)), "shared memory for kernel " + symbol);
+  if (shared > kSharedByDefault)
+    check(api().set_attribute(function, kMostShared, static_cast<int>(shared)), "shared memory for kernel " + symbol);
   known[key] = function;
   return function;
 }
@@ -160,7 +162,8 @@ void* load(const std::string& image, const std::string& symbol, uint32_t shared,
 void launch(void* function, const Grid& grid, void* stream, void** parameters, int device) {
   const Api& a = api();
   auto once = [&] {
-    if (!grid.early || !a.launch_with) return a.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared, stream, parameters, nullptr);
+    if (!grid.early || !a.launch_with)
+      return a.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared, stream, parameters, nullptr);
     LaunchAttribute early;
     early.value.allowed = 1;
     LaunchConfig config{{grid.blocks, 1, 1}, {grid.threads, 1, 1}, grid.shared, stream, &early, 1};

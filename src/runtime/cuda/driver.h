@@ -1,4 +1,5 @@
-// NVIDIA's driver API as far as programs need it: libcuda.so.1, found by dlopen when a GPU is first used. No CUDA headers.
+// NVIDIA's driver API as far as programs need it: libcuda.so.1, found by dlopen when a GPU is first used. No CUDA
+// headers.
 //
 // Kernels live in the primary contexts of the devices, which PyTorch uses, too.
 #pragma once
@@ -9,20 +10,23 @@ namespace braze::runtime::cuda {
 
 // 90 for compute capability 9.0. Throws Unsupported, saying what was looked for, without driver or device.
 int compute_capability(int device);
-// Loads a cubin or PTX text and finds a kernel in it; the same image is loaded once per device. The result (a CUfunction)
-// stays valid for ever. `shared`: as its launches will ask for. Throws Unsupported where the driver refuses, with its words.
+// Loads a cubin or PTX text and finds a kernel in it; the same image is loaded once per device. The result (a
+// CUfunction) stays valid for ever. `shared`: as its launches will ask for. Throws Unsupported where the driver
+// refuses, with its words.
 void* load(const std::string& image, const std::string& symbol, uint32_t shared, int device);
 struct Grid {
   uint32_t blocks, threads;
   uint32_t shared = 0;  // bytes of shared memory besides the kernel's own
-  bool early = false;   // the kernel waits for what precedes it (griddepcontrol.wait): it may start while that still ends
+  bool early =
+      false;  // the kernel waits for what precedes it (griddepcontrol.wait): it may start while that still ends
   bool elsewhere = false;  // the device may not be the current one: its context is made current for the launch
 };
 // Parameters as cuLaunchKernel takes them. Throws Unsupported with the driver's words.
 void launch(void* function, const Grid& grid, void* stream, void** parameters, int device);
 // A 32-bit word of host memory that kernels set to 1 where an index was out of range.
 void* error_word();
-// Whether one did since the last call. Kernels run later than their launch: a program's error may be seen by a later one.
+// Whether one did since the last call. Kernels run later than their launch: a program's error may be seen by a later
+// one.
 bool take_error();
 
 }  // namespace braze::runtime::cuda

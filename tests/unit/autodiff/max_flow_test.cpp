@@ -43,7 +43,9 @@ TEST(MaxFlow, FindsTheLeastCutOfRandomNetworks) {
     std::mt19937 random(seed);
     uint32_t nodes = 2 + random() % 9;
     std::vector<Edge> edges;
-    for (uint32_t i = 0; i < nodes * 3; ++i) edges.push_back({static_cast<uint32_t>(random() % nodes), static_cast<uint32_t>(random() % nodes), static_cast<int64_t>(random() % 20)});
+    for (uint32_t i = 0; i < nodes * 3; ++i)
+      edges.push_back({static_cast<uint32_t>(random() % nodes), static_cast<uint32_t>(random() % nodes),
+                       static_cast<int64_t>(random() % 20)});
     FlowNetwork flow = network(nodes, edges);
     int64_t value = flow.run(0, 1);
     ASSERT_EQ(value, least_cut(nodes, edges)) << "seed " << seed;
@@ -65,7 +67,8 @@ TEST(MaxFlow, APathThatCannotBeCutIsInfinite) {
 }
 
 TEST(MaxFlow, InfiniteEdgesAreNotCut) {
-  std::vector<Edge> edges{{0, 2, FlowNetwork::kInfinite}, {2, 3, 7}, {3, 4, FlowNetwork::kInfinite}, {4, 1, 9}, {2, 4, 1}};
+  std::vector<Edge> edges{
+      {0, 2, FlowNetwork::kInfinite}, {2, 3, 7}, {3, 4, FlowNetwork::kInfinite}, {4, 1, 9}, {2, 4, 1}};
   FlowNetwork flow = network(5, edges);
   EXPECT_EQ(flow.run(0, 1), 8);
 }

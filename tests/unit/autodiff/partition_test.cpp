@@ -32,7 +32,8 @@ constexpr const char* kMlp = R"(graph {
   return %6, %13, %8
 })";
 
-Partition parted(const char* text, size_t outputs, double budget = 1, std::optional<Joint::Reads> reads = std::nullopt) {
+Partition parted(const char* text, size_t outputs, double budget = 1,
+                 std::optional<Joint::Reads> reads = std::nullopt) {
   graph::Graph g = graph::parse(text);
   std::vector<uint32_t> tangents;
   for (uint32_t i = 0; i < g.inputs.size(); ++i)

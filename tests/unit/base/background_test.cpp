@@ -28,11 +28,13 @@ TEST(Background, TellsItsFailureToEveryoneWhoWaits) {
 
 TEST(Background, IsOverBeforeTheProcessForks) {
   static std::atomic<int> state{0};
-  auto* work = new Background([] {
-    state = 1;
-    std::this_thread::sleep_for(milliseconds(50));
-    state = 2;
-  }, false);
+  auto* work = new Background(
+      [] {
+        state = 1;
+        std::this_thread::sleep_for(milliseconds(50));
+        state = 2;
+      },
+      false);
   bool begun = std::thread::hardware_concurrency() > 1;
   pid_t child = fork();
   if (child == 0) {

@@ -1,4 +1,5 @@
-// Compiles as it stands; with UNGROUNDED_CONSTANT or RAW_READ defined it must not: what capture knows of a program has a ground.
+// Compiles as it stands; with UNGROUNDED_CONSTANT or RAW_READ defined it must not: what capture knows of a program has
+// a ground.
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 

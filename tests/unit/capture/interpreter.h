@@ -19,7 +19,8 @@ inline Ref evaluate(const std::string& expression, const std::string& statements
   Ref globals = Ref::steal(PyDict_New());
   PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
   Ref none = Ref::steal(PyRun_String(statements.c_str(), Py_file_input, globals.get(), globals.get()));
-  Ref value = Ref::steal(none ? PyRun_String(expression.c_str(), Py_eval_input, globals.get(), globals.get()) : nullptr);
+  Ref value =
+      Ref::steal(none ? PyRun_String(expression.c_str(), Py_eval_input, globals.get(), globals.get()) : nullptr);
   if (!value) PyErr_Print();
   EXPECT_TRUE(value) << statements << expression;
   return value;

@@ -107,8 +107,11 @@ TEST_F(Cache, KeepingBoundsTheFolder) {
 
 TEST_F(Cache, ForeignFilesAreNotObjects) {
   DiskCache c(folder_);
-  auto put = [&](const std::string& bytes) { std::ofstream(folder_ + "/k.o", std::ios::binary) << bytes, chmod((folder_ + "/k.o").c_str(), 0600); };
-  for (const std::string& bytes : {std::string(), std::string("BRAZEOBJ"), std::string(4096, '\0'), std::string(4096, 'x')}) {
+  auto put = [&](const std::string& bytes) {
+    std::ofstream(folder_ + "/k.o", std::ios::binary) << bytes, chmod((folder_ + "/k.o").c_str(), 0600);
+  };
+  for (const std::string& bytes :
+       {std::string(), std::string("BRAZEOBJ"), std::string(4096, '\0'), std::string(4096, 'x')}) {
     put(bytes);
     EXPECT_FALSE(c.find("k", "key"));
   }
@@ -132,7 +135,9 @@ TEST_F(Cache, AnUnwritableFolderIsOnlySlow) {
 
 // Readers see whole entries of whoever wrote last, never a mixture.
 TEST_F(Cache, ProcessesWriteAtOnce) {
-  auto object_of = [](int who, int round) { return std::string(static_cast<size_t>(1000 + 977 * who + round), static_cast<char>('a' + who)); };
+  auto object_of = [](int who, int round) {
+    return std::string(static_cast<size_t>(1000 + 977 * who + round), static_cast<char>('a' + who));
+  };
   std::vector<pid_t> children;
   for (int who = 0; who < 4; ++who) {
     pid_t child = fork();

@@ -104,7 +104,8 @@ std::string code_of(Program& p) {
 
 class Mutations {
  public:
-  explicit Mutations(const char* text) : text_(text), program_(loop::parse(text)), key_(key_of(program_)), code_(code_of(program_)) {
+  explicit Mutations(const char* text)
+      : text_(text), program_(loop::parse(text)), key_(key_of(program_)), code_(code_of(program_)) {
     EXPECT_FALSE(code_.empty());
   }
 
@@ -143,21 +144,24 @@ class Mutations {
           return true;
         });
     using Vector = loop::Mapping::Vector;
-    for (Vector v : {Vector::None, Vector::Outer, Vector::Inner}) try_one("vector", [&](Program& p) { return nest_of(p).mapping.vector = v, true; });
+    for (Vector v : {Vector::None, Vector::Outer, Vector::Inner})
+      try_one("vector", [&](Program& p) { return nest_of(p).mapping.vector = v, true; });
     for (int tile : {0, 8, 16, 32}) try_one("tile", [&](Program& p) { return nest_of(p).mapping.tile = tile, true; });
     try_one("grain", [](Program& p) { return nest_of(p).mapping.grain = 77, true; });
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       loop::BufferId id(b);
       for (DType d : {DType::F32, DType::F64, DType::I64, DType::I32, DType::BF16, DType::F16, DType::U8, DType::Bool})
         try_one("dtype of buffer " + std::to_string(b), [&](Program& p) { return p.buffers[id].dtype = d, true; });
-      for (auto kind : {loop::BufferKind::Input, loop::BufferKind::Temp, loop::BufferKind::Output, loop::BufferKind::Local})
+      for (auto kind :
+           {loop::BufferKind::Input, loop::BufferKind::Temp, loop::BufferKind::Output, loop::BufferKind::Local})
         try_one("kind of buffer " + std::to_string(b), [&](Program& p) { return p.buffers[id].kind = kind, true; });
       try_one("size of buffer " + std::to_string(b), [&](Program& p) {
         for (auto& s : p.buffers[id].sizes) s = p.arena->mul(s, p.arena->constant(2));
         return true;
       });
     }
-    for (auto range : {sym::Range{0, 5}, sym::Range{0, int64_t{1} << 40}, sym::Range{-(int64_t{1} << 40), int64_t{1} << 40}})
+    for (auto range :
+         {sym::Range{0, 5}, sym::Range{0, int64_t{1} << 40}, sym::Range{-(int64_t{1} << 40), int64_t{1} << 40}})
       for (const char* name : {"s0", "i0", "i1", "r0", "r1", "x0"})
         try_one(std::string("range of ") + name, [&](Program& p) {
           auto symbol = p.arena->find_symbol(name);
@@ -185,22 +189,28 @@ class Mutations {
           on_op("code", s, o, [&](Program&, LoopOp& m) { m.code = c; });
         for (DType d : {DType::F32, DType::F64, DType::I64, DType::I32, DType::Bool})
           on_op("dtype", s, o, [&](Program&, LoopOp& m) { m.dtype = d; });
-        on_op("order of arguments", s, o, [](Program&, LoopOp& m) { if (m.args[1].valid()) std::swap(m.args[0], m.args[1]); });
+        on_op("order of arguments", s, o, [](Program&, LoopOp& m) {
+          if (m.args[1].valid()) std::swap(m.args[0], m.args[1]);
+        });
         for (size_t a = 0; a < 3; ++a)
           for (uint32_t v = 0; op.args[a].valid() && v < op.args[a].index; ++v)
             on_op("argument", s, o, [&](Program&, LoopOp& m) { m.args[a] = loop::ValId(v); });
         if (op.code == OpCode::Load || op.code == OpCode::Store) {
-          for (size_t b = 0; b < program_.buffers.size(); ++b) on_op("buffer", s, o, [&](Program&, LoopOp& m) { m.buffer = loop::BufferId(b); });
+          for (size_t b = 0; b < program_.buffers.size(); ++b)
+            on_op("buffer", s, o, [&](Program&, LoopOp& m) { m.buffer = loop::BufferId(b); });
           on_op("offset", s, o, [](Program& p, LoopOp& m) { m.index = p.arena->add(m.index, p.arena->constant(16)); });
           on_op("stride", s, o, [](Program& p, LoopOp& m) { m.index = p.arena->mul(m.index, p.arena->constant(2)); });
           on_op("place", s, o, [](Program& p, LoopOp& m) { m.index = p.arena->constant(3); });
         }
-        if (op.code == OpCode::Store) on_op("accumulation", s, o, [](Program&, LoopOp& m) { m.atomic_add = !m.atomic_add; });
-        if (op.code == OpCode::Index) on_op("index", s, o, [](Program& p, LoopOp& m) { m.index = p.arena->add(m.index, p.arena->constant(1)); });
+        if (op.code == OpCode::Store)
+          on_op("accumulation", s, o, [](Program&, LoopOp& m) { m.atomic_add = !m.atomic_add; });
+        if (op.code == OpCode::Index)
+          on_op("index", s, o, [](Program& p, LoopOp& m) { m.index = p.arena->add(m.index, p.arena->constant(1)); });
         if (op.code == OpCode::Const)
           for (double d : {0.25, 0.0, -0.0, 1e300}) on_op("constant", s, o, [&](Program&, LoopOp& m) { m.number = d; });
         if (op.code == OpCode::Reduce)
-          for (auto k : {loop::ReduceKind::Prod, loop::ReduceKind::Max, loop::ReduceKind::WelfordMean, loop::ReduceKind::WelfordM2})
+          for (auto k : {loop::ReduceKind::Prod, loop::ReduceKind::Max, loop::ReduceKind::WelfordMean,
+                         loop::ReduceKind::WelfordM2})
             on_op("reduction", s, o, [&](Program&, LoopOp& m) { m.reduce = k; });
         if (op.code == OpCode::Indirect) {
           on_op("bound", s, o, [](Program& p, LoopOp& m) { m.bound = p.arena->constant(999); });
@@ -229,7 +239,8 @@ TEST(Key, AliasedBuffersAreAnotherKernel) {
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 

@@ -12,7 +12,8 @@
 namespace braze::codegen {
 namespace {
 
-// A sum with a constant, a call of the C library per element and the parallel loop: addresses inside the object and outside.
+// A sum with a constant, a call of the C library per element and the parallel loop: addresses inside the object and
+// outside.
 constexpr const char* kSum = R"(program
 buffer %0 "x" f64 cpu input 0 sizes [64, 8] strides [8, 1]
 buffer %1 "y" f64 cpu output sizes [64] strides [1]
@@ -39,7 +40,8 @@ Compiled compiled() {
 
 TEST(Loader, LinksCallsAndConstants) {
   Compiled c = compiled();
-  auto kernel = reinterpret_cast<void (*)(void* const*, const int64_t*)>(cpu_loader().load(c.blobs[0], {c.kernels[0].symbol})[0]);
+  auto kernel =
+      reinterpret_cast<void (*)(void* const*, const int64_t*)>(cpu_loader().load(c.blobs[0], {c.kernels[0].symbol})[0]);
   std::vector<double> x(64 * 8), y(64);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i) * 0.75;
   void* pointers[] = {x.data(), y.data()};
@@ -58,7 +60,8 @@ TEST(Loader, RefusesWhatIsNoObjectOrHasNoSuchKernel) {
   EXPECT_THROW(cpu_loader().load("", {"nothing"}), InternalError);
   EXPECT_THROW(cpu_loader().load(std::string(4096, 'x'), {"nothing"}), InternalError);
   EXPECT_THROW(cpu_loader().load(c.blobs[0], {"no_such_kernel"}), InternalError);
-  for (size_t n = 0; n < c.blobs[0].size(); n += 7) EXPECT_THROW(cpu_loader().load(c.blobs[0].substr(0, n), {"cut_" + std::to_string(n)}), InternalError);
+  for (size_t n = 0; n < c.blobs[0].size(); n += 7)
+    EXPECT_THROW(cpu_loader().load(c.blobs[0].substr(0, n), {"cut_" + std::to_string(n)}), InternalError);
 }
 
 // Whatever a damaged object says, nothing outside of it is read or written. It may link, and is not run.
@@ -103,7 +106,8 @@ TEST(Loader, RefusesARelocationOfAnotherKind) {
   // Another name than that under which the first test may have linked the kernel.
   std::string symbol = c.kernels[0].symbol, other = symbol;
   other.back() = other.back() == '0' ? '1' : '0';
-  for (size_t at = object.find(symbol); at != std::string::npos; at = object.find(symbol, at)) object.replace(at, symbol.size(), other);
+  for (size_t at = object.find(symbol); at != std::string::npos; at = object.find(symbol, at))
+    object.replace(at, symbol.size(), other);
   EXPECT_THROW(cpu_loader().load(object, {other}), InternalError);
 }
 

@@ -9,9 +9,12 @@ namespace {
 
 std::vector<float> evaluate(const std::string& op, const std::vector<float>& x, const char* way = "outer") {
   std::string n = std::to_string(x.size());
-  Program p = loop::parse("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + n + "] strides [1]\nbuffer %1 \"o\" f32 cpu output sizes [" + n +
-                          "] strides [1]\nnest \"n\" outer [i0: " + n + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load f32 %0[i0]\n"
-                          "    v1 = " + op + " f32 v0\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes [" + n + "] strides [1] offset 0\n");
+  Program p = loop::parse(
+      "program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + n + "] strides [1]\nbuffer %1 \"o\" f32 cpu output sizes [" +
+      n + "] strides [1]\nnest \"n\" outer [i0: " + n + "] vector " + way +
+      " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load f32 %0[i0]\n"
+      "    v1 = " +
+      op + " f32 v0\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes [" + n + "] strides [1] offset 0\n");
   HostTensor in = loop::host_tensor(DType::F32, {static_cast<int64_t>(x.size())});
   std::memcpy(in.storage.data(), x.data(), x.size() * 4);
   std::vector<HostTensor> inputs{in};
@@ -24,17 +27,19 @@ std::vector<float> evaluate(const std::string& op, const std::vector<float>& x, 
 struct Function {
   const char* name;
   double (*exact)(double);
-  double lo, hi;   // where the bound is claimed
+  double lo, hi;  // where the bound is claimed
   double ulp;
 };
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 const Function kFunctions[] = {
-    {"exp", std::exp, -110, 88.7, 1.1},       {"exp2", std::exp2, -152, 127.9, 1.5},    {"expm1", std::expm1, -110, 88.7, 2.0},
-    {"log", std::log, 0, 3.4e38, 1.5},        {"log2", std::log2, 0, 3.4e38, 2.0},      {"log10", std::log10, 0, 3.4e38, 2.0},
-    {"log1p", std::log1p, -1, 3.4e38, 2.0},   {"sin", std::sin, -3.4e38, 3.4e38, 2.0},  {"cos", std::cos, -3.4e38, 3.4e38, 2.0},
-    {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0}, {"erf", std::erf, -3.4e38, 3.4e38, 2.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
-    {"tan", std::tan, -1e6, 1e6, 2.0},        {"erfc", std::erfc, -10, 10, 4.0},
-    {"sinh", std::sinh, -89.41, 89.41, 2.0},  {"cosh", std::cosh, -89.41, 89.41, 2.0},
+    {"exp", std::exp, -110, 88.7, 1.1},      {"exp2", std::exp2, -152, 127.9, 1.5},
+    {"expm1", std::expm1, -110, 88.7, 2.0},  {"log", std::log, 0, 3.4e38, 1.5},
+    {"log2", std::log2, 0, 3.4e38, 2.0},     {"log10", std::log10, 0, 3.4e38, 2.0},
+    {"log1p", std::log1p, -1, 3.4e38, 2.0},  {"sin", std::sin, -3.4e38, 3.4e38, 2.0},
+    {"cos", std::cos, -3.4e38, 3.4e38, 2.0}, {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0},
+    {"erf", std::erf, -3.4e38, 3.4e38, 2.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
+    {"tan", std::tan, -1e6, 1e6, 2.0},       {"erfc", std::erfc, -10, 10, 4.0},
+    {"sinh", std::sinh, -89.41, 89.41, 2.0}, {"cosh", std::cosh, -89.41, 89.41, 2.0},
 };
 
 double ulp_of(double exact) {
@@ -66,7 +71,8 @@ TEST(Math, ErrorInUlps) {
 
 TEST(Math, SpecialValues) {
   const float inf = INFINITY, nan = NAN;
-  std::vector<float> x{0.0f, -0.0f, inf, -inf, nan, 1e-45f, -1e-45f, 1e-40f, -1e-40f, 3.4e38f, -3.4e38f, 1.0f, -1.0f, 100.0f, -110.0f, -1.5f, 90.0f};
+  std::vector<float> x{0.0f,    -0.0f,    inf,  -inf,  nan,    1e-45f,  -1e-45f, 1e-40f, -1e-40f,
+                       3.4e38f, -3.4e38f, 1.0f, -1.0f, 100.0f, -110.0f, -1.5f,   90.0f};
   for (const char* way : {"outer", "none"})
     for (const Function& f : kFunctions) {
       std::vector<float> y = evaluate(f.name, x, way);
@@ -83,7 +89,8 @@ TEST(Math, SpecialValues) {
         }
         // exp(-x) overflows in sigmoid where the exact result is denormal: 0, as in eager.
         double slack = std::string(f.name) == "sigmoid" && want < 1e-37f ? 2e-38 : 0;
-        EXPECT_LE(std::abs(static_cast<double>(y[i]) - static_cast<double>(want)), 4 * ulp_of(static_cast<double>(want)) + slack)
+        EXPECT_LE(std::abs(static_cast<double>(y[i]) - static_cast<double>(want)),
+                  4 * ulp_of(static_cast<double>(want)) + slack)
             << f.name << "(" << x[i] << ") = " << y[i] << ", not " << want;
       }
     }
@@ -91,16 +98,22 @@ TEST(Math, SpecialValues) {
 
 // Every op on every dtype it takes against the interpreter.
 TEST(Math, OpsAgainstInterpreter) {
-  const char* unary[] = {"neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "recip", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-                         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid"};
-  const char* binary[] = {"add", "sub", "mul", "div", "floordiv", "mod", "remainder", "max", "min", "pow", "atan2", "copysign"};
-  const char* integer[] = {"add", "sub", "mul", "div", "floordiv", "mod", "remainder", "max", "min", "and", "or", "xor"};
+  const char* unary[] = {"neg",  "abs",   "sign", "floor", "ceil",  "trunc", "round", "sqrt", "rsqrt", "recip",  "exp",
+                         "exp2", "expm1", "log",  "log2",  "log10", "log1p", "sin",   "cos",  "tan",   "asin",   "acos",
+                         "atan", "sinh",  "cosh", "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",  "sigmoid"};
+  const char* binary[] = {"add",       "sub", "mul", "div", "floordiv", "mod",
+                          "remainder", "max", "min", "pow", "atan2",    "copysign"};
+  const char* integer[] = {"add",       "sub", "mul", "div", "floordiv", "mod",
+                           "remainder", "max", "min", "and", "or",       "xor"};
   const char* compare[] = {"eq", "ne", "lt", "le", "gt", "ge"};
   auto text = [](const std::string& type, const std::string& result, const std::string& op, bool two) {
-    return "program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [37] strides [1]\nbuffer %1 \"y\" " + type + " cpu input 1 sizes [37] strides [1]\nbuffer %2 \"o\" " +
-           result + " cpu output sizes [37] strides [1]\nnest \"n\" outer [i0: 37] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load " + type +
-           " %0[i0]\n    v1 = load " + type + " %1[i0]\n    v2 = " + op + " " + result + " v0" + (two ? ", v1" : "") + "\n    store %2[i0] = v2\n  }\n}\n" +
-           "output view %2 " + result + " sizes [37] strides [1] offset 0\n";
+    return "program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [37] strides [1]\nbuffer %1 \"y\" " + type +
+           " cpu input 1 sizes [37] strides [1]\nbuffer %2 \"o\" " + result +
+           " cpu output sizes [37] strides [1]\nnest \"n\" outer [i0: 37] vector outer tile 0 grain 1 locs [] {\n  "
+           "stage [] {\n    v0 = load " +
+           type + " %0[i0]\n    v1 = load " + type + " %1[i0]\n    v2 = " + op + " " + result + " v0" +
+           (two ? ", v1" : "") + "\n    store %2[i0] = v2\n  }\n}\n" + "output view %2 " + result +
+           " sizes [37] strides [1] offset 0\n";
   };
   auto inputs = [](DType t) {
     std::vector<HostTensor> in{filled(t, {37}, 1), filled(t, {37}, 2)};
@@ -125,26 +138,33 @@ TEST(Math, OpsAgainstInterpreter) {
   const char* types[] = {"u8", "i8", "i16", "i32", "i64", "f16", "f32", "f64", "bool", "bf16"};
   for (const char* from : types)
     for (const char* to : types) {
-      if (std::string(to) == "u8" && std::string(from) != "u8" && std::string(from) != "bool") continue;  // negative to unsigned: not defined for floats
+      if (std::string(to) == "u8" && std::string(from) != "u8" && std::string(from) != "bool")
+        continue;  // negative to unsigned: not defined for floats
       check(text(from, to, "cast", false), inputs(*dtype_from_name(from)));
     }
 }
 
 // Zeros of both signs, denormals, the bounds of overflow, infinities, NaN: the same are NaN, infinite or negative zero.
 TEST(Math, EdgesAgainstInterpreter) {
-  const char* unary[] = {"neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "recip", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-                         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid"};
-  const char* binary[] = {"add", "sub", "mul", "div", "floordiv", "mod", "remainder", "max", "min", "pow", "atan2", "copysign"};
+  const char* unary[] = {"neg",  "abs",   "sign", "floor", "ceil",  "trunc", "round", "sqrt", "rsqrt", "recip",  "exp",
+                         "exp2", "expm1", "log",  "log2",  "log10", "log1p", "sin",   "cos",  "tan",   "asin",   "acos",
+                         "atan", "sinh",  "cosh", "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",  "sigmoid"};
+  const char* binary[] = {"add",       "sub", "mul", "div", "floordiv", "mod",
+                          "remainder", "max", "min", "pow", "atan2",    "copysign"};
   struct Type {
     const char* name;
     double low, tiny, largest, tolerance;  // the least denormal, the least normal
   };
-  const Type types[] = {{"f32", 0x1p-149, 0x1p-126, 0x1.fffffep127, 1e-5}, {"f64", 0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp1023, 1e-13},
-                        {"bf16", 0x1p-133, 0x1p-126, 0x1.fep127, 1e-2}, {"f16", 0x1p-24, 0x1p-14, 65504, 2e-3}};
+  const Type types[] = {{"f32", 0x1p-149, 0x1p-126, 0x1.fffffep127, 1e-5},
+                        {"f64", 0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp1023, 1e-13},
+                        {"bf16", 0x1p-133, 0x1p-126, 0x1.fep127, 1e-2},
+                        {"f16", 0x1p-24, 0x1p-14, 65504, 2e-3}};
   for (const Type& t : types) {
     double bound = std::log(t.largest);
     std::vector<double> values{NAN};
-    for (double v : {0.0, t.low, t.tiny, 0.5, 1.0, 1.5, 3.0, bound * (1 - 1e-7), bound + 0.1, bound + 0.6, std::log2(t.largest) - 1e-6, -std::log(t.low) - 0.1, 1e15, t.largest, static_cast<double>(INFINITY)})
+    for (double v :
+         {0.0, t.low, t.tiny, 0.5, 1.0, 1.5, 3.0, bound * (1 - 1e-7), bound + 0.1, bound + 0.6,
+          std::log2(t.largest) - 1e-6, -std::log(t.low) - 0.1, 1e15, t.largest, static_cast<double>(INFINITY)})
       values.insert(values.end(), {v, -v});
     auto n = static_cast<int64_t>(values.size());
     HostTensor x = loop::host_tensor(*dtype_from_name(t.name), {n * n}), y = x;
@@ -155,17 +175,23 @@ TEST(Math, EdgesAgainstInterpreter) {
     auto run = [&](const std::string& op, bool two) {
       for (const char* way : {"outer", "none"}) {
         std::string size = std::to_string(n * n), type = t.name;
-        Program p = loop::parse("program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [" + size + "] strides [1]\nbuffer %1 \"y\" " + type + " cpu input 1 sizes [" + size +
-                                "] strides [1]\nbuffer %2 \"o\" " + type + " cpu output sizes [" + size + "] strides [1]\nnest \"n\" outer [i0: " + size + "] vector " + way +
-                                " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load " + type + " %0[i0]\n    v1 = load " + type + " %1[i0]\n    v2 = " + op + " " + type +
-                                " v0" + (two ? ", v1" : "") + "\n    store %2[i0] = v2\n  }\n}\noutput view %2 " + type + " sizes [" + size + "] strides [1] offset 0\n");
+        Program p = loop::parse(
+            "program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [" + size + "] strides [1]\nbuffer %1 \"y\" " +
+            type + " cpu input 1 sizes [" + size + "] strides [1]\nbuffer %2 \"o\" " + type + " cpu output sizes [" +
+            size + "] strides [1]\nnest \"n\" outer [i0: " + size + "] vector " + way +
+            " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load " + type + " %0[i0]\n    v1 = load " + type +
+            " %1[i0]\n    v2 = " + op + " " + type + " v0" + (two ? ", v1" : "") +
+            "\n    store %2[i0] = v2\n  }\n}\noutput view %2 " + type + " sizes [" + size + "] strides [1] offset 0\n");
         std::vector<HostTensor> inputs{x, y}, same{x, y};
         std::vector<double> got = elements(run_compiled(p, inputs)[0]), want = elements(loop::run(p, same)[0]);
         for (size_t i = 0; i < got.size(); ++i) {
           double g = got[i], w = want[i];
-          bool fine = std::isnan(w) ? std::isnan(g) : g == w ? std::signbit(g) == std::signbit(w) : std::abs(g - w) <= t.tolerance * std::abs(w) + 4 * t.low;
-          EXPECT_TRUE(fine && std::isinf(g) == std::isinf(w)) << op << " " << t.name << " " << way << " of " << loop::get_number(x, static_cast<int64_t>(i)) << ", "
-                                                              << loop::get_number(y, static_cast<int64_t>(i)) << ": " << g << ", not " << w;
+          bool fine = std::isnan(w) ? std::isnan(g)
+                      : g == w      ? std::signbit(g) == std::signbit(w)
+                                    : std::abs(g - w) <= t.tolerance * std::abs(w) + 4 * t.low;
+          EXPECT_TRUE(fine && std::isinf(g) == std::isinf(w))
+              << op << " " << t.name << " " << way << " of " << loop::get_number(x, static_cast<int64_t>(i)) << ", "
+              << loop::get_number(y, static_cast<int64_t>(i)) << ": " << g << ", not " << w;
         }
       }
     };

@@ -12,15 +12,29 @@ TEST(Nest, PointwiseBroadcast) {
     for (int64_t rows : {1, 3, 70})
       for (int64_t cols : {1, 2, 5, 8, 16, 17, 31, 64, 100, 2048, 5003}) {
         std::string c = str(cols), r = str(rows);
-        check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
-              "buffer %1 \"b\" f32 cpu input 1 sizes [" + c + "] strides [1]\n"
-              "buffer %2 \"c\" f32 cpu input 2 sizes [" + r + "] strides [1]\n"
-              "buffer %3 \"o\" f32 cpu output sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
-              "nest \"n\" outer [i0: " + r + ", i1: " + c + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [] {\n"
-              "    v0 = load f32 %0[i1 + " + c + "*i0]\n    v1 = load f32 %1[i1]\n    v2 = load f32 %2[i0]\n"
-              "    v3 = add f32 v0, v1\n    v4 = mul f32 v3, v2\n    v5 = const f32 0.5\n    v6 = max f32 v4, v5\n"
-              "    store %3[i1 + " + c + "*i0] = v6\n  }\n}\n"
-              "output view %3 f32 sizes [" + r + ", " + c + "] strides [" + c + ", 1] offset 0\n",
+        check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + r + ", " + c + "] strides [" + c +
+                  ", 1]\n"
+                  "buffer %1 \"b\" f32 cpu input 1 sizes [" +
+                  c +
+                  "] strides [1]\n"
+                  "buffer %2 \"c\" f32 cpu input 2 sizes [" +
+                  r +
+                  "] strides [1]\n"
+                  "buffer %3 \"o\" f32 cpu output sizes [" +
+                  r + ", " + c + "] strides [" + c +
+                  ", 1]\n"
+                  "nest \"n\" outer [i0: " +
+                  r + ", i1: " + c + "] vector " + way +
+                  " tile 0 grain 1 locs [] {\n  stage [] {\n"
+                  "    v0 = load f32 %0[i1 + " +
+                  c +
+                  "*i0]\n    v1 = load f32 %1[i1]\n    v2 = load f32 %2[i0]\n"
+                  "    v3 = add f32 v0, v1\n    v4 = mul f32 v3, v2\n    v5 = const f32 0.5\n    v6 = max f32 v4, v5\n"
+                  "    store %3[i1 + " +
+                  c +
+                  "*i0] = v6\n  }\n}\n"
+                  "output view %3 f32 sizes [" +
+                  r + ", " + c + "] strides [" + c + ", 1] offset 0\n",
               {filled(DType::F32, {rows, cols}, 1), filled(DType::F32, {cols}, 2), filled(DType::F32, {rows}, 3)});
         if (HasFatalFailure()) return;
       }
@@ -30,47 +44,74 @@ TEST(Nest, SymbolicSizes) {
   for (int64_t rows : {2, 5})
     for (int64_t cols : {2, 16, 65, 4100})
       for (const char* way : kWays) {
-        check(std::string("program\nsymbol s0 size [2, 100000] = input 0 dim 0\nsymbol s1 size [2, 100000] = input 0 dim 1\n"
-              "buffer %0 \"x\" f32 cpu input 0 sizes [s0, s1] strides [s1, 1]\n"
-              "buffer %1 \"o\" f32 cpu output sizes [s0, s1] strides [s1, 1]\n"
-              "nest \"n\" outer [i0: s0, i1: s1] vector ") + (way == kWays[2] ? "outer" : way) + " tile 0 grain 1 locs [] {\n  stage [] {\n"
-              "    v0 = load f32 %0[i1 + s1*i0]\n    v1 = mul f32 v0, v0\n    store %1[i1 + s1*i0] = v1\n  }\n}\n"
-              "output view %1 f32 sizes [s0, s1] strides [s1, 1] offset 0\n",
+        check(std::string(
+                  "program\nsymbol s0 size [2, 100000] = input 0 dim 0\nsymbol s1 size [2, 100000] = input 0 dim 1\n"
+                  "buffer %0 \"x\" f32 cpu input 0 sizes [s0, s1] strides [s1, 1]\n"
+                  "buffer %1 \"o\" f32 cpu output sizes [s0, s1] strides [s1, 1]\n"
+                  "nest \"n\" outer [i0: s0, i1: s1] vector ") +
+                  (way == kWays[2] ? "outer" : way) +
+                  " tile 0 grain 1 locs [] {\n  stage [] {\n"
+                  "    v0 = load f32 %0[i1 + s1*i0]\n    v1 = mul f32 v0, v0\n    store %1[i1 + s1*i0] = v1\n  }\n}\n"
+                  "output view %1 f32 sizes [s0, s1] strides [s1, 1] offset 0\n",
               {filled(DType::F32, {rows, cols}, 1)});
         if (HasFatalFailure()) return;
-        check(std::string("program\nsymbol s0 size [2, 100000] = input 0 dim 0\nsymbol s1 size [2, 100000] = input 0 dim 1\n"
-              "buffer %0 \"x\" f32 cpu input 0 sizes [s0, s1] strides [s1, 1]\n"
-              "buffer %1 \"o\" f32 cpu output sizes [s0] strides [1]\n"
-              "nest \"n\" outer [i0: s0] vector ") + way + " tile 0 grain 1 locs [] {\n  stage [r0: s1] {\n"
-              "    v0 = load f32 %0[r0 + s1*i0]\n    v1 = reduce f32 sum v0\n  }\n  stage [] {\n    store %1[i0] = v1\n  }\n}\n"
-              "output view %1 f32 sizes [s0] strides [1] offset 0\n",
+        check(std::string(
+                  "program\nsymbol s0 size [2, 100000] = input 0 dim 0\nsymbol s1 size [2, 100000] = input 0 dim 1\n"
+                  "buffer %0 \"x\" f32 cpu input 0 sizes [s0, s1] strides [s1, 1]\n"
+                  "buffer %1 \"o\" f32 cpu output sizes [s0] strides [1]\n"
+                  "nest \"n\" outer [i0: s0] vector ") +
+                  way +
+                  " tile 0 grain 1 locs [] {\n  stage [r0: s1] {\n"
+                  "    v0 = load f32 %0[r0 + s1*i0]\n    v1 = reduce f32 sum v0\n  }\n  stage [] {\n    store %1[i0] = "
+                  "v1\n  }\n}\n"
+                  "output view %1 f32 sizes [s0] strides [1] offset 0\n",
               {filled(DType::F32, {rows, cols}, 1)});
         if (HasFatalFailure()) return;
       }
 }
 
 TEST(Nest, Reductions) {
-  struct Case { const char* kind; const char* type; const char* in; DType dtype; };
-  const Case cases[] = {{"sum", "f32", "f32", DType::F32}, {"prod", "f32", "f32", DType::F32}, {"max", "f32", "f32", DType::F32},
-                        {"min", "f64", "f64", DType::F64}, {"max", "i64", "i64", DType::I64}, {"min", "u8", "u8", DType::U8},
-                        {"any", "bool", "bool", DType::Bool}, {"all", "bool", "bool", DType::Bool}, {"argmax", "i64", "f32", DType::F32},
-                        {"argmin", "i64", "i32", DType::I32}, {"welford_mean", "f32", "f32", DType::F32}, {"welford_m2", "f32", "f32", DType::F32},
-                        {"sum", "i64", "i64", DType::I64}, {"max", "bf16", "bf16", DType::BF16}, {"sum", "f64", "f64", DType::F64}};
+  struct Case {
+    const char* kind;
+    const char* type;
+    const char* in;
+    DType dtype;
+  };
+  const Case cases[] = {{"sum", "f32", "f32", DType::F32},          {"prod", "f32", "f32", DType::F32},
+                        {"max", "f32", "f32", DType::F32},          {"min", "f64", "f64", DType::F64},
+                        {"max", "i64", "i64", DType::I64},          {"min", "u8", "u8", DType::U8},
+                        {"any", "bool", "bool", DType::Bool},       {"all", "bool", "bool", DType::Bool},
+                        {"argmax", "i64", "f32", DType::F32},       {"argmin", "i64", "i32", DType::I32},
+                        {"welford_mean", "f32", "f32", DType::F32}, {"welford_m2", "f32", "f32", DType::F32},
+                        {"sum", "i64", "i64", DType::I64},          {"max", "bf16", "bf16", DType::BF16},
+                        {"sum", "f64", "f64", DType::F64}};
   for (const Case& k : cases)
     for (const char* way : kWays)
-      for (auto [rows, cols] : {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {16, 100}, {130, 64}, {5, 1025}, {1, 4096 * 3 + 5}}) {
+      for (auto [rows, cols] :
+           {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {16, 100}, {130, 64}, {5, 1025}, {1, 4096 * 3 + 5}}) {
         std::string r = str(rows), c = str(cols), t = k.type;
         bool column = std::string(way) == "outer";
         // Outer vectors want the outer axis contiguous.
         std::string index = column ? "i0 + " + r + "*r0" : "r0 + " + c + "*i0";
-        check("program\nbuffer %0 \"x\" " + std::string(k.in) + " cpu input 0 sizes [" + str(rows * cols) + "] strides [1]\n"
-              "buffer %1 \"o\" " + t + " cpu output sizes [" + r + "] strides [1]\n"
-              "nest \"n\" outer [i0: " + r + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [r0: " + c + "] {\n"
-              "    v0 = load " + k.in + " %0[" + index + "]\n    v1 = reduce " + t + " " + k.kind + " v0\n  }\n"
-              "  stage [] {\n    store %1[i0] = v1\n  }\n}\n"
-              "output view %1 " + t + " sizes [" + r + "] strides [1] offset 0\n",
+        check("program\nbuffer %0 \"x\" " + std::string(k.in) + " cpu input 0 sizes [" + str(rows * cols) +
+                  "] strides [1]\n"
+                  "buffer %1 \"o\" " +
+                  t + " cpu output sizes [" + r +
+                  "] strides [1]\n"
+                  "nest \"n\" outer [i0: " +
+                  r + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [r0: " + c +
+                  "] {\n"
+                  "    v0 = load " +
+                  k.in + " %0[" + index + "]\n    v1 = reduce " + t + " " + k.kind +
+                  " v0\n  }\n"
+                  "  stage [] {\n    store %1[i0] = v1\n  }\n}\n"
+                  "output view %1 " +
+                  t + " sizes [" + r + "] strides [1] offset 0\n",
               {filled(k.dtype, {rows * cols}, 5)}, 2e-5);
-        if (HasFatalFailure()) { ADD_FAILURE() << k.kind << " " << way << " " << rows << "x" << cols; return; }
+        if (HasFatalFailure()) {
+          ADD_FAILURE() << k.kind << " " << way << " " << rows << "x" << cols;
+          return;
+        }
       }
 }
 
@@ -82,14 +123,24 @@ TEST(Nest, MeanAndVarianceOfOneValue) {
     return t;
   };
   for (const char* way : kWays)
-    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {16, 100}, {130, 768}, {5, 1025}, {2, 4096 * 3 + 5}}) {
-      std::string r = str(rows), c = str(cols), index = std::string(way) == "outer" ? "i0 + " + r + "*r0" : "r0 + " + c + "*i0";
-      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(rows * cols) + "] strides [1]\n"
-            "buffer %1 \"m\" f32 cpu output sizes [" + r + "] strides [1]\nbuffer %2 \"v\" f32 cpu output sizes [" + r + "] strides [1]\n"
-            "nest \"n\" outer [i0: " + r + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [r0: " + c + "] {\n"
-            "    v0 = load f32 %0[" + index + "]\n    v1 = reduce f32 welford_m2 v0\n    v2 = reduce f32 welford_mean v0\n  }\n"
-            "  stage [] {\n    store %1[i0] = v2\n    store %2[i0] = v1\n  }\n}\n"
-            "output view %1 f32 sizes [" + r + "] strides [1] offset 0\noutput view %2 f32 sizes [" + r + "] strides [1] offset 0\n",
+    for (auto [rows, cols] :
+         {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {16, 100}, {130, 768}, {5, 1025}, {2, 4096 * 3 + 5}}) {
+      std::string r = str(rows), c = str(cols),
+                  index = std::string(way) == "outer" ? "i0 + " + r + "*r0" : "r0 + " + c + "*i0";
+      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(rows * cols) +
+                "] strides [1]\n"
+                "buffer %1 \"m\" f32 cpu output sizes [" +
+                r + "] strides [1]\nbuffer %2 \"v\" f32 cpu output sizes [" + r +
+                "] strides [1]\n"
+                "nest \"n\" outer [i0: " +
+                r + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [r0: " + c +
+                "] {\n"
+                "    v0 = load f32 %0[" +
+                index +
+                "]\n    v1 = reduce f32 welford_m2 v0\n    v2 = reduce f32 welford_mean v0\n  }\n"
+                "  stage [] {\n    store %1[i0] = v2\n    store %2[i0] = v1\n  }\n}\n"
+                "output view %1 f32 sizes [" +
+                r + "] strides [1] offset 0\noutput view %2 f32 sizes [" + r + "] strides [1] offset 0\n",
             {far(rows * cols)}, 2e-6);
       if (HasFatalFailure()) return;
     }
@@ -99,17 +150,29 @@ TEST(Nest, EmptyExtents) {
   for (const char* way : {"none", "outer"})
     for (auto [rows, cols] : {std::pair<int64_t, int64_t>{0, 8}, {8, 0}}) {
       std::string r = str(rows), c = str(cols);
-      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
-            "buffer %1 \"o\" f32 cpu output sizes [" + r + ", " + c + "] strides [" + c + ", 1]\n"
-            "nest \"n\" outer [i0: " + r + ", i1: " + c + "] vector " + way + " tile 0 grain 1 locs [] {\n  stage [] {\n"
-            "    v0 = load f32 %0[i1 + " + c + "*i0]\n    store %1[i1 + " + c + "*i0] = v0\n  }\n}\n"
-            "output view %1 f32 sizes [" + r + ", " + c + "] strides [" + c + ", 1] offset 0\n",
+      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + r + ", " + c + "] strides [" + c +
+                ", 1]\n"
+                "buffer %1 \"o\" f32 cpu output sizes [" +
+                r + ", " + c + "] strides [" + c +
+                ", 1]\n"
+                "nest \"n\" outer [i0: " +
+                r + ", i1: " + c + "] vector " + way +
+                " tile 0 grain 1 locs [] {\n  stage [] {\n"
+                "    v0 = load f32 %0[i1 + " +
+                c + "*i0]\n    store %1[i1 + " + c +
+                "*i0] = v0\n  }\n}\n"
+                "output view %1 f32 sizes [" +
+                r + ", " + c + "] strides [" + c + ", 1] offset 0\n",
             {filled(DType::F32, {rows, cols}, 1)});
     }
   for (const char* way : kWays)  // a sum over nothing
-    check(std::string("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [3, 0] strides [1, 1]\nbuffer %1 \"o\" f32 cpu output sizes [3] strides [1]\n"
-          "nest \"n\" outer [i0: 3] vector ") + way + " tile 0 grain 1 locs [] {\n  stage [r0: 0] {\n    v0 = load f32 %0[r0 + i0]\n"
-          "    v1 = reduce f32 sum v0\n  }\n  stage [] {\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes [3] strides [1] offset 0\n",
+    check(std::string("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [3, 0] strides [1, 1]\nbuffer %1 \"o\" f32 cpu "
+                      "output sizes [3] strides [1]\n"
+                      "nest \"n\" outer [i0: 3] vector ") +
+              way +
+              " tile 0 grain 1 locs [] {\n  stage [r0: 0] {\n    v0 = load f32 %0[r0 + i0]\n"
+              "    v1 = reduce f32 sum v0\n  }\n  stage [] {\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes "
+              "[3] strides [1] offset 0\n",
           {filled(DType::F32, {3, 0}, 1)});
 }
 
@@ -118,15 +181,29 @@ TEST(Nest, SoftmaxWithLocal) {
     for (int64_t cols : {5, 64, 197, 1024}) {
       std::string c = str(cols);
       int64_t rows = 33;
-      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [33, " + c + "] strides [" + c + ", 1]\n"
-            "buffer %1 \"e\" f32 cpu local sizes [" + c + "] strides [1]\n"
-            "buffer %2 \"o\" f32 cpu output sizes [33, " + c + "] strides [" + c + ", 1]\n"
-            "nest \"n\" outer [i0: 33] vector " + way + " tile 0 grain 1 locs [] {\n"
-            "  stage [r0: " + c + "] {\n    v0 = load f32 %0[r0 + " + c + "*i0]\n    v1 = reduce f32 max v0\n  }\n"
-            "  stage [r1: " + c + "] {\n    v2 = load f32 %0[r1 + " + c + "*i0]\n    v3 = sub f32 v2, v1\n    v4 = exp f32 v3\n"
-            "    store %1[r1] = v4\n    v5 = reduce f32 sum v4\n  }\n"
-            "  stage [r2: " + c + "] {\n    v6 = load f32 %1[r2]\n    v7 = div f32 v6, v5\n    store %2[r2 + " + c + "*i0] = v7\n  }\n}\n"
-            "output view %2 f32 sizes [33, " + c + "] strides [" + c + ", 1] offset 0\n",
+      check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [33, " + c + "] strides [" + c +
+                ", 1]\n"
+                "buffer %1 \"e\" f32 cpu local sizes [" +
+                c +
+                "] strides [1]\n"
+                "buffer %2 \"o\" f32 cpu output sizes [33, " +
+                c + "] strides [" + c +
+                ", 1]\n"
+                "nest \"n\" outer [i0: 33] vector " +
+                way +
+                " tile 0 grain 1 locs [] {\n"
+                "  stage [r0: " +
+                c + "] {\n    v0 = load f32 %0[r0 + " + c +
+                "*i0]\n    v1 = reduce f32 max v0\n  }\n"
+                "  stage [r1: " +
+                c + "] {\n    v2 = load f32 %0[r1 + " + c +
+                "*i0]\n    v3 = sub f32 v2, v1\n    v4 = exp f32 v3\n"
+                "    store %1[r1] = v4\n    v5 = reduce f32 sum v4\n  }\n"
+                "  stage [r2: " +
+                c + "] {\n    v6 = load f32 %1[r2]\n    v7 = div f32 v6, v5\n    store %2[r2 + " + c +
+                "*i0] = v7\n  }\n}\n"
+                "output view %2 f32 sizes [33, " +
+                c + "] strides [" + c + ", 1] offset 0\n",
             {filled(DType::F32, {rows, cols}, 1)}, 1e-5);
       if (HasFatalFailure()) return;
     }
@@ -138,24 +215,44 @@ TEST(Nest, TransposedAndStrided) {
       std::string a = str(n), b = str(m);
       for (const char* t : {"f32", "bf16", "f64", "i8"}) {
         DType d = *dtype_from_name(t);
-        check("program\nbuffer %0 \"x\" " + std::string(t) + " cpu input 0 sizes [" + a + ", " + b + "] strides [" + b + ", 1]\n"
-              "buffer %1 \"y\" " + t + " cpu input 1 sizes [" + b + ", " + a + "] strides [" + a + ", 1]\n"
-              "buffer %2 \"o\" " + t + " cpu output sizes [" + a + ", " + b + "] strides [" + b + ", 1]\n"
-              "nest \"n\" outer [i0: " + a + ", i1: " + b + "] vector outer tile " + str(tile) + " grain 1 locs [] {\n  stage [] {\n"
-              "    v0 = load " + t + " %0[i1 + " + b + "*i0]\n    v1 = load " + t + " %1[i0 + " + a + "*i1]\n"
-              "    v2 = add " + t + " v0, v1\n    store %2[i1 + " + b + "*i0] = v2\n  }\n}\n"
-              "output view %2 " + t + " sizes [" + a + ", " + b + "] strides [" + b + ", 1] offset 0\n",
+        check("program\nbuffer %0 \"x\" " + std::string(t) + " cpu input 0 sizes [" + a + ", " + b + "] strides [" + b +
+                  ", 1]\n"
+                  "buffer %1 \"y\" " +
+                  t + " cpu input 1 sizes [" + b + ", " + a + "] strides [" + a +
+                  ", 1]\n"
+                  "buffer %2 \"o\" " +
+                  t + " cpu output sizes [" + a + ", " + b + "] strides [" + b +
+                  ", 1]\n"
+                  "nest \"n\" outer [i0: " +
+                  a + ", i1: " + b + "] vector outer tile " + str(tile) +
+                  " grain 1 locs [] {\n  stage [] {\n"
+                  "    v0 = load " +
+                  t + " %0[i1 + " + b + "*i0]\n    v1 = load " + t + " %1[i0 + " + a +
+                  "*i1]\n"
+                  "    v2 = add " +
+                  t + " v0, v1\n    store %2[i1 + " + b +
+                  "*i0] = v2\n  }\n}\n"
+                  "output view %2 " +
+                  t + " sizes [" + a + ", " + b + "] strides [" + b + ", 1] offset 0\n",
               {filled(d, {n, m}, 1), filled(d, {m, n}, 2)});
         if (HasFatalFailure()) return;
       }
     }
   // A store with a stride, and a read backwards.
   for (int64_t n : {7, 64, 100})
-    check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(n) + "] strides [1]\n"
-          "buffer %1 \"o\" f32 cpu output sizes [" + str(3 * n) + "] strides [1]\n"
-          "nest \"n\" outer [i0: " + str(n) + "] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n"
-          "    v0 = load f32 %0[" + str(n - 1) + " + -1*i0]\n    store %1[3*i0] = v0\n  }\n}\n"
-          "output view %1 f32 sizes [" + str(n) + "] strides [3] offset 0\n",
+    check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(n) +
+              "] strides [1]\n"
+              "buffer %1 \"o\" f32 cpu output sizes [" +
+              str(3 * n) +
+              "] strides [1]\n"
+              "nest \"n\" outer [i0: " +
+              str(n) +
+              "] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n"
+              "    v0 = load f32 %0[" +
+              str(n - 1) +
+              " + -1*i0]\n    store %1[3*i0] = v0\n  }\n}\n"
+              "output view %1 f32 sizes [" +
+              str(n) + "] strides [3] offset 0\n",
           {filled(DType::F32, {n}, 1)});
 }
 
@@ -163,13 +260,25 @@ TEST(Nest, SplitAxes) {
   // Merged axes read through floordiv and mod: in vectors of one block, and not.
   for (int64_t d : {64, 16, 8, 10, 3}) {
     std::string s = str(d), total = str(d * 6), w = str(d * 2);
-    check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(4 * d * 6) + "] strides [1]\n"
-          "buffer %1 \"o\" f32 cpu output sizes [4, " + total + "] strides [" + total + ", 1]\n"
-          "nest \"n\" outer [i0: 4, i1: " + total + "] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n"
-          "    v0 = load f32 %0[i1 % " + s + " + " + str(4 * d) + "*(i1 // " + s + ") + " + s + "*i0]\n"
-          "    v1 = index i64 (i1 // " + s + ") + i0\n    v2 = cast f32 v1\n    v3 = add f32 v0, v2\n"
-          "    store %1[i1 + " + total + "*i0] = v3\n  }\n}\n"
-          "output view %1 f32 sizes [4, " + total + "] strides [" + total + ", 1] offset 0\n",
+    check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(4 * d * 6) +
+              "] strides [1]\n"
+              "buffer %1 \"o\" f32 cpu output sizes [4, " +
+              total + "] strides [" + total +
+              ", 1]\n"
+              "nest \"n\" outer [i0: 4, i1: " +
+              total +
+              "] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n"
+              "    v0 = load f32 %0[i1 % " +
+              s + " + " + str(4 * d) + "*(i1 // " + s + ") + " + s +
+              "*i0]\n"
+              "    v1 = index i64 (i1 // " +
+              s +
+              ") + i0\n    v2 = cast f32 v1\n    v3 = add f32 v0, v2\n"
+              "    store %1[i1 + " +
+              total +
+              "*i0] = v3\n  }\n}\n"
+              "output view %1 f32 sizes [4, " +
+              total + "] strides [" + total + ", 1] offset 0\n",
           {filled(DType::F32, {4 * d * 6}, 1)});
     if (HasFatalFailure()) return;
   }
@@ -232,11 +341,15 @@ TEST(Nest, IndicesThatMustNotWrap) {
 // 37 elements: the last vector runs under a mask, whose idle lanes hold zeros that must not count.
 TEST(Nest, IntegerDivisionByZeroIsReported) {
   for (std::string op : {"div", "floordiv", "mod", "remainder"}) {
-    Program p = loop::parse("program\nbuffer %0 \"a\" i32 cpu input 0 sizes [37] strides [1]\nbuffer %1 \"b\" i32 cpu input 1 sizes [37] strides [1]\n"
-                            "buffer %2 \"o\" i32 cpu output sizes [37] strides [1]\n"
-                            "nest \"n\" outer [i0: 37] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load i32 %0[i0]\n"
-                            "    v1 = load i32 %1[i0]\n    v2 = " + op + " i32 v0, v1\n    store %2[i0] = v2\n  }\n}\n"
-                            "output view %2 i32 sizes [37] strides [1] offset 0\n");
+    Program p = loop::parse(
+        "program\nbuffer %0 \"a\" i32 cpu input 0 sizes [37] strides [1]\nbuffer %1 \"b\" i32 cpu input 1 sizes [37] "
+        "strides [1]\n"
+        "buffer %2 \"o\" i32 cpu output sizes [37] strides [1]\n"
+        "nest \"n\" outer [i0: 37] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load i32 %0[i0]\n"
+        "    v1 = load i32 %1[i0]\n    v2 = " +
+        op +
+        " i32 v0, v1\n    store %2[i0] = v2\n  }\n}\n"
+        "output view %2 i32 sizes [37] strides [1] offset 0\n");
     HostTensor b = loop::host_tensor(DType::I32, {37});
     for (int i = 0; i < 37; ++i) loop::set_number(b, i, i % 5 - 7);
     std::vector<HostTensor> in{filled(DType::I32, {37}, 1), b};
@@ -252,10 +365,12 @@ TEST(Nest, IntegerDivisionByZeroIsReported) {
 
 TEST(Nest, EqualNestsShareAKernel) {
   std::string text = "program\n";
-  for (int i = 0; i < 3; ++i) text += "buffer %" + str(i) + " \"x\" f32 cpu " + (i ? "output" : "input 0") + " sizes [40] strides [1]\n";
+  for (int i = 0; i < 3; ++i)
+    text += "buffer %" + str(i) + " \"x\" f32 cpu " + (i ? "output" : "input 0") + " sizes [40] strides [1]\n";
   for (int i = 1; i < 3; ++i)
-    text += "nest \"n" + str(i) + "\" outer [i" + str(i) + ": 40] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load f32 %" + str(i - 1) +
-            "[i" + str(i) + "]\n    v1 = neg f32 v0\n    store %" + str(i) + "[i" + str(i) + "] = v1\n  }\n}\n";
+    text += "nest \"n" + str(i) + "\" outer [i" + str(i) +
+            ": 40] vector outer tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load f32 %" + str(i - 1) + "[i" +
+            str(i) + "]\n    v1 = neg f32 v0\n    store %" + str(i) + "[i" + str(i) + "] = v1\n  }\n}\n";
   text += "output view %2 f32 sizes [40] strides [1] offset 0\n";
   Program p = loop::parse(text);
   EXPECT_EQ(link(p).compiled.kernels.size(), 1u);

@@ -1,9 +1,9 @@
 // Compiles every nest of a loop program for the host and runs them in order on host memory.
 #pragma once
+#include <gtest/gtest.h>
 #include <cctype>
 #include <cmath>
 #include <cstring>
-#include <gtest/gtest.h>
 
 #include "base/check.h"
 #include "base/cpu.h"
@@ -134,12 +134,16 @@ inline void fill(HostTensor& t, int seed) {
   int64_t n = static_cast<int64_t>(t.storage.size()) / size_of(t.dtype);
   for (int64_t i = 0; i < n; ++i) {
     int64_t k = (i * 37 + seed * 11) % 61 - 30;
-    double v = t.dtype == DType::Bool ? static_cast<double>(k & 1) : t.dtype == DType::U8 ? static_cast<double>(k + 30) : is_floating(t.dtype) ? static_cast<double>(k) / 8 : static_cast<double>(k);
+    double v = t.dtype == DType::Bool ? static_cast<double>(k & 1)
+               : t.dtype == DType::U8 ? static_cast<double>(k + 30)
+               : is_floating(t.dtype) ? static_cast<double>(k) / 8
+                                      : static_cast<double>(k);
     loop::set_number(t, i, v);
   }
 }
 
-inline void expect_close(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want, double tolerance, const std::string& what) {
+inline void expect_close(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want, double tolerance,
+                         const std::string& what) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     std::vector<double> g = elements(got[i]), w = elements(want[i]);
@@ -147,7 +151,8 @@ inline void expect_close(const std::vector<HostTensor>& got, const std::vector<H
     for (size_t k = 0; k < g.size(); ++k) {
       if (std::isnan(w[k]) && std::isnan(g[k])) continue;
       if (g[k] == w[k]) continue;
-      ASSERT_LE(std::abs(g[k] - w[k]), tolerance * (1 + std::abs(w[k]))) << what << ": output " << i << " element " << k << ": " << g[k] << ", not " << w[k];
+      ASSERT_LE(std::abs(g[k] - w[k]), tolerance * (1 + std::abs(w[k])))
+          << what << ": output " << i << " element " << k << ": " << g[k] << ", not " << w[k];
     }
   }
 }

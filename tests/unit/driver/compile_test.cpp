@@ -29,7 +29,8 @@ TEST(Compile, MakesAPlanWithEqualLayersSharingAKernel) {
   EXPECT_EQ(made.kernels, 1u);
   EXPECT_EQ(made.plan.inputs, 3u);
   EXPECT_NE(dumps.passes.find("after decompose"), std::string::npos);
-  for (const std::string* text : {&dumps.graph, &dumps.lowered, &dumps.scheduled, &dumps.kernels}) EXPECT_FALSE(text->empty());
+  for (const std::string* text : {&dumps.graph, &dumps.lowered, &dumps.scheduled, &dumps.kernels})
+    EXPECT_FALSE(text->empty());
   std::vector<std::string> stages, expected;
   for (auto& s : made.timings.stages) stages.push_back(s.first);
   for (const passes::Pass& pass : passes::pipeline())

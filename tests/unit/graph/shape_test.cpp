@@ -98,7 +98,9 @@ return
 }
 
 TEST(Shape, DeclinesWhatEagerRefuses) {
-  EXPECT_TRUE(declines("graph {\n%0: f32[4] = input argument\n%1: f32[3] = input argument\n%2: f32[4] = aten::add.Tensor(%0, %1, 1)\nreturn\n}"));
+  EXPECT_TRUE(
+      declines("graph {\n%0: f32[4] = input argument\n%1: f32[3] = input argument\n%2: f32[4] = aten::add.Tensor(%0, "
+               "%1, 1)\nreturn\n}"));
   EXPECT_TRUE(declines("graph {\n%0: bool[4] = input argument\n%1: bool[4] = aten::sub.Tensor(%0, %0, 1)\nreturn\n}"));
   EXPECT_TRUE(declines("graph {\n%0: f32[0,4] = input argument\n%1: f32[4] = aten::amax(%0, [0], false)\nreturn\n}"));
 }

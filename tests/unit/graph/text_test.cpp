@@ -53,7 +53,8 @@ TEST(GraphText, ErrorsNameLineAndColumn) {
 }
 
 TEST(GraphVerify, NamesTheRule) {
-  Graph g = parse("graph {\n%0: f32[2] = input argument\n%1: f32[2] = aten::relu(%0)\n%2: f32[2] = aten::neg(%1)\nreturn %2\n}");
+  Graph g = parse(
+      "graph {\n%0: f32[2] = input argument\n%1: f32[2] = aten::relu(%0)\n%2: f32[2] = aten::neg(%1)\nreturn %2\n}");
   verify(g);
   g.node(NodeId(0)).args[0] = ValueId(2);
   try {

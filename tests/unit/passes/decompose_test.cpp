@@ -16,7 +16,8 @@ HostTensor sample(std::vector<int64_t> sizes, double seed) {
   HostTensor t{DType::F32, std::move(sizes), {}};
   int64_t n = 1;
   for (int64_t s : t.sizes) n *= s;
-  for (int64_t i = 0; i < n; ++i) t.data.push_back(static_cast<float>(3 * std::sin(seed + 1.7 * static_cast<double>(i * i % 97))));
+  for (int64_t i = 0; i < n; ++i)
+    t.data.push_back(static_cast<float>(3 * std::sin(seed + 1.7 * static_cast<double>(i * i % 97))));
   return t;
 }
 
@@ -27,7 +28,8 @@ void same_values(std::string_view text, const std::vector<HostTensor>& inputs) {
   ASSERT_EQ(want.size(), got.size());
   for (size_t k = 0; k < want.size(); ++k) {
     ASSERT_EQ(want[k].sizes, got[k].sizes);
-    for (size_t i = 0; i < want[k].data.size(); ++i) EXPECT_NEAR(want[k].data[i], got[k].data[i], 1e-5) << k << " " << i;
+    for (size_t i = 0; i < want[k].data.size(); ++i)
+      EXPECT_NEAR(want[k].data[i], got[k].data[i], 1e-5) << k << " " << i;
   }
 }
 

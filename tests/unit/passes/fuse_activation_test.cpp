@@ -5,10 +5,12 @@
 namespace braze::passes {
 namespace {
 
-std::string linear(const std::string& dtype, const std::string& device, const std::string& reader, const std::string& results) {
+std::string linear(const std::string& dtype, const std::string& device, const std::string& reader,
+                   const std::string& results) {
   auto tensor = [&](const std::string& sizes) { return dtype + "[" + sizes + "]" + device; };
-  return "graph {\n  %0: " + tensor("8,16") + " = input argument \"x\"\n  %1: " + tensor("16,4") + " = input parameter \"w\"\n  %2: " + tensor("4") +
-         " = input parameter \"b\"\n  %3: " + tensor("8,4") + " = aten::addmm(%2, %0, %1, 1, 1)\n" + reader + "  return " + results + "\n}\n";
+  return "graph {\n  %0: " + tensor("8,16") + " = input argument \"x\"\n  %1: " + tensor("16,4") +
+         " = input parameter \"w\"\n  %2: " + tensor("4") + " = input parameter \"b\"\n  %3: " + tensor("8,4") +
+         " = aten::addmm(%2, %0, %1, 1, 1)\n" + reader + "  return " + results + "\n}\n";
 }
 
 // How many products end with an activation.
@@ -25,8 +27,12 @@ size_t fused(const std::string& text) {
 }
 
 const std::string kGpu = " on cuda:0";
-std::string relu(const std::string& dtype, const std::string& device = kGpu) { return "  %4: " + dtype + "[8,4]" + device + " = aten::relu(%3)\n"; }
-std::string gelu(const std::string& dtype, const std::string& how) { return "  %4: " + dtype + "[8,4]" + kGpu + " = aten::gelu(%3, \"" + how + "\")\n"; }
+std::string relu(const std::string& dtype, const std::string& device = kGpu) {
+  return "  %4: " + dtype + "[8,4]" + device + " = aten::relu(%3)\n";
+}
+std::string gelu(const std::string& dtype, const std::string& how) {
+  return "  %4: " + dtype + "[8,4]" + kGpu + " = aten::gelu(%3, \"" + how + "\")\n";
+}
 
 TEST(FuseActivation, OfProductsOnAGpu) {
   EXPECT_EQ(fused(linear("f32", kGpu, relu("f32"), "%4")), 1u);
@@ -47,7 +53,11 @@ TEST(FuseActivation, NotWhereTheProductIsReadBesides) {
 }
 
 TEST(FuseActivation, ThroughAnotherShape) {
-  EXPECT_EQ(fused(linear("f32", kGpu, "  %4: f32[2,4,4] on cuda:0 = aten::view(%3, [2, 4, 4])\n  %5: f32[2,4,4] on cuda:0 = aten::relu(%4)\n", "%5")), 1u);
+  EXPECT_EQ(fused(linear(
+                "f32", kGpu,
+                "  %4: f32[2,4,4] on cuda:0 = aten::view(%3, [2, 4, 4])\n  %5: f32[2,4,4] on cuda:0 = aten::relu(%4)\n",
+                "%5")),
+            1u);
 }
 
 }  // namespace

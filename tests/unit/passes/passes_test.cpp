@@ -159,7 +159,8 @@ symbol s0 size 2 1024
 %1: f32[8] = input parameter
 %2: f32[s0,8], %3: f32[s0,1], %4: f32[s0,1] = aten::native_layer_norm(%0, [8], %1, %1, 1e-05)
 return %2
-})"), Options{});
+})"),
+                     Options{});
   graph::verify(g);
   EXPECT_EQ(count(graph::print(g), "aten::native_layer_norm"), 0u);
   EXPECT_EQ(count(graph::print(g), "aten::var_mean.correction"), 1u);

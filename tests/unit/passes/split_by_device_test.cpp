@@ -53,7 +53,9 @@ return %6, %3
 }
 
 TEST(SplitByDevice, LeavesWholeWhatRunsOnOneSideOrWrites) {
-  EXPECT_TRUE(split("graph {\n%0: f32[4] on cuda:0 = input argument\n%1: f32[4] on cuda:0 = aten::sin(%0)\nreturn %1\n}").empty());
+  EXPECT_TRUE(
+      split("graph {\n%0: f32[4] on cuda:0 = input argument\n%1: f32[4] on cuda:0 = aten::sin(%0)\nreturn %1\n}")
+          .empty());
   EXPECT_TRUE(split("graph {\n%0: f32[4] = input argument\n%1: f32[4] = aten::sin(%0)\nreturn %1\n}").empty());
 }
 

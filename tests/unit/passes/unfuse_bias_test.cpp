@@ -6,8 +6,10 @@ namespace braze::passes {
 namespace {
 
 std::string linear(const std::string& reader, const std::string& results, const std::string& scale = "1") {
-  return "graph {\n  %0: f32[8,16] = input argument \"x\"\n  %1: f32[16,4] = input parameter \"w\"\n  %2: f32[4] = input parameter \"b\"\n"
-         "  %3: f32[8,4] = aten::addmm(%2, %0, %1, 1, " + scale + ")\n" + reader + "  return " + results + "\n}\n";
+  return "graph {\n  %0: f32[8,16] = input argument \"x\"\n  %1: f32[16,4] = input parameter \"w\"\n  %2: f32[4] = "
+         "input parameter \"b\"\n"
+         "  %3: f32[8,4] = aten::addmm(%2, %0, %1, 1, " +
+         scale + ")\n" + reader + "  return " + results + "\n}\n";
 }
 
 size_t count(const graph::Graph& g, graph::Op op) {
@@ -30,7 +32,8 @@ TEST(UnfuseBias, WhereKernelsReadTheResult) {
 }
 
 TEST(UnfuseBias, ThroughViews) {
-  graph::Graph g = split(linear("  %4: f32[2,4,4] = aten::view(%3, [2, 4, 4])\n  %5: f32[2,4,4] = aten::relu(%4)\n", "%5"));
+  graph::Graph g =
+      split(linear("  %4: f32[2,4,4] = aten::view(%3, [2, 4, 4])\n  %5: f32[2,4,4] = aten::relu(%4)\n", "%5"));
   EXPECT_EQ(count(g, graph::Op::mm), 1u);
 }
 
@@ -41,8 +44,13 @@ TEST(UnfuseBias, NotWhereTheResultLeaves) {
 }
 
 TEST(UnfuseBias, NotWhereACallReadsTheResult) {
-  EXPECT_EQ(count(split(linear("  %4: f32[4,8]{1,4} = aten::t(%3)\n  %5: f32[8,8] = aten::mm(%3, %4)\n  %6: f32[8,8] = aten::relu(%5)\n", "%6")),
-                  graph::Op::addmm), 1u);
+  EXPECT_EQ(
+      count(
+          split(linear(
+              "  %4: f32[4,8]{1,4} = aten::t(%3)\n  %5: f32[8,8] = aten::mm(%3, %4)\n  %6: f32[8,8] = aten::relu(%5)\n",
+              "%6")),
+          graph::Op::addmm),
+      1u);
 }
 
 TEST(UnfuseBias, NotScaledOnes) {

@@ -11,7 +11,8 @@ namespace {
 Plan copy_plan() {
   Plan p;
   p.arena = std::make_shared<sym::ExprArena>();
-  Expr n = p.arena->constant(16), one = p.arena->constant(1), zero = p.arena->constant(0), bytes = p.arena->constant(64);
+  Expr n = p.arena->constant(16), one = p.arena->constant(1), zero = p.arena->constant(0),
+       bytes = p.arena->constant(64);
   p.buffers.push_back({"x", Where::Input, DType::F32, {}, 0, zero, bytes, {n}, {one}});
   p.buffers.push_back({"t", Where::Arena, DType::F32, {}, 0, zero, bytes, {n}, {one}});
   p.buffers.push_back({"y", Where::Output, DType::F32, {}, 0, zero, bytes, {n}, {one}});

@@ -37,7 +37,8 @@ TEST_P(Gemm, AgreesWithDoublesForEveryTail) {
       for (int64_t k : {1, 7, 8, 15, 16, 37, 1024, 1100})
         for (bool biased : {false, true}) {
           int64_t lda = k + 3, ldb = k + 1, ldc = n + 2;
-          std::vector<float> a = numbers(random, m * lda), b = numbers(random, n * ldb), bias = numbers(random, n), c(m * ldc, 77.f);
+          std::vector<float> a = numbers(random, m * lda), b = numbers(random, n * ldb), bias = numbers(random, n),
+                             c(m * ldc, 77.f);
           GemmNT g{m, n, k, a.data(), lda, b.data(), ldb, biased ? bias.data() : nullptr, c.data(), ldc};
           int64_t half = n / 2 / kGemmColumns * kGemmColumns;
           gemm_nt_with(GetParam(), g, 0, half);
@@ -47,9 +48,12 @@ TEST_P(Gemm, AgreesWithDoublesForEveryTail) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Gemm, ::testing::Values(CpuLevel::Baseline, CpuLevel::Avx2, CpuLevel::Avx512), [](const auto& info) {
-  return info.param == CpuLevel::Avx512 ? "Avx512" : info.param == CpuLevel::Avx2 ? "Avx2" : "Baseline";
-});
+INSTANTIATE_TEST_SUITE_P(Levels, Gemm, ::testing::Values(CpuLevel::Baseline, CpuLevel::Avx2, CpuLevel::Avx512),
+                         [](const auto& info) {
+                           return info.param == CpuLevel::Avx512 ? "Avx512"
+                                  : info.param == CpuLevel::Avx2 ? "Avx2"
+                                                                 : "Baseline";
+                         });
 
 // Whatever the machine has, and whatever BRAZE_CPU forces.
 TEST(GemmDispatch, RunsOnEveryMachine) {

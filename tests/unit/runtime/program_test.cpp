@@ -42,7 +42,10 @@ struct Fixture {
     Expr n = dynamic ? a.symbol("n", sym::SymbolKind::Size, {0, 1 << 20}) : a.constant(100);
     if (dynamic) plan->size_symbols.push_back({n, {0, 0}});
     Expr bytes = a.mul(n, a.constant(4)), zero = a.constant(0);
-    auto buffer = [&](plan::Where where) { plan->buffers.push_back({.name = {}, .where = where, .offset = zero, .bytes = bytes, .sizes = {n}, .strides = {a.constant(1)}}); };
+    auto buffer = [&](plan::Where where) {
+      plan->buffers.push_back(
+          {.name = {}, .where = where, .offset = zero, .bytes = bytes, .sizes = {n}, .strides = {a.constant(1)}});
+    };
     buffer(plan::Where::Input);
     buffer(plan::Where::Arena);
     buffer(plan::Where::Output);

@@ -19,10 +19,10 @@ class Generator {
     const int64_t few[] = {kSizes[pick(6)], kSizes[pick(6)]};
     bool coincide = chance(2);
     for (size_t d = 0; d < rank; ++d) {
-      int64_t n = chance(8)                  ? 1
-                  : coincide                 ? few[pick(2)]
-                  : large && d + 2 >= rank   ? 16 + static_cast<int64_t>(pick(20))
-                                             : 2 + static_cast<int64_t>(pick(5));
+      int64_t n = chance(8)                ? 1
+                  : coincide               ? few[pick(2)]
+                  : large && d + 2 >= rank ? 16 + static_cast<int64_t>(pick(20))
+                                           : 2 + static_cast<int64_t>(pick(5));
       if (rank == 4) n = std::min<int64_t>(n, 8);
       real_.push_back(n);
       if (symbolic && n > 1 && chance(2)) {
@@ -39,15 +39,9 @@ class Generator {
     for (size_t i = 0; i < nests; ++i) {
       switch (pick(8)) {
         case 0:
-        case 1:
-          reduction();
-          break;
-        case 2:
-          chance(2) ? call() : gather();
-          break;
-        default:
-          pointwise();
-          break;
+        case 1: reduction(); break;
+        case 2: chance(2) ? call() : gather(); break;
+        default: pointwise(); break;
       }
     }
     // Some results leave the program, always the last one.
@@ -247,12 +241,8 @@ class Generator {
   void reduction() {
     std::vector<bool> kept(dims_.size(), true);
     switch (pick(3)) {
-      case 0:
-        kept.back() = false;
-        break;
-      case 1:
-        kept.front() = false;
-        break;
+      case 0: kept.back() = false; break;
+      case 1: kept.front() = false; break;
       default:
         for (size_t d = 0; d < kept.size(); ++d) kept[d] = chance(2);
     }

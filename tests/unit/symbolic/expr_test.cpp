@@ -98,7 +98,9 @@ TEST(ExprFuzz, AgreesWithBruteForce) {
       }
       Both l = gen(depth - 1), r = gen(depth - 1);
       int64_t d = 1 + pick(9);
-      auto fd = [](int64_t x, int64_t y) { return static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y))); };
+      auto fd = [](int64_t x, int64_t y) {
+        return static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y)));
+      };
       switch (pick(8)) {
         case 0: return {a.add(l.e, r.e), [=](const int64_t* x) { return l.f(x) + r.f(x); }};
         case 1: return {a.sub(l.e, r.e), [=](const int64_t* x) { return l.f(x) - r.f(x); }};

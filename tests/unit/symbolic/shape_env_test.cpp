@@ -121,7 +121,9 @@ TEST(ShapeEnvFuzz, FactsAreEnough) {
               if (symbols[i] == s) return x[i];
             for (const auto& d : env.derived())
               if (d.symbol == s)
-                return a.evaluate(d.definition, [&](Expr b) { return x[std::find(symbols.begin(), symbols.end(), b) - symbols.begin()]; });
+                return a.evaluate(d.definition, [&](Expr b) {
+                  return x[std::find(symbols.begin(), symbols.end(), b) - symbols.begin()];
+                });
             throw std::runtime_error("unknown symbol");
           };
           bool admitted = true;

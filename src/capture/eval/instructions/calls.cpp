@@ -100,11 +100,14 @@ void Instructions::BeforeWith(Execution& x) {
   SourceId at;
   auto method = [&](const char* name, const char* missed = "") -> Variable* {
     PyObject* d = x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(name), &at);
-    if (!d) x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(manager->type()) + "' object does not support the context manager protocol" + missed);
+    if (!d)
+      x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(manager->type()) +
+                                      "' object does not support the context manager protocol" + missed);
     return x.tr.attributes.bind_descriptor(d, at, manager, manager->type(), x.tr.intern(name));
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__", " (missed __exit__ method)");
-  // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds the latter.
+  // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds
+  // the latter.
   x.f.push(exit);
   Variable* result;
   try {
@@ -124,14 +127,16 @@ void Instructions::LoadBuildClass(Execution& x) {
 void Instructions::ImportName(Execution& x) {
   Ref from = x.tr.real.to_python(x.f.pop()), level = x.tr.real.to_python(x.f.pop());
   // Importing what is imported already has no effects; what is not would be imported by the code as well.
-  Ref m = Ref::steal(PyImport_ImportModuleLevelObject(x.f.code->name(x.ins.arg), x.f.globals, nullptr, from.get(), static_cast<int>(PyLong_AsLong(level.get()))));
+  Ref m = Ref::steal(PyImport_ImportModuleLevelObject(x.f.code->name(x.ins.arg), x.f.globals, nullptr, from.get(),
+                                                      static_cast<int>(PyLong_AsLong(level.get()))));
   if (!m) x.tr.raise_current();
   // The module of that name is what sys.modules says.
   PyObject* modules = PyImport_GetModuleDict();
   Ref name = Ref::steal(PyModule_Check(m.get()) ? PyModule_GetNameObject(m.get()) : nullptr);
   PyErr_Clear();
   SourceId at = name ? x.tr.sources().dict_item(x.tr.sources().constant(modules), name.get()) : SourceId();
-  if (!name || native::item(Ground::guarded(at), modules, name.get()) != m.get()) x.tr.unsupported("a module that is not imported under its name");
+  if (!name || native::item(Ground::guarded(at), modules, name.get()) != m.get())
+    x.tr.unsupported("a module that is not imported under its name");
   x.tr.guards().exists(at, x.tr.line());
   x.f.push(x.tr.wrap(m.get(), at));
 }
@@ -160,9 +165,12 @@ void Instructions::Send(Execution& x) {
     // The end of an iterator of the user's may carry a value.
     SourceId at;
     PyObject* method = x.tr.attributes.lookup_on_type(receiver->type(), x.tr.intern("__next__"), &at);
-    if (!method) x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(receiver->type()) + "' object is not an iterator");
+    if (!method)
+      x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(receiver->type()) + "' object is not an iterator");
     try {
-      yielded = x.tr.call(x.tr.attributes.bind_descriptor(method, at, receiver, receiver->type(), x.tr.intern("__next__")), std::vector<Variable*>{});
+      yielded =
+          x.tr.call(x.tr.attributes.bind_descriptor(method, at, receiver, receiver->type(), x.tr.intern("__next__")),
+                    std::vector<Variable*>{});
     } catch (PyRaise& e) {
       if (!x.tr.is_instance(e.exception, PyExc_StopIteration)) throw;
       result = x.tr.getattr(e.exception, "value");

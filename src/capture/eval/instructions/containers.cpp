@@ -16,12 +16,15 @@ std::vector<Variable*> take(Frame& f, int n) {
 void unpack_sequence(Translator& tr, Frame& f, int n) {
   Variable* v = tr.force(f.pop());
   bool iterable = v->type()->tp_iter || (v->type()->tp_as_sequence && v->type()->tp_as_sequence->sq_item);
-  if (!iterable || (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(tr) && !PyRange_Check(v->as_constant())))
+  if (!iterable ||
+      (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(tr) && !PyRange_Check(v->as_constant())))
     tr.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + tr.name_of(v->type()) + " object");
   auto items = v->items(tr);
   if (static_cast<int>(items.size()) < n)
-    tr.raise(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(n) + ", got " + std::to_string(items.size()) + ")");
-  if (static_cast<int>(items.size()) > n) tr.raise(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(n) + ")");
+    tr.raise(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(n) + ", got " +
+                                   std::to_string(items.size()) + ")");
+  if (static_cast<int>(items.size()) > n)
+    tr.raise(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(n) + ")");
   for (int i = n - 1; i >= 0; --i) f.push(items[static_cast<size_t>(i)]);
 }
 
@@ -29,7 +32,8 @@ void unpack_ex(Translator& tr, Frame& f, int before, int after) {
   auto items = tr.unpack(f.pop());
   int n = static_cast<int>(items.size());
   if (n < before + after)
-    tr.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(n) + ")");
+    tr.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) +
+                                   ", got " + std::to_string(n) + ")");
   for (int i = 0; i < after; ++i) f.push(items[static_cast<size_t>(n - 1 - i)]);
   f.push(tr.list({items.begin() + before, items.end() - after}));
   for (int i = before - 1; i >= 0; --i) f.push(items[static_cast<size_t>(i)]);
@@ -81,7 +85,9 @@ void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
   PyTypeObject* t = from->type();
   bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
-  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr)) x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + x.tr.name_of(from->type()));
+  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) &&
+      !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr))
+    x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + x.tr.name_of(from->type()));
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
@@ -118,10 +124,12 @@ void Instructions::DictUpdate(Execution& x) {
   Variable* other = x.tr.force(x.f.pop());
   auto* d = x.tr.force(x.f.top(x.ins.arg))->as<DictVariable>();
   if (x.ins.op == Opcode::DictMerge) {
-    Variable* mapping = other->is(Kind::Object) && other->as<ObjectVariable>()->base ? other->as<ObjectVariable>()->base : other;
+    Variable* mapping =
+        other->is(Kind::Object) && other->as<ObjectVariable>()->base ? other->as<ObjectVariable>()->base : other;
     if (mapping->is(Kind::Dict))
       for (Variable* k : mapping->items(x.tr))
-        if (d->contains(x.tr, k)) x.tr.raise(PyExc_TypeError, "got multiple values for keyword argument " + x.tr.force(k)->describe());
+        if (d->contains(x.tr, k))
+          x.tr.raise(PyExc_TypeError, "got multiple values for keyword argument " + x.tr.force(k)->describe());
   }
   if (!x.tr.getattr_or_null(other, "keys")) {
     if (x.ins.op == Opcode::DictMerge) x.tr.unsupported("keyword arguments from " + other->describe());
@@ -132,7 +140,9 @@ void Instructions::DictUpdate(Execution& x) {
 }
 void Instructions::DictMerge(Execution& x) { DictUpdate(x); }
 
-void Instructions::ListToTuple(Execution& x) { x.f.push(x.tr.tuple(x.tr.force(x.f.pop())->as<ListVariable>()->elements)); }
+void Instructions::ListToTuple(Execution& x) {
+  x.f.push(x.tr.tuple(x.tr.force(x.f.pop())->as<ListVariable>()->elements));
+}
 
 void Instructions::FormatValue(Execution& x) {
   std::string spec;

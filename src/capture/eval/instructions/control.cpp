@@ -11,7 +11,8 @@ void Instructions::JumpBackward(Execution& x) { Jump(x); }
 
 void Instructions::PopJumpIfTrue(Execution& x) {
   // assert, of what only the run knows
-  if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() && x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
+  if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() &&
+      x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
     const auto& all = x.f.code->instructions;
     const Instruction& after = all[static_cast<size_t>(x.next) + 1];
     Variable* message = after.op == Opcode::LoadConst ? x.tr.load_const(x.f.code->constant(after.arg)) : nullptr;
@@ -38,8 +39,10 @@ void Instructions::PopJumpIfNotNone(Execution& x) { PopJumpIfNone(x); }
 
 void Instructions::JumpIfTrueOrPop(Execution& x) {
   bool t = x.tr.truth(x.f.top());
-  if (t == (x.ins.op == Opcode::JumpIfTrueOrPop)) x.next = x.ins.target;
-  else x.f.pop();
+  if (t == (x.ins.op == Opcode::JumpIfTrueOrPop))
+    x.next = x.ins.target;
+  else
+    x.f.pop();
 }
 void Instructions::JumpIfFalseOrPop(Execution& x) { JumpIfTrueOrPop(x); }
 

@@ -17,12 +17,18 @@ void Instructions::RaiseVarargs(Execution& x) {
   }
   Variable* cause = n == 2 ? x.tr.force(x.f.pop()) : nullptr;
   Variable* e = x.tr.force(x.f.pop());
-  if (PyObject* cls = e->as_constant(); cls && PyExceptionClass_Check(cls)) e = x.tr.force(x.tr.call(e, std::vector<Variable*>{}));
-  if (!PyType_IsSubtype(e->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) x.tr.raise(PyExc_TypeError, "exceptions must derive from BaseException");
-  auto is_exception = [](Variable* v) { return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); };
+  if (PyObject* cls = e->as_constant(); cls && PyExceptionClass_Check(cls))
+    e = x.tr.force(x.tr.call(e, std::vector<Variable*>{}));
+  if (!PyType_IsSubtype(e->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    x.tr.raise(PyExc_TypeError, "exceptions must derive from BaseException");
+  auto is_exception = [](Variable* v) {
+    return PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+  };
   if (cause && e->is(Kind::Object)) {
-    if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls)) cause = x.tr.force(x.tr.call(cause, std::vector<Variable*>{}));
-    if (!is_none(cause) && !is_exception(cause)) x.tr.raise(PyExc_TypeError, "exception causes must derive from BaseException");
+    if (PyObject* cls = cause->as_constant(); cls && PyExceptionClass_Check(cls))
+      cause = x.tr.force(x.tr.call(cause, std::vector<Variable*>{}));
+    if (!is_none(cause) && !is_exception(cause))
+      x.tr.raise(PyExc_TypeError, "exception causes must derive from BaseException");
     e->as<ObjectVariable>()->set_field(x.tr, x.tr.intern("__cause__"), cause);
     e->as<ObjectVariable>()->set_field(x.tr, x.tr.intern("__suppress_context__"), x.tr.boolean(true, Ground::fixed()));
   }
@@ -50,7 +56,8 @@ void Instructions::CheckExcMatch(Execution& x) {
   Ref c = x.tr.real.to_python(cls);
   auto catchable = [](PyObject* o) { return PyExceptionClass_Check(o); };
   bool all = true;
-  if (!PyTuple_Check(c.get())) all = catchable(c.get());
+  if (!PyTuple_Check(c.get()))
+    all = catchable(c.get());
   else
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
   if (!all) x.tr.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
@@ -87,6 +94,8 @@ void Instructions::CleanupThrow(Execution& x) {
   x.f.push(x.tr.getattr(e, "value"));
 }
 
-void Instructions::LoadAssertionError(Execution& x) { x.f.push(x.tr.global_object(PyExc_AssertionError, Ground::fixed())); }
+void Instructions::LoadAssertionError(Execution& x) {
+  x.f.push(x.tr.global_object(PyExc_AssertionError, Ground::fixed()));
+}
 
 }  // namespace braze::capture

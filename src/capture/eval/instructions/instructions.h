@@ -1,6 +1,8 @@
-// What each instruction does: one function a row of cpython/opcodes.def, in the file of its concept. A row without one does not link.
+// What each instruction does: one function a row of cpython/opcodes.def, in the file of its concept. A row without one
+// does not link.
 //
-// Operands are popped first and results pushed last, so that an instruction that fails is undone by restoring the stack's depth.
+// Operands are popped first and results pushed last, so that an instruction that fails is undone by restoring the
+// stack's depth.
 #pragma once
 #include "capture/eval/translator.h"
 

@@ -10,16 +10,19 @@ CellVariable* cell(Execution& x) { return local(x)->as<CellVariable>(); }
 std::string local_name(Execution& x) { return PyUnicode_AsUTF8(x.f.code->local_name(x.ins.arg)); }
 
 [[noreturn]] void raise_unbound(Execution& x) {
-  x.tr.raise(PyExc_UnboundLocalError, "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
+  x.tr.raise(PyExc_UnboundLocalError,
+             "cannot access local variable '" + local_name(x) + "' where it is not associated with a value");
 }
 
 // What is bound; an exception where nothing is.
 Variable* bound(Execution& x) {
   Variable* v = local(x);
   if (!v) raise_unbound(x);
-  // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else asks, if all that
-  // happens to it is that it is passed on, or unbound.
-  if (x.tr.view().start > 0 && v->is(Kind::Lazy) && v->source.valid() && x.tr.sources()[v->source].kind == SourceKind::Local) x.tr.guards().exists(v->source, x.tr.line());
+  // Where the capture begins within a frame, a variable that is bound now may be unbound in another call: nothing else
+  // asks, if all that happens to it is that it is passed on, or unbound.
+  if (x.tr.view().start > 0 && v->is(Kind::Lazy) && v->source.valid() &&
+      x.tr.sources()[v->source].kind == SourceKind::Local)
+    x.tr.guards().exists(v->source, x.tr.line());
   return v;
 }
 
@@ -27,7 +30,8 @@ Variable* bound(Execution& x) {
 Variable* contents(Execution& x) {
   if (Variable* v = cell(x)->get(x.tr)) return v;
   if (x.f.code->is_free(x.ins.arg))
-    x.tr.raise(PyExc_NameError, "cannot access free variable '" + local_name(x) + "' where it is not associated with a value in enclosing scope");
+    x.tr.raise(PyExc_NameError, "cannot access free variable '" + local_name(x) +
+                                    "' where it is not associated with a value in enclosing scope");
   raise_unbound(x);
 }
 
@@ -47,9 +51,7 @@ void Instructions::Swap(Execution& x) { std::swap(x.f.top(1), x.f.top(x.ins.arg)
 
 void Instructions::LoadConst(Execution& x) { x.f.push(x.tr.load_const(x.f.code->constant(x.ins.arg))); }
 
-void Instructions::LoadFast(Execution& x) {
-  x.f.push(bound(x));
-}
+void Instructions::LoadFast(Execution& x) { x.f.push(bound(x)); }
 void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }
 
 void Instructions::LoadFastAndClear(Execution& x) {
@@ -75,9 +77,7 @@ void Instructions::MakeCell(Execution& x) {
 
 void Instructions::LoadClosure(Execution& x) { x.f.push(local(x)); }
 
-void Instructions::LoadDeref(Execution& x) {
-  x.f.push(contents(x));
-}
+void Instructions::LoadDeref(Execution& x) { x.f.push(contents(x)); }
 
 void Instructions::StoreDeref(Execution& x) { cell(x)->set(x.tr, x.f.pop()); }
 
@@ -92,11 +92,14 @@ void Instructions::LoadGlobal(Execution& x) {
   x.f.push(v);
 }
 
-void Instructions::StoreGlobal(Execution& x) { x.tr.globals_dict(x.f)->set(x.tr, x.f.code->name(x.ins.arg), x.f.pop()); }
+void Instructions::StoreGlobal(Execution& x) {
+  x.tr.globals_dict(x.f)->set(x.tr, x.f.code->name(x.ins.arg), x.f.pop());
+}
 
 void Instructions::DeleteGlobal(Execution& x) {
   if (!x.tr.globals_dict(x.f)->remove(x.tr, x.tr.constant(x.f.code->name(x.ins.arg), Ground::code())))
-    x.tr.raise(PyExc_NameError, std::string("name '") + PyUnicode_AsUTF8(x.f.code->name(x.ins.arg)) + "' is not defined");
+    x.tr.raise(PyExc_NameError,
+               std::string("name '") + PyUnicode_AsUTF8(x.f.code->name(x.ins.arg)) + "' is not defined");
 }
 
 }  // namespace braze::capture

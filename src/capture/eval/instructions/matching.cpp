@@ -17,16 +17,19 @@ void match_class(Translator& tr, Frame& f, int n) {
   }
   std::vector<Variable*> values;
   if (n > 0) {
-    static const char* self_matching[] = {"bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"};
+    static const char* self_matching[] = {"bool", "bytearray", "bytes", "dict", "float", "frozenset",
+                                          "int",  "list",      "set",   "str",  "tuple"};
     Variable* args = tr.getattr_or_null(cls, "__match_args__");
     if (args) {
-      if (!PyType_IsSubtype(tr.force(args)->type(), &PyTuple_Type)) tr.unsupported(Reason::RaisedException, "__match_args__ that is no tuple");
+      if (!PyType_IsSubtype(tr.force(args)->type(), &PyTuple_Type))
+        tr.unsupported(Reason::RaisedException, "__match_args__ that is no tuple");
       auto fields = tr.unpack(args);
       if (static_cast<int>(fields.size()) < n) tr.raise(PyExc_TypeError, "too many positional sub-patterns");
       for (int i = 0; i < n; ++i) {
         PyObject* field = constant_of(tr.force(fields[static_cast<size_t>(i)]));
         bool once = field && PyUnicode_Check(field);
-        for (int j = 0; once && j < i; ++j) once = PyUnicode_Compare(constant_of(tr.force(fields[static_cast<size_t>(j)])), field) != 0;
+        for (int j = 0; once && j < i; ++j)
+          once = PyUnicode_Compare(constant_of(tr.force(fields[static_cast<size_t>(j)])), field) != 0;
         for (Variable* name : names) once = once && PyUnicode_Compare(constant_of(tr.force(name)), field) != 0;
         if (!once) tr.unsupported(Reason::RaisedException, "fields of a class pattern that are no names or come twice");
         Variable* v = tr.getattr_or_null(subject, field);
@@ -63,9 +66,12 @@ void Instructions::MatchKeys(Execution& x) {
   std::vector<Variable*> values;
   for (size_t i = 0; i < keys.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (x.tr.equal(keys[i], keys[j])) x.tr.unsupported(Reason::RaisedException, "a key that comes twice in a pattern");
+      if (x.tr.equal(keys[i], keys[j]))
+        x.tr.unsupported(Reason::RaisedException, "a key that comes twice in a pattern");
   for (Variable* k : keys) {
-    Variable* v = subject->is(Kind::Dict) ? subject->as<DictVariable>()->get(x.tr, k) : x.tr.contains(subject, k) ? x.tr.getitem(subject, k) : nullptr;
+    Variable* v = subject->is(Kind::Dict)     ? subject->as<DictVariable>()->get(x.tr, k)
+                  : x.tr.contains(subject, k) ? x.tr.getitem(subject, k)
+                                              : nullptr;
     if (!v) {
       x.f.push(x.tr.none());
       return;

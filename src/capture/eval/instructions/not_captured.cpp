@@ -4,7 +4,9 @@
 namespace braze::capture {
 namespace {
 
-[[noreturn]] void not_captured(Execution& x) { x.tr.unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(x.ins.op))); }
+[[noreturn]] void not_captured(Execution& x) {
+  x.tr.unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(x.ins.op)));
+}
 
 }  // namespace
 

@@ -14,11 +14,13 @@ const Bytecode& decoded(const std::string& source, const std::string& name = "f"
 }
 
 size_t count(const Bytecode& code, Opcode op) {
-  return static_cast<size_t>(std::count_if(code.instructions.begin(), code.instructions.end(), [&](const Instruction& i) { return i.op == op; }));
+  return static_cast<size_t>(std::count_if(code.instructions.begin(), code.instructions.end(),
+                                           [&](const Instruction& i) { return i.op == op; }));
 }
 
 const Instruction& first(const Bytecode& code, Opcode op) {
-  auto it = std::find_if(code.instructions.begin(), code.instructions.end(), [&](const Instruction& i) { return i.op == op; });
+  auto it = std::find_if(code.instructions.begin(), code.instructions.end(),
+                         [&](const Instruction& i) { return i.op == op; });
   EXPECT_NE(it, code.instructions.end());
   return *it;
 }
@@ -38,7 +40,8 @@ TEST(Bytecode, IsDecodedOnce) {
 }
 
 TEST(Bytecode, JumpsLeadToInstructions) {
-  const Bytecode& code = decoded("def f(x, n):\n  for i in range(n):\n    if i > 3:\n      x += i\n    else:\n      x -= i\n  return x\n");
+  const Bytecode& code =
+      decoded("def f(x, n):\n  for i in range(n):\n    if i > 3:\n      x += i\n    else:\n      x -= i\n  return x\n");
   for (const Instruction& i : code.instructions) EXPECT_LT(i.target, static_cast<int>(code.instructions.size()));
   const Instruction& loop = first(code, Opcode::ForIter);
   ASSERT_GE(loop.target, 0);

@@ -9,10 +9,12 @@ namespace braze::capture {
 namespace {
 
 struct Code {
-  explicit Code(const std::string& source, const std::string& name = "f") : function(evaluate(name, source)), code(decode(code_of(function.get()))) {}
+  explicit Code(const std::string& source, const std::string& name = "f")
+      : function(evaluate(name, source)), code(decode(code_of(function.get()))) {}
   // Names that are live at the first instruction of a line.
   std::string at_line(int line) const {
-    auto it = std::find_if(code.instructions.begin(), code.instructions.end(), [&](const Instruction& i) { return i.line == line && i.op != Opcode::Resume; });
+    auto it = std::find_if(code.instructions.begin(), code.instructions.end(),
+                           [&](const Instruction& i) { return i.line == line && i.op != Opcode::Resume; });
     EXPECT_NE(it, code.instructions.end());
     std::vector<bool> live = live_locals(code, static_cast<int>(it - code.instructions.begin()));
     std::string out;

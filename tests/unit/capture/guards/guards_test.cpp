@@ -55,29 +55,44 @@ struct Case {
 
 const Case kCases[] = {
     {"attribute", "o.a = 1", "o.a", "o.a = 2", false, [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
-    {"equal attribute", "o.a = 1000", "o.a", "o.a = int('1000')", true, [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
+    {"equal attribute", "o.a = 1000", "o.a", "o.a = int('1000')", true,
+     [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
     {"other attribute", "o.a = 1", "o.a", "o.b = 2", true, [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
     {"attribute deleted", "o.a = 1", "o.a", "del o.a", false, [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
-    {"dict replaced", "o.a = 1", "o.a", "o.__dict__ = {'a': 2}", false, [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
-    {"class attribute", "C.k = 1", "C.k", "C.k = 2", false, [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
-    {"attribute of a base", "B.k = 1", "B.k", "B.k = 2", false, [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
-    {"other class attribute", "C.k = 1", "C.k", "C.j = 2", true, [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
-    {"another class", "C.k = 1", "C.k", "o.__class__ = D", false, [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
-    {"item of a list", "o.a = [1, 2]", "2", "o.a[1] = 3", false, [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
-    {"list grown", "o.a = [1, 2]", "2", "o.a += list(range(99))", true, [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
-    {"list emptied", "o.a = [1, 2]", "2", "o.a.clear()", false, [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
-    {"cell", "o.a = f.__closure__[0]", "1", "cell(2)", false, [](Guarded& g, SourceId o) { return g.sources->contents(attr(g, o, "a")); }},
+    {"dict replaced", "o.a = 1", "o.a", "o.__dict__ = {'a': 2}", false,
+     [](Guarded& g, SourceId o) { return attr(g, o, "a"); }},
+    {"class attribute", "C.k = 1", "C.k", "C.k = 2", false,
+     [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
+    {"attribute of a base", "B.k = 1", "B.k", "B.k = 2", false,
+     [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
+    {"other class attribute", "C.k = 1", "C.k", "C.j = 2", true,
+     [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
+    {"another class", "C.k = 1", "C.k", "o.__class__ = D", false,
+     [](Guarded& g, SourceId o) { return g.sources->type_attr(g.sources->type_of(o), text("k")); }},
+    {"item of a list", "o.a = [1, 2]", "2", "o.a[1] = 3", false,
+     [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
+    {"list grown", "o.a = [1, 2]", "2", "o.a += list(range(99))", true,
+     [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
+    {"list emptied", "o.a = [1, 2]", "2", "o.a.clear()", false,
+     [](Guarded& g, SourceId o) { return g.sources->list_item(attr(g, o, "a"), 1); }},
+    {"cell", "o.a = f.__closure__[0]", "1", "cell(2)", false,
+     [](Guarded& g, SourceId o) { return g.sources->contents(attr(g, o, "a")); }},
     {"slot", "o.a = S(1)", "1", "o.a.s = 2", false,
      [](Guarded& g, SourceId o) {
        SourceId s = attr(g, o, "a");
        g.guards.type_is(s, reinterpret_cast<PyTypeObject*>(g.python["S"]), {});
        return g.sources->add(SourceKind::Slot, s, static_cast<int64_t>(sizeof(PyObject)), text("s"));
      }},
-    {"defaults", "o.a = f", "f.__defaults__", "f.__defaults__ = (2,)", false, [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::FuncDefaults, attr(g, o, "a")); }},
-    {"code", "o.a = f", "f.__code__", "f.__code__ = other.__code__", false, [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::FuncCode, attr(g, o, "a")); }},
+    {"defaults", "o.a = f", "f.__defaults__", "f.__defaults__ = (2,)", false,
+     [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::FuncDefaults, attr(g, o, "a")); }},
+    {"code", "o.a = f", "f.__code__", "f.__code__ = other.__code__", false,
+     [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::FuncCode, attr(g, o, "a")); }},
     {"wrapped mapping", "d = {'k': 1}; o.a = types.MappingProxyType(d)", "1", "d['k'] = 2", false,
-     [](Guarded& g, SourceId o) { return g.sources->dict_item(g.sources->derived(SourceKind::MappingOrigin, attr(g, o, "a")), "k"); }},
-    {"weak reference", "t = C(); o.a = weakref.ref(t)", "t", "o.a = weakref.ref(C())", false, [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::WeakTarget, attr(g, o, "a")); }},
+     [](Guarded& g, SourceId o) {
+       return g.sources->dict_item(g.sources->derived(SourceKind::MappingOrigin, attr(g, o, "a")), "k");
+     }},
+    {"weak reference", "t = C(); o.a = weakref.ref(t)", "t", "o.a = weakref.ref(C())", false,
+     [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::WeakTarget, attr(g, o, "a")); }},
     {"context variable", "o.a = v = contextvars.ContextVar('v'); v.set(1)", "1", "v.set(2)", false,
      [](Guarded& g, SourceId o) { return g.sources->derived(SourceKind::ContextValue, attr(g, o, "a")); }},
     {"dict made later", "", "None", "f.note = 1", true,
@@ -126,9 +141,12 @@ TEST_P(Paths, Change) {
   SourceId o = anchored ? g.fixed(0) : g.local(0), at = c.path(g, o);
   PyObject* value = python[c.value];
   bool constant = PyLong_Check(value) || PyTuple_Check(value) || value == Py_None;
-  if (constant) g.guards.equal(at, value, {});
-  else if (PyCode_Check(value)) g.guards.identity(at, value, {});
-  else g.guards.weak_identity(at, value, {});
+  if (constant)
+    g.guards.equal(at, value, {});
+  else if (PyCode_Check(value))
+    g.guards.identity(at, value, {});
+  else
+    g.guards.weak_identity(at, value, {});
   g.wanted = {at};
   g.compile();
   for (int i = 0; i < 3; ++i) {
@@ -142,11 +160,12 @@ TEST_P(Paths, Change) {
   EXPECT_EQ(g.holds(), c.same) << g.failure;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Paths, ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Bool()), [](const auto& info) {
-  std::string name = std::get<0>(info.param).name;
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name + (std::get<1>(info.param) ? "_watched" : "_fetched");
-});
+INSTANTIATE_TEST_SUITE_P(All, Paths, ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Bool()),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param).name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name + (std::get<1>(info.param) ? "_watched" : "_fetched");
+                         });
 
 TEST(Guards, ContainersAsAWhole) {
   struct Whole {
@@ -218,7 +237,8 @@ TEST(Guards, DifferentObjects) {
   g.guards.all_distinct({attr(g, o, "a"), attr(g, o, "b"), g.local(1), g.local(2)}, {});
   g.compile();
   EXPECT_TRUE(g.holds() && g.holds()) << g.failure;
-  for (auto [change, back] : {std::pair("x = y", "x = []"), std::pair("x = o.b", "x = []"), std::pair("o.a = o.b", "o.a = []"), std::pair("o.a = y", "o.a = []")}) {
+  for (auto [change, back] : {std::pair("x = y", "x = []"), std::pair("x = o.b", "x = []"),
+                              std::pair("o.a = o.b", "o.a = []"), std::pair("o.a = y", "o.a = []")}) {
     python.run(change);
     EXPECT_FALSE(g.holds()) << change;
     python.run(back);
@@ -241,7 +261,8 @@ TEST(Guards, ManyDifferentObjects) {
 }
 
 TEST(Guards, MemoryApart) {
-  Python python("class T: pass\na, b, c = T(), T(), T()\na.storage, b.storage, c.storage = (16, 32), (32, 48), (32, 48)\n");
+  Python python(
+      "class T: pass\na, b, c = T(), T(), T()\na.storage, b.storage, c.storage = (16, 32), (32, 48), (32, 48)\n");
   Guarded g(python, {"a", "b", "c"});
   g.guards.apart({g.local(0), g.local(1), g.local(2)}, 1, {});  // only the first is written: the others may share
   g.compile();
@@ -259,7 +280,8 @@ TEST(Guards, OpenSizes) {
   Python python("class T: pass\nt, n = T(), 3\nt.size = 4\nt.kind = 0\n");
   Guarded g(python, {"t", "n"});
   auto arena = std::make_shared<sym::ExprArena>();
-  sym::Expr s = arena->symbol("s", sym::SymbolKind::Size, {2, 100}), k = arena->symbol("k", sym::SymbolKind::Size, {0, 50});
+  sym::Expr s = arena->symbol("s", sym::SymbolKind::Size, {2, 100}),
+            k = arena->symbol("k", sym::SymbolKind::Size, {0, 50});
   g.sizes.arena = arena;
   g.sizes.symbols = {{s, {2, 100}}, {k, {0, 50}}};
   g.sizes.places = {{g.local(0), 0, 0, false}, {g.local(1), 1, 0, true}};
@@ -283,8 +305,10 @@ TEST(Guards, OpenSizes) {
 
 TEST(Guards, NestedCheck) {
   // The equality of a key checks the same guards for other arguments.
-  Python python("class K:\n  then = None\n  def __hash__(self): return hash('x')\n  def __eq__(self, other):\n    then, K.then = K.then, None\n    if then: then()\n    return False\n"
-                "d = {K(): 1, 'x': 2}\na, b = object(), object()\n");
+  Python python(
+      "class K:\n  then = None\n  def __hash__(self): return hash('x')\n  def __eq__(self, other):\n    then, K.then = "
+      "K.then, None\n    if then: then()\n    return False\n"
+      "d = {K(): 1, 'x': 2}\na, b = object(), object()\n");
   Guarded g(python, {"a", "d"});
   g.guards.equal(g.sources->dict_item(g.local(1), "x"), python["2"], {});
   g.wanted = {g.local(0)};
@@ -292,12 +316,14 @@ TEST(Guards, NestedCheck) {
   static Guarded* outer;
   static bool inner_held;
   outer = &g;
-  PyMethodDef method{"check", [](PyObject*, PyObject*) -> PyObject* {
+  PyMethodDef method{"check",
+                     [](PyObject*, PyObject*) -> PyObject* {
                        PyObject* slots[] = {outer->python["b"], outer->python["d"]};
                        GuardValues values;
                        inner_held = outer->program->check(slots, values) && values.values()[0] == slots[0];
                        Py_RETURN_NONE;
-                     }, METH_NOARGS, nullptr};
+                     },
+                     METH_NOARGS, nullptr};
   Ref then = Ref::steal(PyCFunction_New(&method, nullptr));
   PyObject_SetAttrString(python["K"], "then", then.get());
   EXPECT_TRUE(g.holds());

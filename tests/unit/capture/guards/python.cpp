@@ -61,7 +61,9 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<t
   return std::make_shared<TensorSpec>(TensorSpec{attribute(tensor, "kind")});
 }
 bool matches(const TensorSpec& spec, PyObject* tensor) { return attribute(tensor, "kind") == spec.kind; }
-std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) { return matches(spec, tensor) ? "" : "another kind"; }
+std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
+  return matches(spec, tensor) ? "" : "another kind";
+}
 int64_t read_size(PyObject* tensor, int32_t) { return attribute(tensor, "size"); }
 std::vector<int64_t> geometry(PyObject* tensor) { return {attribute(tensor, "size")}; }
 StorageRange storage_range(PyObject* tensor) {

@@ -1,5 +1,5 @@
-// An interpreter for tests of guards, and stand-ins for what they ask PyTorch: a "tensor" is any object with the attributes `kind`, `size`
-// and `storage`, a pair of addresses.
+// An interpreter for tests of guards, and stand-ins for what they ask PyTorch: a "tensor" is any object with the
+// attributes `kind`, `size` and `storage`, a pair of addresses.
 #pragma once
 #include <string>
 

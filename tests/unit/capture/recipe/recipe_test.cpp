@@ -1,4 +1,5 @@
-// Recipes rebuild values: each register is written once, effects come in order, and a failure leaves what was made to its owner.
+// Recipes rebuild values: each register is written once, effects come in order, and a failure leaves what was made to
+// its owner.
 #include "capture/recipe/recipe.h"
 
 #include "../interpreter.h"
@@ -11,7 +12,8 @@ Ref number(long n) { return Ref::steal(PyLong_FromLong(n)); }
 
 class Executed {
  public:
-  explicit Executed(const Recipe& recipe, std::vector<PyObject*> loads = {}, std::vector<PyObject*> outputs = {}, std::vector<int64_t> integers = {})
+  explicit Executed(const Recipe& recipe, std::vector<PyObject*> loads = {}, std::vector<PyObject*> outputs = {},
+                    std::vector<int64_t> integers = {})
       : regs_(static_cast<size_t>(recipe.num_registers())) {
     ok = run(recipe, loads.data(), outputs.data(), integers.data(), regs_.data());
   }
@@ -48,7 +50,8 @@ TEST_F(RecipeTest, OneRegisterForOneSource) {
 
 TEST_F(RecipeTest, GraphOutputsConstantsAndNumbers) {
   Ref c = text("c"), out = text("out");
-  Reg list = recipe.make(StepKind::List, {recipe.graph_output(0), recipe.constant(c.get()), recipe.integer(1, false), recipe.integer(0, true), recipe.graph_output(0)});
+  Reg list = recipe.make(StepKind::List, {recipe.graph_output(0), recipe.constant(c.get()), recipe.integer(1, false),
+                                          recipe.integer(0, true), recipe.graph_output(0)});
   EXPECT_EQ(recipe.constant(c.get()), recipe.constant(c.get()));
   Executed r(recipe, {}, {out.get()}, {0, 7});
   ASSERT_TRUE(r.ok);
@@ -57,7 +60,8 @@ TEST_F(RecipeTest, GraphOutputsConstantsAndNumbers) {
 
 TEST_F(RecipeTest, DictsKeepTheirOrder) {
   Ref a = text("a"), b = text("b"), one = number(1), two = number(2);
-  Reg d = recipe.make(StepKind::Dict, {recipe.constant(b.get()), recipe.constant(one.get()), recipe.constant(a.get()), recipe.constant(two.get())});
+  Reg d = recipe.make(StepKind::Dict, {recipe.constant(b.get()), recipe.constant(one.get()), recipe.constant(a.get()),
+                                       recipe.constant(two.get())});
   Executed r(recipe);
   ASSERT_TRUE(r.ok);
   EXPECT_EQ(repr(r[d]), "{'b': 1, 'a': 2}");
@@ -76,10 +80,13 @@ TEST_F(RecipeTest, AnObjectWithoutItsConstructor) {
 
 TEST_F(RecipeTest, CellsAndFunctions) {
   Ref code = evaluate("f.__code__", "def g():\n  v = 0\n  def f(a, b=1):\n    return a + b + v\n  return f\nf = g()\n");
-  Ref globals = Ref::steal(PyDict_New()), name = text("made"), five = number(5), ten = number(10), hundred = number(100);
+  Ref globals = Ref::steal(PyDict_New()), name = text("made"), five = number(5), ten = number(10),
+      hundred = number(100);
   Reg cell = recipe.make(StepKind::NewCell, {});
-  Reg closure = recipe.make(StepKind::Tuple, {cell}), defaults = recipe.make(StepKind::Tuple, {recipe.constant(ten.get())});
-  Reg f = recipe.make(StepKind::Function, {recipe.constant(code.get()), recipe.constant(globals.get()), recipe.constant(name.get()), defaults, kNoReg, closure, kNoReg});
+  Reg closure = recipe.make(StepKind::Tuple, {cell}),
+      defaults = recipe.make(StepKind::Tuple, {recipe.constant(ten.get())});
+  Reg f = recipe.make(StepKind::Function, {recipe.constant(code.get()), recipe.constant(globals.get()),
+                                           recipe.constant(name.get()), defaults, kNoReg, closure, kNoReg});
   recipe.effect(StepKind::CellSet, {cell, recipe.constant(hundred.get())});
   Reg called = recipe.make(StepKind::Call, {f, recipe.constant(five.get())});
   Executed r(recipe);
@@ -88,15 +95,20 @@ TEST_F(RecipeTest, CellsAndFunctions) {
 }
 
 TEST_F(RecipeTest, CallsWithKeywords) {
-  Ref f = evaluate("lambda *a, **k: (a, k)"), names = evaluate("('x', 'y')"), one = number(1), two = number(2), three = number(3);
-  Reg r0 = recipe.make(StepKind::Call, {recipe.constant(f.get()), recipe.constant(one.get()), recipe.constant(two.get()), recipe.constant(three.get())}, names.get());
+  Ref f = evaluate("lambda *a, **k: (a, k)"), names = evaluate("('x', 'y')"), one = number(1), two = number(2),
+      three = number(3);
+  Reg r0 = recipe.make(
+      StepKind::Call,
+      {recipe.constant(f.get()), recipe.constant(one.get()), recipe.constant(two.get()), recipe.constant(three.get())},
+      names.get());
   Executed r(recipe);
   ASSERT_TRUE(r.ok);
   EXPECT_EQ(repr(r[r0]), "((1,), {'x': 2, 'y': 3})");
 }
 
 TEST_F(RecipeTest, ContainersThatExistedChangeInPlace) {
-  Ref list = evaluate("[1, 2, 3]"), dict = evaluate("{'a': 1, 'b': 2}"), a = text("a"), one = number(1), two = number(2);
+  Ref list = evaluate("[1, 2, 3]"), dict = evaluate("{'a': 1, 'b': 2}"), a = text("a"), one = number(1),
+      two = number(2);
   Sources sources;
   Reg l = recipe.load(sources.local(0)), d = recipe.load(sources.local(1));
   recipe.effect(StepKind::ListAssign, {l, recipe.constant(two.get()), l});

@@ -1,0 +1,139 @@
+// The operations of a stage, for all elements that a thread has in flight.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "codegen/cpu/math.h"
+#include "codegen/nvptx/emitter.h"
+#include "codegen/nvptx/math.h"
+
+namespace braze::codegen::nvptx {
+
+using loop::OpCode;
+using loop::Stage;
+
+void Emitter::run_ops(const Stage& stage, Values* carried) {
+  size_t reductions = 0;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != OpCode::Reduce) {
+      emit_op(op);
+    } else if (carried) {
+      update_reduction(accumulators_[reductions++], values_[op.args[0].index], *carried);
+    } else {
+      // Over no axis: the value itself.
+      Lanes x = values_[op.args[0].index];
+      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
+      for (Value*& v : x.v) {
+        v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
+        if (index) v = llvm::Constant::getNullValue(v->getType());
+        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
+      }
+      x.dtype = op.dtype;
+      values_[op.result.index] = std::move(x);
+    }
+  }
+}
+
+void Emitter::emit_op(const LoopOp& op) {
+  switch (op.code) {
+    case OpCode::Load: emit_load(op); return;
+    case OpCode::Store: emit_store(op); return;
+    case OpCode::Indirect: emit_indirect(op); return;
+    case OpCode::Index: {
+      Lanes out;
+      out.dtype = op.dtype;
+      int n = varies(op.index) ? flight_.elements() : 1;
+      bool wide = !fits_i32(op.index);
+      for (int e = 0; e < n; ++e)
+        out.v.push_back(cpu::emit_cast(vb_, emit(op.index, e, wide), wide ? DType::I64 : DType::I32, op.dtype));
+      values_[op.result.index] = std::move(out);
+      return;
+    }
+    case OpCode::Const: {
+      Lanes out;
+      out.dtype = op.dtype;
+      Type* t = cpu::compute_type(vb_, op.dtype);
+      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number)
+                                            : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
+      values_[op.result.index] = std::move(out);
+      return;
+    }
+    default: emit_pure(op); return;
+  }
+}
+
+void Emitter::emit_pure(const LoopOp& op) {
+  Lanes out;
+  out.dtype = op.dtype;
+  std::array<DType, 3> types{};
+  std::array<const Lanes*, 3> args{};
+  size_t n = 1;
+  for (size_t i = 0; i < 3 && op.args[i].valid(); ++i) {
+    args[i] = &values_[op.args[i].index];
+    types[i] = args[i]->dtype;
+    n = std::max(n, args[i]->v.size());
+  }
+  if (op.code == OpCode::Div && n > 1 && args[1]->uniform() && cpu::compute_type(vb_, op.dtype)->isFloatTy()) {
+    divide_all(op, *args[0], *args[1]);
+    return;
+  }
+  bool math = cpu::is_math(op.code) && is_floating(op.dtype);
+  for (size_t e = 0; e < n; ++e) {
+    std::array<Value*, 3> v{};
+    for (size_t i = 0; i < 3; ++i)
+      if (args[i]) v[i] = args[i]->at(static_cast<int>(e));
+    if (math) {
+      Value* x = cpu::emit_cast(vb_, v[0], types[0], op.dtype);
+      Value* y = v[1] ? cpu::emit_cast(vb_, v[1], types[1], op.dtype) : nullptr;
+      out.v.push_back(emit_math(vb_, op.code, x, y));
+    } else {
+      out.v.push_back(cpu::emit_arith(vb_, op, types, v));
+    }
+  }
+  values_[op.result.index] = std::move(out);
+}
+
+// Many quotients by one divisor: its reciprocal once, then per quotient one step of Newton's method on the remainder,
+// which rounds as division does but where the quotient is denormal.
+void Emitter::divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor) {
+  Lanes out;
+  out.dtype = op.dtype;
+  Value* d = cpu::emit_cast(vb_, divisor.v[0], divisor.dtype, op.dtype);
+  // A tiny divisor is scaled up with the dividends: its reciprocal may be out of range.
+  Value* tiny = B.CreateFCmpOLT(vb_.fabs(d), vb_.num(d, 0x1p-100));
+  Value* factor = B.CreateSelect(tiny, vb_.num(d, 0x1p64), vb_.num(d, 1.0));
+  d = B.CreateFMul(d, factor);
+  Value* r = B.CreateFDiv(vb_.num(d, 1.0), d);
+  for (Value* dividend : dividends.v) {
+    Value* x = B.CreateFMul(cpu::emit_cast(vb_, dividend, dividends.dtype, op.dtype), factor);
+    Value* q = B.CreateFMul(x, r);
+    Value* better = vb_.fma(vb_.fma(B.CreateFNeg(q), d, x), r, q);
+    Value* finite = B.CreateFCmpOLT(vb_.fabs(better), vb_.num(d, std::numeric_limits<double>::infinity()));
+    out.v.push_back(B.CreateSelect(finite, better, q));
+  }
+  values_[op.result.index] = std::move(out);
+}
+
+// Binds an index that was loaded; what is out of range is reported and reads element 0.
+void Emitter::emit_indirect(const LoopOp& op) {
+  const Lanes& x = values_[op.args[0].index];
+  Lanes out;
+  out.dtype = DType::I64;
+  for (size_t e = 0; e < x.v.size(); ++e) {
+    Value* bound = emit(op.bound, static_cast<int>(e), true);
+    Value* v = cpu::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
+    Value* at = op.check.wrap ? B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v) : v;
+    Value* bad = B.CreateICmpUGE(at, bound);  // negative ones, too
+    Value* report = bad;
+    if (!x.uniform())
+      if (Value* active = flight_.active_at(static_cast<int>(e) / flight_.lanes)) report = B.CreateAnd(bad, active);
+    if_then(report, [&] { B.CreateStore(B.getInt32(1), error_, /*isVolatile=*/true); });
+    out.v.push_back(B.CreateSelect(bad, B.getInt64(0), at));
+  }
+  bool same = true;  // in the lanes of each copy
+  for (size_t e = 0; e < x.v.size(); ++e)
+    same = same && x.v[e] == x.v[e / static_cast<size_t>(flight_.lanes) * static_cast<size_t>(flight_.lanes)];
+  bind(op.index, std::move(out), same);
+}
+
+}  // namespace braze::codegen::nvptx
