@@ -137,7 +137,7 @@ class Builder {
     graph_.attr("output")(all);
     py::object root = py::module_::import("torch").attr("nn").attr("Module")();
     for (size_t i = 0; i < constants_.size(); ++i) py::setattr(root, constant_name(i).c_str(), constants_[i]);
-    return fx_.attr("GraphModule")(root, graph_).release().ptr();
+    return py::module_::import("braze._fx").attr("graph_module")(root, graph_).release().ptr();
   }
 
  private:

@@ -5,9 +5,11 @@ import functools
 import inspect
 import pickle
 import sys
+import types
 
 import pytest
 import torch
+import torch.nn.functional as F
 from harness import Graphs, same
 from torch import nn
 
@@ -214,6 +216,15 @@ def test_user_backend():
     for _ in range(2):
         same((X + 1) * 10, g(X)[0])
     assert len(seen) == 1 and all(isinstance(t, torch.Tensor) for t in seen[0][1])
+
+
+def test_a_graph_calls_the_functions_that_were_recorded(monkeypatch):
+    own = types.SimpleNamespace(sin=torch.sin, relu=F.relu)
+    g = braze.compile(lambda a: own.relu(own.sin(a)), backend="eager")
+    want = g(X)
+    monkeypatch.setattr(torch, "sin", torch.cos)
+    monkeypatch.setattr(F, "relu", torch.neg)
+    same(want, g(X))
 
 
 def test_backend_that_fails():
