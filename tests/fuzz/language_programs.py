@@ -69,6 +69,8 @@ class Writer(Expressions):
 
     def statement(self, depth):
         r = self.r
+        if r.random() < 0.05:
+            return self.held()
         simple = depth > 3
         choice = r.randrange(12 if simple else 34)
         if choice < 3:
@@ -270,6 +272,37 @@ class Writer(Expressions):
         if depth > 1 and r.random() < 0.4:
             return Block(f"return {self.tensor()}, {self.int(1)}")
         return Block("pass")
+
+    def held(self):
+        """Generators that one call makes and another goes on with."""
+        r, at = self.r, self.pick([-1, -1, 0])
+        make = self.pick(["numbers({}, log)", "delegating({}, log)", "(v * n for v in range({}))"]).format(
+            r.randint(1, 5)
+        )
+        flow = self.pick(
+            [
+                f"streaming({self.tensor(0)}, {r.randint(1, 6)})",
+                f"({self.tensor(0)} * v for v in range({r.randint(1, 4)}))",
+            ]
+        )
+        name = self.name("x")
+        return Block(
+            self.pick(
+                [
+                    f"HELD.append({make})",
+                    f"HELD.append({make})\nlog.append(next(HELD[-1]))",
+                    f"log.append(next(HELD[{at}], 'none') if HELD else None)",
+                    f"for v in HELD[{at}:]:\n    log.append(next(v, 'none'))",
+                    f"if HELD:\n    log.append([*HELD.pop({at})])",
+                    f"if HELD:\n    HELD.pop({at}).close()",
+                    f"FLOW.append({flow})",
+                    f"FLOW.append({flow})\n{name} = next(FLOW[-1], 1) + x",
+                    f"{name} = x + next(FLOW[{at}], 0) if FLOW else x\nlog.append({name})",
+                    f"for {name} in FLOW[{at}:]:\n    log.append(next({name}, 'none'))",
+                    f"if FLOW:\n    log.append([*FLOW.pop({at})])",
+                ]
+            )
+        )
 
     def loop(self, depth):
         self.loops += 1

@@ -3,6 +3,7 @@
 import collections
 import contextvars
 import functools
+import inspect
 import re
 import struct
 import types
@@ -73,6 +74,17 @@ def plain_text(s):
     return s
 
 
+FRACTION = r"-?\d+\.\d+(?:e[-+]\d+)?"
+
+
+def alike_but_rounding(a, b):
+    """Texts of results: what is computed as one kernel is rounded in other places."""
+    ours, theirs = ([float(n) for n in re.findall(FRACTION, text)] for text in (a, b))
+    if re.sub(FRACTION, "#", a) != re.sub(FRACTION, "#", b):
+        return False
+    return all(abs(x - y) <= 1e-6 * max(1, abs(x)) for x, y in zip(ours, theirs, strict=True))
+
+
 def twins(a, b):
     """None, or what differs between a and b, which hang off two worlds."""
     try:
@@ -117,7 +129,7 @@ class Match:
                 self.differ(where, a, b)
             return
         if ta is str:
-            if plain_text(a) != plain_text(b):
+            if plain_text(a) != plain_text(b) and not alike_but_rounding(a, b):
                 self.differ(where, a, b)
             return
         if is_atom(ta):
@@ -211,6 +223,15 @@ class Match:
             raw = int if is_a(a, int) else float if is_a(a, float) else str
             if not raw.__eq__(a, b):
                 self.differ(where, str(a), str(b))
+        elif is_a(a, types.GeneratorType):
+            for name in ("gi_running", "gi_suspended", "__name__"):
+                self.same(getattr(a, name), getattr(b, name), f"{where}.{name}")
+            if (a.gi_frame is None) != (b.gi_frame is None):
+                raise Differ(f"{where}: {inspect.getgeneratorstate(b)}, expected {inspect.getgeneratorstate(a)}")
+            if a.gi_frame is not None:
+                self.same(a.gi_frame.f_lasti, b.gi_frame.f_lasti, where + ".f_lasti")
+                self.same(a.gi_frame.f_locals, b.gi_frame.f_locals, where + ".f_locals")
+            return
         elif is_a(a, functools._lru_cache_wrapper):
             return self.same(getattr(a, "__wrapped__", None), getattr(b, "__wrapped__", None), where + ".__wrapped__")
         self.fields(a, b, where)

@@ -218,4 +218,12 @@ class Other(Net):
         return self.sub(y) - self.w
 
 
+def steps(*values):
+    kept = [*values]
+    for y in kept:
+        got = yield y
+        if got is not None and len(kept) < 9:
+            kept.append(got)
+
+
 K = 4

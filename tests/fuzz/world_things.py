@@ -433,7 +433,9 @@ class Things:
         return Node("array", f"np.arange({rl.choice('234')}.0)")
 
     def make_iterator(self, rs, rl, depth):
-        return Node("iterator", f"iter([{self.leaf(rl)}, {self.leaf(rl)}])")
+        first, then = self.leaf(rl), self.leaf(rl)
+        made = rs.choice(("iter([{}, {}])", "steps({}, {})", "steps({}, {})", "(y for y in ({}, {}))"))
+        return Node("iterator", made.format(first, then))
 
     def root(self):
         kind = self.pick(("leaf", "leaf", "tensor", "tensor", "list", "dict", "dict", "object", "object", "object", "object", "class", "class", "function", "function", "partial", "method", "module", "enum", "tuple", "data", "weak", "weakdict", "context", "nn", "nn", "cached", "dispatch", "getter", "chain",

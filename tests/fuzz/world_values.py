@@ -94,7 +94,7 @@ READS = {
     "error": ("{p}.args", "{p}.args[0]", "{p}.{n}", "str({p})", "{p}.__cause__", "{p}.__context__", "{p}.__traceback__ is None", "isinstance({p}, LookupError)", "{p}.__notes__", "raises({p})", "repr({p})", "{p}.__suppress_context__"),
     "space": ("{p}.{n}", "{p}.{n}", "{p} == {q}", "vars({p})", "hasattr({p}, '{n}')", "sorted({p}.__dict__)", "getattr({p}, '{n}', 5)"),
     "array": ("{p}[0]", "{p}.sum() + 1", "{p}.shape", "{p}.dtype == 'float64'", "{p} * 2", "len({p})", "{p}.ndim", "torch.from_numpy({p})", "{p}.strides"),
-    "iterator": ("next({p}, 9)", "{p}"),
+    "iterator": ("next({p}, 9)", "{p}", "next({p}, 9)", "[*{p}]", "{p}.send({e})"),
 }  # fmt: skip
 
 # In place: the thing stays the same object.
@@ -144,7 +144,7 @@ CHANGES = {
     "error": ("{p}.args = ({v},)", "{p}.{n} = {v}", "{p}.__cause__ = ValueError({v})", "{p}.add_note('ab')", "{p}.__class__ = Fault", "{p}.__context__ = KeyError(1)", "{p}.__notes__ = []", "{p}.__suppress_context__ = True"),
     "space": ("{p}.{n} = {v}", "{p}.{n} = {q}", "del {p}.{n}", "{p}.__dict__.clear()", "{p}.__dict__['{n}'] = {t}", "{p}.{n} = {t}"),
     "array": ("{p}[0] = {v}", "{p}.shape = (-1, 1)", "{p} += 1"),
-    "iterator": ("next({p}, None)",),
+    "iterator": ("next({p}, None)", "{p}.close()", "{p}.send({v})"),
 }  # fmt: skip
 
 # What f may do to a thing.

@@ -140,6 +140,28 @@ static Ref kept_out_of_optimizer(PyObject* function) {
   return optimizer ? std::move(own) : Ref();
 }
 
+static bool is_async(PyCodeObject* co) {
+  return co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE);
+}
+
+bool is_evaluated(PyObject* function) {
+  auto* co = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  return !is_disabled(function) && !of_import_system(co) && !is_async(co);
+}
+
+void guard_code(Translator& tr, FunctionVariable* fn) {
+  if (fn->code_guarded) return;
+  fn->code_guarded = true;
+  PyObject* real = fn->real.get();
+  tr.guard_identity(tr.sources().derived(SourceKind::FuncCode, fn->source), PyFunction_GET_CODE(real));
+  for (PyObject* mark : disabling_marks())
+    if (fn->source.valid())
+      tr.guards().absent(tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, fn->source), mark),
+                         tr.line());
+  if (!fn->anchored)
+    tr.guard_identity(tr.sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
+}
+
 Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool resumable) {
   PyObject* real = fn->real.get();
   PyCodeObject* co = fn->code_object();
@@ -169,19 +191,10 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
         return tr.call(tr.global_object(tr.keep(own), Ground::pure(fn, args)), args, resumable);
       tr.unsupported(Reason::DisabledFunction, fn->describe());
     }
-    if (!fn->code_guarded) {
-      fn->code_guarded = true;
-      tr.guard_identity(tr.sources().derived(SourceKind::FuncCode, fn->source), reinterpret_cast<PyObject*>(co));
-      for (PyObject* mark : disabling_marks())
-        if (fn->source.valid())
-          tr.guards().absent(tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, fn->source), mark),
-                             tr.line());
-      if (!fn->anchored)
-        tr.guard_identity(tr.sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
-    }
+    guard_code(tr, fn);
   }
   if (of_import_system(co)) tr.unsupported(Reason::UnknownFunction, fn->describe());
-  if (co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) tr.unsupported("an async function");
+  if (is_async(co)) tr.unsupported("an async function");
   Frame* f = tr.new_frame();
   f->code = &decode(co);
   f->function = fn;

@@ -168,6 +168,8 @@ class Classifier {
     if (PyObject_TypeCheck(object_, k.module)) return module();
     if (type_ == array_type())
       if (Variable* v = wrap_array(tr_, object_, source_)) return v;
+    if (type_ == &PyGen_Type)
+      if (Variable* v = wrap_generator(tr_, tr_.view().seen, object_, source_)) return v;
     if (Variable* v = wrap_iterator(tr_, tr_.view().seen, object_, source_)) return v;
     if (type_ == thread_local_type() && content_of(object_))
       return has_type(), tr_.make<ThreadLocalVariable>(object_, source_);

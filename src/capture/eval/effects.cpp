@@ -152,6 +152,7 @@ void Effects::emit_modifications(Codegen& cg) {
       case Kind::Object:
       case Kind::Module: v->as<ObjectVariable>()->emit_changes(cg, self); break;
       case Kind::Tensor: v->as<TensorVariable>()->emit_changes(cg, self); break;
+      case Kind::Generator: v->as<GeneratorVariable>()->emit_state(cg, self); break;
       case Kind::Iterator: static_cast<IteratorVariable*>(v)->emit_advance(cg, self); break;
       default: throw InternalError("a change of " + v->describe() + " without a recipe");
     }

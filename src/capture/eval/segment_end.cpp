@@ -19,7 +19,7 @@
 namespace braze::capture {
 void SegmentEnd::refuse_open_generators() {
   for (Variable* g : tr_.generators())
-    if (g->is(Kind::Generator) && g->as<GeneratorVariable>()->has_end_to_run())
+    if (g->is(Kind::Generator) && g->reg == kNoReg && g->as<GeneratorVariable>()->has_end_to_run())
       throw Restart{std::max<uint64_t>(g->born, 1),
                     {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
 }
@@ -59,8 +59,6 @@ bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
   }
 }
 
-// Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that frame
-// alone; what a weak reference or a finalizer may tell the end of stays too, where that costs no tensor.
 bool SegmentEnd::stays(Variable* v) {
   if (!v) return false;
   if (!v->source.valid()) {
@@ -102,7 +100,6 @@ void SegmentEnd::emit_frames(Codegen& cg) {
 }
 
 void SegmentEnd::at_return(Variable* result) {
-  refuse_open_generators();
   Codegen cg(tr_, tr_.segment().recipe);
   trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
   try {
@@ -114,6 +111,7 @@ void SegmentEnd::at_return(Variable* result) {
     }
     if (tr_.handled) tr_.segment().recipe.handled = cg.reg(tr_.handled);
     tr_.effects.emit(cg);
+    refuse_open_generators();
     finish_graph(cg);
   } catch (const CannotRebuild& e) {
     throw Restart{std::max<uint64_t>(e.variable->born, 1),
@@ -127,13 +125,13 @@ void SegmentEnd::at_return(Variable* result) {
 
 void SegmentEnd::before_instruction(const BreakInfo& info) {
   tr_.segment().stop = info;
-  refuse_open_generators();
   Codegen cg(tr_, tr_.segment().recipe);
   trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
   try {
     emit_frames(cg);
     tr_.segment().recipe.frames.back().raises = info.reason == Reason::RaisedException;
     tr_.effects.emit(cg);
+    refuse_open_generators();
     finish_graph(cg);
   } catch (const CannotRebuild& e) {
     throw Restart{std::max<uint64_t>(e.variable->born, 1), {info.reason, info.detail}};

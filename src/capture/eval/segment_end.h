@@ -23,9 +23,11 @@ class SegmentEnd {
 
  private:
   // The interpreter closes a generator that nobody holds any more: one that would then run code of the program's is
-  // left to it.
+  // left to it. Asked when all is built that outlives the compiled code.
   void refuse_open_generators();
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
+  // Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that
+  // frame alone; what a weak reference or a finalizer may tell the end of stays too, where that costs no tensor.
   bool stays(Variable* local);
   void emit_frames(Codegen& cg);
   void finish_graph(Codegen& cg);

@@ -119,7 +119,9 @@ static void refuse_dropped(const std::vector<Variable*>& generators, const Frame
   };
   for (Variable* g : generators) {
     if (g->kind == Kind::Generator) continue;
-    auto is_it = [&](Variable* v) { return inner(v) == inner(g); };
+    Variable* met = inner(g);
+    if (met->kind == Kind::Generator && met->as<GeneratorVariable>()->finished) continue;
+    auto is_it = [&](Variable* v) { return inner(v) == met; };
     if (std::any_of(f.locals.begin(), f.locals.end(), is_it) ||
         std::any_of(f.stack.begin(), f.stack.begin() + f.sp, is_it))
       continue;

@@ -1,6 +1,6 @@
 // Frames that were not captured whole: segments, native steps between them, and CPython's interpreter for the rest.
 #include "base/check.h"
-#include "capture/frames/kept_ends.h"
+#include "capture/code/kept_ends.h"
 #include "capture/frames/native_step.h"
 #include "capture/frames/region.h"
 #include "capture/frames/report.h"

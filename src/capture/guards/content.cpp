@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "capture/cpython/generator.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/iterators.h"
 #include "capture/cpython/ref.h"
@@ -52,15 +53,16 @@ PyObject* content_of(PyObject* object) {
   static PyObject* generator = imported("torch._C", "Generator");
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   bool local = Py_TYPE(object) == thread_local_type();
-  if (type != deque && type != generator && !local &&
+  if (type != deque && type != generator && !local && !PyGen_CheckExact(object) &&
       cpython::iterator_family(Py_TYPE(object)) == cpython::IteratorFamily::None)
     return nullptr;
   for (const Taken& t : taken)
     if (t.object.get() == object) return t.content.get();
-  Ref content = local               ? of_thread_local(object)
-                : type == deque     ? of_deque(object)
-                : type == generator ? of_generator(object)
-                                    : Ref::steal(cpython::iterator_content(object));
+  Ref content = local                      ? of_thread_local(object)
+                : type == deque            ? of_deque(object)
+                : type == generator        ? of_generator(object)
+                : PyGen_CheckExact(object) ? Ref::steal(cpython::generator_content(object))
+                                           : Ref::steal(cpython::iterator_content(object));
   if (!content) return PyErr_Clear(), nullptr;
   taken.push_back({Ref::borrow(object), std::move(content)});
   return taken.back().content.get();

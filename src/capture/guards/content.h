@@ -6,10 +6,10 @@
 namespace braze::capture {
 
 // Of a collections.deque: the tuple of its maxlen and its items; of a torch.Generator on the CPU, but for PyTorch's
-// default one: that of its state, a tensor; of iterators of Python's own: as in cpython/iterators.h; of a
-// threading.local, of that very class: the dict of this thread. Taken anew when it is first asked for after a
-// forget_contents() on this thread (borrowed: it lives until the next). nullptr, without an exception: nothing is known
-// of objects of this class.
+// default one: that of its state, a tensor; of iterators of Python's own: as in cpython/iterators.h; of
+// generators: as in cpython/generator.h; of a threading.local, of that very class: the dict of this thread. Taken anew
+// when it is first asked for after a forget_contents() on this thread (borrowed: it lives until the next). nullptr,
+// without an exception: nothing is known of objects of this class.
 PyObject* content_of(PyObject* object);
 void forget_contents();
 // The class threading.local.

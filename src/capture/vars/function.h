@@ -6,6 +6,7 @@ namespace braze::capture {
 
 struct Frame;
 class DictVariable;
+class SeenSizes;
 class TupleVariable;
 
 class CellVariable final : public Variable {
@@ -123,12 +124,23 @@ class GeneratorVariable final : public Variable {
   void close(Translator&);
   // Suspended where the interpreter would run more of its code when nobody holds it any more.
   bool has_end_to_run() const;
-  Frame* frame;
+  Reg build(Codegen&) override;
+  // Of one that was there before: the real one becomes what this is now.
+  void emit_state(Codegen&, Reg self);
+  Frame* frame;  // nullptr: it had ended before
+  Ref real;
   Variable* result = nullptr;
   bool started = false, finished = false, running = false;
 
  private:
   Variable* resume(Translator&);
+  void change(Translator&);  // before each
+  void end(Translator&);
+  std::vector<Reg> state(Codegen&);
 };
+
+// One that was there before, read at where it waits, with its guards. nullptr: nothing is known of it, or it was met at
+// too many places.
+Variable* wrap_generator(Translator&, SeenSizes* seen, PyObject* generator, SourceId source);
 
 }  // namespace braze::capture

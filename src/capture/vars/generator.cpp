@@ -1,5 +1,16 @@
-// Generators: frames that are resumed symbolically.
+// Generators: frames that are resumed symbolically. Those that were there before are read where they wait, and the real
+// ones brought to where they came to.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "capture/builtins/builtins.h"
+#include "capture/code/kept_ends.h"
+#include "capture/cpython/generator.h"
+#include "capture/eval/calls.h"
 #include "capture/eval/translator.h"
+#include "capture/guards/content.h"
+#include "capture/guards/dynamic.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -16,6 +27,25 @@ const Instruction* waiting_send(const Frame& f) {
 
 }  // namespace
 
+void GeneratorVariable::change(Translator& tr) {
+  tr.mutate();
+  tr.effects.modified(this);
+}
+
+// The frame lets go of what it holds: of a real one, the interpreter closes generators that nobody else holds.
+void GeneratorVariable::end(Translator& tr) {
+  running = false;
+  finished = true;
+  if (!source.valid()) return;
+  auto ends = [](Variable* v) {
+    if (v && v->is(Kind::Lazy)) v = v->as<LazyVariable>()->forced;
+    return v && v->is(Kind::Generator) && v->source.valid() && v->as<GeneratorVariable>()->has_end_to_run();
+  };
+  if (std::any_of(frame->locals.begin(), frame->locals.end(), ends) ||
+      std::any_of(frame->stack.begin(), frame->stack.begin() + frame->sp, ends))
+    tr.unsupported("a generator that is dropped before its end");
+}
+
 // Runs the frame to its next yield (its value), or to its return (nullptr; the value is in `result`).
 Variable* GeneratorVariable::resume(Translator& tr) {
   started = running = true;
@@ -23,23 +53,21 @@ Variable* GeneratorVariable::resume(Translator& tr) {
   try {
     v = tr.run_in(frame, tr.frame(), false);
   } catch (PyRaise& e) {
-    running = false;
-    finished = true;
+    end(tr);
 #if PY_VERSION_HEX < 0x030C0000
     // Later versions do this by an instruction.
     if (tr.is_instance(e.exception, PyExc_StopIteration)) tr.raise_stop_iteration_error(e.exception);
 #endif
     throw;
   }
-  running = false;
-  if (tr.yielded()) return v;
-  finished = true;
+  if (tr.yielded()) return running = false, v;
+  end(tr);
   result = v;
   return nullptr;
 }
 
 Variable* GeneratorVariable::send(Translator& tr, Variable* value) {
-  tr.mutate();
+  change(tr);
   if (running) tr.raise(PyExc_ValueError, "generator already executing");
   if (finished) {
     result = tr.none();
@@ -52,7 +80,7 @@ Variable* GeneratorVariable::send(Translator& tr, Variable* value) {
 }
 
 Variable* GeneratorVariable::throw_(Translator& tr, Variable* exception) {
-  tr.mutate();
+  change(tr);
   if (running) tr.raise(PyExc_ValueError, "generator already executing");
   if (!started || finished) {
     finished = true;
@@ -96,6 +124,7 @@ Variable* GeneratorVariable::throw_(Translator& tr, Variable* exception) {
 Variable* GeneratorVariable::next(Translator& tr) { return send(tr, tr.none()); }
 
 void GeneratorVariable::close(Translator& tr) {
+  change(tr);
   if (!started || finished) {
     finished = true;
     return;
@@ -118,9 +147,15 @@ Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {
   if (is("gi_running")) return tr.boolean(running, Ground::pure(this));
   if (is("gi_suspended")) return tr.boolean(started && !running && !finished, Ground::pure(this));
   if (is("gi_frame") && finished) return tr.none();
+  for (auto [own, offset] : {std::pair{"__name__", offsetof(PyGenObject, gi_name)},
+                             std::pair{"__qualname__", offsetof(PyGenObject, gi_qualname)}})
+    if (source.valid() && is(own)) {
+      PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
+      return tr.wrap(value, tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name));
+    }
+  if (!frame) tr.unsupported("an attribute of a generator that has ended");
   if (is("gi_code")) return tr.global_object(reinterpret_cast<PyObject*>(frame->code->code), Ground::pure(this));
-  if (is("__name__")) return tr.constant(frame->code->code->co_name, Ground::pure(this));
-  if (is("__qualname__")) return tr.constant(frame->code->code->co_qualname, Ground::pure(this));
+  if (is("__name__") || is("__qualname__")) return tr.getattr(frame->function, name);
   return Variable::getattr(tr, name);
 }
 
@@ -155,6 +190,120 @@ Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args&
   }
   if (n == "close" && args.size() == 0) return close(tr), tr.none();
   return nullptr;
+}
+
+// ---- what was there before, and what outlives the compiled code ----
+
+static const Instruction& instruction_of(const Bytecode& code, Opcode op) {
+  return *std::find_if(code.instructions.begin(), code.instructions.end(),
+                       [&](const Instruction& i) { return i.op == op; });
+}
+
+static Reg offset_of(Codegen& cg, const Instruction& i) {
+  return cg.constant(Ref::steal(PyLong_FromLong(i.offset)).get());
+}
+
+// The arguments of cpython::generator_go_to() behind the generator.
+std::vector<Reg> GeneratorVariable::state(Codegen& cg) {
+  const Bytecode& code = *frame->code;
+  bool handles = frame->handled && !is_none(cg.tr.force(frame->handled));
+  if (running || frame->pending || frame->kw_names || handles)
+    throw CannotRebuild{this, "a generator that handles an exception"};
+  std::vector<Reg> out{offset_of(cg, code.instructions[static_cast<size_t>(frame->ip) - 1])};
+  Reg nothing = cg.constant(cpython::empty_slot());
+  auto add = [&](Variable* v) { out.push_back(v ? cg.reg(v) : nothing); };
+  // Also what can't be read any more: eager keeps it until the generator ends.
+  for (Variable* v : frame->locals) add(v);
+  std::for_each(frame->stack.begin(), frame->stack.begin() + frame->sp, add);
+  return out;
+}
+
+Reg GeneratorVariable::build(Codegen& cg) {
+  if (!frame) return Variable::build(cg);
+  auto call = [&](PyObject* f, Reg first, const std::vector<Reg>& others) {
+    std::vector<Reg> args{cg.constant(f), first};
+    args.insert(args.end(), others.begin(), others.end());
+    return cg.recipe.make(StepKind::Call, args);
+  };
+  Reg function = cg.reg(frame->function);
+  if (!finished) return call(cpython::generator_made(), function, state(cg));
+  Reg made_offset = offset_of(cg, instruction_of(*frame->code, Opcode::ReturnGenerator));
+  std::vector<Reg> slots(frame->locals.size(), cg.constant(cpython::empty_slot()));
+  slots.insert(slots.begin(), made_offset);
+  Reg self = call(cpython::generator_made(), function, slots);
+  call(cpython::generator_ended(), self, {made_offset});
+  return self;
+}
+
+void GeneratorVariable::emit_state(Codegen& cg, Reg self) {
+  if (!frame) return;
+  PyObject* f = finished ? cpython::generator_ended() : cpython::generator_go_to();
+  std::vector<Reg> args{cg.constant(f), self};
+  std::vector<Reg> rest =
+      finished ? std::vector{offset_of(cg, instruction_of(*frame->code, Opcode::ReturnGenerator))} : state(cg);
+  args.insert(args.end(), rest.begin(), rest.end());
+  cg.recipe.make(StepKind::Call, args);
+}
+
+Variable* wrap_generator(Translator& tr, SeenSizes* seen, PyObject* generator, SourceId source) {
+  Ref content = Ref::borrow(content_of(generator));
+  if (!content || keeps_end(content.get())) return nullptr;
+  tr.keep(content);
+  SourceId at = tr.sources().derived(SourceKind::Content, source);
+  auto raw = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(content.get(), i); };
+  auto item = [&](Py_ssize_t i) { return tr.sources().tuple_item(at, i); };
+  Py_ssize_t size = PyTuple_GET_SIZE(content.get());
+  const Bytecode* code = nullptr;
+  int64_t position = 0;
+  if (size) {
+    position = PyLong_AsLongLong(raw(1));
+    if (!is_evaluated(raw(0)) || (seen && !seen->position(tr.sources().print(at), position))) return nullptr;
+    try {
+      code = &decode(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(raw(0))));
+    } catch (const Unsupported&) {
+      return nullptr;
+    }
+  }
+  tr.guards().type_is(source, &PyGen_Type, tr.line());
+  tr.guards().length(at, size, tr.line());
+  auto* g = tr.make<GeneratorVariable>(size ? tr.new_frame() : nullptr);
+  g->source = source;
+  g->real = Ref::borrow(generator);
+  g->result = tr.none();
+  g->started = g->finished = !size;
+  if (!size) return g;
+  auto* fn = tr.force(tr.wrap(raw(0), item(0)))->as<FunctionVariable>();
+  guard_code(tr, fn);
+  tr.guards().equal(item(1), raw(1), tr.line());
+  Frame& f = *g->frame;
+  f.code = code;
+  f.function = fn;
+  f.globals = PyFunction_GET_GLOBALS(raw(0));
+  f.builtins = reinterpret_cast<PyFunctionObject*>(raw(0))->func_builtins;
+  f.globals_source = tr.sources().constant(f.globals);
+  f.is_generator = true;
+  f.ip = code->index_at[static_cast<size_t>(position) / 2] + 1;
+  g->started = code->instructions[static_cast<size_t>(f.ip) - 1].op != Opcode::ReturnGenerator;
+  f.locals.resize(static_cast<size_t>(code->num_locals_plus));
+  f.stack.resize(static_cast<size_t>(code->max_stack) + 2);
+  for (Py_ssize_t i = 2; i < size; ++i) {
+    int slot = static_cast<int>(i) - 2;
+    bool local = slot < code->num_locals_plus;
+    Variable* v = nullptr;
+    if (raw(i) == cpython::empty_slot()) {
+      tr.guard_identity(item(i), raw(i));
+    } else {
+      v = tr.wrap(raw(i), item(i));
+      bool cell = local && (code->is_free(slot) || code->is_cell(slot)) && PyCell_Check(raw(i));
+      if (cell) v = tr.force(v);
+      if (!local) tr.guards().type_is(item(i), Py_TYPE(raw(i)), tr.line());
+    }
+    if (local)
+      f.locals[static_cast<size_t>(slot)] = v;
+    else
+      f.push(v);
+  }
+  return g;
 }
 
 }  // namespace braze::capture

@@ -108,18 +108,19 @@ Reg SequenceIterator::build(Codegen& cg) {
     }
     return it;
   }
-  if (PyObject* o = constant_of(sequence); o && !done && (PyUnicode_Check(o) || PyBytes_Check(o))) {
+  if (PyObject* o = constant_of(sequence); o && (PyUnicode_Check(o) || PyBytes_Check(o))) {
     Reg it = iter_of(cg, cg.constant(o));
     // Of the class that this text's iterator has: there is another one for texts of ASCII alone.
     Ref trial = Ref::steal(PyObject_GetIter(o)),
         set_state = Ref::steal(native::attr(Ground::fixed(), of(*Py_TYPE(trial.get())), "__setstate__"));
-    if (index) builtin_call(cg, set_state.get(), {it, integer(cg, static_cast<int64_t>(index))});
+    int64_t at = done ? PyObject_Size(o) : static_cast<int64_t>(index);
+    if (at) builtin_call(cg, set_state.get(), {it, integer(cg, at)});
     return it;
   }
   const auto& from = sequence->is(Kind::Tuple) ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;
   std::vector<Variable*> rest;
   if (!done) rest.assign(from.begin() + static_cast<long>(index), from.end());
-  return iter_of(cg, cg.recipe.make(StepKind::Tuple, cg.regs(rest)));
+  return iter_of(cg, cg.recipe.make(sequence->is(Kind::List) ? StepKind::List : StepKind::Tuple, cg.regs(rest)));
 }
 
 DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
@@ -164,19 +165,20 @@ Variable* DictIterator::next(Translator& tr) {
 bool DictIterator::went_wrong(Translator& tr) { return dict->structure != 0 || dict->len(tr) != size; }
 
 Reg DictIterator::build(Codegen& cg) {
-  if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
-  if (dict->source.valid() && dict->structure)
+  if (!done && dict->source.valid() && dict->structure)
     throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
-  if (dict->is_ordered_dict() && structure != dict->structure)
+  if (!done && dict->is_ordered_dict() && structure != dict->structure)
     throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
-  if (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size()))
+  if (!done && (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())))
     throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
   Ref method = Ref::steal(native::attr(Ground::fixed(), of(*dict->type()), names[static_cast<int>(what)]));
   static PyObject* reverse = native::builtin("reversed");
-  Reg view =
-      what == What::Keys && !dict->is_ordered_dict() ? cg.reg(dict) : builtin_call(cg, method.get(), {cg.reg(dict)});
-  return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), index);
+  // One that came to its end let go of the dict.
+  PyTypeObject* cls = dict->is_ordered_dict() ? library().ordered_dict : &PyDict_Type;
+  Reg over = done ? builtin_call(cg, of(*cls), {}) : cg.reg(dict);
+  Reg view = what == What::Keys && !dict->is_ordered_dict() ? over : builtin_call(cg, method.get(), {over});
+  return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), done ? 0 : index);
 }
 
 Variable* SetIterator::next(Translator& tr) {
@@ -199,7 +201,7 @@ bool SetIterator::went_wrong(Translator& tr) {
 }
 
 Reg SetIterator::build(Codegen& cg) {
-  if (done) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
+  if (done) return iter_of(cg, builtin_call(cg, of(PySet_Type), {}));
   if (set->source.valid() ? set->changed : index != 0) {
     // The set that is made anew, or written at the end, may have another order.
     return iter_of(
@@ -269,10 +271,9 @@ Variable* RangeIterator::next(Translator& tr) {
 }
 
 Reg RangeIterator::build(Codegen& cg) {
-  if (count <= 0) return iter_of(cg, cg.recipe.make(StepKind::Tuple, {}));
   // The end may be beyond 64 bits.
   Ref first = Ref::steal(PyLong_FromLongLong(start)), by = Ref::steal(PyLong_FromLongLong(step)),
-      n = Ref::steal(PyLong_FromLongLong(count));
+      n = Ref::steal(PyLong_FromLongLong(std::max<int64_t>(count, 0)));
   Ref length = Ref::steal(PyNumber_Multiply(by.get(), n.get()));
   Ref end = Ref::steal(PyNumber_Add(first.get(), length.get()));
   Ref range = Ref::steal(PyObject_CallFunctionObjArgs(of(PyRange_Type), first.get(), end.get(), by.get(), nullptr));

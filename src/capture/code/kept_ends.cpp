@@ -1,4 +1,4 @@
-#include "capture/frames/kept_ends.h"
+#include "capture/code/kept_ends.h"
 
 #include <Python.h>
 #include <frameobject.h>
@@ -44,7 +44,6 @@ class Search {
     return false;
   }
 
- private:
   // Iterators hold others, some in a tuple: a generator those that its frame waits for.
   bool in_object(PyObject* o) {
     if (!o || seen_.size() > kMostObjects || !seen_.insert(o).second) return false;
@@ -59,10 +58,13 @@ class Search {
     return Py_TYPE(o)->tp_traverse(o, visit, this) != 0;
   }
 
+ private:
   std::unordered_set<PyObject*> seen_;
 };
 
 }  // namespace
+
+bool keeps_end(PyObject* object) { return Search().in_object(object); }
 
 bool raised_keeps_end() {
   PyObject *type, *value, *traceback;

@@ -1,0 +1,25 @@
+// What a generator of CPython's own waits with, looked at without resuming it, and giving generators another state.
+#pragma once
+#include <Python.h>
+
+namespace braze::capture::cpython {
+
+// Stands for a slot of a frame that has no value (borrowed).
+PyObject* empty_slot();
+
+// A new reference: nothing of a generator that has ended; else its function, the byte offset of the instruction that it
+// left with (RETURN_GENERATOR: it has not begun), its localsplus and its value stack, empty_slot() where there is no
+// value. nullptr, without an exception: it runs, or handles an exception. Runs no code.
+PyObject* generator_content(PyObject* generator);
+
+// A callable (borrowed) of a generator that waits, an offset and the values of localsplus and of the stack: it becomes
+// what generator_content() would tell of with these.
+PyObject* generator_go_to();
+
+// The same, of the generator's function: the result is a new generator.
+PyObject* generator_made();
+
+// A callable (borrowed) of a generator that waits and the offset of its RETURN_GENERATOR: it ends without running.
+PyObject* generator_ended();
+
+}  // namespace braze::capture::cpython

@@ -1,0 +1,130 @@
+// CPython 3.11 and 3.12: a generator holds its frame.
+#include <Python.h>
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+#define Py_BUILD_CORE
+#include <internal/pycore_code.h>
+#include <internal/pycore_frame.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "capture/cpython/frame.h"
+#include "capture/cpython/generator.h"
+#include "capture/cpython/ref.h"
+
+namespace braze::capture::cpython {
+namespace {
+
+constexpr Py_ssize_t kBeforeSlots = 2;  // the function and the offset
+
+PyGenObject* as_generator(PyObject* o) { return reinterpret_cast<PyGenObject*>(o); }
+Frame* frame_in(PyGenObject* g) { return reinterpret_cast<Frame*>(g->gi_iframe); }
+bool waits(PyGenObject* g) { return g->gi_frame_state == FRAME_SUSPENDED || g->gi_frame_state == FRAME_CREATED; }
+
+// What was there ends when all of the frame is as it is to be: that may run code.
+void fill(Frame* f, PyObject* const* values, Py_ssize_t n) {
+  std::vector<Ref> before;
+  for (int i = 0; i < f->stacktop; ++i) before.push_back(Ref::steal(std::exchange(f->localsplus[i], nullptr)));
+  f->stacktop = std::max(static_cast<int>(n), f->f_code->co_nlocalsplus);
+  for (int i = 0; i < f->stacktop; ++i)
+    f->localsplus[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
+}
+
+// nullptr: an exception is set.
+Frame* waiting_frame(PyObject* generator) {
+  if (waits(as_generator(generator))) return frame_in(as_generator(generator));
+  PyErr_SetString(PyExc_ValueError, "generator already executing");
+  return nullptr;
+}
+
+PyObject* go_to(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  Frame* f = waiting_frame(args[0]);
+  if (!f) return nullptr;
+  Ref alive = Ref::borrow(args[0]);
+  int at = static_cast<int>(PyLong_AsLong(args[1]));
+  // One that has not begun waits at the instruction that made it.
+  if (at != position(f)) as_generator(args[0])->gi_frame_state = FRAME_SUSPENDED;
+  set_position(f, at);
+  fill(f, args + kBeforeSlots, n - kBeforeSlots);
+  Py_RETURN_NONE;
+}
+
+// Closed where no instruction of the program's has begun, it runs none.
+PyObject* end(PyObject*, PyObject* const* args, Py_ssize_t) {
+  Frame* f = waiting_frame(args[0]);
+  if (!f) return nullptr;
+  Ref alive = Ref::borrow(args[0]);
+  set_position(f, static_cast<int>(PyLong_AsLong(args[1])));
+  fill(f, nullptr, 0);
+  as_generator(args[0])->gi_frame_state = FRAME_SUSPENDED;
+  return PyObject_CallMethod(args[0], "close", nullptr);
+}
+
+PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  auto* co = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(args[0]));
+  // The function does no more than to make the generator, whatever it is called with.
+  std::vector<PyObject*> given(static_cast<size_t>(co->co_argcount + co->co_kwonlyargcount), Py_None);
+  Ref names = Ref::steal(PyTuple_New(co->co_kwonlyargcount));
+  if (!names) return nullptr;
+  for (int i = 0; i < co->co_kwonlyargcount; ++i)
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(co->co_localsplusnames, co->co_argcount + i)));
+  Ref generator =
+      Ref::steal(PyObject_Vectorcall(args[0], given.data(), static_cast<size_t>(co->co_argcount), names.get()));
+  if (!generator) return nullptr;
+  std::vector<PyObject*> all(args, args + n);
+  all[0] = generator.get();
+  if (!Ref::steal(go_to(nullptr, all.data(), n))) return nullptr;
+  return generator.release();
+}
+
+PyMethodDef fast_method(const char* name, PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL, nullptr};
+}
+
+}  // namespace
+
+PyObject* empty_slot() {
+  static PyObject* const stands = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
+  return stands;
+}
+
+PyObject* generator_content(PyObject* generator) {
+  PyGenObject* g = as_generator(generator);
+  if (g->gi_frame_state >= FRAME_COMPLETED) return PyTuple_New(0);
+  Frame* f = frame_in(g);
+  PyObject* handled = g->gi_exc_state.exc_value;
+  if (!waits(g) || (handled && handled != Py_None) || !function(f) || !PyFunction_Check(function(f)) ||
+      PyFunction_GET_CODE(function(f)) != reinterpret_cast<PyObject*>(code(f)))
+    return nullptr;
+  Ref at = Ref::steal(PyLong_FromLong(position(f)));
+  Ref out = Ref::steal(at ? PyTuple_New(kBeforeSlots + f->stacktop) : nullptr);
+  if (!out) return PyErr_Clear(), nullptr;
+  PyTuple_SET_ITEM(out.get(), 0, Py_NewRef(function(f)));
+  PyTuple_SET_ITEM(out.get(), 1, at.release());
+  for (int i = 0; i < f->stacktop; ++i)
+    PyTuple_SET_ITEM(out.get(), kBeforeSlots + i, Py_NewRef(f->localsplus[i] ? f->localsplus[i] : empty_slot()));
+  return out.release();
+}
+
+PyObject* generator_go_to() {
+  static PyMethodDef method = fast_method("go_to", go_to);
+  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  return function;
+}
+
+PyObject* generator_made() {
+  static PyMethodDef method = fast_method("made", made);
+  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  return function;
+}
+
+PyObject* generator_ended() {
+  static PyMethodDef method = fast_method("end", end);
+  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  return function;
+}
+
+}  // namespace braze::capture::cpython
+#endif
