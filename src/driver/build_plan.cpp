@@ -50,12 +50,18 @@ class Builder {
       if (o.kind == loop::Output::Kind::View) o.view = renamed(o.view);
       plan_.outputs.push_back(std::move(o));
     }
-    for (const loop::Writeback& w : program_.writebacks) plan_.writebacks.push_back({renamed(w.from), w.input});
+    for (const loop::Writeback& w : program_.writebacks)
+      plan_.writebacks.push_back({{renamed(w.from), w.input}, is_through(w)});
     return std::move(plan_);
   }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
+
+  bool is_through(const loop::Writeback& w) const {
+    return memory_.buffers[w.from.buffer].kind == Placement::Kind::Input &&
+           program_.buffers[w.from.buffer].kind == loop::BufferKind::Temp;
+  }
 
   bool depends_on_data(Expr e) const { return arena_.depends_on_data(e); }
 
@@ -114,9 +120,10 @@ class Builder {
       bool handed_out = from.kind == loop::BufferKind::Output;
       switch (at.kind) {
         case Placement::Kind::Input:
-          BRAZE_CHECK(arena_.is_const(from.offset, 0), "input buffers start at the tensor's first element");
+          BRAZE_CHECK(from.kind == loop::BufferKind::Temp || arena_.is_const(from.offset, 0),
+                      "input buffers start at the tensor's first element");
           b.where = plan::Where::Input;
-          b.index = from.input;
+          b.index = at.input;
           b.bytes = dense_bytes(from);
           if (droppable_[b.index] && at.last >= 0 && static_cast<size_t>(at.last) < program_.items.size())
             release_after_[at.last].push_back(number);

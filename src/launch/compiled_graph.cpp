@@ -44,6 +44,7 @@ struct WritebackSpec {
   uint32_t input = 0;
   ViewSpec from;
   bool snapshot = false;  // reads an input: copied before the first writeback
+  bool through = false;   // the kernels wrote it
   uint32_t count = 1;     // of the version
 };
 
@@ -304,9 +305,9 @@ class CompiledGraph::Impl {
 
   void prepare_outputs(const graph::Graph& graph) {
     const plan::Plan& plan = program_->plan();
-    for (const loop::Writeback& w : plan.writebacks) {
-      writebacks_.push_back({w.input, ViewSpec(*program_, w.from), false});
-      writebacks_.back().snapshot = writebacks_.back().from.where == plan::Where::Input;
+    for (const plan::Writeback& w : plan.writebacks) {
+      writebacks_.push_back({w.input, ViewSpec(*program_, w.from), false, w.through});
+      writebacks_.back().snapshot = writebacks_.back().from.where == plan::Where::Input && !w.through;
     }
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
       const loop::Output& o = plan.outputs[i];
@@ -400,6 +401,8 @@ class CompiledGraph::Impl {
         replace(rf, i, copy.copy_(*rf.inputs[i]));
       }
     for (size_t i = 0; i < inputs_; ++i) rf.pointers[i] = const_cast<void*>(rf.inputs[i]->const_data_ptr());
+    for (const WritebackSpec& w : writebacks_)
+      if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
   }
 
   void replace(RunFrame& rf, uint32_t input, at::Tensor by) const {
@@ -437,12 +440,17 @@ class CompiledGraph::Impl {
     if (writebacks_.empty()) return;
     c10::SmallVector<at::Tensor, 4> from;
     for (size_t i = 0; i < writebacks_.size(); ++i) {
+      if (writebacks_[i].through) {
+        from.push_back(*rf.inputs[writebacks_[i].input]);
+        continue;
+      }
       const at::Tensor& t = rf.writebacks[i].get(writebacks_[i].from, frame, rf);
       from.push_back(writebacks_[i].snapshot ? t.clone() : t);
     }
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       const at::Tensor& input = *rf.given[writebacks_[i].input];
-      input.copy_(from[i]);
+      // A copy that fits the kernels stood for the caller's tensor, or it is that tensor itself.
+      if (!writebacks_[i].through || from[i].data_ptr() != input.data_ptr()) input.copy_(from[i]);
       for (uint32_t n = input.is_inference() ? 0 : writebacks_[i].count; n > 0; --n)
         input.unsafeGetTensorImpl()->bump_version();
     }

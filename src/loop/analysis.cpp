@@ -123,6 +123,14 @@ class SymbolOrder {
 
 }  // namespace
 
+bool divides_integers(const LoopOp& op) {
+  return is_integral(op.dtype) && op.dtype != DType::Bool &&
+         (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod ||
+          op.code == OpCode::Remainder);
+}
+
+bool may_fault(const LoopOp& op) { return op.code == OpCode::Indirect || divides_integers(op); }
+
 std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
   const SymbolOrder symbols(program);
   std::vector<std::vector<uint32_t>> deps(program.items.size());

@@ -25,6 +25,10 @@ struct Effects {
 };
 Effects effects(const Item& item);
 
+bool divides_integers(const LoopOp& op);
+// Whether a kernel asks, where this op runs, if the data is as it must be.
+bool may_fault(const LoopOp& op);
+
 // The items each item must follow: RAW, WAR and WAW through buffers, definitions of unbacked symbols,
 // and the order of operators with effects. Ascending, each once.
 std::vector<std::vector<uint32_t>> dependencies(const Program& program);

@@ -42,7 +42,7 @@ class Writer {
       out_ += "\n";
     }
     for (auto& w : plan_.writebacks)
-      out_ += "  writeback input " + std::to_string(w.input) + " <- " + view(w.from) + "\n";
+      out_ += "  writeback input " + std::to_string(w.input) + (w.through ? " is " : " <- ") + view(w.from) + "\n";
     for (auto& o : plan_.outputs) {
       out_ += "  return ";
       if (o.kind == loop::Output::Kind::None) out_ += "none";

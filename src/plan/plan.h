@@ -68,6 +68,10 @@ struct Kernel {
   bool early = false;                // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
+struct Writeback : loop::Writeback {
+  bool through = false;  // the buffer is the input's own memory: nothing is left to copy
+};
+
 struct Plan {
   std::shared_ptr<sym::ExprArena> arena;
   std::vector<Buffer> buffers;
@@ -77,7 +81,7 @@ struct Plan {
   Expr arena_bytes;
   Device arena_device;                // where the arena's buffers live
   std::vector<loop::Output> outputs;  // BufferIds index Plan::buffers
-  std::vector<loop::Writeback> writebacks;
+  std::vector<Writeback> writebacks;
   std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;
   uint32_t inputs = 0;
   std::string describe() const;  // readable listing
@@ -85,7 +89,7 @@ struct Plan {
 
 // Throws InternalError naming the rule and the step: ids in range, arguments as many as the kernel takes, Arena buffers
 // inside the arena, Adopted buffers written by one extern call before they are read and not read after their Release,
-// Input buffers never written.
+// Input buffers never written but where a writeback says so.
 void verify(const Plan&);
 
 }  // namespace braze::plan

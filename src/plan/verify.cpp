@@ -18,6 +18,9 @@ class Verifier {
     for (; at_ < plan_.steps.size(); ++at_) std::visit([&](auto& step) { check(step); }, plan_.steps[at_]);
     for (auto& w : plan_.writebacks) {
       rule(w.input < plan_.inputs, "a writeback goes to an input");
+      const Buffer& from = plan_.buffers.at(w.from.buffer.index);
+      if (w.through)
+        rule(from.where == Where::Input && from.index == w.input, "what is written at once is on the input's memory");
       read(w.from.buffer.index);
     }
     for (auto& o : plan_.outputs) {

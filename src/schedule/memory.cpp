@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "loop/analysis.h"
-#include "schedule/index.h"
+#include "schedule/write_through.h"
 
 namespace braze::schedule {
 namespace {
@@ -13,7 +13,7 @@ using loop::BufferId;
 using loop::BufferKind;
 using loop::LoopOp;
 using loop::Nest;
-using loop::OpCode;
+using sym::Expr;
 using Kind = Placement::Kind;
 
 // Bytes that a strided box spans.
@@ -30,33 +30,6 @@ Expr align(sym::ExprArena& a, Expr bytes) {
   if (auto c = a.as_const(bytes)) return a.constant((*c + 63) / 64 * 64);
   if (a.known_multiple(bytes, 64)) return bytes;
   return a.mul(a.ceildiv(bytes, a.constant(64)), a.constant(64));
-}
-
-// Every element of `dying` that the nest reads is read before `made` is written at the same index, and by the same
-// outer point.
-bool in_place(sym::ExprArena& arena, const Nest& n, BufferId dying, BufferId made) {
-  uint32_t at = UINT32_MAX;
-  size_t op_at = 0;
-  Expr f;
-  auto all = loop::accesses(n);
-  for (const auto& a : all) {
-    if (a.buffer == dying && a.write) return false;
-    if (a.buffer != made) continue;
-    if (!a.write || a.atomic || at != UINT32_MAX) return false;  // one plain store, no loads
-    at = a.stage;
-    op_at = a.op;
-    f = a.index;
-  }
-  if (at == UINT32_MAX) return false;
-  std::vector<Axis> box = n.outer;
-  box.insert(box.end(), n.stages[at].axes.begin(), n.stages[at].axes.end());
-  if (!injective(arena, f, box)) return false;
-  for (const auto& a : all) {
-    if (a.buffer != dying) continue;
-    if (a.index != f || a.stage > at || (a.stage == at && a.op > op_at)) return false;
-    if (!same_axes(n.stages[a.stage].axes, n.stages[at].axes)) return false;
-  }
-  return true;
 }
 
 struct Block {  // buffers that share one address
@@ -118,8 +91,16 @@ MemoryPlan plan_memory(const loop::Program& p) {
     Placement x;
     x.offset = x.bytes = arena.constant(0);
     if (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) x.kind = Kind::Input;
+    x.input = b.input;
     plan.buffers.add(x);
   }
+  std::vector<bool> through = writes_through(p);
+  for (size_t i = 0; i < through.size(); ++i)
+    if (through[i]) {
+      Placement& x = plan.buffers[p.writebacks[i].from.buffer];
+      x.kind = Kind::Input;
+      x.input = p.writebacks[i].input;
+    }
   auto count = static_cast<int32_t>(p.items.size());
 
   for (int32_t i = 0; i < count; ++i) {
@@ -139,6 +120,7 @@ MemoryPlan plan_memory(const loop::Program& p) {
       x.last = i;
       if (x.first >= 0) continue;
       x.first = i;
+      if (x.kind == Kind::Input) continue;
       BufferKind k = p.buffers[b].kind;
       if (k != BufferKind::Temp && k != BufferKind::Output) continue;
       if (c && !c->preallocated)

@@ -15,13 +15,14 @@ namespace braze::schedule {
 struct Placement {
   enum class Kind : uint8_t {
     None,     // unused, or Local (private to a kernel)
-    Input,    // the pointer handed in for graph input `Buffer::input`, plus `Buffer::offset` elements
+    Input,    // the pointer handed in for graph input `input`, plus `Buffer::offset` elements
     Arena,    // `offset` bytes from the arena's start
     Output,   // an allocation of `bytes` per call, handed to the caller
     Adopted,  // allocated by the extern call that writes it; released after item `last` (an Output buffer is handed to
               // the caller instead)
   };
   Kind kind = Kind::None;
+  uint32_t input = 0;             // Input: which graph input; of a buffer that is none: what it is written to
   sym::Expr offset;               // Arena
   sym::Expr bytes;                // of the allocation: Arena (a multiple of 64), Output
   int32_t first = -1, last = -1;  // items that first write and last use it; -1: none. Outputs and writebacks count as a

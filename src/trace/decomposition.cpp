@@ -126,7 +126,9 @@ bool call_python(const py::object& function, const c10::OperatorHandle& op, cons
 // The kernel for fakes of an operator; none: nobody registered one.
 py::object fake_kernel(const std::string& name) {
   if (name.starts_with("aten::") || name.starts_with("prims::")) return py::none();
-  py::object entry = py::module_::import("torch._library.simple_registry").attr("singleton").attr("get")(name);
+  py::object registry = py::module_::import("torch._library.simple_registry").attr("singleton");
+  // find() alone, of PyTorch before 2.12, enters what it does not find.
+  py::object entry = registry.attr(py::hasattr(registry, "get") ? "get" : "find")(name);
   return entry.is_none() ? py::object(py::none()) : py::object(entry.attr("fake_impl").attr("kernel"));
 }
 

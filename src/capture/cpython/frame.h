@@ -21,6 +21,10 @@ Frame* suspended(PyObject* generator);  // nullptr: it has not begun, runs, or h
 int position(Frame*);                   // the byte offset of the instruction that it is at
 // How many more calls of Python functions this thread may be in.
 int recursion_left();
+// Counts a call of a Python function that the interpreter does not count, as it would; false: it is one too many, and
+// RecursionError is set.
+bool enter_call();
+void leave_call();
 // The instruction at this byte offset is being carried out (lines of tracebacks, exception table).
 void set_position(Frame*, int offset);
 // The instruction at this byte offset comes next.

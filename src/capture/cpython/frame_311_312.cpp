@@ -33,6 +33,26 @@ int recursion_left() {
   return PyThreadState_Get()->py_recursion_remaining;
 #endif
 }
+bool enter_call() {
+  if (Py_EnterRecursiveCall("")) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+  // That counted what takes of C's stack; calls of Python's are counted apart.
+  int& left = PyThreadState_Get()->py_recursion_remaining;
+  if (left <= 0) {
+    Py_LeaveRecursiveCall();
+    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+    return false;
+  }
+  --left;
+#endif
+  return true;
+}
+void leave_call() {
+#if PY_VERSION_HEX >= 0x030C0000
+  ++PyThreadState_Get()->py_recursion_remaining;
+#endif
+  Py_LeaveRecursiveCall();
+}
 void set_depth(Frame* f, int n) { f->stacktop = f->f_code->co_nlocalsplus + n; }
 // prev_instr is the unit before the next one. Within an instruction it points at the instruction itself.
 void set_position(Frame* f, int offset) { f->prev_instr = _PyCode_CODE(f->f_code) + offset / 2; }

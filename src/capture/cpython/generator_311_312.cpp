@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/cpython/any_arguments.h"
 #include "capture/cpython/frame.h"
 #include "capture/cpython/generator.h"
 #include "capture/cpython/ref.h"
@@ -64,14 +65,9 @@ PyObject* end(PyObject*, PyObject* const* args, Py_ssize_t) {
 
 PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t n) {
   auto* co = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(args[0]));
-  // The function does no more than to make the generator, whatever it is called with.
-  std::vector<PyObject*> given(static_cast<size_t>(co->co_argcount + co->co_kwonlyargcount), Py_None);
-  Ref names = Ref::steal(PyTuple_New(co->co_kwonlyargcount));
-  if (!names) return nullptr;
-  for (int i = 0; i < co->co_kwonlyargcount; ++i)
-    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(co->co_localsplusnames, co->co_argcount + i)));
-  Ref generator =
-      Ref::steal(PyObject_Vectorcall(args[0], given.data(), static_cast<size_t>(co->co_argcount), names.get()));
+  // The function does no more than to make the generator.
+  AnyArguments given(co);
+  Ref generator = Ref::steal(PyObject_Vectorcall(args[0], given.values.data(), given.positional, given.names.get()));
   if (!generator) return nullptr;
   std::vector<PyObject*> all(args, args + n);
   all[0] = generator.get();

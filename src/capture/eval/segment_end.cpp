@@ -61,6 +61,7 @@ bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
 
 bool SegmentEnd::stays(Variable* v) {
   if (!v) return false;
+  if (v->is(Kind::Generator) && v->as<GeneratorVariable>()->has_end_to_run()) return true;
   if (!v->source.valid()) {
     int budget = 200;
     bool object = false;

@@ -1,6 +1,7 @@
 // Frames that were not captured whole: segments, native steps between them, and CPython's interpreter for the rest.
 #include "base/check.h"
 #include "capture/code/kept_ends.h"
+#include "capture/cpython/any_arguments.h"
 #include "capture/frames/native_step.h"
 #include "capture/frames/region.h"
 #include "capture/frames/report.h"
@@ -142,25 +143,18 @@ PyObject* call_image(Region& region, const FrameImage* images, size_t num_images
   auto* function = reinterpret_cast<PyFunctionObject*>(regs->get()[images[0].function]);
   BRAZE_CHECK(PyFunction_Check(function), "a frame image without a function");
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  size_t npos = static_cast<size_t>(code->co_argcount), nkw = static_cast<size_t>(code->co_kwonlyargcount);
   Ref hold = Ref::borrow(reinterpret_cast<PyObject*>(function));  // the registers are emptied meanwhile
-  std::vector<PyObject*> args(npos + nkw + 1, Py_None);
-  Ref names;
-  if (nkw) {
-    names = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(nkw)));
-    for (size_t i = 0; i < nkw; ++i)
-      PyTuple_SET_ITEM(names.get(), i, Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, npos + i)));
-  }
-  return region.call_frame(function, args.data(), npos, names.get(), images, num_images, regs);
+  cpython::AnyArguments args(code);
+  return region.call_frame(function, args.values.data(), args.positional, args.names.get(), images, num_images, regs);
 }
 
 // A frame that waits for what it calls, which counts for the recursion limit: the interpreter counts those that it runs
 // itself.
 class Waiting {
  public:
-  Waiting() : too_deep_(Py_EnterRecursiveCall("") != 0) {}
+  Waiting() : too_deep_(!cpython::enter_call()) {}
   ~Waiting() {
-    if (!too_deep_) Py_LeaveRecursiveCall();
+    if (!too_deep_) cpython::leave_call();
   }
   Waiting(const Waiting&) = delete;
   bool too_deep() const { return too_deep_; }  // RecursionError is set

@@ -8,16 +8,6 @@ namespace braze::codegen::cpu {
 
 using loop::OpCode;
 
-namespace {
-
-bool divides_integers(const LoopOp& op) {
-  return is_integral(op.dtype) && op.dtype != DType::Bool &&
-         (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod ||
-          op.code == OpCode::Remainder);
-}
-
-}  // namespace
-
 void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
   size_t reductions = 0;
   for (const LoopOp& op : stage.ops) {
@@ -87,7 +77,7 @@ void Emitter::emit_pure(const LoopOp& op) {
     for (size_t i = 0; i < 3; ++i)
       if (args[i]) v[i] = out.vec ? copy_of(*args[i], static_cast<int>(c)) : args[i]->v[0];
     out.v.push_back(at_depth(out.depth, [&] {
-      if (divides_integers(op)) check_divisor(emit_cast(vb_, v[1], types[1], op.dtype));
+      if (loop::divides_integers(op)) check_divisor(emit_cast(vb_, v[1], types[1], op.dtype));
       return emit_arith(vb_, op, types, v);
     }));
   }
