@@ -88,7 +88,7 @@ python_file() {  # report, file
   fi
 }
 asan_python() {
-  local files=${FILES:-$(ls tests/python/*_test.py | grep -vE '/(cuda|triton)_test')}
+  local files=${FILES:-$(ls tests/python/*_test.py | grep -vE '/(cuda|cuda_graphs|triton)_test')}
   export -f python_file options_for no_reports runtime_of
   export root logs python forks
   printf '%s\n' $files | xargs -P "$jobs" -I{} bash -c 'python_file "$0" {}' "$1"

@@ -18,6 +18,7 @@
 #include "passes/seed_random.h"
 #include "passes/simplify_views.h"
 #include "passes/unfuse_bias.h"
+#include "passes/upload_scalars.h"
 
 namespace braze::passes {
 namespace {

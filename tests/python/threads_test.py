@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+import torch
 
 HEAD = """
 import faulthandler, gc, os, signal, sys, threading, time, torch, braze
@@ -215,6 +216,8 @@ def start(name, *args):
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("the end")])
 def test_threads(name):
+    if "forks" in name and torch.cuda.is_available():
+        pytest.skip("PyTorch's backward does not run in the child of a process that has a GPU")
     done = start(name)
     assert done.returncode == 0, done.stderr[-4000:]
 
