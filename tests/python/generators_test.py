@@ -298,6 +298,25 @@ def test_what_an_ended_generator_drops_ends_in_order():
         log.clear()
 
 
+def test_an_operator_that_refuses_it_takes_nothing_from_it():
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            return f(*args, **(kwargs or {}))
+
+    def f(x, g):
+        try:
+            return x + g
+        except TypeError:
+            return x + 1
+
+    fast = braze.compile(f)
+    for made in (lambda: over([1, 2]), lambda: iter([1, 2])):
+        g = made()
+        with Mode():
+            assert torch.equal(fast(torch.ones(2), g), torch.full((2,), 2.0))
+        assert len(list(g)) == 2
+
+
 def test_it_is_not_kept_alive():
     import weakref
 

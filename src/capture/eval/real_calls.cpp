@@ -136,7 +136,9 @@ Ref RealCalls::to_python(Variable* v) {
     case Kind::Iterator:
     case Kind::Generator:
     case Kind::DictView: {
-      if (!tr_.host.hosting()) tr_.unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
+      // Of one that was there before it shows what the function takes from it.
+      if (!tr_.host.hosting() || v->source.valid())
+        tr_.unsupported(Reason::UnknownFunction, v->describe() + " given to a C function");
       Variable* all = [&] {
         // Iterating may run code of the user's.
         OpenSizes open(false);
