@@ -51,7 +51,7 @@ READS = {
         "{p}", "{p}", "{p}.sum()", "{p} * 2", "{p}.dtype is torch.float32", "{p}.dtype", "{p}.shape[-1]", "{p}.stride()", "{p}.requires_grad", "{p}.is_leaf", "{p}.grad is None", "{p}.grad", "{p}.ndim", "{p}.is_contiguous()",
         "{p}.storage_offset()", "{p}._version", "{p}.device.type", "{p}.layout", "type({p}) is torch.nn.Parameter", "len({p})", "{p}.numel()", "{p}.element_size()", "{p}.is_floating_point()", "{p}._is_view()",
         "{p}._base is None", "{p}.grad_fn is None", "{p}.T.shape", "{p}.is_inference()", "{p}.detach() + {q}", "getattr({p}, 'tag', 4)", "{p}.untyped_storage().data_ptr() == {q}.untyped_storage().data_ptr()",
-        "{p}.is_set_to({q})", "{p}.view(-1)", "{p}[0]", "{p}.size()", "{p}.output_nr", "{p}.retains_grad", "torch.equal({p}, {q})", "{p}.data", "{p}.is_conj()", "torch.is_tensor({p})", "torch.result_type({p}, {q})",
+        "{p}.is_set_to({q})", "{p}.view(-1)", "{p}[0]", "{p}.size()", "{p}.output_nr", "{p}.retains_grad", "torch.equal({p}, {q})", "{p}.data", "{p}.is_conj()", "torch.is_tensor({p})", "torch.promote_types({p}.dtype, {q}.dtype)",
         "torch.is_same_size({p}, {q})", "{p}.add(1)", "torch.sin({p})", "len({p}._backward_hooks or ())", "{p}.is_sparse", "{p}.to(torch.float64).dtype", "{p}.new_zeros(2)", "{p}.__dict__",
     ),
     "list": ("{p}[0]", "{p}[-1]", "len({p})", "list({p})", "sum({p})", "{v} in {p}", "{p} == {q}", "{p}[:2]", "{p}.index({v})", "[y for y in {p}]", "sorted({p})", "{p} + [1]", "tuple({p})", "next(iter({p}))", "list(reversed({p}))",
