@@ -57,6 +57,7 @@ WORDS = (
     # What PyTorch says of sizes that do not fit depends on the operator's kernel; of arguments, on the object that stands for them.
     (r"(Attempting to broadcast a dimension|The size of tensor a|The expanded size of the tensor).*", "sizes"),
     (r"must be (\w+), not .*", r"must be \1"),
+    (r"grad_fn=<\w+>", "grad_fn"),  # of compiled code's own backward
     (
         r"unsupported operand type\(s\) for (\S+): 'Tensor' and .*",
         r"unsupported \1",
