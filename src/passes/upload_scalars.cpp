@@ -1,8 +1,10 @@
 #include "passes/upload_scalars.h"
 
+#include <algorithm>
 #include <map>
 
 #include "passes/builder.h"
+#include "passes/symbols.h"
 
 namespace braze::passes {
 namespace {
@@ -11,40 +13,44 @@ using graph::OpClass;
 
 bool on_gpu(const TensorType& t) { return t.device.type == DeviceType::CUDA; }
 
-// Per value: whether a node made it on the CPU from nothing of another device's. Such nodes may run first.
+// What is computed on the CPU from nothing of another device's, nor from a number that was read back: it may run first.
 class Host {
  public:
-  explicit Host(const Graph& g) : g_(g), known_(g.values().size(), 0) {
-    for (const graph::Input& i : g.inputs)
-      if (g.type(i.value).device.type == DeviceType::CPU) known_[i.value.index] = 1;
-    for (const Node& n : g.nodes())
-      if (is_host(n))
-        for (ValueId v : n.outputs)
-          if (v.valid()) known_[v.index] = 1;
+  explicit Host(const Graph& g) : g_(g), values_(g.values().size()), nodes_(g.nodes().size()) {
+    for (const graph::Input& i : g.inputs) values_[i.value.index] = g.type(i.value).device.type == DeviceType::CPU;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const Node& n = g.node(graph::NodeId(i));
+      if (!(nodes_[i] = may_run_first(n))) continue;
+      for (ValueId v : n.outputs)
+        if (v.valid()) values_[v.index] = true;
+    }
   }
 
-  bool is_host(const Node& n) const {
+  bool has(size_t node) const { return nodes_[node]; }
+  // A number that a node made.
+  bool is_scalar(ValueId v) const {
+    return v.valid() && values_[v.index] && g_.type(v).dim() == 0 && g_.value(v).node.valid();
+  }
+
+ private:
+  bool may_run_first(const Node& n) const {
     OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
     bool plain = c == OpClass::Pointwise || c == OpClass::View || c == OpClass::Factory || n.op == Op::stack;
     if (!plain || (graph::op_traits(n.op) & (graph::kEffect | graph::kNondeterministic))) return false;
     for (ValueId v : n.outputs) plain = plain && (!v.valid() || g_.type(v).device.type == DeviceType::CPU);
-    Graph::for_each_operand(n, [&](ValueId v) { plain = plain && v.valid() && known_[v.index]; });
-    return plain;
+    Graph::for_each_operand(n, [&](ValueId v) { plain = plain && v.valid() && values_[v.index]; });
+    return plain && symbols_of(g_, n).empty();
   }
 
-  // A number that a node made.
-  bool is_scalar(ValueId v) const {
-    return v.valid() && known_[v.index] && g_.type(v).dim() == 0 && g_.value(v).node.valid();
-  }
-
- private:
   const Graph& g_;
-  std::vector<char> known_;
+  std::vector<bool> values_, nodes_;
 };
 
 }  // namespace
 
 Graph upload_scalars(const Graph& g) {
+  auto gpu = [&](const graph::Value& v) { return on_gpu(v.type); };
+  if (std::none_of(g.values().begin(), g.values().end(), gpu)) return g;
   Host host(g);
   // By dtype and GPU: what its kernels read, each once, and who reads it first.
   struct Group {
@@ -68,10 +74,10 @@ Graph upload_scalars(const Graph& g) {
       Group& group = groups.try_emplace({g.type(v).dtype, d.index}, Group{{}, &n, d}).first->second;
       group.values.push_back(v);
     });
+  if (groups.empty()) return g;
   Rewriter r(g);
-  for (const Node& n : g.nodes())
-    if (groups.empty() || host.is_host(n)) r.copy(n);
-  if (groups.empty()) return r.finish();
+  for (size_t i = 0; i < g.nodes().size(); ++i)
+    if (host.has(i)) r.copy(g.node(graph::NodeId(i)));
   for (const auto& [key, group] : groups) {
     Builder b(r.out(), *group.reader, {}, g);
     std::vector<ValueId> values;
@@ -83,8 +89,9 @@ Graph upload_scalars(const Graph& g) {
       moved[{group.values[i].index, group.device.index}] =
           one ? all : b.call(Op::select_int, {all, b.k(0), b.k(static_cast<int64_t>(i))});
   }
-  for (const Node& n : g.nodes()) {
-    if (host.is_host(n)) continue;
+  for (size_t i = 0; i < g.nodes().size(); ++i) {
+    if (host.has(i)) continue;
+    const Node& n = g.node(graph::NodeId(i));
     std::map<uint32_t, ValueId> here;
     reads(n, [&](ValueId v, Device d) { here[r.map(v).index] = moved.at({v.index, d.index}); });
     std::vector<Arg> args = r.map_args(n);
