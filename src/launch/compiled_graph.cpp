@@ -251,9 +251,11 @@ class CompiledGraph::Impl {
       constant_inputs_.push_back({i, &constants_->tensors()[constant++]});
     }
     inputs_ = graph.inputs.size();
+    std::vector<bool> through(plan.buffers.size());  // they look as the input, which is checked
+    for (const plan::Writeback& w : plan.writebacks) through[w.from.buffer.index] = w.through;
     for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers[b];
-      if (buffer.where != plan::Where::Input) continue;
+      if (buffer.where != plan::Where::Input || through[b]) continue;
       if (graph.inputs[buffer.index].kind == graph::InputKind::Argument) checks_.push_back({buffer.index, whole(b)});
     }
     for (const auto& s : plan.size_symbols) symbol_origins_.push_back(s.second);
@@ -441,7 +443,7 @@ class CompiledGraph::Impl {
     c10::SmallVector<at::Tensor, 4> from;
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       if (writebacks_[i].through) {
-        from.push_back(*rf.inputs[writebacks_[i].input]);
+        from.emplace_back();
         continue;
       }
       const at::Tensor& t = rf.writebacks[i].get(writebacks_[i].from, frame, rf);
@@ -449,8 +451,9 @@ class CompiledGraph::Impl {
     }
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       const at::Tensor& input = *rf.given[writebacks_[i].input];
-      // A copy that fits the kernels stood for the caller's tensor, or it is that tensor itself.
-      if (!writebacks_[i].through || from[i].data_ptr() != input.data_ptr()) input.copy_(from[i]);
+      const at::Tensor* written = writebacks_[i].through ? rf.inputs[writebacks_[i].input] : &from[i];
+      // Written through, it is the caller's tensor, or a copy of it that fits the kernels.
+      if (written != &input) input.copy_(*written);
       for (uint32_t n = input.is_inference() ? 0 : writebacks_[i].count; n > 0; --n)
         input.unsafeGetTensorImpl()->bump_version();
     }

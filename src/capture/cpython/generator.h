@@ -16,7 +16,7 @@ PyObject* generator_content(PyObject* generator);
 // what generator_content() would tell of with these.
 PyObject* generator_go_to();
 
-// The same, of the generator's function: the result is a new generator.
+// A callable (borrowed) of a generator function: a new generator, with None for each argument.
 PyObject* generator_made();
 
 // A callable (borrowed) of a generator that waits and the offset of its RETURN_GENERATOR: it ends without running.

@@ -63,16 +63,10 @@ PyObject* end(PyObject*, PyObject* const* args, Py_ssize_t) {
   return PyObject_CallMethod(args[0], "close", nullptr);
 }
 
-PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  auto* co = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(args[0]));
-  // The function does no more than to make the generator.
-  AnyArguments given(co);
-  Ref generator = Ref::steal(PyObject_Vectorcall(args[0], given.values.data(), given.positional, given.names.get()));
-  if (!generator) return nullptr;
-  std::vector<PyObject*> all(args, args + n);
-  all[0] = generator.get();
-  if (!Ref::steal(go_to(nullptr, all.data(), n))) return nullptr;
-  return generator.release();
+// The function does no more than to make the generator.
+PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t) {
+  AnyArguments given(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(args[0])));
+  return PyObject_Vectorcall(args[0], given.values.data(), given.positional, given.names.get());
 }
 
 PyMethodDef fast_method(const char* name, PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {

@@ -162,6 +162,24 @@ void guard_code(Translator& tr, FunctionVariable* fn) {
     tr.guard_identity(tr.sources().derived(SourceKind::FuncGlobals, fn->source), PyFunction_GET_GLOBALS(real));
 }
 
+Frame* frame_of(Translator& tr, FunctionVariable* fn) {
+  Frame* f = tr.new_frame();
+  f->code = &decode(fn->code_object());
+  f->function = fn;
+  f->locals.resize(static_cast<size_t>(f->code->num_locals_plus));
+  f->stack.resize(static_cast<size_t>(f->code->max_stack) + 2);
+  if (PyObject* real = fn->real.get()) {
+    f->globals = PyFunction_GET_GLOBALS(real);
+    f->builtins = reinterpret_cast<PyFunctionObject*>(real)->func_builtins;
+    f->globals_source = tr.sources().constant(f->globals);
+  } else {
+    f->globals = fn->globals;
+    f->builtins = fn->builtins;
+    f->globals_source = fn->globals_source;
+  }
+  return f;
+}
+
 Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool resumable) {
   PyObject* real = fn->real.get();
   PyCodeObject* co = fn->code_object();
@@ -195,20 +213,7 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
   }
   if (of_import_system(co)) tr.unsupported(Reason::UnknownFunction, fn->describe());
   if (is_async(co)) tr.unsupported("an async function");
-  Frame* f = tr.new_frame();
-  f->code = &decode(co);
-  f->function = fn;
-  f->locals.resize(static_cast<size_t>(f->code->num_locals_plus));
-  f->stack.resize(static_cast<size_t>(f->code->max_stack) + 2);
-  if (real) {
-    f->globals = PyFunction_GET_GLOBALS(real);
-    f->builtins = reinterpret_cast<PyFunctionObject*>(real)->func_builtins;
-    f->globals_source = tr.sources().constant(f->globals);
-  } else {
-    f->globals = fn->globals;
-    f->builtins = fn->builtins;
-    f->globals_source = fn->globals_source;
-  }
+  Frame* f = frame_of(tr, fn);
   bind_arguments(tr, fn, args, *f);
   return tr.run_in(f, tr.frame(), resumable);
 }

@@ -5,6 +5,7 @@
 namespace braze::capture {
 
 class FunctionVariable;
+struct Frame;
 
 // Runs a Python function symbolically. `resumable`: its caller only waits for the result to push.
 Variable* inline_function(Translator&, FunctionVariable* fn, Args& args, bool resumable);
@@ -12,6 +13,8 @@ Variable* inline_function(Translator&, FunctionVariable* fn, Args& args, bool re
 bool is_evaluated(PyObject* function);
 // That it has the code and the globals that it has now, and no mark that keeps it from being compiled.
 void guard_code(Translator&, FunctionVariable* fn);
+// A frame that is to run the function, without its arguments.
+Frame* frame_of(Translator&, FunctionVariable* fn);
 Variable* instantiate(Translator&, PyTypeObject* cls, Args& args);
 // What the __new__ of a class in C makes, for that class or one derived from it.
 Variable* builtin_new(Translator&, PyTypeObject* cls, PyObject* new_function, Args& args);

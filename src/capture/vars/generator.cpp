@@ -220,18 +220,8 @@ std::vector<Reg> GeneratorVariable::state(Codegen& cg) {
 
 Reg GeneratorVariable::build(Codegen& cg) {
   if (!frame) return Variable::build(cg);
-  auto call = [&](PyObject* f, Reg first, const std::vector<Reg>& others) {
-    std::vector<Reg> args{cg.constant(f), first};
-    args.insert(args.end(), others.begin(), others.end());
-    return cg.recipe.make(StepKind::Call, args);
-  };
-  Reg function = cg.reg(frame->function);
-  if (!finished) return call(cpython::generator_made(), function, state(cg));
-  Reg made_offset = offset_of(cg, instruction_of(*frame->code, Opcode::ReturnGenerator));
-  std::vector<Reg> slots(frame->locals.size(), cg.constant(cpython::empty_slot()));
-  slots.insert(slots.begin(), made_offset);
-  Reg self = call(cpython::generator_made(), function, slots);
-  call(cpython::generator_ended(), self, {made_offset});
+  Reg self = cg.recipe.make(StepKind::Call, {cg.constant(cpython::generator_made()), cg.reg(frame->function)});
+  emit_state(cg, self);
   return self;
 }
 
@@ -266,7 +256,7 @@ Variable* wrap_generator(Translator& tr, SeenSizes* seen, PyObject* generator, S
   }
   tr.guards().type_is(source, &PyGen_Type, tr.line());
   tr.guards().length(at, size, tr.line());
-  auto* g = tr.make<GeneratorVariable>(size ? tr.new_frame() : nullptr);
+  auto* g = tr.make<GeneratorVariable>(nullptr);
   g->source = source;
   g->real = Ref::borrow(generator);
   g->result = tr.none();
@@ -275,17 +265,10 @@ Variable* wrap_generator(Translator& tr, SeenSizes* seen, PyObject* generator, S
   auto* fn = tr.force(tr.wrap(raw(0), item(0)))->as<FunctionVariable>();
   guard_code(tr, fn);
   tr.guards().equal(item(1), raw(1), tr.line());
-  Frame& f = *g->frame;
-  f.code = code;
-  f.function = fn;
-  f.globals = PyFunction_GET_GLOBALS(raw(0));
-  f.builtins = reinterpret_cast<PyFunctionObject*>(raw(0))->func_builtins;
-  f.globals_source = tr.sources().constant(f.globals);
+  Frame& f = *(g->frame = frame_of(tr, fn));
   f.is_generator = true;
   f.ip = code->index_at[static_cast<size_t>(position) / 2] + 1;
   g->started = code->instructions[static_cast<size_t>(f.ip) - 1].op != Opcode::ReturnGenerator;
-  f.locals.resize(static_cast<size_t>(code->num_locals_plus));
-  f.stack.resize(static_cast<size_t>(code->max_stack) + 2);
   for (Py_ssize_t i = 2; i < size; ++i) {
     int slot = static_cast<int>(i) - 2;
     bool local = slot < code->num_locals_plus;
