@@ -100,6 +100,34 @@ def test_an_attribute_of_a_class_that_is_asked_for():
     check(lambda x: x + 1 if hasattr(o, "f") else x - 1, lambda: delattr(A, "f"), X)
 
 
+def test_a_cached_property_that_the_instance_has():
+    class Base:
+        made = 0
+
+        @functools.cached_property
+        def value(self):
+            Base.made += 1
+            return 1.0
+
+    class Derived(Base):
+        def total(self, x):
+            return x * super().value + self.other
+
+    Derived.other = Base.__dict__["value"]  # kept as "value" all the same
+
+    def f(x, o):
+        return o.total(x)
+
+    fast, x = braze.compile(f, fullgraph=True), torch.ones(2)
+    given = Derived()
+    given.__dict__["value"] = 5.0
+    for o in (given, Derived(), Derived()):
+        again = Derived()
+        again.__dict__.update(o.__dict__)
+        torch.testing.assert_close(fast(x, o), f(x, again))
+        assert o.__dict__ == again.__dict__
+
+
 def test_the_function_behind_a_cached_property():
     class A:
         @functools.cached_property

@@ -1,5 +1,6 @@
 """Generators that were made before the compiled code, or that outlive it: read where they wait, and left where eager leaves them."""
 
+import collections.abc
 import contextlib
 import inspect
 
@@ -336,3 +337,88 @@ def test_it_is_not_kept_alive():
     ref = weakref.ref(held)
     del held, g
     assert ref() is None
+
+
+def test_one_that_is_not_read_again_ends_with_the_frame():
+    def numbers(log):
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("end")
+
+    def delegating(log):
+        yield from numbers(log)
+
+    held = []
+
+    def f(x, log):
+        v = held[-1]
+        g = delegating(log)
+        pair = (delegating(log), 1)
+        log.append(next(g) + next(pair[0]))
+        v = 1
+        log.append(2)
+        return x + v
+
+    fast = braze.compile(f)
+    for g in (f, fast, fast):
+        log = []
+        held[:] = [numbers([])]
+        g(torch.ones(2), log)
+        assert log == [2, 2, "end", "end"]
+
+
+class Squares(collections.abc.Sequence):
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        return i * i
+
+
+def test_one_whose_clauses_only_compare_ends_without_a_trace():
+    def f(x):
+        # zip() lets go of the generator of Sequence.__iter__, which waits in a try with an `except IndexError`.
+        for a, b in zip([1, 2], Squares(4)):
+            x = x * a + b
+        return x
+
+    for _ in range(2):
+        torch.testing.assert_close(braze.compile(f, fullgraph=True)(torch.ones(2)), f(torch.ones(2)))
+
+
+@pytest.mark.parametrize("caught", ["IndexError", "BaseException", "GeneratorExit", "Other"])
+def test_a_clause_that_may_take_the_end(caught):
+    log = []
+    names = {"log": log, "Other": BaseException}
+    exec(
+        f"""
+def steps():
+    try:
+        yield 1
+        yield 2
+    except {caught}:
+        log.append("end")
+        raise
+
+def f(x):
+    for a, b in zip([1], steps()):
+        x = x * a + b
+    log.append("after")
+    return x
+""",
+        names,
+    )
+    torch.testing.assert_close(names["f"](torch.ones(2)), torch.ones(2) * 2)
+    want = log.copy()
+    fast = braze.compile(names["f"])
+    for _ in range(2):
+        log.clear()
+        fast(torch.ones(2))
+        assert log == want

@@ -1,6 +1,8 @@
 """Iterators that were made before the compiled code: read where they stand, guarded, and advanced as eager advances them."""
 
 import collections
+import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +11,13 @@ from dynamic_test import Counted
 from torch import nn
 
 import braze
+
+
+def after(n, it):
+    for _ in range(n):
+        next(it)
+    return it
+
 
 ITERATORS = {
     "list": lambda: iter([1.5, 2.5, 3.5, 4.5]),
@@ -36,6 +45,27 @@ ITERATORS = {
     "filter": lambda: filter(lambda a: a % 2, [1, 2, 3, 4, 5, 7, 9]),
     "filter none": lambda: filter(None, [0, 1, 0, 2, 3, 4]),
     "enumerated zip": lambda: enumerate(zip({1: 2, 3: 4, 5: 6, 7: 8}.values(), reversed([1, 2, 3, 4]))),
+    "deque": lambda: iter(collections.deque([1.5, 2.5, 3.5, 4.5])),
+    "chain": lambda: itertools.chain([1, 2], (), iter([3]), range(4, 6)),
+    "chain of an iterator": lambda: itertools.chain.from_iterable(iter([[1], (), [2, 3], [4]])),
+    "compress": lambda: itertools.compress(range(8), [1, 0, True, 1, 0.0, 2, 1]),
+    "part of a count": lambda: itertools.islice(itertools.count(2, 3), 4),
+    "part of a count of floats": lambda: itertools.islice(itertools.count(0.5, 0.25), 4),
+    "part of a cycle": lambda: itertools.islice(itertools.cycle([1, 2, 3]), 1, 12, 2),
+    "cycle in its second turn": lambda: itertools.islice(after(4, itertools.cycle(iter([1, 2, 3]))), 5),
+    "islice": lambda: itertools.islice([1, 2, 3, 4, 5, 6, 7, 8, 9], 1, 8, 2),
+    "islice to the end": lambda: itertools.islice((1, 2, 3, 4, 5, 6), 2, None),
+    "dropwhile": lambda: itertools.dropwhile(lambda a: a < 3, [1, 2, 3, 2, 1, 5]),
+    "takewhile": lambda: itertools.takewhile(lambda a: a < 5, [1, 2, 3, 4, 5, 1, 2]),
+    "filterfalse": lambda: itertools.filterfalse(lambda a: a % 3, range(1, 14)),
+    "filterfalse none": lambda: itertools.filterfalse(None, [0, 1, 0.0, 2, 3, False, 0]),
+    "pairwise": lambda: itertools.pairwise([1, 2, 3, 4, 5]),
+    "repeat": lambda: itertools.repeat(3, 4),
+    "starmap": lambda: itertools.starmap(pow, [(2, 3), [3, 2], (1, 1), (2, 2)]),
+    "accumulate": lambda: itertools.accumulate([1, 2, 3, 4]),
+    "accumulate by a function": lambda: itertools.accumulate([1, 2, 3], lambda a, b: a * b, initial=2),
+    "zip_longest": lambda: itertools.zip_longest([1, 2, 3, 4], [5], (6, 7), fillvalue=9),
+    "nested": lambda: itertools.chain(itertools.starmap(pow, zip([2, 3], [3, 2])), enumerate("ab")),
     "subclass": lambda: iter(collections.namedtuple("Point", "a b c d")(1, 2, 3, 4)),
 }
 
@@ -204,6 +234,110 @@ def test_found_on_a_module():
     for _ in range(30):
         torch.testing.assert_close(compiled(torch.ones(2)), slow(torch.ones(2)))
     assert next(fast.steps) == next(slow.steps) == 30
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps, self.turns = itertools.count(), itertools.cycle([0.5, 1.0, 2.0])
+
+    def forward(self, x):
+        return x * next(self.turns) + next(self.steps)
+
+
+def test_counters_of_a_module():
+    fast, slow = Counting(), Counting()
+    counted = Counted(fast, fullgraph=True)
+    for _ in range(12):
+        torch.testing.assert_close(counted(torch.ones(2)), slow(torch.ones(2)))
+    assert counted.count <= 8
+    assert repr(fast.steps) == repr(slow.steps) == "count(12)"
+    assert next(fast.turns) == next(slow.turns) == 0.5
+
+
+@pytest.mark.parametrize("start", [sys.maxsize - 2, -sys.maxsize - 1, 2**80, True])
+def test_a_count_beyond_machine_words(start):
+    def f(x, it):
+        return x + (next(it) - next(it)), it
+
+    fast, a, b = braze.compile(f), itertools.count(start), itertools.count(start)
+    for _ in range(3):
+        torch.testing.assert_close(fast(torch.ones(2), a)[0], f(torch.ones(2), b)[0])
+        assert next(a) == next(b)
+
+
+@pytest.mark.parametrize("made", ITERATORS.values(), ids=ITERATORS)
+def test_one_made_inside_lives_on(made):
+    def f(x):
+        it = made()
+        v = next(it)
+        y = x * 2
+        braze.graph_break()
+        return total(y, [v, next(it)]), it
+
+    fast = braze.compile(f)
+    for _ in range(2):
+        (y, a), (z, b) = fast(torch.ones(2)), f(torch.ones(2))
+        torch.testing.assert_close(y, z)
+        # What a set that is made anew would be gone through in may be another order.
+        assert (type(a) is type(b) or type(b) is type(iter(set()))) and list(a) == list(b)
+
+
+def test_what_a_cycle_saves_is_seen_by_it_alone():
+    def f(x, it):
+        return x + next(it)
+
+    fast, a, b = braze.compile(f, fullgraph=True), itertools.cycle(iter([1, 2])), itertools.cycle(iter([1, 2]))
+    for _ in range(7):
+        torch.testing.assert_close(fast(torch.ones(2), a), f(torch.ones(2), b))
+    assert next(a) == next(b)
+
+
+def test_an_exception_within():
+    def f(x, it):
+        try:
+            for v in it:
+                x = x + 12 // v
+        except ZeroDivisionError:
+            return x + next(it)
+
+    made = lambda: itertools.islice(map(lambda a: 6 // a if a else a, itertools.chain([1, 2, 0], [3, 1])), 9)
+    fast, a, b = braze.compile(f, fullgraph=True), made(), made()
+    torch.testing.assert_close(fast(torch.ones(2), a), f(torch.ones(2), b))
+    assert list(a) == list(b) == [6]
+
+
+def test_a_generator_that_a_slice_lets_go_of():
+    def f(x, it, log):
+        x = x + sum(it)
+        log.append("after")
+        return x
+
+    def steps(log):
+        try:
+            yield from range(9)
+        finally:
+            log.append("end")
+
+    fast = braze.compile(f)
+    for _ in range(2):
+        logs = [], []
+        y, z = [g(torch.ones(2), itertools.islice(steps(log), 3), log) for g, log in zip((fast, f), logs)]
+        torch.testing.assert_close(y, z)
+        assert logs[0] == logs[1] == ["end", "after"]
+
+
+def test_a_deque_that_was_changed():
+    def f(x, it, items):
+        items.append(3)
+        return x + next(it)
+
+    for g in (braze.compile(f), f):
+        items = collections.deque([1, 2])
+        it = iter(items)
+        with pytest.raises(RuntimeError, match="deque mutated during iteration"):
+            g(torch.ones(2), it, items)
+        assert list(items) == [1, 2, 3]
 
 
 def test_one_that_is_always_elsewhere_is_left_to_the_interpreter():

@@ -15,6 +15,7 @@ from ._itertools import (  # noqa: F401
     filterfalse,
     groupby,
     islice,
+    itertool,
     pairwise,
     permutations,
     product,

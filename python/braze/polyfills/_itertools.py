@@ -6,30 +6,22 @@ import sys
 _missing = object()
 
 
+def itertool(name, *fields):
+    """In place of an iterator of itertools that goes on from what its fields hold; those that are empty at first are
+    left out."""
+    raise NotImplementedError(name)
+
+
 def chain(*iterables):
-    return _chain(iter(iterables))
+    return itertool("chain", iter(iterables))
 
 
 def chain_from_iterable(iterable, /):
-    return _chain(iter(iterable))
-
-
-def _chain(iterables):
-    for it in iterables:
-        for v in it:
-            yield v
+    return itertool("chain", iter(iterable))
 
 
 def repeat(object, times=_missing):
-    return _repeat(object, None if times is _missing else operator.index(times))
-
-
-def _repeat(value, times):
-    if times is None:
-        while True:
-            yield value
-    for _ in range(times):
-        yield value
+    return itertool("repeat", object, -1 if times is _missing else max(operator.index(times), 0))
 
 
 def count(start=0, step=1):
@@ -40,28 +32,12 @@ def count(start=0, step=1):
         # Of integers one apart that fit a machine's word the first, too, is given as an int: count(True).
         first = int.__add__(start, 0)
         if int.__add__(step, 0) == 1 and -sys.maxsize - 1 <= first <= sys.maxsize:
-            return _count(first, 1)
-    return _count(start, step)
-
-
-def _count(n, step):
-    while True:
-        yield n
-        n = n + step
+            return itertool("count", first, 1)
+    return itertool("count", start, step)
 
 
 def cycle(iterable, /):
-    return _cycle(iter(iterable))
-
-
-def _cycle(it):
-    seen = []
-    for v in it:
-        yield v
-        seen.append(v)
-    while seen:
-        for v in seen:
-            yield v
+    return itertool("cycle", iter(iterable), [], 0, 0)
 
 
 def _bound(value, message):
@@ -93,26 +69,7 @@ def islice(iterable, first, /, *rest):
     step = 1 if step is None else _bound(step, text)
     if step < 1:
         raise ValueError(text)
-    return _islice(iter(iterable), start, stop, step)
-
-
-def _islice(it, wanted, stop, step):
-    done = 0
-    while stop is None or wanted < stop:
-        while done <= wanted:
-            try:
-                v = next(it)
-            except StopIteration:
-                return
-            done += 1
-        yield v
-        wanted += step
-    while done < stop:
-        try:
-            next(it)
-        except StopIteration:
-            return
-        done += 1
+    return itertool("islice", iter(iterable), start, -1 if stop is None else stop, step, 0)
 
 
 def product(*iterables, repeat=1):
@@ -140,109 +97,35 @@ def _product(pools):
 
 
 def accumulate(iterable, func=None, *, initial=None):
-    return _accumulate(iter(iterable), func, initial)
-
-
-def _accumulate(it, func, total):
-    if total is None:
-        try:
-            total = next(it)
-        except StopIteration:
-            return
-    yield total
-    for v in it:
-        total = total + v if func is None else func(total, v)
-        yield total
+    return itertool("accumulate", iter(iterable), func, initial)
 
 
 def zip_longest(*iterables, fillvalue=None):
-    return _zip_longest([iter(i) for i in iterables], fillvalue)
-
-
-def _zip_longest(its, fillvalue):
-    left = len(its)
-    done = [False] * left
-    while left:
-        row = []
-        for i, it in enumerate(its):
-            v = fillvalue
-            if not done[i]:
-                try:
-                    v = next(it)
-                except StopIteration:
-                    done[i] = True
-                    left -= 1
-                    if not left:
-                        return
-            row.append(v)
-        yield tuple(row)
+    return itertool("zip_longest", len(iterables), fillvalue, *[iter(i) for i in iterables])
 
 
 def pairwise(iterable, /):
-    return _pairwise(iter(iterable))
-
-
-def _pairwise(it):
-    try:
-        before = next(it)
-    except StopIteration:
-        return
-    for v in it:
-        yield before, v
-        before = v
+    return itertool("pairwise", iter(iterable))
 
 
 def starmap(function, iterable, /):
-    return _starmap(function, iter(iterable))
-
-
-def _starmap(function, it):
-    for args in it:
-        yield function(*args)
+    return itertool("starmap", function, iter(iterable))
 
 
 def takewhile(predicate, iterable, /):
-    return _takewhile(predicate, iter(iterable))
-
-
-def _takewhile(predicate, it):
-    for v in it:
-        if not predicate(v):
-            return
-        yield v
+    return itertool("takewhile", predicate, iter(iterable), 0)
 
 
 def dropwhile(predicate, iterable, /):
-    return _dropwhile(predicate, iter(iterable))
-
-
-def _dropwhile(predicate, it):
-    dropping = True
-    for v in it:
-        if dropping and predicate(v):
-            continue
-        dropping = False
-        yield v
+    return itertool("dropwhile", predicate, iter(iterable), 0)
 
 
 def filterfalse(function, iterable, /):
-    return _filterfalse(function, iter(iterable))
-
-
-def _filterfalse(function, it):
-    for v in it:
-        if not (v if function is None else function(v)):
-            yield v
+    return itertool("filterfalse", function, iter(iterable))
 
 
 def compress(data, selectors):
-    return _compress(iter(data), iter(selectors))
-
-
-def _compress(data, selectors):
-    for d, s in zip(data, selectors):
-        if s:
-            yield d
+    return itertool("compress", iter(data), iter(selectors))
 
 
 def _length(r):

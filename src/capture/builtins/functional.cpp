@@ -163,6 +163,7 @@ void register_functional_builtins() {
                         "combinations_with_replacement", "permutations", "groupby", "tee"})
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
+  register_builtin("braze.polyfills", "itertool", make_itertool);
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
   register_builtin("operator", "itemgetter", do_operator_object<0>);
   register_builtin("operator", "attrgetter", do_operator_object<1>);

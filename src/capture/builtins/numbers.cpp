@@ -5,6 +5,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/key.h"
@@ -154,9 +155,8 @@ Variable* do_divmod(Translator& tr, Args& a) {
 
 Variable* do_round(Translator& tr, Args& a) {
   if (a.size() >= 1 && a[0]->is(Kind::Tensor)) return tr.real.call_torch(native::builtin("round"), a);
-  if (Variable* f = a.size() >= 1 && a.kw.empty() && a[0]->is(Kind::Object)
-                        ? tr.attributes.special_method(a[0], "__round__")
-                        : nullptr;
+  if (Variable* f =
+          a.size() >= 1 && a.kw.empty() && user_class(a[0]) ? tr.attributes.special_method(a[0], "__round__") : nullptr;
       f && f->is(Kind::Function))
     return tr.call(f, a);
   if (a.size() == 2) a.pos[1] = index_of(tr, a[1]);

@@ -70,6 +70,9 @@ Variable* do_type_instancecheck(Translator& tr, Args& a) {
 
 Variable* do_type(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  // A module is known by its identity, and may be given another class.
+  if (PyObject* o = a[0]->as_constant(); o && PyModule_Check(o) && a[0]->source.valid())
+    tr.guards().type_is(a[0]->source, Py_TYPE(o), tr.line());
   return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()), Ground::pure(a));
 }
 

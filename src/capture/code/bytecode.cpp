@@ -154,7 +154,31 @@ bool Bytecode::is_cell(int32_t i) const {
   return (PyBytes_AS_STRING(code->co_localspluskinds)[i] & kFastCell) != 0;
 }
 
-bool Bytecode::has_end_to_run(int32_t at) const {
+int32_t Bytecode::raised_again(int32_t at, std::vector<int32_t>& compared) const {
+  for (auto i = static_cast<size_t>(at); i < instructions.size();) {
+    const Instruction& ins = instructions[i];
+    switch (ins.op) {
+      case Opcode::PushExcInfo:
+      case Opcode::Copy:  // of the saved exception, where the handler itself is left
+      case Opcode::PopExcept:
+      case Opcode::BuildTuple:
+      case Opcode::CheckExcMatch: ++i; break;
+      case Opcode::LoadGlobal:
+        compared.push_back(ins.arg);
+        ++i;
+        break;
+      case Opcode::PopJumpIfFalse:
+        if (instructions[i - 1].op != Opcode::CheckExcMatch || ins.target <= static_cast<int32_t>(i)) return -1;
+        i = static_cast<size_t>(ins.target);
+        break;
+      case Opcode::Reraise: return static_cast<int32_t>(i);
+      default: return -1;
+    }
+  }
+  return -1;
+}
+
+bool Bytecode::has_end_to_run(int32_t at, std::vector<int32_t>* compared) const {
   // What later versions of Python put around a generator, and around the wait for another, is not the program's.
   for (;;) {
     int handler = instructions[static_cast<size_t>(at)].handler;
@@ -162,7 +186,8 @@ bool Bytecode::has_end_to_run(int32_t at) const {
     at = handlers[static_cast<size_t>(handler)].target;
     Opcode begins = instructions[static_cast<size_t>(at)].op;
     if (begins == Opcode::StopIterationError) return false;
-    if (begins != Opcode::CleanupThrow) return true;
+    if (begins == Opcode::CleanupThrow) continue;
+    if (!compared || (at = raised_again(at, *compared)) < 0) return true;
   }
 }
 

@@ -38,8 +38,15 @@ struct Bytecode {
   PyObject* local_name(int32_t i) const;  // borrowed; of localsplus
   bool is_cell(int32_t i) const;          // a local cell variable of localsplus
   bool is_free(int32_t i) const { return i >= num_locals_plus - num_frees; }
-  // Whether code of the program's runs as a generator ends that waits at the yield which is instruction `at`.
-  bool has_end_to_run(int32_t at) const;
+  // Whether code of the program's runs as a generator ends that waits at the yield which is instruction `at`. With
+  // `compared`, clauses that only compare the exception's class do not count; the names of what they compare it with
+  // are appended there.
+  bool has_end_to_run(int32_t at, std::vector<int32_t>* compared = nullptr) const;
+
+ private:
+  // Where a handler that begins at `at` raises the exception again, if none of its clauses takes it and they only
+  // compare classes found by name; -1: it may do something else.
+  int32_t raised_again(int32_t at, std::vector<int32_t>& compared) const;
 };
 
 // The decoded code, cached for the life of the process. Throws Unsupported for instructions without a row.

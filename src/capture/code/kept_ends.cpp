@@ -8,11 +8,28 @@
 #include "base/check.h"
 #include "capture/code/bytecode.h"
 #include "capture/cpython/frame.h"
+#include "capture/cpython/generator.h"
 
 namespace braze::capture {
 namespace {
 
 constexpr size_t kMostObjects = 1000;
+
+// Of a generator, one that has not begun too.
+bool may_have_end_to_run(PyObject* generator) {
+  Ref content = Ref::steal(cpython::generator_content(generator));
+  if (!content) return true;
+  if (PyTuple_GET_SIZE(content.get()) == 0) return false;
+  try {
+    PyObject* function = PyTuple_GET_ITEM(content.get(), 0);
+    const Bytecode& code = decode(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
+    for (size_t i = 0; i < code.instructions.size(); ++i)
+      if (code.instructions[i].op == Opcode::YieldValue && code.has_end_to_run(static_cast<int32_t>(i))) return true;
+    return false;
+  } catch (const Unsupported&) {
+    return true;
+  }
+}
 
 bool has_end_to_run(cpython::Frame* f) {
   try {
@@ -25,6 +42,8 @@ bool has_end_to_run(cpython::Frame* f) {
 
 class Search {
  public:
+  explicit Search(bool ever = false) : ever_(ever) {}
+
   bool in_exception(PyObject* e, PyObject* traceback) {
     if (!e || !seen_.insert(e).second) return false;
     bool some = traceback && PyTraceBack_Check(traceback);  // e.with_traceback(None) leaves None there
@@ -47,6 +66,7 @@ class Search {
   // Iterators hold others, some in a tuple: a generator those that its frame waits for.
   bool in_object(PyObject* o) {
     if (!o || seen_.size() > kMostObjects || !seen_.insert(o).second) return false;
+    if (ever_ && PyGen_CheckExact(o) && may_have_end_to_run(o)) return true;
     cpython::Frame* frame = PyGen_CheckExact(o) ? cpython::suspended(o) : nullptr;
     if (frame ? has_end_to_run(frame) : Py_TYPE(o)->tp_finalize && !PyGen_CheckExact(o)) return true;
     if (!(Py_TYPE(o)->tp_iternext || PyCell_Check(o) || PyTuple_CheckExact(o)) || !Py_TYPE(o)->tp_traverse ||
@@ -59,12 +79,14 @@ class Search {
   }
 
  private:
+  bool ever_;
   std::unordered_set<PyObject*> seen_;
 };
 
 }  // namespace
 
 bool keeps_end(PyObject* object) { return Search().in_object(object); }
+bool may_keep_end(PyObject* object) { return Search(true).in_object(object); }
 
 bool raised_keeps_end() {
   PyObject *type, *value, *traceback;

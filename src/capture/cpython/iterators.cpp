@@ -2,6 +2,8 @@
 // tells is asked of the classes where it needs no look-up of names that a program may have replaced.
 #include "capture/cpython/iterators.h"
 
+#include "capture/cpython/imported.h"
+#include "capture/cpython/itertool.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
@@ -43,6 +45,20 @@ struct ZipIterator {
   PyObject* within;  // a tuple
   PyObject* item;
   int strict;
+};
+
+struct Deque {
+  PyObject_VAR_HEAD void *left, *right;
+  Py_ssize_t left_index, right_index;
+  size_t state;  // another one after each change
+};
+
+struct DequeIterator {
+  PyObject_HEAD void* block;
+  Py_ssize_t index;
+  PyObject* deque;
+  size_t state;     // of the deque, when the iterator was made
+  Py_ssize_t left;  // items to come
 };
 
 template <class T>
@@ -107,6 +123,12 @@ PyObject* of_set(PyObject* o) {
   return Py_BuildValue("(On)", it->set, n);
 }
 
+PyObject* of_deque(PyObject* o) {
+  auto* it = as<DequeIterator>(o);
+  if (it->state != as<Deque>(it->deque)->state) return nullptr;
+  return Py_BuildValue("(On)", it->deque, Py_SIZE(it->deque) - it->left);
+}
+
 PyObject* of_range(PyObject* o) {
   Ref r = Ref::steal(reduced(o));
   if (!r) return nullptr;
@@ -154,6 +176,7 @@ PyObject* advance(PyObject*, PyObject* const* args, Py_ssize_t) {
     case IteratorFamily::Range:
     case IteratorFamily::Dict:
     case IteratorFamily::Set:
+    case IteratorFamily::Deque:
       if (!skip(it, n + ended)) return nullptr;
       break;
     default:
@@ -171,6 +194,11 @@ int dict_part(PyTypeObject* t) {
   return t == &PyDictIterValue_Type ? kValues : t == &PyDictIterItem_Type ? kItems : kKeys;
 }
 
+PyTypeObject* deque_iterator_type() {
+  static PyObject* const type = imported("_collections", "_deque_iterator");
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
 IteratorFamily iterator_family(PyTypeObject* t) {
   if (t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyListRevIter_Type || t == &PyReversed_Type ||
       is_text(t))
@@ -183,6 +211,8 @@ IteratorFamily iterator_family(PyTypeObject* t) {
   if (t == &PyEnum_Type) return IteratorFamily::Enumerate;
   if (t == &PyZip_Type) return IteratorFamily::Zip;
   if (t == &PyMap_Type || t == &PyFilter_Type) return IteratorFamily::Call;
+  if (t == deque_iterator_type()) return IteratorFamily::Deque;
+  if (itertool_of(t) != Itertool::None) return IteratorFamily::Itertool;
   return IteratorFamily::None;
 }
 
@@ -206,6 +236,8 @@ PyObject* iterator_content(PyObject* o) {
     }
     case IteratorFamily::Zip: content = of_zip(o); break;
     case IteratorFamily::Call: content = of_call(o); break;
+    case IteratorFamily::Deque: content = of_deque(o); break;
+    case IteratorFamily::Itertool: content = itertool_content(o); break;
   }
   if (!content) PyErr_Clear();
   return content;

@@ -17,12 +17,16 @@ enum class IteratorFamily : uint8_t {
   Enumerate,  // the iterator within, the next number
   Zip,        // whether it is strict, the iterators within
   Call,       // of map() and filter(): the function, the iterators within
+  Deque,      // the deque, how many of its items are behind
+  Itertool,   // itertool_content()
 };
 enum DictPart { kKeys, kValues, kItems, kReversed = 4 };
 // Of the iterators of dict; of OrderedDict's only the iterator itself knows.
 int dict_part(PyTypeObject*);
 
 IteratorFamily iterator_family(PyTypeObject*);
+// Of collections.deque.
+PyTypeObject* deque_iterator_type();
 // A new reference. nullptr, without an exception: of no family, or it would raise when it is advanced. Runs no code of
 // the program's.
 PyObject* iterator_content(PyObject* iterator);

@@ -201,16 +201,20 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
   }
   if (d == library().cached_property) {
     tr_.guard_identity(at, descr);
-    if (self->is(Kind::Object) && !static_cast<ObjectVariable*>(self)->instance_dict(tr_))
-      tr_.unsupported("a cached_property of an object without a dict");
-    Ref fn = Ref::steal(native::attr(Ground::guarded(at), descr, "func"));
-    Variable* v =
-        tr_.call(tr_.wrap(fn.get(), tr_.sources().instance_attr(tr_.sources().constant(descr), "func")), {self});
-    if (self->is(Kind::Object) || self->is(Kind::Module)) {
-      static_cast<ObjectVariable*>(self)->instance_set(tr_, name, v);
-      return v;
-    }
-    tr_.unsupported("a cached_property of " + self->describe());
+    auto* object = self->is(Kind::Object) || self->is(Kind::Module) ? static_cast<ObjectVariable*>(self) : nullptr;
+    if (!object || !object->instance_dict(tr_))
+      tr_.unsupported("a cached_property of " + self->describe() + " without a dict");
+    auto field = [&](const char* field) {
+      return tr_.wrap(Ref::steal(native::attr(Ground::guarded(at), descr, field)).get(),
+                      tr_.sources().instance_attr(tr_.sources().constant(descr), field));
+    };
+    // Found here although the instance may have it: through super(), or by another name.
+    Variable* key = tr_.force(field("attrname"));
+    if (is_none(key)) tr_.unsupported("a cached_property without a name");
+    if (Variable* v = object->instance_get(tr_, key->as_constant())) return v;
+    Variable* v = tr_.call(field("func"), {self});
+    object->instance_set(tr_, key->as_constant(), v);
+    return v;
   }
   if (d == library().tuple_getter && self->is(Kind::Object) && static_cast<ObjectVariable*>(self)->base &&
       static_cast<ObjectVariable*>(self)->base->is(Kind::Tuple)) {

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "capture/builtins/builtins.h"
+#include "capture/code/kept_ends.h"
 #include "capture/cpython/set_table.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -168,9 +169,12 @@ class Classifier {
     if (PyObject_TypeCheck(object_, k.module)) return module();
     if (type_ == array_type())
       if (Variable* v = wrap_array(tr_, object_, source_)) return v;
-    if (type_ == &PyGen_Type)
+    // What the stack holds may be let go of before the frame ends, with the generators that are in it.
+    bool ends_early = Py_TYPE(object_)->tp_iternext && tr_.on_stack(source_) && may_keep_end(object_);
+    if (type_ == &PyGen_Type && !ends_early)
       if (Variable* v = wrap_generator(tr_, tr_.view().seen, object_, source_)) return v;
-    if (Variable* v = wrap_iterator(tr_, tr_.view().seen, object_, source_)) return v;
+    if (!ends_early)
+      if (Variable* v = wrap_iterator(tr_, tr_.view().seen, object_, source_)) return v;
     if (type_ == thread_local_type() && content_of(object_))
       return has_type(), tr_.make<ThreadLocalVariable>(object_, source_);
     if (type_ == random_generator_type())

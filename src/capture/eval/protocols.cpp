@@ -8,6 +8,7 @@
 #include "capture/eval/calls.h"
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -202,9 +203,11 @@ bool Protocols::identical(Variable* a, Variable* b) {
 bool Protocols::same_item(Variable* a, Variable* b) {
   a = tr_.force(a);
   b = tr_.force(b);
-  // Equal constants of one object or two are the same to a container, but for NaN.
+  // Equal constants of one object or two are the same to a container, but for NaN and what a class of the program's
+  // says.
   auto reflexive = [](Variable* v) {
-    return v->is(Kind::Constant) && !PyFloat_Check(constant_of(v)) && !PyComplex_Check(constant_of(v));
+    return v->is(Kind::Constant) && !user_class(v) && !PyFloat_Check(constant_of(v)) &&
+           !PyComplex_Check(constant_of(v));
   };
   return (!(reflexive(a) && reflexive(b)) && identical(a, b)) || equal(a, b);
 }

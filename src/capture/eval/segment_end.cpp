@@ -19,7 +19,7 @@
 namespace braze::capture {
 void SegmentEnd::refuse_open_generators() {
   for (Variable* g : tr_.generators())
-    if (g->is(Kind::Generator) && g->reg == kNoReg && g->as<GeneratorVariable>()->has_end_to_run())
+    if (g->is(Kind::Generator) && g->reg == kNoReg && g->as<GeneratorVariable>()->has_end_to_run(tr_))
       throw Restart{std::max<uint64_t>(g->born, 1),
                     {Reason::UnsupportedFeature, "a generator that is dropped before its end"}};
 }
@@ -59,9 +59,41 @@ bool SegmentEnd::holds_no_tensor(Variable* v, int& budget, bool& object) {
   }
 }
 
+bool SegmentEnd::holds_generator(Variable* v, int& budget) {
+  if (!v) return false;
+  if (--budget < 0) return true;
+  auto any = [&](const std::vector<Variable*>& elements) {
+    return std::any_of(elements.begin(), elements.end(), [&](Variable* e) { return holds_generator(e, budget); });
+  };
+  switch (v->kind) {
+    case Kind::Generator: return !v->as<GeneratorVariable>()->finished;
+    case Kind::Iterator: return !v->source.valid();
+    case Kind::Tuple:
+    case Kind::List: return any(static_cast<SequenceVariable*>(v)->elements);
+    case Kind::Set: return any(v->as<SetVariable>()->elements());
+    case Kind::Dict: {
+      const auto& entries = v->as<DictVariable>()->entries(tr_);
+      return std::any_of(entries.begin(), entries.end(), [&](const auto& e) {
+        return holds_generator(e.key, budget) || holds_generator(e.value, budget);
+      });
+    }
+    case Kind::BoundMethod: return holds_generator(v->as<BoundMethodVariable>()->self, budget);
+    case Kind::Cell: return holds_generator(v->as<CellVariable>()->contents, budget);
+    case Kind::Object: {
+      auto* o = v->as<ObjectVariable>();
+      auto held = [&](const auto& s) { return holds_generator(s.value, budget); };
+      return std::any_of(o->slots.begin(), o->slots.end(), held) || holds_generator(o->base, budget) ||
+             holds_generator(o->instance_dict(tr_), budget);
+    }
+    default: return false;
+  }
+}
+
 bool SegmentEnd::stays(Variable* v) {
   if (!v) return false;
-  if (v->is(Kind::Generator) && v->as<GeneratorVariable>()->has_end_to_run()) return true;
+  int most = 200;
+  if (!v->source.valid() && !tr_.generators().empty() && holds_generator(v, most)) return true;
+  if (v->is(Kind::Generator) && v->as<GeneratorVariable>()->has_end_to_run(tr_)) return true;
   if (!v->source.valid()) {
     int budget = 200;
     bool object = false;

@@ -26,6 +26,9 @@ class SegmentEnd {
   // left to it. Asked when all is built that outlives the compiled code.
   void refuse_open_generators();
   bool holds_no_tensor(Variable* v, int& budget, bool& object);
+  // Whether a generator that is not through, and may have an end to run by the time it is let go of, is held by this
+  // value.
+  bool holds_generator(Variable* v, int& budget);
   // Whether a local that can't be read any more stays in its frame. What was there before may be kept alive by that
   // frame alone; what a weak reference or a finalizer may tell the end of stays too, where that costs no tensor.
   bool stays(Variable* local);

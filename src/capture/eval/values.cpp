@@ -164,6 +164,11 @@ bool Values::anchored(SourceId s) {
   return false;
 }
 
+bool Values::on_stack(SourceId s) {
+  while (tr_.sources()[s].base.valid()) s = tr_.sources()[s].base;
+  return tr_.sources()[s].kind == SourceKind::Stack;
+}
+
 // What names a tensor's storage; 0: it has none.
 static uint64_t storage_of(PyObject* tensor) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);

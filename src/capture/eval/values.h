@@ -74,6 +74,7 @@ class Values {
   void forget_from(size_t index) { forgotten_ = index; }
 
   bool anchored(SourceId s);  // below something that is fixed
+  bool on_stack(SourceId s);  // found in what the frame's stack held at the start
   void guard_identity(SourceId s, PyObject* o);
   // Whether a fake is on the memory of a tensor that is no inference tensor: of one that was there before, of any.
   bool on_plain_input(PyObject* fake);

@@ -6,6 +6,7 @@
 #include "capture/vars/function.h"
 #include "capture/vars/host.h"
 #include "capture/vars/iterator.h"
+#include "capture/vars/itertool.h"
 #include "capture/vars/key.h"
 #include "capture/vars/object.h"
 #include "capture/vars/sequence.h"

@@ -175,7 +175,8 @@ bool ConstantVariable::truth(Translator& tr) {
     if (tr.force(v)->type() != &PyBool_Type) tr.unsupported("__bool__ that does not return a bool");
     return tr.truth(v);
   }
-  if (has_len(tr)) return len(tr) != 0;
+  PyNumberMethods* numbers = type()->tp_as_number;
+  if (!(numbers && numbers->nb_bool) && has_len(tr)) return len(tr) != 0;
   int r = PyObject_IsTrue(value.get());
   if (r < 0) tr.raise_current();
   return r == 1;

@@ -60,10 +60,13 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
   size_t at = 0;
   each_item(tr, other, [&](Variable* pair) {
     std::string element = "dictionary update sequence element #" + std::to_string(at++);
-    PyTypeObject* t = tr.force(pair)->type();
-    if (!t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item))
+    std::vector<Variable*> kv;
+    try {
+      kv = tr.unpack(pair);
+    } catch (const PyRaise& e) {
+      if (!tr.is_instance(e.exception, PyExc_TypeError)) throw;
       tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
-    auto kv = tr.unpack(pair);
+    }
     if (kv.size() != 2)
       tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
     d.set(tr, kv[0], kv[1]);

@@ -123,7 +123,7 @@ class GeneratorVariable final : public Variable {
   Variable* throw_(Translator&, Variable* exception);
   void close(Translator&);
   // Suspended where the interpreter would run more of its code when nobody holds it any more.
-  bool has_end_to_run() const;
+  bool has_end_to_run(Translator&);
   Reg build(Codegen&) override;
   // Of one that was there before: the real one becomes what this is now.
   void emit_state(Codegen&, Reg self);
@@ -138,6 +138,10 @@ class GeneratorVariable final : public Variable {
   void end(Translator&);
   std::vector<Reg> state(Codegen&);
 };
+
+// The interpreter closes generators that nobody else holds: Unsupported where one that was there before, and has an end
+// to run, may be let go of with this value.
+void refuse_dropped(Translator&, Variable* held);
 
 // One that was there before, read at where it waits, with its guards. nullptr: nothing is known of it, or it was met at
 // too many places.

@@ -27,6 +27,12 @@ const Instruction* waiting_send(const Frame& f) {
 
 }  // namespace
 
+void refuse_dropped(Translator& tr, Variable* v) {
+  if (v && v->is(Kind::Lazy)) v = v->as<LazyVariable>()->forced;
+  if (v && v->is(Kind::Generator) && v->source.valid() && v->as<GeneratorVariable>()->has_end_to_run(tr))
+    tr.unsupported("a generator that is dropped before its end");
+}
+
 void GeneratorVariable::change(Translator& tr) {
   tr.mutate();
   tr.effects.modified(this);
@@ -37,13 +43,8 @@ void GeneratorVariable::end(Translator& tr) {
   running = false;
   finished = true;
   if (!source.valid()) return;
-  auto ends = [](Variable* v) {
-    if (v && v->is(Kind::Lazy)) v = v->as<LazyVariable>()->forced;
-    return v && v->is(Kind::Generator) && v->source.valid() && v->as<GeneratorVariable>()->has_end_to_run();
-  };
-  if (std::any_of(frame->locals.begin(), frame->locals.end(), ends) ||
-      std::any_of(frame->stack.begin(), frame->stack.begin() + frame->sp, ends))
-    tr.unsupported("a generator that is dropped before its end");
+  for (Variable* v : frame->locals) refuse_dropped(tr, v);
+  for (int i = 0; i < frame->sp; ++i) refuse_dropped(tr, frame->stack[static_cast<size_t>(i)]);
 }
 
 // Runs the frame to its next yield (its value), or to its return (nullptr; the value is in `result`).
@@ -138,8 +139,22 @@ void GeneratorVariable::close(Translator& tr) {
   if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
 }
 
-bool GeneratorVariable::has_end_to_run() const {
-  return started && !finished && frame->ip >= 1 && frame->code->has_end_to_run(frame->ip - 1);
+bool GeneratorVariable::has_end_to_run(Translator& tr) {
+  if (!started || finished || frame->ip < 1) return false;
+  std::vector<int32_t> compared;
+  if (frame->code->has_end_to_run(frame->ip - 1, &compared)) return true;
+  auto takes_exit = [&](int32_t name) {
+    try {
+      Variable* cls = tr.force(tr.load_global(*frame, frame->code->name(name)));
+      return !cls->is(Kind::Real) || !PyExceptionClass_Check(cls->as_constant()) ||
+             tr.is_subclass(PyExc_GeneratorExit, cls->as_constant());
+    } catch (const PyRaise&) {
+      return true;
+    } catch (const Unsupported&) {
+      return true;
+    }
+  };
+  return std::any_of(compared.begin(), compared.end(), takes_exit);
 }
 
 Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {

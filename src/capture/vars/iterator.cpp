@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/cpython/iterators.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -49,6 +50,7 @@ PyTypeObject* SequenceIterator::type() const {
   if (PyObject* o = constant_of(sequence))
     if (Ref it = Ref::steal(PyObject_GetIter(o))) return Py_TYPE(it.get());
   PyErr_Clear();
+  if (sequence->type() == library().deque) return cpython::deque_iterator_type();
   return sequence->is(Kind::Tuple) ? &PyTupleIter_Type : &PyListIter_Type;
 }
 

@@ -17,7 +17,7 @@ class IteratorVariable : public Variable {
   Variable* call_method(Translator&, const char* name, Args&) override;  // __next__, __iter__
   Variable* getattr(Translator&, PyObject* name) override;
   // Of one that was there before: the real one becomes what this is now.
-  void emit_advance(Codegen&, Reg self);
+  virtual void emit_advance(Codegen&, Reg self);
 
  protected:
   void advance(Translator&);  // before each change

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "capture/builtins/builtins.h"
+#include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -49,7 +50,16 @@ DictVariable* ObjectVariable::instance_dict(Translator& tr) {
   return dict_ = dict_behind(tr, tr.wrap(d.get(), tr.sources().instance_dict(source)));
 }
 
+// What weak references tell is not known while a change waits that may have let go of what they refer to.
+static void refuse_weak_content(Translator& tr, PyTypeObject* cls, PyObject* name) {
+  if (tr.effects.modifications().empty() || PyUnicode_CompareWithASCIIString(name, "data") != 0) return;
+  for (const char* c : {"WeakValueDictionary", "WeakKeyDictionary", "WeakSet"})
+    if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(imported("weakref", c))))
+      tr.unsupported("a container of weak references after a change");
+}
+
 Variable* ObjectVariable::instance_get(Translator& tr, PyObject* name) {
+  refuse_weak_content(tr, cls, name);
   DictVariable* d = instance_dict(tr);
   return d ? d->get(tr, name) : nullptr;
 }

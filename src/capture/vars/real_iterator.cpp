@@ -1,5 +1,7 @@
 // Iterators of Python's own that were there before the capture.
+#include "capture/cpython/generator.h"
 #include "capture/cpython/iterators.h"
+#include "capture/cpython/itertool.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/guards/content.h"
@@ -10,6 +12,8 @@ namespace braze::capture {
 namespace {
 
 using cpython::IteratorFamily;
+using cpython::Itertool;
+using cpython::ItertoolField;
 
 // Reads what content_of() tells of the iterator, item by item, each with its guard.
 class Reader {
@@ -60,11 +64,25 @@ class Reader {
         return PyObject_Size(over) >= 0 ? near(-PyObject_Size(over)) && fits(over) : (PyErr_Clear(), false);
       case IteratorFamily::Dict: return near(number(1));
       case IteratorFamily::Set: return PyAnySet_CheckExact(over) && near(number(1));
+      case IteratorFamily::Deque:
       case IteratorFamily::Enumerate: return near(number(1));
+      case IteratorFamily::Itertool: return near(itertool_place());
       default: return true;
     }
   }
   bool near(int64_t position) { return !seen_ || seen_->position(tr_.sources().print(at_), position); }
+  // What changes from call to call and is read as a constant.
+  int64_t itertool_place() const {
+    int64_t place = 0;
+    for (Py_ssize_t i = 0; i < size(); ++i)
+      if (field(i) == ItertoolField::Number)
+        place = place * 31 + number(i);
+      else if (tool() == Itertool::Cycle && PyList_Check(raw(i)))
+        place += PyList_GET_SIZE(raw(i));
+    return place;
+  }
+  Itertool tool() const { return cpython::itertool_of(type_); }
+  ItertoolField field(Py_ssize_t i) const { return cpython::itertool_field(tool(), static_cast<size_t>(i)); }
   static bool fits(PyObject* range) {
     for (const char* part : {"start", "stop", "step"}) {
       Ref n = Ref::steal(native::attr(Ground::made(), range, part));
@@ -92,6 +110,8 @@ class Reader {
       case IteratorFamily::Call:
         if (type_ == &PyFilter_Type) return tr_.make<FilterIterator>(part(0), part(1));
         return tr_.make<MapIterator>(part(0), parts(1));
+      case IteratorFamily::Deque: return deque();
+      case IteratorFamily::Itertool: return itertool();
       case IteratorFamily::None: break;
     }
     return nullptr;
@@ -177,6 +197,30 @@ class Reader {
     auto* it = tr_.make<SetIterator>(over, over->elements());
     it->index = static_cast<size_t>(fixed(1));
     return it;
+  }
+
+  IteratorVariable* deque() {
+    size_t index = static_cast<size_t>(fixed(1));
+    Variable* over = container(Kind::List);
+    if (!over || over->type() != library().deque || over->as<ListVariable>()->changes) return nullptr;
+    auto* it = static_cast<SequenceIterator*>(tr_.force(tr_.iter(over)));
+    it->index = index;
+    return it;
+  }
+
+  IteratorVariable* itertool() {
+    std::vector<Variable*> fields;
+    for (Py_ssize_t i = 0; i < size(); ++i) {
+      SourceId at = tr_.sources().tuple_item(at_, i);
+      bool empty = raw(i) == cpython::empty_slot();
+      if (empty) tr_.guard_identity(at, raw(i));
+      if (field(i) == ItertoolField::Number)
+        fields.push_back(tr_.integer(fixed(i), Ground::guarded(at)));
+      else
+        fields.push_back(empty ? nullptr : part(i));
+    }
+    if (tool() == Itertool::Count && size() == 1) fields.push_back(tr_.integer(1, Ground::guarded(at_)));
+    return tr_.make<ItertoolIterator>(tool(), std::move(fields));
   }
 
   Translator& tr_;
