@@ -78,6 +78,7 @@ class Interpreter {
   // The bytes of a buffer. Input and Constant buffers live in the inputs; the arena is allocated once its size is
   // known.
   std::span<uint8_t> bytes(BufferId b) {
+    b = memory_of(b);
     const Buffer& buf = p_.buffers[b];
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant) return inputs_.at(buf.input).storage;
     auto& m = memory_[b.index];
@@ -101,7 +102,18 @@ class Interpreter {
     return {arena_memory_.data() + offset, length_[b.index]};
   }
 
+  // Of what is written to an input in place: the buffer of that input.
+  BufferId memory_of(BufferId b) const {
+    for (const Writeback& w : p_.writebacks)
+      if (w.in_place && w.from.buffer == b)
+        for (size_t i = 0; i < p_.buffers.size(); ++i)
+          if (const Buffer& in = p_.buffers[BufferId(i)]; in.kind == BufferKind::Input && in.input == w.input)
+            return BufferId(i);
+    return b;
+  }
+
   uint8_t* element(BufferId b, int64_t index) {
+    b = memory_of(b);
     const Buffer& buf = p_.buffers[b];
     std::span<uint8_t> m = bytes(b);
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant)

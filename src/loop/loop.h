@@ -151,6 +151,7 @@ struct Output {  // one graph output
 struct Writeback {
   View from;
   uint32_t input;
+  bool in_place = false;  // `from` is all of a Temp buffer that is the input's own memory from the start
 };
 
 struct Program {

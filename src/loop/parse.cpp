@@ -190,6 +190,7 @@ class Parser {
     if (accept("writeback")) {
       Writeback w;
       w.input = static_cast<uint32_t>(integer());
+      if ((w.in_place = accept("in"))) expect("place");
       expect("view");
       w.from = view();
       program_.writebacks.push_back(std::move(w));

@@ -69,7 +69,8 @@ class Printer {
       if (o.kind == Output::Kind::View) out_ += "output view " + view(o.view) + "\n";
     }
     for (const Writeback& w : p_.writebacks)
-      out_ += "writeback " + std::to_string(w.input) + " view " + view(w.from) + "\n";
+      out_ +=
+          "writeback " + std::to_string(w.input) + (w.in_place ? " in place view " : " view ") + view(w.from) + "\n";
     return std::move(out_);
   }
 

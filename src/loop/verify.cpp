@@ -36,6 +36,12 @@ class Verifier {
       require(b.sizes.size() == b.strides.size(), "one stride per size");
       if (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) written_[i] = 1;
     }
+    for (const Writeback& w : p_.writebacks) {
+      if (!w.in_place) continue;
+      where_ = "a writeback in place";
+      require(p_.buffers[w.from.buffer].kind == BufferKind::Temp, "its buffer is a Temp one");
+      written_[w.from.buffer.index] = 1;
+    }
     for (uint32_t i = 0; i < p_.items.size(); ++i) {
       item_ = i;
       if (auto* n = std::get_if<Nest>(&p_.items[i])) {

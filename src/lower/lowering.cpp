@@ -168,7 +168,8 @@ void Lowering::account(NodeId n, ValueId v) {
         Expr have = there ? sizes[d + sizes.size() - type.sizes.size()] : arena.constant(1);
         broadcast |= indexing.is_one(have) && !indexing.is_one(type.sizes[d]);
       }
-      if (broadcast && (o.expensive || o.inlined.size() > kMaxBroadcastOps) && !o.reads.empty()) realise(u);
+      if (broadcast && (o.expensive || o.inlined.size() > kMaxBroadcastOps) && !o.reads.empty())
+        realise_for_broadcast(u);
     }
     if (o.view) {
       insert(s.reads, o.view->buffer.index);
@@ -213,7 +214,7 @@ void Lowering::lower_view(NodeId n, ValueId v) {
         bool there = d + from.size() >= to.size();
         expands |= !indexing.is_one(to[d]) && (!there || indexing.is_one(from[d + from.size() - to.size()]));
       }
-    if (expands && !o.reads.empty() && (o.expensive || o.inlined.size() > kMaxBroadcastOps)) realise(u);
+    if (expands && !o.reads.empty() && (o.expensive || o.inlined.size() > kMaxBroadcastOps)) realise_for_broadcast(u);
   }
   if (is_realised(u)) s.view = window(v);
   if (s.view) return;
@@ -320,6 +321,22 @@ ValId Lowering::emit_broadcast(Body& body, ValueId v, std::span<const Expr> inde
   size_t skip = index.size() - own.size();
   for (size_t d = 0; d < own.size(); ++d) inner[d] = indexing.is_one(own[d]) ? arena.constant(0) : index[d + skip];
   return emit(body, v, inner);
+}
+
+// Where a cast made the value wider, what was cast takes less to store and to read again.
+void Lowering::realise_for_broadcast(ValueId v) {
+  NodeId n = source.value(v).node;
+  const graph::Node& node = source.node(n);
+  auto* from = node.op == graph::Op::_to_copy ? std::get_if<ValueId>(&node.args[0]) : nullptr;
+  const TensorType& wide = source.type(v);
+  if (!from || size_of(source.type(*from).dtype) >= size_of(wide.dtype) || source.type(*from).device != wide.device) {
+    realise(v);
+    return;
+  }
+  State& s = states_[v.index];
+  s.reads = {realise(*from).buffer.index};
+  s.inlined = {n.index};
+  s.expensive = false;
 }
 
 View Lowering::realise(ValueId v) {

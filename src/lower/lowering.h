@@ -85,6 +85,7 @@ class Lowering {
   void lower_view(NodeId n, ValueId v);
   void account(NodeId n, ValueId v);
   bool should_realise(const State& s) const;
+  void realise_for_broadcast(ValueId v);
   std::optional<View> window(ValueId v);  // of a view of a realised operand
   ValId emit_view(Body& body, ValueId v, std::span<const Expr> index);
   View realise_into(ValueId v, View target);

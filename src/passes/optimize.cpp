@@ -17,6 +17,7 @@
 #include "passes/hoist_assertions.h"
 #include "passes/seed_random.h"
 #include "passes/simplify_views.h"
+#include "passes/unfold_products.h"
 #include "passes/unfuse_bias.h"
 #include "passes/upload_scalars.h"
 

@@ -18,35 +18,6 @@ using loop::Nest;
 using loop::OpCode;
 using loop::Program;
 
-struct Copy {
-  BufferId from, to;
-};
-
-// A nest that does nothing but move every element of one buffer to the same place of another.
-std::optional<Copy> whole_copy(const Program& p, const Item& item) {
-  auto* n = std::get_if<Nest>(&item);
-  if (!n || n->stages.size() != 1 || n->stages[0].ops.size() != 2) return std::nullopt;
-  const loop::Stage& s = n->stages[0];
-  const LoopOp &load = s.ops[0], &store = s.ops[1];
-  if (load.code != OpCode::Load || store.code != OpCode::Store || store.atomic_add || store.args[0] != load.result ||
-      load.index != store.index)
-    return std::nullopt;
-  const loop::Buffer &a = p.buffers[load.buffer], &b = p.buffers[store.buffer];
-  sym::ExprArena& arena = *p.arena;
-  std::vector<Axis> axes = n->outer;
-  axes.insert(axes.end(), s.axes.begin(), s.axes.end());
-  auto base = dense_base(arena, store.index, axes);
-  auto elements = [&](const loop::Buffer& buffer) {
-    Expr count = arena.constant(1);
-    for (Expr size : buffer.sizes) count = arena.mul(count, size);
-    return count;
-  };
-  bool whole = base && arena.is_const(*base, 0) && arena.known_equal(volume(arena, axes), elements(a)) &&
-               arena.known_equal(elements(a), elements(b));
-  if (!whole || a.dtype != b.dtype || a.device != b.device) return std::nullopt;
-  return Copy{load.buffer, store.buffer};
-}
-
 // Whether the buffer's writers can write to another one as well, and nothing outside the program sees it.
 class Uses {
  public:
@@ -80,6 +51,39 @@ class Uses {
 };
 
 }  // namespace
+
+std::optional<Copy> whole_copy(const Program& p, const Item& item) {
+  auto* n = std::get_if<Nest>(&item);
+  if (!n || n->stages.size() != 1 || n->stages[0].ops.size() < 2) return std::nullopt;
+  const loop::Stage& s = n->stages[0];
+  const LoopOp &load = s.ops.front(), &store = s.ops.back();
+  if (load.code != OpCode::Load || store.code != OpCode::Store || store.atomic_add || load.index != store.index)
+    return std::nullopt;
+  // Half types by way of one that holds all of their values.
+  loop::ValId moved = load.result;
+  for (size_t i = 1; i + 1 < s.ops.size(); ++i) {
+    const LoopOp& op = s.ops[i];
+    bool lossless = op.code == OpCode::Cast && (op.dtype == DType::F32 || op.dtype == load.dtype);
+    if (!lossless || !(load.dtype == DType::F16 || load.dtype == DType::BF16) || op.args[0] != moved)
+      return std::nullopt;
+    moved = op.result;
+  }
+  if (store.args[0] != moved) return std::nullopt;
+  const loop::Buffer &a = p.buffers[load.buffer], &b = p.buffers[store.buffer];
+  sym::ExprArena& arena = *p.arena;
+  std::vector<Axis> axes = n->outer;
+  axes.insert(axes.end(), s.axes.begin(), s.axes.end());
+  auto base = dense_base(arena, store.index, axes);
+  auto elements = [&](const loop::Buffer& buffer) {
+    Expr count = arena.constant(1);
+    for (Expr size : buffer.sizes) count = arena.mul(count, size);
+    return count;
+  };
+  bool whole = base && arena.is_const(*base, 0) && arena.known_equal(volume(arena, axes), elements(a)) &&
+               arena.known_equal(elements(a), elements(b));
+  if (!whole || a.dtype != b.dtype || a.device != b.device) return std::nullopt;
+  return Copy{load.buffer, store.buffer};
+}
 
 void coalesce_copies(Program& p) {
   Uses uses(p);

@@ -14,6 +14,7 @@
 #include "schedule/normalise.h"
 #include "schedule/share_rows.h"
 #include "schedule/split_reduce.h"
+#include "schedule/update_inputs.h"
 
 namespace braze::schedule {
 namespace {
@@ -90,6 +91,8 @@ Program schedule(const Program& lowered, const Options& options) {
   verify_after(p, "normalise");
   coalesce_copies(p);
   verify_after(p, "coalesce_copies");
+  update_inputs(p);
+  verify_after(p, "update_inputs");
   split_reductions(p);
   verify_after(p, "split_reductions");
   p.items = fuse_items(p, options);

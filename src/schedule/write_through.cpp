@@ -75,7 +75,7 @@ class Search {
   bool may(const loop::Writeback& w) {
     BufferId made = w.from.buffer;
     const loop::Buffer& b = p_.buffers[made];
-    if (b.kind != BufferKind::Temp || writers_[made.index] != 1) return false;
+    if (w.in_place || b.kind != BufferKind::Temp || writers_[made.index] != 1) return false;
     int32_t at = maker_[made.index];
     auto* nest = std::get_if<Nest>(&p_.items[static_cast<size_t>(at)]);
     if (!nest || last_call_ > at || !is_whole(w.from, b)) return false;
@@ -116,9 +116,10 @@ class Search {
 
 std::vector<bool> writes_through(const loop::Program& program) {
   std::vector<bool> out(program.writebacks.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = program.writebacks[i].in_place;
   if (out.empty() || reports_faults(program) || allocates_late(program)) return out;
   Search search(program);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = search.may(program.writebacks[i]);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] || search.may(program.writebacks[i]);
   return out;
 }
 

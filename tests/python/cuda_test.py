@@ -477,3 +477,44 @@ def test_product_with_activation(dtype):
     b[:4] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0], dtype=dtype)
     got, want = braze.compile(lambda x: F.relu(F.linear(x, w, b)))(x), F.relu(F.linear(x, w, b))
     torch.testing.assert_close(got, want, equal_nan=True, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", [(2048, 512), (300, 77), (1000, 2048), (257, 8192)], ids=str)
+def test_product_of_one_row(dtype, shape):
+    x, w, b = rand(1, shape[1], dtype=dtype), rand(*shape, dtype=dtype, seed=1), rand(shape[0], dtype=dtype, seed=2)
+    check(lambda x, w: F.linear(x, w), x, w, kernels=1, externs=0)
+    check(lambda x, w, b: F.gelu(F.linear(x[None], w, b), approximate="tanh") + b, x, w, b, kernels=1, externs=0)
+    check(lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), x, w, w.flip(0), kernels=1, externs=0)
+    check(lambda x, w: F.linear(x * torch.rsqrt((x.float() ** 2).mean(-1, True)).to(x.dtype), w), x, w, externs=0)
+    assert braze.explain(lambda x, w: x @ w, x, w.t().contiguous()).extern_count == 1  # neighbours of another row
+
+
+def test_product_of_one_row_with_integers():
+    x, s = rand(1, 4096, dtype=torch.bfloat16), rand(512, dtype=torch.bfloat16).abs()
+    w = torch.randint(-127, 127, (512, 4096), device="cuda", dtype=torch.int8)
+    f = lambda x, s: F.linear(x, w.to(x.dtype)) * s
+    check(f, x, s, kernels=1, externs=0)
+
+
+def test_gradients_of_a_product_of_one_row():
+    x, w = rand(1, 128, dtype=torch.bfloat16).requires_grad_(), rand(512, 128, dtype=torch.bfloat16).requires_grad_()
+    f = lambda x, w: F.gelu(F.linear(x, w)).float().square().sum()
+    got, want = [torch.autograd.grad(g(x, w), (x, w)) for g in (braze.compile(f), f)]
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=3e-2, atol=3e-1)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_cache_is_written_where_it_is(mode):
+    def step(cache, k, at):
+        cache.index_copy_(2, at, k)
+        return (cache * 2).sum(2)
+
+    ours, theirs = rand(1, 4, 128, 16, dtype=torch.bfloat16), rand(1, 4, 128, 16, dtype=torch.bfloat16)
+    fast, address = braze.compile(step, mode=mode), ours.data_ptr()
+    for i in range(8):
+        k, at = rand(1, 4, 1, 16, dtype=torch.bfloat16, seed=i), torch.tensor([i * 3], device="cuda")
+        torch.testing.assert_close(fast(ours, k, at), step(theirs, k, at), rtol=2e-2, atol=2e-2)
+        assert torch.equal(ours, theirs) and ours.data_ptr() == address
+    assert braze.explain(step, ours, k, at).kernel_count == 2

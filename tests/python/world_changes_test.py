@@ -8,7 +8,6 @@ import itertools
 import types
 import weakref
 
-import numpy as np
 import pytest
 import torch
 from worlds import World, caught, stay_alike
@@ -440,86 +439,3 @@ def test_a_descriptor_that_can_only_be_set(base):
         return w
 
     stay_alike(make, lambda w: setattr(w.Plain, "__set__", lambda self, o, v: None))
-
-
-def test_a_class_of_strings_that_learns_to_round():
-    def make():
-        class C(str):
-            pass
-
-        w = World(C=C, c=C("a"))
-
-        def f(x):
-            try:
-                return x + round(w.c)
-            except TypeError as e:
-                return x, str(e)
-
-        w.f = f
-        return w
-
-    stay_alike(make, lambda w: setattr(w.C, "__round__", lambda self: 2.0))
-
-
-def test_an_item_that_is_not_equal_to_itself():
-    def make():
-        class C(int):
-            pass
-
-        w = World(C=C, c=C(1))
-        w.f = lambda x: x + 1 if w.c in (w.c, 2) else x
-        return w
-
-    stay_alike(make, lambda w: setattr(w.C, "__eq__", lambda self, other: False))
-
-
-def test_a_module_of_another_class():
-    def make():
-        class Own(types.ModuleType):
-            pass
-
-        w = World(m=Own("m"))
-        w.f = lambda x: (x + 1, type(w.m).__name__)
-        return w
-
-    stay_alike(make, lambda w: setattr(w.m, "__class__", types.ModuleType))
-
-
-def test_truth_of_a_dtype_of_numpy():
-    def make():
-        w = World(t=torch.ones(2))
-        w.f = lambda x: x + 1 if w.t.dtype else x - 1
-        return w
-
-    stay_alike(make, lambda w: setattr(w, "t", np.arange(3.0)))
-
-
-def test_a_dict_of_a_tensor():
-    def make():
-        w = World(t=[(1, 2)])
-
-        def f(x):
-            try:
-                return x, dict(w.t)
-            except TypeError as e:
-                return x, str(e)
-
-        w.f = f
-        return w
-
-    stay_alike(make, lambda w: setattr(w, "t", torch.zeros(3)))
-
-
-def test_a_weak_dictionary_whose_value_is_let_go_of():
-    def make():
-        w = World(t=torch.ones(2))
-        w.known = weakref.WeakValueDictionary({0: w.t})
-
-        def f(x):
-            w.t = [1]
-            return x + 1, len(w.known)
-
-        w.f = f
-        return w
-
-    stay_alike(make)

@@ -114,7 +114,13 @@ Variable* user_classes(Comparison& x) {
                v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq);
     if (own) tr.unsupported("a comparison of " + a->describe() + " and " + b->describe());
   }
-  if (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple)) {
+  // Where both classes have methods of their own, and neither had an answer, nobody asks what they derive from.
+  auto own = [&](Variable* v, int op) {
+    PyObject* f = user_class(v) ? tr.attributes.lookup_on_type(v->type(), tr.intern(kCompare[op]), nullptr) : nullptr;
+    return f && PyFunction_Check(f);
+  };
+  bool no_answer = own(a, x.op) && own(b, kSwapped[x.op]);
+  if (no_answer || (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple))) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
     tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
                                   tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
@@ -130,7 +136,8 @@ Variable* sequences(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   auto is_deque = [](Variable* v) { return v->type() == library().deque; };
   if (a->kind != b->kind || is_deque(a) != is_deque(b)) return nullptr;
-  if (a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) {  // one of a subclass is asked first
+  // One of a subclass is asked first; of contents that was decided by the classes of their objects.
+  if (!x.of_content && a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) {
     std::swap(a, b);
     x.op = kSwapped[x.op];
   }

@@ -168,16 +168,17 @@ bool Protocols::identical(Variable* a, Variable* b) {
   a = tr_.force(a);
   b = tr_.force(b);
   if (a == b) return true;
+  const SourceId at = a->source, bt = b->source;  // also of the numbers that are open, which lose them below
   // Small ints and the bools are one object each.
   if ((a->is(Kind::Sym) || b->is(Kind::Sym)) && a->type() == b->type()) {
     a = tr_.real.specialised(a);
     b = tr_.real.specialised(b);
   }
-  auto object_of = [&](Variable* v) {
-    PyObject* met = v->source.valid() ? tr_.wrapped_at(v->source) : nullptr;
+  auto object_of = [&](Variable* v, SourceId source) {
+    PyObject* met = source.valid() ? tr_.wrapped_at(source) : nullptr;
     return met ? met : real_of(v);
   };
-  PyObject *ra = object_of(a), *rb = object_of(b);
+  PyObject *ra = object_of(a, at), *rb = object_of(b, bt);
   // The one that is made here may be the one that is there already.
   if ((a->is(Kind::Weakref) && rb && PyWeakref_Check(rb)) || (b->is(Kind::Weakref) && ra && PyWeakref_Check(ra)))
     tr_.unsupported("whether two weak references are one");
@@ -185,17 +186,17 @@ bool Protocols::identical(Variable* a, Variable* b) {
   bool same = ra == rb;
   // What the guards on a constant's value or a class say decides it.
   if (Py_TYPE(ra) != Py_TYPE(rb) || one_per_value(ra) || one_per_value(rb)) return same;
-  SourceId known = a->source.valid() ? a->source : b->source;
+  SourceId known = at.valid() ? at : bt;
   if (!known.valid()) return same;
-  if (a->source.valid() && b->source.valid()) {
+  if (at.valid() && bt.valid()) {
     if (same)
-      tr_.guards().same_object(a->source, b->source, tr_.line());
+      tr_.guards().same_object(at, bt, tr_.line());
     else
-      tr_.guards().distinct(a->source, b->source, tr_.line());
+      tr_.guards().distinct(at, bt, tr_.line());
   } else if (same) {
     tr_.guard_identity(known, ra);
   } else {
-    tr_.guards().distinct(known, tr_.sources().constant(a->source.valid() ? rb : ra), tr_.line());
+    tr_.guards().distinct(known, tr_.sources().constant(at.valid() ? rb : ra), tr_.line());
   }
   return same;
 }
@@ -343,8 +344,21 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
                   ", which decides by itself");
 }
 
+// What the text of a real object tells that its identity does not say.
+static void guard_text(Translator& tr, Variable* v) {
+  PyObject* o = v->as_constant();
+  if (PyWeakref_Check(o)) tr.unsupported("the text of a weak reference");
+  if (!PyType_Check(o) || is_fixed_type(reinterpret_cast<PyTypeObject*>(o))) return;
+  for (const char* made_by : {"__repr__", "__str__", "__format__"}) {
+    PyObject* f = tr.attributes.lookup_on_type(Py_TYPE(o), tr.intern(made_by), nullptr);
+    if (f && PyFunction_Check(f)) tr.unsupported("the text of a class whose class makes it");
+  }
+  for (const char* part : {"__qualname__", "__module__"}) tr.force(tr.getattr(v, part));
+}
+
 Variable* Protocols::format(Variable* v, const std::string& spec, int conversion) {
   v = tr_.force(v);
+  if (v->is(Kind::Real)) guard_text(tr_, v);
   if (v->is(Kind::Constant) && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     // A number or text of the program's class may say itself what it looks like.
     for (const char* m : {conversion ? "__repr__" : "__format__", "__str__", "__repr__"}) {

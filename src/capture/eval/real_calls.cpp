@@ -277,6 +277,12 @@ Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
     if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
   for (auto& [k, v] : args.kw)
     if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
+  // A text may be made of what a class tells of itself.
+  bool of_text = PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) && PyUnicode_Check(PyCFunction_GET_SELF(fn));
+  for (Variable* v : args.pos)
+    if (of_text && tr_.force(v)->is(Kind::Real)) tr_.format(v, "", 0);
+  for (auto& [k, v] : args.kw)
+    if (of_text && tr_.force(v)->is(Kind::Real)) tr_.format(v, "", 0);
   RealArgs real = convert(tr_, args, /*open=*/false);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) tr_.raise_current();

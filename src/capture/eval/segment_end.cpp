@@ -258,6 +258,8 @@ void SegmentEnd::guard_written_inputs() {
 
 // What was changed, or told from others by its identity, is no other object that was met on another path.
 void SegmentEnd::guard_distinct_objects() {
+  // What the instruction met that the segment ends before has lost its guards.
+  auto is_kept = [&](Variable* v) { return !tr_.segment().stop || v->born < tr_.ordinal(); };
   std::set<std::pair<Kind, PyTypeObject*>> kinds;
   for (Variable* m : tr_.effects.modifications())
     if (m->source.valid() && !m->is(Kind::Cell)) kinds.emplace(m->kind, m->type());
@@ -266,7 +268,7 @@ void SegmentEnd::guard_distinct_objects() {
   for (const auto& [kind, type] : kinds) {
     std::vector<SourceId> group;
     for (auto& [object, v] : tr_.objects())
-      if (v && v->kind == kind && v->source.valid() && v->type() == type) group.push_back(v->source);
+      if (v && v->kind == kind && v->source.valid() && v->type() == type && is_kept(v)) group.push_back(v->source);
     std::sort(group.begin(), group.end(), [](SourceId a, SourceId b) { return a.index < b.index; });
     group.erase(std::unique(group.begin(), group.end()), group.end());
     if (group.size() > 1) tr_.guards().all_distinct(std::move(group), {});

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "capture/cpython/dict.h"
+#include "capture/cpython/imported.h"
 #include "capture/cpython/lru_cache.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
@@ -18,6 +19,10 @@ namespace {
 struct PartialLayout {
   PyObject_HEAD PyObject *fn, *args, *kw;
 };
+bool is_partial(PyObject* o) {
+  static PyObject* const type = imported("functools", "partial");
+  return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(type));
+}
 
 struct PropertyLayout {
   PyObject_HEAD PyObject *get, *set, *del;
@@ -239,7 +244,10 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     }
     case SourceKind::TypeAttr:
       return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), s.key.get()) : nullptr;
-    case SourceKind::Slot: return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index);
+    case SourceKind::Slot:
+      return Py_TYPE(base)->tp_basicsize >= s.index + static_cast<Py_ssize_t>(sizeof(PyObject*))
+                 ? *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + s.index)
+                 : nullptr;
     case SourceKind::FuncCode: return func() ? func()->func_code : nullptr;
     case SourceKind::FuncGlobals: return func() ? func()->func_globals : nullptr;
     case SourceKind::FuncDefaults: return func() ? func()->func_defaults : nullptr;
@@ -253,9 +261,9 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
       return PyObject_TypeCheck(base, &PyStaticMethod_Type) || PyObject_TypeCheck(base, &PyClassMethod_Type)
                  ? reinterpret_cast<StaticLayout*>(base)->callable
                  : nullptr;
-    case SourceKind::PartialFunc: return reinterpret_cast<PartialLayout*>(base)->fn;
-    case SourceKind::PartialArgs: return reinterpret_cast<PartialLayout*>(base)->args;
-    case SourceKind::PartialKeywords: return reinterpret_cast<PartialLayout*>(base)->kw;
+    case SourceKind::PartialFunc: return is_partial(base) ? reinterpret_cast<PartialLayout*>(base)->fn : nullptr;
+    case SourceKind::PartialArgs: return is_partial(base) ? reinterpret_cast<PartialLayout*>(base)->args : nullptr;
+    case SourceKind::PartialKeywords: return is_partial(base) ? reinterpret_cast<PartialLayout*>(base)->kw : nullptr;
     case SourceKind::MappingOrigin:
       return Py_TYPE(base) == &PyDictProxy_Type ? reinterpret_cast<MappingProxyLayout*>(base)->mapping : nullptr;
     case SourceKind::TensorAttr: {

@@ -101,6 +101,8 @@ Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& 
     args.pos[0] = tr.list(tr.unpack(parts));
   }
   if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
+  for (const char* changes : {"__setattr__", "__delattr__", "__setstate__"})  // numbers and texts of own classes
+    if (std::string_view(name) == changes && !is_fixed_type(type())) return nullptr;
   Ref method = Ref::steal(native::attr(Ground::pure(this), value.get(), name));
   if (!method) {
     PyErr_Clear();
@@ -150,6 +152,9 @@ Variable* ConstantVariable::iter(Translator& tr) {
     if (narrow) return tr.make<RangeIterator>(start, step, n);
   }
   if (Variable* v = own_method(tr, this, "__iter__", {})) return tr.force(v);
+  if (!is_fixed_type(type()) && !Py_TYPE(value.get())->tp_iter)
+    if (tr.attributes.lookup_on_type(type(), tr.intern("__getitem__"), nullptr))
+      return tr.make<CallIterator>(this, nullptr);
   if (!Py_TYPE(value.get())->tp_iter && !PySequence_Check(value.get())) return Variable::iter(tr);
   return tr.make<SequenceIterator>(this, items(tr));
 }

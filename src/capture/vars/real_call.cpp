@@ -110,12 +110,21 @@ Variable* call_method_wrapper(Translator& tr, RealVariable& real, Args& args) {
   return nullptr;
 }
 
+// Whether it was met on a way that holds it: other than by a weak reference, and not in what may have changed.
+bool held_elsewhere(Translator& tr, PyObject* o) {
+  auto it = tr.objects().find(o);
+  if (it == tr.objects().end() || PyObject_TypeCheck(o, library().tensor)) return false;
+  for (SourceId s = it->second->source; s.valid(); s = tr.sources()[s].base)
+    if (tr.sources()[s].kind == SourceKind::WeakTarget) return false;
+  return it->second->source.valid() && tr.sources()[it->second->source].kind == SourceKind::Local;
+}
+
 Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
-    if (PyObject_TypeCheck(target, library().tensor) && !tr.effects.modifications().empty())
+    if (!tr.effects.modifications().empty() && !held_elsewhere(tr, target))
       tr.unsupported("a weak reference to an object that a change may have let go of");
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }

@@ -261,7 +261,8 @@ Value* emit_cast(VectorBuilder& b, Value* v, DType from, DType to) {
   }
   if (t) {
     Value* r = is_signed(from) ? b.B.CreateSIToFP(v, type) : b.B.CreateUIToFP(v, type);
-    return to == DType::F16 || to == DType::BF16 ? from_storage(b, to, to_storage(b, to, r)) : r;
+    bool exact = size_of(from) == 1;  // 256 is the first integer behind which a bfloat16 has gaps
+    return !exact && (to == DType::F16 || to == DType::BF16) ? from_storage(b, to, to_storage(b, to, r)) : r;
   }
   return b.B.CreateIntCast(v, type, is_signed(from));
 }

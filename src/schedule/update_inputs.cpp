@@ -1,0 +1,88 @@
+#include "schedule/update_inputs.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "loop/analysis.h"
+#include "schedule/coalesce.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::BufferKind;
+using loop::Nest;
+using loop::Program;
+
+class Update {
+ public:
+  Update(const Program& p, const loop::Writeback& w) : p_(p), w_(w), made_(w.from.buffer) {}
+
+  // The copy that goes, by its place among the items.
+  std::optional<size_t> copy() {
+    const loop::Buffer& b = p_.buffers[made_];
+    if (w_.in_place || b.kind != BufferKind::Temp || !is_whole(w_.from, b)) return std::nullopt;
+    for (const loop::Writeback& other : p_.writebacks)
+      if (&other != &w_ && (other.from.buffer == made_ || is_input(other.from.buffer))) return std::nullopt;
+    for (const loop::Output& o : p_.outputs)
+      if (o.kind == loop::Output::Kind::View ? is_input(o.view.buffer)
+                                             : o.kind == loop::Output::Kind::Input && o.input == w_.input)
+        return std::nullopt;
+    std::optional<size_t> copy;
+    size_t written = 0, first_read = p_.items.size();
+    for (size_t i = 0; i < p_.items.size(); ++i) {
+      loop::Effects e = loop::effects(p_.items[i]);
+      auto touches = [&](const auto& list, BufferId id) {
+        return std::find(list.begin(), list.end(), id) != list.end();
+      };
+      bool reads_input = std::any_of(e.reads.begin(), e.reads.end(), [&](BufferId id) { return is_input(id); });
+      if (reads_input) {
+        auto c = copy ? std::nullopt : whole_copy(p_, p_.items[i]);
+        if (!c || c->to != made_ || !alike(p_.buffers[c->from], b) || written) return std::nullopt;
+        copy = i;
+        continue;
+      }
+      if (touches(e.reads, made_)) first_read = std::min(first_read, i);
+      if (!touches(e.writes, made_)) continue;
+      if (!copy || first_read <= i || !stores_plainly(p_.items[i])) return std::nullopt;
+      ++written;
+    }
+    return written ? copy : std::nullopt;
+  }
+
+ private:
+  bool is_input(BufferId id) const {
+    const loop::Buffer& b = p_.buffers[id];
+    return (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) && b.input == w_.input;
+  }
+  bool is_whole(const loop::View& v, const loop::Buffer& b) const {
+    return p_.arena->is_const(v.offset, 0) && v.sizes == b.sizes && v.strides == b.strides && v.dtype == b.dtype;
+  }
+  static bool alike(const loop::Buffer& a, const loop::Buffer& b) {
+    return a.kind == BufferKind::Input && a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype &&
+           a.device == b.device;
+  }
+  bool stores_plainly(const loop::Item& item) const {
+    auto* nest = std::get_if<Nest>(&item);
+    if (!nest) return false;
+    for (const auto& a : loop::accesses(*nest))
+      if (a.buffer == made_ && (!a.write || a.atomic)) return false;
+    return true;
+  }
+
+  const Program& p_;
+  const loop::Writeback& w_;
+  BufferId made_;
+};
+
+}  // namespace
+
+void update_inputs(Program& p) {
+  for (loop::Writeback& w : p.writebacks)
+    if (std::optional<size_t> copy = Update(p, w).copy()) {
+      p.items.erase(p.items.begin() + static_cast<std::ptrdiff_t>(*copy));
+      w.in_place = true;
+    }
+}
+
+}  // namespace braze::schedule
