@@ -6,6 +6,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -111,7 +112,24 @@ struct ReplayedGraph::Recording {
 
 struct ReplayedGraph::Recordings {
   int calls = 0, recorded = 0;
+  std::vector<const void*> arguments;  // where they lay in the last call
+  std::vector<char> moved;             // per argument: it is to be copied
   std::vector<std::unique_ptr<Recording>> alive;
+
+  // Where one argument moves, others will; what is written moves last: caches, buffers, states.
+  void note(const CompiledGraph::Call& call, const std::vector<uint32_t>& written) {
+    bool first = arguments.empty();
+    arguments.resize(call.inputs.size(), nullptr);
+    moved.resize(call.inputs.size(), 0);
+    auto is_written = [&](size_t i) { return std::find(written.begin(), written.end(), i) != written.end(); };
+    bool one = false, one_written = false;
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const void* at = call.inputs[i] ? call.inputs[i]->const_data_ptr() : nullptr;
+      if (!first && at != arguments[i] && !moved[i]) (is_written(i) ? one_written : one) = true;
+      arguments[i] = at;
+    }
+    for (size_t i = 0; (one || one_written) && i < moved.size(); ++i) moved[i] |= one_written || !is_written(i);
+  }
 };
 
 struct ReplayedGraph::Objects {
@@ -151,6 +169,7 @@ bool ReplayedGraph::run(CompiledGraph::Call& call) {
     ~Free() { busy = false; }
   } free{busy_};
   Recordings* all = find(call);
+  if (all) all->note(call, facts_.written);
   if (all && all->calls++ >= kWarmUps) {
     pybind11::gil_scoped_acquire gil;
     c10::DeviceGuard device(objects_->stream->device());
@@ -195,8 +214,7 @@ ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) 
 
 bool ReplayedGraph::fits(const Recording& r, const CompiledGraph::Call& call) const {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (call.inputs[i] && inputs_[i] == Placement::Stays && call.inputs[i]->const_data_ptr() != r.addresses[i])
-      return false;
+    if (call.inputs[i] && !r.inputs[i].defined() && call.inputs[i]->const_data_ptr() != r.addresses[i]) return false;
   return true;
 }
 
@@ -215,7 +233,7 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
     return nullptr;
   }
   auto fresh = std::make_unique<Recording>();
-  if (!record(*fresh, call)) return nullptr;
+  if (!record(*fresh, all, call)) return nullptr;
   if (more) {
     all.alive.push_back(std::move(fresh));
     return all.alive.back().get();
@@ -236,7 +254,7 @@ void log_not_recorded(const std::string& why) {
 }
 
 // False: the graph is not to be recorded.
-bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
+bool ReplayedGraph::record(Recording& r, const Recordings& all, const CompiledGraph::Call& call) {
   c10::impl::VirtualGuardImpl device(c10::kCUDA);
   c10::Stream stream = device.getStream(device.getDevice());
   bool lends = facts_.outputs > copied_results_;
@@ -247,7 +265,7 @@ bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
   r.addresses.assign(inputs_.size(), nullptr);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!call.inputs[i]) continue;
-    if (inputs_[i] == Placement::Copied) {
+    if (inputs_[i] == Placement::Copied && all.moved[i]) {
       r.inputs[i] = copy_of(*call.inputs[i]);
       recorded.inputs[i] = &r.inputs[i];
     } else {
@@ -290,8 +308,8 @@ bool ReplayedGraph::record(Recording& r, const CompiledGraph::Call& call) {
       if (r.outputs[j].defined() && !r.outputs[j].is_same(t) && r.outputs[j].is_alias_of(t) &&
           (i < copied_results_ || j < copied_results_))
         return true;
-    for (const at::Tensor& in : r.inputs)
-      if (in.defined() && in.is_alias_of(t)) return true;
+    for (size_t k = 0; k < inputs_.size(); ++k)
+      if (inputs_[k] == Placement::Copied && recorded.inputs[k] && recorded.inputs[k]->is_alias_of(t)) return true;
     return false;
   };
   for (size_t i = 0; why.empty() && i < r.outputs.size(); ++i)

@@ -1,11 +1,12 @@
 // mode="reduce-overhead": a compiled graph recorded as a CUDA Graph and replayed.
 //
 // The first calls run as they are; then the graph is recorded once per set of argument sizes. A replay copies the
-// arguments to the recorded addresses; what stays where it is (parameters, values that another recording left) must lie
-// where it lay, else it is recorded anew. A result that is still alive is never overwritten: it is copied out, or,
-// where it is large and soon dropped (values saved for a backward, gradients), lent: the recording is not replayed
-// while somebody holds it, and a second one takes its turn. Recordings that lend have memory pools of their own; the
-// others of a graph share one. A graph that cannot be recorded runs as it is; the log's topic graph_breaks says why.
+// arguments to the recorded addresses; what stays where it is (parameters, values that another recording left,
+// arguments that lay at one address in all calls so far, such as a cache) must lie where it lay, else it is recorded
+// anew. A result that is still alive is never overwritten: it is copied out, or, where it is large and soon dropped
+// (values saved for a backward, gradients), lent: the recording is not replayed while somebody holds it, and a second
+// one takes its turn. Recordings that lend have memory pools of their own; the others of a graph share one. A graph
+// that cannot be recorded runs as it is; the log's topic graph_breaks says why.
 #pragma once
 #include <atomic>
 #include <map>
@@ -18,7 +19,7 @@
 namespace braze::launch {
 
 enum class Placement : uint8_t {
-  Copied,  // may lie anywhere: its values are copied
+  Copied,  // may lie anywhere: its values are copied, once it was seen to move
   Stays,   // expected where it was
 };
 
@@ -43,7 +44,7 @@ class ReplayedGraph {
   Recordings* find(const CompiledGraph::Call& call);
   Recording* choose(Recordings& all, const CompiledGraph::Call& call);
   bool fits(const Recording& r, const CompiledGraph::Call& call) const;
-  bool record(Recording& r, const CompiledGraph::Call& call);
+  bool record(Recording& r, const Recordings& all, const CompiledGraph::Call& call);
   void replay(Recording& r, CompiledGraph::Call& call) const;
   void give_up(const std::string& why);
 

@@ -207,3 +207,26 @@ def test_grad_scaler():
     (got, got_scales), (want, want_scales) = train(True), train(False)
     assert got_scales == want_scales and len(set(want_scales)) > 1
     torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=1e-2, atol=1e-3)
+
+
+def test_arguments_that_stay_and_then_move():
+    def step(x, cache, at):
+        cache.index_add_(0, at, x)
+        return (x * 2).sum() + cache.sum(), cache[1:] * 3
+
+    fast = braze.compile(step, mode="reduce-overhead")
+    at = torch.tensor([1, 2], device="cuda")
+    x, ours, theirs = torch.zeros(2, 8, device="cuda"), *(torch.zeros(4, 8, device="cuda") for _ in range(2))
+    kept = []
+    for i in range(24):
+        if i == 8:
+            x = torch.zeros(2, 8, device="cuda")  # moves once
+        if i == 12:
+            ours = ours.clone()  # so does what is written
+        if i > 15:
+            x, ours = x.clone(), ours.clone()  # from call to call
+            kept += [x, ours]
+        x.fill_(i)
+        for a, b in zip(fast(x, ours, at), step(x, theirs, at)):
+            torch.testing.assert_close(a, b)
+        torch.testing.assert_close(ours, theirs)
