@@ -237,3 +237,15 @@ def test_a_class_of_integers_that_learns_to_be_gone_through():
         w.C.__getitem__ = lambda self, i: [4, 5][i]
 
     stay_alike(make, learn)
+
+
+def test_a_class_of_numbers_that_learns_to_be_called():
+    def make():
+        class C(float):
+            pass
+
+        w = World(C=C, c=C(3))
+        w.f = caught(lambda x: w.c())
+        return w
+
+    stay_alike(make, lambda w: setattr(w.C, "__call__", lambda self: 2.5))

@@ -1,5 +1,6 @@
 #include "capture/eval/variable.h"
 
+#include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -34,6 +35,8 @@ void Variable::setattr(Translator& tr, PyObject* name, Variable*) {
 }
 
 Variable* Variable::call(Translator& tr, Args&) {
+  // With the guard that the class does not learn to be called.
+  if (!is_fixed_type(type())) tr.attributes.lookup_on_type(type(), tr.intern("__call__"), nullptr);
   if (!type()->tp_call) tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not callable");
   tr.unsupported(Reason::UnknownFunction, "a call of " + describe());
 }
