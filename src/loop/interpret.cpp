@@ -38,6 +38,11 @@ class Interpreter {
       int32_t d = where.second;
       env_[s.id] = d >= 0 ? t.sizes.at(static_cast<size_t>(d)) : t.strides.at(static_cast<size_t>(~d));
     }
+    for (size_t i = 0; i < p.buffers.size(); ++i) lives_in_.emplace_back(i);
+    for (const Writeback& w : p.writebacks)
+      for (size_t i = 0; w.in_place && i < p.buffers.size(); ++i)
+        if (const Buffer& b = p.buffers[BufferId(i)]; b.kind == BufferKind::Input && b.input == w.input)
+          lives_in_[w.from.buffer.index] = BufferId(i);
     env_fn_ = [this](Expr s) {
       auto it = env_.find(s.id);
       BRAZE_CHECK(it != env_.end(), "interpret: symbol without a value: " + std::string(arena_.symbol_name(s)));
@@ -78,7 +83,7 @@ class Interpreter {
   // The bytes of a buffer. Input and Constant buffers live in the inputs; the arena is allocated once its size is
   // known.
   std::span<uint8_t> bytes(BufferId b) {
-    b = memory_of(b);
+    b = lives_in_[b.index];
     const Buffer& buf = p_.buffers[b];
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant) return inputs_.at(buf.input).storage;
     auto& m = memory_[b.index];
@@ -102,18 +107,8 @@ class Interpreter {
     return {arena_memory_.data() + offset, length_[b.index]};
   }
 
-  // Of what is written to an input in place: the buffer of that input.
-  BufferId memory_of(BufferId b) const {
-    for (const Writeback& w : p_.writebacks)
-      if (w.in_place && w.from.buffer == b)
-        for (size_t i = 0; i < p_.buffers.size(); ++i)
-          if (const Buffer& in = p_.buffers[BufferId(i)]; in.kind == BufferKind::Input && in.input == w.input)
-            return BufferId(i);
-    return b;
-  }
-
   uint8_t* element(BufferId b, int64_t index) {
-    b = memory_of(b);
+    b = lives_in_[b.index];
     const Buffer& buf = p_.buffers[b];
     std::span<uint8_t> m = bytes(b);
     if (buf.kind == BufferKind::Input || buf.kind == BufferKind::Constant)
@@ -360,6 +355,7 @@ class Interpreter {
   std::vector<HostTensor>& inputs_;
   const ExternFn& call_;
   const Arena* shared_;
+  std::vector<BufferId> lives_in_;  // per buffer: itself, or the input that it is written to in place
   std::vector<std::vector<uint8_t>> memory_;
   std::vector<uint8_t> arena_memory_;
   std::vector<char> allocated_;

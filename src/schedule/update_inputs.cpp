@@ -5,6 +5,7 @@
 
 #include "loop/analysis.h"
 #include "schedule/coalesce.h"
+#include "schedule/input_memory.h"
 
 namespace braze::schedule {
 namespace {
@@ -21,7 +22,7 @@ class Update {
   // The copy that goes, by its place among the items.
   std::optional<size_t> copy() {
     const loop::Buffer& b = p_.buffers[made_];
-    if (w_.in_place || b.kind != BufferKind::Temp || !is_whole(w_.from, b)) return std::nullopt;
+    if (w_.in_place || b.kind != BufferKind::Temp || !is_whole(p_, w_.from)) return std::nullopt;
     for (const loop::Writeback& other : p_.writebacks)
       if (&other != &w_ && (other.from.buffer == made_ || is_input(other.from.buffer))) return std::nullopt;
     for (const loop::Output& o : p_.outputs)
@@ -38,7 +39,9 @@ class Update {
       bool reads_input = std::any_of(e.reads.begin(), e.reads.end(), [&](BufferId id) { return is_input(id); });
       if (reads_input) {
         auto c = copy ? std::nullopt : whole_copy(p_, p_.items[i]);
-        if (!c || c->to != made_ || !alike(p_.buffers[c->from], b) || written) return std::nullopt;
+        if (!c || c->to != made_ || p_.buffers[c->from].kind != BufferKind::Input ||
+            !same_layout(p_.buffers[c->from], b) || written)
+          return std::nullopt;
         copy = i;
         continue;
       }
@@ -51,17 +54,7 @@ class Update {
   }
 
  private:
-  bool is_input(BufferId id) const {
-    const loop::Buffer& b = p_.buffers[id];
-    return (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) && b.input == w_.input;
-  }
-  bool is_whole(const loop::View& v, const loop::Buffer& b) const {
-    return p_.arena->is_const(v.offset, 0) && v.sizes == b.sizes && v.strides == b.strides && v.dtype == b.dtype;
-  }
-  static bool alike(const loop::Buffer& a, const loop::Buffer& b) {
-    return a.kind == BufferKind::Input && a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype &&
-           a.device == b.device;
-  }
+  bool is_input(BufferId id) const { return stands_for_input(p_.buffers[id], w_.input); }
   bool stores_plainly(const loop::Item& item) const {
     auto* nest = std::get_if<Nest>(&item);
     if (!nest) return false;

@@ -4,6 +4,7 @@
 
 #include "loop/analysis.h"
 #include "schedule/index.h"
+#include "schedule/input_memory.h"
 
 namespace braze::schedule {
 
@@ -78,7 +79,7 @@ class Search {
     if (w.in_place || b.kind != BufferKind::Temp || writers_[made.index] != 1) return false;
     int32_t at = maker_[made.index];
     auto* nest = std::get_if<Nest>(&p_.items[static_cast<size_t>(at)]);
-    if (!nest || last_call_ > at || !is_whole(w.from, b)) return false;
+    if (!nest || last_call_ > at || !is_whole(p_, w.from)) return false;
     // Another writeback of the same buffer would read what this input has become.
     for (const loop::Writeback& other : p_.writebacks)
       if (&other != &w && (other.from.buffer == made || is_input(other.from.buffer, w.input))) return false;
@@ -86,7 +87,7 @@ class Search {
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       BufferId given(i);
       if (!is_input(given, w.input)) continue;
-      if (looked_at || p_.buffers[given].kind != BufferKind::Input || !alike(p_.buffers[given], b)) return false;
+      if (looked_at || p_.buffers[given].kind != BufferKind::Input || !same_layout(p_.buffers[given], b)) return false;
       looked_at = true;
       if (last_read_[i] > at) return false;
       if (last_read_[i] == at && !in_place(*p_.arena, *nest, given, made)) return false;
@@ -95,16 +96,7 @@ class Search {
   }
 
  private:
-  bool is_input(BufferId id, uint32_t input) const {
-    const loop::Buffer& b = p_.buffers[id];
-    return (b.kind == BufferKind::Input || b.kind == BufferKind::Constant) && b.input == input;
-  }
-  bool is_whole(const loop::View& v, const loop::Buffer& b) const {
-    return p_.arena->is_const(v.offset, 0) && v.sizes == b.sizes && v.strides == b.strides && v.dtype == b.dtype;
-  }
-  static bool alike(const loop::Buffer& a, const loop::Buffer& b) {
-    return a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype && a.device == b.device;
-  }
+  bool is_input(BufferId id, uint32_t input) const { return stands_for_input(p_.buffers[id], input); }
 
   const loop::Program& p_;
   std::vector<int> writers_;

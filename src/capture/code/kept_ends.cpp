@@ -32,6 +32,7 @@ bool may_have_end_to_run(PyObject* generator) {
 }
 
 bool has_end_to_run(cpython::Frame* f) {
+  if (!f) return false;
   try {
     const Bytecode& code = decode(cpython::code(f));
     return code.has_end_to_run(code.index_at[static_cast<size_t>(cpython::position(f)) / 2]);
@@ -66,9 +67,9 @@ class Search {
   // Iterators hold others, some in a tuple: a generator those that its frame waits for.
   bool in_object(PyObject* o) {
     if (!o || seen_.size() > kMostObjects || !seen_.insert(o).second) return false;
-    if (ever_ && PyGen_CheckExact(o) && may_have_end_to_run(o)) return true;
-    cpython::Frame* frame = PyGen_CheckExact(o) ? cpython::suspended(o) : nullptr;
-    if (frame ? has_end_to_run(frame) : Py_TYPE(o)->tp_finalize && !PyGen_CheckExact(o)) return true;
+    bool ends = PyGen_CheckExact(o) ? ever_ ? may_have_end_to_run(o) : has_end_to_run(cpython::suspended(o))
+                                    : Py_TYPE(o)->tp_finalize != nullptr;
+    if (ends) return true;
     if (!(Py_TYPE(o)->tp_iternext || PyCell_Check(o) || PyTuple_CheckExact(o)) || !Py_TYPE(o)->tp_traverse ||
         !PyObject_IS_GC(o))
       return false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/cpython/any_arguments.h"
+#include "capture/cpython/fast_function.h"
 #include "capture/cpython/frame.h"
 #include "capture/cpython/generator.h"
 #include "capture/cpython/ref.h"
@@ -69,10 +70,6 @@ PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t) {
   return PyObject_Vectorcall(args[0], given.values.data(), given.positional, given.names.get());
 }
 
-PyMethodDef fast_method(const char* name, PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL, nullptr};
-}
-
 }  // namespace
 
 PyObject* empty_slot() {
@@ -99,20 +96,17 @@ PyObject* generator_content(PyObject* generator) {
 }
 
 PyObject* generator_go_to() {
-  static PyMethodDef method = fast_method("go_to", go_to);
-  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  static PyObject* const function = fast_function("go_to", go_to);
   return function;
 }
 
 PyObject* generator_made() {
-  static PyMethodDef method = fast_method("made", made);
-  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  static PyObject* const function = fast_function("made", made);
   return function;
 }
 
 PyObject* generator_ended() {
-  static PyMethodDef method = fast_method("end", end);
-  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  static PyObject* const function = fast_function("end", end);
   return function;
 }
 

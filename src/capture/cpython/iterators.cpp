@@ -2,6 +2,7 @@
 // tells is asked of the classes where it needs no look-up of names that a program may have replaced.
 #include "capture/cpython/iterators.h"
 
+#include "capture/cpython/fast_function.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/itertool.h"
 #include "capture/cpython/ref.h"
@@ -244,9 +245,7 @@ PyObject* iterator_content(PyObject* o) {
 }
 
 PyObject* iterator_advance() {
-  static PyMethodDef method{"advance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(advance)),
-                            METH_FASTCALL, nullptr};
-  static PyObject* const function = PyCFunction_New(&method, nullptr);
+  static PyObject* const function = fast_function("advance", advance);
   return function;
 }
 

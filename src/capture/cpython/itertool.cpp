@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "capture/cpython/fast_function.h"
 #include "capture/cpython/generator.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
@@ -188,12 +189,6 @@ PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return it.release();
 }
 
-PyObject* fast_function(PyMethodDef& def, PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
-  def.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
-  def.ml_flags = METH_FASTCALL;
-  return PyCFunction_New(&def, nullptr);
-}
-
 PyObject* content_of_count(PyObject* it) {
   auto& f = *reinterpret_cast<CountFields*>(it);
   Ref number =
@@ -244,14 +239,12 @@ PyObject* itertool_content(PyObject* it) {
 }
 
 PyObject* itertool_set() {
-  static PyMethodDef def{"set", nullptr, 0, nullptr};
-  static PyObject* const function = fast_function(def, set);
+  static PyObject* const function = fast_function("set", set);
   return function;
 }
 
 PyObject* itertool_made() {
-  static PyMethodDef def{"made", nullptr, 0, nullptr};
-  static PyObject* const function = fast_function(def, made);
+  static PyObject* const function = fast_function("made", made);
   return function;
 }
 

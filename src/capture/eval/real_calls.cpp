@@ -273,16 +273,14 @@ void RealCalls::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, P
 
 Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
   Args args = as_numbers(tr_, fn, given);
-  for (Variable* v : args.pos)
-    if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
-  for (auto& [k, v] : args.kw)
-    if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
   // A text may be made of what a class tells of itself.
   bool of_text = PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) && PyUnicode_Check(PyCFunction_GET_SELF(fn));
-  for (Variable* v : args.pos)
+  auto take = [&](Variable* v) {
+    if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
     if (of_text && tr_.force(v)->is(Kind::Real)) tr_.format(v, "", 0);
-  for (auto& [k, v] : args.kw)
-    if (of_text && tr_.force(v)->is(Kind::Real)) tr_.format(v, "", 0);
+  };
+  for (Variable* v : args.pos) take(v);
+  for (auto& [k, v] : args.kw) take(v);
   RealArgs real = convert(tr_, args, /*open=*/false);
   Ref result = Ref::steal(PyObject_VectorcallDict(fn, real.pos.data(), real.pos.size(), real.kw.get()));
   if (!result) tr_.raise_current();

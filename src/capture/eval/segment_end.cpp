@@ -93,7 +93,6 @@ bool SegmentEnd::stays(Variable* v) {
   if (!v) return false;
   int most = 200;
   if (!v->source.valid() && !tr_.generators().empty() && holds_generator(v, most)) return true;
-  if (v->is(Kind::Generator) && v->as<GeneratorVariable>()->has_end_to_run(tr_)) return true;
   if (!v->source.valid()) {
     int budget = 200;
     bool object = false;

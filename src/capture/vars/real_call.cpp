@@ -110,13 +110,12 @@ Variable* call_method_wrapper(Translator& tr, RealVariable& real, Args& args) {
   return nullptr;
 }
 
-// Whether it was met on a way that holds it: other than by a weak reference, and not in what may have changed.
-bool held_elsewhere(Translator& tr, PyObject* o) {
+// Whether the frame itself holds it, not something that may have changed.
+bool held_by_frame(Translator& tr, PyObject* o) {
   auto it = tr.objects().find(o);
   if (it == tr.objects().end() || PyObject_TypeCheck(o, library().tensor)) return false;
-  for (SourceId s = it->second->source; s.valid(); s = tr.sources()[s].base)
-    if (tr.sources()[s].kind == SourceKind::WeakTarget) return false;
-  return it->second->source.valid() && tr.sources()[it->second->source].kind == SourceKind::Local;
+  SourceId s = it->second->source;
+  return s.valid() && tr.sources()[s].kind == SourceKind::Local;
 }
 
 Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
@@ -124,7 +123,7 @@ Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
-    if (!tr.effects.modifications().empty() && !held_elsewhere(tr, target))
+    if (!tr.effects.modifications().empty() && !held_by_frame(tr, target))
       tr.unsupported("a weak reference to an object that a change may have let go of");
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }
