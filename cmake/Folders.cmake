@@ -2,6 +2,16 @@
 # is compared with what it names before anything is built (tools/check_doors.py).
 set(BRAZE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
 
+# Several files of a folder compiled at a time: most of a file's time goes to headers. So few that a change in one file is built in 20 s.
+function(braze_unity target files)
+  if(BRAZE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+    # What GCC says of classes in anonymous namespaces is true of headers, which it takes the files for; larger functions are inlined into
+    # others until it no longer sees that a variant's other members are not read.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage -Wno-maybe-uninitialized>)
+  endif()
+endfunction()
+
 # A folder in a folder ("capture/guards") is the target braze_capture_guards. WITH: neighbours that belong to the same target, since each needs
 # the other.
 function(braze_folder folder)
@@ -36,6 +46,11 @@ function(braze_folder folder)
     add_library(braze_${name} STATIC ${sources})
     target_include_directories(braze_${name} PUBLIC ${door})
     target_compile_options(braze_${name} PRIVATE ${BRAZE_WARNINGS})
+    if(A_TORCH)
+      braze_unity(braze_${name} 3)
+    else()
+      braze_unity(braze_${name} 6)
+    endif()
     target_link_libraries(braze_${name} PUBLIC ${deps})
     if(A_TORCH)
       braze_use_torch(braze_${name})

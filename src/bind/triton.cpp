@@ -14,7 +14,7 @@ namespace {
 namespace py = pybind11;
 namespace triton = codegen::triton;
 
-triton::Code compile(const triton::Source& source) {
+triton::Code compile_kernel(const triton::Source& source) {
   py::gil_scoped_acquire gil;
   py::module_ door = py::module_::import("braze._triton");
   try {
@@ -28,7 +28,7 @@ triton::Code compile(const triton::Source& source) {
   }
 }
 
-std::string version() {
+std::string triton_version() {
   py::gil_scoped_acquire gil;
   return py::module_::import("braze._triton").attr("version")().cast<std::string>();
 }
@@ -109,7 +109,7 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
 }  // namespace
 
 void init_triton(py::module_& module) {
-  triton::set_compiler({version, compile});
+  triton::set_compiler({triton_version, compile_kernel});
   module.def("_triton_kernels", &kernels_of, py::arg("graph"), py::arg("sizes") = std::map<std::string, int64_t>{},
              py::arg("flags") = std::map<std::string, bool>{});
 }

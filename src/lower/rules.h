@@ -37,6 +37,10 @@ struct Point {
   Val at(graph::ValueId v, std::span<const Expr> idx) const { return wrap(low.emit(body, v, idx)); }
 };
 
+// A node's operand, and a value's sizes.
+inline graph::ValueId tensor(const graph::Node& node, size_t i) { return std::get<graph::ValueId>(node.args.at(i)); }
+inline const std::vector<Expr>& sizes(const Lowering& low, graph::ValueId v) { return low.source.type(v).sizes; }
+
 using ElementRule = Val (*)(const Point&);
 
 // Rules by family; nullptr: none. A row of class Pointwise without an entry in pointwise*.cpp does not compile.

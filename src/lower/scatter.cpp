@@ -58,8 +58,6 @@ void update(Lowering& low, const graph::Node& node, const View& target, std::spa
 
 namespace {
 
-ValueId tensor(const graph::Node& node, size_t i) { return std::get<ValueId>(node.args.at(i)); }
-const std::vector<Expr>& sizes(const Lowering& low, ValueId v) { return low.source.type(v).sizes; }
 size_t dim_of(const Lowering& low, const graph::Arg& a, size_t rank) {
   int64_t d = low.arena.as_const(std::get<Expr>(a)).value();
   return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(rank) : d);

@@ -14,9 +14,6 @@ using graph::ValueId;
 namespace {
 constexpr int64_t kMaxTaps = 16;  // of a window: each is a load in the loop's body
 
-ValueId tensor(const graph::Node& node, size_t i) { return std::get<ValueId>(node.args.at(i)); }
-const std::vector<Expr>& sizes(const Lowering& low, ValueId v) { return low.source.type(v).sizes; }
-
 bool inside_for_sure(const Point& p, Expr e, Expr size) { return p.low.indexing.below(e, size); }
 Expr clamped(sym::ExprArena& a, Expr e, Expr size) {
   return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0));

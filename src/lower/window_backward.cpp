@@ -10,8 +10,6 @@ using graph::ValueId;
 
 namespace {
 
-ValueId tensor(const graph::Node& node, size_t i) { return std::get<ValueId>(node.args.at(i)); }
-const std::vector<Expr>& sizes(const Lowering& low, ValueId v) { return low.source.type(v).sizes; }
 std::span<const Expr> leading(const std::vector<Expr>& s, size_t windows) { return {s.data(), s.size() - windows}; }
 std::span<const Expr> trailing(const std::vector<Expr>& s, size_t windows) { return std::span(s).last(windows); }
 std::vector<Expr> join(std::span<const Expr> a, std::span<const Expr> b) {

@@ -22,10 +22,6 @@ using loop::Program;
 using loop::Stage;
 using loop::ValId;
 
-bool has_index(const LoopOp& op) {
-  return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index;
-}
-
 void indirect_symbols(const sym::ExprArena& arena, Expr e, std::vector<Expr>& into) {
   into.clear();
   arena.collect_symbols(e, into);

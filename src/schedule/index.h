@@ -12,6 +12,10 @@ using loop::Axis;
 using sym::Expr;
 using Substitution = std::vector<std::pair<Expr, Expr>>;
 
+inline bool has_index(const loop::LoopOp& op) {
+  return op.code == loop::OpCode::Load || op.code == loop::OpCode::Store || op.code == loop::OpCode::Index;
+}
+
 // The product of the extents.
 Expr volume(sym::ExprArena& arena, std::span<const Axis> axes);
 

@@ -14,10 +14,6 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-bool has_index(const LoopOp& op) {
-  return op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index;
-}
-
 bool order_matters(const Stage& s) {
   for (const LoopOp& op : s.ops)
     if (op.code == OpCode::Reduce && (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin)) return true;

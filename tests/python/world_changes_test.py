@@ -2,6 +2,7 @@
 
 import abc
 import collections
+import copy
 import enum
 import functools
 import itertools
@@ -439,3 +440,133 @@ def test_a_descriptor_that_can_only_be_set(base):
         return w
 
     stay_alike(make, lambda w: setattr(w.Plain, "__set__", lambda self, o, v: None))
+
+
+def test_a_class_of_integers_that_learns_to_be_a_sequence():
+    def make():
+        class C(int):
+            pass
+
+        w = World(C=C, c=C(3))
+        w.f = caught(lambda x: list(w.c))
+        return w
+
+    stay_alike(make, lambda w: setattr(w.C, "__iter__", lambda self: iter([5, 2])))
+
+
+@pytest.mark.parametrize("name", ["__init__", "count", "m", "__bases__", "__origin__", "nothing"])
+def test_an_alias_passes_on_what_it_is_asked_for(name):
+    def make():
+        class C(collections.namedtuple("C", "a b")):
+            def m(self):
+                return self.a
+
+        w = World(C=C, alias=C[int])
+        w.f = caught(lambda x: (getattr(w.alias, name) is getattr(w.C, name, None), w.alias.__name__))
+        return w
+
+    stay_alike(make, lambda w: setattr(w.C, "count", 5), lambda w: setattr(w.C, "__name__", "D"))
+
+
+def test_proxies_of_mappings_ask_the_right_one_first():
+    def make():
+        asked = []
+
+        class C:
+            def __init__(self, name):
+                self.name = name
+
+            def __eq__(self, other):
+                asked.append((self.name, other.name))
+                return True
+
+        w = World(asked=asked)
+        left, right = ({1: C(name)} for name in "ab")
+        p, q = map(types.MappingProxyType, (left, right))
+        w.f = lambda x: (p == q, p != q, p == right, left == q, [p] == [q], x + len(asked))
+        return w
+
+    stay_alike(make, seen=lambda w: w.asked)
+
+
+def test_an_own_comparison_without_an_answer_is_followed_by_the_others():
+    def make():
+        counter = collections.Counter({"a": object()})
+        other = collections.defaultdict(int, {1: counter, 2: range(3)})
+        counter[1] = other
+        w = World(counter=counter, other=other)
+        w.f = caught(lambda x: w.counter == w.other)
+        return w
+
+    stay_alike(make)
+
+
+@pytest.mark.parametrize("base", [dict, collections.OrderedDict, collections.defaultdict, complex])
+def test_types_without_order_leave_it_to_the_reflected_method(base):
+    def make():
+        class C(base):
+            __gt__ = lambda self, other: 2.5
+
+        w = World(a=C(), b=C(), c=base())
+        w.f = caught(lambda x: (w.a < w.b, w.c < w.a))
+        return w
+
+    stay_alike(make)
+
+
+def test_what_contains_looks_at_stays_behind_it():
+    def make():
+        def steps():
+            yield from (0, 300, 301)
+
+        w = World(steps=steps(), numbers=iter([1, 2, 3]))
+        w.f = caught(lambda x: (False in w.steps, 2 in w.numbers))
+        return w
+
+    stay_alike(make, seen=lambda w: (w.steps.gi_frame is None, w.numbers.__length_hint__()))
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_effects_before_an_operator_that_refuses_in_the_run(backend):
+    def f(x, seen):
+        seen[0] = [*seen, 1]
+        return x + torch.abs(x > 0)
+
+    want, got = [1], [1]
+    x = torch.ones(2)
+    for g, seen in ((f, want), (braze.compile(f, backend=backend), got)):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            g(x, seen)
+    assert got == want == [[1, 1]]
+
+
+def test_a_backends_own_exception_is_seen():
+    def backend(gm, inputs):
+        def run(*args):
+            raise KeyError("of the backend")
+
+        return run
+
+    with pytest.raises(KeyError, match="of the backend"):
+        braze.compile(lambda x, seen: (seen.append(1), x + 1), backend=backend)(torch.ones(2), [])
+
+
+def test_names_of_slots_stay_on_copied_classes():
+    for copied in (functools.partial(copy.copy), copy.deepcopy):
+
+        class C:
+            pass
+
+        c = C()
+        c.a = 1
+        braze.compile(lambda x: (copied(c), x + 1))(torch.ones(2))
+        assert vars(C)["__slotnames__"] == []
+
+
+def test_a_tensor_asks_a_torch_function_before_reflected_methods():
+    class C:
+        __torch_function__ = classmethod(lambda cls, f, t, a=(), k=None: 5)
+        __radd__ = __gt__ = lambda self, other: 3
+
+    f = lambda x, c: (x + c, x < c, x == c)
+    assert braze.compile(f)(torch.ones(2), C()) == f(torch.ones(2), C())

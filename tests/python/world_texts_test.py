@@ -1,6 +1,7 @@
 """Worlds that change between calls: texts, comparisons, numbers of own classes, and what weak references tell."""
 
 import collections
+import enum
 import functools
 import types
 import weakref
@@ -249,3 +250,29 @@ def test_a_class_of_numbers_that_learns_to_be_called():
         return w
 
     stay_alike(make, lambda w: setattr(w.C, "__call__", lambda self: 2.5))
+
+
+def test_a_missing_attribute_names_the_class_as_it_is_called_now():
+    def make():
+        class Number(enum.Enum):
+            A = 1
+
+        w = World(N=Number)
+        w.f = caught(lambda x: w.N.A.b)
+        return w
+
+    stay_alike(make, lambda w: setattr(w.N, "__name__", "other"))
+
+
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict, collections.defaultdict])
+@pytest.mark.parametrize("pairs", [[1], [[]], ["a"], ["abc"], 3])
+def test_pairs_that_are_none(cls, pairs):
+    def make():
+        class D(cls):
+            pass
+
+        w = World(made=lambda C: C(int, pairs) if cls is collections.defaultdict else C(pairs))
+        w.f = lambda x: (caught(lambda x: w.made(cls))(x), caught(lambda x: w.made(D))(x))
+        return w
+
+    stay_alike(make)

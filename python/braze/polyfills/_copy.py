@@ -1,6 +1,7 @@
 """The module copy."""
 
 from copy import copy as _copy, deepcopy as _deepcopy
+from copyreg import _slotnames
 
 from torch import Tensor as _Tensor
 
@@ -70,6 +71,8 @@ def deepcopy(x, memo=None, _nil=None):
         if y.stride() == x.stride():  # else its storage has gaps, which a copy has too
             seen.append((x, y))
             return y
+    if cls is _Tensor:
+        return _copy_as_c_does(x, memo)  # copies its storage
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)
         if y is not x:
@@ -98,7 +101,11 @@ def deepcopy(x, memo=None, _nil=None):
     y = object.__new__(cls)
     seen.append((x, y))
     own = getattr(cls, "__getstate__", None)
-    state = (x.__dict__ or None) if own is None or own is getattr(object, "__getstate__", None) else x.__getstate__()
+    if own is None or own is getattr(object, "__getstate__", None):
+        _slotnames(cls)
+        state = x.__dict__ or None
+    else:
+        state = x.__getstate__()
     if state is not None:
         state = deepcopy(state, memo)
         if hasattr(y, "__setstate__"):
@@ -133,6 +140,7 @@ def copy(x):
     plain = plain and (own is None or own is getattr(object, "__getstate__", None)) and not hasattr(cls, "__setstate__")
     if not plain or not hasattr(x, "__dict__"):
         return _shallow_as_c_does(x)
+    _slotnames(cls)
     y = object.__new__(cls)
     for k, v in x.__dict__.items():
         y.__dict__[k] = v

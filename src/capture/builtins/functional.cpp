@@ -1,6 +1,7 @@
 // functools, itertools, copy, contextlib: what is modelled; the rest is inlined as Python or has a polyfill.
 
 #include "capture/builtins/builtins.h"
+#include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -146,9 +147,20 @@ Variable* do_re(Translator& tr, Args& a) {
   return tr.real.call_pure(function, a);
 }
 
+// The names are kept on the class, as copying does: no program can tell when that was done.
+Variable* do_slot_names(Translator& tr, Args& a) {
+  PyObject* cls = a.size() == 1 && a.kw.empty() ? a[0]->as_constant() : nullptr;
+  if (!cls || !PyType_Check(cls)) return nullptr;
+  static PyObject* find = imported("copyreg", "_slotnames");
+  Ref names = Ref::steal(PyObject_CallOneArg(find, cls));
+  if (!names) tr.raise_current();
+  return tr.from_python(std::move(names), Ground::pure(a[0]));
+}
+
 }  // namespace
 
 void register_functional_builtins() {
+  register_builtin("copyreg", "_slotnames", do_slot_names);
   register_builtin("re", "compile", do_re<0>);
   register_builtin("re", "match", do_re<1>);
   register_builtin("re", "fullmatch", do_re<2>);

@@ -180,7 +180,7 @@ PyObject* new_of(Itertool tool, size_t fields) {
   }
 }
 
-PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* made_itertool(PyObject*, PyObject* const* args, Py_ssize_t n) {
   size_t fields = static_cast<size_t>(n) - 1;
   Ref it = Ref::steal(new_of(itertool_of(reinterpret_cast<PyTypeObject*>(args[0])), fields));
   if (!it) return nullptr;
@@ -244,7 +244,7 @@ PyObject* itertool_set() {
 }
 
 PyObject* itertool_made() {
-  static PyObject* const function = fast_function("made", made);
+  static PyObject* const function = fast_function("made", made_itertool);
   return function;
 }
 

@@ -231,6 +231,7 @@ Variable* user_classes(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (!user_class(a) && !user_class(b)) return nullptr;
+  leave_to_torch_function(tr, a, b, x.row.symbol);
   x.own_types = false;
   // The right operand goes first when its class is a subclass of the left's that overrides.
   bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b) &&

@@ -84,6 +84,7 @@ Variable* user_classes(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (!user_class(a) && !user_class(b)) return nullptr;
+  leave_to_torch_function(tr, a, b, kCompareSymbol[x.op]);
   bool right_first = a->type() != b->type() && PyType_IsSubtype(b->type(), a->type()) && user_class(b);
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
@@ -124,6 +125,10 @@ Variable* user_classes(Comparison& x) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
     tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
                                   tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+  }
+  if (own(a, x.op) && !right_first) {  // had no answer: the other is asked, with it
+    std::swap(a, b);
+    x.op = kSwapped[x.op];
   }
   x.of_content = content(a) != a || content(b) != b;
   a = tr.force(content(a));
@@ -207,9 +212,12 @@ Variable* mapping_proxies(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (!x.eq) return nullptr;
-  if (a->is(Kind::MappingProxy)) return tr.compare(x.op, a->as<MappingProxyVariable>()->mapping, b);
-  if (b->is(Kind::MappingProxy)) return tr.compare(x.op, a, b->as<MappingProxyVariable>()->mapping);
-  return nullptr;
+  // What is wrapped is asked with the other as it is; a dict has no answer for a proxy, which is then asked itself.
+  if (b->is(Kind::MappingProxy)) {
+    Variable* other = a->is(Kind::MappingProxy) ? a->as<MappingProxyVariable>()->mapping : a;
+    return tr.compare(kSwapped[x.op], b->as<MappingProxyVariable>()->mapping, other);
+  }
+  return tr.compare(x.op, a->as<MappingProxyVariable>()->mapping, b);
 }
 
 Variable* cells(Comparison& x) { x.tr.unsupported("a comparison of cells"); }

@@ -108,14 +108,19 @@ bool content_answers(Translator& tr, Variable* v, const char* method, Variable* 
   PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), nullptr);
   if (!f || Py_TYPE(f) != &PyWrapperDescr_Type) return false;
   PyTypeObject *own = reinterpret_cast<PyDescrObject*>(f)->d_type, *t = other->type();
-  if (own == &PyDict_Type && std::string_view(method) != "__eq__" && std::string_view(method) != "__ne__" &&
-      std::string_view(method) != "__or__")
-    return false;
+  static const std::unordered_set<std::string_view> orders{"__lt__", "__le__", "__gt__", "__ge__"};
+  bool orderless = own == &PyDict_Type || own == library().ordered_dict || own == &PyComplex_Type;
+  if (orderless && orders.count(method)) return false;
   if (own == &PyFloat_Type && PyType_IsSubtype(t, &PyLong_Type)) return true;
   if (own == &PyComplex_Type && (PyType_IsSubtype(t, &PyLong_Type) || PyType_IsSubtype(t, &PyFloat_Type))) return true;
   bool sets = (own == &PySet_Type || own == &PyFrozenSet_Type) &&
               (PyType_IsSubtype(t, &PySet_Type) || PyType_IsSubtype(t, &PyFrozenSet_Type));
   return own != &PyBaseObject_Type && (sets || PyType_IsSubtype(t, own));
+}
+
+void leave_to_torch_function(Translator& tr, Variable* a, Variable* b, const char* symbol) {
+  if (for_torch(a) && !for_torch(b) && user_class(b) && tr.torch_functions.of(b->type()) == TorchFunction::Own)
+    tr.unsupported(std::string("operator ") + symbol + " on a tensor and " + b->describe());
 }
 
 Variable* content(Variable* v) {

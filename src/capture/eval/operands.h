@@ -49,6 +49,9 @@ Variable* content(Variable* v);
 // Whether an object of the program's class leaves this method to a class in C that has an answer for the other, so that
 // the other's reflected method is not asked.
 bool content_answers(Translator& tr, Variable* v, const char* method, Variable* other);
+// Ends the graph where a tensor on the left would hand the operator to the other's __torch_function__ before any method
+// of its class is asked.
+void leave_to_torch_function(Translator& tr, Variable* a, Variable* b, const char* symbol);
 // What PyTorch makes of a number of the user's class: its value. nullptr: no such number.
 Variable* as_number(Translator& tr, Variable* v);
 // v.<name>(other) by the class's special method; nullptr for none or NotImplemented.

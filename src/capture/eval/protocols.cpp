@@ -107,11 +107,10 @@ Variable* Protocols::getattr(Variable* v, PyObject* name) {
               std::string("module '") + PyUnicode_AsUTF8(text) + "' has no attribute '" + n + "'");
   }
   // A method passes on what it is asked for to its function.
-  const char* type_name = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type()->tp_name
-                                                   : v->type()->tp_name;
-  if (!(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE))
-    if (const char* dot = strrchr(type_name, '.')) type_name = v->is(Kind::Tensor) ? dot + 1 : type_name;
-  tr_.raise(PyExc_AttributeError, std::string("'") + type_name + "' object has no attribute '" + n + "'");
+  PyTypeObject* t = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type() : v->type();
+  std::string type_name = t->tp_flags & Py_TPFLAGS_HEAPTYPE ? tr_.name_of(t) : t->tp_name;
+  if (v->is(Kind::Tensor)) type_name.erase(0, type_name.rfind('.') + 1);
+  tr_.raise(PyExc_AttributeError, "'" + type_name + "' object has no attribute '" + n + "'");
 }
 
 void Protocols::setattr(Variable* v, PyObject* name, Variable* value) { tr_.force(v)->setattr(tr_, name, value); }

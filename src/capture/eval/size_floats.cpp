@@ -14,15 +14,15 @@
 #include "trace/size_hint.h"
 
 namespace braze::capture {
-namespace {
-
-PyObject* float_type() { return reinterpret_cast<PyObject*>(&PyFloat_Type); }
-
 LazyVariable* open_float(Variable* v) {
   if (!v->is(Kind::Lazy)) return nullptr;
   auto* lazy = v->as<LazyVariable>();
   return !lazy->forced && PyFloat_CheckExact(lazy->object.get()) ? lazy : nullptr;
 }
+
+namespace {
+
+PyObject* float_type() { return reinterpret_cast<PyObject*>(&PyFloat_Type); }
 
 Variable* met(Variable* v) {
   return v->is(Kind::Lazy) && v->as<LazyVariable>()->forced ? v->as<LazyVariable>()->forced : v;

@@ -7,7 +7,11 @@
 
 namespace braze::capture {
 
+class LazyVariable;
 class TensorVariable;
+
+// v, if it is a float that was there before and that nobody looked at. nullptr: it is not.
+LazyVariable* open_float(Variable* v);
 
 // Whether v is a float that depends on an open size, and that nobody looked at.
 bool is_size_float(Variable* v);

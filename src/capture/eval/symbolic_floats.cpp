@@ -14,12 +14,6 @@
 namespace braze::capture {
 namespace {
 
-LazyVariable* open_float(Variable* v) {
-  if (!v->is(Kind::Lazy)) return nullptr;
-  auto* lazy = v->as<LazyVariable>();
-  return !lazy->forced && PyFloat_CheckExact(lazy->object.get()) ? lazy : nullptr;
-}
-
 bool is_number(Variable* v) { return v->is(Kind::Float) || open_float(v); }
 
 PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }

@@ -59,11 +59,15 @@ bool Variable::contains(Translator& tr, Variable* item) {
       !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) &&
       !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + "' is not iterable");
-  for (Variable* v : items(tr))
+  Variable* it = tr.force(tr.iter(this));  // what comes after the item stays in what gives each item once
+  while (Variable* v = it->next(tr))
     if (tr.same_item(v, item)) return true;
   return false;
 }
 Variable* Variable::iter(Translator& tr) {
+  for (const char* method : {"__iter__", "__getitem__"})
+    if (!is_fixed_type(type()) && tr.attributes.lookup_on_type(type(), tr.intern(method), nullptr))
+      tr.unsupported("iteration over " + describe());
   tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not iterable");
 }
 Variable* Variable::next(Translator& tr) {

@@ -109,7 +109,7 @@ class EntryMaker {
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());
     if (!segment.num_calls && !segment.num_outputs) return entry;
-    if (!region_.options().backend) note_failures(*entry, segment.captured.graph);
+    note_failures(*entry, segment.captured.graph);
     auto start = std::chrono::steady_clock::now();
     event_.num_calls = std::max<size_t>(segment.num_calls, 1);
     GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);

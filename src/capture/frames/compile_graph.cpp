@@ -59,7 +59,11 @@ GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValu
       PyObject_Vectorcall(region.options().backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   event.graph_status = "by the given backend";
   if (!entry.callable) return GraphOutcome::Raised;
-  if (PyCallable_Check(entry.callable.get())) return GraphOutcome::Ready;
+  // Exceptions of a backend's own code are the user's to see; those of the graph as it is are the program's.
+  PyObject* given = entry.callable.get();
+  bool as_it_is = given == graph_module || (PyMethod_Check(given) && PyMethod_GET_SELF(given) == graph_module);
+  entry.again_uncompiled = entry.again_uncompiled && as_it_is;
+  if (PyCallable_Check(given)) return GraphOutcome::Ready;
   entry.callable = Ref();
   PyErr_SetString(PyExc_TypeError, "braze: the backend did not return a callable");
   return GraphOutcome::Raised;

@@ -12,7 +12,7 @@ struct Made {
 };
 thread_local std::vector<Made> made;
 
-PyObject* imported(const char* module, const char* name) {
+PyObject* loaded(const char* module, const char* name) {
   static PyObject* modules = PySys_GetObject("modules");
   PyObject* m = modules ? PyDict_GetItemString(modules, module) : nullptr;
   PyObject* o = m ? PyObject_GetAttrString(m, name) : nullptr;
@@ -24,7 +24,7 @@ PyObject* imported(const char* module, const char* name) {
 
 PyTypeObject* array_type() {
   static PyTypeObject* type = nullptr;
-  if (!type) type = reinterpret_cast<PyTypeObject*>(imported("numpy", "ndarray"));
+  if (!type) type = reinterpret_cast<PyTypeObject*>(loaded("numpy", "ndarray"));
   return type;
 }
 
@@ -36,7 +36,7 @@ PyObject* array_tensor(PyObject* array) {
   if (PyObject_GetBuffer(array, &memory, PyBUF_WRITABLE | PyBUF_STRIDES) < 0) return PyErr_Clear(), nullptr;
   bool empty = memory.len == 0;
   PyBuffer_Release(&memory);
-  static PyObject* from_numpy = imported("torch", "from_numpy");
+  static PyObject* from_numpy = loaded("torch", "from_numpy");
   Ref tensor = Ref::steal(PyObject_CallOneArg(from_numpy, array));
   // NumPy says that arrays without elements have strides of zero: no tensor of PyTorch's own is like that.
   if (tensor && empty)

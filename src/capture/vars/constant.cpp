@@ -129,6 +129,11 @@ bool ConstantVariable::contains(Translator& tr, Variable* item) {
 }
 
 std::vector<Variable*> ConstantVariable::items(Translator& tr) {
+  for (const char* method : {"__iter__", "__getitem__"})
+    if (PyObject* own =
+            is_fixed_type(type()) ? nullptr : tr.attributes.lookup_on_type(type(), tr.intern(method), nullptr);
+        own && PyFunction_Check(own))
+      tr.unsupported("iteration over " + describe());
   Ref all = Ref::steal(PySequence_Tuple(value.get()));
   if (!all) tr.raise_current();
   std::vector<Variable*> out;

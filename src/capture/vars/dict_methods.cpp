@@ -64,9 +64,13 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
     try {
       kv = tr.unpack(pair);
     } catch (const PyRaise& e) {
-      if (!tr.is_instance(e.exception, PyExc_TypeError)) throw;
+      if (d.is_ordered_dict() || !tr.is_instance(e.exception, PyExc_TypeError)) throw;
       tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
     }
+    if (kv.size() != 2 && d.is_ordered_dict())
+      tr.raise(PyExc_ValueError, kv.empty()       ? "need more than 0 values to unpack"
+                                 : kv.size() == 1 ? "need more than 1 value to unpack"
+                                                  : "too many values to unpack (expected 2)");
     if (kv.size() != 2)
       tr.raise(PyExc_ValueError, element + " has length " + std::to_string(kv.size()) + "; 2 is required");
     d.set(tr, kv[0], kv[1]);

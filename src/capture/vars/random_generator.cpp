@@ -9,7 +9,7 @@
 namespace braze::capture {
 namespace {
 
-PyObject* method(const char* name) {
+PyObject* generator_method(const char* name) {
   return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(random_generator_type()), name);
 }
 
@@ -153,7 +153,7 @@ Reg RandomGeneratorVariable::build(Codegen& cg) {
 }
 
 void RandomGeneratorVariable::emit_changes(Codegen& cg, Reg self) {
-  static PyObject* set = method("set_state");
+  static PyObject* set = generator_method("set_state");
   cg.recipe.make(StepKind::Call, {cg.constant(set), self, cg.reg(state)});
 }
 

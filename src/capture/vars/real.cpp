@@ -179,6 +179,26 @@ std::string RealVariable::describe() const {
   return Variable::describe();
 }
 
+namespace {
+
+// An alias (list[int]) has these itself; for all else it is asked in place of its class.
+bool passed_on_by_alias(PyObject* name) {
+  static const std::unordered_set<std::string_view> own{"__class__",
+                                                        "__origin__",
+                                                        "__args__",
+                                                        "__unpacked__",
+                                                        "__parameters__",
+                                                        "__mro_entries__",
+                                                        "__reduce_ex__",
+                                                        "__reduce__",
+                                                        "__copy__",
+                                                        "__deepcopy__",
+                                                        "__typing_unpacked_tuple_args__"};
+  return own.count(PyUnicode_AsUTF8(name)) == 0;
+}
+
+}  // namespace
+
 Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   PyObject* o = object.get();
   if (PyModule_Check(o)) return module_attribute(tr, this, name);
@@ -190,6 +210,10 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
         on_class && std::string_view(PyUnicode_AsUTF8(name)).starts_with("__") && Py_TYPE(on_class)->tp_descr_set;
     if (field || !on_class)
       return tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o))->getattr(tr, name);
+  }
+  if (Py_TYPE(o) == &Py_GenericAliasType && passed_on_by_alias(name)) {
+    Ref origin = Ref::steal(native::attr(Ground::fixed(), o, "__origin__"));
+    return tr.getattr(tr.global_object(origin.get(), Ground::pure(this)), name);
   }
   SourceId at;
   PyObject* d = tr.attributes.lookup_on_type(Py_TYPE(o), name, &at);
@@ -241,8 +265,7 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   PyErr_Clear();
   Ref v = Ref::steal(native::attr(Ground::fixed(), o, name));
   if (!v) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError) || t == &Py_GenericAliasType)
-      tr.raise_current();  // an alias passes on what it is asked for
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
     PyErr_Clear();
     return nullptr;
   }

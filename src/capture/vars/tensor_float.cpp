@@ -14,10 +14,6 @@ namespace braze::capture {
 namespace {
 
 PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
-PyObject* method(const char* name) {
-  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name);
-}
-
 TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
   return tr.force(tr.real.call_torch(fn, args))->as<TensorVariable>();
 }
@@ -83,7 +79,7 @@ void require_finite(Translator& tr, Variable* result, Variable* argument, const 
 }
 
 Variable* to_int(Translator& tr, TensorVariable* t) {
-  static PyObject* const to_long = method("long");
+  static PyObject* const to_long = tensor_method("long");
   static PyObject* const abs = of_torch("abs");
   require(tr, compared(tr, "lt", call(tr, abs, Args{{t}, {}}), number_of_double(tr, 9.2e18)), "OverflowError",
           "cannot convert this float to an integer of 64 bits");
@@ -138,7 +134,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
 }  // namespace
 
 Variable* float_of(Translator& tr, TensorVariable* t) {
-  static PyObject *detach = method("detach"), *to = method("to"), *reshape = method("reshape"),
+  static PyObject *detach = tensor_method("detach"), *to = tensor_method("to"), *reshape = tensor_method("reshape"),
                   *f64 = of_torch("float64");
   Ref rank = Ref::steal(native::of_tensor(t->value(tr), "ndim")),
       cpu = Ref::steal(native::of_tensor(t->value(tr), "is_cpu"));
@@ -227,7 +223,7 @@ bool FloatVariable::truth(Translator& tr) {
 }
 
 Reg FloatVariable::build(Codegen& cg) {
-  static PyObject* const item = method("item");
+  static PyObject* const item = tensor_method("item");
   return cg.recipe.make(StepKind::Call, {cg.constant(item), cg.reg(tensor)});
 }
 

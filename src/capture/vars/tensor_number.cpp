@@ -5,6 +5,10 @@
 #include "capture/vars/tensor_float.h"
 
 namespace braze::capture {
+PyObject* tensor_method(const char* name) {
+  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name);
+}
+
 namespace {
 
 enum class NumberKind : uint8_t { Bool, Int, Float, Complex };
@@ -24,10 +28,6 @@ int64_t rank_of(Translator& tr, TensorVariable* t) {
   Ref n = Ref::steal(native::of_tensor(t->value(tr), "ndim"));
   if (!n) tr.raise_current();
   return PyLong_AsLong(n.get());
-}
-
-PyObject* method(const char* name) {
-  return native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), name);
 }
 
 // The text of `lambda: "..."`, or of a string.
@@ -63,7 +63,7 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
   NumberKind kind = kind_of(tr, t);
   if (kind == NumberKind::Complex || as == &PyComplex_Type) return nullptr;
   if (as == &PyFloat_Type || (kind == NumberKind::Float && as != &PyLong_Type)) return float_of(tr, t);
-  static PyObject *item = method("item"), *to_int = method("long");
+  static PyObject *item = tensor_method("item"), *to_int = tensor_method("long");
   Variable* from = t;
   if (kind == NumberKind::Float) {
     static PyObject* integer = native::builtin("int");
@@ -143,7 +143,7 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
     consumed += c != Py_None && c != Py_Ellipsis;
   }
   if (!any) return nullptr;
-  static PyObject *select = method("select"), *getitem = method("__getitem__");
+  static PyObject *select = tensor_method("select"), *getitem = tensor_method("__getitem__");
   static PyObject* whole = PySlice_New(nullptr, nullptr, nullptr);
   Variable* out = t;
   int64_t dim = 0, skipped = rank_of(tr, t) - consumed;

@@ -6,6 +6,9 @@ namespace braze::capture {
 
 class TensorVariable;
 
+// The method of that name of class Tensor; borrowed.
+PyObject* tensor_method(const char* name);
+
 // int(t), t.item() and the like: `as` says what Python asks for (nullptr: what the dtype is). nullptr: it cannot stay
 // in the graph.
 Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as);
