@@ -1,16 +1,20 @@
 """The public functions: arguments checked here, the work done in braze._C."""
 
-import collections
 import copy
 import functools
 import importlib.util
 import linecache
 import re
 import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 
 from . import _C
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Backend = str | Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 BACKENDS = ("braze", "eager")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -20,7 +24,39 @@ class Unsupported(RuntimeError):
     """What `fullgraph=True` raises: code that can't be compiled as one graph, with its line, the reason and a remedy."""
 
 
-def compile(f=None, *, fullgraph=False, dynamic=None, backend="braze", mode=None, options=None):
+@overload
+def compile(
+    f: _F,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: _Backend = "braze",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> _F: ...
+
+
+@overload
+def compile(
+    f: None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: _Backend = "braze",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[[_F], _F]: ...
+
+
+def compile(
+    f: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: _Backend = "braze",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
     """Returns `f` compiled: a function or method as a native callable, a module as one of the same class on the same state.
 
     Also a decorator, with or without arguments. Code is captured and compiled at the first call and whenever something that it
@@ -141,16 +177,16 @@ def _eager(gm, example_inputs):
     return gm.forward
 
 
-def reset():
+def reset() -> None:
     """Forgets all compiled code of this process; the next calls compile again."""
     _C.reset()
 
 
-def graph_break():
+def graph_break() -> None:
     """Ends the graph here: what comes next is captured anew. Does nothing in code that runs uncompiled."""
 
 
-def is_compiling():
+def is_compiling() -> bool:
     """True while code is being captured. `torch.compiler.is_compiling()` says the same."""
     return _C.capturing()
 
@@ -159,17 +195,25 @@ _C.set_markers(graph_break, is_compiling, Unsupported)
 
 
 class _Disabled:
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.before = _C.set_disabled(True)
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         _C.set_disabled(self.before)
 
-    def __call__(self, fn):
+    def __call__(self, fn: _F) -> _F:
         return disable(fn)
 
 
-def disable(fn=None):
+@overload
+def disable(fn: _F) -> _F: ...
+
+
+@overload
+def disable(fn: None = None) -> _Disabled: ...
+
+
+def disable(fn: Any = None) -> Any:
     """As a decorator: the function is never captured and runs as it is. As a context, `with braze.disable():`, compiled
     callables that are called inside run as they are."""
     if fn is None:
@@ -192,11 +236,11 @@ def disable(fn=None):
 class Break:
     """One graph break: `reason`, `detail`, `hint`, `file`, `line`, `source`."""
 
-    def __init__(self, name, reason, detail, hint, file, line, source):
+    def __init__(self, name: str, reason: str, detail: str, hint: str, file: str, line: int, source: str) -> None:
         self.name, self.reason, self.detail, self.hint = name, reason, detail, hint
         self.file, self.line, self.source = file, line, source
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         detail = f": {self.detail}" if self.detail else ""
         source = f"\n    {self.source}" if self.source else ""
         return f"{self.file}:{self.line}{source}\n  {self.reason}{detail}\n  hint: {self.hint}"
@@ -210,7 +254,7 @@ class Explanation:
     asked for). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
-    def __init__(self, output, events, compilations):
+    def __init__(self, output: Any, events: list[dict[str, Any]], compilations: int) -> None:
         self.output, self.compilations = output, compilations
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
@@ -231,12 +275,12 @@ class Explanation:
         self.partitions = [e["partition"] for e in graphs]
         self.plans = [e["plan"] for e in graphs]
         self.code = [_quote_lines(e["code"]) for e in graphs]
-        self.times = {}
+        self.times: dict[str, float] = {}
         for e in events:
             for stage, seconds in e["times"].items():
                 self.times[stage] = self.times.get(stage, 0.0) + seconds
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [
             f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.kernel_count} kernels, "
             f"{self.extern_count} extern calls, {len(self.guards)} guards"
@@ -259,7 +303,9 @@ def _quote_lines(code):
     return re.sub(r"(?m)^((?:;|//|#)   (.+):(\d+)(?: in .*)?)$", quote, code)
 
 
-def mark_dynamic(tensor, dim, *, min=None, max=None):
+def mark_dynamic(
+    tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
+) -> None:
     """Asks that the size of `tensor` in dimension `dim` (or several) stays open in code that is compiled for it.
 
     min, max: the sizes for which the code is to be one; the compiled call raises ValueError with the line where the program
@@ -280,7 +326,7 @@ def mark_dynamic(tensor, dim, *, min=None, max=None):
         ranges.add(_DimRange(dim, min, max))
 
 
-def maybe_mark_dynamic(tensor, dim):
+def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
     """As mark_dynamic, but where the program needs one value, or the size is 0 or 1 in a way that matters, it is compiled for that."""
     for d in dim if isinstance(dim, (list, tuple)) else (dim,):
         d = _marked_dim(tensor, d)
@@ -288,7 +334,7 @@ def maybe_mark_dynamic(tensor, dim):
         _marks(tensor, "_dynamo_static_indices").discard(d)
 
 
-def mark_unbacked(tensor, dim):
+def mark_unbacked(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
     """As mark_dynamic, but nothing is decided by the size that the tensor happens to have, 0 and 1 included: code that needs to know more
     than `torch._check` says of it ends the graph (an error under fullgraph=True). One compilation serves every size."""
     for d in dim if isinstance(dim, (list, tuple)) else (dim,):
@@ -297,11 +343,11 @@ def mark_unbacked(tensor, dim):
         _marks(tensor, "_dynamo_static_indices").discard(d)
 
 
-def mark_static(tensor, dim=None):
+def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
     """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
     if dim is None:
         dim = range(tensor.dim())
-    for d in dim if isinstance(dim, (list, tuple, range)) else (dim,):
+    for d in dim if isinstance(dim, Iterable) else (dim,):
         d = _marked_dim(tensor, d)
         _marks(tensor, "_dynamo_static_indices").add(d)
         _marks(tensor, "_dynamo_dynamic_indices").discard(d)
@@ -309,7 +355,10 @@ def mark_static(tensor, dim=None):
         _marks(tensor, "_dynamo_unbacked_indices").discard(d)
 
 
-_DimRange = collections.namedtuple("_DimRange", "dim min max")
+class _DimRange(NamedTuple):
+    dim: int
+    min: int | None
+    max: int | None
 
 
 def _marks(tensor, name):
@@ -328,7 +377,7 @@ def _marked_dim(tensor, dim):
     return dim % tensor.dim()
 
 
-def explain(f, *args, code=False, **kwargs):
+def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any) -> Explanation:
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
     What `compile` gave for a module or a function is compiled with the options that it has.

@@ -1,0 +1,55 @@
+"""The extension, as the package's own modules use it. Nothing of it is public."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+class Compiled:
+    """A compiled function or method: called as what it was made of, `__wrapped__`."""
+
+    __wrapped__: Callable[..., Any]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
+def compile(
+    function: Callable[..., Any],
+    bound: Any,
+    replaces_first: bool,
+    backend: Callable[..., Any] | None,
+    fullgraph: bool,
+    dynamic: bool | None,
+    options: Mapping[str, Any] | None,
+    /,
+) -> Compiled:
+    """`bound`: the first argument of each call, in front of those given or, if it replaces the first, in its place. None: there is none."""
+
+def check_options(options: Mapping[str, Any] | None, /) -> None:
+    """Raises what compile() would for them."""
+
+def record(compiled: Compiled, call: Callable[[], Any], texts: bool = False, /) -> tuple[Any, list[dict[str, Any]]]:
+    """The result of call(), and what was captured for `compiled` meanwhile, with the kernels' source if `texts`."""
+
+def compilations(compiled: Compiled, /) -> int: ...
+def reset() -> None: ...
+def capturing() -> bool: ...
+def set_disabled(on: bool, /) -> bool:
+    """What it was before."""
+
+def set_markers(
+    graph_break: Callable[[], None], is_compiling: Callable[[], bool], unsupported: type[Exception], /
+) -> None: ...
+
+# For the fuzzers and tests that record without bytecode.
+class _Tracer:
+    def __init__(self) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+def _global_state_key() -> int: ...
+def _graph_break_of(exception: object, /) -> Any: ...
+def _guard_mismatch(seen: object, now: object, /) -> Any: ...
+def _make_leaf(tensor: torch.Tensor, /) -> torch.Tensor: ...
+def _mark_consumed(tensor: torch.Tensor, /) -> torch.Tensor: ...
+def _triton_kernels(graph: str, sizes: Mapping[str, int] = {}, flags: Mapping[str, bool] = {}) -> dict[str, Any]: ...
