@@ -468,6 +468,25 @@ def test_an_alias_passes_on_what_it_is_asked_for(name):
     stay_alike(make, lambda w: setattr(w.C, "count", 5), lambda w: setattr(w.C, "__name__", "D"))
 
 
+@pytest.mark.parametrize("cls", [tuple, list, collections.deque])
+def test_items_of_sequences_of_other_lengths(cls):
+    def make():
+        asked = []
+
+        class C:
+            def __eq__(self, other):
+                asked.append(other)
+                return other == 3
+
+        w = World(asked=asked, a=cls([C(), C(), 1]), b=cls([3, 4]), c=cls([3]), d=cls([torch.ones(2)]))
+        w.f = lambda x: (w.a == w.b, w.a != w.b, w.a == w.c, w.c != w.a, w.c == w.b, w.c == w.c, x + len(asked))
+        w.g = caught(lambda x: w.d == w.b)
+        w.f = lambda x, f=w.f: (f(x), w.g(x))
+        return w
+
+    stay_alike(make, seen=lambda w: w.asked)
+
+
 def test_proxies_of_mappings_ask_the_right_one_first():
     def make():
         asked = []
