@@ -16,6 +16,7 @@ from ._api import (
     maybe_mark_dynamic,
     reset,
 )
+from ._install import install
 
 __all__ = [
     "compile",
@@ -24,6 +25,7 @@ __all__ = [
     "Unsupported",
     "disable",
     "graph_break",
+    "install",
     "is_compiling",
     "mark_dynamic",
     "mark_static",

@@ -22,7 +22,7 @@ def mix(x, v):
     if isinstance(v, (int, float)):
         return x * 2 + v
     if isinstance(v, str):
-        return x + len(v)
+        return x + len(v.partition("grad_fn")[0])  # names of backwards are not compared
     return x - 1 if v is None else x - 2
 
 

@@ -1,0 +1,149 @@
+"""Every reason for which code runs uncompiled is one that a program can meet, and its name is what the program's author is told."""
+
+import hashlib
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import braze
+from braze import _C
+
+ROOT = Path(__file__).parents[2]
+ROWS = dict(re.findall(r'^BRAZE_REASON\((\w+), "(.+?)", ', (ROOT / "src/base/reasons.def").read_text(), re.M))
+
+
+class Stream:
+    def write(self, text):
+        self.text = text
+
+
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.cat([grad, grad])
+
+
+def unknown_function(x):
+    return x + len(hashlib.md5(b"a").hexdigest())
+
+
+def prints(x, stream=Stream()):
+    print("a", file=stream)
+    return x + 1
+
+
+def branch(x):
+    return x + 1 if x.sum() > 0 else x
+
+
+def number(x):
+    return x * x.sum().item()
+
+
+def decision(x):
+    n = int(x.sum())
+    return x + 1 if n * n > 3 else x
+
+
+def break_(x):
+    braze.graph_break()
+    return x + 1
+
+
+@braze.disable
+def left_alone(x):
+    return x
+
+
+def disabled(x):
+    return left_alone(x + 1) + 1
+
+
+def exception_groups(x):
+    try:
+        raise ExceptionGroup("", [ValueError()])
+    except* ValueError:
+        pass
+    return x + 1
+
+
+def identity(x):
+    return x.data_ptr() + x
+
+
+def resized(x):
+    x.resize_(5)
+    return x + 1
+
+
+def quantised(x):
+    return torch.quantize_per_tensor(x, 1.0, 0, torch.qint8).dequantize()
+
+
+def to_sparse(x):
+    return x.to_sparse()
+
+
+def nonzero(x):
+    return torch.nonzero(x)
+
+
+def raises(x):
+    raise ValueError("a")
+
+
+def wrong_gradient(x):
+    return WrongGradient.apply(x)
+
+
+CASES = {
+    "UnknownFunction": unknown_function,
+    "Print": prints,
+    "DataDependentBranch": branch,
+    "ScalarFromTensor": number,
+    "UnbackedDecision": decision,
+    "ExplicitBreak": break_,
+    "DisabledFunction": disabled,
+    "UnsupportedBytecode": exception_groups,
+    "UnsupportedFeature": identity,
+    "UnsupportedMutation": resized,
+    "UnsupportedTensor": quantised,
+    "UnsupportedOp": to_sparse,
+    "DynamicOutput": nonzero,
+    "TraceFailed": wrong_gradient,
+    "RaisedException": raises,
+}
+# Never told: what has no gradient with open sizes is compiled again for each size.
+INTERNAL = {"OpenSizes"}
+
+
+def test_each_row_has_a_program():
+    assert set(CASES) | INTERNAL == set(ROWS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reason(name):
+    fn = CASES[name]
+    # What depends on values only ends the graph by a decision where the graph must not end.
+    compiled = braze.compile(fn, fullgraph=name == "UnbackedDecision")
+
+    def call():
+        try:
+            return compiled(torch.ones(3, requires_grad=name == "TraceFailed"))
+        except Exception as e:
+            return e
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result, events = _C.record(compiled, call)
+    told = [e["break"]["name"] for e in events if e["break"]]
+    if name in ("UnbackedDecision", "TraceFailed"):  # not where a graph ends: of all of it, or of its backward
+        told += [n for n, text in ROWS.items() if text in str(result) or any(text in e["status"] for e in events)]
+    assert name in told, (told, result, [e["status"] for e in events])
