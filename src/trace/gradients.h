@@ -10,11 +10,11 @@ namespace braze::trace {
 // What differentiate() added to a captured graph.
 struct Gradients {
   size_t results = 0;                // outputs that finish() was asked for; bases that only views need come after them
-  size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]` (invalid: none)
+  size_t outputs = 0;                // graph.outputs[outputs + k] is the gradient of input `inputs[k]`
   std::vector<uint32_t> tangents;    // inputs that are gradients of outputs, appended by differentiate()
   std::vector<uint32_t> tangent_of;  // of each of them: the output; one after `results` that is an input of the graph
                                      // is what was written to that
-  std::vector<uint32_t> inputs;      // every input that requires grad
+  std::vector<uint32_t> inputs;      // every input that has a gradient
   std::vector<uint32_t> read_inputs, read_outputs;  // whose memory the backward reads
 };
 

@@ -181,6 +181,11 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
       throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
     captured.constants.push_back(THPVariable_Wrap(slot.real));
   }
+  // What no gradient goes to is not held: the program may wait for its end.
+  std::vector<uint32_t> all = std::exchange(out.inputs, {});
+  for (size_t k = 0; k < all.size(); ++k)
+    if (joint.gradients[k].valid()) out.inputs.push_back(all[k]);
+  std::erase_if(joint.gradients, [](graph::ValueId g) { return !g.valid(); });
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
   find_reads(graph, first, joint.gradients, out);

@@ -530,3 +530,18 @@ def test_torch_compile_with_our_backend_trains():
         step(model, (x,), list(model.parameters())),
     )
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_an_input_without_a_gradient_is_let_go(backend):
+    def f(x, holder):
+        return x * 2, holder["c"].T.shape, (holder["c"] > 0).sum()
+
+    for g in (f, braze.compile(f, backend=backend)):
+        x, holder = torch.ones(2, requires_grad=True), {"c": torch.ones(2, 3, requires_grad=True)}
+        seen = weakref.ref(holder["c"])
+        y, _, _ = g(x, holder)
+        holder["c"] = None
+        assert seen() is None
+        y.sum().backward()
+        assert torch.equal(x.grad, torch.full((2,), 2.0))

@@ -468,6 +468,28 @@ def test_an_alias_passes_on_what_it_is_asked_for(name):
     stay_alike(make, lambda w: setattr(w.C, "count", 5), lambda w: setattr(w.C, "__name__", "D"))
 
 
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict, collections.defaultdict])
+def test_a_dict_of_a_subclass_is_asked_first(cls):
+    def make():
+        asked = []
+
+        class C:
+            def __init__(self, name):
+                self.name = name
+
+            def __eq__(self, other):
+                asked.append((self.name, other.name))
+                return self.name == other.name
+
+        left, right = {1: C("a"), 2: C("b")}, cls()
+        right[2], right[1] = C("b"), C("d")
+        w = World(asked=asked)
+        w.f = lambda x: (left == right, right == left, left != right, x + len(asked))
+        return w
+
+    stay_alike(make, seen=lambda w: w.asked)
+
+
 @pytest.mark.parametrize("cls", [tuple, list, collections.deque])
 def test_items_of_sequences_of_other_lengths(cls):
     def make():

@@ -164,6 +164,7 @@ Variable* dicts(Comparison& x) {
   if (!x.eq) return nullptr;
   auto *p = a->as<DictVariable>(), *q = b->as<DictVariable>();
   if (p == q) return tr.boolean(x.op == Py_EQ, Ground::pure(a, b));
+  if (!x.of_content && a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) std::swap(p, q);
   auto ex = p->entries(tr);
   bool same = ex.size() == q->entries(tr).size();
   if (same && p->is_ordered_dict() && q->is_ordered_dict()) {
