@@ -325,3 +325,23 @@ def test_operators_of_tensors_and_arrays_that_are_replaced(use):
         same(f(x), compiled(x))
     finally:
         torch.Tensor.__add__ = own
+
+
+def test_a_property_put_on_tensors_after_one_was_set():
+    def make():
+        w = World(t=torch.ones(2, 3))
+
+        def f(x):
+            w.t.noted = 3
+            return x + 1
+
+        w.f = f
+        return w
+
+    def refuse(w):
+        torch.Tensor.noted = property(lambda self: 3.0)
+
+    try:
+        stay_alike(make, refuse)
+    finally:
+        del torch.Tensor.noted

@@ -153,8 +153,7 @@ void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
     return;
   }
   if (n == "data" && v && tr.force(v)->is(Kind::Tensor)) return set_data(tr, tr.force(v)->as<TensorVariable>());
-  if (n == "data" || n == "grad" || n == "requires_grad" || !v ||
-      native::type_attr(Ground::conservative(), type(), name))
+  if (n == "data" || n == "grad" || n == "requires_grad" || !v || tr.attributes.lookup_on_type(type(), name, nullptr))
     tr.unsupported(Reason::UnsupportedMutation, "attribute '" + n + "' of a tensor is set");
   tr.mutate();
   tr.effects.modified(this);
