@@ -482,6 +482,20 @@ def test_effects_before_an_operator_that_refuses_in_the_run(backend):
     assert got == want == [[1, 1]]
 
 
+@pytest.mark.parametrize("backend", ["braze", "eager"])
+def test_writes_before_an_operator_that_refuses_in_the_run_happen_once(backend):
+    def f(x, seen):
+        x.add_(1)
+        seen[0] = 2
+        return torch.abs(x > 0)
+
+    for g in (f, braze.compile(f, backend=backend)):
+        x = torch.ones(2)
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            g(x, [0])
+        assert torch.equal(x, torch.full((2,), 2.0))
+
+
 def test_a_backends_own_exception_is_seen():
     def backend(gm, inputs):
         def run(*args):

@@ -110,6 +110,7 @@ class EntryMaker {
     entry->recipe.loosen(entry->guards->mortals());
     if (!segment.num_calls && !segment.num_outputs) return entry;
     note_failures(*entry, segment.captured.graph);
+    bool writes = !segment.captured.graph.writebacks.empty();
     auto start = std::chrono::steady_clock::now();
     event_.num_calls = std::max<size_t>(segment.num_calls, 1);
     GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);
@@ -117,6 +118,7 @@ class EntryMaker {
     if (again) return {};
     event_.compile_seconds = seconds_since(start);
     if (outcome == GraphOutcome::Raised) return {};
+    if (entry->callable && writes) entry->again_uncompiled = false;  // PyTorch's operators write as they run
     if (entry->runnable || region_.options().backend) ++region_.compilations;
     // The backend may have run code that changed what is guarded.
     check(*entry, "compiling changed what was guarded", entry->recipe);
