@@ -10,19 +10,25 @@ from worlds import World, caught, stay_alike
 import braze
 
 
+def noting(asked, equal):
+    """A class whose objects note who was compared with whom, by name."""
+
+    class C:
+        def __init__(self, name):
+            self.name = name
+
+        def __eq__(self, other):
+            asked.append((self.name, other.name))
+            return equal(self.name, other.name)
+
+    return C
+
+
 @pytest.mark.parametrize("cls", [dict, collections.OrderedDict, collections.defaultdict])
 def test_a_dict_of_a_subclass_is_asked_first(cls):
     def make():
         asked = []
-
-        class C:
-            def __init__(self, name):
-                self.name = name
-
-            def __eq__(self, other):
-                asked.append((self.name, other.name))
-                return self.name == other.name
-
+        C = noting(asked, lambda a, b: a == b)
         left, right = {1: C("a"), 2: C("b")}, cls()
         right[2], right[1] = C("b"), C("d")
         w = World(asked=asked)
@@ -54,15 +60,7 @@ def test_items_of_sequences_of_other_lengths(cls):
 def test_proxies_of_mappings_ask_the_right_one_first():
     def make():
         asked = []
-
-        class C:
-            def __init__(self, name):
-                self.name = name
-
-            def __eq__(self, other):
-                asked.append((self.name, other.name))
-                return True
-
+        C = noting(asked, lambda a, b: True)
         w = World(asked=asked)
         left, right = ({1: C(name)} for name in "ab")
         p, q = map(types.MappingProxyType, (left, right))

@@ -22,6 +22,11 @@ struct Comparison {
   bool of_content = false;  // what an error would name is an object's content, not the object
 };
 
+void swap_sides(Comparison& x) {
+  std::swap(x.a, x.b);
+  x.op = kSwapped[x.op];
+}
+
 bool setlike(Variable* v) {
   return v->is(Kind::Set) ||
          (v->is(Kind::DictView) && v->as<DictViewVariable>()->what != DictViewVariable::What::Values);
@@ -89,8 +94,7 @@ Variable* user_classes(Comparison& x) {
   Variable* r = nullptr;
   if (right_first) r = try_special(tr, b, kCompare[kSwapped[x.op]], a);
   if (right_first && !r && content_answers(tr, b, kCompare[kSwapped[x.op]], a)) {
-    std::swap(a, b);
-    x.op = kSwapped[x.op];
+    swap_sides(x);
     right_first = false;
   }
   if (!r && user_class(a)) r = try_special(tr, a, kCompare[x.op], b);
@@ -126,14 +130,16 @@ Variable* user_classes(Comparison& x) {
     tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
                                   tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
   }
-  if (own(a, x.op) && !right_first) {  // had no answer: the other is asked, with it
-    std::swap(a, b);
-    x.op = kSwapped[x.op];
-  }
+  if (own(a, x.op) && !right_first) swap_sides(x);  // had no answer: the other is asked, with it
   x.of_content = content(a) != a || content(b) != b;
   a = tr.force(content(a));
   b = tr.force(content(b));
   return nullptr;
+}
+
+// One of a subclass is asked first; of contents that was decided by the classes of their objects.
+void subclass_first(Comparison& x) {
+  if (!x.of_content && x.a->type() != x.b->type() && PyType_IsSubtype(x.b->type(), x.a->type())) swap_sides(x);
 }
 
 Variable* sequences(Comparison& x) {
@@ -141,11 +147,7 @@ Variable* sequences(Comparison& x) {
   Variable *&a = x.a, *&b = x.b;
   auto is_deque = [](Variable* v) { return v->type() == library().deque; };
   if (a->kind != b->kind || is_deque(a) != is_deque(b)) return nullptr;
-  // One of a subclass is asked first; of contents that was decided by the classes of their objects.
-  if (!x.of_content && a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) {
-    std::swap(a, b);
-    x.op = kSwapped[x.op];
-  }
+  subclass_first(x);
   // The items of lists may change while they are compared.
   const auto &p = static_cast<SequenceVariable*>(a)->elements, &q = static_cast<SequenceVariable*>(b)->elements;
   // Tuples of other lengths are gone through all the same: an item may have something to say.
@@ -162,9 +164,9 @@ Variable* dicts(Comparison& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (!x.eq) return nullptr;
+  subclass_first(x);
   auto *p = a->as<DictVariable>(), *q = b->as<DictVariable>();
   if (p == q) return tr.boolean(x.op == Py_EQ, Ground::pure(a, b));
-  if (!x.of_content && a->type() != b->type() && PyType_IsSubtype(b->type(), a->type())) std::swap(p, q);
   auto ex = p->entries(tr);
   bool same = ex.size() == q->entries(tr).size();
   if (same && p->is_ordered_dict() && q->is_ordered_dict()) {

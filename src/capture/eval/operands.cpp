@@ -80,6 +80,10 @@ bool user_class(Variable* v) {
          (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
 }
 
+static bool is_order(std::string_view method) {
+  return method == "__lt__" || method == "__le__" || method == "__gt__" || method == "__ge__";
+}
+
 bool not_implemented(Variable* v) { return constant_of(v) == Py_NotImplemented; }
 
 Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* other) {
@@ -93,8 +97,7 @@ Variable* try_special(Translator& tr, Variable* v, const char* name, Variable* o
     if (!PyType_IsSubtype(v->type(), owner))
       tr.unsupported(Reason::RaisedException, std::string(name) + " of another class");
     if (owner != &PyBaseObject_Type && v->as<ObjectVariable>()->base) return nullptr;  // the content is compared
-    static const std::unordered_set<std::string_view> orders{"__lt__", "__le__", "__gt__", "__ge__"};
-    if (owner == &PyBaseObject_Type && orders.count(name)) return nullptr;
+    if (owner == &PyBaseObject_Type && is_order(name)) return nullptr;
     Args args{{other}, {}};
     r = tr.force(call_builtin_method(tr, v, owner, tr.intern(name), args));
   } else {
@@ -108,9 +111,8 @@ bool content_answers(Translator& tr, Variable* v, const char* method, Variable* 
   PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern(method), nullptr);
   if (!f || Py_TYPE(f) != &PyWrapperDescr_Type) return false;
   PyTypeObject *own = reinterpret_cast<PyDescrObject*>(f)->d_type, *t = other->type();
-  static const std::unordered_set<std::string_view> orders{"__lt__", "__le__", "__gt__", "__ge__"};
   bool orderless = own == &PyDict_Type || own == library().ordered_dict || own == &PyComplex_Type;
-  if (orderless && orders.count(method)) return false;
+  if (orderless && is_order(method)) return false;
   if (own == &PyFloat_Type && PyType_IsSubtype(t, &PyLong_Type)) return true;
   if (own == &PyComplex_Type && (PyType_IsSubtype(t, &PyLong_Type) || PyType_IsSubtype(t, &PyFloat_Type))) return true;
   bool sets = (own == &PySet_Type || own == &PyFrozenSet_Type) &&
