@@ -7,16 +7,16 @@
 
 namespace braze::trace {
 
-// For the time in which a tensor on the memory of `base` is made: of a plain tensor it is plain, also in inference
-// mode.
+// For the time in which a tensor on the memory of `base` is made: whatever the mode, it is an inference tensor where
+// `base` is one, and none where it is none.
 class AsViewOf {
  public:
   explicit AsViewOf(const at::Tensor& base) {
-    if (c10::InferenceMode::is_enabled() && !base.is_inference()) plain_.emplace(false);
+    if (c10::InferenceMode::is_enabled() != base.is_inference()) mode_.emplace(base.is_inference());
   }
 
  private:
-  std::optional<c10::InferenceMode> plain_;
+  std::optional<c10::InferenceMode> mode_;
 };
 
 }  // namespace braze::trace

@@ -373,6 +373,11 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
     return;
   }
 
+  // A view in another dtype is made anew, as the mode asks.
+  std::optional<AsViewOf> kind;
+  bool is_view = graph::op_class(info.op) == graph::OpClass::View && info.op != graph::Op::view_dtype;
+  if (is_view && (*stack)[base].isTensor()) kind.emplace((*stack)[base].toTensor());
+
   if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 && !info.tensor_results.empty()) {
     refresh_sizes();
     auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
@@ -404,9 +409,6 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
       } else {
         list_sizes.assign(info.tensor_results.size(), -1);
       }
-      std::optional<AsViewOf> plain;
-      if (graph::op_class(info.op) == graph::OpClass::View && (*stack)[base].isTensor())
-        plain.emplace((*stack)[base].toTensor());
       torch::jit::drop(*stack, info.args.size());
       return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }

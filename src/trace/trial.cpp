@@ -67,10 +67,11 @@ bool elements_are_apart(sym::ExprArena& arena, const TensorType& type) {
   return true;
 }
 
-// An expanded dimension: what eager is certain to find.
+// An expanded dimension: what eager is certain to find. A size that is no constant may be more than one.
 bool has_repeated_elements(sym::ExprArena& arena, const TensorType& type) {
   for (size_t d = 0; d < type.dim(); ++d)
-    if (auto size = arena.as_const(type.sizes[d]); size && *size > 1 && arena.is_const(type.strides[d], 0)) return true;
+    if (auto size = arena.as_const(type.sizes[d]); (!size || *size > 1) && arena.is_const(type.strides[d], 0))
+      return true;
   return false;
 }
 

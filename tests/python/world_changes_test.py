@@ -517,3 +517,35 @@ def test_names_of_slots_stay_on_copied_classes():
         c.a = 1
         braze.compile(lambda x: (copied(c), x + 1))(torch.ones(2))
         assert vars(C)["__slotnames__"] == []
+
+
+@pytest.mark.parametrize("cls", [dict, list, set])
+def test_what_was_written_becomes_what_is_read(cls):
+    def make():
+        class C(cls):
+            pass
+
+        w = World(a=C(), b=C())
+        add = {dict: lambda a: a.update(c=3), list: lambda a: a.append(3), set: lambda a: a.add(3)}[cls]
+        w.f = lambda x: (add(w.a), x + 1, len(w.b))
+        return w
+
+    stay_alike(make, lambda w: setattr(w, "a", w.b), seen=lambda w: (len(w.a), len(w.b)))
+
+
+def test_a_weak_reference_as_a_key_after_its_target_was_let_go():
+    def make():
+        class C:
+            pass
+
+        w = World(held={1: C()})
+        w.weak = weakref.ref(w.held[1])
+
+        def f(x):
+            w.held.pop(1, None)
+            return x + 1, {2: 3}.get(w.weak, 4)
+
+        w.f = caught(f)
+        return w
+
+    stay_alike(make)

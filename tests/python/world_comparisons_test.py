@@ -5,6 +5,7 @@ import types
 
 import pytest
 import torch
+from harness import same
 from worlds import World, caught, stay_alike
 
 import braze
@@ -114,3 +115,17 @@ def test_a_tensor_asks_a_torch_function_before_reflected_methods():
 
     f = lambda x, c: (x + c, x < c, x == c)
     assert braze.compile(f)(torch.ones(2), C()) == f(torch.ones(2), C())
+
+
+def test_a_module_that_is_a_list_compares_as_one():
+    class L(list):
+        pass
+
+    class M(L, torch.nn.Module):
+        pass
+
+    def f(x, a, m):
+        return x + 1, m == a, a == m, m != a, a in [m], m in (a,)
+
+    a, m = L(), M.__new__(M)
+    same(f(torch.ones(2), a, m), braze.compile(f)(torch.ones(2), a, m))

@@ -345,3 +345,50 @@ def test_a_property_put_on_tensors_after_one_was_set():
         stay_alike(make, refuse)
     finally:
         del torch.Tensor.noted
+
+
+@pytest.mark.parametrize("of_inference", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_are_inference_tensors_where_what_they_show_is(of_inference, inside, dynamic):
+    def f(x):
+        rows = [row.is_inference() for row in x]
+        return (
+            rows,
+            x.t(),
+            x.t().is_inference(),
+            x[0].is_inference(),
+            x.split(1)[1].is_inference(),
+            (x + 1).is_inference(),
+        )
+
+    def told(f):
+        with torch.inference_mode(of_inference):
+            x = torch.nn.Parameter(torch.ones(2, 3))
+        with torch.inference_mode() if inside else torch.no_grad():
+            rows, view, *rest = f(x)
+        return rows, view.is_inference(), view._is_view(), rest
+
+    assert told(f) == told(braze.compile(f, dynamic=dynamic))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_refused_write_to_an_expanded_tensor_is_caught_where_it_is(dynamic):
+    def f(x, to):
+        try:
+            to += x
+        except RuntimeError as e:
+            return x + 1, str(e)
+        return x - 1
+
+    x, to = torch.ones(2, 3), torch.ones(1, 3).expand(2, 3)
+    same(f(x, to), braze.compile(f, dynamic=dynamic)(x, to))
+
+
+def test_the_length_of_a_scalar_of_numpy():
+    def make():
+        w = World(a=np.arange(2.0))
+        w.f = caught(lambda x: len(w.a[0]))
+        return w
+
+    stay_alike(make)

@@ -84,6 +84,13 @@ Variable* tensors(Comparison& x) {
   return nullptr;
 }
 
+// An object that a class in C compares by a content that is not known here.
+bool has_unknown_content(Translator& tr, Variable* v) {
+  if ((!v->is(Kind::Object) && !v->is(Kind::Module)) || content(v) != v) return false;
+  PyObject* f = tr.attributes.lookup_on_type(v->type(), tr.intern("__eq__"), nullptr);
+  return f && Py_TYPE(f) == &PyWrapperDescr_Type && reinterpret_cast<PyDescrObject*>(f)->d_type != &PyBaseObject_Type;
+}
+
 // What a class of the user's says; after it, the operands are their contents.
 Variable* user_classes(Comparison& x) {
   Translator& tr = x.tr;
@@ -116,7 +123,7 @@ Variable* user_classes(Comparison& x) {
     PyTypeObject* t = v->type();
     bool own = (v->is(Kind::Real) && t != &PyType_Type && t->tp_richcompare &&
                 t->tp_richcompare != PyBaseObject_Type.tp_richcompare) ||
-               v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq);
+               v->is(Kind::Weakref) || (v->is(Kind::MappingProxy) && !x.eq) || has_unknown_content(tr, v);
     if (own) tr.unsupported("a comparison of " + a->describe() + " and " + b->describe());
   }
   // Where both classes have methods of their own, and neither had an answer, nobody asks what they derive from.

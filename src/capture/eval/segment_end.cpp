@@ -9,6 +9,7 @@
 #include "base/strict.h"
 #include "capture/code/liveness.h"
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/guards/guard_eval.h"
 #include "capture/vars/all.h"
@@ -262,6 +263,10 @@ void SegmentEnd::guard_distinct_objects() {
   std::set<std::pair<Kind, PyTypeObject*>> kinds;
   for (Variable* m : tr_.effects.modifications())
     if (m->source.valid() && !m->is(Kind::Cell)) kinds.emplace(m->kind, m->type());
+  // The list, dict or set that an object of a subclass is, is met as that object.
+  const std::set<Variable*> modified(tr_.effects.modifications().begin(), tr_.effects.modifications().end());
+  for (auto& [object, v] : tr_.objects())
+    if (v && content(v) != v && modified.count(content(v))) kinds.emplace(v->kind, v->type());
   if (tr_.has_tensor_keys())
     for (TensorVariable* t : tr_.lifted_tensors()) kinds.emplace(Kind::Tensor, t->type());
   for (const auto& [kind, type] : kinds) {

@@ -9,6 +9,17 @@
 
 namespace braze::capture {
 
+namespace {
+
+bool is_inference(PyObject* tensor) {
+  trace::WithoutTorchFunctions no_operation_of_the_programs(2);
+  Ref asked = Ref::steal(PyObject_CallMethod(tensor, "is_inference", nullptr));
+  if (!asked) PyErr_Clear();
+  return asked.get() != Py_False;
+}
+
+}  // namespace
+
 Values::Values(Translator& tr) : tr_(tr) {
   auto singleton = [&](PyObject* o) {
     arena_.push_back(std::make_unique<ConstantVariable>(o, Ground::fixed()));
@@ -97,7 +108,7 @@ Variable* Values::from_python(Ref object, Ground ground) {
       } else {
         auto* tensor = make<TensorVariable>(o);
         it->second = tensor;
-        tensor->inference = tr_.effects.inference && !on_plain_memory(o);
+        tensor->inference = tr_.effects.inference ? !on_plain_memory(o) : is_inference(o);
         keep(object);
         if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t))
           tensor->cls = tr_.torch_functions.class_behind(t);
@@ -186,9 +197,7 @@ void Values::note_plain_memory(PyObject* except) {
   }
   for (; plain_until_lifted_ < tr_.lifted_tensors().size(); ++plain_until_lifted_) {
     TensorVariable* t = tr_.lifted_tensors()[plain_until_lifted_];
-    Ref asked = Ref::steal(PyObject_CallMethod(t->real.get(), "is_inference", nullptr));
-    if (!asked) PyErr_Clear();
-    if (asked.get() == Py_False) plain_inputs_.insert(storage_of(t->fake.get()));
+    if (!is_inference(t->real.get())) plain_inputs_.insert(storage_of(t->fake.get()));
   }
 }
 

@@ -377,6 +377,7 @@ void ArrayVariable::setitem(Translator& tr, Variable* key, Variable* value) {
 }
 
 int64_t ArrayVariable::len(Translator& tr) {
+  if (scalar) tr.raise(PyExc_TypeError, std::string("object of type '") + cls->tp_name + "' has no len()");
   if (PyTuple_GET_SIZE(shape_of(tr, this).get()) == 0) tr.raise(PyExc_TypeError, "len() of unsized object");
   return tensor->len(tr);
 }

@@ -31,6 +31,8 @@ class RealVariable final : public Variable {
   Reg build(Codegen&) override;
   Ref object;
 };
+// Ends the graph where a weak reference's target may have died of a change that was made in the capture.
+void refuse_if_let_go(Translator&, PyObject* target);
 
 // An instance. `base` holds the content that a C base class gives: dict, list, tuple, set, str or number, or the
 // args of an exception (a tuple).

@@ -431,7 +431,11 @@ bool RealVariable::truth(Translator& tr) {
   return true;
 }
 
-Ref RealVariable::hash_key(Translator&) { return object; }
+Ref RealVariable::hash_key(Translator& tr) {
+  // A weak reference hashes and compares as what it refers to, while that lives.
+  if (PyWeakref_Check(object.get())) refuse_if_let_go(tr, PyWeakref_GET_OBJECT(object.get()));
+  return object;
+}
 
 Reg RealVariable::build(Codegen& cg) { return cg.constant(object.get()); }
 

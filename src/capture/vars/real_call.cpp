@@ -118,13 +118,21 @@ bool held_by_frame(Translator& tr, PyObject* o) {
   return s.valid() && tr.sources()[s].kind == SourceKind::Local;
 }
 
+}  // namespace
+
+void refuse_if_let_go(Translator& tr, PyObject* target) {
+  if (target != Py_None && !tr.effects.modifications().empty() && !held_by_frame(tr, target))
+    tr.unsupported("a weak reference to an object that a change may have let go of");
+}
+
+namespace {
+
 Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (PyWeakref_CheckRefExact(o) && args.size() == 0 && args.kw.empty()) {
     PyObject* target = PyWeakref_GET_OBJECT(o);
     if (target == Py_None) return tr.none();
-    if (!tr.effects.modifications().empty() && !held_by_frame(tr, target))
-      tr.unsupported("a weak reference to an object that a change may have let go of");
+    refuse_if_let_go(tr, target);
     return tr.force(tr.wrap(target, tr.sources().derived(SourceKind::WeakTarget, real.source)));
   }
   return nullptr;
