@@ -19,7 +19,7 @@ Made by `tools/operators.py` from `src/graph/ops.def` and the rules; `tests/pyth
   of tensors of `aten::_foreach_*` are decomposed by name (`src/passes/decompose_foreach.cpp`).
 
 An operator breaks the graph only when its result depends on data in a way that a plan cannot hold: a Python number read from a tensor
-(`item`), sizes that depend on values (`nonzero`, `unique`, indexing by a mask), tensors that are not strided, and operators for which
+(`item`; not with `fullgraph=True`), tensors that are not strided, and operators for which
 PyTorch has no Meta kernel.
 
 """

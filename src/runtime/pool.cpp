@@ -46,7 +46,7 @@ class Pool {
   }
 
   void* allocate(size_t wanted) {
-    size_t bytes = round_up(wanted, kPage);
+    size_t bytes = round_up(std::max<size_t>(wanted, 1), kPage);  // blocks of nothing have addresses of their own, too
     std::lock_guard lock(mutex_);
     uintptr_t at = take(bytes);
     live_.emplace(at, bytes);

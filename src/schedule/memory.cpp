@@ -23,7 +23,10 @@ Expr span_bytes(sym::ExprArena& a, const Buffer& b) {
     if (a.is_const(b.sizes[d], 0)) return a.constant(0);
     last = a.add(last, a.mul(a.sub(b.sizes[d], a.constant(1)), b.strides[d]));
   }
-  return a.mul(a.add(last, a.constant(1)), a.constant(size_of(b.dtype)));
+  Expr count = a.add(last, a.constant(1));
+  // Sizes that only the run knows may be zero.
+  if (a.range(count).lo < 0) count = a.max(count, a.constant(0));
+  return a.mul(count, a.constant(size_of(b.dtype)));
 }
 
 Expr align(sym::ExprArena& a, Expr bytes) {

@@ -93,7 +93,6 @@ std::optional<c10::Scalar> Recorder::literal_value(ValueId v) const {
 }
 
 bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& args, torch::jit::Stack* stack) {
-  if (!unbacked_) return false;
   const std::string& name = info.name;
   auto give = [&](c10::IValue v) {
     torch::jit::drop(*stack, info.args.size());
@@ -118,6 +117,7 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
   };
 
   if (name == "aten::_local_scalar_dense" || name == "aten::item") {
+    if (!numbers_) return false;
     auto v = std::get<ValueId>(args[0]);
     if (auto literal = literal_value(v)) return give(*literal);
     DType dtype = graph_.type(v).dtype;
@@ -220,11 +220,19 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
       values = t.sizes;
       values[static_cast<size_t>(*dim)] = n;
     }
+    TensorType result = fresh(t.dtype, t.device, values);
+    if (dim && *dim > 0) {  // it was in front while they were compared
+      auto at = static_cast<ptrdiff_t>(*dim);
+      std::vector<Expr> moved = values;
+      std::rotate(moved.begin(), moved.begin() + at, moved.begin() + at + 1);
+      result.strides = contiguous_strides(arena(), moved);
+      std::rotate(result.strides.begin(), result.strides.begin() + 1, result.strides.begin() + at + 1);
+    }
     // (sorted,) return_inverse, return_counts after the tensor and the dimension
     size_t flags = name == "aten::unique_consecutive"                                                              ? 1
                    : name == "aten::unique_dim_consecutive" || name == "aten::_unique2" || name == "aten::_unique" ? 2
                                                                                                                    : 3;
-    std::vector<TensorType> types{fresh(t.dtype, t.device, values),
+    std::vector<TensorType> types{std::move(result),
                                   fresh(DType::I64, t.device, flag(flags) ? inverse : std::vector<Expr>{zero})};
     if (name != "aten::_unique") types.push_back(fresh(DType::I64, t.device, {flag(flags + 1) ? n : zero}));
     return results(std::move(types));

@@ -62,8 +62,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // nothing new was learnt. `arguments`: into the nodes' arguments, too.
   void refresh_sizes(bool arguments = false);
   graph::Graph& graph() { return graph_; }
-  // From now on, what depends on values becomes unbacked symbols where it would end the graph.
-  void allow_unbacked() { unbacked_ = true; }
+  // From now on, numbers that are read from tensors become unbacked symbols where they would end the graph. Sizes that
+  // depend on values always do.
+  void allow_numbers() { numbers_ = true; }
   // The line that the next nodes belong to; the pointer must stay valid while it is set.
   void set_location(const graph::Location* location);
   // Calls on fakes of a closed recorder end in a graph break: they outlived their capture.
@@ -115,7 +116,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::LocId location_, last_location_;
   size_t refreshed_ = 0;  // replaced symbols that the types know of
   bool closed_ = false;
-  bool unbacked_ = false;
+  bool numbers_ = false;
   struct MadeSymbol {
     std::string what;
     std::vector<graph::Arg> args;

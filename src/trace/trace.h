@@ -100,8 +100,9 @@ class Tracer {
   virtual PyObject* lift_int(int64_t value, sym::Range range) = 0;
   // Called for the `where` of a guard when one is added.
   virtual void set_where(std::function<uint32_t()> where) = 0;
-  // From now on sizes and numbers that depend on data are unbacked symbols, where calls would end in a graph break.
-  virtual void allow_unbacked() = 0;
+  // From now on numbers that are read from tensors are unbacked symbols, as sizes that depend on data are, where calls
+  // would end in a graph break.
+  virtual void allow_numbers() = 0;
   virtual bool has_unbacked() const = 0;
   // Whether only the run knows a torch.SymInt or SymBool.
   virtual bool depends_on_data(PyObject* sym) = 0;

@@ -47,7 +47,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   PyObject* storage_offset(PyObject* fake) override;
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
   bool size_expression(PyObject* sym, sym::Expr* out) override;
-  void allow_unbacked() override { recorder_->allow_unbacked(); }
+  void allow_numbers() override { recorder_->allow_numbers(); }
   bool has_unbacked() const override { return recorder_->sizes()->has_unbacked(); }
   bool depends_on_data(PyObject* sym) override;
   PyObject* as_integer(PyObject* sym) override;

@@ -61,7 +61,11 @@ def check_sample(op, sample):
     if loose and op.name in UNSTABLE:
         return "agrees"
     replayed = replay(graph, graph["reals"], types=not loose)
+    depends_on_data = " unbacked " in graph["text"]
     for e, o in zip(eager, outputs):
+        if depends_on_data:
+            assert (e.dtype, e.dim()) == (o.dtype, o.dim()), graph["text"]
+            continue
         assert (e.dtype, e.shape) == (o.dtype, o.shape), graph["text"]
         assert e.numel() <= 1 or e.stride() == o.stride() or loose, (e.stride(), o.stride(), graph["text"])
     if op.name not in RANDOM:

@@ -245,7 +245,7 @@ def test_with_open_sizes(f):
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 @torch.no_grad()
-def test_graph_breaks_otherwise(f):
+def test_without_fullgraph(f):
     c = braze.compile(f)
     for x in inputs():
         want, got = outcome(f, (x,), {}), outcome(c, (x,), {})

@@ -49,7 +49,7 @@ PyObject* plain(Variable* v) {
 }
 
 bool only_run_knows(Translator& tr, Variable* v) {
-  return tr.may_be_unbacked() && v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+  return v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
 }
 
 bool small_int(Variable* v) {
