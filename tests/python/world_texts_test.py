@@ -276,3 +276,18 @@ def test_pairs_that_are_none(cls, pairs):
         return w
 
     stay_alike(make)
+
+
+def test_a_method_that_is_called_at_once_names_its_class():
+    def make():
+        w = World(s={1}, union=lambda s: s.union)
+        calls = [
+            lambda w: w.s.update(a=True),
+            lambda w: w.union(w.s)(a=True),
+            lambda w: w.s.union(**{"a": 1}),
+            lambda w: set.union({1}, a=3),
+        ]
+        w.f = lambda x: [caught(lambda x: call(w))(x) for call in calls]
+        return w
+
+    stay_alike(make)

@@ -125,7 +125,19 @@ void SegmentEnd::emit_frames(Codegen& cg) {
                        std::find(f->cleared.begin(), f->cleared.end(), static_cast<int>(i)) == f->cleared.end();
       image.locals.push_back(untouched ? kAsBefore : live[i] || stays(f->locals[i]) ? cg.reg(f->locals[i]) : kNoReg);
     }
-    for (int i = 0; i < f->sp; ++i) image.stack.push_back(cg.reg(f->stack[static_cast<size_t>(i)]));
+    const auto depth = static_cast<size_t>(f->sp);
+    for (size_t i = 0; i < depth; ++i) {
+      Variable* next = !f->stack[i] && i + 1 < depth ? f->stack[i + 1] : nullptr;
+      auto* method = next && next->is(Kind::BuiltinMethod) ? next->as<BuiltinMethodVariable>() : nullptr;
+      if (method && method->only_called && Py_TYPE(method->descr.get()) == &PyMethodDescr_Type) {
+        // As the interpreter has a method that it calls at once: some texts of exceptions tell it from a bound one.
+        image.stack.push_back(cg.constant(method->descr.get()));
+        image.stack.push_back(cg.reg(method->self));
+        ++i;
+      } else {
+        image.stack.push_back(cg.reg(f->stack[i]));
+      }
+    }
     if (f == tr_.frame() && tr_.handled) image.handled = cg.reg(tr_.handled);
     if (f->kw_names) image.kw_names = cg.constant(f->kw_names);
     tr_.segment().recipe.frames.push_back(std::move(image));

@@ -86,7 +86,8 @@ class BuiltinMethodVariable final : public Variable {
   Variable* self;
   Ref descr;
   PyTypeObject* owner;
-  PyObject* name;  // interned
+  PyObject* name;            // interned
+  bool only_called = false;  // by the instruction after the next arguments: nothing else gets hold of it
 };
 // descr.__get__(object), for a descriptor in C that is what its name finds on the object's class; nullptr: for no
 // other.

@@ -15,6 +15,7 @@ void Instructions::LoadMethod(Execution& x) {
     x.f.push(v->as<BoundMethodVariable>()->function);
     x.f.push(v->as<BoundMethodVariable>()->self);
   } else {
+    if (v->is(Kind::BuiltinMethod)) v->as<BuiltinMethodVariable>()->only_called = true;
     x.f.push(nullptr);
     x.f.push(v);
   }
