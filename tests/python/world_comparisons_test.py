@@ -129,3 +129,46 @@ def test_a_module_that_is_a_list_compares_as_one():
 
     a, m = L(), M.__new__(M)
     same(f(torch.ones(2), a, m), braze.compile(f)(torch.ones(2), a, m))
+
+
+def test_what_has_no_order_names_what_was_asked_for():
+    class C(dict):
+        pass
+
+    things = [
+        collections.Counter({1: 2}),
+        C(),
+        collections.OrderedDict(),
+        lambda: 3,
+        [],
+        collections.deque(),
+        3,
+        object(),
+    ]
+
+    def told(f):
+        try:
+            return f()
+        except TypeError as e:
+            return str(e)
+
+    def f(x, a, b):
+        return x + 1, told(lambda: a < b), told(lambda: b >= a), told(lambda: sorted([a, b]) and None)
+
+    for a in things:
+        for b in things:
+            same(f(torch.ones(2), a, b), braze.compile(f)(torch.ones(2), a, b))
+
+
+def test_a_python_module_as_an_operand_of_a_tensor():
+    def make():
+        w = World(m=types.ModuleType("m"), x=torch.ones(2))
+        w.f = lambda x: (caught(lambda x: torch.equal(x, w.m))(x), caught(lambda x: w.x == w.m)(x))
+        return w
+
+    stay_alike(
+        make,
+        lambda w: setattr(w.m, "__getattr__", lambda name: 3.0),
+        lambda w: setattr(w.m, "__torch_function__", lambda *a: 5),
+        graphs=False,
+    )

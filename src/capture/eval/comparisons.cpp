@@ -20,11 +20,19 @@ struct Comparison {
   bool eq;                  // == or !=
   Variable *a, *b;          // forced
   bool of_content = false;  // what an error would name is an object's content, not the object
+  // As it was asked for, which is what an error names.
+  int op_asked = op;
+  Variable *left = a, *right = b;
 };
 
 void swap_sides(Comparison& x) {
   std::swap(x.a, x.b);
   x.op = kSwapped[x.op];
+}
+
+[[noreturn]] void raise_not_supported(const Comparison& x) {
+  x.tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op_asked] + "' not supported between instances of '" +
+                                  x.tr.name_of(x.left->type()) + "' and '" + x.tr.name_of(x.right->type()) + "'");
 }
 
 bool setlike(Variable* v) {
@@ -77,6 +85,8 @@ Variable* tensors(Comparison& x) {
   if (is_none(other) && (x.op == Py_EQ || x.op == Py_NE)) return tr.boolean(x.op == Py_NE, Ground::pure(a, b));
   if (Variable* n = for_torch(a) && user_class(b) ? as_number(tr, b) : nullptr) return tr.compare(x.op, a, n);
   if (!user_class(other)) {
+    if (other->is(Kind::Real) && PyModule_Check(other->as_constant()))
+      tr.unsupported("a module as an operand of a tensor");
     if ((x.op == Py_EQ || x.op == Py_NE) && !is_plain(other) && !for_torch(other) && !tr.real.is_python_constant(other))
       return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
     return tr.real.call_torch(operator_function(kCompareOperator[x.op]), Args{{a, b}, {}});
@@ -134,8 +144,7 @@ Variable* user_classes(Comparison& x) {
   bool no_answer = own(a, x.op) && own(b, kSwapped[x.op]);
   if (no_answer || (content(a) == a && content(b) == b && !a->is(Kind::Tuple) && !b->is(Kind::Tuple))) {
     if (x.op == Py_EQ || x.op == Py_NE) return tr.boolean((x.op == Py_EQ) == tr.identical(a, b), Ground::pure(a, b));
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
-                                  tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+    raise_not_supported(x);
   }
   if (own(a, x.op) && !right_first) swap_sides(x);  // had no answer: the other is asked, with it
   x.of_content = content(a) != a || content(b) != b;
@@ -296,7 +305,6 @@ Variable* identities(Comparison& x) {
 }
 
 Variable* without_order(Comparison& x) {
-  Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   // Containers have an order among their own kind only, the rest here has none.
   auto orderless = [](Variable* v) {
@@ -304,9 +312,7 @@ Variable* without_order(Comparison& x) {
            v->is(Kind::Iterator) || v->is(Kind::Function) || v->is(Kind::BoundMethod) ||
            (v->is(Kind::Constant) && !(v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
   };
-  if (!x.eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b)))
-    tr.raise(PyExc_TypeError, std::string("'") + kCompareSymbol[x.op] + "' not supported between instances of '" +
-                                  tr.name_of(a->type()) + "' and '" + tr.name_of(b->type()) + "'");
+  if (!x.eq && orderless(a) && orderless(b) && !(setlike(a) && setlike(b))) raise_not_supported(x);
   return nullptr;
 }
 

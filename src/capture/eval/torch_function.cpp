@@ -109,6 +109,8 @@ bool holds_own(Translator& tr, Variable* v, int depth) {
     return t != library().tensor && t != library().parameter && tr.torch_functions.of(t) == TorchFunction::Own;
   }
   if (v->is(Kind::Object)) return tr.torch_functions.of(v->type()) == TorchFunction::Own;
+  // Of what has attributes of its own, PyTorch asks the object, not its class.
+  if (v->is(Kind::Real) && PyModule_Check(v->as_constant())) tr.unsupported("a module as an operand of a tensor");
   if (v->is(Kind::Tuple) || v->is(Kind::List)) {
     for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
       if (holds_own(tr, e, depth + 1)) return true;
