@@ -130,6 +130,7 @@ bool Recorder::call_data_dependent(const OpInfo& info, const std::vector<Arg>& a
     return give(c10::Scalar(c10::SymBool(c10::SymNode(
         c10::make_intrusive<SizeNode>(sizes_, SizeNode::Type::Bool, arena().ne(symbol, arena().constant(0)))))));
   }
+  if (!open_results_) return false;
   if (name == "aten::nonzero") {
     TensorType t = type(0);
     Expr n = unbacked_symbol("the number of elements that are not zero", {args[0]}, most(numel(t)));

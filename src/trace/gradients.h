@@ -20,8 +20,8 @@ struct Gradients {
 
 // After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the
 // same recorder, which makes it a joint graph. What the backward decides on open sizes is added to the captured guards.
-// Needs the GIL. Throws Unsupported (OpenSizes where fixed sizes may do); the captured graph is then spent, the tracer
-// is not.
+// Needs the GIL. Throws Unsupported (where sizes are open, fixed ones may do); the captured graph is then spent, the
+// tracer is not.
 Gradients differentiate(Tracer& tracer, Captured& captured);
 
 }  // namespace braze::trace

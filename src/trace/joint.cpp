@@ -76,16 +76,7 @@ Differentiable& differentiable(Tracer& tracer) {
   return *found;
 }
 
-Gradients differentiate(Tracer& tracer, Captured& captured) {
-  try {
-    return differentiable(tracer).differentiate(captured);
-  } catch (const Unsupported& e) {
-    // With fixed sizes it may be had.
-    if (captured.size_symbols.empty()) throw;
-    throw Unsupported(Reason::OpenSizes,
-                      std::string(summary(e.reason())) + (e.detail().empty() ? "" : ": " + e.detail()));
-  }
-}
+Gradients differentiate(Tracer& tracer, Captured& captured) { return differentiable(tracer).differentiate(captured); }
 
 JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots,
                           const torch::autograd::edge_list& leaves) {

@@ -164,6 +164,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
   // Of what a kernel in Python says depends on values.
   int64_t number = 0;
   auto new_size = [&](int64_t least, std::optional<int64_t> most) {
+    if (!open_results_) throw Unsupported(Reason::DynamicOutput, "the size of its result depends on values");
     std::string what = "size " + std::to_string(number++) + " of the result of " + info.name;
     return sym_int(sizes_, unbacked_symbol(what, args, {least, std::min(most.value_or(kMostSize), kMostSize)}));
   };

@@ -62,9 +62,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // nothing new was learnt. `arguments`: into the nodes' arguments, too.
   void refresh_sizes(bool arguments = false);
   graph::Graph& graph() { return graph_; }
-  // From now on, numbers that are read from tensors become unbacked symbols where they would end the graph. Sizes that
-  // depend on values always do.
+  // What becomes an unbacked symbol, where it would else end the graph: numbers that are read from tensors (at first
+  // they do not), and sizes of results that depend on values (at first they do).
   void allow_numbers() { numbers_ = true; }
+  void refuse_open_results() { open_results_ = false; }
   // The line that the next nodes belong to; the pointer must stay valid while it is set.
   void set_location(const graph::Location* location);
   // Calls on fakes of a closed recorder end in a graph break: they outlived their capture.
@@ -116,7 +117,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::LocId location_, last_location_;
   size_t refreshed_ = 0;  // replaced symbols that the types know of
   bool closed_ = false;
-  bool numbers_ = false;
+  bool numbers_ = false, open_results_ = true;
   struct MadeSymbol {
     std::string what;
     std::vector<graph::Arg> args;

@@ -103,6 +103,8 @@ class Tracer {
   // From now on numbers that are read from tensors are unbacked symbols, as sizes that depend on data are, where calls
   // would end in a graph break.
   virtual void allow_numbers() = 0;
+  // From now on results whose sizes depend on data end in a graph break.
+  virtual void refuse_open_results() = 0;
   virtual bool has_unbacked() const = 0;
   // Whether only the run knows a torch.SymInt or SymBool.
   virtual bool depends_on_data(PyObject* sym) = 0;

@@ -48,6 +48,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
   bool size_expression(PyObject* sym, sym::Expr* out) override;
   void allow_numbers() override { recorder_->allow_numbers(); }
+  void refuse_open_results() override { recorder_->refuse_open_results(); }
   bool has_unbacked() const override { return recorder_->sizes()->has_unbacked(); }
   bool depends_on_data(PyObject* sym) override;
   PyObject* as_integer(PyObject* sym) override;

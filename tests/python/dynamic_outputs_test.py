@@ -1,12 +1,14 @@
 """Sizes that depend on data stay in the graph without being asked for: as eager for any number of elements, none and one included."""
 
 import functools
+import warnings
 
 import pytest
 import torch
 from harness import Graphs, outcome, same
 
 import braze
+from braze import _C
 
 
 def sum_of_two(a, m, b, n):
@@ -179,3 +181,21 @@ def test_a_decision_ends_the_graph_and_the_next_goes_on_with_the_size():
         same(f(x), compiled(x))
     with pytest.raises(braze.Unsupported, match="only the run knows"):
         braze.compile(f, fullgraph=True)(torch.ones(5))
+
+
+def test_what_has_no_backward_for_any_number_is_compiled_for_each():
+    def f(x):
+        y = x[x > 0]
+        return y.sort()[0], y.median(), y.std(), torch.softmax(y, 0)
+
+    compiled = braze.compile(f)
+
+    def call(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # std() of one
+            loss = sum(t.square().sum() for t in compiled(x)[:1])
+        loss.backward()
+
+    x = torch.linspace(-1, 1, 10, requires_grad=True)
+    _, events = _C.record(compiled, lambda: call(x))
+    assert all(e["status"] in ("", "compiled") for e in events) and events, [e["status"] for e in events]

@@ -29,7 +29,8 @@ struct FrameView {
   int start = 0;  // instruction index
   Dynamic dynamic = Dynamic::Never;
   SeenSizes* seen = nullptr;  // of this place; with Dynamic::Never it may be missing
-  bool fixed_sizes = false;   // no size is to stay open, whatever `dynamic` says
+  // No size is to stay open, whatever `dynamic` says; one that depends on data ends the graph, unless it must not end.
+  bool fixed_sizes = false;
   bool gradients = true;  // what needs gradients gets its backward; false: a backend that is not ours takes the graph
   bool unbacked = false;  // numbers that depend on data become symbols instead of a break
   bool torch_level = false;  // the graph is to be had as calls of torch's functions, for a backend that is not ours

@@ -81,12 +81,13 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
     bool texts = logs_texts() || region.keep_texts;
     std::string captured = texts ? graph::print(segment.captured.graph) : std::string();
     graph::Graph kept = segment.captured.graph;  // for the report of a failure
+    const bool open = !segment.captured.size_symbols.empty() || segment.tracer->has_unbacked();
     try {
       make_runnable(region, entry, segment, event, captured, texts);
       return GraphOutcome::Ready;
     } catch (const Unsupported& e) {
       // What cannot be had for all sizes may be had for each.
-      if ((e.reason() == Reason::OpenSizes || entry.num_symbols) && !again.fixed_sizes) {
+      if (open && !again.fixed_sizes) {
         again.fixed_sizes = true;
         return GraphOutcome::CaptureAgain;
       }
