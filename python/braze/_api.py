@@ -4,6 +4,7 @@ import copy
 import functools
 import importlib.util
 import linecache
+import os
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +34,7 @@ def compile(
     backend: _Backend = "braze",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    disable: bool = False,
 ) -> _F: ...
 
 
@@ -45,6 +47,7 @@ def compile(
     backend: _Backend = "braze",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    disable: bool = False,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -56,6 +59,7 @@ def compile(
     backend: _Backend = "braze",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    disable: bool = False,
 ) -> Any:
     """Returns `f` compiled: a function or method as a native callable, a module as one of the same class on the same state.
 
@@ -75,6 +79,8 @@ def compile(
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
         GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
         they are.
+    disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
+        when this is called.
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
@@ -93,9 +99,16 @@ def compile(
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     _C.check_options(options)
+    if disable or _switched_off():
+        return (lambda g: g) if f is None else f
     if f is None:
         return lambda g: _compile(g, *settings)
     return _compile(f, *settings)
+
+
+def _switched_off():
+    torchs = (os.environ.get("TORCH_COMPILE_DISABLE"), os.environ.get("TORCHDYNAMO_DISABLE"))
+    return "1" in (os.environ.get("BRAZE_DISABLE"), *torchs)
 
 
 def _compile(f, backend, fullgraph, dynamic, options):

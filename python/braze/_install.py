@@ -74,14 +74,18 @@ def _compile(
         raise ValueError("torch.compile under braze.install(): shapes_spec is not taken; mark_dynamic says what varies")
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if disable:
-        return (lambda f: f) if model is None else model
     if backend is None and hasattr(torch.compiler, "get_default_backend"):
         backend = torch.compiler.get_default_backend()
     if backend in (None, "inductor"):
         backend = "braze"
     return compile(
-        model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=_options(options, backend)
+        model,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=_options(options, backend),
+        disable=disable,
     )
 
 

@@ -327,3 +327,23 @@ def test_fullgraph_breaks_are_errors_at_every_call():
     for _ in range(2):
         with pytest.raises(braze.Unsupported, match="__array__"):
             g(X)
+
+
+@pytest.mark.parametrize("variable", [None, "BRAZE_DISABLE", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"])
+def test_the_off_switch(variable, monkeypatch):
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    settings = {} if variable else {"disable": True}
+
+    @braze.compile(**settings)
+    def f(a):
+        return a + braze.is_compiling()
+
+    net = Net()
+    assert braze.compile(net, **settings) is net and type(f) is types.FunctionType
+    same(X, f(X))
+    with pytest.raises(ValueError, match="accepted"):
+        braze.compile(net, mode="fast", **settings)
+    if variable:
+        monkeypatch.setenv(variable, "0")
+        same(X + 1, braze.compile(f)(X))
