@@ -27,10 +27,11 @@ def define(text, kernel):
     return space[kernel]
 
 
-def compile_kernel(text, kernel, arguments, warps, sm):
+def compile_kernel(text, kernel, arguments, warps, sm, stages=0, contract=False, aligned=()):
     """(cubin, threads per block, bytes of shared memory). `arguments`: pairs of a name and Triton's type.
 
-    Pointers but the last, the error word, are multiples of 16. Needs no GPU. Raises Missing without a usable triton package.
+    `aligned`: which arguments are multiples of 16; empty: pointers but the last, the error word. `stages`: of loads ahead
+    of their use. `contract`: products and sums may become one operation. Needs no GPU. Raises Missing without a usable triton package.
     """
     try:
         import triton
@@ -38,9 +39,13 @@ def compile_kernel(text, kernel, arguments, warps, sm):
         from triton.compiler import ASTSource
     except ImportError as e:
         raise Missing(f"options={{'codegen': 'triton'}} needs the package triton (pip install triton): {e}") from None
-    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, t) in enumerate(arguments[:-1]) if t.startswith("*")}
+    if not aligned:
+        aligned = [t.startswith("*") for _, t in arguments[:-1]]
+    aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(aligned) if a}
     source = ASTSource(define(text, kernel), signature=dict(arguments), constexprs={}, attrs=aligned)
-    options = {"num_warps": warps, "enable_fp_fusion": False}
+    options = {"num_warps": warps, "enable_fp_fusion": contract}
+    if stages:
+        options["num_stages"] = stages
     if "enable_reflect_ftz" in _options():
         options["enable_reflect_ftz"] = False  # denormals are numbers
     made = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)

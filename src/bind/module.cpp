@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/cpu.h"
+#include "bind/attention.h"
 #include "bind/callable.h"
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
@@ -192,6 +193,7 @@ PYBIND11_MODULE(_C, m) {
     throw pybind11::error_already_set();
   braze::bind::init_trace_hooks(m);
   braze::bind::init_triton(m);
+  braze::bind::init_attention(m);
   std::string bad = braze::capture::read_log_topics(std::getenv("BRAZE_LOGS"));
   if (bad.empty()) bad = braze::cpu_error();
   if (!bad.empty()) throw std::runtime_error(bad);

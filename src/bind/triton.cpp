@@ -18,7 +18,8 @@ triton::Code compile_kernel(const triton::Source& source) {
   py::gil_scoped_acquire gil;
   py::module_ door = py::module_::import("braze._triton");
   try {
-    py::tuple made = door.attr("compile_kernel")(source.text, source.kernel, source.arguments, source.warps, source.sm);
+    py::tuple made = door.attr("compile_kernel")(source.text, source.kernel, source.arguments, source.warps, source.sm,
+                                                 source.stages, source.contract, source.aligned);
     return {made[0].cast<std::string>(), made[1].cast<uint32_t>(), made[2].cast<uint32_t>()};
   } catch (py::error_already_set& e) {
     std::string words = e.what();

@@ -23,5 +23,7 @@ loop::Program lower(const graph::Graph& graph, const Options& options);
 // Without rules: every operator is an extern call but views, and random numbers from seeds, which PyTorch has no
 // operator for.
 loop::Program lower_to_calls(const graph::Graph& graph, const Options& options);
+// Every value computed inside its readers, whatever it costs: a pointwise graph of one output is one nest.
+loop::Program lower_inlined(const graph::Graph& graph, const Options& options);
 
 }  // namespace braze::lower

@@ -13,6 +13,9 @@ loop::Program lower(const graph::Graph& graph, const Options& options) { return 
 loop::Program lower_to_calls(const graph::Graph& graph, const Options& options) {
   return Lowering(graph, options, Lowering::Rules::None).run();
 }
+loop::Program lower_inlined(const graph::Graph& graph, const Options& options) {
+  return Lowering(graph, options, Lowering::Rules::Inlined).run();
+}
 
 namespace {
 
@@ -186,6 +189,7 @@ void Lowering::account(NodeId n, ValueId v) {
 bool Lowering::should_realise(const State& s) const {
   if (s.view) return false;
   if (s.wanted) return true;
+  if (rules_ == Rules::Inlined) return false;
   if (s.inlined.size() > kMaxInlinedOps || s.reads.size() > kMaxReads) return true;
   if (s.uses <= 1 || s.reads.empty()) return false;
   return s.expensive || s.inlined.size() > kMaxSharedOps || s.reads.size() > kMaxSharedReads;

@@ -16,7 +16,7 @@ using loop::View;
 
 class Lowering {
  public:
-  enum class Rules : uint8_t { All, None };
+  enum class Rules : uint8_t { All, Inlined, None };  // Inlined: no value gets a buffer for its cost
   Lowering(const graph::Graph& source, const Options& options, Rules rules = Rules::All);
   loop::Program run();
 

@@ -1,6 +1,7 @@
 // How calls of PyTorch's operators come to a recorder: one kernel for all of them, on a dispatch key of our own.
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -124,6 +125,8 @@ namespace {
 // The program's hooks on saved tensors are for real ones: what fakes save does not go through them.
 thread_local int scopes = 0;
 thread_local bool hooks_were_off = false;
+// Backwards run on this thread, which has the recorder: those of a GPU's tensors would run on the engine's own.
+thread_local bool threads_were_on = false;
 
 }  // namespace
 
@@ -136,7 +139,11 @@ RecordingScope::RecordingScope(Recorder* recorder)
   c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
-  if (scopes++ == 0) hooks_were_off = at::SavedTensorDefaultHooks::set_tracing(true);
+  if (scopes++ != 0) return;
+  hooks_were_off = at::SavedTensorDefaultHooks::set_tracing(true);
+  auto& autograd = c10::AutogradState::get_tls_state();
+  threads_were_on = autograd.get_multithreading_enabled();
+  autograd.set_multithreading_enabled(false);
 }
 
 RecordingScope::~RecordingScope() {
@@ -144,7 +151,9 @@ RecordingScope::~RecordingScope() {
   c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
-  if (--scopes == 0) at::SavedTensorDefaultHooks::set_tracing(hooks_were_off);
+  if (--scopes != 0) return;
+  at::SavedTensorDefaultHooks::set_tracing(hooks_were_off);
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(threads_were_on);
 }
 
 }  // namespace braze::trace

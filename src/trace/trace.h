@@ -163,6 +163,13 @@ class Tracer {
   virtual std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
                                  const std::vector<PyObject*>& results, PyObject* predicate, bool when) = 0;
 
+  // ---- functions that attention applies to its scores ----
+  // The part of what was recorded that computes `outputs` from `inputs` (fakes without dimensions, in the order of
+  // graph::ScoreInput and graph::ScoreOutput; Py_None: none): a tuple of the text of a graph::ScoreGraph and a list of
+  // fakes, its operands. There is no torch-level graph any more. Throws Unsupported where they are more than functions
+  // of one score, or where gradients would flow to what they captured.
+  virtual PyObject* score_graph(const std::vector<PyObject*>& inputs, const std::vector<PyObject*>& outputs) = 0;
+
   // Ends the capture: the graph whose outputs are these fakes in order (Py_None: none; a real tensor: a constant).
   // `inputs` receives the real tensors (borrowed), one per graph input, constants too. An output that aliases an input
   // is a chain of views of that input, so that it shows what writebacks bring; an output may be an input, or the same

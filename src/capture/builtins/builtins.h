@@ -52,6 +52,7 @@ void register_container_builtins();
 void register_functional_builtins();
 void register_class_builtins();
 void register_torch_builtins();
+void register_attention_builtins();
 void register_message_builtins();
 void register_print_builtin();
 void register_lock_builtins();

@@ -315,6 +315,7 @@ void register_torch_builtins() {
   // Once PyTorch's own capture was loaded, it notes every module that is made; ours does not ask for these notes.
   register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
+  register_polyfill("torch.fx.traceback", "annotate", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
   register_polyfill("torch.nn.functional", "ctc_loss", "ctc_loss");
   register_polyfill("torch._C", "_VariableFunctions._pad_packed_sequence", "pad_packed_sequence");

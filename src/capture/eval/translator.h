@@ -73,6 +73,8 @@ class Translator : public Values, public Protocols, public Raising {
   trace::Tracer& tracer() { return *segment_.tracer; }
   const FrameView& view() const { return view_; }
   // Sizes and numbers that depend on data are to stay in the graph.
+  // In a function of attention's scores (builtins/attention.cpp): tensors without dimensions stand for all of them.
+  bool in_score_function = false;
   bool may_be_unbacked() const { return view_.unbacked; }
 
   // ---- tensors and sizes that were there before ----

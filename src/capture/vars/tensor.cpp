@@ -7,6 +7,7 @@
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/hook.h"
+#include "capture/vars/score_index.h"
 #include "capture/vars/tensor_grad.h"
 #include "capture/vars/tensor_number.h"
 
@@ -310,6 +311,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
 Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__getitem__"));
   tr.attributes.tensor_operator("__getitem__", {this});
+  if (Variable* v = element_of_scores(tr, this, key)) return v;
   key = with_numbers(tr, key);
   if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
   return tr.real.call_torch(fn, Args{{this, key}, {}});

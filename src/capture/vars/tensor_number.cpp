@@ -53,6 +53,7 @@ std::string text_of(Translator& tr, Variable* message) {
 }  // namespace
 
 Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
+  if (tr.in_score_function) tr.unsupported(Reason::ScalarFromTensor, "in a score_mod or mask_mod");
   if (Ref known = Ref::steal(tr.tracer().known_number(t->value(tr)))) {
     PyObject* c = reinterpret_cast<PyObject*>(as);
     if (as == &PyLong_Type || as == &PyFloat_Type) known = Ref::steal(PyObject_CallOneArg(c, known.get()));

@@ -12,6 +12,9 @@ struct Source {
   std::string kernel;                                          // the function in it
   std::vector<std::pair<std::string, std::string>> arguments;  // name and Triton's type
   int warps = 4, sm = 90;
+  int stages = 0;             // of loads ahead of their use; 0: as Triton has it
+  bool contract = false;      // products and sums may become one operation
+  std::vector<bool> aligned;  // per argument: a multiple of 16; empty: pointers are, but for the last
 };
 
 struct Code {

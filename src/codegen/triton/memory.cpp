@@ -15,7 +15,7 @@ void Printer::emit_load(const LoopOp& op) {
     if (buffer.kind == BufferKind::Local) throw Inexpressible("a private row that no value stands for");
     Text at = index(op.index);
     // Numbers have the dimensions of tensors, too.
-    if (!at.dims) at = {spread(at, blocks_.way == Blocks::Way::Points ? "[1]" : "[1, 1]"), 0, false};
+    if (!at.dims && prefix_.empty()) at = {spread(at, blocks_.way == Blocks::Way::Points ? "[1]" : "[1, 1]"), 0, false};
     std::string m = mask(at.dims),
                 text = "tl.load(" + address(op.buffer, at) + (m.empty() ? ")" : ", " + m + ", other=0)");
     if (compute_type(buffer.dtype) != storage_type(buffer.dtype)) text += ".to(" + compute_type(buffer.dtype) + ")";

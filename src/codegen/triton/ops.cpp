@@ -78,7 +78,9 @@ void Printer::emit_op(const LoopOp& op) {
         return;
       }
       Val v{assign("n" + std::to_string(op.result.index), t.s), t.dims, wide_ ? DType::I64 : DType::I32};
-      values_[op.result.index] = {cast(v, op.dtype), t.dims, op.dtype};
+      // Attention's indices stay narrow until arithmetic asks for more: conversions of 64 bits are slow.
+      bool narrow = !prefix_.empty() && is_integral(op.dtype) && size_of(op.dtype) >= size_of(v.dtype);
+      values_[op.result.index] = narrow ? v : Val{cast(v, op.dtype), t.dims, op.dtype};
       return;
     }
     default: break;
@@ -95,7 +97,8 @@ void Printer::set(const LoopOp& op, const std::string& value, unsigned dims) {
 
 std::string Printer::arithmetic(const LoopOp& op, const std::array<Val, 3>& v) {
   auto as = [&](size_t i, DType t) { return cast(v[i], t); };
-  DType first = v[0].dtype;
+  DType first = v[0].dtype, common = first;  // of a comparison
+  if (is_integral(first) && is_integral(v[1].dtype) && size_of(v[1].dtype) > size_of(first)) common = v[1].dtype;
   switch (op.code) {
     case OpCode::Cast: return as(0, op.dtype);
     case OpCode::Bitcast: {
@@ -109,12 +112,12 @@ std::string Printer::arithmetic(const LoopOp& op, const std::array<Val, 3>& v) {
       if (is_floating(op.dtype))
         return "tl.fma(" + as(0, op.dtype) + ", " + as(1, op.dtype) + ", " + as(2, op.dtype) + ")";
       return as(0, op.dtype) + " * " + as(1, op.dtype) + " + " + as(2, op.dtype);
-    case OpCode::Eq: return v[0].s + " == " + as(1, first);
-    case OpCode::Ne: return v[0].s + " != " + as(1, first);
-    case OpCode::Lt: return v[0].s + " < " + as(1, first);
-    case OpCode::Le: return v[0].s + " <= " + as(1, first);
-    case OpCode::Gt: return v[0].s + " > " + as(1, first);
-    case OpCode::Ge: return v[0].s + " >= " + as(1, first);
+    case OpCode::Eq: return as(0, common) + " == " + as(1, common);
+    case OpCode::Ne: return as(0, common) + " != " + as(1, common);
+    case OpCode::Lt: return as(0, common) + " < " + as(1, common);
+    case OpCode::Le: return as(0, common) + " <= " + as(1, common);
+    case OpCode::Gt: return as(0, common) + " > " + as(1, common);
+    case OpCode::Ge: return as(0, common) + " >= " + as(1, common);
     case OpCode::IsNan: return v[0].s + " != " + v[0].s;  // never for integers
     case OpCode::IsInf:
       if (!is_floating(first)) return v[0].s + " != " + v[0].s;
@@ -167,9 +170,9 @@ const char* library_name(OpCode code) {
 std::string Printer::float_op(const LoopOp& op, const std::string& x, const std::string& y) {
   std::string type = compute_type(op.dtype);
   bool twice = op.dtype == DType::F64;
-  // f32's own operators of these names are approximations.
+  // f32's own operators of these names are approximations: good enough between two products of attention.
   auto divide = [&](const std::string& a, const std::string& b) {
-    return twice ? "(" + a + ") / (" + b + ")" : "tl.div_rn(" + a + ", " + b + ")";
+    return twice || !prefix_.empty() ? "(" + a + ") / (" + b + ")" : "tl.div_rn(" + a + ", " + b + ")";
   };
   if (const char* function = library_name(op.code))
     return std::string("libdevice.") + function + "(" + x + (y.empty() ? "" : ", " + y) + ")";

@@ -64,6 +64,7 @@ std::string Printer::fresh(const std::string& name) {
   std::string base;
   for (char c : name) base += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base = "n" + base;
+  base = prefix_ + base;
   std::string found = base;
   for (int n = 1; !taken_.insert(found).second; ++n) found = base + "_" + std::to_string(n);
   return found;

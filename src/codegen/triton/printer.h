@@ -14,6 +14,7 @@
 
 #include "codegen/signature.h"
 #include "codegen/triton/blocks.h"
+#include "codegen/triton/point.h"
 
 namespace braze::codegen::triton {
 
@@ -39,6 +40,8 @@ class Printer {
   // A Python module that defines the kernel. Throws Inexpressible.
   std::string run(const std::string& symbol);
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  // See point.h.
+  PointText point(const std::array<Expr, 4>& sizes, const PointNames& names, std::set<std::string>& helpers);
 
  private:
   // Dimensions along which a text's value varies.
@@ -121,7 +124,7 @@ class Printer {
   int sm_;
   sym::ExprArena& arena_;
   bool wide_ = false;  // indices need 64 bits
-  std::string body_;
+  std::string body_, prefix_;
   int indent_ = 1;
   std::set<std::string> taken_, helpers_;
   std::vector<Parameter> parameters_;

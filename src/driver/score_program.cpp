@@ -1,0 +1,17 @@
+#include "driver/score_program.h"
+
+#include "base/strict.h"
+#include "passes/optimize.h"
+
+namespace braze::driver {
+
+loop::Program score_program(const graph::Graph& scores, graph::ScoreOutput output,
+                            std::shared_ptr<sym::ExprArena> arena, const std::array<sym::Expr, 4>& sizes,
+                            const std::vector<TensorType>& operands) {
+  graph::Graph spread = graph::spread_score_graph(scores, output, std::move(arena), sizes, operands);
+  if (verifying()) graph::verify(spread);
+  Options options;
+  return lower::lower_inlined(passes::optimize(spread, options), options);
+}
+
+}  // namespace braze::driver
