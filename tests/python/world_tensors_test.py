@@ -392,3 +392,14 @@ def test_the_length_of_a_scalar_of_numpy():
         return w
 
     stay_alike(make)
+
+
+def test_a_tensor_as_a_key_after_its_class_hashes_otherwise(monkeypatch):
+    f = lambda x, key: (x + 1, {1: "a"}.get(key))
+    compiled = braze.compile(f)
+    x, key = torch.ones(2), torch.ones(2, 3)
+    same(f(x, key), compiled(x, key))
+    monkeypatch.setattr(torch.Tensor, "__hash__", lambda self: 1)
+    for g in (f, compiled):
+        with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
+            g(x, key)

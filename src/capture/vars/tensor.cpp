@@ -391,6 +391,7 @@ bool TensorVariable::truth(Translator& tr) {
 
 // By identity: two that are told apart here are to be two in every call.
 Ref TensorVariable::hash_key(Translator& tr) {
+  tr.attributes.tensor_operator("__hash__", {this});
   if (!real) return Ref::borrow(value(tr));
   // Of tensors without data only the identity can be of use.
   Ref meta = Ref::steal(native::attr(Ground::guarded(source), real.get(), "is_meta"));
