@@ -1,6 +1,7 @@
 #include "schedule/split_reduce.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "loop/analysis.h"
 #include "schedule/index.h"
@@ -60,6 +61,68 @@ bool by_columns(sym::ExprArena& arena, const Nest& n) {
   return false;
 }
 
+// What a reduction starts from, as a Const of `dtype`; nullopt: not said here.
+std::optional<LoopOp> start_of(ReduceKind kind, DType dtype) {
+  LoopOp c;
+  c.code = OpCode::Const;
+  c.dtype = dtype;
+  bool fp = is_floating(dtype), one = kind == ReduceKind::Prod || kind == ReduceKind::All;
+  if (kind == ReduceKind::Max || kind == ReduceKind::Min) {
+    if (!fp) return std::nullopt;
+    c.number = kind == ReduceKind::Max ? -HUGE_VAL : HUGE_VAL;
+  } else if (fp) {
+    c.number = one;
+  } else {
+    c.integer = one;
+  }
+  return c;
+}
+
+// Pieces of an axis that is open: the last ones end where it does. There the last element is read again, and what it
+// gives is left out: `position` runs to the end of a piece, `size` is the axis's. False: a reduction has no start.
+bool leave_out_what_is_beyond(Nest& n, Expr position, Expr size) {
+  std::vector<LoopOp> ops;
+  ValId inside;
+  auto add = [&](LoopOp op) {
+    op.result = ValId(static_cast<size_t>(n.values++));
+    ops.push_back(op);
+    return op.result;
+  };
+  auto index = [&](Expr e) {
+    LoopOp op;
+    op.code = OpCode::Index;
+    op.dtype = DType::I64;
+    op.index = e;
+    return add(op);
+  };
+  for (LoopOp& op : n.stages[0].ops) {
+    if (op.code == OpCode::Reduce) {
+      if (!inside.valid()) {
+        LoopOp less;
+        less.code = OpCode::Lt;
+        less.dtype = DType::Bool;
+        ValId at = index(position);
+        less.args = {at, index(size), ValId()};
+        inside = add(less);
+      }
+      DType operand = op.dtype;
+      for (const LoopOp& from : n.stages[0].ops)
+        if (from.result == op.args[0]) operand = from.dtype;
+      auto start = start_of(op.reduce, operand);
+      if (!start) return false;
+      LoopOp where;
+      where.code = OpCode::Where;
+      where.dtype = operand;
+      ValId left_out = add(*start);
+      where.args = {inside, op.args[0], left_out};
+      op.args[0] = add(where);
+    }
+    ops.push_back(op);
+  }
+  n.stages[0].ops = std::move(ops);
+  return true;
+}
+
 bool split(Program& p, const Nest& n, std::vector<Item>& out) {
   sym::ExprArena& arena = *p.arena;
   if (n.stages.empty() || n.stages[0].axes.empty() || n.stages.size() > 2) return false;
@@ -72,11 +135,14 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
     if (!combines_with_itself(op)) return false;
     reductions.push_back(&op);
   }
-  auto points = arena.as_const(volume(arena, n.outer)), each = arena.as_const(volume(arena, body.axes)),
+  auto points = arena.as_const(volume(arena, n.outer)),
+       rest = arena.as_const(volume(arena, std::span(body.axes).subspan(1))),
        first = arena.as_const(body.axes[0].extent);
-  if (!points || !each || !first || *points <= 0 || *points * *each < kWorth) return false;
+  if (!points || !rest || *points <= 0 || *rest <= 0) return false;
+  int64_t most = first ? *first : arena.range(body.axes[0].extent).hi;
+  if (most < kWorth / *points / *rest) return false;
   bool columns = by_columns(arena, n);
-  int64_t rest = *each / *first, pieces;
+  int64_t pieces;
   bool gpu = false;
   for (const LoopOp& op : body.ops)
     gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
@@ -84,17 +150,20 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
     // Blocks: a row is one, kBlockColumns columns are.
     int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;
     if (10 * blocks > kBlocks) return false;  // one pass with fewer blocks is better than a second over the data
-    pieces = pieces_of(
-        *first, std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / std::max<int64_t>(1, rest)),
-        std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks)), 2);
+    int64_t wanted = std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks));
+    int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
+    pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
   } else {
+    if (!first) return false;
     if (*points >= (columns ? kFewColumns : kFewRows)) return false;
-    pieces = pieces_of(*first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, rest * (columns ? *points : 1))),
-                       kPieces, 8);
+    pieces = pieces_of(
+        *first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, *rest * (columns ? *points : 1))), kPieces, 8);
   }
   if (!pieces) return false;
 
-  Axis piece = fresh_axis(arena, arena.constant(pieces)), inside = fresh_axis(arena, arena.constant(*first / pieces));
+  const Expr size = body.axes[0].extent;
+  Axis piece = fresh_axis(arena, arena.constant(pieces)),
+       inside = fresh_axis(arena, first ? arena.constant(*first / pieces) : arena.ceildiv(size, piece.extent));
   // Where the results are the vector, they stay innermost.
   auto partial_index = [&](Expr point) {
     return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point)
@@ -111,8 +180,10 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
   partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), piece);
   partial.stages = {body, Stage{}};
   partial.stages[0].axes[0] = inside;
+  Expr position = arena.add(arena.mul(piece.var, inside.extent), inside.var);
   substitute(arena, partial.stages[0],
-             {{body.axes[0].var, arena.add(arena.mul(piece.var, inside.extent), inside.var)}});
+             {{body.axes[0].var, first ? position : arena.min(position, arena.sub(size, arena.constant(1)))}});
+  if (!first && !leave_out_what_is_beyond(partial, position, size)) return false;
 
   Nest total;
   total.name = n.name;
