@@ -198,3 +198,20 @@ def test_kernels_compile_to_machine_code():
             made["aligned"],
         )
         assert compiled[0] and compiled[1] == made["warps"] * 32
+
+
+@pytest.mark.parametrize("length_of_data", [False, True])
+def test_beside_sizes_that_depend_on_data(length_of_data):
+    def f(q, k, v, x):
+        kept = x[x > 0]
+        n = kept.shape[0] if length_of_data else 5
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: torch.where(i < n, s + kept[0], s + x[j]))
+
+    compiled = braze.compile(f)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        q, k, v = (torch.randn(1, 2, 24, 16) for _ in range(3))
+        x = torch.randn(24)
+        torch.testing.assert_close(compiled(q, k, v, x), f(q, k, v, x))
+    breaks = braze.explain(f, q, k, v, x).breaks
+    assert bool(breaks) == length_of_data and all("varies between calls" in str(b) for b in breaks)

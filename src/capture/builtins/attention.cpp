@@ -59,7 +59,6 @@ Variable* cut_scores(Translator& tr, Args& a) {
     return out;
   };
   std::vector<PyObject*> inputs = fakes(a[0]), outputs = fakes(a[1]);
-  if (tr.tracer().has_unbacked()) tr.unsupported("flex_attention beside sizes or numbers that depend on data");
   tr.mutate();
   Ref made = Ref::steal(tr.tracer().score_graph(inputs, outputs));
   if (!made) tr.raise_current();
