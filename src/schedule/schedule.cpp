@@ -93,7 +93,7 @@ Program schedule(const Program& lowered, const Options& options) {
   verify_after(p, "coalesce_copies");
   update_inputs(p);
   verify_after(p, "update_inputs");
-  split_reductions(p);
+  split_reductions(p, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
   verify_after(p, "split_reductions");
   p.items = fuse_items(p, options);
   verify_after(p, "fuse_items");

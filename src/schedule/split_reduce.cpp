@@ -123,7 +123,7 @@ bool leave_out_what_is_beyond(Nest& n, Expr position, Expr size) {
   return true;
 }
 
-bool split(Program& p, const Nest& n, std::vector<Item>& out) {
+bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   sym::ExprArena& arena = *p.arena;
   if (n.stages.empty() || n.stages[0].axes.empty() || n.stages.size() > 2) return false;
   if (n.stages.size() == 2 && !n.stages[1].axes.empty()) return false;
@@ -139,6 +139,7 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
        rest = arena.as_const(volume(arena, std::span(body.axes).subspan(1))),
        first = arena.as_const(body.axes[0].extent);
   if (!points || !rest || *points <= 0 || *rest <= 0) return false;
+  if (!first && !open) return false;
   int64_t most = first ? *first : arena.range(body.axes[0].extent).hi;
   if (most < kWorth / *points / *rest) return false;
   bool columns = by_columns(arena, n);
@@ -163,7 +164,8 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
 
   const Expr size = body.axes[0].extent;
   Axis piece = fresh_axis(arena, arena.constant(pieces)),
-       inside = fresh_axis(arena, first ? arena.constant(*first / pieces) : arena.ceildiv(size, piece.extent));
+       inside = fresh_axis(arena, first ? arena.constant(*first / pieces)
+                                        : arena.floordiv(arena.add(size, arena.constant(pieces - 1)), piece.extent));
   // Where the results are the vector, they stay innermost.
   auto partial_index = [&](Expr point) {
     return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point)
@@ -230,12 +232,12 @@ bool split(Program& p, const Nest& n, std::vector<Item>& out) {
 
 }  // namespace
 
-void split_reductions(Program& p) {
+void split_reductions(Program& p, bool open) {
   std::vector<Item> out;
   out.reserve(p.items.size());
   for (Item& item : p.items) {
     auto* n = std::get_if<Nest>(&item);
-    if (!n || !split(p, *n, out)) out.push_back(std::move(item));
+    if (!n || !split(p, *n, open, out)) out.push_back(std::move(item));
   }
   p.items = std::move(out);
 }

@@ -4,7 +4,7 @@
 
 namespace braze::schedule {
 
-// Expects normalised nests. Adds Temp buffers for the partial results.
-void split_reductions(loop::Program& program);
+// Expects normalised nests. Adds Temp buffers for the partial results. `open`: on a GPU, also where the length is open.
+void split_reductions(loop::Program& program, bool open);
 
 }  // namespace braze::schedule
