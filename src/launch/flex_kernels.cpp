@@ -118,18 +118,24 @@ bool take_lists(const std::vector<Tensor>& lists, int64_t batch, int64_t heads, 
 
 constexpr int64_t kMost = 1 << 24;  // queries, keys, batches and heads
 
+// The greatest size that a kernel is made for that is wanted for n; 1 is apart.
+int64_t most_of(int64_t n) {
+  return n == 1 ? 1 : std::max<int64_t>(4096, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
+}
+
+// Without lists, tiles still want a size that they divide.
+int64_t block_of(const Call& call, int64_t given) { return call.rows.empty() ? 128 : given; }
+
 std::string key_of(const Call& call, bool aligned) {
   std::string key = call.functions;
   auto add = [&](int64_t n) { key.append(reinterpret_cast<const char*>(&n), sizeof n); };
   const Tensor &q = call.query, &k = call.key;
-  auto range = [](int64_t n) { return n == 1 ? 1 : std::max<int64_t>(4096, std::bit_ceil(static_cast<uint64_t>(n))); };
   for (int64_t n :
-       {static_cast<int64_t>(q.scalar_type()), static_cast<int64_t>(q.device().index()), range(q.size(0)), q.size(1),
-        k.size(1), range(q.size(2)), range(k.size(2)), q.size(3), call.value.size(3), call.q_block, call.kv_block,
+       {static_cast<int64_t>(q.scalar_type()), static_cast<int64_t>(q.device().index()), most_of(q.size(0)), q.size(1),
+        k.size(1), most_of(q.size(2)), most_of(k.size(2)), q.size(3), call.value.size(3), call.q_block, call.kv_block,
         static_cast<int64_t>(call.rows.size()), static_cast<int64_t>(call.columns.size())})
     add(n);
-  int64_t block_q = call.rows.empty() ? 128 : call.q_block, block_k = call.rows.empty() ? 128 : call.kv_block;
-  add(q.size(2) % block_q == 0), add(k.size(2) % block_k == 0), add(aligned);
+  add(q.size(2) % block_of(call, call.q_block) == 0), add(k.size(2) % block_of(call, call.kv_block) == 0), add(aligned);
   add(q.size(2) == k.size(2)), add(at::globalContext().allowTF32CuBLAS());
   for (const Tensor& t : call.operands) {
     add(static_cast<int64_t>(t.scalar_type())), add(t.dim()), add(t.is_contiguous());
@@ -151,8 +157,8 @@ Form form_of(const Call& call, bool aligned, int sm) {
   kernel.key_dim = static_cast<int>(q.size(3));
   kernel.value_dim = static_cast<int>(call.value.size(3));
   kernel.group = static_cast<int>(q.size(1) / k.size(1));
-  kernel.q_block = call.rows.empty() ? 128 : call.q_block;
-  kernel.kv_block = call.rows.empty() ? 128 : call.kv_block;
+  kernel.q_block = block_of(call, call.q_block);
+  kernel.kv_block = block_of(call, call.kv_block);
   kernel.lists = !call.rows.empty();
   kernel.full_lists = call.rows.size() == 4;
   kernel.even_queries = q.size(2) % kernel.q_block == 0;
@@ -164,8 +170,7 @@ Form form_of(const Call& call, bool aligned, int sm) {
   form.arena = std::make_shared<sym::ExprArena>();
   sym::ExprArena& arena = *form.arena;
   auto open = [&](const char* name, int64_t n) {
-    int64_t most = std::max<int64_t>(4096, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
-    return n == 1 ? arena.constant(1) : arena.symbol(name, sym::SymbolKind::Size, {2, most});
+    return n == 1 ? arena.constant(1) : arena.symbol(name, sym::SymbolKind::Size, {2, most_of(n)});
   };
   sym::Expr queries = open("M", q.size(2)), keys = q.size(2) == k.size(2) ? queries : open("N", k.size(2));
   form.sizes = {open("B", q.size(0)), arena.constant(q.size(1)), queries, keys};

@@ -35,8 +35,7 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
           tr.unsupported(std::string(type->tp_name) + "() of " + a[0]->describe());
     // A symbolic int stays one.
     if (a[0]->is(Kind::Sym) && a[0]->type() == type) return a[0];
-    bool unknown = type == &PyFloat_Type && a[0]->is(Kind::Sym) && a[0]->type() == &PyLong_Type;
-    if (unknown && tr.tracer().depends_on_data(a[0]->as<SymVariable>()->value.get()))
+    if (type == &PyFloat_Type && a[0]->type() == &PyLong_Type && only_run_knows(tr, a[0]))
       if (Variable* f = float_arithmetic(tr, NB_MULTIPLY, a[0],
                                          tr.constant(tr.keep(Ref::steal(PyFloat_FromDouble(1))), Ground::pure(a))))
         return f;

@@ -194,7 +194,7 @@ void SegmentEnd::finish_graph(Codegen& cg) {
   bool plain = false;
   for (PyObject* o : cg.outputs) {
     Variable* v = tr_.effects.inference_since ? tr_.standing_for(o) : nullptr;
-    bool inference = v && v->is(Kind::Tensor) && v->as<TensorVariable>()->inference;
+    bool inference = v && v->is(Kind::Tensor) && tr_.is_inference(v->as<TensorVariable>());
     segment.inference |= inference;
     plain |=
         !inference && tr_.effects.inference_since && PyObject_TypeCheck(o, library().tensor) && !tr_.on_plain_input(o);

@@ -11,7 +11,7 @@ namespace braze::capture {
 
 namespace {
 
-bool is_inference(PyObject* tensor) {
+bool says_inference(PyObject* tensor) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);
   Ref asked = Ref::steal(PyObject_CallMethod(tensor, "is_inference", nullptr));
   if (!asked) PyErr_Clear();
@@ -108,7 +108,7 @@ Variable* Values::from_python(Ref object, Ground ground) {
       } else {
         auto* tensor = make<TensorVariable>(o);
         it->second = tensor;
-        tensor->inference = tr_.effects.inference ? !on_plain_memory(o) : is_inference(o);
+        tensor->inference = tr_.effects.inference && !on_plain_memory(o);
         keep(object);
         if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t))
           tensor->cls = tr_.torch_functions.class_behind(t);
@@ -189,15 +189,18 @@ static uint64_t storage_of(PyObject* tensor) {
   return PyLong_AsUnsignedLongLong(address.get());
 }
 
+// What the captured code's own mode makes of it, its fake does not know; all else it does.
+bool Values::is_inference(TensorVariable* t) { return t->inference || says_inference(t->fake.get()); }
+
 void Values::note_plain_memory(PyObject* except) {
   for (; plain_until_ < arena_.size(); ++plain_until_) {
     if (!arena_[plain_until_]->is(Kind::Tensor)) continue;
     auto* t = arena_[plain_until_]->as<TensorVariable>();
-    if (!t->inference && !t->real && t->fake.get() != except) plain_memory_.insert(storage_of(t->fake.get()));
+    if (!t->real && t->fake.get() != except && !is_inference(t)) plain_memory_.insert(storage_of(t->fake.get()));
   }
   for (; plain_until_lifted_ < tr_.lifted_tensors().size(); ++plain_until_lifted_) {
     TensorVariable* t = tr_.lifted_tensors()[plain_until_lifted_];
-    if (!is_inference(t->real.get())) plain_inputs_.insert(storage_of(t->fake.get()));
+    if (!says_inference(t->real.get())) plain_inputs_.insert(storage_of(t->fake.get()));
   }
 }
 

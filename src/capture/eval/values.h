@@ -76,6 +76,8 @@ class Values {
   bool anchored(SourceId s);  // below something that is fixed
   bool on_stack(SourceId s);  // found in what the frame's stack held at the start
   void guard_identity(SourceId s, PyObject* o);
+  // Whether a tensor that is made in the capture is an inference tensor.
+  bool is_inference(TensorVariable* t);
   // Whether a fake is on the memory of a tensor that is no inference tensor: of one that was there before, of any.
   bool on_plain_input(PyObject* fake);
   bool on_plain_memory(PyObject* fake);

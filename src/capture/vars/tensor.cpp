@@ -262,7 +262,7 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" ||
       (real && (n == "requires_grad_" || n == "register_hook")))
     tr.unsupported(std::string("Tensor.") + name + "()");
-  if (n == "is_inference" && !real) return tr.boolean(inference, Ground::pure(this, args));
+  if (n == "is_inference" && !real) return tr.boolean(tr.is_inference(this), Ground::pure(this, args));
   if (n == "register_hook") {
     tr.effects.no_effect("registers a hook");
     Ref leaf = Ref::steal(native::of_tensor(value(tr), "is_leaf"));

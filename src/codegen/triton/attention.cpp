@@ -52,22 +52,6 @@ int dividing(int wanted, int64_t block) {
   return wanted;
 }
 
-const char* pointer(DType t) {
-  switch (t) {
-    case DType::Bool: return "*i1";
-    case DType::U8: return "*u8";
-    case DType::I8: return "*i8";
-    case DType::I16: return "*i16";
-    case DType::I32: return "*i32";
-    case DType::I64: return "*i64";
-    case DType::F16: return "*fp16";
-    case DType::BF16: return "*bf16";
-    case DType::F32: return "*fp32";
-    case DType::F64: return "*fp64";
-    default: throw Inexpressible("an operand of dtype " + std::string(name(t)));
-  }
-}
-
 class Writer {
  public:
   Writer(const AttentionKernel& k, const ScorePrograms* scores, Tile tile) : k_(k), scores_(scores), tile_(tile) {
@@ -105,7 +89,7 @@ class Writer {
     out_.roles.push_back({static_cast<int>(role), index, static_cast<int>(of)});
     return name;
   }
-  void tensor(const std::string& name, Role role) { parameter(name, pointer(k_.dtype), role, k_.aligned); }
+  void tensor(const std::string& name, Role role) { parameter(name, pointer_type(k_.dtype), role, k_.aligned); }
   void statistic(const std::string& name, Role role) { parameter(name, "*fp32", role); }
   // Strides of batches, heads and rows; elements of a row are neighbours.
   void strides(const std::string& name, Role of) {
@@ -123,7 +107,7 @@ class Writer {
       }
     }
     for (size_t i = 0; i < k_.operands.size(); ++i)
-      parameter("x" + std::to_string(i), pointer(k_.operands[i]), Role::Operand, false, static_cast<int>(i));
+      parameter("x" + std::to_string(i), pointer_type(k_.operands[i]), Role::Operand, false, static_cast<int>(i));
     parameter("B", "i32", Role::Batch);
     parameter("H", "i32", Role::Heads);
     parameter("M", "i32", Role::Queries);

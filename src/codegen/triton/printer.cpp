@@ -81,26 +81,27 @@ std::string Printer::helper(const std::string& name) {
   return name;
 }
 
+std::string pointer_type(DType t) {
+  switch (t) {
+    case DType::Bool: return "*i1";
+    case DType::U8: return "*u8";
+    case DType::I8: return "*i8";
+    case DType::I16: return "*i16";
+    case DType::I32: return "*i32";
+    case DType::I64: return "*i64";
+    case DType::F16: return "*fp16";
+    case DType::BF16: return "*bf16";
+    case DType::F32: return "*fp32";
+    case DType::F64: return "*fp64";
+    default: throw Inexpressible("dtype " + std::string(name(t)));
+  }
+}
+
 void Printer::declare_parameters() {
-  auto pointed = [](DType t) -> std::string {
-    switch (t) {
-      case DType::Bool: return "*i1";
-      case DType::U8: return "*u8";
-      case DType::I8: return "*i8";
-      case DType::I16: return "*i16";
-      case DType::I32: return "*i32";
-      case DType::I64: return "*i64";
-      case DType::F16: return "*fp16";
-      case DType::BF16: return "*bf16";
-      case DType::F32: return "*fp32";
-      case DType::F64: return "*fp64";
-      default: throw Inexpressible("dtype " + std::string(name(t)));
-    }
-  };
   for (BufferId b : signature_.buffers) {
     const loop::Buffer& buffer = program_.buffers[b];
     const char* prefix = buffer.kind == BufferKind::Output ? "out_" : buffer.kind == BufferKind::Temp ? "tmp_" : "in_";
-    parameters_.push_back({names_of_buffers_[b.index] = fresh(prefix + buffer.name), pointed(buffer.dtype)});
+    parameters_.push_back({names_of_buffers_[b.index] = fresh(prefix + buffer.name), pointer_type(buffer.dtype)});
   }
   for (Expr s : signature_.sizes) {
     std::string n = fresh(std::string(arena_.symbol_name(s)));

@@ -144,6 +144,8 @@ class Printer {
 
 // Names of dtypes: in memory and in registers.
 std::string storage_type(DType dtype);
+// Of a parameter that points to such elements, as Triton's signatures name it. Throws Inexpressible.
+std::string pointer_type(DType dtype);
 std::string compute_type(DType dtype);
 std::string literal(DType dtype, double value);
 std::string literal(int64_t value);
