@@ -42,28 +42,6 @@ int64_t elements(const graph::Graph& g, ValueId v) {
   return n;
 }
 
-// Operators that read by computed indices without writing: lowering inlines them.
-bool reads_by_index(Op op) {
-  switch (op) {
-    case Op::embedding:
-    case Op::gather:
-    case Op::index_Tensor:
-    case Op::_unsafe_index_Tensor:
-    case Op::index_select:
-    case Op::cat:
-    case Op::stack:
-    case Op::flip:
-    case Op::roll:
-    case Op::repeat:
-    case Op::constant_pad_nd:
-    case Op::tril:
-    case Op::triu:
-    case Op::slice_backward:
-    case Op::select_backward: return true;
-    default: return false;
-  }
-}
-
 }  // namespace
 
 int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements(g, v) * size_of(g.type(v).dtype); }
@@ -72,14 +50,13 @@ Repeat repeat(const graph::Graph& g, const graph::Node& node) {
   if (graph::traits_of(node) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
   for (ValueId v : node.outputs)
     if (v.valid() && (is_complex(g.type(v).dtype) || g.type(v).dtype == DType::Opaque)) return Repeat::Dear;
-  switch (graph::op_class(node.op)) {
-    case OpClass::View:
-    case OpClass::Factory: return Repeat::Free;
-    case OpClass::Pointwise: return Repeat::Fused;
-    case OpClass::Index: return reads_by_index(node.op) ? Repeat::Fused : Repeat::Dear;
-    case OpClass::Random: return Repeat::Fused;  // seeded
-    default: return Repeat::Dear;
+  switch (graph::op_row(node.op).cost) {
+    case graph::Cost::Free: return Repeat::Free;
+    case graph::Cost::Cheap:
+    case graph::Cost::Expensive: return Repeat::Fused;
+    case graph::Cost::Dear: return Repeat::Dear;
   }
+  return Repeat::Dear;
 }
 
 int64_t work_per_byte(const graph::Graph& g, const graph::Node& node) {

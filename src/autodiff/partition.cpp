@@ -226,19 +226,6 @@ class Partitioner {
     return sum;
   }
 
-  static bool compares(graph::Op op) {
-    using graph::Op;
-    switch (op) {
-      case Op::eq_Tensor:
-      case Op::ne_Tensor:
-      case Op::lt_Tensor:
-      case Op::le_Tensor:
-      case Op::gt_Tensor:
-      case Op::ge_Tensor: return true;
-      default: return false;
-    }
-  }
-
   // Whether `v` is a function of `from` by way of work that is done once: it was made from the bits that `from` had
   // then.
   bool made_once_from(ValueId v, ValueId from) const {
@@ -267,7 +254,7 @@ class Partitioner {
       if (g_.outputs[k].valid()) visible[root_[g_.outputs[k].index].index] = true;
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
       const Node& n = g_.node(NodeId(i));
-      if (!compares(n.op) || n.args.size() < 2) continue;
+      if (!(graph::op_traits(n.op) & graph::kComparison) || n.args.size() < 2) continue;
       auto *a = std::get_if<ValueId>(&n.args[0]), *b = std::get_if<ValueId>(&n.args[1]);
       if (!a || !b) continue;
       bool in_backward = !primal(*a) || !primal(*b) || needed_[n.outputs[0].index];

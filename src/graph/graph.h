@@ -19,39 +19,12 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "graph/op.h"
 #include "graph/types.h"
 
 namespace braze::graph {
 
 using sym::Expr;
-
-enum class Op : uint16_t {
-#define BRAZE_OP(name, aten, cls, traits) name,
-#include "graph/ops.def"
-#undef BRAZE_OP
-  Extern,  // any operator without a row: runs through PyTorch's dispatcher
-};
-
-// What the later stages may do with an operator; the columns of ops.def.
-enum class OpClass : uint8_t {
-  Pointwise,
-  Reduction,
-  View,
-  Index,
-  Factory,
-  Random,
-  Matmul,
-  Conv,
-  Attention,
-  Decompose,
-  Extern
-};
-enum OpTrait : uint8_t { kNoTrait = 0, kCommutative = 1, kEffect = 2, kNondeterministic = 4, kMultiOutput = 8 };
-
-OpClass op_class(Op);
-uint8_t op_traits(Op);
-std::string_view op_name(Op);                 // the ATen name with overload, e.g. "aten::add.Tensor"
-Op op_from_name(std::string_view aten_name);  // Op::Extern when there is no row
 
 struct ValueTag;
 struct NodeTag;

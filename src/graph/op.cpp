@@ -1,39 +1,63 @@
-#include <array>
-#include <unordered_map>
+#include "graph/op.h"
 
-#include "graph/graph.h"
+#include <iterator>
+#include <unordered_map>
 
 namespace braze::graph {
 namespace {
 
-struct Row {
-  std::string_view aten;
-  OpClass cls;
-  uint8_t traits;
-};
-constexpr Row kTable[] = {
-#define BRAZE_OP(name, aten, cls, traits) {aten, OpClass::cls, static_cast<uint8_t>(traits)},
+using enum ResultDType;
+constexpr ResultRule promote(uint8_t n) { return {TypeFamily::Pointwise, Promote, n}; }
+constexpr ResultRule floating(uint8_t n) { return {TypeFamily::Pointwise, Float, n}; }
+constexpr ResultRule boolean(uint8_t n) { return {TypeFamily::Pointwise, Bool, n}; }
+constexpr ResultRule first(uint8_t n) { return {TypeFamily::Pointwise, First, n}; }
+constexpr ResultRule own{TypeFamily::Pointwise};
+constexpr ResultRule reduction(ResultDType dtype, uint8_t dims = 0, uint8_t keepdim = 0) {
+  return {TypeFamily::Reduction, dtype, 1, false, dims, keepdim};
+}
+constexpr ResultRule scan(ResultDType dtype) { return {TypeFamily::Scan, dtype, 1, false, 1}; }
+constexpr ResultRule view{TypeFamily::View};
+constexpr ResultRule index{TypeFamily::Index};
+constexpr ResultRule factory{TypeFamily::Factory};
+constexpr ResultRule matmul{TypeFamily::Matmul};
+constexpr ResultRule conv{TypeFamily::Conv};
+constexpr ResultRule attention{TypeFamily::Attention};
+constexpr ResultRule norm{TypeFamily::Norm};
+constexpr ResultRule untyped{};
+
+constexpr OpRow kRows[] = {
+#define BRAZE_OP(name, aten, cls, result, accepts, cost, raises, traits) \
+  {aten, OpClass::cls, result, Accepts::accepts, Cost::cost, Raises::raises, static_cast<uint8_t>(traits)},
 #include "graph/ops.def"
 #undef BRAZE_OP
-};
-constexpr size_t kRows = std::size(kTable);
-static_assert(kRows == static_cast<size_t>(Op::Extern));
+    {"extern", OpClass::Extern, untyped, Accepts::AnyDType, Cost::Dear, Raises::Values, kEffect}};
+constexpr size_t kNamed = std::size(kRows) - 1;
+static_assert(kNamed == static_cast<size_t>(Op::Extern));
 
 }  // namespace
 
-// A call without a row may do anything, so that it is neither moved nor dropped unless the recorder knows better.
-OpClass op_class(Op op) { return op == Op::Extern ? OpClass::Extern : kTable[static_cast<size_t>(op)].cls; }
-uint8_t op_traits(Op op) { return op == Op::Extern ? uint8_t{kEffect} : kTable[static_cast<size_t>(op)].traits; }
-std::string_view op_name(Op op) { return op == Op::Extern ? "extern" : kTable[static_cast<size_t>(op)].aten; }
+const OpRow& op_row(Op op) { return kRows[static_cast<size_t>(op)]; }
 
 Op op_from_name(std::string_view aten_name) {
   static const auto* names = [] {
     auto* m = new std::unordered_map<std::string_view, Op>;
-    for (size_t i = 0; i < kRows; ++i) m->emplace(kTable[i].aten, static_cast<Op>(i));
+    for (size_t i = 0; i < kNamed; ++i) m->emplace(kRows[i].name, static_cast<Op>(i));
     return m;
   }();
   auto it = names->find(aten_name);
   return it == names->end() ? Op::Extern : it->second;
+}
+
+bool accepts(Op op, DType dtype) {
+  switch (op_row(op).accepts) {
+    case Accepts::AnyDType: return true;
+    case Accepts::NoBool:
+    case Accepts::NoBoolOperand: return dtype != DType::Bool;
+    case Accepts::Floats: return is_floating(dtype);
+    case Accepts::Integers: return is_integral(dtype);
+    case Accepts::IntegersOrBool: return is_integral(dtype) || dtype == DType::Bool;
+  }
+  return false;
 }
 
 }  // namespace braze::graph

@@ -423,29 +423,18 @@ std::optional<bool> lies_channels_last(const Call& call, TensorType t) {
 
 Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
   Call call{op, args, context};
-  // The class says how an operator is lowered; these are typed as their relatives are.
-  // clang-format off: a table, with as many rows of a kind as fit on a line
-  switch (op) {
-    case Op::cumsum: case Op::cumprod: case Op::logcumsumexp: return reduce_types(call);
-    case Op::max_pool2d_with_indices: case Op::max_pool2d_with_indices_backward: case Op::avg_pool2d:
-    case Op::avg_pool2d_backward: case Op::upsample_nearest2d: case Op::_adaptive_avg_pool2d_backward:
-      return conv_types(call);
-    case Op::_embedding_bag: return index_types(call);
-    default: break;
-  }
-  // clang-format on
-  switch (op_class(op)) {
-    case OpClass::Pointwise: return pointwise_types(call);
-    case OpClass::Reduction: return reduce_types(call);
-    case OpClass::View: return view_types(call);
-    case OpClass::Index: return index_types(call);
-    case OpClass::Factory:
-    case OpClass::Random: return factory_types(call);
-    case OpClass::Matmul: return matmul_types(call);
-    case OpClass::Conv: return conv_types(call);
-    case OpClass::Attention: return attention_types(call);
-    case OpClass::Decompose: return norm_types(call);
-    case OpClass::Extern: break;
+  switch (op_row(op).result.family) {
+    case TypeFamily::Pointwise: return pointwise_types(call);
+    case TypeFamily::Reduction: return reduce_types(call);
+    case TypeFamily::Scan: return scan_types(call);
+    case TypeFamily::View: return view_types(call);
+    case TypeFamily::Index: return index_types(call);
+    case TypeFamily::Factory: return factory_types(call);
+    case TypeFamily::Matmul: return matmul_types(call);
+    case TypeFamily::Conv: return conv_types(call);
+    case TypeFamily::Attention: return attention_types(call);
+    case TypeFamily::Norm: return norm_types(call);
+    case TypeFamily::None: break;
   }
   return std::nullopt;
 }

@@ -4,97 +4,6 @@
 namespace braze::graph {
 namespace {
 
-enum class Result : uint8_t { Promote, Float, Bool, First };
-
-struct Rule {
-  size_t first, count;  // the operands among the arguments
-  Result result;
-  bool floats_only = false;  // integers raise, or take another way
-  bool swapped = false;      // the iterator sees the second operand first
-};
-
-std::optional<Rule> rule_of(const Call& c) {
-  using R = Result;
-  // clang-format off: a table, with as many rows of a kind as fit on a line
-  switch (c.op) {
-    case Op::add_Tensor: case Op::add_Scalar: case Op::sub_Tensor: case Op::sub_Scalar: case Op::mul_Tensor: case Op::mul_Scalar:
-    case Op::rsub_Scalar: case Op::pow_Tensor_Tensor: case Op::pow_Tensor_Scalar: case Op::pow_Scalar:
-    case Op::remainder_Tensor: case Op::remainder_Scalar: case Op::remainder_Scalar_Tensor: case Op::fmod_Tensor:
-    case Op::fmod_Scalar: case Op::floor_divide: case Op::floor_divide_Scalar: case Op::maximum: case Op::minimum:
-    case Op::max_other: case Op::min_other: case Op::fmax: case Op::fmin: return Rule{0, 2, R::Promote};
-    case Op::rsub_Tensor: return Rule{0, 2, R::Promote, false, true};
-    case Op::div_Tensor: case Op::div_Scalar: case Op::atan2: case Op::copysign_Tensor: case Op::copysign_Scalar:
-    case Op::xlogy_Tensor: return Rule{0, 2, R::Float};
-    case Op::div_Tensor_mode: case Op::div_Scalar_mode: return Rule{0, 2, c.none(2) ? R::Float : R::Promote};
-    case Op::hypot: case Op::logaddexp: case Op::logaddexp2: return Rule{0, 2, R::Promote, true};
-    case Op::eq_Tensor: case Op::eq_Scalar: case Op::ne_Tensor: case Op::ne_Scalar: case Op::lt_Tensor: case Op::lt_Scalar:
-    case Op::le_Tensor: case Op::le_Scalar: case Op::gt_Tensor: case Op::gt_Scalar: case Op::ge_Tensor: case Op::ge_Scalar:
-    case Op::logical_and: case Op::logical_or: case Op::logical_xor: return Rule{0, 2, R::Bool};
-    case Op::logical_not: case Op::isnan: case Op::isneginf: case Op::isposinf: case Op::signbit: return Rule{0, 1, R::Bool};
-    case Op::isinf: case Op::isfinite: return Rule{0, 1, R::Bool, true};
-    case Op::bitwise_and_Tensor: case Op::bitwise_and_Scalar: case Op::bitwise_or_Tensor: case Op::bitwise_or_Scalar:
-    case Op::bitwise_xor_Tensor: case Op::bitwise_xor_Scalar: case Op::bitwise_left_shift_Tensor:
-    case Op::bitwise_left_shift_Tensor_Scalar: case Op::bitwise_right_shift_Tensor: case Op::bitwise_right_shift_Tensor_Scalar:
-    case Op::op_and_Tensor: case Op::op_or_Tensor: case Op::op_xor_Tensor: case Op::op_and_Scalar: case Op::op_or_Scalar:
-      return Rule{0, 2, R::Promote};
-    case Op::bitwise_not: case Op::neg: case Op::sign: case Op::positive: case Op::abs: case Op::floor: case Op::ceil:
-    case Op::trunc: case Op::round: case Op::relu: case Op::nan_to_num: return Rule{0, 1, R::First};
-    case Op::frac: case Op::square: case Op::round_decimals: case Op::sgn: return Rule{0, 1, R::First, true};
-    case Op::sqrt: case Op::rsqrt: case Op::reciprocal: case Op::exp: case Op::exp2: case Op::expm1: case Op::log: case Op::log2:
-    case Op::log10: case Op::log1p: case Op::sin: case Op::cos: case Op::tan: case Op::asin: case Op::acos: case Op::atan:
-    case Op::sinh: case Op::cosh: case Op::tanh: case Op::asinh: case Op::acosh: case Op::atanh: case Op::erf: case Op::erfc:
-    case Op::erfinv: case Op::lgamma: case Op::digamma: case Op::sigmoid: case Op::sinc: case Op::logit:
-      return Rule{0, 1, R::Float};
-    case Op::deg2rad: case Op::rad2deg: return Rule{0, 1, R::First, true};
-    case Op::where_self: case Op::where_ScalarOther: case Op::where_ScalarSelf: case Op::where_Scalar: return Rule{0, 3, R::Promote};
-    case Op::clamp: case Op::clamp_Tensor: return Rule{0, 3, R::Promote};
-    case Op::clamp_min: case Op::clamp_min_Tensor: case Op::clamp_max: case Op::clamp_max_Tensor: return Rule{0, 2, R::Promote};
-    case Op::lerp_Scalar: return Rule{0, 2, R::First, true};
-    case Op::lerp_Tensor: return Rule{0, 3, R::First, true};
-    case Op::addcmul: return Rule{0, 3, R::Promote};
-    case Op::addcdiv: return Rule{0, 3, R::Promote, true};
-    case Op::gelu: case Op::silu: case Op::leaky_relu: case Op::elu: case Op::softplus: case Op::mish: case Op::hardtanh:
-    case Op::hardswish: case Op::hardsigmoid: case Op::softshrink: case Op::hardshrink: case Op::relu6:
-    case Op::celu: case Op::selu: case Op::threshold: return Rule{0, 1, R::First, true};
-    case Op::_prelu_kernel: return Rule{0, 2, R::First, true};
-    case Op::gelu_backward: case Op::silu_backward: case Op::softplus_backward: case Op::mish_backward:
-    case Op::hardtanh_backward: case Op::hardswish_backward: case Op::hardsigmoid_backward: case Op::sigmoid_backward:
-    case Op::tanh_backward: case Op::softshrink_backward: case Op::hardshrink_backward: return Rule{0, 2, R::First, true};
-    case Op::threshold_backward: case Op::leaky_relu_backward: return Rule{0, 2, R::First, true, true};
-    case Op::native_dropout_backward: return Rule{0, 2, R::First, true};
-    default: return std::nullopt;
-  }
-  // clang-format on
-}
-
-// Results that may not be bool: PyTorch raises, or answers with another dtype.
-bool refuses_bool(Op op) {
-  // clang-format off: a table, with as many rows of a kind as fit on a line
-  switch (op) {
-    case Op::sub_Tensor: case Op::sub_Scalar: case Op::rsub_Scalar: case Op::rsub_Tensor: case Op::neg: case Op::relu: case Op::floor_divide:
-    case Op::floor_divide_Scalar: case Op::pow_Tensor_Tensor: case Op::pow_Tensor_Scalar: case Op::pow_Scalar: case Op::remainder_Tensor:
-    case Op::remainder_Scalar: case Op::remainder_Scalar_Tensor: case Op::fmod_Tensor: case Op::fmod_Scalar: case Op::abs: case Op::positive:
-    case Op::floor: case Op::ceil: case Op::trunc: case Op::round: case Op::div_Tensor_mode: case Op::div_Scalar_mode: case Op::clamp:
-    case Op::clamp_Tensor: case Op::clamp_min: case Op::clamp_max: case Op::clamp_min_Tensor: case Op::clamp_max_Tensor:
-    case Op::bitwise_left_shift_Tensor: case Op::bitwise_left_shift_Tensor_Scalar: case Op::bitwise_right_shift_Tensor:
-    case Op::bitwise_right_shift_Tensor_Scalar: case Op::addcmul: return true;
-    default: return false;
-  }
-  // clang-format on
-}
-
-bool integers_only(Op op) {
-  // clang-format off: a table, with as many rows of a kind as fit on a line
-  switch (op) {
-    case Op::bitwise_and_Tensor: case Op::bitwise_and_Scalar: case Op::bitwise_or_Tensor: case Op::bitwise_or_Scalar:
-    case Op::bitwise_xor_Tensor: case Op::bitwise_xor_Scalar: case Op::bitwise_not: case Op::bitwise_left_shift_Tensor:
-    case Op::bitwise_left_shift_Tensor_Scalar: case Op::bitwise_right_shift_Tensor: case Op::bitwise_right_shift_Tensor_Scalar:
-    case Op::op_and_Tensor: case Op::op_or_Tensor: case Op::op_xor_Tensor: case Op::op_and_Scalar: case Op::op_or_Scalar: return true;
-    default: return false;
-  }
-  // clang-format on
-}
-
 // Copies: the layout follows the memory format argument.
 Types copy_types(const Call& c) {
   const TensorType* x = c.tensor(0);
@@ -150,18 +59,18 @@ Types pointwise_types(const Call& c) {
     default: break;
   }
   // clang-format on
-  auto rule = rule_of(c);
-  if (!rule || c.size() < rule->first + 1) return std::nullopt;
+  const ResultRule& rule = op_row(c.op).result;
+  if (rule.dtype == ResultDType::Own || c.size() == 0) return std::nullopt;
   Promotion promotion(c.context.default_dtype);
   std::vector<const TensorType*> operands;
-  operands.reserve(rule->count);
+  operands.reserve(rule.operands);
   Sizes sizes;
   const TensorType* device = nullptr;
   bool scalar = false;
   bool condition_first = c.op == Op::where_self || c.op == Op::where_ScalarOther || c.op == Op::where_ScalarSelf ||
                          c.op == Op::where_Scalar;
-  for (size_t k = 0; k < rule->count; ++k) {
-    size_t i = rule->first + (rule->swapped ? rule->count - 1 - k : k);
+  for (size_t k = 0; k < rule.operands; ++k) {
+    size_t i = rule.reversed ? rule.operands - 1 - k : k;
     if (c.none(i)) continue;  // clamp without a bound
     if (c.is_scalar(i)) {
       promotion.scalar(c.args[i]);
@@ -193,21 +102,25 @@ Types pointwise_types(const Call& c) {
   if ((c.op == Op::clamp || c.op == Op::clamp_Tensor) && c.none(1) && c.none(2)) return std::nullopt;
   DType common = promotion.result();
   if (common == DType::Opaque || is_complex(common)) return std::nullopt;
-  if (rule->floats_only && !is_floating(common)) return std::nullopt;
-  if (integers_only(c.op) && !is_integral(common) && common != DType::Bool) return std::nullopt;
-  if (common == DType::Bool && refuses_bool(c.op)) return std::nullopt;
+  if (!accepts(c.op, common)) return std::nullopt;
+  bool divides = (c.op == Op::div_Tensor_mode || c.op == Op::div_Scalar_mode) && c.none(2);  // no mode: true division
   DType dtype = common;
-  if (rule->result == Result::Float && !is_floating(common)) dtype = c.context.default_dtype;
-  if (rule->result == Result::Bool) dtype = DType::Bool;
-  if (rule->result == Result::First) {
-    const TensorType* first = c.tensor(rule->first);
-    if (!first) return std::nullopt;
-    dtype = first->dtype;
-    if (c.op != Op::native_dropout_backward)
-      for (const TensorType* t : operands)
-        if (t->dtype != dtype) return std::nullopt;
+  switch (divides ? ResultDType::Float : rule.dtype) {
+    case ResultDType::Float:
+      if (!is_floating(common)) dtype = c.context.default_dtype;
+      break;
+    case ResultDType::Bool: dtype = DType::Bool; break;
+    case ResultDType::First: {
+      const TensorType* first = c.tensor(0);
+      if (!first) return std::nullopt;
+      dtype = first->dtype;
+      if (c.op != Op::native_dropout_backward)
+        for (const TensorType* t : operands)
+          if (t->dtype != dtype) return std::nullopt;
+      break;
+    }
+    default: break;
   }
-  if (c.op == Op::round && is_integral(dtype)) return std::nullopt;
   bool wraps =
       scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
   auto strides = iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);

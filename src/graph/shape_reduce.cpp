@@ -8,8 +8,18 @@
 namespace braze::graph {
 namespace {
 
-std::optional<Sizes> reduce(const Call& c, const TensorType& x, std::optional<std::vector<size_t>> dims, bool keep) {
+// The dimensions that are reduced, all of them where none is said; nullopt where they are not known.
+std::optional<std::vector<size_t>> reduced_dims(const Call& c, size_t rank) {
+  size_t i = op_row(c.op).result.dims;
+  if (i == 0 || c.none(i)) return std::vector<size_t>{};
+  return c.dims(i, rank);
+}
+
+std::optional<Sizes> reduced_sizes(const Call& c, const TensorType& x) {
+  auto dims = reduced_dims(c, x.dim());
   if (!dims) return std::nullopt;
+  size_t flag = op_row(c.op).result.keepdim;
+  bool keep = flag && c.flag(flag);
   std::vector<bool> gone(x.dim(), dims->empty());
   for (size_t d : *dims)
     if (d < gone.size()) gone[d] = true;
@@ -23,17 +33,11 @@ std::optional<Sizes> reduce(const Call& c, const TensorType& x, std::optional<st
   return out;
 }
 
-// Optional dims: none and [] mean all.
-std::optional<std::vector<size_t>> optional_dims(const Call& c, size_t i, size_t rank) {
-  if (c.none(i)) return std::vector<size_t>{};
-  return c.dims(i, rank);
-}
-
-// Reductions without an identity raise on empty input. `dims`: the argument that says what is reduced; 0: everything.
-// Where a size depends on data, the run checks those that are reduced.
-bool surely_not_empty(const Call& c, const TensorType& x, size_t dims = 0) {
-  auto reduced = dims ? optional_dims(c, dims, x.dim()) : std::optional<std::vector<size_t>>(std::vector<size_t>{});
-  bool is_arg = c.op == Op::argmax || c.op == Op::argmin;
+// Reductions without an identity raise on empty input. Where a size depends on data, the run checks those that are
+// reduced.
+bool surely_not_empty(const Call& c, const TensorType& x) {
+  auto reduced = reduced_dims(c, x.dim());
+  bool is_arg = op_row(c.op).result.dtype == ResultDType::Index;
   std::string name(op_name(c.op));
   name = name.substr(6, name.find('.') == std::string::npos ? std::string::npos : name.find('.') - 6);
   for (size_t d = 0; d < x.dim(); ++d) {
@@ -62,67 +66,57 @@ bool has_identity(const Call& c) {
   return data && ((order && *order > 0 && std::isfinite(*order)) || (constant && *constant > 0));
 }
 
-DType accumulated(DType d) { return is_integral(d) || d == DType::Bool ? DType::I64 : d; }
+// Of a reduction or scan of `in`; Opaque: refused. The dtype argument comes last.
+DType result_dtype(const Call& c, DType in) {
+  switch (op_row(c.op).result.dtype) {
+    case ResultDType::Total: return c.dtype(c.size() - 1, is_integral(in) || in == DType::Bool ? DType::I64 : in);
+    case ResultDType::Truth: return in == DType::U8 ? DType::U8 : DType::Bool;
+    case ResultDType::Index: return DType::I64;
+    case ResultDType::Float: {
+      if (c.op == Op::logsumexp) return is_floating(in) ? in : c.context.default_dtype;
+      DType made = c.dtype(c.size() - 1, in);  // a mean of integers raises
+      return is_floating(made) ? made : DType::Opaque;
+    }
+    default: return in;
+  }
+}
 
 }  // namespace
 
 Types reduce_types(const Call& c) {
   const TensorType* x = c.tensor(0);
-  if (!x || is_complex(x->dtype) || x->dtype == DType::Opaque) return std::nullopt;
-  DType in = x->dtype, dtype = in;
-  auto result = [&](std::optional<Sizes> sizes, DType d) -> Types {
-    if (!sizes) return std::nullopt;
-    return one(c.fresh(*x, d, std::move(*sizes)));
-  };
-  auto pair = [&](std::optional<Sizes> sizes, DType a, DType b) -> Types {
-    if (!sizes) return std::nullopt;
-    return std::vector<TensorType>{c.fresh(*x, a, *sizes), c.fresh(*x, b, *sizes)};
-  };
-  bool floats = is_floating(in);
-  // clang-format off: a table, with as many rows of a kind as fit on a line
+  if (!x || is_complex(x->dtype) || x->dtype == DType::Opaque || !accepts(c.op, x->dtype)) return std::nullopt;
   switch (c.op) {
-    case Op::sum: case Op::prod: return result(Sizes{}, c.dtype(1, accumulated(in)));
-    case Op::sum_dim_IntList: return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), c.dtype(3, accumulated(in)));
-    case Op::prod_dim_int: return result(reduce(c, *x, c.dims(1, x->dim()), c.flag(2)), c.dtype(3, accumulated(in)));
-    case Op::mean: dtype = c.dtype(1, in); if (!is_floating(dtype)) return std::nullopt; return result(Sizes{}, dtype);
-    case Op::mean_dim:
-      dtype = c.dtype(3, in);
-      if (!is_floating(dtype)) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), dtype);
-    case Op::amax: case Op::amin:
-      if (!surely_not_empty(c, *x, 1)) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), in);
-    case Op::max: case Op::min: if (!surely_not_empty(c, *x)) return std::nullopt; return result(Sizes{}, in);
-    case Op::max_dim: case Op::min_dim:
-      if (!surely_not_empty(c, *x, 1)) return std::nullopt;
-      return pair(reduce(c, *x, c.dims(1, x->dim()), c.flag(2)), in, DType::I64);
-    case Op::argmax: case Op::argmin:
-      if (!surely_not_empty(c, *x, 1) || in == DType::Bool) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), DType::I64);
-    case Op::any: case Op::all: return result(Sizes{}, in == DType::U8 ? DType::U8 : DType::Bool);
-    case Op::any_dim: case Op::all_dim:
-      return result(reduce(c, *x, c.dims(1, x->dim()), c.flag(2)), in == DType::U8 ? DType::U8 : DType::Bool);
-    case Op::any_dims: case Op::all_dims:
-      // An empty list of dims is not "all" in every version.
+    case Op::any_dims:
+    case Op::all_dims:  // an empty list is not "all" in every version
       if (auto* l = c.get<IntList>(1); l && l->v.empty()) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(2)), in == DType::U8 ? DType::U8 : DType::Bool);
-    case Op::var_correction: case Op::std_correction:
-      if (!floats) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(3)), in);
-    case Op::var_mean_correction: case Op::std_mean_correction:
-      if (!floats) return std::nullopt;
-      return pair(reduce(c, *x, optional_dims(c, 1, x->dim()), c.flag(3)), in, in);
-    case Op::logsumexp:
-      return result(reduce(c, *x, c.dims(1, x->dim()), c.flag(2)), floats ? in : c.context.default_dtype);
+      break;
     case Op::linalg_vector_norm:
-      if (!floats || !c.none(4) || !(has_identity(c) || surely_not_empty(c, *x))) return std::nullopt;
-      return result(reduce(c, *x, optional_dims(c, 2, x->dim()), c.flag(3)), in);
-    case Op::cumsum: case Op::cumprod:
-      if (!c.dim(1, x->dim())) return std::nullopt;
-      return result(x->sizes, c.dtype(2, accumulated(in)));
-    default: return std::nullopt;
+      if (!c.none(4)) return std::nullopt;
+      [[fallthrough]];
+    case Op::norm_ScalarOpt_dim:
+    case Op::norm_Scalar:
+      if (!has_identity(c) && !surely_not_empty(c, *x)) return std::nullopt;
+      break;
+    default:
+      if (op_traits(c.op) & kNotEmpty && !surely_not_empty(c, *x)) return std::nullopt;
   }
-  // clang-format on
+  DType dtype = result_dtype(c, x->dtype);
+  auto sizes = reduced_sizes(c, *x);
+  if (!sizes || dtype == DType::Opaque) return std::nullopt;
+  std::vector<TensorType> types{c.fresh(*x, dtype, std::move(*sizes))};
+  if (op_traits(c.op) & kMultiOutput) {
+    bool index = c.op == Op::max_dim || c.op == Op::min_dim;
+    types.push_back(types[0]);
+    if (index) types[1].dtype = DType::I64;
+  }
+  return types;
+}
+
+Types scan_types(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  if (!x || is_complex(x->dtype) || x->dtype == DType::Opaque || !c.dim(1, x->dim())) return std::nullopt;
+  return one(c.fresh(*x, result_dtype(c, x->dtype), x->sizes));
 }
 
 }  // namespace braze::graph

@@ -99,6 +99,7 @@ std::optional<std::vector<size_t>> sorted_dims(sym::ExprArena& arena, const Size
 
 Types pointwise_types(const Call& call);
 Types reduce_types(const Call& call);
+Types scan_types(const Call& call);
 Types view_types(const Call& call);
 Types index_types(const Call& call);
 Types matmul_types(const Call& call);

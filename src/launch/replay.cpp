@@ -20,18 +20,6 @@ at::Generator& generator() {
   return g;
 }
 
-// Operands of these lend their types alone.
-bool needs_no_data(Op op) {
-  // clang-format off: a table, with as many rows of a kind as fit on a line
-  switch (op) {
-    case Op::native_dropout: case Op::bernoulli_p: case Op::rand: case Op::rand_like: case Op::randn: case Op::randn_like: case Op::randint: case Op::randint_low:
-    case Op::randint_like: case Op::randint_like_low_dtype: case Op::randperm: case Op::uniform: case Op::normal_functional: case Op::exponential:
-      return true;
-    default: return false;
-  }
-  // clang-format on
-}
-
 }  // namespace
 
 RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options)
@@ -51,7 +39,8 @@ RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options)
   for (const graph::Node& n : captured.nodes()) {
     if (n.extern_name.starts_with("braze::")) possible_ = false;  // the state changes in between
     if (!(graph::op_traits(n.op) & graph::kNondeterministic)) continue;
-    possible_ = possible_ && needs_no_data(n.op) && captured.type(n.outputs[0]).device.type == DeviceType::CPU;
+    possible_ = possible_ && (graph::op_traits(n.op) & graph::kTypesAlone) &&
+                captured.type(n.outputs[0]).device.type == DeviceType::CPU;
     if (!possible_) return;
     std::vector<graph::Arg> args = n.args;
     for (graph::Arg& a : args)

@@ -15,33 +15,6 @@ bool is_indirect(const sym::ExprArena& arena, Expr index) {
                      [&](Expr s) { return arena.symbol_kind(s) == sym::SymbolKind::Indirect; });
 }
 
-int arity(OpCode code) { return text::kOps[static_cast<int>(code)].arity; }
-
-int cost(OpCode code) {
-  switch (code) {
-    case OpCode::Const:
-    case OpCode::Index:
-    case OpCode::Indirect: return 0;
-    case OpCode::Div:
-    case OpCode::FloorDiv:
-    case OpCode::Mod:
-    case OpCode::Remainder:
-    case OpCode::Sqrt:
-    case OpCode::Rsqrt:
-    case OpCode::Recip: return 4;
-    case OpCode::Exp:
-    case OpCode::Exp2:
-    case OpCode::Log:
-    case OpCode::Log2:
-    case OpCode::Sigmoid:
-    case OpCode::Tanh: return 10;
-    default: break;
-  }
-  if (code == OpCode::Pow || code == OpCode::Atan2) return 20;
-  if (code >= OpCode::Exp && code <= OpCode::Erfc) return 16;
-  return 1;
-}
-
 std::vector<Access> accesses(const Nest& nest) {
   std::vector<Access> v;
   for (uint32_t s = 0; s < nest.stages.size(); ++s) {

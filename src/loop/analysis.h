@@ -45,10 +45,9 @@ std::optional<DType> dtype_of(const Nest& nest, ValId value);
 // Whether the index has an Indirect symbol: it is known only where the stage has read what binds it.
 bool is_indirect(const sym::ExprArena& arena, Expr index);
 
-int arity(OpCode code);
+inline int arity(OpCode code) { return op_row(code).arity; }
 inline bool is_comparison(OpCode c) { return c >= OpCode::Eq && c <= OpCode::Ge; }
-// Relative cost of one evaluation; 1 is an addition.
-int cost(OpCode code);
+inline int cost(OpCode code) { return op_row(code).cost; }
 
 // Calls f on every expression of the program (sizes, strides, offsets, extents, indices, arguments).
 void for_each_expr(const Program& program, const std::function<void(Expr)>& f);

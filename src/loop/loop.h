@@ -26,6 +26,7 @@
 #include "base/ids.h"
 #include "graph/graph.h"  // DType, Device, Arg vocabulary
 #include "loop/fault.h"
+#include "loop/rows.h"
 #include "symbolic/expr.h"
 
 namespace braze::loop {
@@ -63,17 +64,6 @@ struct Axis {
   Expr var;  // a LoopVar symbol with range [0, extent-1]
   Expr extent;
 };
-
-// Rows of loop/opcodes.def: name, number of operands, class (Unary, Binary, Ternary, Special).
-enum class OpCode : uint8_t {
-#define BRAZE_LOOP_OP(name, arity) name,
-#include "loop/opcodes.def"
-#undef BRAZE_LOOP_OP
-};
-
-enum class ReduceKind : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin, WelfordMean, WelfordM2 };
-// Max/Min propagate NaN. ArgMax/ArgMin: operand 0 the value, result the flat index over the stage's axes (first
-// occurrence, NaN wins).
 
 // What an Indirect asks of its value v for a dimension of size n: v < n, and v >= -n or, without `wrap`, v >= 0.
 struct IndexCheck {

@@ -142,6 +142,12 @@ class Parser {
       if (w == names[i]) return static_cast<T>(i);
     fail("unknown " + std::string(what) + " '" + std::string(w) + "'");
   }
+  ReduceKind reduction() {
+    std::string_view w = word();
+    for (size_t i = 0; i < std::size(kReduceRows); ++i)
+      if (w == kReduceRows[i].name) return static_cast<ReduceKind>(i);
+    fail("unknown reduction '" + std::string(w) + "'");
+  }
   DType dtype() {
     std::string_view w = word();
     auto d = dtype_from_name(w);
@@ -324,8 +330,8 @@ class Parser {
     expect("=");
     std::string_view w = word();
     size_t row = 0;
-    while (row < text::kOpCount && text::lower(text::kOps[row].name) != w) ++row;
-    if (row == text::kOpCount) fail("unknown operation '" + std::string(w) + "'");
+    while (row < std::size(kOpRows) && text::lower(kOpRows[row].name) != w) ++row;
+    if (row == std::size(kOpRows)) fail("unknown operation '" + std::string(w) + "'");
     op.code = static_cast<OpCode>(row);
     op.dtype = dtype();
     switch (op.code) {
@@ -337,10 +343,10 @@ class Parser {
           op.integer = integer();
         return op;
       case OpCode::Index: op.index = expr(); return op;
-      case OpCode::Reduce: op.reduce = one_of<ReduceKind>(text::kReduceNames, "reduction"); break;
+      case OpCode::Reduce: op.reduce = reduction(); break;
       default: break;
     }
-    for (int i = 0; i < text::kOps[row].arity; ++i) {
+    for (int i = 0; i < kOpRows[row].arity; ++i) {
       if (i) expect(",");
       op.args[static_cast<size_t>(i)] = value_ref();
     }

@@ -155,7 +155,7 @@ class Printer {
   static std::string value(ValId v) { return v.valid() ? "v" + std::to_string(v.index) : "v?"; }
 
   void loop_op(const LoopOp& op) {
-    const text::OpRow& row = text::kOps[static_cast<int>(op.code)];
+    const OpRow& row = op_row(op.code);
     if (op.code == OpCode::Store) {
       out_ += std::string(op.atomic_add ? "store_add %" : "store %") + std::to_string(op.buffer.index) + "[" +
               expr(op.index) + "] = " + value(op.args[0]);
@@ -177,7 +177,7 @@ class Printer {
         out_ += " " + (is_floating(op.dtype) ? number(op.number) : std::to_string(op.integer));
         return;
       case OpCode::Index: out_ += " " + expr(op.index); return;
-      case OpCode::Reduce: out_ += std::string(" ") + text::kReduceNames[static_cast<int>(op.reduce)]; break;
+      case OpCode::Reduce: out_ += std::string(" ") + reduce_row(op.reduce).name; break;
       default: break;
     }
     for (int i = 0; i < row.arity; ++i) out_ += (i ? ", " : " ") + value(op.args[static_cast<size_t>(i)]);

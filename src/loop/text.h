@@ -8,25 +8,12 @@
 
 namespace braze::loop::text {
 
-struct OpRow {
-  const char* name;
-  int arity;
-};
-inline constexpr OpRow kOps[] = {
-#define BRAZE_LOOP_OP(name, arity) {#name, arity},
-#include "loop/opcodes.def"
-#undef BRAZE_LOOP_OP
-};
-inline constexpr size_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
-
 inline std::string lower(std::string_view s) {
   std::string r(s);
   for (char& c : r) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return r;
 }
 
-inline constexpr const char* kReduceNames[] = {"sum", "prod",   "max",    "min",          "any",
-                                               "all", "argmax", "argmin", "welford_mean", "welford_m2"};
 inline constexpr const char* kBufferKinds[] = {"input", "constant", "temp", "output", "local"};
 inline constexpr const char* kVectorNames[] = {"none", "outer", "inner"};
 inline constexpr const char* kDeviceNames[] = {"cpu", "cuda", "meta", "other"};

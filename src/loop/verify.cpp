@@ -74,7 +74,7 @@ class Verifier {
   void require(bool ok, const char* rule) {
     if (ok) return;
     std::string at = op_ ? ", value v" + (op_->result.valid() ? std::to_string(op_->result.index) : std::string("-")) +
-                               " (" + text::lower(text::kOps[static_cast<int>(op_->code)].name) + ")"
+                               " (" + text::lower(op_row(op_->code).name) + ")"
                          : "";
     throw InternalError("loop program: " + where_ + at + ": rule broken: " + rule +
                         (nest_ ? "\n" + print(p_, *nest_) : ""));
@@ -219,12 +219,11 @@ class Verifier {
         require(type(1) == op.dtype && type(2) == op.dtype, "operands have the result's dtype");
         return;
       case OpCode::Reduce:
-        if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin)
+        if (is_index(op.reduce))
           require(op.dtype == DType::I64, "ArgMax and ArgMin yield I64");
         else
           require(type(0) == op.dtype, "operands have the result's dtype");
-        if (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All)
-          require(op.dtype == DType::Bool, "Any and All reduce Bool");
+        if (is_choice(op.reduce)) require(op.dtype == DType::Bool, "Any and All reduce Bool");
         return;
       default: break;
     }

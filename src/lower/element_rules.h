@@ -15,7 +15,7 @@ namespace braze::lower {
 #define BRAZE_RULE_Attention(name)
 #define BRAZE_RULE_Decompose(name)
 #define BRAZE_RULE_Extern(name)
-#define BRAZE_OP(name, aten, cls, traits) BRAZE_RULE_##cls(name)
+#define BRAZE_OP(name, aten, cls, result, accepts, cost, raises, traits) BRAZE_RULE_##cls(name)
 #include "graph/ops.def"
 #undef BRAZE_OP
 #undef BRAZE_RULE_Pointwise

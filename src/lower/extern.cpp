@@ -10,17 +10,6 @@ using graph::Op;
 
 namespace {
 
-// Operators with a true out-variant, which take operands of any strides.
-bool writes_in_place(Op op) {
-  switch (op) {
-    case Op::mm:
-    case Op::addmm:
-    case Op::bmm:
-    case Op::baddbmm: return true;
-    default: return false;
-  }
-}
-
 // The arguments that PyTorch knows: losses mark their gathers by one more.
 size_t formals(const graph::Node& node) {
   if (node.op == Op::gather) return 4;
@@ -56,7 +45,7 @@ void lower_extern(Lowering& low, graph::NodeId n) {
   loop::ExternCall call;
   call.name = call_name(node);
   call.op = call.name == graph::op_name(node.op) ? node.op : Op::Extern;
-  call.preallocated = writes_in_place(node.op);
+  call.preallocated = graph::op_traits(node.op) & graph::kOutVariant;
   call.list_sizes = node.list_sizes;
   if (node.loc.valid()) call.locs.push_back(node.loc);
   auto tensor = [&](graph::ValueId v) {

@@ -183,7 +183,7 @@ void Lowering::account(NodeId n, ValueId v) {
     }
   });
   insert(s.inlined, n.index);
-  s.expensive |= is_expensive(node.op) || graph::op_class(node.op) == graph::OpClass::Random;
+  s.expensive |= graph::op_row(node.op).cost >= graph::Cost::Expensive;
 }
 
 bool Lowering::should_realise(const State& s) const {

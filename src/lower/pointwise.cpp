@@ -340,6 +340,10 @@ RULE(sinc) {
   Val x = p.in(0) * std::numbers::pi;
   return where(x == 0.0, 1.0, sin(x) / x);
 }
+RULE(special_entr) {
+  Val x = p.in(0);
+  return where(isnan(x), x, where(x > 0.0, -(x * log(x)), where(x == 0.0, 0.0, x.same(-HUGE_VAL))));
+}
 RULE(deg2rad) { return p.in(0) * (std::numbers::pi / 180); }
 RULE(rad2deg) { return p.in(0) * (180 / std::numbers::pi); }
 
@@ -375,189 +379,34 @@ ElementRule pointwise_rule(Op op) {
   switch (op) {
 #define BRAZE_RULE_Pointwise(name) \
   case Op::name: return rule_##name;
-#define BRAZE_OP(name, aten, cls, traits) BRAZE_RULE_##cls(name)
+#define BRAZE_OP(name, aten, cls, result, accepts, cost, raises, traits) BRAZE_RULE_##cls(name)
 #include "graph/ops.def"
 #undef BRAZE_OP
     default: return nullptr;
   }
 }
 
-// Eager has no kernel for integers, or none for bool, and says so.
-bool floats_only(Op op) {
-  switch (op) {
-    case Op::frac:
-    case Op::round_decimals:
-    case Op::logaddexp:
-    case Op::logaddexp2:
-    case Op::lerp_Scalar:
-    case Op::lerp_Tensor:
-    case Op::gelu:
-    case Op::silu:
-    case Op::elu:
-    case Op::celu:
-    case Op::selu:
-    case Op::softplus:
-    case Op::mish:
-    case Op::hardswish:
-    case Op::hardsigmoid:
-    case Op::softshrink:
-    case Op::hardshrink:
-    case Op::log_sigmoid_forward:
-    case Op::_prelu_kernel:
-    case Op::gelu_backward:
-    case Op::silu_backward:
-    case Op::leaky_relu_backward:
-    case Op::elu_backward:
-    case Op::softplus_backward:
-    case Op::mish_backward:
-    case Op::hardtanh_backward:
-    case Op::hardswish_backward:
-    case Op::hardsigmoid_backward:
-    case Op::sigmoid_backward:
-    case Op::tanh_backward:
-    case Op::softshrink_backward:
-    case Op::hardshrink_backward:
-    case Op::log_sigmoid_backward:
-    case Op::logit_backward:
-    case Op::_prelu_kernel_backward: return true;
-    default: return false;
-  }
-}
-bool subtracts(Op op) {
-  return op == Op::sub_Tensor || op == Op::sub_Scalar || op == Op::rsub_Tensor || op == Op::rsub_Scalar;
-}
-bool not_for_bool(Op op) {
-  switch (op) {
-    case Op::abs:
-    case Op::neg:
-    case Op::sub_Tensor:
-    case Op::sub_Scalar:
-    case Op::rsub_Tensor:
-    case Op::rsub_Scalar:
-    case Op::floor:
-    case Op::ceil:
-    case Op::trunc:
-    case Op::round:
-    case Op::relu:
-    case Op::addcmul:
-    case Op::threshold:
-    case Op::threshold_backward: return true;
-    default: return false;
-  }
-}
-
 bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
   if (!pointwise_rule(node.op)) return false;
   DType made = g.type(node.outputs[0]).dtype;
-  if (floats_only(node.op) && !is_floating(made)) return false;
-  if (not_for_bool(node.op)) {
-    bool any = made == DType::Bool;
+  bool accepted = graph::accepts(node.op, made);
+  if (graph::op_row(node.op).accepts == graph::Accepts::NoBoolOperand)
     graph::Graph::for_each_operand(
-        node, [&](graph::ValueId v) { any |= g.type(v).dtype == DType::Bool && subtracts(node.op); });
-    if (any) return false;
-  }
-  bool integral = !is_floating(g.type(node.outputs[0]).dtype);
+        node, [&](graph::ValueId v) { accepted = accepted && graph::accepts(node.op, g.type(v).dtype); });
+  if (!accepted) return false;
+  bool integral = !is_floating(made);
   auto constant = [&](size_t i) -> std::optional<double> {
     if (auto* e = std::get_if<Expr>(&node.args[i]))
       if (auto c = g.arena().as_const(*e)) return static_cast<double>(*c);
     if (auto* d = std::get_if<double>(&node.args[i])) return *d;
     return std::nullopt;
   };
+  if (graph::op_row(node.op).raises == graph::Raises::ZeroDivisor) return !integral || constant(1).value_or(0) != 0;
   switch (node.op) {
-    // Eager raises when an integer divisor is 0.
-    case Op::div_Tensor_mode:
-    case Op::div_Scalar_mode:
-    case Op::remainder_Tensor:
-    case Op::remainder_Scalar:
-    case Op::remainder_Scalar_Tensor:
-    case Op::fmod_Tensor:
-    case Op::fmod_Scalar:
-    case Op::floor_divide:
-    case Op::floor_divide_Scalar: return !integral || constant(1).value_or(0) != 0;
     case Op::pow_Tensor_Tensor:
     case Op::pow_Tensor_Scalar: return !integral || (constant(1).value_or(-1) >= 0 && *constant(1) <= 64);
     case Op::pow_Scalar: return !integral;
-    // Eager raises for floats.
-    case Op::bitwise_and_Tensor:
-    case Op::bitwise_and_Scalar:
-    case Op::bitwise_or_Tensor:
-    case Op::bitwise_or_Scalar:
-    case Op::bitwise_xor_Tensor:
-    case Op::bitwise_xor_Scalar:
-    case Op::bitwise_not:
-    case Op::op_and_Tensor:
-    case Op::op_and_Scalar:
-    case Op::op_or_Tensor:
-    case Op::op_or_Scalar:
-    case Op::op_xor_Tensor: return integral;
-    case Op::bitwise_left_shift_Tensor:
-    case Op::bitwise_left_shift_Tensor_Scalar:
-    case Op::bitwise_right_shift_Tensor:
-    case Op::bitwise_right_shift_Tensor_Scalar:
-    case Op::op_lshift_Scalar:
-    case Op::op_rshift_Scalar: return integral && made != DType::Bool;
-    // Their numbers are part of the formula.
-    case Op::nan_to_num:
-    case Op::round_decimals: return true;
     default: return true;
-  }
-}
-
-bool is_expensive(Op op) {
-  switch (op) {
-    case Op::pow_Tensor_Tensor:
-    case Op::pow_Scalar:
-    case Op::exp:
-    case Op::exp2:
-    case Op::expm1:
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-    case Op::log1p:
-    case Op::sin:
-    case Op::cos:
-    case Op::tan:
-    case Op::asin:
-    case Op::acos:
-    case Op::atan:
-    case Op::atan2:
-    case Op::sinh:
-    case Op::cosh:
-    case Op::tanh:
-    case Op::asinh:
-    case Op::acosh:
-    case Op::atanh:
-    case Op::erf:
-    case Op::erfc:
-    case Op::sigmoid:
-    case Op::logit:
-    case Op::sinc:
-    case Op::xlogy_Tensor:
-    case Op::xlogy_Scalar_Other:
-    case Op::logaddexp:
-    case Op::logaddexp2:
-    case Op::gelu:
-    case Op::silu:
-    case Op::elu:
-    case Op::celu:
-    case Op::selu:
-    case Op::softplus:
-    case Op::mish:
-    case Op::log_sigmoid_forward:
-    case Op::gelu_backward:
-    case Op::silu_backward:
-    case Op::elu_backward:
-    case Op::softplus_backward:
-    case Op::mish_backward:
-    case Op::log_sigmoid_backward:
-    case Op::floor_divide:
-    case Op::remainder_Tensor:
-    case Op::fmod_Tensor:
-    case Op::max_pool2d_with_indices:
-    case Op::avg_pool2d:
-    case Op::upsample_linear1d:
-    case Op::upsample_bilinear2d: return true;
-    default: return false;
   }
 }
 

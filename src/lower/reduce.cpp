@@ -35,25 +35,12 @@ Shape shape_of(const graph::Graph& g, const graph::Node& node, size_t rank) {
     else
       s.reduced.assign(rank, true);
   };
-  auto all = [&] { s.reduced.assign(rank, true); };
-  switch (node.op) {
-    case Op::sum:
-    case Op::mean:
-    case Op::max:
-    case Op::min:
-    case Op::prod:
-    case Op::any:
-    case Op::all:
-    case Op::norm_Scalar: all(); break;
-    case Op::count_nonzero_dim_IntList: dims(1); break;
-    case Op::var_correction:
-    case Op::var_mean_correction:
-    case Op::std_correction:
-    case Op::std_mean_correction: dims(1), s.keepdim = flag(3); break;
-    case Op::linalg_vector_norm:
-    case Op::norm_ScalarOpt_dim: dims(2), s.keepdim = flag(3); break;
-    default: dims(1), s.keepdim = flag(2); break;
-  }
+  const graph::ResultRule& rule = graph::op_row(node.op).result;
+  if (rule.dims)
+    dims(rule.dims);
+  else
+    s.reduced.assign(rank, true);
+  s.keepdim = rule.keepdim && flag(rule.keepdim);
   return s;
 }
 
@@ -76,11 +63,13 @@ struct Reducer {
   size_t next = 0;
 
   Val reduce(ReduceKind kind, Val v) {
-    bool index = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
+    bool index = is_index(kind);
     if (trivial) {
-      if (index) return {&body, body.constant(int64_t{0}, DType::I64)};
-      if (kind == ReduceKind::WelfordM2) return v - v;  // NaN of an infinity, as eager has it
-      return v;
+      switch (loop::reduce_row(kind).alone) {
+        case loop::ReduceAlone::Itself: return v;
+        case loop::ReduceAlone::Zero: return {&body, body.constant(int64_t{0}, DType::I64)};
+        case loop::ReduceAlone::Deviation: return v - v;
+      }
     }
     return {&body, body.reduce(kind, index ? DType::I64 : v.dtype(), v.id)};
   }
@@ -201,32 +190,23 @@ Rule rule_of(Op op) {
 }  // namespace
 
 bool takes_reduction(const graph::Graph& g, const graph::Node& node) {
-  if (!rule_of(node.op).first) return false;
+  const TensorType& operand = g.type(std::get<graph::ValueId>(node.args[0]));
+  if (!rule_of(node.op).first || !graph::accepts(node.op, operand.dtype)) return false;
+  if (graph::op_traits(node.op) & graph::kNotEmpty)
+    for (Expr s : operand.sizes)
+      if (g.arena().is_const(s, 0)) return false;
   auto constant = [&](size_t i) {
     auto* e = std::get_if<Expr>(&node.args[i]);
     return !e || g.arena().as_const(*e).has_value();
   };
   switch (node.op) {
-    // Eager raises where there is nothing to choose from.
-    case Op::amax:
-    case Op::amin:
-    case Op::aminmax:
-    case Op::max:
-    case Op::min:
-    case Op::max_dim:
-    case Op::min_dim:
-    case Op::argmax:
-    case Op::argmin:
-      for (Expr s : g.type(std::get<graph::ValueId>(node.args[0])).sizes)
-        if (g.arena().is_const(s, 0)) return false;
-      return true;
     case Op::var_correction:
     case Op::var_mean_correction:
     case Op::std_correction:
     case Op::std_mean_correction: return constant(2);
     case Op::linalg_vector_norm:
     case Op::norm_ScalarOpt_dim:
-    case Op::norm_Scalar: return constant(1) && is_floating(g.type(std::get<graph::ValueId>(node.args[0])).dtype);
+    case Op::norm_Scalar: return constant(1);
     default: return true;
   }
 }

@@ -48,7 +48,6 @@ ElementRule pointwise_rule(graph::Op);
 ElementRule index_rule(graph::Op);
 ElementRule factory_rule(graph::Op);
 ElementRule random_rule(graph::Op);  // of seeded nodes
-bool is_expensive(graph::Op);        // costs more than a load: not recomputed in several readers
 // Whether this pointwise node (by dtypes and arguments) is one that its rule takes.
 bool takes_pointwise(const graph::Graph&, const graph::Node&);
 bool takes_index(const graph::Graph&, const graph::Node&);

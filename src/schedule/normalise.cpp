@@ -16,7 +16,7 @@ using loop::ValId;
 
 bool order_matters(const Stage& s) {
   for (const LoopOp& op : s.ops)
-    if (op.code == OpCode::Reduce && (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin)) return true;
+    if (op.code == OpCode::Reduce && is_index(op.reduce)) return true;
   return false;
 }
 
@@ -98,15 +98,17 @@ void drop_trivial_reductions(Nest& n) {
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
       if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
-      if (op.reduce == ReduceKind::WelfordM2) {  // 0, but NaN of an infinity
-        op.code = OpCode::Sub;
-        op.args[1] = op.args[0];
-      } else if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin) {
-        op.code = OpCode::Const;
-        op.args = {};
-        op.integer = 0;
-      } else {
-        same[op.result.index] = op.args[0];
+      switch (loop::reduce_row(op.reduce).alone) {
+        case loop::ReduceAlone::Itself: same[op.result.index] = op.args[0]; break;
+        case loop::ReduceAlone::Zero:
+          op.code = OpCode::Const;
+          op.args = {};
+          op.integer = 0;
+          break;
+        case loop::ReduceAlone::Deviation:
+          op.code = OpCode::Sub;
+          op.args[1] = op.args[0];
+          break;
       }
     }
     if (s.axes.empty()) std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce; });

@@ -30,15 +30,9 @@ constexpr int64_t kLeastBlockPiece = 4096,
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 
 bool combines_with_itself(const LoopOp& op) {
-  switch (op.reduce) {
-    case ReduceKind::Sum:
-    case ReduceKind::Prod:
-    case ReduceKind::Max:
-    case ReduceKind::Min: return op.dtype != DType::F16 && op.dtype != DType::BF16;  // partial results would be rounded
-    case ReduceKind::Any:
-    case ReduceKind::All: return true;
-    default: return false;
-  }
+  // Partial results of a 16 bit dtype would be rounded.
+  bool rounds = op.dtype == DType::F16 || op.dtype == DType::BF16;
+  return is_choice(op.reduce) || (loop::reduce_row(op.reduce).family == loop::ReduceFamily::Fold && !rounds);
 }
 
 // The divisor of n nearest above `wanted` that leaves pieces of `least`; 0: none.
@@ -66,15 +60,20 @@ std::optional<LoopOp> start_of(ReduceKind kind, DType dtype) {
   LoopOp c;
   c.code = OpCode::Const;
   c.dtype = dtype;
-  bool fp = is_floating(dtype), one = kind == ReduceKind::Prod || kind == ReduceKind::All;
-  if (kind == ReduceKind::Max || kind == ReduceKind::Min) {
-    if (!fp) return std::nullopt;
-    c.number = kind == ReduceKind::Max ? -HUGE_VAL : HUGE_VAL;
-  } else if (fp) {
-    c.number = one;
-  } else {
-    c.integer = one;
+  bool fp = is_floating(dtype), one = false;
+  switch (loop::reduce_row(kind).start) {
+    case loop::ReduceStart::Zero: break;
+    case loop::ReduceStart::One: one = true; break;
+    case loop::ReduceStart::Lowest:
+    case loop::ReduceStart::Highest:
+      if (!fp) return std::nullopt;
+      c.number = loop::reduce_row(kind).start == loop::ReduceStart::Lowest ? -HUGE_VAL : HUGE_VAL;
+      return c;
   }
+  if (fp)
+    c.number = one;
+  else
+    c.integer = one;
   return c;
 }
 

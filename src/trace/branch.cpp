@@ -19,81 +19,11 @@ using graph::OpClass;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
-// Operators that divide raise an error for integers by zero.
-bool divides(Op op) {
-  switch (op) {
-    case Op::div_Tensor_mode:
-    case Op::div_Scalar_mode:
-    case Op::floor_divide:
-    case Op::floor_divide_Scalar:
-    case Op::remainder_Tensor:
-    case Op::remainder_Scalar:
-    case Op::remainder_Scalar_Tensor:
-    case Op::fmod_Tensor:
-    case Op::fmod_Scalar: return true;
-    default: return false;
-  }
-}
-
-// Of the classes that others of their kind rule out: those that only move data, draw without looking at it, or order
-// it.
-bool is_total(Op op) {
-  switch (op) {
-    case Op::cat:
-    case Op::stack:
-    case Op::flip:
-    case Op::roll:
-    case Op::repeat:
-    case Op::constant_pad_nd:
-    case Op::tril:
-    case Op::triu:
-    case Op::slice_scatter:
-    case Op::select_scatter:
-    case Op::diagonal_scatter:
-    case Op::as_strided_scatter:
-    case Op::slice_backward:
-    case Op::select_backward:
-    case Op::unfold_backward:
-    case Op::native_dropout:
-    case Op::rand:
-    case Op::rand_like:
-    case Op::randn:
-    case Op::randn_like:
-    case Op::cumsum:
-    case Op::cumprod:
-    case Op::logcumsumexp:
-    case Op::sort:
-    case Op::sort_stable:
-    case Op::topk: return true;
-    default: return false;
-  }
-}
-
-bool reads_classes(Op op) {
-  switch (op) {
-    case Op::nll_loss_forward:
-    case Op::nll_loss_backward:
-    case Op::nll_loss2d_forward:
-    case Op::nll_loss2d_backward:
-    case Op::binary_cross_entropy:
-    case Op::binary_cross_entropy_backward: return true;
-    default: return false;
-  }
-}
-
 bool never_fails(const graph::Graph& graph, const graph::Node& node) {
-  switch (graph::op_class(node.op)) {
-    case OpClass::Pointwise: return !divides(node.op) || is_floating(graph.type(node.outputs[0]).dtype);
-    case OpClass::Reduction:
-    case OpClass::View:
-    case OpClass::Factory:
-    case OpClass::Matmul:
-    case OpClass::Conv:
-    case OpClass::Attention: return true;
-    case OpClass::Decompose: return !reads_classes(node.op);
-    case OpClass::Index:
-    case OpClass::Random:
-    case OpClass::Extern: return is_total(node.op);
+  switch (graph::op_row(node.op).raises) {
+    case graph::Raises::Never: return true;
+    case graph::Raises::ZeroDivisor: return is_floating(graph.type(node.outputs[0]).dtype);
+    case graph::Raises::Values: return false;
   }
   return false;
 }

@@ -239,10 +239,10 @@ def check(name, call, args):
 
 
 CASES = [
-    (name, aten, given)
-    for name, aten, cls, _ in rows()
-    if cls == "Pointwise" and name not in SKIP
-    for given in [{}, *MORE.get(name, [])]
+    (row["name"], row["aten"], given)
+    for row in rows()
+    if row["cls"] == "Pointwise" and row["name"] not in SKIP
+    for given in [{}, *MORE.get(row["name"], [])]
 ]
 
 

@@ -19,21 +19,14 @@ Value* reduce_identity(VectorBuilder& b, ReduceKind kind, DType operand, int par
                          : (lowest ? llvm::APInt::getMinValue(w) : llvm::APInt::getMaxValue(w));
     return llvm::ConstantInt::get(type, v);
   };
-  switch (kind) {
-    case ReduceKind::Sum: return llvm::Constant::getNullValue(type);
-    case ReduceKind::Prod: return e->isFloatingPointTy() ? b.num(type, 1.0) : b.integer(type, 1);
-    case ReduceKind::Any: return b.integer(type, 0);
-    case ReduceKind::All: return b.integer(type, 1);
-    case ReduceKind::Max: return extreme(true);
-    case ReduceKind::Min: return extreme(false);
-    case ReduceKind::ArgMax:
-      return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()))
-                  : extreme(true);
-    case ReduceKind::ArgMin:
-      return part ? llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()))
-                  : extreme(false);
-    case ReduceKind::WelfordMean:
-    case ReduceKind::WelfordM2: return llvm::Constant::getNullValue(type);
+  // An index that no element has: any other is first.
+  if (loop::is_index(kind) && part)
+    return llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()));
+  switch (loop::reduce_row(kind).start) {
+    case loop::ReduceStart::Zero: return llvm::Constant::getNullValue(type);
+    case loop::ReduceStart::One: return e->isFloatingPointTy() ? b.num(type, 1.0) : b.integer(type, 1);
+    case loop::ReduceStart::Lowest: return extreme(true);
+    case loop::ReduceStart::Highest: return extreme(false);
   }
   BRAZE_CHECK(false, "no such reduction");
 }

@@ -18,11 +18,11 @@ void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
     } else {
       // Over no axis: the value itself.
       Lanes x = value(op.args[0]);
-      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
+      loop::ReduceAlone alone = loop::reduce_row(op.reduce).alone;
       for (Value*& v : x.v) {
         v = emit_cast(vb_, v, x.dtype, op.dtype);
-        if (index) v = llvm::Constant::getNullValue(v->getType());
-        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
+        if (alone == loop::ReduceAlone::Zero) v = llvm::Constant::getNullValue(v->getType());
+        if (alone == loop::ReduceAlone::Deviation) v = B.CreateFSub(v, v);
       }
       x.dtype = op.dtype;
       x.wide = nullptr;

@@ -29,8 +29,7 @@ int64_t Emitter::lane_bytes(DType dtype) { return dtype == DType::F64 || dtype =
 int Emitter::body_cost(const loop::Stage& stage) const {
   int cost = 0;
   for (const LoopOp& op : stage.ops) {
-    if (op.code == OpCode::Const || op.code == OpCode::Indirect) continue;
-    cost += is_math(op.code) ? math_cost(op.code) : op.dtype == DType::BF16 && op.code == OpCode::Cast ? 8 : 1;
+    cost += op.dtype == DType::BF16 && op.code == OpCode::Cast ? 8 : loop::op_row(op.code).instructions;
     if (op.code == OpCode::Store && program_.buffers[op.buffer].dtype == DType::BF16) cost += 8;
   }
   return cost;
@@ -86,8 +85,7 @@ void Emitter::choose_shape() {
     cost += body_cost(s);
     if (s.axes.empty()) continue;
     for (const LoopOp& op : s.ops)
-      if (op.code == OpCode::Reduce)
-        accumulators += op.reduce == loop::ReduceKind::WelfordMean || op.reduce == loop::ReduceKind::WelfordM2 ? 2 : 1;
+      if (op.code == OpCode::Reduce) accumulators += is_moment(op.reduce) ? 2 : 1;
   }
   copies_ = choose_copies(cost, 0, extent);
   if (nest_.mapping.tile > 0 && nest_.outer.size() >= 2 && !accumulators) {

@@ -313,33 +313,32 @@ struct Row {
   OpCode code;
   Value* (*f32)(VectorBuilder&, Value*);  // nullptr: of the library
   const char* name;                       // in C
-  int cost;                               // of the f32 form
 };
 const Row kRows[] = {
-    {OpCode::Exp, exp, "exp", 14},
-    {OpCode::Exp2, exp2, "exp2", 14},
-    {OpCode::Expm1, expm1, "expm1", 18},
-    {OpCode::Log, log, "log", 28},
-    {OpCode::Log2, log2, "log2", 30},
-    {OpCode::Log10, log10, "log10", 32},
-    {OpCode::Log1p, log1p, "log1p", 38},
-    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sin", 40},
-    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cos", 40},
-    {OpCode::Tan, nullptr, "tan", 60},
-    {OpCode::Asin, asin, "asin", 26},
-    {OpCode::Acos, acos, "acos", 28},
-    {OpCode::Atan, atan, "atan", 28},
-    {OpCode::Sinh, sinh, "sinh", 28},
-    {OpCode::Cosh, cosh, "cosh", 18},
-    {OpCode::Tanh, tanh, "tanh", 20},
-    {OpCode::Asinh, nullptr, "asinh", 80},
-    {OpCode::Acosh, nullptr, "acosh", 80},
-    {OpCode::Atanh, nullptr, "atanh", 80},
-    {OpCode::Erf, erf, "erf", 18},
-    {OpCode::Erfc, nullptr, "erfc", 80},
-    {OpCode::Sigmoid, sigmoid, nullptr, 20},
-    {OpCode::Pow, nullptr, "pow", 80},
-    {OpCode::Atan2, nullptr, "atan2", 80},
+    {OpCode::Exp, exp, "exp"},
+    {OpCode::Exp2, exp2, "exp2"},
+    {OpCode::Expm1, expm1, "expm1"},
+    {OpCode::Log, log, "log"},
+    {OpCode::Log2, log2, "log2"},
+    {OpCode::Log10, log10, "log10"},
+    {OpCode::Log1p, log1p, "log1p"},
+    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sin"},
+    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cos"},
+    {OpCode::Tan, nullptr, "tan"},
+    {OpCode::Asin, asin, "asin"},
+    {OpCode::Acos, acos, "acos"},
+    {OpCode::Atan, atan, "atan"},
+    {OpCode::Sinh, sinh, "sinh"},
+    {OpCode::Cosh, cosh, "cosh"},
+    {OpCode::Tanh, tanh, "tanh"},
+    {OpCode::Asinh, nullptr, "asinh"},
+    {OpCode::Acosh, nullptr, "acosh"},
+    {OpCode::Atanh, nullptr, "atanh"},
+    {OpCode::Erf, erf, "erf"},
+    {OpCode::Erfc, nullptr, "erfc"},
+    {OpCode::Sigmoid, sigmoid, nullptr},
+    {OpCode::Pow, nullptr, "pow"},
+    {OpCode::Atan2, nullptr, "atan2"},
 };
 const Row* find(OpCode code) {
   for (const Row& row : kRows)
@@ -364,10 +363,6 @@ Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
 }  // namespace
 
 bool is_math(OpCode code) { return find(code); }
-int math_cost(OpCode code) {
-  const Row* row = find(code);
-  return row ? row->cost : 1;
-}
 
 Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
   const Row* row = find(code);

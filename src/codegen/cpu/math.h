@@ -9,7 +9,5 @@ namespace braze::codegen::cpu {
 // `code` is one of the transcendental rows of loop/opcodes.def; y only for those with two operands.
 Value* emit_math(VectorBuilder& b, loop::OpCode code, Value* x, Value* y);
 bool is_math(loop::OpCode code);
-// About how many instructions it takes; for choosing how far to unroll.
-int math_cost(loop::OpCode code);
 
 }  // namespace braze::codegen::cpu

@@ -9,16 +9,9 @@ namespace braze::codegen::cpu {
 
 using loop::ReduceKind;
 
-namespace {
-
-bool is_arg(ReduceKind k) { return k == ReduceKind::ArgMax || k == ReduceKind::ArgMin; }
-bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == ReduceKind::WelfordM2; }
-
-}  // namespace
-
 Type* Emitter::accumulator_type(const Accumulator& a, int part) {
   DType t = a.op->dtype;
-  if (is_arg(a.op->reduce)) {
+  if (is_index(a.op->reduce)) {
     if (part == 1) return B.getInt64Ty();
     t = a.operand;
   }
@@ -39,17 +32,17 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(DType::F32);
     a.vec = width_ > 1;
     a.copies = outer_vector_ ? vector_.copies : a.vec ? stage_copies_ : 1;
-    a.parts = is_welford(op.reduce) || is_arg(op.reduce) ? 2 : 1;
+    a.parts = is_moment(op.reduce) || is_index(op.reduce) ? 2 : 1;
     a.first = carried.size();
-    if (is_welford(op.reduce))
+    if (is_moment(op.reduce))
       for (const Accumulator& other : accumulators_)
-        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
+        if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
     auto zero = [&](Type* t) { carried.push_back(llvm::Constant::getNullValue(t)); };
     if (!a.shared) {
       for (int c = 0; c < a.copies; ++c)
         for (int p = 0; p < a.parts; ++p)
           carried.push_back(reduce_identity(a, p, VectorBuilder::vector(accumulator_type(a, p), a.vec ? width_ : 1)));
-      if (is_welford(op.reduce)) {
+      if (is_moment(op.reduce)) {
         Type *element = accumulator_type(a, 0), *lanes = VectorBuilder::vector(element, a.vec ? width_ : 1);
         Welford w = welford(a);
         for (size_t i = w.count; i < w.end; ++i)
@@ -77,17 +70,17 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& car
     if (&other == &a) break;
     if (other.first == a.first) return;
   }
-  if (is_welford(a.op->reduce)) {
+  if (is_moment(a.op->reduce)) {
     update_welford(a, operand, carried);
     return;
   }
   Lanes x = operand;
   for (int c = 0; c < (a.vec ? vector_.copies : 1); ++c) {
     Value* v = a.vec ? copy_of(x, c) : x.v[0];
-    if (!is_arg(a.op->reduce)) v = emit_cast(vb_, v, x.dtype, a.op->dtype);
+    if (!is_index(a.op->reduce)) v = emit_cast(vb_, v, x.dtype, a.op->dtype);
     Value** slot = carried.data() + a.first + static_cast<size_t>(c) * a.parts;
     llvm::SmallVector<Value*, 3> next(slot, slot + a.parts);
-    if (is_arg(a.op->reduce)) {
+    if (is_index(a.op->reduce)) {
       Value* from[] = {v, flat_index(c)};
       combine(a, next.data(), from);
     } else {
@@ -266,13 +259,13 @@ std::pair<Value*, Value*> Emitter::join_lanes(const Accumulator& a, const Values
 
 void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried) {
   for (const Accumulator& a : accumulators_) {
-    int part = a.op->reduce == ReduceKind::WelfordM2 || is_arg(a.op->reduce) ? 1 : 0;
+    int part = a.op->reduce == ReduceKind::WelfordM2 || is_index(a.op->reduce) ? 1 : 0;
     Lanes out;
     out.dtype = a.op->dtype;
     out.depth = top();
     auto at = [&](int c) { return carried.begin() + static_cast<long>(a.first) + static_cast<long>(c) * a.parts; };
-    auto cast = [&](Value* v) { return is_arg(a.op->reduce) ? emit_cast(vb_, v, DType::I64, a.op->dtype) : v; };
-    if (is_welford(a.op->reduce)) {
+    auto cast = [&](Value* v) { return is_index(a.op->reduce) ? emit_cast(vb_, v, DType::I64, a.op->dtype) : v; };
+    if (is_moment(a.op->reduce)) {
       Values v(carried);
       Welford w = welford(a);
       if (!is_zero(v[w.count]) || (w.rows && !is_zero(v[w.rest]))) fold_welford(a, v);
@@ -301,14 +294,14 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
 }
 
 bool Emitter::runs(const Accumulator& a) const {
-  return a.op->reduce == ReduceKind::Sum || (is_welford(a.op->reduce) && !a.shared);
+  return a.op->reduce == ReduceKind::Sum || (is_moment(a.op->reduce) && !a.shared);
 }
 
 Emitter::Values Emitter::restart(const Values& carried) {
   Values out = carried;
   for (const Accumulator& a : accumulators_) {
     if (!runs(a)) continue;
-    size_t end = is_welford(a.op->reduce) ? welford(a).centre : a.first + static_cast<size_t>(a.copies);
+    size_t end = is_moment(a.op->reduce) ? welford(a).centre : a.first + static_cast<size_t>(a.copies);
     for (size_t i = a.first; i < end; ++i) out[i] = llvm::Constant::getNullValue(carried[i]->getType());
   }
   return out;
@@ -318,7 +311,7 @@ Emitter::Values Emitter::resume(const Values& before, const Values& after) {
   Values out = after;
   for (const Accumulator& a : accumulators_) {
     if (!runs(a)) continue;
-    if (is_welford(a.op->reduce)) {
+    if (is_moment(a.op->reduce)) {
       fold_welford(a, out);
       move_centres(a, out);
       for (size_t i = a.first; i < welford(a).centre; ++i) out[i] = before[i];

@@ -36,11 +36,11 @@ void Emitter::run_ops(const Stage& stage, Values* carried) {
     } else {
       // Over no axis: the value itself.
       Lanes x = values_[op.args[0].index];
-      bool index = op.reduce == loop::ReduceKind::ArgMax || op.reduce == loop::ReduceKind::ArgMin;
+      loop::ReduceAlone alone = loop::reduce_row(op.reduce).alone;
       for (Value*& v : x.v) {
         v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
-        if (index) v = llvm::Constant::getNullValue(v->getType());
-        if (op.reduce == loop::ReduceKind::WelfordM2) v = B.CreateFSub(v, v);  // NaN of an infinity
+        if (alone == loop::ReduceAlone::Zero) v = llvm::Constant::getNullValue(v->getType());
+        if (alone == loop::ReduceAlone::Deviation) v = B.CreateFSub(v, v);
       }
       x.dtype = op.dtype;
       values_[op.result.index] = std::move(x);

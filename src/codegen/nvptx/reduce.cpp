@@ -13,15 +13,8 @@ namespace braze::codegen::nvptx {
 
 using loop::ReduceKind;
 
-namespace {
-
-bool is_arg(ReduceKind k) { return k == ReduceKind::ArgMax || k == ReduceKind::ArgMin; }
-bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == ReduceKind::WelfordM2; }
-
-}  // namespace
-
 Type* Emitter::part_type(const Accumulator& a, int part) {
-  if (is_arg(a.op->reduce)) return part == 1 ? (a.wide ? vb_.i64() : vb_.i32()) : cpu::compute_type(vb_, a.operand);
+  if (is_index(a.op->reduce)) return part == 1 ? (a.wide ? vb_.i64() : vb_.i32()) : cpu::compute_type(vb_, a.operand);
   return cpu::compute_type(vb_, a.op->dtype);
 }
 
@@ -33,12 +26,12 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     Accumulator a;
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
-    a.parts = is_welford(op.reduce) ? 4 : is_arg(op.reduce) ? 2 : 1;
+    a.parts = is_moment(op.reduce) ? 4 : is_index(op.reduce) ? 2 : 1;
     a.wide = arena_.range(schedule::volume(arena_, stage.axes)).hi > INT32_MAX;
     a.first = carried.size();
-    if (is_welford(op.reduce))
+    if (is_moment(op.reduce))
       for (const Accumulator& other : accumulators_)
-        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
+        if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
     if (!a.shared)
       for (int l = 0; l < outer_lanes(); ++l)
         for (int p = 0; p < a.parts; ++p)
@@ -49,14 +42,14 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
 }
 
 void Emitter::combine(const Accumulator& a, Value** into, Value** from) {
-  if (is_welford(a.op->reduce)) cpu::align_welford(vb_, into, from);
+  if (is_moment(a.op->reduce)) cpu::align_welford(vb_, into, from);
   cpu::reduce_combine(vb_, a.op->reduce, a.operand, into, from);
 }
 
 void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) {
   if (a.shared) return;
   bool columns = shape_.way == Shape::Way::Columns;
-  if (is_welford(a.op->reduce) && !columns) {
+  if (is_moment(a.op->reduce) && !columns) {
     update_welford(a, x, carried);
     return;
   }
@@ -65,14 +58,14 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
   auto parts_of = [&](int e) {
     Values v;
     Value* value = x.at(e);
-    v.push_back(is_arg(kind) ? value : cpu::emit_cast(vb_, value, x.dtype, a.op->dtype));
-    if (is_arg(kind)) {
+    v.push_back(is_index(kind) ? value : cpu::emit_cast(vb_, value, x.dtype, a.op->dtype));
+    if (is_index(kind)) {
       Value* at = stage_positions_[columns ? 0 : static_cast<size_t>(e / flight_.lanes)];
       at = B.CreateSExtOrTrunc(at, part_type(a, 1));
       if (!columns && e % flight_.lanes) at = B.CreateAdd(at, vb_.integer(at, e % flight_.lanes));
       v.push_back(at);
     }
-    if (is_welford(kind)) {
+    if (is_moment(kind)) {
       Value *zero = vb_.num(v[0], 0.0), *shift = v[0];
       v = {zero, zero, vb_.num(shift, 1.0), shift};
     }
@@ -250,14 +243,15 @@ void Emitter::finish_reductions(Values carried) {
   else
     combine_group(carried);
   for (const Accumulator& a : accumulators_) {
-    int part = a.op->reduce == ReduceKind::WelfordM2 || is_arg(a.op->reduce) ? 1 : 0;
+    int part = a.op->reduce == ReduceKind::WelfordM2 || is_index(a.op->reduce) ? 1 : 0;
     Lanes out;
     out.dtype = a.op->dtype;
     for (int l = 0; l < outer_lanes(); ++l) {
       size_t first = a.first + static_cast<size_t>(l * a.parts);
       Value* v = carried[first + static_cast<size_t>(part)];
       if (a.op->reduce == ReduceKind::WelfordMean) v = B.CreateFAdd(v, carried[first + 3]);
-      out.v.push_back(is_arg(a.op->reduce) ? cpu::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype) : v);
+      out.v.push_back(is_index(a.op->reduce) ? cpu::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype)
+                                             : v);
     }
     values_[a.op->result.index] = std::move(out);
   }

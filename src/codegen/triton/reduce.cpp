@@ -12,10 +12,6 @@ using loop::ReduceKind;
 
 namespace {
 
-bool is_arg(ReduceKind k) { return k == ReduceKind::ArgMax || k == ReduceKind::ArgMin; }
-bool is_welford(ReduceKind k) { return k == ReduceKind::WelfordMean || k == ReduceKind::WelfordM2; }
-bool is_choice(ReduceKind k) { return k == ReduceKind::Any || k == ReduceKind::All; }
-
 // Sums and products of bool are choices of its values.
 ReduceKind on_bool(ReduceKind k, DType dtype) {
   if (dtype != DType::Bool) return k;
@@ -39,16 +35,13 @@ std::string identity(ReduceKind kind, DType dtype) {
     int64_t most = bits == 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
     return lowest ? std::to_string(-most - 1) : std::to_string(most);
   };
-  switch (kind) {
-    case ReduceKind::Prod: return fp ? "1.0" : "1";
-    case ReduceKind::Any: return "0";
-    case ReduceKind::All: return "1";
-    case ReduceKind::Max:
-    case ReduceKind::ArgMax: return extreme(true);
-    case ReduceKind::Min:
-    case ReduceKind::ArgMin: return extreme(false);
-    default: return fp ? "0.0" : "0";
+  switch (loop::reduce_row(kind).start) {
+    case loop::ReduceStart::Zero: return fp ? "0.0" : "0";
+    case loop::ReduceStart::One: return fp ? "1.0" : "1";
+    case loop::ReduceStart::Lowest: return extreme(true);
+    case loop::ReduceStart::Highest: return extreme(false);
   }
+  throw InternalError("no such reduction");
 }
 
 }  // namespace
@@ -64,14 +57,14 @@ void Printer::begin_reductions(const loop::Stage& stage, bool at_once) {
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
     ReduceKind kind = on_bool(op.reduce, op.dtype);
-    if (is_welford(kind))
+    if (is_moment(kind))
       for (const Accumulator& other : accumulators_)
-        if (is_welford(other.op->reduce) && other.op->args[0] == op.args[0]) a.parts = other.parts, a.shared = true;
+        if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.parts = other.parts, a.shared = true;
     if (!at_once && !a.shared) {
-      if (is_arg(kind)) {
+      if (is_index(kind)) {
         a.parts = {running(identity(kind, a.operand), compute_type(a.operand == DType::Bool ? DType::I32 : a.operand)),
                    running(wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX), index_type())};
-      } else if (is_welford(kind)) {
+      } else if (is_moment(kind)) {
         for (int i = 0; i < 4; ++i) a.parts.push_back(running("0.0", compute_type(op.dtype)));
       } else {
         a.parts = {running(identity(kind, op.dtype), is_choice(kind) ? "tl.int32" : compute_type(op.dtype))};
@@ -109,7 +102,7 @@ void Printer::update_reduction(Accumulator& a) {
   Val x = values_[op.args[0].index];
   if (is_choice(kind))
     x = {(x.dtype == DType::Bool ? x.s : "(" + x.s + " != 0)") + ".to(tl.int32)", x.dims, DType::I32};
-  else if (is_arg(kind))
+  else if (is_index(kind))
     x = x.dtype == DType::Bool ? Val{x.s + ".to(tl.int32)", x.dims, DType::I32} : x;
   else
     x = {cast(x, op.dtype), x.dims, op.dtype};
@@ -119,7 +112,7 @@ void Printer::update_reduction(Accumulator& a) {
     return second_mask_.empty() ? v : "tl.where(" + second_mask_ + ", " + v + ", " + otherwise + ")";
   };
   if (at_once) {
-    if (is_arg(kind)) {
+    if (is_index(kind)) {
       std::string most = wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX);
       std::string v = assign("acc", masked(value, identity(kind, x.dtype))),
                   at = assign("acc", masked(whole({position_, kSecond}), most));
@@ -129,11 +122,11 @@ void Printer::update_reduction(Accumulator& a) {
       set(op, where + ".to(" + compute_type(op.dtype) + ")", kFirst);
       return;
     }
-    if (is_welford(kind)) {
+    if (is_moment(kind)) {
       // Over what is in registers: the mean, what its rounding left of it, then the deviations.
       for (const Accumulator& other : accumulators_) {
         if (&other == &a) break;
-        if (!is_welford(other.op->reduce) || other.op->args[0] != op.args[0]) continue;
+        if (!is_moment(other.op->reduce) || other.op->args[0] != op.args[0]) continue;
         set(op, other.parts.empty() ? "" : other.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
         return;
       }
@@ -162,7 +155,7 @@ void Printer::update_reduction(Accumulator& a) {
     line(a.parts[part] + " = " + masked(next, a.parts[part]));
   };
   const std::string& acc = a.parts[0];
-  if (is_arg(kind)) {
+  if (is_index(kind)) {
     std::string best = fresh("best"), where = fresh("where");
     line(best + ", " + where + " = " + helper(kind == ReduceKind::ArgMax ? "arg_max" : "arg_min") + "(" + acc + ", " +
          a.parts[1] + ", " + value + ", " + whole({position_, kSecond}) + ")");
@@ -170,7 +163,7 @@ void Printer::update_reduction(Accumulator& a) {
     update(1, where);
     return;
   }
-  if (is_welford(kind)) {
+  if (is_moment(kind)) {
     // Of the distances to the first value: a mean far from zero would be rounded by more than the deviations are worth.
     update(3, "tl.where(" + a.parts[2] + " == 0, " + value + ", " + a.parts[3] + ")");
     std::string near = assign("near", value + " - " + a.parts[3]);
@@ -199,12 +192,12 @@ void Printer::finish_reductions() {
   for (Accumulator& a : accumulators_) {
     const LoopOp& op = *a.op;
     ReduceKind kind = on_bool(op.reduce, op.dtype);
-    if (is_arg(kind)) {
+    if (is_index(kind)) {
       std::string best = fresh("best"), where = fresh("where");
       line(best + ", " + where + " = tl.reduce((" + a.parts[0] + ", " + a.parts[1] + "), 1, " +
            helper(kind == ReduceKind::ArgMax ? "arg_max" : "arg_min") + ", keep_dims=True)");
       set(op, where + ".to(" + compute_type(op.dtype) + ")", kFirst);
-    } else if (is_welford(kind)) {
+    } else if (is_moment(kind)) {
       if (!a.shared) {
         std::vector<std::string> out = {fresh("mean"), fresh("squares"), fresh("count"), fresh("shift")};
         auto list = [](const std::vector<std::string>& v) { return v[0] + ", " + v[1] + ", " + v[2] + ", " + v[3]; };
@@ -225,7 +218,7 @@ void Printer::finish_reductions() {
 // Over no axis: the value itself.
 void Printer::reduce_nothing(const LoopOp& op) {
   const Val& x = values_[op.args[0].index];
-  if (!is_arg(op.reduce) && op.reduce != ReduceKind::WelfordM2) {
+  if (!is_index(op.reduce) && op.reduce != ReduceKind::WelfordM2) {
     set(op, cast(x, op.dtype), x.dims);
     return;
   }
