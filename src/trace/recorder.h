@@ -64,7 +64,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::Graph& graph() { return graph_; }
   // What becomes an unbacked symbol, where it would else end the graph: numbers that are read from tensors (at first
   // they do not), and sizes of results that depend on values (at first they do).
-  void allow_numbers() { numbers_ = true; }
+  void allow_numbers(bool on) { numbers_ = on; }
   void refuse_open_results() { open_results_ = false; }
   // The line that the next nodes belong to; the pointer must stay valid while it is set.
   void set_location(const graph::Location* location);
@@ -98,6 +98,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
                                    torch::jit::Stack* stack, const std::vector<graph::ValueId>& written = {});
   // Of an operator whose result depends on values. False: not taken.
   bool call_data_dependent(const OpInfo& info, const std::vector<graph::Arg>& args, torch::jit::Stack* stack);
+  struct OpenCall;
   // The same for the same arguments: what is read twice is equal.
   sym::Expr unbacked_symbol(const std::string& what, const std::vector<graph::Arg>& args, sym::Range range);
   void record_assertions();

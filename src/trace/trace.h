@@ -102,7 +102,7 @@ class Tracer {
   virtual void set_where(std::function<uint32_t()> where) = 0;
   // From now on numbers that are read from tensors are unbacked symbols, as sizes that depend on data are, where calls
   // would end in a graph break.
-  virtual void allow_numbers() = 0;
+  virtual void allow_numbers(bool on) = 0;
   // From now on results whose sizes depend on data end in a graph break.
   virtual void refuse_open_results() = 0;
   virtual bool has_unbacked() const = 0;

@@ -47,7 +47,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   PyObject* storage_offset(PyObject* fake) override;
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
   bool size_expression(PyObject* sym, sym::Expr* out) override;
-  void allow_numbers() override { recorder_->allow_numbers(); }
+  void allow_numbers(bool on) override { recorder_->allow_numbers(on); }
   void refuse_open_results() override { recorder_->refuse_open_results(); }
   bool has_unbacked() const override { return recorder_->sizes()->has_unbacked(); }
   bool depends_on_data(PyObject* sym) override;

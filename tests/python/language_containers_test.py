@@ -10,6 +10,7 @@ import typing
 import pytest
 import torch
 from cases import Cases, P, X, run, x, y
+from harness import check
 
 import braze
 
@@ -435,3 +436,87 @@ def test_functions_of_operator_take_one_argument(make):
     for made in (make(),):
         want, got = fn(torch.ones(2)), braze.compile(fn, fullgraph=True)(torch.ones(2))
         assert want[1] == got[1] and len(got[1]) == 3
+
+
+def keys_put_back(x):
+    d, out = {0: 0, 1: 1, 2: 2}, []
+    try:
+        for i in d:
+            out.append(i)
+            if i == 0:
+                del d[1]
+                d[5] = 5
+            if i == 5:
+                del d[0]
+                d[0] = 1
+    except RuntimeError as e:
+        out.append(str(e))
+    return out, x + len(d)
+
+
+def the_last_key_put_back(x):
+    d = {0: 0}
+    try:
+        for _ in d.values():
+            del d[0]
+            d[0] = 0
+    except RuntimeError as e:
+        return str(e), x + 1
+    return "nothing", x + 1
+
+
+def put_back_behind_a_reversed_iterator(x):
+    d = {0: 0, 1: 1, 2: 2}
+    out = []
+    for i in reversed(d):
+        out.append(i)
+        if i == 2:
+            d[5] = d.pop(1)
+    return out, x + 1
+
+
+def place_of_what_popitem_took(x):
+    d, out = {0: 0, 1: 1}, []
+    for k, v in d.items():
+        out.append((k, v))
+        if k < 7:
+            d.popitem()
+            d[7 + k] = 7
+        if len(out) > 5:
+            break
+    return out, x + 1
+
+
+def mapping_of_views(x):
+    d = collections.OrderedDict(a=1)
+    e = {"b": 2}
+    shown = d.keys().mapping, e.values().mapping, e.items().mapping
+    d["c"], e["c"] = 3, 4
+    return [dict(m) for m in shown], shown[1]["c"], "c" in shown[0], len(shown[2]), x + 1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        keys_put_back,
+        the_last_key_put_back,
+        put_back_behind_a_reversed_iterator,
+        place_of_what_popitem_took,
+        mapping_of_views,
+    ],
+)
+def test_keys_exchanged_while_a_dict_is_iterated_over(fn):
+    check(fn, torch.ones(2))
+
+
+def test_keys_of_a_given_dict_exchanged():
+    def f(x, d):
+        out = []
+        for k in d:
+            out.append(k)
+            if k == 0:
+                d[0] = 5
+                d[1] = d.pop(1)
+        return out, list(d.items()), x + 1
+
+    check(f, torch.ones(2), {0: 1, 1: 2, 2: 3})

@@ -1,11 +1,13 @@
 """Protocols of Python and PyTorch in compiled functions: descriptors, hashes, iterators that leave, attributes of tensors, states."""
 
 import collections
+import collections.abc
 import dataclasses
 import functools
 import itertools
 import operator
 import typing
+import unittest.mock
 import warnings
 
 import pytest
@@ -265,3 +267,38 @@ def test_a_function_with_saved_tensors_for_another_backend():
     braze.compile(lambda x: Cube.apply(x + 1) * 2, backend=counter, fullgraph=True)(x).sum().backward()
     assert counter.count == 1
     torch.testing.assert_close(x.grad, 6 * (X + 1) ** 2)
+
+
+class LikeAGenerator:
+    def send(self): ...
+    def throw(self): ...
+    def close(self): ...
+    def __iter__(self): ...
+    def __next__(self): ...
+
+
+class SaysItIsAnother:
+    @property
+    def __class__(self):
+        return LikeAGenerator
+
+
+def test_abstract_classes_ask_the_class_that_an_object_says():
+    kinds = (
+        collections.abc.Generator,
+        collections.abc.Iterator,
+        collections.abc.Sized,
+        LikeAGenerator,
+        SaysItIsAnother,
+    )
+
+    def made_here(x):
+        return [isinstance(SaysItIsAnother(), k) for k in kinds], x + 1
+
+    def given(x, o):
+        return [isinstance(o, k) for k in kinds], x + 1
+
+    check(made_here, torch.ones(2))
+    check(given, torch.ones(2), SaysItIsAnother())
+    mock = unittest.mock.MagicMock(LikeAGenerator)
+    assert braze.compile(given)(X, mock)[0] == given(X, mock)[0]

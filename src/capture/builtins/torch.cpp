@@ -26,6 +26,12 @@ bool called_module(std::string_view m) {
   return modules.count(m) != 0;
 }
 
+// Of these, what decides by its operands' values and is therefore inlined: a check that only raises stays in the graph.
+bool decides_by_values(PyObject* function) {
+  std::string_view name = text(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+  return name == "gaussian_nll_loss";
+}
+
 // Modules of transforms: functions that take functions.
 bool hosted_module(std::string_view m) {
   static const std::unordered_set<std::string_view> modules{"torch._functorch.apis",
@@ -42,7 +48,7 @@ TorchRule find_rule(PyObject* o) {
     static PyObject* name = PyUnicode_InternFromString("__name__");
     std::string_view module = text(native::item(Ground::fixed(), globals, name));
     if (hosted_module(module)) return TorchRule::Host;
-    return called_module(module) ? TorchRule::Call : TorchRule::None;
+    return called_module(module) && !decides_by_values(o) ? TorchRule::Call : TorchRule::None;
   }
   if (PyCFunction_Check(o)) {
     // Read directly: for static methods the accessor hides the class.

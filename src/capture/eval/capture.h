@@ -33,6 +33,7 @@ struct FrameView {
   bool fixed_sizes = false;
   bool gradients = true;  // what needs gradients gets its backward; false: a backend that is not ours takes the graph
   bool unbacked = false;  // numbers that depend on data become symbols instead of a break
+  bool checks = true;     // a branch on what only the run knows, one side of which only raises, is checked by the run
   bool torch_level = false;  // the graph is to be had as calls of torch's functions, for a backend that is not ours
 };
 

@@ -304,14 +304,15 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls)))
     return check != abc ||
            is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);  // an ABC remembers what it was asked
+  PyObject* said = nullptr;                                           // the class that the object says it is of
   PyObject* of = tr_.attributes.lookup_on_type(v->type(), tr_.intern("__class__"), nullptr);
   bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic &&
                     PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
   if (own_access || of != native::type_attr(Ground::fixed(), &PyBaseObject_Type, tr_.intern("__class__"))) {
     if (!v->is(Kind::Object)) tr_.unsupported("isinstance() of an object that says itself what its class is");
-    PyObject* said = tr_.force(getattr(v, "__class__"))->as_constant();
-    if (said && PyType_Check(said) &&
-        PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls)))
+    said = tr_.force(getattr(v, "__class__"))->as_constant();
+    if (said && !PyType_Check(said)) said = nullptr;
+    if (said && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(said), reinterpret_cast<PyTypeObject*>(cls)))
       return true;
   }
   bool own_getattr = (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
@@ -338,7 +339,8 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
   if (check == plain || check == parameter) return false;
   if (PyObject_TypeCheck(cls, Py_TYPE(library().tensor)) && !PyType_IsSubtype(v->type(), library().tensor))
     return false;
-  if (check == abc || !check) return is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
+  if (check == abc || !check)
+    return (said && is_subclass(said, cls)) || is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);
   tr_.unsupported(std::string("isinstance with class ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name +
                   ", which decides by itself");
 }

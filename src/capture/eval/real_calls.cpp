@@ -158,6 +158,16 @@ Ref RealCalls::to_python(Variable* v) {
   }
 }
 
+bool RealCalls::are_values(const Args& args) {
+  auto is_value = [&](Variable* v) {
+    v = tr_.force(v);
+    if (v->is(Kind::Object)) return tr_.torch_functions.of(v->type()) != TorchFunction::None;
+    return !v->is(Kind::Function) && !v->is(Kind::BoundMethod) && !v->is(Kind::Partial) && !v->is(Kind::Module);
+  };
+  return std::all_of(args.pos.begin(), args.pos.end(), is_value) &&
+         std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& kw) { return is_value(kw.second); });
+}
+
 bool RealCalls::has_tensor(const Args& args) {
   std::function<bool(Variable*)> in = [&](Variable* v) -> bool {
     v = tr_.force(v);

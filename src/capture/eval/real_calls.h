@@ -13,6 +13,8 @@ class RealCalls {
 
   // Calls a real torch function on fakes; recorded.
   Variable* call_torch(PyObject* fn, const Args& args);
+  bool are_values(
+      const Args& args);  // neither objects nor functions of the program's, whose classes PyTorch calls back
   // Calls a function of torch that only asks for metadata: on fakes, not recorded.
   Variable* query_torch(PyObject* fn, const Args& args);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.

@@ -28,7 +28,7 @@ Translator::Translator(const FrameView& view, const Options& options, const Deci
       decisions_(decisions) {
   segment_.sources = std::make_shared<Sources>(view.bytecode->code);
   segment_.tracer = trace::Tracer::create(options);
-  if (view.unbacked) segment_.tracer->allow_numbers();
+  if (view.unbacked) segment_.tracer->allow_numbers(true);
   if (view.fixed_sizes && !view.unbacked) segment_.tracer->refuse_open_results();
   segment_.global_state = trace::global_state_key();
   size_lines_.push_back({});

@@ -75,7 +75,7 @@ class Translator : public Values, public Protocols, public Raising {
   // Sizes and numbers that depend on data are to stay in the graph.
   // In a function of attention's scores (builtins/attention.cpp): tensors without dimensions stand for all of them.
   bool in_score_function = false;
-  bool may_be_unbacked() const { return view_.unbacked; }
+  bool may_be_unbacked() const { return view_.unbacked || open_numbers_; }
 
   // ---- tensors and sizes that were there before ----
   void lifted(TensorVariable* v) { lifted_.push_back(v); }  // noted as a possible graph input
@@ -119,6 +119,8 @@ class Translator : public Values, public Protocols, public Raising {
   void leave();
   struct Finished {};  // thrown by stop_here when the segment is complete
 
+  friend class OpenNumbers;
+  bool open_numbers_ = false;
   const FrameView& view_;
   const Options& options_;
   const Decisions& decisions_;
@@ -134,6 +136,22 @@ class Translator : public Values, public Protocols, public Raising {
   uint64_t last_ordinal_ = 20'000'000;
   bool dirty_ = false, yielded_ = false;
   bool entered_ = false;  // the tracer
+};
+
+// While it lives, numbers that depend on data become symbols whatever the options say: for checks of them.
+class OpenNumbers {
+ public:
+  explicit OpenNumbers(Translator& tr) : tr_(tr), before_(tr.open_numbers_) { set(true); }
+  ~OpenNumbers() { set(before_); }
+  OpenNumbers(const OpenNumbers&) = delete;
+
+ private:
+  void set(bool on) {
+    tr_.open_numbers_ = on;
+    tr_.tracer().allow_numbers(tr_.may_be_unbacked());
+  }
+  Translator& tr_;
+  bool before_;
 };
 
 // Its instructions are not counted among those of the capture, which another attempt may go through without the trial.

@@ -15,8 +15,8 @@ namespace {
 
 // Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made
 // again by the uncompiled code, where that matters: for the exception, of which a check of the graph knows the
-// condition alone, and for effects that come before it.
-void note_failures(Entry& entry, const graph::Graph& graph) {
+// condition alone, and for effects that come before it. Answers whether it checks anything.
+bool note_failures(Entry& entry, const graph::Graph& graph) {
   bool checks = false;
   for (const graph::Node& n : graph.nodes()) {
     checks |= n.op == graph::Op::_assert_scalar;
@@ -25,6 +25,7 @@ void note_failures(Entry& entry, const graph::Graph& graph) {
   auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
   const auto& steps = entry.recipe.steps();
   entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+  return checks;
 }
 
 // Whether nothing may be found there while its base stays as it is.
@@ -109,8 +110,14 @@ class EntryMaker {
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());
     if (!segment.num_calls && !segment.num_outputs) return entry;
-    note_failures(*entry, segment.captured.graph);
+    bool checks = note_failures(*entry, segment.captured.graph);
     bool writes = !segment.captured.graph.writebacks.empty();
+    // Another backend's graph writes as it runs: a run that fails is not made again.
+    if (checks && writes && view_.torch_level && view_.checks && !view_.unbacked) {
+      view_.checks = false;
+      again = true;
+      return {};
+    }
     auto start = std::chrono::steady_clock::now();
     event_.num_calls = std::max<size_t>(segment.num_calls, 1);
     GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);

@@ -89,8 +89,7 @@ void DictVariable::load(Translator& tr) {
     // What code of the user's compares, the capture compares: such a key stands in the index as one of the capture's
     // own.
     Variable* k = tr.global_object(key, Ground::pure(this));
-    entries_.push_back(
-        {is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
+    append({is_compared_by_code(key) ? tr.force(k)->hash_key(tr) : Ref::borrow(key), k, tr.wrap(value, at)});
   };
   if (ordered) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ordered.get()); ++i) {
@@ -120,7 +119,7 @@ void DictVariable::load(Translator& tr) {
     if (i >= 0) {
       entries_[static_cast<size_t>(i)].value = w.value;
     } else {
-      entries_.push_back(w);
+      append(w);
       Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
       PyDict_SetItem(index_.get(), w.hash_key.get(), n.get());
     }
@@ -210,7 +209,7 @@ void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   }
   Ref n = Ref::steal(PyLong_FromSize_t(entries_.size()));
   if (PyDict_SetItem(index_.get(), k.get(), n.get()) < 0) tr.raise_current();
-  entries_.push_back({k, key, value});
+  append({k, key, value});
 }
 
 void DictVariable::set(Translator& tr, PyObject* key, Variable* value) {
@@ -229,7 +228,7 @@ bool DictVariable::remove(Translator& tr, Variable* key) {
     if (i >= 0) {
       entries_[static_cast<size_t>(i)].value = nullptr;
     } else {
-      entries_.push_back({k, key, nullptr});
+      append({k, key, nullptr});
       Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
       PyDict_SetItem(index_.get(), k.get(), n.get());
     }
@@ -240,9 +239,16 @@ bool DictVariable::remove(Translator& tr, Variable* key) {
   return true;
 }
 
+void DictVariable::pop(Translator& tr, const Entry& e) {
+  uint64_t serial = e.serial;
+  remove(tr, e.key);
+  next_serial_ = serial;
+}
+
 void DictVariable::clear(Translator& tr) {
   change(tr);
   ++structure;
+  ++clears;
   entries_.clear();
   index_ = Ref::steal(PyDict_New());
   loaded_ = true;
@@ -310,7 +316,7 @@ std::vector<Variable*> DictVariable::items(Translator& tr) {
 DictVariable* DictVariable::copy(Translator& tr) {
   auto* d = tr.make<DictVariable>(cls);
   d->default_factory = default_factory;
-  d->entries_ = entries(tr);
+  for (const Entry& e : entries(tr)) d->append(e);
   d->reindex();
   return d;
 }
@@ -419,7 +425,7 @@ Variable* DictViewVariable::iter(Translator& tr) {
 }
 
 Variable* DictViewVariable::getattr(Translator& tr, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "mapping") == 0) tr.unsupported("the mapping behind a view");
+  if (PyUnicode_CompareWithASCIIString(name, "mapping") == 0) return tr.make<MappingProxyVariable>(dict);
   return Variable::getattr(tr, name);
 }
 

@@ -9,7 +9,8 @@ class DictVariable final : public Variable {
   struct Entry {
     Ref hash_key;
     Variable* key;
-    Variable* value;  // nullptr: deleted (only while not loaded)
+    Variable* value;      // nullptr: deleted (only while not loaded)
+    uint64_t serial = 0;  // grows along the entries of a plain dict, as places in CPython's table do
   };
 
   explicit DictVariable(PyTypeObject* t = &PyDict_Type);
@@ -44,10 +45,12 @@ class DictVariable final : public Variable {
   const std::vector<Entry>& entries(Translator&);           // all, in order
   DictVariable* copy(Translator&);                          // of the same class
   bool move_to_end(Translator&, Variable* key, bool last);  // of an OrderedDict; false: the key is not there
+  void pop(Translator&, const Entry& e);                    // what popitem takes: its place is the next one's
   bool is_ordered_dict() const;
 
   PyTypeObject* cls;
   uint64_t structure = 0;  // counts keys that came, went or moved
+  uint64_t clears = 0;     // how often all of them went at once
   Variable* default_factory = nullptr;
   Ref real;
 
@@ -59,8 +62,14 @@ class DictVariable final : public Variable {
   Py_ssize_t find(Translator&, PyObject* hash_key);
   void reindex();
 
+  void append(Entry e) {
+    e.serial = next_serial_++;
+    entries_.push_back(std::move(e));
+  }
+
   std::vector<Entry> entries_;  // not loaded: only what was written
-  Ref index_;                   // hash_key -> position in entries_
+  uint64_t next_serial_ = 1;
+  Ref index_;  // hash_key -> position in entries_
   // What was done to a pre-existing dict, one row per key.
   struct Change {
     Ref hash_key;

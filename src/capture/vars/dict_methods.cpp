@@ -115,7 +115,10 @@ Variable* pop_item(Translator& tr, DictVariable& d, Args& a) {
   const auto& all = d.entries(tr);
   if (all.empty()) tr.raise(PyExc_KeyError, "popitem(): dictionary is empty");
   DictVariable::Entry e = !last || tr.truth(last) ? all.back() : all.front();
-  d.remove(tr, e.key);
+  if (d.is_ordered_dict())
+    d.remove(tr, e.key);
+  else
+    d.pop(tr, e);
   return tr.tuple({e.key, e.value});
 }
 

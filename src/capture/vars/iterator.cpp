@@ -126,13 +126,17 @@ Reg SequenceIterator::build(Codegen& cg) {
 }
 
 DictIterator::DictIterator(Translator& tr, DictVariable* dict, What what, bool reversed)
-    : dict(dict),
-      what(what),
-      reversed(reversed),
-      structure(dict->structure),
-      keys(dict->items(tr)),
-      size(static_cast<int64_t>(keys.size())) {
-  if (reversed) std::reverse(keys.begin(), keys.end());
+    : dict(dict), what(what), reversed(reversed), structure(dict->structure), clears(dict->clears) {
+  for (const DictVariable::Entry& e : dict->entries(tr)) {
+    keys.push_back(e.key);
+    serials.push_back(e.serial);
+  }
+  size = static_cast<int64_t>(keys.size());
+  structure = dict->structure;
+  if (reversed) {
+    std::reverse(keys.begin(), keys.end());
+    std::reverse(serials.begin(), serials.end());
+  }
 }
 
 PyTypeObject* DictIterator::type() const {
@@ -142,6 +146,19 @@ PyTypeObject* DictIterator::type() const {
            : what == What::Values ? &PyDictRevIterValue_Type
                                   : &PyDictRevIterItem_Type;
   return what == What::Keys ? &PyDictIterKey_Type : what == What::Values ? &PyDictIterValue_Type : &PyDictIterItem_Type;
+}
+
+// CPython's table keeps the place of a key that went free, and puts what comes behind it; an iterator goes on from the
+// place that it is at. nullptr: there is none.
+static const DictVariable::Entry* next_place(Translator& tr, const DictIterator& it) {
+  const auto& now = it.dict->entries(tr);
+  uint64_t at = it.visited ? it.visited : it.index ? it.serials[it.index - 1] : it.reversed ? UINT64_MAX : 0;
+  if (it.reversed) {
+    auto e = std::find_if(now.rbegin(), now.rend(), [&](const auto& x) { return x.serial < at; });
+    return e == now.rend() ? nullptr : &*e;
+  }
+  auto e = std::find_if(now.begin(), now.end(), [&](const auto& x) { return x.serial > at; });
+  return e == now.end() ? nullptr : &*e;
 }
 
 Variable* DictIterator::next(Translator& tr) {
@@ -154,13 +171,23 @@ Variable* DictIterator::next(Translator& tr) {
                                  : ordered ? "OrderedDict changed size during iteration"
                                            : "dictionary changed size during iteration");
   }
-  if (index == keys.size()) {
+  Variable *key = nullptr, *value = nullptr;
+  if (structure != dict->structure) {
+    if (clears != dict->clears) tr.unsupported("a dict that is emptied and filled while it is iterated over");
+    if (const DictVariable::Entry* e = next_place(tr, *this)) key = e->key, value = e->value, visited = e->serial;
+    if (key && !reversed && index == keys.size()) {
+      done = true;
+      tr.raise(PyExc_RuntimeError, "dictionary keys changed during iteration");
+    }
+    if (key && index < keys.size()) ++index;
+  } else if (index < keys.size()) {
+    key = keys[index++];
+    value = dict->get(tr, key);
+  }
+  if (!key) {
     done = true;
     return nullptr;
   }
-  Variable* key = keys[index++];
-  Variable* value = dict->get(tr, key);
-  if (!value) tr.unsupported("a dict whose keys are exchanged while it is iterated over");
   return what == What::Keys ? key : what == What::Values ? value : tr.tuple({key, value});
 }
 
@@ -169,9 +196,7 @@ bool DictIterator::went_wrong(Translator& tr) { return dict->structure != 0 || d
 Reg DictIterator::build(Codegen& cg) {
   if (!done && dict->source.valid() && dict->structure)
     throw CannotRebuild{this, "an iterator over a dict that is still to be written"};
-  if (!done && dict->is_ordered_dict() && structure != dict->structure)
-    throw CannotRebuild{this, "an iterator over an OrderedDict that was changed"};
-  if (!done && (dict->len(cg.tr) != size || (index && dict->items(cg.tr).size() != keys.size())))
+  if (!done && (structure != dict->structure || dict->len(cg.tr) != size))
     throw CannotRebuild{this, "an iterator over a dict that was changed"};
   static const char* names[] = {"keys", "values", "items"};
   Ref method = Ref::steal(native::attr(Ground::fixed(), of(*dict->type()), names[static_cast<int>(what)]));

@@ -69,8 +69,10 @@ class DictIterator final : public IteratorVariable {
   DictVariable* dict;
   What what;
   bool reversed;
-  uint64_t structure;           // of an OrderedDict: as it was at first
-  std::vector<Variable*> keys;  // as they were at first
+  uint64_t structure, clears;     // of the dict, as they were at first
+  std::vector<Variable*> keys;    // as they were at first
+  std::vector<uint64_t> serials;  // theirs
+  uint64_t visited = 0;           // the serial of the last one, once keys were exchanged; 0: as `index` says
   int64_t size;
   size_t index = 0;
   bool done = false;

@@ -230,7 +230,15 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   }
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
   switch (torch_rule(o)) {
-    case TorchRule::Call: return tr.real.call_torch(o, args);
+    case TorchRule::Call:
+      // Written in Python, and given what is no value of PyTorch's (a module, a function): inlined as the program's own
+      // functions are.
+      if (PyFunction_Check(o) && !tr.real.are_values(args)) {
+        auto* f = tr.make<FunctionVariable>(o, source.valid() ? source : tr.sources().constant(o));
+        f->anchored = true;
+        return f->call(tr, args);
+      }
+      return tr.real.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
       if (wraps_user_code(o))

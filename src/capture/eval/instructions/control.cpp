@@ -9,20 +9,25 @@ namespace braze::capture {
 void Instructions::Jump(Execution& x) { x.next = x.ins.target; }
 void Instructions::JumpBackward(Execution& x) { Jump(x); }
 
-void Instructions::PopJumpIfTrue(Execution& x) {
-  // assert, of what only the run knows
+// A branch whose other side only raises, on what only the run knows: the run checks it.
+static bool checked_in_run(Execution& x) {
+  if ((x.tr.view().fixed_sizes || !x.tr.view().checks) && !x.tr.may_be_unbacked()) return false;
+  OpenNumbers open(x.tr);
   if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() &&
       x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
     const auto& all = x.f.code->instructions;
     const Instruction& after = all[static_cast<size_t>(x.next) + 1];
     Variable* message = after.op == Opcode::LoadConst ? x.tr.load_const(x.f.code->constant(after.arg)) : nullptr;
-    if (x.tr.may_be_unbacked() && assume(x.tr, x.f.top(), "AssertionError", message)) {
-      x.f.pop();
+    if (assume(x.tr, x.f.top(), "AssertionError", message)) {
       x.next = x.ins.target;
-      return;
+      return true;
     }
   }
-  if (x.tr.may_be_unbacked() && check_in_run(x.tr, x.f, x.ins, x.next)) {
+  return check_in_run(x.tr, x.f, x.ins, x.next);
+}
+
+void Instructions::PopJumpIfTrue(Execution& x) {
+  if (checked_in_run(x)) {
     x.f.pop();
     return;
   }
