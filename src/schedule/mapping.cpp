@@ -39,14 +39,20 @@ void count(sym::ExprArena& arena, const Stage& s, Expr var, Strides& c) {
   }
 }
 
+// Of one point of a stage.
+int64_t ops_cost(const Stage& s) {
+  int64_t ops = 0;
+  for (const LoopOp& op : s.ops)
+    ops += op.code == OpCode::Load || op.code == OpCode::Store ? kMemoryCost : loop::cost(op.code);
+  return ops;
+}
+
 int64_t point_cost(sym::ExprArena& arena, const Nest& n) {
   double total = 0;
   for (const Stage& s : n.stages) {
-    double ops = 0, points = 1;
-    for (const LoopOp& op : s.ops)
-      ops += op.code == OpCode::Load || op.code == OpCode::Store ? kMemoryCost : loop::cost(op.code);
+    double points = 1;
     for (const Axis& a : s.axes) points *= static_cast<double>(estimate(arena, a.extent));
-    total += ops * points;
+    total += static_cast<double>(ops_cost(s)) * points;
   }
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(total, 1e15)));
 }
@@ -92,6 +98,16 @@ bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
 
 }  // namespace
 
+// Outer points are counted in vectors where they are the vector.
+int64_t task_cost(const Nest& n) { return n.mapping.vector == Mapping::Vector::Inner ? kTaskCost * kLanes : kTaskCost; }
+
+Expr point_work(sym::ExprArena& arena, const Nest& n) {
+  Expr total = arena.constant(0);
+  for (const Stage& s : n.stages)
+    total = arena.add(total, arena.mul(arena.constant(ops_cost(s)), volume(arena, s.axes)));
+  return total;
+}
+
 void choose_mapping(const loop::Program& p, Nest& n) {
   sym::ExprArena& arena = *p.arena;
   Mapping& m = n.mapping;
@@ -121,9 +137,7 @@ void choose_mapping(const loop::Program& p, Nest& n) {
     else if (inner_ok)
       m.vector = Mapping::Vector::Inner;
   }
-  // Outer points are counted in vectors where they are the vector.
-  int64_t task = m.vector == Mapping::Vector::Inner ? kTaskCost * kLanes : kTaskCost;
-  m.grain = std::max<int64_t>(1, task / point_cost(arena, n));
+  m.grain = std::max<int64_t>(1, task_cost(n) / point_cost(arena, n));
 }
 
 }  // namespace braze::schedule

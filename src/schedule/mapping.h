@@ -5,6 +5,11 @@
 
 namespace braze::schedule {
 
+// What an outer point costs (1: an addition of one element), as an expression of sizes, and what a task is to cost at
+// least: where only the run knows the former, it chooses the points per task.
+sym::Expr point_work(sym::ExprArena& arena, const loop::Nest& nest);
+int64_t task_cost(const loop::Nest& nest);
+
 // Outer points are not the vector of a nest with Local buffers.
 void choose_mapping(const loop::Program& program, loop::Nest& nest);
 

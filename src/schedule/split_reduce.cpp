@@ -28,6 +28,7 @@ constexpr int64_t kBlocks = 528, kBlockColumns = 128;  // GPU: blocks that fill 
 constexpr int64_t kLeastBlockPiece = 4096,
                   kLeastBlockRows = 32;  // GPU: elements of a row, or rows, that are worth a block
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
+constexpr int64_t kOpenPieces = 32;  // of a length that only the run knows, which may be short
 
 bool combines_with_itself(const LoopOp& op) {
   // Partial results of a 16 bit dtype would be rounded.
@@ -154,21 +155,24 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
     int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
     pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
   } else {
-    if (!first) return false;
     if (*points >= (columns ? kFewColumns : kFewRows)) return false;
-    pieces = pieces_of(
-        *first, std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, *rest * (columns ? *points : 1))), kPieces, 8);
+    int64_t least = std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, *rest * (columns ? *points : 1)));
+    pieces = first ? pieces_of(*first, least, kPieces, 8) : kOpenPieces;
   }
   if (!pieces) return false;
 
+  // An open length: a GPU's last pieces end where it does; on a CPU, where loads are to be whole vectors, what no piece
+  // has is one more.
   const Expr size = body.axes[0].extent;
-  Axis piece = fresh_axis(arena, arena.constant(pieces)),
-       inside = fresh_axis(arena, first ? arena.constant(*first / pieces)
-                                        : arena.floordiv(arena.add(size, arena.constant(pieces - 1)), piece.extent));
+  const bool cut = !first && gpu, rest_apart = !first && !gpu;
+  Axis piece = fresh_axis(arena, arena.constant(pieces)), slot = piece;
+  if (rest_apart) slot = fresh_axis(arena, arena.constant(pieces + 1));
+  Axis inside =
+      fresh_axis(arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, piece.extent));
   // Where the results are the vector, they stay innermost.
-  auto partial_index = [&](Expr point) {
-    return columns ? arena.add(arena.mul(piece.var, arena.constant(*points)), point)
-                   : arena.add(arena.mul(point, piece.extent), piece.var);
+  auto partial_index = [&](Expr at, Expr point) {
+    return columns ? arena.add(arena.mul(at, arena.constant(*points)), point)
+                   : arena.add(arena.mul(point, slot.extent), at);
   };
   Expr point = arena.constant(0);
   for (const Axis& a : n.outer) point = arena.add(arena.mul(point, a.extent), a.var);
@@ -183,15 +187,28 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   partial.stages[0].axes[0] = inside;
   Expr position = arena.add(arena.mul(piece.var, inside.extent), inside.var);
   substitute(arena, partial.stages[0],
-             {{body.axes[0].var, first ? position : arena.min(position, arena.sub(size, arena.constant(1)))}});
-  if (!first && !leave_out_what_is_beyond(partial, position, size)) return false;
+             {{body.axes[0].var, cut ? arena.min(position, arena.sub(size, arena.constant(1))) : position}});
+  if (cut && !leave_out_what_is_beyond(partial, position, size)) return false;
+
+  Nest left_over;
+  if (rest_apart) {
+    Axis few = fresh_axis(arena, arena.mod(size, piece.extent));
+    left_over.name = n.name + "_left_over";
+    left_over.locs = n.locs;
+    left_over.values = n.values;
+    left_over.outer = n.outer;
+    left_over.stages = {body, Stage{}};
+    left_over.stages[0].axes[0] = few;
+    substitute(arena, left_over.stages[0],
+               {{body.axes[0].var, arena.add(arena.mul(piece.extent, inside.extent), few.var)}});
+  }
 
   Nest total;
   total.name = n.name;
   total.locs = n.locs;
   total.values = n.values;
   total.outer = n.outer;
-  total.stages = {Stage{{piece}, {}}};
+  total.stages = {Stage{{slot}, {}}};
 
   for (const LoopOp* r : reductions) {
     Buffer b;
@@ -199,7 +216,7 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
     b.dtype = r->dtype;
     for (const LoopOp& op : body.ops)
       if (op.code == OpCode::Load) b.device = p.buffers[op.buffer].device;
-    b.sizes = {arena.constant(*points * pieces)};
+    b.sizes = {arena.mul(arena.constant(*points), slot.extent)};
     b.strides = {arena.constant(1)};
     b.offset = arena.constant(0);
     BufferId id = p.buffers.add(std::move(b));
@@ -207,14 +224,18 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
     store.code = OpCode::Store;
     store.dtype = r->dtype;
     store.buffer = id;
-    store.index = partial_index(point);
+    store.index = partial_index(piece.var, point);
     store.args[0] = r->result;
     partial.stages[1].ops.push_back(store);
+    if (rest_apart) {
+      store.index = partial_index(piece.extent, point);
+      left_over.stages[1].ops.push_back(store);
+    }
     LoopOp load;
     load.code = OpCode::Load;
     load.dtype = r->dtype;
     load.buffer = id;
-    load.index = partial_index(point);
+    load.index = partial_index(slot.var, point);
     load.result = ValId(static_cast<size_t>(total.values++));
     LoopOp reduce = *r;
     reduce.args[0] = load.result;
@@ -225,6 +246,10 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   normalise(arena, partial);
   normalise(arena, total);
   out.push_back(std::move(partial));
+  if (rest_apart) {
+    normalise(arena, left_over);
+    out.push_back(std::move(left_over));
+  }
   out.push_back(std::move(total));
   return true;
 }

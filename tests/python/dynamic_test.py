@@ -435,3 +435,25 @@ def test_open_sizes_of_an_index_have_eager_strides(shape):
             assert torch.equal(want, got) and [(s, n) for s, n in zip(want.stride(), want.shape) if n != 1] == [
                 (s, n) for s, n in zip(got.stride(), got.shape) if n != 1
             ]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.sum(),
+        lambda x: (x * x).mean(),
+        lambda x: x.amax() - x.amin(),
+        lambda x: (x > 0.5).any() | (x < 2).all(),
+        lambda x: (x > 0).sum(),
+        lambda x: torch.where(x > 0.00099987654, 1.5, 1.0).to(x.dtype).prod(),
+        lambda x: x[: x.shape[0] // 4 * 4].view(-1, 4).sum(0),
+        lambda x: x.bfloat16().sum(),
+    ],
+)
+def test_reductions_of_everything_over_an_open_length(fn):
+    """They are made in pieces, whose number is fixed: also of a length below it, and of what is left over."""
+    compiled = braze.compile(fn, dynamic=True)
+    for n in (4, 5, 31, 32, 33, 63, 64, 65, 1000, 4097, 100_003):
+        x = torch.linspace(-0.001, 0.001, n)
+        got = compiled(x)
+        same(fn(x.double()).to(got.dtype), got, tol=2e-2 if got.dtype == torch.bfloat16 else 1e-5)

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "codegen/cpu/math.h"
 #include "loop/analysis.h"
+#include "schedule/mapping.h"
 
 namespace braze::codegen::cpu {
 
@@ -214,11 +215,20 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
     B.CreateCall(body, {context, B.getInt64(0), B.getInt64(1)});
   } else {
     int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ : 1;
-    int64_t grain = std::max<int64_t>(1, nest_.mapping.grain) * (outer_vector_ ? width_ : 1);
+    Value* grain = B.getInt64(static_cast<uint64_t>(std::max<int64_t>(1, nest_.mapping.grain)));
+    if (Expr work = schedule::point_work(arena_, nest_); !arena_.as_const(work)) {
+      Value *one = B.getInt64(1), *cost = emit(work);
+      auto at_least_one = [&](Value* v) { return B.CreateSelect(B.CreateICmpSLT(v, one), one, v); };
+      Value* task = B.getInt64(static_cast<uint64_t>(schedule::task_cost(nest_)));
+      grain = at_least_one(B.CreateSDiv(task, at_least_one(cost)));
+    }
+    // In units, rounded up.
+    grain = B.CreateMul(grain, B.getInt64(static_cast<uint64_t>(outer_vector_ ? width_ : 1)));
+    grain = B.CreateUDiv(B.CreateAdd(grain, B.getInt64(static_cast<uint64_t>(points - 1))),
+                         B.getInt64(static_cast<uint64_t>(points)));
     auto parallel = vb_.declare("braze_parallel_for", B.getVoidTy(),
                                 {B.getInt64Ty(), B.getInt64Ty(), B.getInt64Ty(), B.getPtrTy(), B.getPtrTy()});
-    B.CreateCall(parallel, {B.getInt64(0), emit(n), B.getInt64(static_cast<uint64_t>((grain + points - 1) / points)),
-                            body, context});
+    B.CreateCall(parallel, {B.getInt64(0), emit(n), grain, body, context});
   }
   B.CreateRetVoid();
 }
