@@ -30,10 +30,15 @@ constexpr int64_t kLeastBlockPiece = 4096,
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 constexpr int64_t kOpenPieces = 32;  // of a length that only the run knows, which may be short
 
-bool combines_with_itself(const LoopOp& op) {
-  // Partial results of a 16 bit dtype would be rounded.
-  bool rounds = op.dtype == DType::F16 || op.dtype == DType::BF16;
-  return is_choice(op.reduce) || (loop::reduce_row(op.reduce).family == loop::ReduceFamily::Fold && !rounds);
+// Whether partial results of it can be made one: not of 16 bit floats, where they would be rounded.
+bool has_parts(const LoopOp& op) {
+  switch (loop::reduce_row(op.reduce).family) {
+    case loop::ReduceFamily::Fold:
+    case loop::ReduceFamily::Moment: return op.dtype != DType::F16 && op.dtype != DType::BF16;
+    case loop::ReduceFamily::Choice:
+    case loop::ReduceFamily::Index: return true;
+  }
+  return false;
 }
 
 // The divisor of n nearest above `wanted` that leaves pieces of `least`; 0: none.
@@ -123,6 +128,234 @@ bool leave_out_what_is_beyond(Nest& n, Expr position, Expr size) {
   return true;
 }
 
+// Of the pieces of a nest's first stage: how many elements each has, and the nests that make them and that make the
+// results of them.
+class Pieces {
+ public:
+  // `slots`: the pieces and, with `rest_apart`, what is left over of an open length as one more.
+  struct Geometry {
+    Axis piece, slot, inside;
+    Expr size, rest, point;  // the axis; elements of a step along it; the number of the nest's result
+    int64_t points, pieces;
+    bool columns, rest_apart;
+  };
+  Pieces(Program& p, const Nest& n, const Geometry& g)
+      : p_(p),
+        arena_(*p.arena),
+        n_(n),
+        g_(g),
+        partial(like("_partial")),
+        left_over(like("_left_over")),
+        total(like("")) {
+    for (Nest* m : {&partial, &left_over}) m->stages = {n.stages[0], Stage{}};
+    total.stages = {Stage{{g.slot}, {}}, Stage{}, Stage{{g.slot}, {}}};
+    makers_ = {{&partial, g.piece.var}};
+    if (g.rest_apart) makers_.push_back({&left_over, g.piece.extent});
+    for (const LoopOp& op : n.stages[0].ops)
+      if (op.code == OpCode::Load) device_ = p.buffers[op.buffer].device;
+  }
+
+  void add(const LoopOp& r) {
+    switch (loop::reduce_row(r.reduce).family) {
+      case loop::ReduceFamily::Fold:
+      case loop::ReduceFamily::Choice: fold(r); break;
+      case loop::ReduceFamily::Index: index(r); break;
+      case loop::ReduceFamily::Moment: moment(r); break;
+    }
+  }
+
+  // The stages of the total that do something, then what the nest did with the results.
+  void finish() {
+    std::erase_if(total.stages, [](const Stage& s) { return s.ops.empty(); });
+    if (n_.stages.size() == 2) total.stages.push_back(n_.stages[1]);
+  }
+
+ private:
+  struct Maker {
+    Nest* nest;
+    Expr at;  // its slot
+  };
+  Nest like(const char* suffix) const {
+    Nest m;
+    m.name = n_.name + suffix;
+    m.locs = n_.locs;
+    m.values = n_.values;
+    m.outer = n_.outer;
+    return m;
+  }
+
+  static ValId emit(Nest& nest, Stage& stage, LoopOp op) {
+    op.result = ValId(static_cast<size_t>(nest.values++));
+    stage.ops.push_back(op);
+    return op.result;
+  }
+  static ValId emit(Nest& nest, Stage& stage, OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {}) {
+    LoopOp op;
+    op.code = code;
+    op.dtype = dtype;
+    op.args = {a, b, c};
+    return emit(nest, stage, op);
+  }
+  static ValId index_of(Nest& nest, Stage& stage, Expr e) {
+    LoopOp op;
+    op.code = OpCode::Index;
+    op.dtype = DType::I64;
+    op.index = e;
+    return emit(nest, stage, op);
+  }
+  static ValId number(Nest& nest, Stage& stage, int64_t n) {
+    LoopOp op;
+    op.code = OpCode::Const;
+    op.dtype = DType::I64;
+    op.integer = n;
+    return emit(nest, stage, op);
+  }
+
+  // Where the slots of a partial result lie; where the results are the vector, they stay innermost.
+  Expr place(Expr at) {
+    return g_.columns ? arena_.add(arena_.mul(at, arena_.constant(g_.points)), g_.point)
+                      : arena_.add(arena_.mul(g_.point, g_.slot.extent), at);
+  }
+
+  // A buffer of partial results, which each maker stores as its value `of` says.
+  template <class Of>
+  BufferId keep(DType dtype, Of of) {
+    Buffer b;
+    b.name = "partial";
+    b.dtype = dtype;
+    b.device = device_;
+    b.sizes = {arena_.mul(arena_.constant(g_.points), g_.slot.extent)};
+    b.strides = {arena_.constant(1)};
+    b.offset = arena_.constant(0);
+    BufferId id = p_.buffers.add(std::move(b));
+    for (const Maker& m : makers_) {
+      LoopOp store;
+      store.code = OpCode::Store;
+      store.dtype = dtype;
+      store.buffer = id;
+      store.args[0] = of(m);
+      store.index = place(m.at);
+      m.nest->stages[1].ops.push_back(store);
+    }
+    return id;
+  }
+  ValId load(Stage& stage, BufferId id) { return load(stage, id, g_.slot.var); }
+  ValId load(Stage& stage, BufferId id, Expr slot) {
+    LoopOp op;
+    op.code = OpCode::Load;
+    op.dtype = p_.buffers[id].dtype;
+    op.buffer = id;
+    op.index = place(slot);
+    return emit(total, stage, op);
+  }
+  ValId reduce(Stage& stage, ReduceKind kind, DType dtype, ValId of, ValId result = {}) {
+    LoopOp op;
+    op.code = OpCode::Reduce;
+    op.reduce = kind;
+    op.dtype = dtype;
+    op.args[0] = of;
+    if (!result.valid()) return emit(total, stage, op);
+    op.result = result;
+    stage.ops.push_back(op);
+    return result;
+  }
+  // The value in each maker of another reduction of the same operand, which is made where there is none.
+  ValId beside(const LoopOp& r, ReduceKind kind, DType dtype) {
+    for (const LoopOp& op : n_.stages[0].ops)
+      if (op.code == OpCode::Reduce && op.reduce == kind && op.args[0] == r.args[0] && op.dtype == dtype)
+        return op.result;
+    ValId v;
+    for (const Maker& m : makers_) {
+      LoopOp op;
+      op.code = OpCode::Reduce;
+      op.reduce = kind;
+      op.dtype = dtype;
+      op.args[0] = r.args[0];
+      v = emit(*m.nest, m.nest->stages[0], op);
+    }
+    return v;
+  }
+
+  void fold(const LoopOp& r) {
+    BufferId parts = keep(r.dtype, [&](const Maker&) { return r.result; });
+    reduce(total.stages[0], r.reduce, r.dtype, load(total.stages[0], parts), r.result);
+  }
+
+  // The best value of all pieces, then the least of the indices where it, or with a NaN the first NaN, is.
+  void index(const LoopOp& r) {
+    DType dtype = loop::dtype_of(n_, r.args[0]).value_or(DType::F32);
+    ReduceKind kind = r.reduce == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
+    ValId best_here = beside(r, kind, dtype);
+    BufferId values = keep(dtype, [&](const Maker&) { return best_here; });
+    constexpr int64_t kNone = int64_t{1} << 62;  // a piece without elements has an index that is no less
+    BufferId places = keep(DType::I64, [&](const Maker& m) {
+      Nest& nest = *m.nest;
+      Stage& stage = nest.stages[1];
+      ValId most = number(nest, stage, kNone), here = emit(nest, stage, OpCode::Min, DType::I64, r.result, most);
+      ValId first = index_of(nest, stage, arena_.mul(m.at, arena_.mul(g_.inside.extent, g_.rest)));
+      return emit(nest, stage, OpCode::Add, DType::I64, here, first);
+    });
+    Stage &first = total.stages[0], &second = total.stages[2];
+    ValId best = reduce(first, kind, dtype, load(first, values));
+    ValId value = load(second, values);
+    ValId is_best = emit(total, second, OpCode::Eq, DType::Bool, value, best);
+    if (is_floating(dtype)) {
+      ValId nan = emit(total, second, OpCode::IsNan, DType::Bool, value);
+      is_best = emit(total, second, OpCode::Or, DType::Bool, is_best, nan);
+    }
+    ValId at = load(second, places), none = number(total, second, kNone);
+    reduce(second, ReduceKind::Min, DType::I64, emit(total, second, OpCode::Where, DType::I64, is_best, at, none),
+           r.result);
+  }
+
+  // The number of elements of a slot, or of all.
+  ValId count(Stage& stage, DType dtype, bool of_all) {
+    Expr all = arena_.mul(g_.size, g_.rest), each = arena_.mul(g_.inside.extent, g_.rest);
+    ValId n = index_of(total, stage, of_all ? all : each);
+    if (!of_all && g_.rest_apart) {
+      ValId slot = index_of(total, stage, g_.slot.var), last = number(total, stage, g_.pieces);
+      ValId is_piece = emit(total, stage, OpCode::Lt, DType::Bool, slot, last);
+      ValId few = index_of(total, stage, arena_.mul(arena_.mod(g_.size, g_.piece.extent), g_.rest));
+      n = emit(total, stage, OpCode::Where, DType::I64, is_piece, n, few);
+    }
+    return emit(total, stage, OpCode::Cast, dtype, n);
+  }
+
+  // Chan, Golub and LeVeque (1979): the deviations of the pieces, and those of their means from the mean, which is
+  // computed from what it differs by from the first piece's.
+  void moment(const LoopOp& r) {
+    Stage &first = total.stages[0], &between = total.stages[1], &second = total.stages[2];
+    ValId mean_here = r.reduce == ReduceKind::WelfordMean ? r.result : beside(r, ReduceKind::WelfordMean, r.dtype);
+    BufferId means = keep(r.dtype, [&](const Maker&) { return mean_here; });
+    const Expr start = arena_.constant(0);
+    ValId part = emit(total, first, OpCode::Sub, r.dtype, load(first, means), load(first, means, start));
+    part = emit(total, first, OpCode::Mul, r.dtype, part, count(first, r.dtype, false));
+    ValId sum = reduce(first, ReduceKind::Sum, r.dtype, part);
+    ValId mean = emit(total, between, OpCode::Div, r.dtype, sum, count(between, r.dtype, true));
+    mean = emit(total, between, OpCode::Add, r.dtype, mean, load(between, means, start));
+    if (r.reduce == ReduceKind::WelfordMean) {
+      between.ops.back().result = r.result;
+      return;
+    }
+    BufferId squares = keep(r.dtype, [&](const Maker&) { return r.result; });
+    ValId off = emit(total, second, OpCode::Sub, r.dtype, load(second, means), mean);
+    ValId square = emit(total, second, OpCode::Mul, r.dtype, off, off);
+    square = emit(total, second, OpCode::Mul, r.dtype, square, count(second, r.dtype, false));
+    ValId all = emit(total, second, OpCode::Add, r.dtype, load(second, squares), square);
+    reduce(second, ReduceKind::Sum, r.dtype, all, r.result);
+  }
+
+  Program& p_;
+  sym::ExprArena& arena_;
+  const Nest& n_;
+  const Geometry g_;
+  Device device_;
+  std::vector<Maker> makers_;
+
+ public:
+  Nest partial, left_over, total;
+};
+
 bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   sym::ExprArena& arena = *p.arena;
   if (n.stages.empty() || n.stages[0].axes.empty() || n.stages.size() > 2) return false;
@@ -132,7 +365,7 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   for (const LoopOp& op : body.ops) {
     if (op.code == OpCode::Store) return false;
     if (op.code != OpCode::Reduce) continue;
-    if (!combines_with_itself(op)) return false;
+    if (!has_parts(op)) return false;
     reductions.push_back(&op);
   }
   auto points = arena.as_const(volume(arena, n.outer)),
@@ -161,96 +394,47 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   }
   if (!pieces) return false;
 
-  // An open length: a GPU's last pieces end where it does; on a CPU, where loads are to be whole vectors, what no piece
-  // has is one more.
+  // An open length: a GPU's last pieces end where it does, where that can be; else, and on a CPU, where loads are to be
+  // whole vectors, what no piece has is one more.
   const Expr size = body.axes[0].extent;
-  const bool cut = !first && gpu, rest_apart = !first && !gpu;
-  Axis piece = fresh_axis(arena, arena.constant(pieces)), slot = piece;
-  if (rest_apart) slot = fresh_axis(arena, arena.constant(pieces + 1));
-  Axis inside =
-      fresh_axis(arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, piece.extent));
-  // Where the results are the vector, they stay innermost.
-  auto partial_index = [&](Expr at, Expr point) {
-    return columns ? arena.add(arena.mul(at, arena.constant(*points)), point)
-                   : arena.add(arena.mul(point, slot.extent), at);
-  };
-  Expr point = arena.constant(0);
-  for (const Axis& a : n.outer) point = arena.add(arena.mul(point, a.extent), a.var);
+  const bool plain = std::all_of(reductions.begin(), reductions.end(),
+                                 [](const LoopOp* r) { return !is_index(r->reduce) && !is_moment(r->reduce); });
+  const bool cut = !first && gpu && plain, rest_apart = !first && !cut;
+  Pieces::Geometry g;
+  g.piece = g.slot = fresh_axis(arena, arena.constant(pieces));
+  if (rest_apart) g.slot = fresh_axis(arena, arena.constant(pieces + 1));
+  g.inside =
+      fresh_axis(arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, g.piece.extent));
+  g.size = size;
+  g.rest = arena.constant(*rest);
+  g.point = arena.constant(0);
+  for (const Axis& a : n.outer) g.point = arena.add(arena.mul(g.point, a.extent), a.var);
+  g.points = *points;
+  g.pieces = pieces;
+  g.columns = columns;
+  g.rest_apart = rest_apart;
 
-  Nest partial;
-  partial.name = n.name + "_partial";
-  partial.locs = n.locs;
-  partial.values = n.values;
-  partial.outer = n.outer;
-  partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), piece);
-  partial.stages = {body, Stage{}};
-  partial.stages[0].axes[0] = inside;
-  Expr position = arena.add(arena.mul(piece.var, inside.extent), inside.var);
+  Pieces nests(p, n, g);
+  Nest &partial = nests.partial, &left_over = nests.left_over;
+  partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), g.piece);
+  partial.stages[0].axes[0] = g.inside;
+  Expr position = arena.add(arena.mul(g.piece.var, g.inside.extent), g.inside.var);
   substitute(arena, partial.stages[0],
              {{body.axes[0].var, cut ? arena.min(position, arena.sub(size, arena.constant(1))) : position}});
   if (cut && !leave_out_what_is_beyond(partial, position, size)) return false;
-
-  Nest left_over;
   if (rest_apart) {
-    Axis few = fresh_axis(arena, arena.mod(size, piece.extent));
-    left_over.name = n.name + "_left_over";
-    left_over.locs = n.locs;
-    left_over.values = n.values;
-    left_over.outer = n.outer;
-    left_over.stages = {body, Stage{}};
+    Axis few = fresh_axis(arena, arena.mod(size, g.piece.extent));
     left_over.stages[0].axes[0] = few;
     substitute(arena, left_over.stages[0],
-               {{body.axes[0].var, arena.add(arena.mul(piece.extent, inside.extent), few.var)}});
+               {{body.axes[0].var, arena.add(arena.mul(g.piece.extent, g.inside.extent), few.var)}});
   }
-
-  Nest total;
-  total.name = n.name;
-  total.locs = n.locs;
-  total.values = n.values;
-  total.outer = n.outer;
-  total.stages = {Stage{{slot}, {}}};
-
-  for (const LoopOp* r : reductions) {
-    Buffer b;
-    b.name = "partial";
-    b.dtype = r->dtype;
-    for (const LoopOp& op : body.ops)
-      if (op.code == OpCode::Load) b.device = p.buffers[op.buffer].device;
-    b.sizes = {arena.mul(arena.constant(*points), slot.extent)};
-    b.strides = {arena.constant(1)};
-    b.offset = arena.constant(0);
-    BufferId id = p.buffers.add(std::move(b));
-    LoopOp store;
-    store.code = OpCode::Store;
-    store.dtype = r->dtype;
-    store.buffer = id;
-    store.index = partial_index(piece.var, point);
-    store.args[0] = r->result;
-    partial.stages[1].ops.push_back(store);
-    if (rest_apart) {
-      store.index = partial_index(piece.extent, point);
-      left_over.stages[1].ops.push_back(store);
-    }
-    LoopOp load;
-    load.code = OpCode::Load;
-    load.dtype = r->dtype;
-    load.buffer = id;
-    load.index = partial_index(slot.var, point);
-    load.result = ValId(static_cast<size_t>(total.values++));
-    LoopOp reduce = *r;
-    reduce.args[0] = load.result;
-    total.stages[0].ops.push_back(load);
-    total.stages[0].ops.push_back(reduce);
+  for (const LoopOp* r : reductions) nests.add(*r);
+  nests.finish();
+  for (Nest* m : {&partial, &left_over, &nests.total}) {
+    if (m == &left_over && !rest_apart) continue;
+    normalise(arena, *m);
+    out.push_back(std::move(*m));
   }
-  if (n.stages.size() == 2) total.stages.push_back(n.stages[1]);
-  normalise(arena, partial);
-  normalise(arena, total);
-  out.push_back(std::move(partial));
-  if (rest_apart) {
-    normalise(arena, left_over);
-    out.push_back(std::move(left_over));
-  }
-  out.push_back(std::move(total));
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "symbolic/arena.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/hash.h"
 
@@ -245,6 +246,25 @@ void ExprArena::collect_symbols(Expr e, std::vector<Expr>& into) const {
     return;
   }
   for (Expr o : operands(e)) collect_symbols(o, into);
+}
+
+void ExprArena::expect(Expr symbol, int64_t value) {
+  impl_->expected[symbol.id] =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(value, 1, int64_t{1} << 50))));
+}
+
+std::optional<int64_t> ExprArena::expected(Expr e) const {
+  std::vector<Expr> symbols;
+  collect_symbols(e, symbols);
+  for (Expr s : symbols)
+    if (!impl_->expected.count(s.id)) return std::nullopt;
+  return evaluate(e, [&](Expr s) { return impl_->expected.at(s.id); });
+}
+
+int64_t ExprArena::likely(Expr e, int64_t unknown) const {
+  if (auto c = as_const(e)) return *c;
+  Range r = range(e);
+  return std::clamp<int64_t>(expected(e).value_or(unknown), r.lo, std::max(r.lo, r.hi));
 }
 
 int64_t ExprArena::evaluate(Expr e, const Env& env) const {

@@ -26,7 +26,8 @@ struct ExprArena::Impl {
   std::vector<std::string> names;
   std::unordered_map<std::string, Expr> by_name;
   std::map<std::tuple<char, size_t, uint32_t, SymbolKind>, Expr> positional;
-  size_t fresh = 0;  // names that fresh_symbol gave
+  std::unordered_map<uint32_t, int64_t> expected;  // by the symbol's id
+  size_t fresh = 0;                                // names that fresh_symbol gave
   HashIndex interned;
   uint32_t epoch = 1;
 

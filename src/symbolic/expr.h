@@ -103,6 +103,13 @@ class ExprArena {
   std::optional<Affine> affine_in(Expr e, Expr symbol);
 
   int64_t evaluate(Expr e, const Env& env) const;
+
+  // How large a symbol is in the calls that are to be seen, rounded up to a power of two: for choices that change no
+  // result. Where nothing is expected of a symbol in e, `likely` answers `unknown`, as far as its range allows.
+  void expect(Expr symbol, int64_t value);
+  std::optional<int64_t> expected(Expr e) const;
+  int64_t likely(Expr e, int64_t unknown) const;
+
   std::string print(Expr e) const;
   // The inverse of print; throws InternalError with the position. Unknown names are made as Size symbols with range >=
   // 0.

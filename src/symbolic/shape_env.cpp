@@ -10,6 +10,7 @@ Expr ShapeEnv::add_symbol(const std::string& name, Range range, int64_t hint) {
   BRAZE_CHECK(range.lo <= hint && hint <= range.hi, "the hint of " + name + " is outside of its range");
   Expr s = arena_->symbol(name, SymbolKind::Size, range);
   hints_.emplace_back(s, hint);
+  arena_->expect(s, hint);
   base_.push_back(s);
   declared_.push_back(range);
   return s;
@@ -323,6 +324,7 @@ void ShapeEnv::learn_remainder(Expr e, Expr divisor, int64_t rest) {
   if (range.lo > range.hi) return;
   Expr t = arena_->symbol(std::string(arena_->symbol_name(symbol)) + "d" + std::to_string(*c), SymbolKind::Size, range);
   hints_.emplace_back(t, floor_div(hint(symbol), *c));
+  arena_->expect(t, hints_.back().second);
   Expr definition = arena_->floordiv(over_base(symbol), divisor);
   derived_.push_back({t, definition});
   replace(symbol, arena_->add(arena_->mul(divisor, t), arena_->constant(first)));

@@ -21,7 +21,7 @@ constexpr int64_t kProcessors = 132, kThreads = 1024;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
-constexpr int64_t kUnknown = 1 << 20;  // elements of an axis whose size is a symbol
+constexpr int64_t kUnknown = 1 << 20;  // elements of an axis of whose size nothing is expected
 
 class Chooser {
  public:
@@ -43,11 +43,7 @@ class Chooser {
   }
 
  private:
-  int64_t size(Expr e) const {
-    if (auto c = arena_.as_const(e)) return *c;
-    sym::Range r = arena_.range(e);
-    return std::clamp<int64_t>(kUnknown, r.lo, std::max(r.lo, r.hi));
-  }
+  int64_t size(Expr e) const { return arena_.likely(e, kUnknown); }
   int64_t volume(const std::vector<Axis>& axes) const {
     double v = 1;
     for (const Axis& a : axes) v *= static_cast<double>(size(a.extent));

@@ -15,14 +15,10 @@ using sym::Expr;
 
 // Fewer programs than this leave multiprocessors of a large GPU idle.
 constexpr int64_t kPrograms = 264;
-constexpr int64_t kUnknown = 1 << 20;  // elements of an axis whose size is a symbol
+constexpr int64_t kUnknown = 1 << 20;  // elements of an axis of whose size nothing is expected
 constexpr int64_t kMostAtOnce = 16384, kLoop = 4096, kColumnRows = 64;
 
-int64_t estimate(const sym::ExprArena& arena, Expr e) {
-  if (auto c = arena.as_const(e)) return *c;
-  sym::Range r = arena.range(e);
-  return std::clamp<int64_t>(kUnknown, r.lo, std::max(r.lo, r.hi));
-}
+int64_t estimate(const sym::ExprArena& arena, Expr e) { return arena.likely(e, kUnknown); }
 
 int64_t power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
