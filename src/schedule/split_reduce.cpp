@@ -1,7 +1,9 @@
 #include "schedule/split_reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <unordered_map>
 
 #include "loop/analysis.h"
 #include "schedule/index.h"
@@ -148,9 +150,20 @@ class Pieces {
         left_over(like("_left_over")),
         total(like("")) {
     for (Nest* m : {&partial, &left_over}) m->stages = {n.stages[0], Stage{}};
-    total.stages = {Stage{{g.slot}, {}}, Stage{}, Stage{{g.slot}, {}}};
-    makers_ = {{&partial, g.piece.var}};
-    if (g.rest_apart) makers_.push_back({&left_over, g.piece.extent});
+    total.stages = {Stage{}, Stage{{g.slot}, {}}, Stage{}, Stage{{g.slot}, {}}};
+    auto within = [&](Expr from, Expr length) {
+      Expr last = arena_.max(arena_.sub(length, arena_.constant(1)), arena_.constant(0)),
+           end = arena_.sub(g.size, arena_.constant(1));
+      auto place = [&](Expr at) { return arena_.min(arena_.add(from, at), end); };
+      return std::array<Expr, 3>{place(arena_.constant(0)), place(arena_.floordiv(last, arena_.constant(2))),
+                                 place(last)};
+    };
+    makers_ = {{&partial, g.piece.var, within(arena_.mul(g.piece.var, g.inside.extent), g.inside.extent), {}}};
+    if (g.rest_apart)
+      makers_.push_back({&left_over,
+                         g.piece.extent,
+                         within(arena_.mul(g.piece.extent, g.inside.extent), arena_.mod(g.size, g.piece.extent)),
+                         {}});
     for (const LoopOp& op : n.stages[0].ops)
       if (op.code == OpCode::Load) device_ = p.buffers[op.buffer].device;
   }
@@ -164,8 +177,10 @@ class Pieces {
     }
   }
 
-  // The stages of the total that do something, then what the nest did with the results.
+  // The stages that do something; of the total then what the nest did with the results.
   void finish() {
+    for (Maker& m : makers_)
+      if (!m.head.ops.empty()) m.nest->stages.insert(m.nest->stages.begin(), std::move(m.head));
     std::erase_if(total.stages, [](const Stage& s) { return s.ops.empty(); });
     if (n_.stages.size() == 2) total.stages.push_back(n_.stages[1]);
   }
@@ -173,8 +188,11 @@ class Pieces {
  private:
   struct Maker {
     Nest* nest;
-    Expr at;  // its slot
+    Expr at;                     // its slot
+    std::array<Expr, 3> within;  // places along the axis in its piece, or others where it has none
+    Stage head;                  // before its stages
   };
+  enum : size_t { kBefore, kFirst, kBetween, kSecond };  // stages of the total
   Nest like(const char* suffix) const {
     Nest m;
     m.name = n_.name + suffix;
@@ -278,7 +296,7 @@ class Pieces {
 
   void fold(const LoopOp& r) {
     BufferId parts = keep(r.dtype, [&](const Maker&) { return r.result; });
-    reduce(total.stages[0], r.reduce, r.dtype, load(total.stages[0], parts), r.result);
+    reduce(total.stages[kFirst], r.reduce, r.dtype, load(total.stages[kFirst], parts), r.result);
   }
 
   // The best value of all pieces, then the least of the indices where it, or with a NaN the first NaN, is.
@@ -295,7 +313,7 @@ class Pieces {
       ValId first = index_of(nest, stage, arena_.mul(m.at, arena_.mul(g_.inside.extent, g_.rest)));
       return emit(nest, stage, OpCode::Add, DType::I64, here, first);
     });
-    Stage &first = total.stages[0], &second = total.stages[2];
+    Stage &first = total.stages[kFirst], &second = total.stages[kSecond];
     ValId best = reduce(first, kind, dtype, load(first, values));
     ValId value = load(second, values);
     ValId is_best = emit(total, second, OpCode::Eq, DType::Bool, value, best);
@@ -321,28 +339,89 @@ class Pieces {
     return emit(total, stage, OpCode::Cast, dtype, n);
   }
 
-  // Chan, Golub and LeVeque (1979): the deviations of the pieces, and those of their means from the mean, which is
-  // computed from what it differs by from the first piece's.
+  static ValId median(Nest& nest, Stage& s, DType t, const std::array<ValId, 3>& v) {
+    auto make = [&](OpCode code, ValId a, ValId b) { return emit(nest, s, code, t, a, b); };
+    ValId low = make(OpCode::Min, v[0], v[1]), high = make(OpCode::Max, v[0], v[1]);
+    return make(OpCode::Max, low, make(OpCode::Min, high, v[2]));
+  }
+
+  // The middle one of three elements of a maker's piece, which is subtracted from each before moments of it are
+  // computed: far from zero, means would be rounded by more than they differ.
+  ValId shift(const LoopOp& r) {
+    auto [known, fresh] = shifts_.try_emplace(r.args[0].index);
+    if (!fresh) return known->second;
+    for (Maker& m : makers_) {
+      std::array<ValId, 3> some;
+      for (size_t k = 0; k < 3; ++k) some[k] = element(m, r.args[0], m.within[k]);
+      known->second = median(*m.nest, m.head, r.dtype, some);
+      auto& ops = m.nest->stages[0].ops;
+      auto takes = [&](const LoopOp& op) {
+        return op.code == OpCode::Reduce && is_moment(op.reduce) && op.args[0] == r.args[0];
+      };
+      LoopOp less;
+      less.code = OpCode::Sub;
+      less.dtype = r.dtype;
+      less.args = {r.args[0], known->second, ValId()};
+      less.result = ValId(static_cast<size_t>(m.nest->values++));
+      const auto at = std::find_if(ops.begin(), ops.end(), takes) - ops.begin();
+      for (LoopOp& op : ops)
+        if (takes(op)) op.args[0] = less.result;
+      ops.insert(ops.begin() + at, less);
+    }
+    return known->second;
+  }
+
+  // A value of the first stage at a place along its first axis, and at the start of the others; in the maker's head.
+  ValId element(Maker& m, ValId value, Expr at) {
+    Stage s;
+    std::unordered_map<uint32_t, ValId> here;
+    for (LoopOp op : n_.stages[0].ops) {
+      if (op.code == OpCode::Reduce) continue;
+      const uint32_t was = op.result.index;
+      for (ValId& v : op.args)
+        if (v.valid() && here.count(v.index)) v = here.at(v.index);
+      here[was] = emit(*m.nest, s, op);
+    }
+    Substitution to;
+    for (const Axis& a : n_.stages[0].axes) to.push_back({a.var, arena_.constant(0)});
+    to[0].second = at;
+    substitute(arena_, s, to);
+    m.head.ops.insert(m.head.ops.end(), s.ops.begin(), s.ops.end());
+    return here.at(value.index);
+  }
+
+  // Chan, Golub and LeVeque (1979): the deviations of the pieces, and those of their means from the mean. Means are
+  // kept as a piece's element and what they differ by, and seen from the middle one of three pieces', which one
+  // element far from all others does not move.
   void moment(const LoopOp& r) {
-    Stage &first = total.stages[0], &between = total.stages[1], &second = total.stages[2];
-    ValId mean_here = r.reduce == ReduceKind::WelfordMean ? r.result : beside(r, ReduceKind::WelfordMean, r.dtype);
-    BufferId means = keep(r.dtype, [&](const Maker&) { return mean_here; });
-    const Expr start = arena_.constant(0);
-    ValId part = emit(total, first, OpCode::Sub, r.dtype, load(first, means), load(first, means, start));
-    part = emit(total, first, OpCode::Mul, r.dtype, part, count(first, r.dtype, false));
-    ValId sum = reduce(first, ReduceKind::Sum, r.dtype, part);
-    ValId mean = emit(total, between, OpCode::Div, r.dtype, sum, count(between, r.dtype, true));
-    mean = emit(total, between, OpCode::Add, r.dtype, mean, load(between, means, start));
+    Stage &before = total.stages[kBefore], &first = total.stages[kFirst], &between = total.stages[kBetween],
+          &second = total.stages[kSecond];
+    const DType t = r.dtype;
+    auto make = [&](Stage& s, OpCode code, ValId a, ValId b) { return emit(total, s, code, t, a, b); };
+    ValId mean_here = r.reduce == ReduceKind::WelfordMean ? r.result : beside(r, ReduceKind::WelfordMean, t);
+    ValId start_here = shift(r);
+    BufferId starts = keep(t, [&](const Maker&) { return start_here; });
+    BufferId means = keep(t, [&](const Maker&) { return mean_here; });
+    auto mean_of = [&](int64_t slot) {
+      Expr at = arena_.constant(slot);
+      return make(before, OpCode::Add, load(before, starts, at), load(before, means, at));
+    };
+    ValId origin = median(total, before, t, {mean_of(0), mean_of(g_.pieces / 2), mean_of(g_.pieces - 1)});
+    auto deviation = [&](Stage& s) {
+      return make(s, OpCode::Add, make(s, OpCode::Sub, load(s, starts), origin), load(s, means));
+    };
+    ValId part = make(first, OpCode::Mul, deviation(first), count(first, t, false));
+    ValId sum = reduce(first, ReduceKind::Sum, t, part);
+    ValId mean = make(between, OpCode::Div, sum, count(between, t, true));
     if (r.reduce == ReduceKind::WelfordMean) {
+      make(between, OpCode::Add, origin, mean);
       between.ops.back().result = r.result;
       return;
     }
-    BufferId squares = keep(r.dtype, [&](const Maker&) { return r.result; });
-    ValId off = emit(total, second, OpCode::Sub, r.dtype, load(second, means), mean);
-    ValId square = emit(total, second, OpCode::Mul, r.dtype, off, off);
-    square = emit(total, second, OpCode::Mul, r.dtype, square, count(second, r.dtype, false));
-    ValId all = emit(total, second, OpCode::Add, r.dtype, load(second, squares), square);
-    reduce(second, ReduceKind::Sum, r.dtype, all, r.result);
+    BufferId squares = keep(t, [&](const Maker&) { return r.result; });
+    ValId off = make(second, OpCode::Sub, deviation(second), mean);
+    ValId square = make(second, OpCode::Mul, make(second, OpCode::Mul, off, off), count(second, t, false));
+    reduce(second, ReduceKind::Sum, t, make(second, OpCode::Add, load(second, squares), square), r.result);
   }
 
   Program& p_;
@@ -351,6 +430,7 @@ class Pieces {
   const Geometry g_;
   Device device_;
   std::vector<Maker> makers_;
+  std::unordered_map<uint32_t, ValId> shifts_;  // by the operand
 
  public:
   Nest partial, left_over, total;
@@ -368,6 +448,13 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
     if (!has_parts(op)) return false;
     reductions.push_back(&op);
   }
+  const bool moments =
+      std::any_of(reductions.begin(), reductions.end(), [](const LoopOp* r) { return is_moment(r->reduce); });
+  // There is to be a first element, found without looking it up.
+  if (moments &&
+      (arena.range(body.axes[0].extent).lo < 1 ||
+       std::any_of(body.ops.begin(), body.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Indirect; })))
+    return false;
   auto points = arena.as_const(volume(arena, n.outer)),
        rest = arena.as_const(volume(arena, std::span(body.axes).subspan(1))),
        first = arena.as_const(body.axes[0].extent);

@@ -1,6 +1,7 @@
 // Jumps, iteration, and branches on what only the run knows.
 #include "capture/eval/checks.h"
 #include "capture/eval/instructions/instructions.h"
+#include "capture/eval/size_floats.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
 
@@ -11,7 +12,9 @@ void Instructions::JumpBackward(Execution& x) { Jump(x); }
 
 // A branch whose other side only raises, on what only the run knows: the run checks it.
 static bool checked_in_run(Execution& x) {
-  if ((x.tr.view().fixed_sizes || !x.tr.view().checks) && !x.tr.may_be_unbacked()) return false;
+  // A float of the program's that nobody looked at is compared by a guard.
+  const bool may = x.tr.view().checks && !x.tr.view().fixed_sizes && !open_float(x.f.top());
+  if (!may && !x.tr.may_be_unbacked()) return false;
   OpenNumbers open(x.tr);
   if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() &&
       x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
