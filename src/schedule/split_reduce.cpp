@@ -85,48 +85,42 @@ std::optional<LoopOp> start_of(ReduceKind kind, DType dtype) {
   return c;
 }
 
+// Appends an operation to a stage of the nest.
+ValId emit(Nest& nest, Stage& stage, LoopOp op) {
+  op.result = ValId(static_cast<size_t>(nest.values++));
+  stage.ops.push_back(op);
+  return op.result;
+}
+ValId emit(Nest& nest, Stage& stage, OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {}) {
+  return emit(nest, stage, {.code = code, .dtype = dtype, .args = {a, b, c}});
+}
+ValId index_of(Nest& nest, Stage& stage, Expr e) {
+  return emit(nest, stage, {.code = OpCode::Index, .dtype = DType::I64, .index = e});
+}
+ValId number(Nest& nest, Stage& stage, int64_t n) {
+  return emit(nest, stage, {.code = OpCode::Const, .dtype = DType::I64, .integer = n});
+}
+
 // Pieces of an axis that is open: the last ones end where it does. There the last element is read again, and what it
 // gives is left out: `position` runs to the end of a piece, `size` is the axis's. False: a reduction has no start.
 bool leave_out_what_is_beyond(Nest& n, Expr position, Expr size) {
-  std::vector<LoopOp> ops;
+  Stage out;
   ValId inside;
-  auto add = [&](LoopOp op) {
-    op.result = ValId(static_cast<size_t>(n.values++));
-    ops.push_back(op);
-    return op.result;
-  };
-  auto index = [&](Expr e) {
-    LoopOp op;
-    op.code = OpCode::Index;
-    op.dtype = DType::I64;
-    op.index = e;
-    return add(op);
-  };
-  for (LoopOp& op : n.stages[0].ops) {
+  for (LoopOp op : n.stages[0].ops) {
     if (op.code == OpCode::Reduce) {
       if (!inside.valid()) {
-        LoopOp less;
-        less.code = OpCode::Lt;
-        less.dtype = DType::Bool;
-        ValId at = index(position);
-        less.args = {at, index(size), ValId()};
-        inside = add(less);
+        ValId at = index_of(n, out, position), end = index_of(n, out, size);
+        inside = emit(n, out, OpCode::Lt, DType::Bool, at, end);
       }
-      DType operand = op.dtype;
-      for (const LoopOp& from : n.stages[0].ops)
-        if (from.result == op.args[0]) operand = from.dtype;
+      DType operand = loop::dtype_of(n, op.args[0]).value_or(op.dtype);
       auto start = start_of(op.reduce, operand);
       if (!start) return false;
-      LoopOp where;
-      where.code = OpCode::Where;
-      where.dtype = operand;
-      ValId left_out = add(*start);
-      where.args = {inside, op.args[0], left_out};
-      op.args[0] = add(where);
+      ValId left_out = emit(n, out, *start);
+      op.args[0] = emit(n, out, OpCode::Where, operand, inside, op.args[0], left_out);
     }
-    ops.push_back(op);
+    out.ops.push_back(op);
   }
-  n.stages[0].ops = std::move(ops);
+  n.stages[0].ops = std::move(out.ops);
   return true;
 }
 
@@ -202,33 +196,6 @@ class Pieces {
     return m;
   }
 
-  static ValId emit(Nest& nest, Stage& stage, LoopOp op) {
-    op.result = ValId(static_cast<size_t>(nest.values++));
-    stage.ops.push_back(op);
-    return op.result;
-  }
-  static ValId emit(Nest& nest, Stage& stage, OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {}) {
-    LoopOp op;
-    op.code = code;
-    op.dtype = dtype;
-    op.args = {a, b, c};
-    return emit(nest, stage, op);
-  }
-  static ValId index_of(Nest& nest, Stage& stage, Expr e) {
-    LoopOp op;
-    op.code = OpCode::Index;
-    op.dtype = DType::I64;
-    op.index = e;
-    return emit(nest, stage, op);
-  }
-  static ValId number(Nest& nest, Stage& stage, int64_t n) {
-    LoopOp op;
-    op.code = OpCode::Const;
-    op.dtype = DType::I64;
-    op.integer = n;
-    return emit(nest, stage, op);
-  }
-
   // Where the slots of a partial result lie; where the results are the vector, they stay innermost.
   Expr place(Expr at) {
     return g_.columns ? arena_.add(arena_.mul(at, arena_.constant(g_.points)), g_.point)
@@ -259,12 +226,8 @@ class Pieces {
   }
   ValId load(Stage& stage, BufferId id) { return load(stage, id, g_.slot.var); }
   ValId load(Stage& stage, BufferId id, Expr slot) {
-    LoopOp op;
-    op.code = OpCode::Load;
-    op.dtype = p_.buffers[id].dtype;
-    op.buffer = id;
-    op.index = place(slot);
-    return emit(total, stage, op);
+    return emit(total, stage,
+                {.code = OpCode::Load, .dtype = p_.buffers[id].dtype, .buffer = id, .index = place(slot)});
   }
   ValId reduce(Stage& stage, ReduceKind kind, DType dtype, ValId of, ValId result = {}) {
     LoopOp op;
@@ -348,27 +311,23 @@ class Pieces {
   // The middle one of three elements of a maker's piece, which is subtracted from each before moments of it are
   // computed: far from zero, means would be rounded by more than they differ.
   ValId shift(const LoopOp& r) {
-    auto [known, fresh] = shifts_.try_emplace(r.args[0].index);
-    if (!fresh) return known->second;
+    ValId middle;
     for (Maker& m : makers_) {
       std::array<ValId, 3> some;
       for (size_t k = 0; k < 3; ++k) some[k] = element(m, r.args[0], m.within[k]);
-      known->second = median(*m.nest, m.head, r.dtype, some);
+      middle = median(*m.nest, m.head, r.dtype, some);
       auto& ops = m.nest->stages[0].ops;
       auto takes = [&](const LoopOp& op) {
         return op.code == OpCode::Reduce && is_moment(op.reduce) && op.args[0] == r.args[0];
       };
-      LoopOp less;
-      less.code = OpCode::Sub;
-      less.dtype = r.dtype;
-      less.args = {r.args[0], known->second, ValId()};
+      LoopOp less{.code = OpCode::Sub, .dtype = r.dtype, .args = {r.args[0], middle, ValId()}};
       less.result = ValId(static_cast<size_t>(m.nest->values++));
       const auto at = std::find_if(ops.begin(), ops.end(), takes) - ops.begin();
       for (LoopOp& op : ops)
         if (takes(op)) op.args[0] = less.result;
       ops.insert(ops.begin() + at, less);
     }
-    return known->second;
+    return middle;
   }
 
   // A value of the first stage at a place along its first axis, and at the start of the others; in the maker's head.
@@ -390,38 +349,52 @@ class Pieces {
     return here.at(value.index);
   }
 
-  // Chan, Golub and LeVeque (1979): the deviations of the pieces, and those of their means from the mean. Means are
-  // kept as a piece's element and what they differ by, and seen from the middle one of three pieces', which one
-  // element far from all others does not move.
-  void moment(const LoopOp& r) {
-    Stage &before = total.stages[kBefore], &first = total.stages[kFirst], &between = total.stages[kBetween],
-          &second = total.stages[kSecond];
+  // Means are kept as an element of the piece and what they differ by, and seen from the middle one of three pieces',
+  // which one element far from all others does not move.
+  struct Centre {
+    BufferId starts, means;
+    ValId origin, mean;  // of the total; the mean as seen from the origin
+  };
+  ValId deviation(Stage& s, DType t, const Centre& c) {
+    ValId from_origin = emit(total, s, OpCode::Sub, t, load(s, c.starts), c.origin);
+    return emit(total, s, OpCode::Add, t, from_origin, load(s, c.means));
+  }
+  const Centre& centre(const LoopOp& r) {
+    auto [known, fresh] = centres_.try_emplace(r.args[0].index);
+    Centre& c = known->second;
+    if (!fresh) return c;
+    Stage &before = total.stages[kBefore], &first = total.stages[kFirst], &between = total.stages[kBetween];
     const DType t = r.dtype;
-    auto make = [&](Stage& s, OpCode code, ValId a, ValId b) { return emit(total, s, code, t, a, b); };
-    ValId mean_here = r.reduce == ReduceKind::WelfordMean ? r.result : beside(r, ReduceKind::WelfordMean, t);
-    ValId start_here = shift(r);
-    BufferId starts = keep(t, [&](const Maker&) { return start_here; });
-    BufferId means = keep(t, [&](const Maker&) { return mean_here; });
+    ValId mean_here = beside(r, ReduceKind::WelfordMean, t), start_here = shift(r);
+    c.starts = keep(t, [&](const Maker&) { return start_here; });
+    c.means = keep(t, [&](const Maker&) { return mean_here; });
     auto mean_of = [&](int64_t slot) {
       Expr at = arena_.constant(slot);
-      return make(before, OpCode::Add, load(before, starts, at), load(before, means, at));
+      return emit(total, before, OpCode::Add, t, load(before, c.starts, at), load(before, c.means, at));
     };
-    ValId origin = median(total, before, t, {mean_of(0), mean_of(g_.pieces / 2), mean_of(g_.pieces - 1)});
-    auto deviation = [&](Stage& s) {
-      return make(s, OpCode::Add, make(s, OpCode::Sub, load(s, starts), origin), load(s, means));
-    };
-    ValId part = make(first, OpCode::Mul, deviation(first), count(first, t, false));
+    c.origin = median(total, before, t, {mean_of(0), mean_of(g_.pieces / 2), mean_of(g_.pieces - 1)});
+    ValId part = emit(total, first, OpCode::Mul, t, deviation(first, t, c), count(first, t, false));
     ValId sum = reduce(first, ReduceKind::Sum, t, part);
-    ValId mean = make(between, OpCode::Div, sum, count(between, t, true));
+    c.mean = emit(total, between, OpCode::Div, t, sum, count(between, t, true));
+    return c;
+  }
+
+  // Chan, Golub and LeVeque (1979): the deviations of the pieces, and those of their means from the mean.
+  void moment(const LoopOp& r) {
+    const Centre& c = centre(r);
+    const DType t = r.dtype;
     if (r.reduce == ReduceKind::WelfordMean) {
-      make(between, OpCode::Add, origin, mean);
+      Stage& between = total.stages[kBetween];
+      emit(total, between, OpCode::Add, t, c.origin, c.mean);
       between.ops.back().result = r.result;
       return;
     }
+    Stage& second = total.stages[kSecond];
     BufferId squares = keep(t, [&](const Maker&) { return r.result; });
-    ValId off = make(second, OpCode::Sub, deviation(second), mean);
-    ValId square = make(second, OpCode::Mul, make(second, OpCode::Mul, off, off), count(second, t, false));
-    reduce(second, ReduceKind::Sum, t, make(second, OpCode::Add, load(second, squares), square), r.result);
+    ValId off = emit(total, second, OpCode::Sub, t, deviation(second, t, c), c.mean);
+    ValId square = emit(total, second, OpCode::Mul, t, off, off);
+    square = emit(total, second, OpCode::Mul, t, square, count(second, t, false));
+    reduce(second, ReduceKind::Sum, t, emit(total, second, OpCode::Add, t, load(second, squares), square), r.result);
   }
 
   Program& p_;
@@ -430,7 +403,7 @@ class Pieces {
   const Geometry g_;
   Device device_;
   std::vector<Maker> makers_;
-  std::unordered_map<uint32_t, ValId> shifts_;  // by the operand
+  std::unordered_map<uint32_t, Centre> centres_;  // by the operand
 
  public:
   Nest partial, left_over, total;
@@ -448,13 +421,6 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
     if (!has_parts(op)) return false;
     reductions.push_back(&op);
   }
-  const bool moments =
-      std::any_of(reductions.begin(), reductions.end(), [](const LoopOp* r) { return is_moment(r->reduce); });
-  // There is to be a first element, found without looking it up.
-  if (moments &&
-      (arena.range(body.axes[0].extent).lo < 1 ||
-       std::any_of(body.ops.begin(), body.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Indirect; })))
-    return false;
   auto points = arena.as_const(volume(arena, n.outer)),
        rest = arena.as_const(volume(arena, std::span(body.axes).subspan(1))),
        first = arena.as_const(body.axes[0].extent);
@@ -467,6 +433,14 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   bool gpu = false;
   for (const LoopOp& op : body.ops)
     gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
+  const bool moments =
+      std::any_of(reductions.begin(), reductions.end(), [](const LoopOp* r) { return is_moment(r->reduce); });
+  // On a CPU one pass over all is more exact, where an element far from the others comes first. There is to be a first
+  // element, found without looking it up.
+  if (moments &&
+      (!gpu || arena.range(body.axes[0].extent).lo < 1 ||
+       std::any_of(body.ops.begin(), body.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Indirect; })))
+    return false;
   if (gpu) {
     // Blocks: a row is one, kBlockColumns columns are.
     int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;

@@ -304,7 +304,8 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
   if (PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(cls)))
     return check != abc ||
            is_subclass(reinterpret_cast<PyObject*>(v->type()), cls);  // an ABC remembers what it was asked
-  PyObject* said = nullptr;                                           // the class that the object says it is of
+  // The class that the object says it is of.
+  PyObject* said = nullptr;
   PyObject* of = tr_.attributes.lookup_on_type(v->type(), tr_.intern("__class__"), nullptr);
   bool own_access = v->is(Kind::Object) && !tr_.attributes.type_info(v->type()).generic &&
                     PyFunction_Check(tr_.attributes.type_info(v->type()).getattribute);
