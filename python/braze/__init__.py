@@ -1,8 +1,16 @@
 """Braze: a compiler for PyTorch programs. `braze.compile(model)` is the way in."""
 
-import torch as _torch  # noqa: F401  the extension needs its libraries
+import torch as _torch  # the extension needs its libraries
 
-from ._api import (
+from . import _built
+
+if _torch.__version__.split(".")[:2] != _built.PYTORCH.split("."):
+    raise ImportError(
+        f"braze was built for PyTorch {_built.PYTORCH}, but this is {_torch.__version__}: "
+        f"install torch=={_built.PYTORCH}.*, or build braze against this PyTorch"
+    )
+
+from ._api import (  # noqa: E402
     Explanation,
     Unsupported,
     compile,
@@ -16,7 +24,7 @@ from ._api import (
     maybe_mark_dynamic,
     reset,
 )
-from ._install import install
+from ._install import install  # noqa: E402
 
 __all__ = [
     "compile",

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "trace/trace.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::bind {
 namespace {
@@ -159,6 +160,7 @@ void init_trace_hooks(py::module_& module) {
     return py::str(launch::describe_mismatch(*spec, now.ptr()));
   });
   module.def("_global_state_key", &trace::global_state_key);
+  module.def("_pytorch_lacks", &pytorch::lacking);
 }
 
 }  // namespace braze::bind

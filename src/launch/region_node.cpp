@@ -9,8 +9,8 @@
 #include "launch/gil.h"
 #include "runtime/heap.h"
 #include "runtime/pool.h"
-#include "trace/autograd_node.h"
-#include "trace/dual_number.h"
+#include "trace/pytorch/autograd_node.h"
+#include "trace/pytorch/dual_number.h"
 
 namespace braze::launch {
 namespace {
@@ -25,7 +25,7 @@ constexpr size_t kWorthGivingBack = size_t{32} << 20;
 // not.
 bool is_transformed(const at::Tensor& t) {
   if (!t.defined()) return false;
-  return !t.has_storage() || trace::has_tangent(t.unsafeGetTensorImpl());
+  return !t.has_storage() || pytorch::has_tangent(t.unsafeGetTensorImpl());
 }
 
 std::string describe(const at::Tensor& t) {
@@ -63,7 +63,7 @@ void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
     case InputKind::Snapshot: held.tensor = t; break;
     // A leaf that requires grad never gets a history; another could get one that leads here, and then would hold
     // itself.
-    case InputKind::Kept: held.tensor = t.requires_grad() && t.is_leaf() ? t : trace::without_history(t); break;
+    case InputKind::Kept: held.tensor = t.requires_grad() && t.is_leaf() ? t : pytorch::without_history(t); break;
     case InputKind::Unneeded: held.weak = t.getIntrusivePtr(); break;
   }
   held.version = version_of(t);
@@ -160,12 +160,12 @@ variable_list CompiledFunctionBackward::region_inputs(bool needed) {
     const HeldInput& held = held_[i];
     switch (source.kind) {
       case InputKind::Saved:
-        if (!dropped_[source.index]) inputs[i] = trace::without_history(saved_[source.index].unpack());
+        if (!dropped_[source.index]) inputs[i] = pytorch::without_history(saved_[source.index].unpack());
         break;
       case InputKind::Unneeded:
         if (auto alive = held.weak ? held.weak->lock() : nullptr;
             alive && version_of(at::Tensor(alive)) == held.version)
-          inputs[i] = trace::without_history(at::Tensor(std::move(alive)));
+          inputs[i] = pytorch::without_history(at::Tensor(std::move(alive)));
         break;
       case InputKind::Kept:
         if (needed && held.tensor.defined() && version_of(held.tensor) != held.version)
@@ -175,7 +175,7 @@ variable_list CompiledFunctionBackward::region_inputs(bool needed) {
                                    "it has to be as it was");
         [[fallthrough]];
       case InputKind::Snapshot:
-        if (held.tensor.defined()) inputs[i] = trace::without_history(held.tensor);
+        if (held.tensor.defined()) inputs[i] = pytorch::without_history(held.tensor);
         break;
     }
     if (needed && !inputs[i].defined() && source.kind != InputKind::Unneeded)

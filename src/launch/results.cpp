@@ -14,7 +14,7 @@
 #include "launch/launch.h"
 #include "launch/runnable.h"
 #include "trace/as_view_of.h"
-#include "trace/autograd_node.h"
+#include "trace/pytorch/autograd_node.h"
 
 namespace braze::launch {
 
@@ -31,7 +31,7 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
     if (v.made == Made::Apart) {
       trace::AsViewOf kind(base);
-      result = trace::without_history(base);
+      result = pytorch::without_history(base);
       continue;
     }
     std::optional<c10::InferenceMode> inference;
@@ -51,7 +51,7 @@ void mark_consumed(PyObject* tensor) {
   const at::Tensor& t = THPVariable_Unpack(tensor);
   if (t.grad_fn()) return;
   torch::autograd::set_history(
-      t, trace::make_node<torch::autograd::Error>(
+      t, pytorch::make_node<torch::autograd::Error>(
              "Trying to backward through the graph a second time (or directly access saved tensors after they have "
              "already been freed). "
              "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "launch/tensor_spec.h"
-#include "trace/dual_number.h"
+#include "trace/pytorch/dual_number.h"
 
 namespace braze::launch {
 
@@ -101,7 +101,7 @@ std::shared_ptr<const TensorSpec> snapshot(PyObject* tensor, const std::vector<t
   spec->device = impl->device();
   spec->requires_grad = impl->requires_grad();
   spec->leaf = !spec->requires_grad || is_leaf(impl);
-  spec->tangent = trace::has_tangent(impl);
+  spec->tangent = pytorch::has_tangent(impl);
   if (impl->layout() == c10::kStrided && !impl->key_set().has(c10::DispatchKey::NestedTensor)) {
     auto sizes = impl->sizes(), strides = impl->strides();
     spec->dim = sizes.size();
@@ -122,7 +122,7 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   if (impl->key_set().raw_repr() != spec.keys || impl->dtype() != spec.dtype || impl->device() != spec.device)
     return false;
   if (requires_grad(impl) != spec.requires_grad || (spec.requires_grad && is_leaf(impl) != spec.leaf) ||
-      trace::has_tangent(impl) != spec.tangent)
+      pytorch::has_tangent(impl) != spec.tangent)
     return false;
   if (spec.geometry.empty() && (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::NestedTensor)))
     return true;  // never compiled, only told apart
@@ -150,7 +150,7 @@ std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
     return differ("requires_grad", spec.requires_grad ? "True" : "False", spec.requires_grad ? "False" : "True");
   if (spec.requires_grad && is_leaf(impl) != spec.leaf)
     return differ("is_leaf", spec.leaf ? "True" : "False", spec.leaf ? "False" : "True");
-  if (trace::has_tangent(impl) != spec.tangent)
+  if (pytorch::has_tangent(impl) != spec.tangent)
     return differ("a tangent of forward-mode differentiation", spec.tangent ? "there" : "not there",
                   spec.tangent ? "not there" : "there");
   if (impl->key_set().raw_repr() != spec.keys)

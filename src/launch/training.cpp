@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "launch/region_node.h"
 #include "launch/runnable.h"
-#include "trace/autograd_node.h"
+#include "trace/pytorch/autograd_node.h"
 
 namespace braze::launch {
 namespace {
@@ -84,7 +84,7 @@ class NodeRunnable : public TrainingRunnable {
     torch::autograd::edge_list edges;
     edges.reserve(g.inputs.size());
     for (uint32_t i : g.inputs) edges.push_back(torch::autograd::impl::gradient_edge(*call.inputs[i]));
-    auto node = trace::make_node<CompiledFunctionBackward>(program_, std::move(edges));
+    auto node = pytorch::make_node<CompiledFunctionBackward>(program_, std::move(edges));
     node->replayed = replayed;
 
     size_t symbols = program_->forward->plan().size_symbols.size();
@@ -94,7 +94,7 @@ class NodeRunnable : public TrainingRunnable {
     for (const Source& s : program_->saved) {
       // What the user gets will have this node as history: kept as it is, it would hold itself.
       const at::Tensor& t = s.kind == Source::Kind::Input ? *call.inputs[s.index] : call.results[s.index];
-      node->save(s.kind == Source::Kind::Saved && s.index < g.outputs ? trace::without_history(t) : t);
+      node->save(s.kind == Source::Kind::Saved && s.index < g.outputs ? pytorch::without_history(t) : t);
     }
     for (uint32_t i : given_)
       node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);

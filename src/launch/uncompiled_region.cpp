@@ -13,9 +13,9 @@
 
 #include "base/check.h"
 #include "launch/runnable.h"
-#include "trace/autograd_node.h"
 #include "trace/convert.h"
 #include "trace/joint.h"
+#include "trace/pytorch/autograd_node.h"
 
 namespace braze::launch {
 namespace {
@@ -154,8 +154,8 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
   }
   for (size_t k = 0; k < gradients_.inputs.size(); ++k) {
     at::Tensor& t = out.inputs[gradients_.inputs[k]];
-    t = trace::without_history(t);
-    torch::autograd::set_history(t, trace::make_node<RegionInputBackward>(torch::autograd::edge_list{call.edges[k]}));
+    t = pytorch::without_history(t);
+    torch::autograd::set_history(t, pytorch::make_node<RegionInputBackward>(torch::autograd::edge_list{call.edges[k]}));
     out.starts.push_back(torch::autograd::impl::gradient_edge(t));
   }
   py::tuple args(call.symbols.size() + inputs);

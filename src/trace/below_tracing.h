@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/front_kernels.h"
 
 namespace braze::trace {
 
@@ -23,9 +24,9 @@ class WithoutTorchFunction {
 
 // Operators that are called while it lives run on plain tensors.
 struct BelowTracing {
-  c10::impl::ExcludeDispatchKeyGuard keys{c10::DispatchKeySet(kFakeKey) | c10::autograd_dispatch_keyset |
-                                          c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
-                                          c10::DispatchKeySet(c10::DispatchKey::Functionalize)};
+  c10::impl::ExcludeDispatchKeyGuard keys{
+      c10::DispatchKeySet({kFakeKey, pytorch::kFrontKey}) | c10::autograd_dispatch_keyset |
+      c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) | c10::DispatchKeySet(c10::DispatchKey::Functionalize)};
   WithoutTorchFunction modes;
 };
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <utility>
 
-#include "trace/autograd_node.h"
 #include "trace/graph_break.h"
+#include "trace/pytorch/autograd_node.h"
 
 namespace braze::trace {
 namespace {
@@ -86,7 +86,7 @@ void end_gradients(const std::vector<at::Tensor>& roots, uint64_t order, const s
         continue;
       }
       Edge& end = ends[{e.function.get(), e.input_nr}];
-      if (!end.is_valid()) end = Edge(make_node<ChosenBackward>(predicate, when, e), 0);
+      if (!end.is_valid()) end = Edge(pytorch::make_node<ChosenBackward>(predicate, when, e), 0);
       e = end;
     }
   }

@@ -5,7 +5,6 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
-#include <regex>
 #include <string_view>
 #include <vector>
 
@@ -80,26 +79,14 @@ PyObject* Fixer::fix(PyObject* obj) {
 
 }  // namespace
 
-bool failed_on_symbols() {
+bool may_be_of_symbols() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   Reason reason{};
-  bool found = false;
-  if (is_graph_break_exception(value, &reason, nullptr)) {
-    found = reason == Reason::UnsupportedOp;
-  } else if (PyObject* text = value ? PyObject_Str(value) : nullptr) {
-    const char* chars = PyUnicode_AsUTF8(text);
-    std::string_view message = chars ? chars : "";
-    for (const char* phrase : {"symbolic", "SymInt", "SymBool", "SymFloat", "concrete integer", "INTERNAL ASSERT",
-                               "Expected a value of type", "heap_allocated"})
-      found |= message.find(phrase) != std::string_view::npos;
-    static const std::regex symbol("\\bs[0-9]+_[0-9]+\\b");
-    found = found || std::regex_search(message.begin(), message.end(), symbol);
-    Py_DECREF(text);
-  }
+  bool may = !is_graph_break_exception(value, &reason, nullptr) || reason == Reason::UnsupportedOp;
   PyErr_Restore(type, value, traceback);
-  return found;
+  return may;
 }
 
 PyObject* call_with_fixed_sizes(Recorder& recorder, const std::function<bool(PyObject*)>& is_symbol, PyObject* fn,

@@ -8,8 +8,9 @@
 
 namespace braze::trace {
 
-// Whether the Python exception that is set may be about symbolic sizes: a refusal of code that asks for plain numbers.
-bool failed_on_symbols();
+// Whether the Python exception that is set may be about symbolic sizes: any error may, since only a call without them
+// tells; so may a break for an operator that is not taken, but not one for another reason.
+bool may_be_of_symbols();
 
 // Calls `fn` with the sizes of this call in place of symbols (is_symbol: the torch.SymInt and SymBool objects of the
 // capture) and of tensors' symbolic sizes. To be called with an exception set, which stays where there are no symbols

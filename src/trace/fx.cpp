@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "trace/below_tracing.h"
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/names.h"
 
 #include <cctype>
 #include <string_view>
@@ -69,6 +70,7 @@ class Builder {
         fx_(py::module_::import("torch.fx")),
         graph_(fx_.attr("Graph")()),
         tensor_(py::module_::import("torch").attr("Tensor")),
+        legacy_class_(Py_TYPE(py::module_::import("torch").attr("FloatTensor").ptr())),
         getitem_(py::module_::import("_operator").attr("getitem")) {}
 
   void placeholder(PyObject* fake, const std::string& name) {
@@ -87,7 +89,8 @@ class Builder {
   void change(const Ambient& from, const Ambient& to) {
     py::module_ torch = py::module_::import("torch");
     auto set = [&](const py::object& fn, const py::tuple& args) { graph_.attr("call_function")(fn, args); };
-    if (from.grad != to.grad) set(torch.attr("_C").attr("_set_grad_enabled"), py::make_tuple(to.grad));
+    if (from.grad != to.grad)
+      set(py::reinterpret_borrow<py::object>(pytorch::get(pytorch::Name::set_grad_enabled)), py::make_tuple(to.grad));
     auto autocast = [&](const char* device, bool was, bool is, int8_t dtype_was, int8_t dtype_is) {
       if (dtype_was != dtype_is) {
         py::object dtype = py::reinterpret_borrow<py::object>(
@@ -231,7 +234,7 @@ class Builder {
       return py::reinterpret_steal<py::object>(PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
     }
     // torch.FloatTensor and the like are known by their names.
-    if (std::string_view(Py_TYPE(obj)->tp_name) == "torch.tensortype")
+    if (Py_TYPE(obj) == legacy_class_)
       return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." +
                      py::getattr(obj, "__name__").cast<std::string>());
     // A real tensor, and what has no text that the generated code understands: an attribute of the module.
@@ -285,7 +288,9 @@ class Builder {
   const sym::ExprArena& arena_;
   const CallList::Size& size_;
   bool unbacked_ = false;  // sizes of results may be such
-  py::object fx_, graph_, tensor_, getitem_;
+  py::object fx_, graph_, tensor_;
+  PyTypeObject* legacy_class_;  // of torch.FloatTensor and the like
+  py::object getitem_;
   std::unordered_map<uint32_t, py::object> sizes_;  // by expression
   std::unordered_set<std::string> names_;
   std::unordered_map<PyObject*, py::object> nodes_;

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "trace/global_state.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::trace {
 namespace {
@@ -22,7 +23,7 @@ void add_function_modes(Hasher& hash) {
     const auto& mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i);
     PyObject* obj = mode->ptr(getPyInterpreter());
     // A context of a device is made anew for each `with`; all that it says is the device.
-    if (std::string_view(Py_TYPE(obj)->tp_name) != "DeviceContext") hash.add(reinterpret_cast<uint64_t>(obj));
+    if (Py_TYPE(obj) != pytorch::get_type(pytorch::Name::DeviceContext)) hash.add(reinterpret_cast<uint64_t>(obj));
     hash.add(reinterpret_cast<uint64_t>(Py_TYPE(obj)));
     PyObject* device = PyObject_GetAttrString(obj, "device");
     PyObject* text = device ? PyObject_Str(device) : nullptr;

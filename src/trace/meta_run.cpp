@@ -11,7 +11,7 @@
 #include "graph/shape.h"
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
-#include "trace/decomposition.h"
+#include "trace/pytorch/python_kernels.h"
 #include "trace/recorder.h"
 
 namespace braze::trace {
@@ -173,7 +173,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     number = 0;
     if (auto results = results_by_rule(info, meta)) {
       meta = std::move(*results);
-    } else if (!run_fake_kernel(op, info, meta, new_size)) {
+    } else if (!pytorch::run_fake_kernel(op, info, meta, new_size)) {
       torch::jit::Stack operands =
           info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic()
               ? meta
@@ -205,7 +205,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
         prepare();
         BelowTracing below;
         // Of those that lay out their result in another way than the kernel does.
-        done = info.name != "aten::max_unpool2d" && run_decomposition(op, info, meta);
+        done = info.name != "aten::max_unpool2d" && pytorch::run_decomposition(op, info, meta);
       }
       if (!done) {
         convert = MetaArgs(true);

@@ -11,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/pytorch/names.h"
 #include "trace/schema.h"
 #include "trace/size_decider.h"
 #include "trace/trial.h"
@@ -46,7 +47,7 @@ std::optional<sym::Expr> wrapped_size(sym::ExprArena& arena, const at::Tensor& t
   if (!wrapped_symbol(t)) return std::nullopt;
   pybind11::gil_scoped_acquire gil;
   auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
-  auto number = pybind11::getattr(object, "_wrapped_number", pybind11::none());
+  auto number = pybind11::getattr(object, pytorch::text(pytorch::Attribute::wrapped_number), pybind11::none());
   if (!torch::is_symint(number)) return std::nullopt;
   return expr_of(arena, number.cast<c10::SymInt>());  // a constant by now, perhaps
 }

@@ -149,7 +149,7 @@ class RecordingScope {
  private:
   FunctionalForms forms_;
   Recorder* recorder_;
-  bool fake_, functionalize_, reapply_views_;
+  bool fake_, front_, functionalize_, reapply_views_;
 };
 
 }  // namespace braze::trace

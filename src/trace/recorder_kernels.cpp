@@ -7,10 +7,9 @@
 
 #include "base/background.h"
 #include "base/check.h"
-#include "trace/batch_norm.h"
 #include "trace/graph_break.h"
+#include "trace/pytorch/front_kernels.h"
 #include "trace/recorder.h"
-#include "trace/symbolic_matmul.h"
 #include "trace/trial.h"
 
 namespace braze::trace {
@@ -97,7 +96,7 @@ void register_kernels() {
   auto* library = new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   watch_operators();
-  install_batch_norm();
+  pytorch::install_front_kernels();
 }
 
 Background* g_registration = nullptr;
@@ -109,7 +108,7 @@ void install_recorder() {
   if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kFakeKey))
     throw std::runtime_error(std::string("braze: this version of PyTorch has taken the dispatch key ") +
                              c10::toString(kFakeKey) + ", which braze traces with");
-  install_symbolic_matmul();
+  pytorch::check_front_key();
   // PyTorch enters a kernel for a key into the table of each of its operators, one by one, which takes milliseconds.
   // Calls that are made meanwhile see a table that differs at this key alone, which no tensor of theirs has.
   g_registration = new Background(register_kernels, true);
@@ -133,10 +132,12 @@ thread_local bool threads_were_on = false;
 RecordingScope::RecordingScope(Recorder* recorder)
     : recorder_(current_recorder),
       fake_(c10::impl::tls_is_dispatch_key_included(kFakeKey)),
+      front_(c10::impl::tls_is_dispatch_key_included(pytorch::kFrontKey)),
       functionalize_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize)),
       reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
   current_recorder = recorder;
   c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+  c10::impl::tls_set_dispatch_key_included(pytorch::kFrontKey, true);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
   if (scopes++ != 0) return;
@@ -149,6 +150,7 @@ RecordingScope::RecordingScope(Recorder* recorder)
 RecordingScope::~RecordingScope() {
   current_recorder = recorder_;
   c10::impl::tls_set_dispatch_key_included(kFakeKey, fake_);
+  c10::impl::tls_set_dispatch_key_included(pytorch::kFrontKey, front_);
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, functionalize_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapply_views_);
   if (--scopes != 0) return;

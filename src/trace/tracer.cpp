@@ -11,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/branch.h"
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/names.h"
 #include "trace/size_hint.h"
 #include "trace/tracer_impl.h"
 
@@ -161,7 +162,10 @@ std::unique_ptr<Tracer> Tracer::create(const Options&) {
   return std::make_unique<TracerImpl>();
 }
 
-void initialize() { install_recorder(); }
+void initialize() {
+  pytorch::check();
+  install_recorder();
+}
 
 PyObject* size_hint(PyObject* size) {
   pybind11::handle h(size);

@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "trace/fixed_sizes.h"
 #include "trace/graph_break.h"
+#include "trace/pytorch/memory_access.h"
+#include "trace/pytorch/overloads.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -39,10 +41,7 @@ void break_on_memory_access() {
   PyErr_NormalizeException(&type, &value, &traceback);
   PyObject* text = value && PyErr_GivenExceptionMatches(value, PyExc_RuntimeError) ? PyObject_Str(value) : nullptr;
   const char* chars = text ? PyUnicode_AsUTF8(text) : nullptr;
-  std::string_view message = chars ? chars : "";
-  for (const char* phrase :
-       {"its data is not allocated yet", "doesn't have storage", "with unallocated storage", "without storage"}) {
-    if (message.find(phrase) == std::string_view::npos) continue;
+  if (chars && pytorch::is_memory_access(chars)) {
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
@@ -69,37 +68,21 @@ bool is_lstm(PyObject* fn) {
   return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
 }
 
-// torch.ops.namespace.name tries its overloads by turns and makes a text of what did not fit, whose elements a fake
-// lacks.
-bool is_overload_packet(PyObject* fn) { return std::string_view(Py_TYPE(fn)->tp_name) == "OpOverloadPacket"; }
-
-class WithoutTexts {
- public:
-  explicit WithoutTexts(bool on) {
-    if (!on) return;
-    static PyMethodDef method{"_str", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(text)),
-                              METH_VARARGS | METH_KEYWORDS, nullptr};
-    static PyObject* instead = PyCFunction_New(&method, nullptr);
-    static PyObject* module = pybind11::object(pybind11::module_::import("torch._tensor_str")).release().ptr();
-    before_ = PyObject_GetAttrString(module, "_str");
-    module_ = module;
-    PyObject_SetAttrString(module, "_str", instead);
+// What a call of `fn` calls: of a packet of overloads, the one that is meant. New reference; nullptr: a break is set.
+PyObject* called(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {
+  if (!pytorch::is_overload_packet(fn)) {
+    Py_INCREF(fn);
+    return fn;
   }
-  ~WithoutTexts() {
-    if (!before_) return;
-    PyObject *type, *value, *traceback;  // of the call, which may have failed
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject_SetAttrString(module_, "_str", before_);
-    PyErr_Restore(type, value, traceback);
-    Py_DECREF(before_);
+  try {
+    if (PyObject* overload = pytorch::overload_of(fn, args, nargs, kwargs)) return overload;
+    PyErr_Clear();
+    set_graph_break(Reason::UnsupportedOp, "no overload of an operator fits its arguments");
+  } catch (const Unsupported& e) {
+    set_graph_break(e.reason(), e.detail());
   }
-  WithoutTexts(const WithoutTexts&) = delete;
-  WithoutTexts& operator=(const WithoutTexts&) = delete;
-
- private:
-  static PyObject* text(PyObject*, PyObject*, PyObject*) { return PyUnicode_FromString("a tensor"); }
-  PyObject *before_ = nullptr, *module_ = nullptr;
-};
+  return nullptr;
+}
 
 }  // namespace
 
@@ -110,12 +93,13 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   recorder_->set_location(&loc);
   Ambient ambient = current_ambient();
   size_t before = recorder_->graph().nodes().size();
-  WithoutTexts no_texts(is_overload_packet(fn));
   WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
-  PyObject* result = PyObject_VectorcallDict(fn, args, nargs, kwargs);
-  if (!result && !host_depth_ && recorder_->failure.empty() && failed_on_symbols())
+  PyObject* function = called(fn, args, nargs, kwargs);
+  PyObject* result = function ? PyObject_VectorcallDict(function, args, nargs, kwargs) : nullptr;
+  if (!result && function && !host_depth_ && recorder_->failure.empty() && may_be_of_symbols())
     result = call_with_fixed_sizes(
-        *recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, fn, args, nargs, kwargs);
+        *recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, function, args, nargs, kwargs);
+  Py_XDECREF(function);
   location_ = around;
   recorder_->set_location(around);
   if (!recorder_->failure.empty()) {

@@ -2,14 +2,13 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <string_view>
-#include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/python_function.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -43,11 +42,9 @@ void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph
 
 bool is_of_custom_function(const at::Tensor& t) {
   if (!t.requires_grad() || !t.is_view()) return false;
-  const torch::autograd::Node* end = torch::autograd::impl::gradient_edge(at::Tensor(t._base())).function.get();
-  for (const torch::autograd::Node* n = t.grad_fn().get(); n && n != end;
-       n = n->num_outputs() ? n->next_edge(0).function.get() : nullptr)
-    if (std::string_view(typeid(*n).name()) == "N5torch8autograd6PyNodeE")
-      return true;  // PyTorch does not export the class
+  auto end = torch::autograd::impl::gradient_edge(at::Tensor(t._base())).function;
+  for (auto n = t.grad_fn(); n && n != end; n = n->num_outputs() ? n->next_edge(0).function : nullptr)
+    if (pytorch::is_python_function(n)) return true;
   return false;
 }
 

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "trace/convert.h"
-#include "trace/dual_number.h"
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/dual_number.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -36,7 +36,7 @@ void check_liftable(PyObject* obj) {
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched})))
     refuse_tensor("a wrapper tensor (of a transform or a dispatch mode)");
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
-  if (has_tangent(t.unsafeGetTensorImpl())) refuse_tensor("a dual number of forward-mode differentiation");
+  if (pytorch::has_tangent(t.unsafeGetTensorImpl())) refuse_tensor("a dual number of forward-mode differentiation");
 }
 
 }  // namespace

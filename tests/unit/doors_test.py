@@ -18,6 +18,7 @@ class Doors(unittest.TestCase):
         cls.root.mkdir()
         for part in ("src", "cmake", "tools", "tests"):
             shutil.copytree(ROOT / part, cls.root / part, ignore=shutil.ignore_patterns("python", "filetests", "fuzz"))
+        shutil.copytree(ROOT / "python", cls.root / "python")
         for file in ("CMakeLists.txt", "ARCHITECTURE.md"):
             shutil.copy(ROOT / file, cls.root / file)
         # Without LLVM and PyTorch there are fewer folders, and the table has more than the rows.
@@ -51,6 +52,14 @@ class Doors(unittest.TestCase):
         self.assertNotEqual(status, 0, text)
         self.assertIn("src/base/hash.h", text)
         self.assertIn("base does not see symbolic", text)
+
+    def test_private_name_of_pytorch(self):
+        self.changed("src/base/hash.h", "#pragma once", '#pragma once\nconstexpr const char* kName = "_parameters";')
+        self.changed("python/braze/_fx.py", "import torch\n", "import torch\n\ntorch._C._no_such\n")
+        status, text = self.build("braze_doors")
+        self.assertNotEqual(status, 0, text)
+        self.assertRegex(text, r"src/base/hash.h:\d+: _parameters is PyTorch's own: write it in src/trace/pytorch/names.def")
+        self.assertRegex(text, r"python/braze/_fx.py:\d+: torch._C._no_such is PyTorch's own")
 
     def test_row_that_names_too_much(self):
         self.changed("CMakeLists.txt", "braze_folder(graph USES symbolic)", "braze_folder(graph USES symbolic passes)")

@@ -84,7 +84,7 @@ void register_attention_builtins() {
   register_builtin("braze.polyfills", "not_captured", not_captured);
   register_builtin("braze.polyfills", "score_function", score_function);
   register_builtin("braze.polyfills", "cut_scores", cut_scores);
-  register_builtin("torch._higher_order_ops.flex_attention", "FlexAttentionHOP.__call__", attention);
+  register_builtin(pytorch::Name::FlexAttentionHOP_call, attention);
 }
 
 }  // namespace braze::capture

@@ -55,8 +55,7 @@ Variable* function_apply(Translator& tr, Args& a) {
   if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
   Ref cls = traced_class(tr, a[0]);
   static PyObject* descr = [] {
-    PyObject* base = imported("torch._C", "_FunctionBase", true);
-    return native::item(Ground::fixed(), type_dict(reinterpret_cast<PyTypeObject*>(base)), "apply");
+    return native::item(Ground::fixed(), type_dict(pytorch::get_type(pytorch::Name::FunctionBase)), "apply");
   }();
   Ref apply = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, nullptr, cls.get()));
   // torch.fx names functions by their module: a function of the class's own module.
@@ -69,9 +68,9 @@ Variable* function_apply(Translator& tr, Args& a) {
 // Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user
 // defined.
 Variable* transformed_apply(Translator& tr, Args& a) {
-  static PyObject *active = imported("torch._C", "_are_functorch_transforms_active", true),
+  static PyObject *active = pytorch::get(pytorch::Name::are_functorch_transforms_active),
                   *base = imported("torch.autograd", "Function", true),
-                  *function_call = imported("torch._functorch.autograd_function", "custom_function_call", true);
+                  *function_call = pytorch::get(pytorch::Name::custom_function_call);
   Ref transformed = Ref::steal(PyObject_CallNoArgs(active));
   if (transformed.get() != Py_True || a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) ||
       !a.kw.empty())
@@ -201,16 +200,16 @@ Variable* is_inference_mode(Translator& tr, Args&) {
 }  // namespace
 
 void register_autograd_builtins() {
-  register_builtin("torch._C", "_FunctionBase.apply", function_apply);
+  register_builtin(pytorch::Name::FunctionBase_apply, function_apply);
   register_builtin("torch.autograd", "Function.apply.__func__", transformed_apply);
   // No transform is over while the code that it calls still runs.
-  register_builtin("torch._functorch.utils", "unwrap_dead_wrappers", as_given);
+  register_builtin(pytorch::Name::unwrap_dead_wrappers, as_given);
   register_builtin("torch.autograd", "grad", autograd_grad);
   register_builtin("torch.autograd", "backward", autograd_backward);
   register_builtin("torch", "Tensor.backward", tensor_backward);
   register_builtin("torch.utils.checkpoint", "checkpoint", do_checkpoint);
-  register_builtin("torch.utils.hooks", "BackwardHook._apply_on_tensors", module_backward_hook);
-  register_polyfill("torch._C", "_InferenceMode", "InferenceMode");
+  register_builtin(pytorch::Name::apply_on_tensors, module_backward_hook);
+  register_polyfill(pytorch::Name::InferenceMode, "InferenceMode");
   register_builtin("braze.polyfills", "set_inference", set_inference);
   register_builtin("torch", "is_inference_mode_enabled", is_inference_mode);
 }

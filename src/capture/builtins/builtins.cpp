@@ -127,4 +127,12 @@ void register_pure(const char* module, const char* qualname) {
   });
 }
 
+void register_builtin(pytorch::Name name, BuiltinHandler handler) {
+  register_builtin(pytorch::row(name).module, pytorch::row(name).path, handler);
+}
+void register_polyfill(pytorch::Name of, const char* name) {
+  register_polyfill(pytorch::row(of).module, pytorch::row(of).path, name);
+}
+void register_pure(pytorch::Name name) { register_pure(pytorch::row(name).module, pytorch::row(name).path); }
+
 }  // namespace braze::capture

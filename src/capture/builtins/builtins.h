@@ -2,6 +2,7 @@
 // concept and a row in that file's table.
 #pragma once
 #include "capture/eval/variable.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -13,6 +14,7 @@ BuiltinHandler find_builtin(PyObject* callable);
 void register_builtin(PyObject* callable, BuiltinHandler handler);
 // By import path: "functools", "reduce". Nothing happens when the module or attribute does not exist in this version.
 void register_builtin(const char* module, const char* qualname, BuiltinHandler handler);
+void register_builtin(pytorch::Name name, BuiltinHandler handler);
 
 // A row of a table of handlers: the name in its module.
 struct BuiltinRow {
@@ -23,6 +25,7 @@ struct BuiltinRow {
 // The function of braze.polyfills that is inlined in place of this callable, or nullptr.
 const char* find_polyfill(PyObject* callable);
 void register_polyfill(const char* module, const char* qualname, const char* name);
+void register_polyfill(pytorch::Name of, const char* name);
 
 // Functions of C whose handlers know no keyword arguments.
 bool takes_no_keywords(PyObject* callable);
@@ -31,6 +34,7 @@ void register_no_keywords(const char* module, const char* qualname);
 // C functions without effects whose result depends on nothing but their (constant) arguments.
 bool is_pure(PyObject* callable);
 void register_pure(const char* module, const char* qualname);
+void register_pure(pytorch::Name name);
 
 // How a call on torch is done.
 enum class TorchRule : uint8_t {

@@ -64,7 +64,7 @@ Variable* of_type(Translator& tr, Args& a) {
 
 // torch.Tensor, which is on the device of the default tensor type: that of the CPU alone is taken.
 Variable* of_default(Translator& tr, Args& a) {
-  static PyObject* const device = imported("torch._C", "_get_default_device");
+  PyObject* const device = pytorch::get(pytorch::Name::get_default_device);
   Variable* where = tr.force(tr.real.query_torch(device, Args{}));
   PyObject* name = constant_of(where);
   return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "cpu") == 0 ? make(tr, a, nullptr)

@@ -63,7 +63,7 @@ Variable* make_tensor(Translator& tr, Args& a) {
 }  // namespace
 
 void register_numpy_builtins() {
-  register_polyfill("torch", "_shape_as_tensor", "shape_as_tensor");
+  register_polyfill(pytorch::Name::shape_as_tensor, "shape_as_tensor");
   register_builtin("torch", "from_numpy", from_numpy);
   register_builtin("torch", "as_tensor", as_tensor);
   register_builtin("torch", "tensor", make_tensor);

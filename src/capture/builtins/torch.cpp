@@ -21,8 +21,9 @@ std::string_view text(PyObject* s) {
 
 // Python modules of torch whose functions are functional: called, not inlined.
 bool called_module(std::string_view m) {
-  static const std::unordered_set<std::string_view> modules{"torch.functional", "torch.nn.functional", "torch._tensor",
-                                                            "torch._jit_internal", "torch._VF"};
+  static const std::unordered_set<std::string_view> modules{
+      "torch.functional", "torch.nn.functional", pytorch::row(pytorch::Name::tensor_module).module,
+      pytorch::row(pytorch::Name::jit_internal_module).module, pytorch::row(pytorch::Name::VF_module).module};
   return modules.count(m) != 0;
 }
 
@@ -34,9 +35,9 @@ bool decides_by_values(PyObject* function) {
 
 // Modules of transforms: functions that take functions.
 bool hosted_module(std::string_view m) {
-  static const std::unordered_set<std::string_view> modules{"torch._functorch.apis",
-                                                            "torch._functorch.eager_transforms",
-                                                            "torch._functorch.vmap", "torch.autograd.functional"};
+  static const std::unordered_set<std::string_view> modules{
+      "torch.autograd.functional", pytorch::row(pytorch::Name::functorch_apis_module).module,
+      pytorch::row(pytorch::Name::eager_transforms_module).module, pytorch::row(pytorch::Name::vmap_module).module};
   return modules.count(m) != 0;
 }
 
@@ -53,17 +54,14 @@ TorchRule find_rule(PyObject* o) {
   if (PyCFunction_Check(o)) {
     // Read directly: for static methods the accessor hides the class.
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(o)->m_self;
-    if (self) {
-      std::string_view cls =
-          PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self)->tp_name : Py_TYPE(self)->tp_name;
-      if (cls.find("_VariableFunctions") != std::string_view::npos) return TorchRule::Call;
-    }
-    std::string_view m = text(reinterpret_cast<PyCFunctionObject*>(o)->m_module);
+    PyTypeObject* functions = pytorch::get_type(pytorch::Name::VariableFunctions);
+    if (self && (self == reinterpret_cast<PyObject*>(functions) || PyObject_TypeCheck(self, functions)))
+      return TorchRule::Call;
     // Other modules below torch._C change or tell state.
-    static const std::unordered_set<std::string_view> operators{"torch._C._nn",     "torch._C._fft",
-                                                                "torch._C._linalg", "torch._C._special",
-                                                                "torch._C._sparse", "torch._C._nested"};
-    if (operators.count(m)) return TorchRule::Call;
+    static const std::unordered_set<PyObject*> operators{
+        pytorch::get(pytorch::Name::nn),      pytorch::get(pytorch::Name::fft),    pytorch::get(pytorch::Name::linalg),
+        pytorch::get(pytorch::Name::special), pytorch::get(pytorch::Name::sparse), pytorch::get(pytorch::Name::nested)};
+    if (self && operators.count(self)) return TorchRule::Call;
     return TorchRule::None;
   }
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
@@ -84,39 +82,44 @@ Variable* nothing(Translator& tr, Args&) { return tr.none(); }
 
 // ---- state ----
 
+// A function that sets a state, the one that says it, and how many leading arguments name which state (a device type).
 struct StateRow {
-  const char* module;
-  const char* set;
-  const char* get_module;
-  const char* get;
-  int keys;  // leading arguments that name which state (a device type)
-};
-
-const StateRow kStates[] = {
-    {"torch._C", "_set_grad_enabled", "torch", "is_grad_enabled", 0},
-    {"torch", "set_autocast_enabled", "torch", "is_autocast_enabled", 1},
-    {"torch", "set_autocast_dtype", "torch", "get_autocast_dtype", 1},
-    {"torch", "set_autocast_cache_enabled", "torch", "is_autocast_cache_enabled", 0},
-    {"torch._C", "_set_default_dtype", "torch", "get_default_dtype", 0},
-    {"torch._C", "_set_sdp_use_flash", "torch._C", "_get_flash_sdp_enabled", 0},
-    {"torch._C", "_set_sdp_use_mem_efficient", "torch._C", "_get_mem_efficient_sdp_enabled", 0},
-    {"torch._C", "_set_sdp_use_math", "torch._C", "_get_math_sdp_enabled", 0},
-    {"torch._C", "_set_sdp_use_cudnn", "torch._C", "_get_cudnn_sdp_enabled", 0},
-    {"torch._C", "_set_sdp_use_overrideable", "torch._C", "_get_overrideable_sdp_enabled", 0},
-};
-
-struct StateFunctions {
-  PyObject *get, *set;
+  PyObject *set, *get;
   int keys;
 };
-std::vector<StateFunctions>& states() {
-  static std::vector<StateFunctions> s;
-  return s;
+
+PyObject* import(const char* module, const char* name) {
+  Ref m = Ref::steal(PyImport_ImportModule(module));
+  PyObject* o = m ? native::attr(Ground::fixed(), m.get(), name) : nullptr;
+  if (!o) PyErr_Clear();
+  return o;
+}
+
+constexpr size_t kStates = 10;
+std::array<StateRow, kStates> state_rows() {
+  using enum pytorch::Name;
+  auto torch = [](const char* name) { return import("torch", name); };
+  using pytorch::get;
+  return {{{get(set_grad_enabled), torch("is_grad_enabled"), 0},
+           {torch("set_autocast_enabled"), torch("is_autocast_enabled"), 1},
+           {torch("set_autocast_dtype"), torch("get_autocast_dtype"), 1},
+           {torch("set_autocast_cache_enabled"), torch("is_autocast_cache_enabled"), 0},
+           {get(set_default_dtype), torch("get_default_dtype"), 0},
+           {get(set_sdp_use_flash), get(get_flash_sdp_enabled), 0},
+           {get(set_sdp_use_mem_efficient), get(get_mem_efficient_sdp_enabled), 0},
+           {get(set_sdp_use_math), get(get_math_sdp_enabled), 0},
+           {get(set_sdp_use_cudnn), get(get_cudnn_sdp_enabled), 0},
+           {get(set_sdp_use_overrideable), get(get_overrideable_sdp_enabled), 0}}};
+}
+
+const std::array<StateRow, kStates>& states() {
+  static const std::array<StateRow, kStates> all = state_rows();
+  return all;
 }
 
 template <size_t row>
 Variable* set_state(Translator& tr, Args& a) {
-  const StateFunctions& f = states()[row];
+  const StateRow& f = states()[row];
   if (static_cast<int>(a.size()) != f.keys + 1 || !a.kw.empty()) return nullptr;
   std::vector<Ref> keys, all;
   for (int i = 0; i <= f.keys; ++i) {
@@ -125,13 +128,6 @@ Variable* set_state(Translator& tr, Args& a) {
   }
   tr.effects.set_state(f.get, std::move(keys), f.set, std::move(all));
   return tr.none();
-}
-
-PyObject* import(const char* module, const char* name) {
-  Ref m = Ref::steal(PyImport_ImportModule(module));
-  PyObject* o = m ? native::attr(Ground::fixed(), m.get(), name) : nullptr;
-  if (!o) PyErr_Clear();
-  return o;
 }
 
 // ---- autocast nesting: a counter of PyTorch that only decides when the weight cache is dropped ----
@@ -284,63 +280,61 @@ TorchRule torch_rule(PyObject* o) {
 
 void register_torch_builtins() {
   register_builtin("torch", "use_deterministic_algorithms", use_deterministic);
-  register_pure("torch._C", "_accelerator_getAccelerator");
+  register_pure(pytorch::Name::accelerator_getAccelerator);
   for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
-  const std::pair<const char*, const char*> falsehoods[] = {
-      {"torch.compiler", "is_exporting"}, {"torch.jit", "is_scripting"},
-      {"torch.jit", "is_tracing"},        {"torch._jit_internal", "is_scripting"},
-      {"torch.jit._trace", "is_tracing"}, {"torch.onnx", "is_in_onnx_export"},
-      {"torch._C", "_is_tracing"}};
+  const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"},
+                                                            {"torch.jit", "is_scripting"},
+                                                            {"torch.jit", "is_tracing"},
+                                                            {"torch.onnx", "is_in_onnx_export"}};
   for (auto& [m, n] : falsehoods) register_builtin(m, n, no);
-  register_builtin("torch._C", "_get_tracing_state", nothing);
-  register_builtin("torch._C", "_log_api_usage_once", nothing);
-  register_builtin("torch", "_C._log_api_usage_once", nothing);
-  register_builtin("torch._C", "_len_torch_dispatch_stack", zero);
+  for (pytorch::Name n : {pytorch::Name::is_scripting, pytorch::Name::jit_trace_is_tracing, pytorch::Name::is_tracing})
+    register_builtin(n, no);
+  register_builtin(pytorch::Name::get_tracing_state, nothing);
+  register_builtin(pytorch::Name::log_api_usage_once, nothing);
+  register_builtin(pytorch::Name::len_torch_dispatch_stack, zero);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
   register_polyfill("torch", "cond", "cond");
-  for (const char* n : {"while_loop", "map", "scan"}) register_polyfill("torch._higher_order_ops", n, n);
+  register_polyfill(pytorch::Name::while_loop, "while_loop");
+  register_polyfill(pytorch::Name::map, "map");
+  register_polyfill(pytorch::Name::scan, "scan");
   register_builtin("braze.polyfills", "run_branches", run_branches);
   register_builtin("braze.polyfills", "has_attributes", has_attributes);
-  register_builtin("torch", "_check", torch_check);
-  register_builtin("torch", "_check_is_size", check_is_size);
-  register_builtin("torch", "_check_index", torch_check_index);
-  register_builtin("torch", "_check_value", torch_check_value);
-  register_builtin("torch", "_check_type", torch_check_type);
-  register_builtin("torch", "_constrain_as_size", constrain_size);
+  register_builtin(pytorch::Name::check, torch_check);
+  register_builtin(pytorch::Name::check_is_size, check_is_size);
+  register_builtin(pytorch::Name::check_index, torch_check_index);
+  register_builtin(pytorch::Name::check_value, torch_check_value);
+  register_builtin(pytorch::Name::check_type, torch_check_type);
+  register_builtin(pytorch::Name::constrain_as_size, constrain_size);
   register_builtin("torch", "sym_constrain_range", constrain);
   register_builtin("torch", "sym_constrain_range_for_size", constrain_size);
-  register_builtin("torch", "_assert_async", assert_async);
+  register_builtin(pytorch::Name::assert_async, assert_async);
   register_builtin("torch.jit", "annotate", second);
   register_builtin("torch", "compile", compiled_inside);
   register_builtin("braze", "compile", compiled_inside);
-  register_builtin("torch._dynamo.decorators", "graph_break", optimizer_break);
-  register_builtin("torch._C", "_set_anomaly_enabled", anomaly_enabled);
+  register_builtin(pytorch::Name::optimizer_graph_break, optimizer_break);
   register_builtin("torch", "set_anomaly_enabled", anomaly_enabled);
   register_builtin("torch.compiler", "cudagraph_mark_step_begin", nothing);
   // Once PyTorch's own capture was loaded, it notes every module that is made; ours does not ask for these notes.
-  register_builtin("torch._dynamo.mutation_guard", "GenerationTracker.tag.__func__", nothing);
+  register_builtin(pytorch::Name::generation_tag, nothing);
   register_polyfill("torch.autograd.profiler", "record_function", "NoEffect");
   register_polyfill("torch.fx.traceback", "annotate", "NoEffect");
   register_polyfill("torch.nn.functional", "one_hot", "one_hot");
   register_polyfill("torch.nn.functional", "ctc_loss", "ctc_loss");
-  register_polyfill("torch._C", "_VariableFunctions._pad_packed_sequence", "pad_packed_sequence");
-  register_polyfill("torch._C", "_VariableFunctions._pack_padded_sequence", "pack_padded_sequence");
+  register_polyfill(pytorch::Name::pad_packed_sequence, "pad_packed_sequence");
+  register_polyfill(pytorch::Name::pack_padded_sequence, "pack_padded_sequence");
   register_builtin("torch", "tensor_split", split_at_tensor<false>);
   register_builtin("torch", "Tensor.tensor_split", split_at_tensor<true>);
-  register_polyfill("torch.distributions.constraints", "_PositiveDefinite.check", "is_positive_definite");
-  for (const char* n : {"fused_adam_", "fused_adamw_", "fused_sgd_", "fused_adagrad_"})
-    register_polyfill("torch", ("_" + std::string(n)).c_str(), n);
-  register_polyfill("torch._C", "_group_tensors_by_device_and_dtype", "group_tensors_by_device_and_dtype");
+  register_polyfill(pytorch::Name::PositiveDefinite_check, "is_positive_definite");
+  register_polyfill(pytorch::Name::fused_adam_, "fused_adam_");
+  register_polyfill(pytorch::Name::fused_adamw_, "fused_adamw_");
+  register_polyfill(pytorch::Name::fused_sgd_, "fused_sgd_");
+  register_polyfill(pytorch::Name::fused_adagrad_, "fused_adagrad_");
+  register_polyfill(pytorch::Name::group_tensors_by_device_and_dtype, "group_tensors_by_device_and_dtype");
 
-  for (const StateRow& row : kStates) {
-    PyObject *get = import(row.get_module, row.get), *set = import(row.module, row.set);
-    states().push_back({get, set, row.keys});
-  }
-  const BuiltinHandler setters[] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>,
-                                    set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
-  static_assert(std::size(setters) == std::size(kStates));
-  for (size_t i = 0; i < states().size(); ++i)
+  const BuiltinHandler setters[kStates] = {set_state<0>, set_state<1>, set_state<2>, set_state<3>, set_state<4>,
+                                           set_state<5>, set_state<6>, set_state<7>, set_state<8>, set_state<9>};
+  for (size_t i = 0; i < kStates; ++i)
     if (states()[i].set && states()[i].get) register_builtin(states()[i].set, setters[i]);
 
   register_torch_queries();

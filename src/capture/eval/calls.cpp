@@ -10,6 +10,7 @@
 #include "capture/eval/markers.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -130,13 +131,14 @@ static void bind_arguments(Translator& tr, FunctionVariable* fn, Args& args, Fra
 // Once torch.compile was called, PyTorch keeps its own capture out of the functions with which its optimizers make
 // their states and call their fused kernels; no mark of the user's is meant. The function behind the mark, or nothing.
 static Ref kept_out_of_optimizer(PyObject* function) {
-  Ref own = Ref::steal(native::attr(Ground::conservative(), function, "_torchdynamo_orig_callable"));
+  Ref own = Ref::steal(
+      native::attr(Ground::conservative(), function, pytorch::interned(pytorch::Attribute::function_behind)));
   Ref module = own ? Ref::steal(native::attr(Ground::conservative(), own.get(), "__module__")) : Ref();
   Ref name = own ? Ref::steal(native::attr(Ground::conservative(), own.get(), "__name__")) : Ref();
   PyErr_Clear();
   if (!module || !name || !PyUnicode_Check(module.get()) || !PyUnicode_Check(name.get())) return Ref();
   std::string_view of = PyUnicode_AsUTF8(module.get()), called = PyUnicode_AsUTF8(name.get());
-  bool optimizer = of.substr(0, 12) == "torch.optim." && (called == "_init_group" || called.substr(0, 7) == "_fused_");
+  bool optimizer = of.substr(0, 12) == "torch.optim." && (called == pytorch::text(pytorch::Attribute::init_group) || called.substr(0, 7) == "_fused_");
   return optimizer ? std::move(own) : Ref();
 }
 

@@ -4,6 +4,7 @@
 #include "capture/eval/operands.h"
 #include "capture/eval/size_floats.h"
 #include "capture/vars/tensor_float.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -280,7 +281,7 @@ Variable* weak_references(Comparison& x) {
 
 // Values of PyTorch's enumerations in C++ compare as their numbers do.
 Variable* enumerations(Comparison& x) {
-  static PyTypeObject* of_pybind = Py_TYPE(imported("torch._C", "_SDPBackend"));
+  static PyTypeObject* of_pybind = Py_TYPE(pytorch::get(pytorch::Name::SDPBackend));
   PyTypeObject* t = x.a->type();
   if (t != x.b->type() || Py_TYPE(t) != of_pybind || !native::type_attr(Ground::fixed(), t, "__members__"))
     return nullptr;

@@ -9,6 +9,7 @@
 #include "capture/cpython/dict.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -32,7 +33,7 @@ bool returns_id(PyObject* function) {
   Ref names = Ref::steal(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_names")),
       only = Ref::steal(Py_BuildValue("(s)", "id"));
   Ref module = Ref::steal(PyObject_GetAttrString(function, "__module__")),
-      torch = Ref::steal(PyUnicode_FromString("torch._tensor"));
+      torch = Ref::steal(PyUnicode_FromString(pytorch::row(pytorch::Name::tensor_module).module));
   return PyObject_RichCompareBool(names.get(), only.get(), Py_EQ) == 1 &&
          PyObject_RichCompareBool(module.get(), torch.get(), Py_EQ) == 1;
 }
@@ -53,6 +54,7 @@ LibraryObjects load() {
   k.sym_int = type("torch", "SymInt");
   k.sym_float = type("torch", "SymFloat");
   k.sym_bool = type("torch", "SymBool");
+  k.legacy_tensor_class = Py_TYPE(imported("torch", "FloatTensor"));
   k.finfo = type("torch", "finfo");
   k.iinfo = type("torch", "iinfo");
   k.enum_ = type("enum", "Enum");
@@ -66,8 +68,8 @@ LibraryObjects load() {
   k.simple_namespace = type("types", "SimpleNamespace");
   k.tuple_getter = type("_collections", "_tuplegetter");
   k.abc_meta = type("abc", "ABCMeta");
-  k.op_overload = imported("torch._ops", "OpOverload");
-  k.op_packet = imported("torch._ops", "OpOverloadPacket");
+  k.op_overload = pytorch::get(pytorch::Name::OpOverload);
+  k.op_packet = pytorch::get(pytorch::Name::OpOverloadPacket);
   k.object_getattribute = raw(&PyBaseObject_Type, "__getattribute__");
   k.object_setattr = raw(&PyBaseObject_Type, "__setattr__");
   k.object_init = raw(&PyBaseObject_Type, "__init__");
@@ -75,7 +77,7 @@ LibraryObjects load() {
   k.module_getattr = raw(k.module, "__getattr__");
   k.module_setattr = raw(k.module, "__setattr__");
   k.module_call = raw(k.module, "__call__");
-  k.module_call_impl = raw(k.module, "_call_impl");
+  k.module_call_impl = raw(k.module, pytorch::text(pytorch::Attribute::call_impl));
   k.module_globals = imported("torch.nn.modules.module", "__dict__");
   if (PyObject* hash = raw(k.tensor, "__hash__"); returns_id(hash)) cpython::hashes_by_address(hash);
   k.make_leaf = imported("braze._C", "_make_leaf");

@@ -2,12 +2,13 @@
 
 #include "capture/cpython/imported.h"
 #include "trace/global_state.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture::native {
 
 static bool is_tensor(PyObject* o) {
-  static PyObject* base = imported("torch._C", "TensorBase");
-  return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(base));
+  static PyTypeObject* base = pytorch::get_type(pytorch::Name::TensorBase);
+  return PyObject_TypeCheck(o, base);
 }
 
 PyObject* attr(Ground, PyObject* o, const char* name) {

@@ -266,8 +266,7 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
     }
     return false;
   }
-  if (std::string_view(Py_TYPE(cls)->tp_name) ==
-      "torch.tensortype") {  // torch.FloatTensor and the like: a device and a dtype
+  if (Py_TYPE(cls) == library().legacy_tensor_class) {  // torch.FloatTensor and the like: a device and a dtype
     if (!v->is(Kind::Tensor)) return false;
     Variable* type = tr_.force(
         tr_.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr_.intern("type")), Args{{v}, {}}));

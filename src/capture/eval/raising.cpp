@@ -11,6 +11,8 @@
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/key.h"
+#include "trace/pytorch/messages.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -143,17 +145,15 @@ void Raising::refuse_words_of_traces(PyObject* exception) {
   PyErr_Clear();
   const char* chars = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   std::string_view said = chars ? chars : "";
-  auto has = [&](const char* part) { return said.find(part) != said.npos; };
   auto is_view = [](TensorVariable* t) {
-    Ref view = Ref::steal(PyObject_CallMethod(t->real.get(), "_is_view", nullptr));
+    Ref view = Ref::steal(PyObject_CallMethod(t->real.get(), pytorch::text(pytorch::Attribute::is_view), nullptr));
     if (!view) PyErr_Clear();
     return view.get() == Py_True;
   };
-  bool of_capture = has("braze._C.") || has("SymInt") || has("SymFloat") || has("(Meta");  // a fake's kind
-  bool of_functions = said.starts_with("Promotion of ");  // of operators in place, as functions
-  bool of_leaf = said.starts_with("a leaf Variable that requires grad") &&
+  bool of_leaf = pytorch::is_of_written_leaf(said) &&
                  std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
-  if (of_capture || of_functions || of_leaf) tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
+  if (of_leaf || pytorch::names_tracing(said))
+    tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
 }
 
 void Raising::raise_current() {

@@ -10,6 +10,7 @@
 #include "capture/guards/torch_queries.h"
 #include "capture/vars/all.h"
 #include "capture/vars/random_generator.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -223,8 +224,7 @@ graph::Location RealCalls::location() const {
 // Functions that a context of a device places.
 static bool is_factory(PyObject* fn) {
   static PyObject* all = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("torch.utils._device"));
-    PyObject* set = m ? PyObject_CallMethod(m.get(), "_device_constructors", nullptr) : nullptr;
+    PyObject* set = PyObject_CallNoArgs(pytorch::get(pytorch::Name::device_constructors));
     PyErr_Clear();
     return set;
   }();

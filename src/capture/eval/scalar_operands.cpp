@@ -10,6 +10,7 @@
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -26,7 +27,7 @@ struct ScalarParameter {
                          // takes them itself
   int op = -1;           // Python's operator, if it is one
 };
-constexpr ScalarParameter kParameters[] = {
+const ScalarParameter kParameters[] = {
     {"add", 1, "other", nullptr, NB_ADD},
     {"sub", 1, "other", nullptr, NB_SUBTRACT},
     {"mul", 1, "other", nullptr, NB_MULTIPLY},
@@ -53,14 +54,14 @@ constexpr ScalarParameter kParameters[] = {
     {"sub", -1, "alpha", "sub_scaled"},
     {"addcmul", -1, "value", "addcmul"},
     {"addcdiv", -1, "value", "addcdiv"},
-    {"_foreach_add", 1, "scalar", nullptr},
-    {"_foreach_sub", 1, "scalar", nullptr},
-    {"_foreach_mul", 1, "scalar", nullptr},
-    {"_foreach_div", 1, "scalar", nullptr},
-    {"_foreach_add", -1, "alpha", "foreach_add_scaled"},
-    {"_foreach_sub", -1, "alpha", "foreach_sub_scaled"},
-    {"_foreach_addcmul", 3, "value", "foreach_addcmul"},
-    {"_foreach_addcdiv", 3, "value", "foreach_addcdiv"},
+    {pytorch::row(pytorch::Name::foreach_add).path, 1, "scalar", nullptr},
+    {pytorch::row(pytorch::Name::foreach_sub).path, 1, "scalar", nullptr},
+    {pytorch::row(pytorch::Name::foreach_mul).path, 1, "scalar", nullptr},
+    {pytorch::row(pytorch::Name::foreach_div).path, 1, "scalar", nullptr},
+    {pytorch::row(pytorch::Name::foreach_add).path, -1, "alpha", "foreach_add_scaled"},
+    {pytorch::row(pytorch::Name::foreach_sub).path, -1, "alpha", "foreach_sub_scaled"},
+    {pytorch::row(pytorch::Name::foreach_addcmul).path, 3, "value", "foreach_addcmul"},
+    {pytorch::row(pytorch::Name::foreach_addcdiv).path, 3, "value", "foreach_addcdiv"},
 };
 
 struct Entry {

@@ -8,20 +8,18 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
 
-PyObject* disabled_function() {
-  static PyObject* f = imported("torch._C", "_disabled_torch_function_impl", true);
-  return f;
-}
+PyObject* disabled_function() { return pytorch::get(pytorch::Name::disabled_torch_function_impl); }
 
 struct Stack {
-  PyObject *length = imported("torch._C", "_len_torch_function_stack", true),
-           *at = imported("torch._C", "_get_function_stack_at", true),
-           *push = imported("torch._C", "_push_on_torch_function_stack", true),
-           *pop = imported("torch._C", "_pop_torch_function_stack", true);
+  PyObject *length = pytorch::get(pytorch::Name::len_torch_function_stack),
+           *at = pytorch::get(pytorch::Name::get_function_stack_at),
+           *push = pytorch::get(pytorch::Name::push_on_torch_function_stack),
+           *pop = pytorch::get(pytorch::Name::pop_torch_function_stack);
 };
 const Stack& stack() {
   static const Stack s;
@@ -44,19 +42,10 @@ Ref pop() {
 }
 
 // PyTorch's own mode behind `with device`; it has no effects but on the arguments of factories.
-bool is_device_context(PyObject* mode) {
-  static PyObject* cls = imported("torch.utils._device", "DeviceContext", true);
-  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == cls;
-}
+bool is_device_context(PyObject* mode) { return Py_TYPE(mode) == pytorch::get_type(pytorch::Name::DeviceContext); }
 
-PyObject* state_values() {
-  static PyObject* cls = imported("torch._C", "_TorchFunctionState", true);
-  return cls;
-}
-PyObject* state_getter() {
-  static PyObject* f = imported("torch._C", "_get_torch_function_state", true);
-  return f;
-}
+PyObject* state_values() { return pytorch::get(pytorch::Name::TorchFunctionState); }
+PyObject* state_getter() { return pytorch::get(pytorch::Name::get_torch_function_state); }
 
 // Whether a mode is on that is more than the device of factories.
 bool holds_own_mode() {
@@ -81,8 +70,7 @@ int64_t torch_function_state() {
 }
 
 void set_torch_function_state(Translator& tr, int64_t state) {
-  static PyObject* set = imported("torch._C", "_set_torch_function_state", true);
-  tr.effects.set_state(state_getter(), {}, set,
+  tr.effects.set_state(state_getter(), {}, pytorch::get(pytorch::Name::set_torch_function_state),
                        {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
 }
 
@@ -449,17 +437,17 @@ Variable* device_exit(Translator& tr, Args&) {
 void register_torch_function_builtins() {
   register_builtin("torch", "device.__enter__", device_enter);
   register_builtin("torch", "device.__exit__", device_exit);
-  register_builtin("torch._C", "_push_on_torch_function_stack", push_mode);
-  register_builtin("torch._C", "_pop_torch_function_stack", pop_mode);
-  register_builtin("torch._C", "_get_function_stack_at", mode_at);
-  register_builtin("torch._C", "_is_torch_function_mode_enabled", modes_enabled);
-  register_builtin("torch._C", "_len_torch_function_stack", modes_length);
+  register_builtin(pytorch::Name::push_on_torch_function_stack, push_mode);
+  register_builtin(pytorch::Name::pop_torch_function_stack, pop_mode);
+  register_builtin(pytorch::Name::get_function_stack_at, mode_at);
+  register_builtin(pytorch::Name::is_torch_function_mode_enabled, modes_enabled);
+  register_builtin(pytorch::Name::len_torch_function_stack, modes_length);
   register_builtin("torch", "Tensor.__torch_function__.__func__", plain_function);
   register_builtin("torch", "Tensor.as_subclass", as_subclass);
   register_builtin("braze.polyfills", "torch_function_at_least", torch_function_at_least);
   register_builtin("braze.polyfills", "torch_function_back", torch_function_back);
-  register_polyfill("torch._C", "DisableTorchFunctionSubclass", "DisableTorchFunctionSubclass");
-  register_polyfill("torch._C", "DisableTorchFunction", "DisableTorchFunction");
+  register_polyfill(pytorch::Name::DisableTorchFunctionSubclass, "DisableTorchFunctionSubclass");
+  register_polyfill(pytorch::Name::DisableTorchFunction, "DisableTorchFunction");
 }
 
 }  // namespace braze::capture

@@ -6,6 +6,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -184,7 +185,8 @@ bool Values::on_stack(SourceId s) {
 static uint64_t storage_of(PyObject* tensor) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);
   Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
-  Ref address = Ref::steal(storage ? native::attr(Ground::made(), storage.get(), "_cdata") : nullptr);
+  Ref address = Ref::steal(
+      storage ? native::attr(Ground::made(), storage.get(), pytorch::interned(pytorch::Attribute::cdata)) : nullptr);
   if (!address) return PyErr_Clear(), 0;
   return PyLong_AsUnsignedLongLong(address.get());
 }

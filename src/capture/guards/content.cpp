@@ -6,6 +6,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/cpython/iterators.h"
 #include "capture/cpython/ref.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -50,7 +51,7 @@ PyTypeObject* thread_local_type() {
 
 PyObject* content_of(PyObject* object) {
   static PyObject* deque = imported("collections", "deque");
-  static PyObject* generator = imported("torch._C", "Generator");
+  PyObject* generator = pytorch::get(pytorch::Name::Generator);
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   bool local = Py_TYPE(object) == thread_local_type();
   if (type != deque && type != generator && !local && !PyGen_CheckExact(object) &&

@@ -5,6 +5,7 @@
 
 #include "capture/cpython/ref.h"
 #include "launch/tensor_spec.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -17,30 +18,6 @@ constexpr int64_t kMostInteger = (int64_t{1} << 31) - 1;  // of open integers: t
 PyObject* attributes(PyObject* tensor) {
   PyObject** dict = _PyObject_GetDictPtr(tensor);
   return dict && *dict && PyDict_GET_SIZE(*dict) ? *dict : nullptr;
-}
-
-PyObject* name(const char* text) { return PyUnicode_InternFromString(text); }
-
-// The names under which torch.compile keeps its marks: code that marks tensors for it is understood.
-PyObject* dynamic_key() {
-  static PyObject* k = name("_dynamo_dynamic_indices");
-  return k;
-}
-PyObject* weak_key() {
-  static PyObject* k = name("_dynamo_weak_dynamic_indices");
-  return k;
-}
-PyObject* unbacked_key() {
-  static PyObject* k = name("_dynamo_unbacked_indices");
-  return k;
-}
-PyObject* static_key() {
-  static PyObject* k = name("_dynamo_static_indices");
-  return k;
-}
-PyObject* range_key() {
-  static PyObject* k = name("_dynamo_dynamic_range");
-  return k;
 }
 
 std::vector<int> indices(PyObject* dict, PyObject* key) {
@@ -67,14 +44,16 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
   std::vector<DimMark> out;
   PyObject* dict = attributes(tensor);
   if (!dict) return out;
-  for (int d : indices(dict, unbacked_key())) out.push_back({.dim = d, .dynamic = true, .unbacked = true});
-  for (int d : indices(dict, dynamic_key()))
+  for (int d : indices(dict, pytorch::interned(pytorch::Attribute::unbacked_indices)))
+    out.push_back({.dim = d, .dynamic = true, .unbacked = true});
+  for (int d : indices(dict, pytorch::interned(pytorch::Attribute::dynamic_indices)))
     if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; })) out.push_back({d, true});
-  for (int d : indices(dict, weak_key()))
+  for (int d : indices(dict, pytorch::interned(pytorch::Attribute::weak_dynamic_indices)))
     if (std::none_of(out.begin(), out.end(), [&](const DimMark& m) { return m.dim == d; }))
       out.push_back({d, true, false, true});
-  for (int d : indices(dict, static_key())) out.push_back({d, false});
-  if (PyObject* ranges = PyDict_GetItem(dict, range_key()); ranges && PyAnySet_Check(ranges)) {
+  for (int d : indices(dict, pytorch::interned(pytorch::Attribute::static_indices))) out.push_back({d, false});
+  if (PyObject* ranges = PyDict_GetItem(dict, pytorch::interned(pytorch::Attribute::dynamic_range));
+      ranges && PyAnySet_Check(ranges)) {
     Ref it = Ref::steal(PyObject_GetIter(ranges));
     while (Ref e = Ref::steal(PyIter_Next(it.get())))
       for (DimMark& m : out) {
@@ -93,7 +72,9 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
 
 bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic) {
   PyObject* dict = attributes(tensor);
-  if (!dict || !(PyDict_GetItem(dict, dynamic_key()) || PyDict_GetItem(dict, unbacked_key()))) return true;
+  if (!dict || !(PyDict_GetItem(dict, pytorch::interned(pytorch::Attribute::dynamic_indices)) ||
+                 PyDict_GetItem(dict, pytorch::interned(pytorch::Attribute::unbacked_indices))))
+    return true;
   for (const DimMark& m : marks_of(tensor)) {
     if (!m.dynamic || m.weak) continue;
     // Outside of its declared range a size is like one without a mark.

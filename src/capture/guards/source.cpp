@@ -10,6 +10,7 @@
 #include "capture/cpython/lru_cache.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -157,7 +158,9 @@ std::string Sources::print(SourceId id) const {
       if (b.kind == SourceKind::DictItem && b.key && PyUnicode_Check(b.key.get()) &&
           items_[b.base.index].kind == SourceKind::InstanceDict) {
         std::string holder = text(b.key.get());
-        if (holder == "_modules" || holder == "_parameters" || holder == "_buffers") {
+        if (holder == pytorch::text(pytorch::Attribute::modules) ||
+            holder == pytorch::text(pytorch::Attribute::parameters) ||
+            holder == pytorch::text(pytorch::Attribute::buffers)) {
           std::string owner = print(items_[b.base.index].base);
           return is_identifier(s.key.get()) ? owner + "." + text(s.key.get()) : owner + "[" + text(s.key.get()) + "]";
         }

@@ -4,6 +4,7 @@
 
 #include "capture/cpython/imported.h"
 #include "capture/cpython/once_loaded.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -12,9 +13,12 @@ struct Row {
   const char *module, *name;
   QueryGround ground;
 };
-constexpr Row kRows[] = {
+const Row kRows[] = {
 #define BRAZE_TORCH_QUERY(module, name, ground) {module, name, QueryGround::ground},
+#define BRAZE_PRIVATE_QUERY(name, ground) \
+  {pytorch::row(pytorch::Name::name).module, pytorch::row(pytorch::Name::name).path, QueryGround::ground},
 #include "capture/guards/torch_queries.def"
+#undef BRAZE_PRIVATE_QUERY
 #undef BRAZE_TORCH_QUERY
 };
 

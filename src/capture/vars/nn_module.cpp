@@ -2,11 +2,13 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
 
-constexpr const char* kTables[] = {"_parameters", "_buffers", "_modules"};
+const char* const kTables[] = {pytorch::text(pytorch::Attribute::parameters),
+                               pytorch::text(pytorch::Attribute::buffers), pytorch::text(pytorch::Attribute::modules)};
 
 // A dict held by the instance dict; nullptr when there is none.
 DictVariable* table(Translator& tr, ObjectVariable* m, const char* name) {
@@ -18,8 +20,8 @@ DictVariable* table(Translator& tr, ObjectVariable* m, const char* name) {
 
 bool is_empty(Translator& tr, Variable* v) { return v && tr.force(v)->has_len(tr) && tr.len(v) == 0; }
 
-Variable* module_global(Translator& tr, const char* name) {
-  PyObject* key = tr.intern(name);
+Variable* module_global(Translator& tr, pytorch::Attribute name) {
+  PyObject* key = pytorch::interned(name);
   PyObject* v = native::item(Ground::fixed(), library().module_globals, key);
   if (!v) return nullptr;
   return tr.wrap(
@@ -81,18 +83,19 @@ Variable* module_call_target(Translator& tr, ObjectVariable* m) {
   if (call != library().module_call) return tr.make<BoundMethodVariable>(tr.force(tr.wrap(call, at)), m);
   tr.guard_identity(at, call);
   SourceId impl_at;
-  PyObject* impl = tr.attributes.lookup_on_type(cls, tr.intern("_call_impl"), &impl_at);
+  PyObject* impl = tr.attributes.lookup_on_type(cls, pytorch::interned(pytorch::Attribute::call_impl), &impl_at);
   bool plain = impl == library().module_call_impl;
   if (plain) {
     tr.guard_identity(impl_at, impl);
-    static const char* own[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
-    static const char* global[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
-                                   "_global_forward_pre_hooks"};
-    plain = !m->instance_get(tr, tr.intern("_call_impl"));
-    for (const char* h : own) plain = plain && is_empty(tr, m->instance_get(tr, tr.intern(h)));
-    for (const char* h : global) plain = plain && is_empty(tr, module_global(tr, h));
+    using enum pytorch::Attribute;
+    constexpr pytorch::Attribute own[] = {module_backward_hooks, backward_pre_hooks, forward_hooks, forward_pre_hooks};
+    constexpr pytorch::Attribute global[] = {global_backward_pre_hooks, global_backward_hooks, global_forward_hooks,
+                                             global_forward_pre_hooks};
+    plain = !m->instance_get(tr, pytorch::interned(pytorch::Attribute::call_impl));
+    for (pytorch::Attribute h : own) plain = plain && is_empty(tr, m->instance_get(tr, pytorch::interned(h)));
+    for (pytorch::Attribute h : global) plain = plain && is_empty(tr, module_global(tr, h));
   }
-  return tr.getattr(m, plain ? "forward" : "_call_impl");
+  return tr.getattr(m, plain ? "forward" : pytorch::text(pytorch::Attribute::call_impl));
 }
 
 }  // namespace braze::capture

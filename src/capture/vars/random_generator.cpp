@@ -5,6 +5,7 @@
 #include "capture/eval/translator.h"
 #include "capture/guards/content.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -83,10 +84,9 @@ Variable* kept_out(Translator& tr, Args& a) {
 
 // The code of what torch._disable_dynamo returns.
 PyObject* code_of_kept_out() {
-  PyObject* outer = imported("torch", "_disable_dynamo", true);
-  PyObject* constants = outer && PyFunction_Check(outer)
-                            ? reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(outer))->co_consts
-                            : nullptr;
+  PyObject* outer = pytorch::get(pytorch::Name::disable_dynamo);
+  PyObject* constants =
+      PyFunction_Check(outer) ? reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(outer))->co_consts : nullptr;
   for (Py_ssize_t i = 0; constants && i < PyTuple_GET_SIZE(constants); ++i)
     if (PyCode_Check(PyTuple_GET_ITEM(constants, i))) return PyTuple_GET_ITEM(constants, i);
   return nullptr;
@@ -94,10 +94,7 @@ PyObject* code_of_kept_out() {
 
 }  // namespace
 
-PyTypeObject* random_generator_type() {
-  static PyObject* type = imported("torch._C", "Generator");
-  return reinterpret_cast<PyTypeObject*>(type);
-}
+PyTypeObject* random_generator_type() { return pytorch::get_type(pytorch::Name::Generator); }
 
 Variable* wrap_random_generator(Translator& tr, PyObject* generator, SourceId source) {
   PyObject* content = content_of(generator);
@@ -158,10 +155,10 @@ void RandomGeneratorVariable::emit_changes(Codegen& cg, Reg self) {
 }
 
 void register_random_generator_builtins() {
-  register_builtin("torch._C", "Generator", make);
-  register_builtin("torch._C", "Generator.manual_seed", manual_seed);
-  register_builtin("torch._C", "Generator.get_state", get_state);
-  register_builtin("torch._C", "Generator.set_state", set_state);
+  register_builtin(pytorch::Name::Generator, make);
+  register_builtin(pytorch::Name::Generator_manual_seed, manual_seed);
+  register_builtin(pytorch::Name::Generator_get_state, get_state);
+  register_builtin(pytorch::Name::Generator_set_state, set_state);
   if (PyObject* code = code_of_kept_out()) register_builtin(code, kept_out);
   for (const char* name : {"manual_seed", "get_rng_state", "set_rng_state"})
     register_polyfill("torch.random", name, name);

@@ -9,6 +9,7 @@
 #include "capture/eval/scalar_operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -192,7 +193,8 @@ Variable* call_script(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
   if (std::string_view(Py_TYPE(o)->tp_name).ends_with("ScriptFunction")) {
     // PyTorch keeps the Python function that was scripted.
-    Ref scripted = Ref::steal(native::attr(Ground::guarded(real.source), o, "_torchdynamo_inline"));
+    Ref scripted = Ref::steal(
+        native::attr(Ground::guarded(real.source), o, pytorch::interned(pytorch::Attribute::scripted_function)));
     if (scripted && PyFunction_Check(scripted.get()))
       return tr.call(tr.global_object(tr.keep(std::move(scripted)), Ground::pure(&real, args)), args);
     PyErr_Clear();

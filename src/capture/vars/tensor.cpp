@@ -10,6 +10,7 @@
 #include "capture/vars/score_index.h"
 #include "capture/vars/tensor_grad.h"
 #include "capture/vars/tensor_number.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -64,25 +65,27 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
   static const std::unordered_set<std::string> tensors{"T", "mT", "H", "mH", "data", "real", "imag"};
   std::string n = PyUnicode_AsUTF8(name);
   if (n == "__class__") return tr.global_object(reinterpret_cast<PyObject*>(type()), Ground::pure(this));
-  if (n == "grad" || n == "_grad") return get_gradient(tr, this);
+  if (n == "grad" || n == pytorch::text(pytorch::Attribute::grad)) return get_gradient(tr, this);
   if (n == "grad_fn" && real) {
     Ref leaf = Ref::steal(native::of_tensor(value(tr), tr.intern("is_leaf")));
     if (leaf.get() == Py_True) return tr.none();
   }
-  if (n == "grad_fn" || n == "__dict__" || n == "_backward_hooks" || n == "_post_accumulate_grad_hooks") {
+  if (n == "grad_fn" || n == "__dict__" || n == pytorch::text(pytorch::Attribute::backward_hooks) ||
+      n == pytorch::text(pytorch::Attribute::post_accumulate_grad_hooks)) {
     Ref made = real ? Ref() : Ref::steal(native::attr(Ground::made(), value(tr), name));
     if (made.get() == Py_None) return tr.none();
     if (made && n == "grad_fn") return tr.host.from_host(std::move(made));
     PyErr_Clear();
     tr.unsupported("attribute '" + n + "' of a tensor");
   }
-  if (n == "_base" && real) {
+  if (n == pytorch::text(pytorch::Attribute::base) && real) {
     Ref base = Ref::steal(native::attr(Ground::guarded(source), real.get(), name));
     if (!base) tr.raise_current();
     return tr.wrap(base.get(), tr.sources().add(SourceKind::TensorAttr, source, 0, name));
   }
   // What happened to a tensor is not known of a fake, and no part of a tensor's guard.
-  bool history = n == "_version" || n == "_is_view" || (real && (n == "output_nr" || n == "retains_grad"));
+  bool history = n == pytorch::text(pytorch::Attribute::version) || n == pytorch::text(pytorch::Attribute::is_view) ||
+                 (real && (n == "output_nr" || n == "retains_grad"));
   if (history) tr.unsupported("attribute '" + n + "' of a tensor");
   SourceId where;
   PyObject* descr = tr.attributes.lookup_on_type(type(), name, &where);
@@ -146,7 +149,7 @@ Variable* TensorVariable::getattr(Translator& tr, PyObject* name) {
 
 void TensorVariable::setattr(Translator& tr, PyObject* name, Variable* v) {
   std::string n = PyUnicode_AsUTF8(name);
-  if (n == "grad" || n == "_grad") return set_gradient(tr, this, v);
+  if (n == "grad" || n == pytorch::text(pytorch::Attribute::grad)) return set_gradient(tr, this, v);
   if (n == "requires_grad" && v && !real) {
     static PyObject* fn =
         native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("requires_grad_"));

@@ -3,6 +3,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -23,7 +24,8 @@ SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
 void without_hooks(Translator& tr, TensorVariable* t) {
   if (t->hooks_added) tr.unsupported("a backward through a tensor with hooks");
   if (std::exchange(t->hooks_read, true)) return;
-  for (const char* name : {"_backward_hooks", "_post_accumulate_grad_hooks"}) {
+  for (pytorch::Attribute hook : {pytorch::Attribute::backward_hooks, pytorch::Attribute::post_accumulate_grad_hooks}) {
+    const char* name = pytorch::text(hook);
     Ref hooks = real_attribute(tr, t->real.get(), name);
     if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get()))
       tr.unsupported("a backward through a tensor with hooks");

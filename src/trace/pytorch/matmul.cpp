@@ -1,26 +1,26 @@
-#include "trace/symbolic_matmul.h"
-
 #include <torch/version.h>
+
+#include "trace/pytorch/front_kernels.h"
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/dot.h>
-#include <ATen/ops/matmul_native.h>
+#include <ATen/ops/matmul_ops.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
 #include <torch/library.h>
 
 #include "trace/fake_tensor.h"
 
-namespace braze::trace {
+namespace braze::pytorch {
 namespace {
 
 using Sizes = c10::SymDimVector;
 
 bool is_symbolic(const at::Tensor& t) {
-  if (!unwrap_fake(t)) return false;
+  if (!trace::unwrap_fake(t)) return false;
   for (const c10::SymInt& s : t.sym_sizes())
     if (s.is_heap_allocated()) return true;
   return false;
@@ -57,9 +57,10 @@ at::Tensor batches(const at::Tensor& a, const at::Tensor& b) {
   return at::_unsafe_view_symint(at::bmm(left, right), with(m, n));
 }
 
-at::Tensor matmul(const at::Tensor& a, const at::Tensor& b) {
+at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b) {
   int64_t m = a.dim(), n = b.dim();
-  if (m == 0 || n == 0 || !(is_symbolic(a) || is_symbolic(b))) return at::native::matmul(a, b);
+  if (m == 0 || n == 0 || !(is_symbolic(a) || is_symbolic(b)))
+    return at::_ops::matmul::redispatch(behind_front(keys), a, b);
   if (m == 1 && n == 1) return at::dot(a, b);
   if (m == 2 && n == 1) return at::mv(a, b);
   if (m == 1 && n == 2) return at::mm(a.unsqueeze(0), b).squeeze(0);
@@ -73,18 +74,14 @@ at::Tensor matmul(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 void install_symbolic_matmul() {
-  static std::vector<std::unique_ptr<torch::Library>> libraries;
-  if (!libraries.empty()) return;
-  for (c10::DispatchKey key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
-    libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
-    libraries.back()->impl("matmul", TORCH_FN(matmul));
-  }
+  auto* library = new torch::Library(torch::Library::IMPL, "aten", kFrontKey, __FILE__, __LINE__);
+  library->impl("matmul", TORCH_FN(matmul));
 }
 
-}  // namespace braze::trace
+}  // namespace braze::pytorch
 
 #else
-namespace braze::trace {
+namespace braze::pytorch {
 void install_symbolic_matmul() {}
-}  // namespace braze::trace
+}  // namespace braze::pytorch
 #endif

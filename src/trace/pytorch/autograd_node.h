@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace braze::trace {
+namespace braze::pytorch {
 
 template <class T, class Pointer = decltype(torch::autograd::Edge::function), class... Args>
 auto make_node(Args&&... args) {
@@ -24,4 +24,4 @@ inline at::Tensor without_history(const at::Tensor& t) {
       t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
 }
 
-}  // namespace braze::trace
+}  // namespace braze::pytorch

@@ -8,17 +8,17 @@
 
 #include "trace/op_info.h"
 
-namespace braze::trace {
+namespace braze::pytorch {
 
 // Runs the decomposition of the operator on meta tensors and replaces the arguments on the stack by its results. False:
 // there is none, or it raised; then the stack is not changed. The caller turned tracing off.
-bool run_decomposition(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack);
+bool run_decomposition(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack);
 
 // The same by the kernel for fakes that a program registered for an operator of its own (torch.library.register_fake).
 // `new_size` makes the sizes of results that depend on values: at least, at most. False: there is none. What it raises
 // comes through.
 using NewSize = std::function<c10::SymInt(int64_t, std::optional<int64_t>)>;
-bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack,
+bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack,
                      const NewSize& new_size);
 
-}  // namespace braze::trace
+}  // namespace braze::pytorch

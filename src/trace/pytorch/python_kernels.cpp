@@ -1,13 +1,14 @@
-#include "trace/decomposition.h"
+#include "trace/pytorch/python_kernels.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <optional>
 
+#include "trace/pytorch/names.h"
 #include "trace/trace.h"
 
-namespace braze::trace {
+namespace braze::pytorch {
 namespace {
 
 namespace py = pybind11;
@@ -21,16 +22,15 @@ py::object find(const c10::OperatorHandle& op) {
                           .attr(name.name.substr(0, colons).c_str())
                           .attr(name.name.substr(colons + 2).c_str());
   py::object overload = packet.attr(name.overload_name.empty() ? "default" : name.overload_name.c_str());
-  py::module_ tables = py::module_::import("torch._decomp");
-  for (const char* table : {"meta_table", "decomposition_table"}) {
-    py::object found = tables.attr(table).attr("get")(overload, py::none());
+  for (Name table : {Name::meta_table, Name::decomposition_table}) {
+    py::object found = py::handle(get(table)).attr("get")(overload, py::none());
     if (!found.is_none()) return found;
   }
   return py::none();
 }
 
 // nullopt: a kind of argument that no decomposition is asked with.
-std::optional<py::object> to_python(ArgKind kind, const c10::IValue& v) {
+std::optional<py::object> to_python(trace::ArgKind kind, const c10::IValue& v) {
   if (v.isNone()) return py::none();
   auto list = [](auto&& items, auto&& make) {
     py::list out;
@@ -38,33 +38,33 @@ std::optional<py::object> to_python(ArgKind kind, const c10::IValue& v) {
     return out;
   };
   switch (kind) {
-    case ArgKind::Tensor: return py::cast(v.toTensor());
-    case ArgKind::TensorList:
+    case trace::ArgKind::Tensor: return py::cast(v.toTensor());
+    case trace::ArgKind::TensorList:
       return list(v.toListRef(), [](const c10::IValue& t) -> py::object {
         return t.isNone() ? py::object(py::none()) : py::cast(t.toTensor());
       });
-    case ArgKind::Int: return v.isSymInt() ? py::cast(v.toSymInt()) : py::cast(v.toInt());
-    case ArgKind::IntList:
+    case trace::ArgKind::Int: return v.isSymInt() ? py::cast(v.toSymInt()) : py::cast(v.toInt());
+    case trace::ArgKind::IntList:
       if (!v.isList()) return py::cast(v.isSymInt() ? v.toSymInt() : c10::SymInt(v.toInt()));
       return list(v.toListRef(),
                   [](const c10::IValue& i) { return i.isSymInt() ? py::cast(i.toSymInt()) : py::cast(i.toInt()); });
-    case ArgKind::Float: return py::cast(v.toDouble());
-    case ArgKind::FloatList: return list(v.toDoubleVector(), [](double d) { return py::cast(d); });
-    case ArgKind::Bool: return py::cast(v.toBool());
-    case ArgKind::BoolList: return list(v.toBoolList(), [](bool b) { return py::cast(b); });
-    case ArgKind::String: return py::cast(v.toStringRef());
-    case ArgKind::ScalarType: return py::cast(v.toScalarType());
-    case ArgKind::MemoryFormat: return py::cast(v.toMemoryFormat());
-    case ArgKind::Device: return py::cast(v.toDevice());
-    case ArgKind::Scalar:
+    case trace::ArgKind::Float: return py::cast(v.toDouble());
+    case trace::ArgKind::FloatList: return list(v.toDoubleVector(), [](double d) { return py::cast(d); });
+    case trace::ArgKind::Bool: return py::cast(v.toBool());
+    case trace::ArgKind::BoolList: return list(v.toBoolList(), [](bool b) { return py::cast(b); });
+    case trace::ArgKind::String: return py::cast(v.toStringRef());
+    case trace::ArgKind::ScalarType: return py::cast(v.toScalarType());
+    case trace::ArgKind::MemoryFormat: return py::cast(v.toMemoryFormat());
+    case trace::ArgKind::Device: return py::cast(v.toDevice());
+    case trace::ArgKind::Scalar:
       if (v.isSymInt()) return py::cast(v.toSymInt());
       if (v.isBool()) return py::cast(v.toBool());
       if (v.isInt()) return py::cast(v.toInt());
       if (v.isDouble()) return py::cast(v.toDouble());
       return std::nullopt;
-    case ArgKind::Layout:
-    case ArgKind::Generator:
-    case ArgKind::Other: return std::nullopt;
+    case trace::ArgKind::Layout:
+    case trace::ArgKind::Generator:
+    case trace::ArgKind::Other: return std::nullopt;
   }
   return std::nullopt;
 }
@@ -77,7 +77,7 @@ bool is_default(const c10::Argument& formal, const c10::IValue& v) {
   return *d == v;
 }
 
-bool give_results(const OpInfo& info, const py::object& result, torch::jit::Stack& stack) {
+bool give_results(const trace::OpInfo& info, const py::object& result, torch::jit::Stack& stack) {
   size_t n = info.tensor_results.size();
   py::object results = n == 1 ? py::object(py::make_tuple(result)) : result;
   if (!py::isinstance<py::sequence>(results) || py::len(results) != n) return false;
@@ -103,7 +103,7 @@ bool give_results(const OpInfo& info, const py::object& result, torch::jit::Stac
 }
 
 // Calls the function with the arguments of the operator. False: it takes none like these, or gave something else.
-bool call_python(const py::object& function, const c10::OperatorHandle& op, const OpInfo& info,
+bool call_python(const py::object& function, const c10::OperatorHandle& op, const trace::OpInfo& info,
                  torch::jit::Stack& stack) {
   const auto& formals = op.schema().arguments();
   size_t positional = 0;
@@ -126,7 +126,7 @@ bool call_python(const py::object& function, const c10::OperatorHandle& op, cons
 // The kernel for fakes of an operator; none: nobody registered one.
 py::object fake_kernel(const std::string& name) {
   if (name.starts_with("aten::") || name.starts_with("prims::")) return py::none();
-  py::object registry = py::module_::import("torch._library.simple_registry").attr("singleton");
+  py::handle registry = get(Name::fake_kernels);
   // find() alone, of PyTorch before 2.12, enters what it does not find.
   py::object entry = registry.attr(py::hasattr(registry, "get") ? "get" : "find")(name);
   return entry.is_none() ? py::object(py::none()) : py::object(entry.attr("fake_impl").attr("kernel"));
@@ -134,7 +134,7 @@ py::object fake_kernel(const std::string& name) {
 
 }  // namespace
 
-bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack,
+bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack,
                      const NewSize& new_size) {
   if (info.name.starts_with("aten::")) return false;
   py::gil_scoped_acquire gil;
@@ -154,9 +154,8 @@ bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::j
       py::kw_only(), py::arg("min") = 0, py::arg("max") = py::none());
   py::object context = py::module_::import("types").attr("SimpleNamespace")(py::arg("new_dynamic_size") = make,
                                                                             py::arg("create_unbacked_symint") = make);
-  py::object scope = py::module_::import("torch._library.fake_impl").attr("set_ctx_getter")(py::cpp_function([context] {
-    return context;
-  }));
+  // A kernel for fakes finds its context by this function alone, which is made to be exchanged for a call.
+  py::object scope = py::handle(get(Name::set_ctx_getter))(py::cpp_function([context] { return context; }));
   scope.attr("__enter__")();
   try {
     bool done = call_python(kernel.attr("func"), op, info, stack);
@@ -169,17 +168,18 @@ bool run_fake_kernel(const c10::OperatorHandle& op, const OpInfo& info, torch::j
   }
 }
 
-bool run_decomposition(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack& stack) {
+bool run_decomposition(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack) {
   py::gil_scoped_acquire gil;
   try {
     py::object function = find(op);
     return !function.is_none() && call_python(function, op, info, stack);
   } catch (py::error_already_set& e) {
-    if (is_graph_break_exception(e.value().ptr(), nullptr, nullptr)) throw;  // a decision that only the run can make
+    if (trace::is_graph_break_exception(e.value().ptr(), nullptr, nullptr))
+      throw;  // a decision that only the run can make
     return false;
   } catch (const c10::Error&) {
     return false;
   }
 }
 
-}  // namespace braze::trace
+}  // namespace braze::pytorch

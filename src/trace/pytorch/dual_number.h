@@ -3,11 +3,11 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
-namespace braze::trace {
+namespace braze::pytorch {
 
 inline bool has_tangent(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
   return meta && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
-}  // namespace braze::trace
+}  // namespace braze::pytorch

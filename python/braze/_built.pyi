@@ -1,0 +1,3 @@
+"""What the extension was built for: written by the build."""
+
+PYTORCH: str  # its minor version, as "2.13"

@@ -1,0 +1,31 @@
+// Operators that PyTorch's own code takes apart in a way that tracing can't follow, taken apart otherwise: by kernels
+// on a dispatch key of our own in front of all others, which only a thread that records has on. Calls of other threads,
+// and of tensors that are no fakes, never come here.
+#pragma once
+#include <c10/core/DispatchKeySet.h>
+
+namespace braze::pytorch {
+
+// Of PyTorch's keys that no kernel of its own is for (an experiment outside of it had asked for the name), the one
+// before autograd. install_front_kernels() fails where somebody else has registered it.
+inline constexpr c10::DispatchKey kFrontKey = c10::DispatchKey::DeferredInit;
+
+// What follows kFrontKey among the keys of a call.
+inline c10::DispatchKeySet behind_front(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
+}
+
+// Once per process, on the thread that registers the kernels of tracing. Throws std::runtime_error before anything is
+// registered if the key is taken.
+void check_front_key();
+void install_front_kernels();
+
+// aten::native_batch_norm in training becomes the operator that says in its schema which running statistics it writes,
+// so that functionalisation sees the writes.
+void install_batch_norm();
+
+// PyTorch before 2.13 takes aten::matmul apart by the values of its operands' sizes: those of a fake that are symbols
+// are taken apart here, to the same products.
+void install_symbolic_matmul();
+
+}  // namespace braze::pytorch

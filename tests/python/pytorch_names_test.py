@@ -1,0 +1,81 @@
+"""What PyTorch keeps for itself and Braze relies on is there, and where it is not a sentence says so."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOOR = Path(__file__).parents[2] / "src/trace/pytorch"
+NAMES = re.findall(
+    r'^BRAZE_PYTORCH_NAME\(\w+, "([\w.]+)", "([\w.]*)", (\w+)\)', (DOOR / "names.def").read_text(), re.M
+)
+ATTRIBUTES = re.findall(
+    r'^BRAZE_PYTORCH_ATTRIBUTE\(\w+, "(\w+)", (\w+)\)', (DOOR / "attributes.def").read_text(), re.M
+)
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+
+
+def test_nothing_lacks_once_every_module_is_imported():
+    modules = sorted({module for module, _, _ in NAMES})
+    done = run(
+        f"import importlib, torch, braze\nfor m in {modules}: importlib.import_module(m)\n"
+        "print(braze._C._pytorch_lacks())"
+    )
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_what_lacks_is_named():
+    done = run(
+        "import torch, torch._functorch.utils as u\ndel torch._C._get_warnAlways, u.unwrap_dead_wrappers\n"
+        "import braze; print(braze._C._pytorch_lacks())"
+    )
+    assert done.stdout == "['torch._functorch.utils.unwrap_dead_wrappers', 'torch._C._get_warnAlways']\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["_TorchFunctionState", "_get_torch_function_state"])
+def test_without_a_needed_name_the_extension_does_not_load(name):
+    assert ("torch._C", name, "Needed") in NAMES
+    done = run(f"import torch; del torch._C.{name}; import braze")
+    assert done.returncode
+    assert re.search(
+        rf"ImportError: braze: built for PyTorch [\d.]+, but this is \S+, which has no torch._C.{name}: "
+        r"install torch==[\d.]+\*, or build braze against this PyTorch",
+        done.stderr,
+    ), done.stderr
+
+
+def test_without_an_attribute_the_extension_does_not_load():
+    done = run("import torch; del torch.nn.modules.module._global_forward_hooks; import braze")
+    assert "where torch.nn.modules.module has no _global_forward_hooks" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["2.10.0", "2.99.1+cpu", "3.13.0"])
+def test_another_version(version):
+    done = run(f"import torch; torch.__version__ = {version!r}; import braze")
+    assert re.search(
+        rf"ImportError: braze was built for PyTorch [\d.]+, but this is {re.escape(version)}: install torch==",
+        done.stderr,
+    ), done.stderr
+
+
+def test_marks_of_torch_compile():
+    marks = {text for text, holder in ATTRIBUTES if holder == "Mark"}
+    done = run(
+        """
+import torch, torch._dynamo
+x, y, z, w = (torch.ones(4, 4) for _ in range(4))
+torch._dynamo.mark_dynamic(x, 0, min=2, max=8)
+torch._dynamo.maybe_mark_dynamic(y, 0)
+torch._dynamo.mark_static(z, 0)
+torch._dynamo.decorators.mark_unbacked(w, 0)
+off = torch.compiler.disable(lambda x: x)
+script = torch.jit.script(torch.nn.functional.relu)
+print(*{n for o in (x, y, z, w, off, script) for n in (*vars(o), *(n for n in dir(o) if "_torchdynamo" in n))})
+"""
+    )
+    assert marks - set(done.stdout.split()) <= {"_wrapped_number"}, (marks, done.stdout, done.stderr[-2000:])
