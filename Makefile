@@ -1,7 +1,7 @@
 # Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
 PYTHON ?= python3
 SHELL := /bin/bash
-.PHONY: demo test setup install test-unit test-text test-python check fuzz bench format clean
+.PHONY: demo test setup install test-unit test-text test-python check fuzz bench format golden clean
 
 demo: install
 	@$$(cat build/python) -m benchmarks.demo
@@ -32,6 +32,10 @@ bench: install
 
 format: setup
 	@BRAZE_PYTHON=$$(cat build/python) tools/style.sh --mend
+
+# Golden texts as braze-opt prints them now; some of them: make golden FILES=tests/filetests/passes/cse.graph
+golden: install
+	@$$(cat build/python) tools/update_golden.py $(FILES)
 
 clean:
 	rm -rf build

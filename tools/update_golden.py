@@ -23,8 +23,8 @@ class Directive:
     def __init__(self, line, match):
         self.line, self.head, self.kind, self.text = line, match[1], match[2] or "", match[3].strip()
 
-    def matched(self, text, bound):
-        """The names it binds in a line of output, None where it does not match."""
+    def matched(self, text, bound, start=0):
+        """(the names it binds, where it ends) in a line of output from `start` on, None where it does not match."""
         pattern, at, fresh = "", 0, {}
         for part in PART.finditer(self.text):
             pattern += re.escape(self.text[at : part.start()])
@@ -35,10 +35,12 @@ class Directive:
                 fresh[part["name"]] = f"bound_{len(fresh)}"
                 pattern += f"(?P<{fresh[part['name']]}>{part['bound']})"
             else:
-                pattern += f"(?P={fresh[part['name']]})" if part["name"] in fresh else re.escape(bound.get(part["name"], "\0"))
+                pattern += (
+                    f"(?P={fresh[part['name']]})" if part["name"] in fresh else re.escape(bound.get(part["name"], "\0"))
+                )
         pattern += re.escape(self.text[at:])
-        found = re.search(re.sub(r"(\\ |\s)+", r"\\s+", pattern), text)
-        return None if found is None else {name: found[group] for name, group in fresh.items()}
+        found = re.compile(re.sub(r"(\\ |\s)+", r"\\s+", pattern)).search(text, start)
+        return found and ({name: found[group] for name, group in fresh.items()}, found.end())
 
     def rewritten(self, text, bound):
         """As it reads for a line of output: names in place of what they stand for; those that it bound are bound again."""
@@ -55,24 +57,29 @@ class Directive:
 
 def update(directives, output):
     """Rewrites what does not match `output`, by turns; returns how many."""
-    at, bound, changed = 0, {}, 0
+    at, column, bound, changed = 0, 0, {}, 0  # where the last one ended
     for k, directive in enumerate(directives):
         if directive.kind in ("-NOT", "-SAME") or directive.kind.startswith("-COUNT"):
             continue
+        if directive.kind == "-NEXT":
+            at, column = at + 1, 0
         lines = range(at, min(at + 1, len(output)) if directive.kind == "-NEXT" else len(output))
-        found = next(((i, names) for i in lines if (names := directive.matched(output[i], bound)) is not None), None)
-        if found is None and lines:
-            # Before what the next one finds.
-            later = (i for d in directives[k + 1 : k + 2] for i in lines if d.matched(output[i], bound) is not None)
-            near = range(at, max(next(later, lines.stop), at + 1))
+        if not lines:
+            break
+        in_line = ((i, directive.matched(output[i], bound, column if i == at else 0)) for i in lines)
+        found = next(((i, *m) for i, m in in_line if m), None)
+        if found is None:
+            # Of the lines before what the next one finds; not the one that was found before.
+            later = (i for d in directives[k + 1 : k + 2] for i in lines if d.matched(output[i], bound))
+            first = at if directive.kind == "-NEXT" or not column else min(at + 1, lines.stop - 1)
+            near = range(first, max(next(later, lines.stop), first + 1))
             plain = PART.sub(lambda p: bound.get(p["name"] or "", ""), directive.text)
             best = max(near, key=lambda i: difflib.SequenceMatcher(None, plain, output[i].strip()).ratio())
-            found = best, directive.rewritten(output[best], bound)
+            found = best, directive.rewritten(output[best], bound), len(output[best])
             changed += 1
-        if found is None:
-            continue
         bound.update(found[1])
-        at = found[0] + (directive.kind != "-DAG")
+        if directive.kind != "-DAG":
+            at, _, column = found
     return changed
 
 
@@ -83,7 +90,8 @@ def update_file(file, tools):
         for name, path in tools.items():
             run = run.replace(name, str(path))
         run = run.replace("%s", shlex.quote(str(file)))
-        if "FileCheck" not in run:
+        passes = lambda: not subprocess.run(["/bin/bash", "-o", "pipefail", "-c", run], capture_output=True).returncode  # noqa: B023
+        if "FileCheck" not in run or passes():
             continue
         program, _, check = run.rpartition(" | ")
         output = subprocess.run(program, shell=True, capture_output=True, text=True).stdout.splitlines()
@@ -97,14 +105,16 @@ def update_file(file, tools):
         if count:
             file.write_text("".join(lines))
         changed += count
-        well &= subprocess.run(f"set -o pipefail; {run}", shell=True, capture_output=True, executable="/bin/bash").returncode == 0
+        well &= passes()
     return changed, well
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=pathlib.Path)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(os.environ.get("BRAZE_BUILD", ROOT / "build")))
+    parser.add_argument(
+        "--build", type=pathlib.Path, default=pathlib.Path(os.environ.get("BRAZE_BUILD", ROOT / "build"))
+    )
     args = parser.parse_args()
     check = shutil.which("FileCheck-19") or shutil.which("FileCheck") or "/usr/lib/llvm-19/bin/FileCheck"
     tools = {"%braze-opt": args.build / "tools/braze-opt", "%FileCheck": check}

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "trace/trace.h"
 #include "trace/pytorch/names.h"
+#include "trace/trace.h"
 
 namespace braze::bind {
 namespace {

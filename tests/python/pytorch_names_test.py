@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 DOOR = Path(__file__).parents[2] / "src/trace/pytorch"
-NAMES = re.findall(
-    r'^BRAZE_PYTORCH_NAME\(\w+, "([\w.]+)", "([\w.]*)", (\w+)\)', (DOOR / "names.def").read_text(), re.M
-)
-ATTRIBUTES = re.findall(
-    r'^BRAZE_PYTORCH_ATTRIBUTE\(\w+, "(\w+)", (\w+)\)', (DOOR / "attributes.def").read_text(), re.M
-)
+NAMES = re.findall(r'^BRAZE_PYTORCH_NAME\(\w+, "([\w.]+)", "([\w.]*)", (\w+)\)', (DOOR / "names.def").read_text(), re.M)
+ATTRIBUTES = re.findall(r'^BRAZE_PYTORCH_ATTRIBUTE\(\w+, "(\w+)", (\w+)\)', (DOOR / "attributes.def").read_text(), re.M)
 
 
 def run(program):

@@ -58,7 +58,9 @@ class Doors(unittest.TestCase):
         self.changed("python/braze/_fx.py", "import torch\n", "import torch\n\ntorch._C._no_such\n")
         status, text = self.build("braze_doors")
         self.assertNotEqual(status, 0, text)
-        self.assertRegex(text, r"src/base/hash.h:\d+: _parameters is PyTorch's own: write it in src/trace/pytorch/names.def")
+        self.assertRegex(
+            text, r"src/base/hash.h:\d+: _parameters is PyTorch's own: write it in src/trace/pytorch/names.def"
+        )
         self.assertRegex(text, r"python/braze/_fx.py:\d+: torch._C._no_such is PyTorch's own")
 
     def test_row_that_names_too_much(self):

@@ -138,7 +138,8 @@ static Ref kept_out_of_optimizer(PyObject* function) {
   PyErr_Clear();
   if (!module || !name || !PyUnicode_Check(module.get()) || !PyUnicode_Check(name.get())) return Ref();
   std::string_view of = PyUnicode_AsUTF8(module.get()), called = PyUnicode_AsUTF8(name.get());
-  bool optimizer = of.substr(0, 12) == "torch.optim." && (called == pytorch::text(pytorch::Attribute::init_group) || called.substr(0, 7) == "_fused_");
+  bool optimizer = of.substr(0, 12) == "torch.optim." &&
+                   (called == pytorch::text(pytorch::Attribute::init_group) || called.substr(0, 7) == "_fused_");
   return optimizer ? std::move(own) : Ref();
 }
 

@@ -79,8 +79,9 @@ bool lacks(const NameRow& row) { return !Owned(look_up(row.module, row.path, row
 
 // What has an attribute, looked up once for all.
 struct Holders {
-  Owned optimizer{look_up("torch.optim", "SGD", true)}, tensor{look_up("torch", "Tensor", true)}, storage{look_up("torch", "UntypedStorage", true)},
-      modules{look_up("torch.nn.modules.module", "", true)}, module_class{look_up("torch.nn", "Module", true)},
+  Owned optimizer{look_up("torch.optim", "SGD", true)}, tensor{look_up("torch", "Tensor", true)},
+      storage{look_up("torch", "UntypedStorage", true)}, modules{look_up("torch.nn.modules.module", "", true)},
+      module_class{look_up("torch.nn", "Module", true)},
       module{module_class ? PyObject_CallNoArgs(module_class.get()) : nullptr};
 
   PyObject* of(Holder holder) const {
@@ -96,8 +97,13 @@ struct Holders {
     return nullptr;
   }
 };
-constexpr const char* kHolderNames[] = {
-    "torch.Tensor", "torch.nn.Module()", "torch.nn.Module", "torch.nn.modules.module", "torch.UntypedStorage", "torch.optim.SGD", ""};
+constexpr const char* kHolderNames[] = {"torch.Tensor",
+                                        "torch.nn.Module()",
+                                        "torch.nn.Module",
+                                        "torch.nn.modules.module",
+                                        "torch.UntypedStorage",
+                                        "torch.optim.SGD",
+                                        ""};
 
 bool lacks(const Holders& holders, const AttributeRow& row) {
   if (row.holder == Holder::Mark) return false;
