@@ -6,6 +6,7 @@
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/driver.h"
+#include "driver/targets.h"
 #include "lower/lower.h"
 #include "passes/optimize.h"
 #include "schedule/memory.h"
@@ -73,19 +74,23 @@ State parse(const std::string& text) {
 void apply(State& s, const std::string& stage, const Options& options) {
   for (const passes::Pass& pass : passes::pipeline())
     if (stage == pass.name) {
-      s.graph = pass.run(need_graph(s, stage));
+      const graph::Graph& g = need_graph(s, stage);
+      s.graph = pass.run(g, driver::targets_of(g));
       graph::verify(*s.graph);
       return;
     }
   if (stage == "optimize") {
-    s.graph = passes::optimize(need_graph(s, stage), options);
+    const graph::Graph& g = need_graph(s, stage);
+    s.graph = passes::optimize(g, options, driver::targets_of(g));
     graph::verify(*s.graph);
   } else if (stage == "lower") {
-    s.program = lower::lower(need_graph(s, stage), options);
+    const graph::Graph& g = need_graph(s, stage);
+    s.program = lower::lower(g, options, driver::targets_of(g));
     loop::verify(*s.program);
     s.reference = s.program;
   } else if (stage == "schedule") {
-    s.program = schedule::schedule(need_program(s, stage), options);
+    const loop::Program& p = need_program(s, stage);
+    s.program = schedule::schedule(p, options, driver::targets_of(p));
     loop::verify(*s.program);
   } else if (stage == "memory") {
     s.text = describe_memory(need_program(s, stage));
@@ -94,10 +99,10 @@ void apply(State& s, const std::string& stage, const Options& options) {
   } else if (stage == "assembly") {
     const loop::Program& p = need_program(s, stage);
     s.text.emplace();
-    for (const loop::Nest* n : driver::nests_of(p)) *s.text += codegen::cpu_target().assembly(p, *n) + "\n";
+    for (const loop::Nest* n : driver::nests_of(p)) *s.text += codegen::cpu_generator().assembly(p, *n) + "\n";
   } else {
     loop::Program& p = need_program(s, stage);
-    codegen::Compiled code = codegen::cpu_target().compile(p, driver::nests_of(p), options);
+    codegen::Compiled code = codegen::cpu_generator().compile(p, driver::nests_of(p), options);
     plan::Plan plan =
         driver::build_plan(p, schedule::plan_memory(p), std::move(code), std::vector<bool>(input_count(p)));
     plan::verify(plan);

@@ -11,7 +11,8 @@ struct Level {
   std::string_view name;  // in BRAZE_CPU
   CpuLevel level;
 };
-constexpr std::array<Level, 2> kLevels = {{{"avx2", CpuLevel::Avx2}, {"avx512", CpuLevel::Avx512}}};
+constexpr std::array<Level, 3> kLevels = {
+    {{"avx2", CpuLevel::Avx2}, {"avx512", CpuLevel::Avx512}, {"neon", CpuLevel::Neon}}};
 
 CpuLevel detect() {
 #if defined(__x86_64__)
@@ -22,6 +23,8 @@ CpuLevel detect() {
     return CpuLevel::Avx2;
   return CpuLevel::Avx512;
 #undef HAS
+#elif defined(__aarch64__)
+  return CpuLevel::Neon;
 #else
   return CpuLevel::Baseline;
 #endif
@@ -40,8 +43,8 @@ const Asked& asked() {
     for (const Level& l : kLevels)
       if (l.name == name) a.level = l.level;
     if (!a.level)
-      a.error = "BRAZE_CPU: no CPU '" + std::string(name) + "'; accepted: avx2, avx512, host";
-    else if (*a.level > host_cpu())
+      a.error = "BRAZE_CPU: no CPU '" + std::string(name) + "'; accepted: avx2, avx512, neon, host";
+    else if (!includes(host_cpu(), *a.level))
       a.error = "BRAZE_CPU=" + std::string(name) + ": this CPU does not have these instructions";
     return a;
   }();
@@ -49,6 +52,10 @@ const Asked& asked() {
 }
 
 }  // namespace
+
+bool includes(CpuLevel cpu, CpuLevel wanted) {
+  return wanted == CpuLevel::Baseline || cpu == wanted || (cpu == CpuLevel::Avx512 && wanted == CpuLevel::Avx2);
+}
 
 CpuLevel host_cpu() {
   static const CpuLevel level = detect();

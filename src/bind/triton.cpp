@@ -52,6 +52,7 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
   options.codegen = Codegen::Triton;
   if (auto it = flags.find("fuse"); it != flags.end()) options.fuse = it->second;
   loop::Program program = driver::scheduled(on_gpu(graph::parse(text)), options);
+  const Target target = h200();
   const sym::ExprArena& arena = *program.arena;
   sym::Env env = [&](sym::Expr s) {
     auto it = sizes.find(std::string(arena.symbol_name(s)));
@@ -68,8 +69,8 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
     auto* nest = std::get_if<loop::Nest>(&item);
     if (!nest) throw std::runtime_error("the graph has an extern call: " + std::get<loop::ExternCall>(item).name);
     codegen::Signature signature = codegen::signature_of(program, *nest);
-    triton::Blocks blocks = triton::choose_blocks(program, *nest);
-    triton::Printer printer(program, *nest, signature, blocks, 90);
+    triton::Blocks blocks = triton::choose_blocks(program, *nest, target);
+    triton::Printer printer(program, *nest, signature, blocks, target.sm);
     py::dict step;
     try {
       step["text"] = printer.run("kernel");

@@ -1,11 +1,13 @@
-// The target interface: nests in, machine code out.
+// The code generators' interface: nests in, machine code out.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/options.h"
+#include "base/target.h"
 #include "loop/loop.h"
 
 namespace braze::codegen {
@@ -35,31 +37,39 @@ struct Compiled {
   std::vector<std::string> blobs;                       // relocatable objects (CPU), cubin or PTX (GPU)
 };
 
-class Target {
+// For one target. Thread-safe; lives as long as the process.
+class CodeGenerator {
  public:
-  virtual ~Target() = default;
+  virtual ~CodeGenerator() = default;
   virtual std::string_view name() const = 0;
-  // What cached code depends on besides the nests: version, CPU model and features, pointer to nothing.
+  // What cached code depends on besides the nests: version, the target and its instructions, pointer to nothing.
   virtual std::string fingerprint() const = 0;
-  // Whether the target can express the nest. One that cannot is for another target of the device.
+  // Whether it can express the nest. One that cannot is for another generator of the target.
   virtual bool takes(const loop::Program&, const loop::Nest&) const { return true; }
   virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests,
                            const Options& options) = 0;
   // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
   virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
-  // The machine code of one nest as text, for a target whose code is assembled in this process; else empty.
+  // The machine code of one nest as text, from a generator whose code is assembled in this process; else empty.
   virtual std::string assembly(const loop::Program&, const loop::Nest&) { return {}; }
 };
 
-// The host's CPU through LLVM. Thread-safe; lives as long as the process.
-Target& cpu_target();
+// The CPU of this process, or the one that BRAZE_CPU names (base/cpu.h).
+const Target& cpu_target();
+// CPUs that are described, not looked at: their code is the same on every machine.
+Target x86_target(CpuLevel level);  // Avx2, Avx512
+Target neon_target();
 
-// An NVIDIA GPU of compute capability `sm` (90 for 9.0) through LLVM and nvJitLink. As above. Throws Unsupported.
-Target& nvptx_target(int sm);
+// Through LLVM. `compile` throws InternalError where this process cannot run the target's code, the others give its
+// text.
+CodeGenerator& cpu_generator(const Target& target = cpu_target());
+
+// An NVIDIA GPU through LLVM and nvJitLink. Throws Unsupported.
+CodeGenerator& nvptx_generator(const Target& target);
 
 // The same GPU through Triton (codegen/triton/compiler.h); it does not take every nest. `source` needs no triton
 // package.
-Target& triton_target(int sm);
+CodeGenerator& triton_generator(const Target& target);
 
 // The device that a nest runs on: where it stores.
 Device device_of(const loop::Program& program, const loop::Nest& nest);

@@ -5,48 +5,36 @@
 
 #include "base/check.h"
 #include "driver/driver.h"
-#include "runtime/cuda/driver.h"
 
 namespace braze::driver {
-namespace {
-
-codegen::Target& target_on_gpu(int sm, const loop::Program& program, const loop::Nest& nest, const Options& options) {
-  if (options.codegen == Codegen::Triton && codegen::triton_target(sm).takes(program, nest))
-    return codegen::triton_target(sm);
-  return codegen::nvptx_target(sm);
-}
-
-codegen::Target& target_of(const loop::Program& program, const loop::Nest& nest, const Options& options) {
+codegen::CodeGenerator& generator_for(const loop::Program& program, const loop::Nest& nest, const Options& options,
+                                      const Targets& targets) {
   Device device = codegen::device_of(program, nest);
-  if (device.type == DeviceType::CPU) return codegen::cpu_target();
-  if (device.type == DeviceType::CUDA)
-    return target_on_gpu(runtime::cuda::compute_capability(std::max<int>(0, device.index)), program, nest, options);
-  throw Unsupported(Reason::UnsupportedTensor, "a loop on a device that is neither CPU nor an NVIDIA GPU");
+  if (device.type != DeviceType::CPU && device.type != DeviceType::CUDA)
+    throw Unsupported(Reason::UnsupportedTensor, "a loop on a device that is neither CPU nor an NVIDIA GPU");
+  const Target& target = targets.of(device);
+  if (!target.is_gpu()) return codegen::cpu_generator(target);
+  if (options.codegen == Codegen::Triton)
+    if (codegen::CodeGenerator& triton = codegen::triton_generator(target); triton.takes(program, nest)) return triton;
+  return codegen::nvptx_generator(target);
 }
 
-}  // namespace
-
-codegen::Target& target_for_text(const loop::Program& program, const loop::Nest& nest, const Options& options) {
-  try {
-    return target_of(program, nest, options);
-  } catch (const Unsupported&) {
-    return target_on_gpu(90, program, nest, options);
-  }
-}
-
-codegen::Compiled compile_nests(const loop::Program& program, const Options& options) {
+codegen::Compiled compile_nests(const loop::Program& program, const Options& options, const Targets& targets) {
   std::vector<const loop::Nest*> nests = nests_of(program);
-  // By target, and by device: of two equal GPUs each has kernels of its own.
+  // By generator, and by device: of two equal GPUs each has kernels of its own.
   struct Group {
-    codegen::Target* target = nullptr;
+    codegen::CodeGenerator* generator = nullptr;
     std::vector<size_t> nests;
   };
   std::map<std::tuple<int, int, std::string_view>, Group> groups;
   for (size_t i = 0; i < nests.size(); ++i) {
     Device device = codegen::device_of(program, *nests[i]);
-    codegen::Target& target = target_of(program, *nests[i], options);
-    Group& g = groups[{static_cast<int>(device.type), device.index, target.name()}];
-    g.target = &target;
+    codegen::CodeGenerator& generator = generator_for(program, *nests[i], options, targets);
+    const Target& target = targets.of(device);
+    if (target.is_gpu() && !target.unavailable.empty())
+      throw Unsupported(Reason::UnsupportedTensor, target.unavailable);
+    Group& g = groups[{static_cast<int>(device.type), device.index, generator.name()}];
+    g.generator = &generator;
     g.nests.push_back(i);
   }
   codegen::Compiled out;
@@ -58,7 +46,7 @@ codegen::Compiled compile_nests(const loop::Program& program, const Options& opt
     const std::vector<size_t>& which = group.nests;
     std::vector<const loop::Nest*> some;
     for (size_t i : which) some.push_back(nests[i]);
-    codegen::Compiled part = group.target->compile(program, some, options);
+    codegen::Compiled part = group.generator->compile(program, some, options);
     auto kernels = static_cast<uint32_t>(out.kernels.size()), blobs = static_cast<uint32_t>(out.blobs.size());
     for (size_t k = 0; k < which.size(); ++k) {
       out.kernel_of[which[k]] = kernels + part.kernel_of[k];

@@ -10,6 +10,7 @@
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
 #include "driver/fallback.h"
+#include "driver/targets.h"
 #include "lower/lower.h"
 #include "passes/dce.h"
 #include "passes/optimize.h"
@@ -33,7 +34,8 @@ auto staged(Timings& timings, const char* name, F&& run) {
 }
 
 // The passes, timed as "optimize" in all and, where texts are asked for, one by one.
-graph::Graph optimized(const graph::Graph& captured, const Options& options, Timings& timings, Dumps* dumps) {
+graph::Graph optimized(const graph::Graph& captured, const Options& options, const Targets& targets, Timings& timings,
+                       Dumps* dumps) {
   passes::Watch watch;
   std::string before = dumps ? graph::print(captured) : std::string();
   if (dumps)
@@ -43,7 +45,7 @@ graph::Graph optimized(const graph::Graph& captured, const Options& options, Tim
       timings.stages.emplace_back(std::string("optimize: ") + pass.name, seconds);
       before = std::move(now);
     };
-  return staged(timings, "optimize", [&] { return passes::optimize(captured, options, watch); });
+  return staged(timings, "optimize", [&] { return passes::optimize(captured, options, targets, watch); });
 }
 
 // Inputs that a call may drop: constants are those of all calls.
@@ -60,19 +62,20 @@ bool calls_only() {
 }
 
 // The stages after the graph passes.
-Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, Dumps* dumps,
-                           bool owns_inputs, bool calls = calls_only()) {
+Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, const Targets& targets,
+                           Dumps* dumps, bool owns_inputs, bool calls = calls_only()) {
   Artefact made;
   made.timings = std::move(timings);
   auto stage = [&](const char* name, auto&& run) { return staged(made.timings, name, run); };
   if (dumps) dumps->graph = graph::print(graph);
-  loop::Program lowered = stage(
-      "lower", [&] { return checked(calls ? lower::lower_to_calls(graph, options) : lower::lower(graph, options)); });
+  loop::Program lowered = stage("lower", [&] {
+    return checked(calls ? lower::lower_to_calls(graph, options, targets) : lower::lower(graph, options, targets));
+  });
   if (dumps) dumps->lowered = loop::print(lowered);
-  loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options)); });
+  loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options, targets)); });
   if (dumps) dumps->scheduled = loop::print(program);
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
-  codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options); });
+  codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options, targets); });
   if (dumps) dumps->kernels = sources(program, options);
   made.plan = stage(
       "plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs))); });
@@ -85,25 +88,28 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 }  // namespace
 
 loop::Program scheduled(const graph::Graph& captured, const Options& options) {
-  graph::Graph graph = passes::optimize(captured, options);
-  return checked(schedule::schedule(checked(lower::lower(graph, options)), options));
+  const Targets targets = targets_of(captured);
+  graph::Graph graph = passes::optimize(captured, options, targets);
+  return checked(schedule::schedule(checked(lower::lower(graph, options, targets)), options, targets));
 }
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verifying()) graph::verify(captured);
   Timings timings;
-  graph::Graph graph = optimized(captured, options, timings, dumps);
-  return compile_optimized(graph, std::move(timings), options, dumps, owns_inputs);
+  const Targets targets = targets_of(captured);
+  graph::Graph graph = optimized(captured, options, targets, timings, dumps);
+  return compile_optimized(graph, std::move(timings), options, targets, dumps, owns_inputs);
 }
 
 Artefact compile_to_calls(const graph::Graph& graph, const Options& options, bool owns_inputs) {
-  return compile_optimized(graph, Timings(), options, nullptr, owns_inputs, true);
+  return compile_optimized(graph, Timings(), options, targets_of(graph), nullptr, owns_inputs, true);
 }
 
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
   if (verifying()) graph::verify(captured.graph);
   Timings timings;
-  graph::Graph optimal = optimized(captured.graph, options, timings, dumps);
+  const Targets targets = targets_of(captured.graph);
+  graph::Graph optimal = optimized(captured.graph, options, targets, timings, dumps);
   autodiff::Joint joint = staged(timings, "narrow", [&] {
     graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
     return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
@@ -115,7 +121,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);
   }
-  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, dumps, false);
+  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, targets, dumps, false);
   return made;
 }
 
@@ -162,8 +168,9 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
+  const Targets targets = targets_of(program);
   for (const loop::Nest* n : nests_of(program))
-    text += target_for_text(program, *n, options).source(program, *n, options) + "\n";
+    text += generator_for(program, *n, options, targets).source(program, *n, options) + "\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "driver/score_program.h"
 
 #include "base/strict.h"
+#include "driver/targets.h"
 #include "passes/optimize.h"
 
 namespace braze::driver {
@@ -10,8 +11,9 @@ loop::Program score_program(const graph::Graph& scores, graph::ScoreOutput outpu
                             const std::vector<TensorType>& operands) {
   graph::Graph spread = graph::spread_score_graph(scores, output, std::move(arena), sizes, operands);
   if (verifying()) graph::verify(spread);
-  Options options;
-  return lower::lower_inlined(passes::optimize(spread, options), options);
+  const Options options;
+  const Targets targets = targets_of(spread);
+  return lower::lower_inlined(passes::optimize(spread, options, targets), options, targets);
 }
 
 }  // namespace braze::driver

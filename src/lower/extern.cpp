@@ -26,12 +26,12 @@ std::string call_name(const graph::Node& node) {
   }
 }
 
-// A GPU's products of half types write rows of other than a multiple of 16 bytes with kernels that are several times
-// slower: large ones get longer rows, and their readers see a window.
+// Where products of half types are several times slower with rows of other than a multiple of 16 bytes, large results
+// get longer rows, and their readers see a window.
 std::optional<TensorType> padded_rows(Lowering& low, graph::ValueId v) {
   constexpr int64_t kElements = 8, kWorth = 1 << 20;
   TensorType t = low.source.type(v);
-  if (t.device.type != DeviceType::CUDA || size_of(t.dtype) != 2 || t.dim() != 2) return std::nullopt;
+  if (!low.targets.of(t.device).slow_odd_rows || size_of(t.dtype) != 2 || t.dim() != 2) return std::nullopt;
   auto rows = low.arena.as_const(t.sizes[0]), columns = low.arena.as_const(t.sizes[1]);
   if (!rows || !columns || *columns % kElements == 0 || *rows * *columns < kWorth) return std::nullopt;
   t.strides = {low.arena.constant((*columns + kElements - 1) / kElements * kElements), low.arena.constant(1)};

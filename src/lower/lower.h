@@ -15,15 +15,16 @@
 #pragma once
 #include "base/options.h"
 #include "graph/graph.h"
+#include "graph/targets.h"
 #include "loop/loop.h"
 
 namespace braze::lower {
 
-loop::Program lower(const graph::Graph& graph, const Options& options);
+loop::Program lower(const graph::Graph& graph, const Options& options, const Targets& targets);
 // Without rules: every operator is an extern call but views, and random numbers from seeds, which PyTorch has no
 // operator for.
-loop::Program lower_to_calls(const graph::Graph& graph, const Options& options);
+loop::Program lower_to_calls(const graph::Graph& graph, const Options& options, const Targets& targets);
 // Every value computed inside its readers, whatever it costs: a pointwise graph of one output is one nest.
-loop::Program lower_inlined(const graph::Graph& graph, const Options& options);
+loop::Program lower_inlined(const graph::Graph& graph, const Options& options, const Targets& targets);
 
 }  // namespace braze::lower

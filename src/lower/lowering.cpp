@@ -9,12 +9,14 @@
 
 namespace braze::lower {
 
-loop::Program lower(const graph::Graph& graph, const Options& options) { return Lowering(graph, options).run(); }
-loop::Program lower_to_calls(const graph::Graph& graph, const Options& options) {
-  return Lowering(graph, options, Lowering::Rules::None).run();
+loop::Program lower(const graph::Graph& graph, const Options& options, const Targets& targets) {
+  return Lowering(graph, options, targets).run();
 }
-loop::Program lower_inlined(const graph::Graph& graph, const Options& options) {
-  return Lowering(graph, options, Lowering::Rules::Inlined).run();
+loop::Program lower_to_calls(const graph::Graph& graph, const Options& options, const Targets& targets) {
+  return Lowering(graph, options, targets, Lowering::Rules::None).run();
+}
+loop::Program lower_inlined(const graph::Graph& graph, const Options& options, const Targets& targets) {
+  return Lowering(graph, options, targets, Lowering::Rules::Inlined).run();
 }
 
 namespace {
@@ -36,8 +38,9 @@ bool has_arithmetic(DType t) { return !is_complex(t) && t != DType::Opaque; }
 
 }  // namespace
 
-Lowering::Lowering(const graph::Graph& g, const Options&, Rules rules)
+Lowering::Lowering(const graph::Graph& g, const Options&, const Targets& t, Rules rules)
     : source(g),
+      targets(t),
       arena(g.arena()),
       symbols(g.arena()),
       indexing(g.arena(), symbols),

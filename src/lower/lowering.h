@@ -17,7 +17,7 @@ using loop::View;
 class Lowering {
  public:
   enum class Rules : uint8_t { All, Inlined, None };  // Inlined: no value gets a buffer for its cost
-  Lowering(const graph::Graph& source, const Options& options, Rules rules = Rules::All);
+  Lowering(const graph::Graph& source, const Options& options, const Targets& targets, Rules rules = Rules::All);
   loop::Program run();
 
   // The element of `v` at `index` (one expression per dimension), in the compute dtype of v.
@@ -64,6 +64,7 @@ class Lowering {
   std::string nest_name(const graph::Node& node) const;
 
   const graph::Graph& source;
+  const Targets& targets;
   sym::ExprArena& arena;
   Symbols symbols;
   Indexing indexing;

@@ -12,24 +12,24 @@ using graph::OpClass;
 
 constexpr int8_t kContiguous = 0, kChannelsLast = 2;  // PyTorch's numbers
 
-bool fits(const Graph& g, const Node& n) {
+bool fits(const Graph& g, const Targets& targets, const Node& n) {
   if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || n.args.size() < 9) return false;
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
-  return y.device.type == DeviceType::CUDA && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed &&
-         groups && g.arena().is_const(*groups, 1);
+  return targets.of(y.device).prefers_channels_last && y.dim() == 4 && y.dtype != DType::F64 && transposed &&
+         !*transposed && groups && g.arena().is_const(*groups, 1);
 }
 
 class Pass {
  public:
-  explicit Pass(const Graph& g) : g_(g), r_(g), escapes_(escaping(g)) {}
+  Pass(const Graph& g, const Targets& targets) : g_(g), targets_(targets), r_(g), escapes_(escaping(g)) {}
 
   Graph run() {
     for (const Node& n : g_.nodes()) {
       OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
       bool follows = c == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
-      if (fits(g_, n))
+      if (fits(g_, targets_, n))
         convolution(n);
       else if (follows && reads_changed(n))
         follow(n);
@@ -135,6 +135,7 @@ class Pass {
   }
 
   const Graph& g_;
+  const Targets& targets_;
   Rewriter r_;
   std::vector<bool> escapes_;
   std::unordered_map<uint32_t, bool> changed_;
@@ -144,14 +145,14 @@ class Pass {
 
 }  // namespace
 
-Graph channels_last(Graph g) {
+Graph channels_last(Graph g, const Targets& targets) {
   bool any = false;
   for (const Node& n : g.nodes()) {
-    any = any || fits(g, n);
+    any = any || fits(g, targets, n);
     if (n.op == Op::convolution_backward) return g;  // reads what the forward part left in its recorded layout
   }
   if (!any) return g;
-  return Pass(g).run();
+  return Pass(g, targets).run();
 }
 
 }  // namespace braze::passes

@@ -11,8 +11,12 @@ enum class Activation : char { None, Relu, Gelu };
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& g)
-      : g_(g), uses_(use_counts(g)), fused_(g.nodes().size(), Activation::None), gone_(g.nodes().size(), false) {}
+  Fuser(const Graph& g, const Targets& targets)
+      : g_(g),
+        targets_(targets),
+        uses_(use_counts(g)),
+        fused_(g.nodes().size(), Activation::None),
+        gone_(g.nodes().size(), false) {}
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) fuse(i);
@@ -65,12 +69,13 @@ class Fuser {
     const TensorType& t = g_.type(n.outputs[0]);
     auto* bias = std::get_if<ValueId>(&n.args[0]);
     bool half = t.dtype == DType::BF16 || t.dtype == DType::F16;
-    return t.device.type == DeviceType::CUDA && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) && bias &&
-           g_.type(*bias).dim() == 1 && g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 &&
+    return targets_.of(t.device).fuses_epilogues && (half || (t.dtype == DType::F32 && kind == Activation::Relu)) &&
+           bias && g_.type(*bias).dim() == 1 && g_.type(*bias).sizes[0] == t.sizes[1] && n.args.size() == 5 &&
            is_one(g_, n.args[3]) && is_one(g_, n.args[4]);
   }
 
   const Graph& g_;
+  const Targets& targets_;
   std::vector<uint32_t> uses_;     // per value
   std::vector<Activation> fused_;  // per node: what a product ends with
   std::vector<bool> gone_;         // per node: an activation that its product applies
@@ -78,6 +83,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_activation(const Graph& g) { return Fuser(g).run(); }
+Graph fuse_activation(const Graph& g, const Targets& targets) { return Fuser(g, targets).run(); }
 
 }  // namespace braze::passes

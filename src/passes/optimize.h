@@ -5,12 +5,13 @@
 
 #include "base/options.h"
 #include "graph/graph.h"
+#include "graph/targets.h"
 
 namespace braze::passes {
 
 struct Pass {
   const char* name;
-  graph::Graph (*run)(graph::Graph);
+  graph::Graph (*run)(graph::Graph, const Targets&);
   bool (*wanted)(const Options&);  // whether the pipeline has it
 };
 std::span<const Pass> pipeline();
@@ -19,6 +20,7 @@ std::span<const Pass> pipeline();
 using Watch = std::function<void(const Pass&, const graph::Graph&, double seconds)>;
 
 // All passes in order. With BRAZE_VERIFY=1 what each makes is verified: throws InternalError with its name.
-graph::Graph optimize(const graph::Graph& captured, const Options& options, const Watch& watch = {});
+graph::Graph optimize(const graph::Graph& captured, const Options& options, const Targets& targets,
+                      const Watch& watch = {});
 
 }  // namespace braze::passes

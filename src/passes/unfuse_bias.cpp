@@ -6,7 +6,7 @@ namespace braze::passes {
 
 using graph::OpClass;
 
-Graph unfuse_bias(const Graph& g) {
+Graph unfuse_bias(const Graph& g, const Targets& targets) {
   // Whether all that reads a value, also through views, is computed in kernels.
   std::vector<char> in_kernels(g.values().size(), 1);
   for (ValueId v : g.outputs)
@@ -32,10 +32,9 @@ Graph unfuse_bias(const Graph& g) {
     if (takes) {
       const TensorType& t = g.type(n.outputs[0]);
       auto* bias = std::get_if<ValueId>(&n.args[0]);
-      // Half types would be rounded twice. A GPU's product adds a whole matrix at no cost.
-      bool device = t.device.type == DeviceType::CPU ||
-                    (t.device.type == DeviceType::CUDA && n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
-      takes = device && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
+      // Half types would be rounded twice.
+      bool costs = !targets.of(t.device).adds_matrix_free || (n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
+      takes = costs && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
     }
     if (takes) {
       Builder b(r.out(), n, r.map_args(n), g);

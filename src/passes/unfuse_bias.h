@@ -3,9 +3,10 @@
 // to its result needs the bias copied there first.
 #pragma once
 #include "graph/graph.h"
+#include "graph/targets.h"
 
 namespace braze::passes {
 
-graph::Graph unfuse_bias(const graph::Graph& g);
+graph::Graph unfuse_bias(const graph::Graph& g, const Targets& targets);
 
 }  // namespace braze::passes

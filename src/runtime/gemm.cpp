@@ -2,27 +2,14 @@
 
 #include <algorithm>
 
-#if defined(__x86_64__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own undefined vectors
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#endif
+#include "base/check.h"
+#include "runtime/gemm_tiles.h"
 
 namespace braze::runtime {
 namespace {
 
 constexpr int64_t kDepth = 1024;  // of a block of b, 16 KiB: stays in the first cache
 constexpr int64_t kHeight = 256;  // rows of a, 1 MiB per depth: stay in the second
-
-// One tile of c over `k` elements. `bias` is added, or c where `accumulate`.
-using Tile = void (*)(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc,
-                      const float* bias, bool accumulate);
-
-// The tiles of one level, by [rows - 1][columns - 1].
-struct Tiles {
-  int rows;
-  const Tile (*of)[kGemmColumns];
-};
 
 // Without intrinsics: for machines without AVX2.
 template <int R, int C>
@@ -39,144 +26,15 @@ void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_
     }
 }
 
-#if defined(__x86_64__)
-
-#define BRAZE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")))
-#define BRAZE_AVX2 __attribute__((target("avx2,fma")))
-
-// The sums of the elements of four vectors.
-BRAZE_AVX512 inline __m128 sums_of(__m512 a, __m512 b, __m512 c, __m512 d) {
-  __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-  __m512 v = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
-  __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_castps512_ps256(_mm512_shuffle_f32x4(v, v, 0x4e)));
-  return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-}
-
-template <int R, int C>
-BRAZE_AVX512 void tile_avx512(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c,
-                              int64_t ldc, const float* bias, bool accumulate) {
-  __m512 sum[R][C];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) sum[r][j] = _mm512_setzero_ps();
-  int64_t i = 0;
-  for (; i + 16 <= k; i += 16) {
-    __m512 y[C];
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) y[j] = _mm512_loadu_ps(b + j * ldb + i);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      __m512 x = _mm512_loadu_ps(a + r * lda + i);
-#pragma GCC unroll 8
-      for (int j = 0; j < C; ++j) sum[r][j] = _mm512_fmadd_ps(x, y[j], sum[r][j]);
-    }
-  }
-  if (i < k) {
-    __mmask16 mask = static_cast<__mmask16>((1u << (k - i)) - 1);
-    __m512 y[C];
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) y[j] = _mm512_maskz_loadu_ps(mask, b + j * ldb + i);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      __m512 x = _mm512_maskz_loadu_ps(mask, a + r * lda + i);
-#pragma GCC unroll 8
-      for (int j = 0; j < C; ++j) sum[r][j] = _mm512_fmadd_ps(x, y[j], sum[r][j]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    __m512 none = _mm512_setzero_ps();
-    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none,
-                       C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
-    constexpr __mmask8 mask = (1 << C) - 1;
-    float* to = c + r * ldc;
-    if (accumulate)
-      s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, to));
-    else if (bias)
-      s = _mm_add_ps(s, _mm_maskz_loadu_ps(mask, bias));
-    _mm_mask_storeu_ps(to, mask, s);
-  }
-}
-
-// The sums of the elements of four vectors.
-BRAZE_AVX2 inline __m128 sums_of(__m256 a, __m256 b, __m256 c, __m256 d) {
-  __m256 v = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-}
-
-// Lanes below `n` of eight.
-BRAZE_AVX2 inline __m256i first_lanes(int64_t n) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-template <int R, int C>
-BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k, float* c, int64_t ldc,
-                          const float* bias, bool accumulate) {
-  __m256 sum[R][C];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) sum[r][j] = _mm256_setzero_ps();
-  int64_t i = 0;
-  for (; i + 8 <= k; i += 8) {
-    __m256 x[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) x[r] = _mm256_loadu_ps(a + r * lda + i);
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) {
-      __m256 y = _mm256_loadu_ps(b + j * ldb + i);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) sum[r][j] = _mm256_fmadd_ps(x[r], y, sum[r][j]);
-    }
-  }
-  if (i < k) {
-    __m256i mask = first_lanes(k - i);
-    __m256 x[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) x[r] = _mm256_maskload_ps(a + r * lda + i, mask);
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) {
-      __m256 y = _mm256_maskload_ps(b + j * ldb + i, mask);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) sum[r][j] = _mm256_fmadd_ps(x[r], y, sum[r][j]);
-    }
-  }
-  __m128i mask = _mm256_castsi256_si128(first_lanes(C));
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    __m256 none = _mm256_setzero_ps();
-    __m128 s = sums_of(sum[r][0], C > 1 ? sum[r][C > 1 ? 1 : 0] : none, C > 2 ? sum[r][C > 2 ? 2 : 0] : none,
-                       C > 3 ? sum[r][C > 3 ? 3 : 0] : none);
-    float* to = c + r * ldc;
-    if (accumulate)
-      s = _mm_add_ps(s, _mm_maskload_ps(to, mask));
-    else if (bias)
-      s = _mm_add_ps(s, _mm_maskload_ps(bias, mask));
-    _mm_maskstore_ps(to, mask, s);
-  }
-}
-
-#endif  // __x86_64__
-
-#define BRAZE_TILES(way, r) {way<r, 1>, way<r, 2>, way<r, 3>, way<r, 4>}
 constexpr Tile kPlain[][kGemmColumns] = {BRAZE_TILES(tile_plain, 1)};
-#if defined(__x86_64__)
-constexpr Tile kAvx2[][kGemmColumns] = {BRAZE_TILES(tile_avx2, 1), BRAZE_TILES(tile_avx2, 2),
-                                        BRAZE_TILES(tile_avx2, 3)};
-constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TILES(tile_avx512, 2),
-                                          BRAZE_TILES(tile_avx512, 3), BRAZE_TILES(tile_avx512, 4),
-                                          BRAZE_TILES(tile_avx512, 5), BRAZE_TILES(tile_avx512, 6)};
-#endif
+constexpr Tiles kPlainRow{CpuLevel::Baseline, [] { return true; }, 1, kPlain, 0};
 
-// With kGemmColumns: 12 accumulators and 4 operands of 16 registers, or 24 and 5 of 32.
-Tiles tiles_of(CpuLevel level) {
-#if defined(__x86_64__)
-  if (level == CpuLevel::Avx512) return {6, kAvx512};
-  if (level == CpuLevel::Avx2) return {3, kAvx2};
-#endif
-  return {1, kPlain};
+// nullptr: this architecture has none of that level.
+const Tiles* tiles_of(CpuLevel level) {
+  if (level == CpuLevel::Baseline) return &kPlainRow;
+  for (const Tiles& row : vector_tiles())
+    if (row.level == level) return &row;
+  return nullptr;
 }
 
 void columns(const Tiles& tiles, const GemmNT& g, int64_t from, int64_t to) {
@@ -206,39 +64,34 @@ void columns(const Tiles& tiles, const GemmNT& g, int64_t from, int64_t to) {
   }
 }
 
-// The highest level that is both here and allowed.
-CpuLevel best_level() {
-  static const CpuLevel level = [] {
-    for (CpuLevel l : {CpuLevel::Avx512, CpuLevel::Avx2})
-      if (gemm_nt_has(l) && l <= forced_cpu().value_or(l)) return l;
-    return CpuLevel::Baseline;
+// The fastest that are both here and allowed.
+const Tiles& best_tiles() {
+  static const Tiles* best = [] {
+    for (const Tiles& row : vector_tiles())
+      if (row.here() && includes(forced_cpu().value_or(row.level), row.level)) return &row;
+    return &kPlainRow;
   }();
-  return level;
+  return *best;
 }
 
 }  // namespace
 
 bool gemm_nt_has(CpuLevel level) {
-#if defined(__x86_64__)
-#define HAS __builtin_cpu_supports
-  switch (level) {
-    case CpuLevel::Avx512: return HAS("avx512f") && HAS("avx512vl") && HAS("avx512dq") && HAS("avx512bw");
-    case CpuLevel::Avx2: return HAS("avx2") && HAS("fma");
-    default: break;
-  }
-#undef HAS
-#endif
-  return level == CpuLevel::Baseline;
+  const Tiles* tiles = tiles_of(level);
+  return tiles && tiles->here();
 }
 
 bool gemm_nt_pays(int64_t m, int64_t n, int64_t k) {
   // With more rows packing costs a BLAS little beside the product.
-  int64_t most = best_level() == CpuLevel::Avx512 ? 64 : best_level() == CpuLevel::Avx2 ? 32 : 0;
-  return m >= 3 && m <= most && k >= 256 && n >= 8 * kGemmColumns;
+  return m >= 3 && m <= best_tiles().most_rows && k >= 256 && n >= 8 * kGemmColumns;
 }
 
-void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) { columns(tiles_of(level), g, from, to); }
+void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) {
+  const Tiles* tiles = tiles_of(level);
+  BRAZE_CHECK(tiles, "a product with instructions of another architecture");
+  columns(*tiles, g, from, to);
+}
 
-void gemm_nt(const GemmNT& g, int64_t from, int64_t to) { gemm_nt_with(best_level(), g, from, to); }
+void gemm_nt(const GemmNT& g, int64_t from, int64_t to) { columns(best_tiles(), g, from, to); }
 
 }  // namespace braze::runtime

@@ -16,7 +16,7 @@ using loop::OpCode;
 using loop::Stage;
 
 constexpr int64_t kTaskCost = 32768;  // vector operations that are worth a task: about 10 us
-constexpr int64_t kLanes = 8;         // elements per vector, about
+constexpr int kMostLanes = 8;         // of 4 bytes: what more a vector has, memory does not fill
 constexpr int kMemoryCost = 4;        // of a load or store, against an addition
 
 // Accesses of a stage whose index moves by 1, not at all, or otherwise, when an axis moves by 1.
@@ -98,8 +98,17 @@ bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
 
 }  // namespace
 
+const Target& target_of(const Targets& targets, const loop::Program& p, const Nest& n) {
+  for (const Stage& s : n.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Store) return targets.of(p.buffers[op.buffer].device);
+  return targets.cpu;  // a nest of nothing
+}
+
 // Outer points are counted in vectors where they are the vector.
-int64_t task_cost(const Nest& n) { return n.mapping.vector == Mapping::Vector::Inner ? kTaskCost * kLanes : kTaskCost; }
+int64_t task_cost(const Target& target, const Nest& n) {
+  return n.mapping.vector == Mapping::Vector::Inner ? kTaskCost * std::min(kMostLanes, target.lanes(4)) : kTaskCost;
+}
 
 Expr point_work(sym::ExprArena& arena, const Nest& n) {
   Expr total = arena.constant(0);
@@ -108,7 +117,7 @@ Expr point_work(sym::ExprArena& arena, const Nest& n) {
   return total;
 }
 
-void choose_mapping(const loop::Program& p, Nest& n) {
+void choose_mapping(const Target& target, const loop::Program& p, Nest& n) {
   sym::ExprArena& arena = *p.arena;
   Mapping& m = n.mapping;
   m = {};
@@ -137,7 +146,7 @@ void choose_mapping(const loop::Program& p, Nest& n) {
     else if (inner_ok)
       m.vector = Mapping::Vector::Inner;
   }
-  m.grain = std::max<int64_t>(1, task_cost(n) / point_cost(arena, n));
+  m.grain = std::max<int64_t>(1, task_cost(target, n) / point_cost(arena, n));
 }
 
 }  // namespace braze::schedule

@@ -46,21 +46,21 @@ std::vector<uint32_t> only_users(const Program& p) {
 
 // Scratch rows of a GPU kernel live in its registers, where all stages have the same axes, or in the little memory of a
 // block.
-bool fits_a_block(const Program& p, const Nest& n) {
-  constexpr int64_t kRegisters = 32768, kShared = 2048;  // elements
-  bool gpu = false, same = true;
+bool fits_a_block(const Target& target, const Nest& n, sym::ExprArena& arena) {
+  if (!target.is_gpu()) return true;
+  // Elements: half of the registers, or a few rows of 8 bytes each.
+  const int64_t in_registers = target.registers / 2, shared = target.shared_bytes / (3 * 8);
+  bool same = true;
   int64_t longest = 0;
   const loop::Stage* before = nullptr;
   for (const loop::Stage& s : n.stages) {
-    for (const loop::LoopOp& op : s.ops)
-      gpu = gpu || (op.code == loop::OpCode::Store && p.buffers[op.buffer].device.type == DeviceType::CUDA);
     if (s.axes.empty()) continue;
-    auto size = p.arena->as_const(volume(*p.arena, s.axes));
+    auto size = arena.as_const(volume(arena, s.axes));
     longest = std::max(longest, size.value_or(INT64_MAX));
     same = same && (!before || same_axes(before->axes, s.axes));
     before = &s;
   }
-  return !gpu || longest <= (same ? kRegisters : kShared);
+  return longest <= (same ? in_registers : shared);
 }
 
 template <class F>
@@ -80,7 +80,7 @@ void verify_after(const Program& p, const char* step) {
 
 }  // namespace
 
-Program schedule(const Program& lowered, const Options& options) {
+Program schedule(const Program& lowered, const Options& options, const Targets& targets) {
   Program p = lowered;
   sym::ExprArena& arena = *p.arena;
   const std::vector<char> nothing(p.buffers.size(), 0);
@@ -93,7 +93,7 @@ Program schedule(const Program& lowered, const Options& options) {
   verify_after(p, "coalesce_copies");
   update_inputs(p);
   verify_after(p, "update_inputs");
-  split_reductions(p, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
+  split_reductions(p, targets, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
   verify_after(p, "split_reductions");
   p.items = fuse_items(p, options);
   verify_after(p, "fuse_items");
@@ -101,13 +101,14 @@ Program schedule(const Program& lowered, const Options& options) {
   std::vector<uint32_t> user = only_users(p);
   std::vector<char> mine(p.buffers.size(), 0);
   for_each_nest(p, [&](uint32_t i, Nest& n) {
+    const Target& target = target_of(targets, p, n);
     for (size_t b = 0; b < mine.size(); ++b) mine[b] = user[b] == i;
     merge_stages(arena, n);
     simplify(p, n, mine);
     normalise(arena, n);
-    choose_mapping(p, n);
+    choose_mapping(target, p, n);
     // A scratch row belongs to one outer point: not where several run as one vector.
-    bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(p, n);
+    bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
     if (rows) make_local(p, n, mine);
     make_rows(arena, n);
     hoist(arena, n);
@@ -117,7 +118,7 @@ Program schedule(const Program& lowered, const Options& options) {
       share_rows(p, n);
       simplify(p, n, std::vector<char>(p.buffers.size(), 0));
     }
-    choose_mapping(p, n);
+    choose_mapping(target, p, n);
   });
   std::erase_if(p.items, [](const Item& item) {
     auto* n = std::get_if<Nest>(&item);

@@ -7,6 +7,7 @@
 
 #include "loop/analysis.h"
 #include "schedule/index.h"
+#include "schedule/mapping.h"
 #include "schedule/normalise.h"
 
 namespace braze::schedule {
@@ -23,10 +24,10 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-constexpr int64_t kWorth = 1 << 16;                    // elements
-constexpr int64_t kFewRows = 16;                       // results that are too few to be the parallel points
-constexpr int64_t kFewColumns = 256;                   // the same where the results are the vector
-constexpr int64_t kBlocks = 528, kBlockColumns = 128;  // GPU: blocks that fill it; columns of a block
+constexpr int64_t kWorth = 1 << 16;                      // elements
+constexpr int64_t kFewRows = 16;                         // results that are too few to be the parallel points
+constexpr int64_t kFewColumns = 256;                     // the same where the results are the vector
+constexpr int64_t kBlocksEach = 4, kBlockColumns = 128;  // GPU: blocks that fill a multiprocessor; columns of one
 constexpr int64_t kLeastBlockPiece = 4096,
                   kLeastBlockRows = 32;  // GPU: elements of a row, or rows, that are worth a block
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
@@ -409,7 +410,7 @@ class Pieces {
   Nest partial, left_over, total;
 };
 
-bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
+bool split(Program& p, const Nest& n, const Target& target, bool open, std::vector<Item>& out) {
   sym::ExprArena& arena = *p.arena;
   if (n.stages.empty() || n.stages[0].axes.empty() || n.stages.size() > 2) return false;
   if (n.stages.size() == 2 && !n.stages[1].axes.empty()) return false;
@@ -430,9 +431,7 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   if (most < kWorth / *points / *rest) return false;
   bool columns = by_columns(arena, n);
   int64_t pieces;
-  bool gpu = false;
-  for (const LoopOp& op : body.ops)
-    gpu = gpu || (op.code == OpCode::Load && p.buffers[op.buffer].device.type == DeviceType::CUDA);
+  const bool gpu = target.is_gpu();
   const bool moments =
       std::any_of(reductions.begin(), reductions.end(), [](const LoopOp* r) { return is_moment(r->reduce); });
   // On a CPU one pass over all is more exact, where an element far from the others comes first. There is to be a first
@@ -444,8 +443,9 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
   if (gpu) {
     // Blocks: a row is one, kBlockColumns columns are.
     int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;
-    if (10 * blocks > kBlocks) return false;  // one pass with fewer blocks is better than a second over the data
-    int64_t wanted = std::max<int64_t>(2, kBlocks / std::max<int64_t>(1, blocks));
+    const int64_t filling = kBlocksEach * target.multiprocessors;
+    if (10 * blocks > filling) return false;  // one pass with fewer blocks is better than a second over the data
+    int64_t wanted = std::max<int64_t>(2, filling / std::max<int64_t>(1, blocks));
     int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
     pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
   } else {
@@ -501,12 +501,12 @@ bool split(Program& p, const Nest& n, bool open, std::vector<Item>& out) {
 
 }  // namespace
 
-void split_reductions(Program& p, bool open) {
+void split_reductions(Program& p, const Targets& targets, bool open) {
   std::vector<Item> out;
   out.reserve(p.items.size());
   for (Item& item : p.items) {
     auto* n = std::get_if<Nest>(&item);
-    if (!n || !split(p, *n, open, out)) out.push_back(std::move(item));
+    if (!n || !split(p, *n, target_of(targets, p, *n), open, out)) out.push_back(std::move(item));
   }
   p.items = std::move(out);
 }

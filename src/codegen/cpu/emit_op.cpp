@@ -1,7 +1,7 @@
 // One op of a stage, for all points in flight.
 #include "base/check.h"
 #include "codegen/cpu/emitter.h"
-#include "codegen/cpu/math.h"
+#include "codegen/llvm/math.h"
 #include "loop/analysis.h"
 
 namespace braze::codegen::cpu {

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
-#include "codegen/cpu/math.h"
+#include "codegen/llvm/math.h"
 #include "loop/analysis.h"
 #include "schedule/mapping.h"
 
@@ -13,13 +13,14 @@ namespace braze::codegen::cpu {
 using loop::Mapping;
 using loop::OpCode;
 
-Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa,
-                 llvm::Module& module)
+Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature,
+                 std::unique_ptr<CpuBuilder> builder)
     : program_(program),
       nest_(nest),
       signature_(signature),
       arena_(*program.arena),
-      vb_(module, isa),
+      builder_(std::move(builder)),
+      vb_(*builder_),
       B(vb_.B),
       values_(nest.values) {
   choose_shape();
@@ -56,7 +57,7 @@ void Emitter::choose_shape() {
       if (op.code == OpCode::Index || op.code == OpCode::Indirect) continue;
       (op.dtype == DType::F64 || op.dtype == DType::I64 ? wide : narrow) |= op.dtype != DType::Bool;
     }
-  int full = vb_.isa.lanes(wide && !narrow ? 8 : 4);
+  int full = vb_.target.lanes(wide && !narrow ? 8 : 4);
   Mapping::Vector way = nest_.mapping.vector;
   if (way == Mapping::Vector::Outer && nest_.outer.empty()) way = Mapping::Vector::None;
   if (way == Mapping::Vector::None) return;
@@ -154,20 +155,6 @@ std::vector<Expr> Emitter::digit_extents() {
 
 Expr Emitter::units() { return arena_.product(digit_extents()); }
 
-namespace {
-
-void set_attributes(llvm::Function* f, const Isa& isa) {
-  f->setDoesNotThrow();
-  f->addFnAttr("target-cpu", isa.cpu);
-  f->addFnAttr("target-features", isa.features);
-  f->addFnAttr("prefer-vector-width", std::to_string(isa.bits));
-  f->addFnAttr("min-legal-vector-width", std::to_string(isa.bits));
-  f->addFnAttr("no-trapping-math", "true");
-  f->addFnAttr("denormal-fp-math", "ieee,ieee");
-}
-
-}  // namespace
-
 void Emitter::run(const std::string& symbol) {
   llvm::Function* body = begin_body(symbol);
   // Pointers and sizes come through the context: {pointers, sizes}.
@@ -183,7 +170,7 @@ void Emitter::run(const std::string& symbol) {
   scopes_.emplace_back();
   allocate_locals();
   run_units(body->getArg(1), body->getArg(2));
-  if (streams_) B.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+  if (streams_) vb_.fence_streams();
   B.CreateRetVoid();
   emit_entry(symbol, body);
 }
@@ -191,7 +178,7 @@ void Emitter::run(const std::string& symbol) {
 llvm::Function* Emitter::begin_body(const std::string& symbol) {
   auto* type = llvm::FunctionType::get(B.getVoidTy(), {B.getPtrTy(), B.getInt64Ty(), B.getInt64Ty()}, false);
   function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, symbol + "_body", vb_.module);
-  set_attributes(function_, vb_.isa);
+  vb_.set_attributes(*function_);
   entry_ = llvm::BasicBlock::Create(vb_.context(), "entry", function_);
   B.SetInsertPoint(entry_);
   return function_;
@@ -200,7 +187,7 @@ llvm::Function* Emitter::begin_body(const std::string& symbol) {
 void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
   auto* type = llvm::FunctionType::get(B.getVoidTy(), {B.getPtrTy(), B.getPtrTy()}, false);
   auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, vb_.module);
-  set_attributes(f, vb_.isa);
+  vb_.set_attributes(*f);
   B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", f));
   scopes_.assign(1, Scope());
   symbols_.clear();
@@ -219,7 +206,7 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
     if (Expr work = schedule::point_work(arena_, nest_); !arena_.as_const(work)) {
       Value *one = B.getInt64(1), *cost = emit(work);
       auto at_least_one = [&](Value* v) { return B.CreateSelect(B.CreateICmpSLT(v, one), one, v); };
-      Value* task = B.getInt64(static_cast<uint64_t>(schedule::task_cost(nest_)));
+      Value* task = B.getInt64(static_cast<uint64_t>(schedule::task_cost(vb_.target, nest_)));
       grain = at_least_one(B.CreateSDiv(task, at_least_one(cost)));
     }
     // In units, rounded up.

@@ -16,12 +16,15 @@
 #include <optional>
 #include <unordered_map>
 
-#include "codegen/cpu/arith.h"
-#include "codegen/integers.h"
+#include "codegen/cpu/builder.h"
+#include "codegen/llvm/arith.h"
+#include "codegen/llvm/integers.h"
 #include "codegen/signature.h"
 
 namespace braze::codegen::cpu {
 
+using ir::LaneFacts;
+using ir::VectorBuilder;
 using loop::BufferId;
 using loop::LoopOp;
 using loop::Nest;
@@ -39,7 +42,7 @@ struct Lanes {
 
 class Emitter {
  public:
-  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Isa& isa, llvm::Module& module);
+  Emitter(const Program& program, const Nest& nest, const Signature& signature, std::unique_ptr<CpuBuilder> builder);
   void run(const std::string& symbol);
 
  private:
@@ -174,7 +177,8 @@ class Emitter {
   const Nest& nest_;
   const Signature& signature_;
   sym::ExprArena& arena_;
-  VectorBuilder vb_;
+  std::unique_ptr<CpuBuilder> builder_;
+  CpuBuilder& vb_;
   llvm::IRBuilder<>& B;
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* entry_ = nullptr;

@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <unordered_set>
+
+#include "base/cpu.h"
 
 namespace braze::codegen::cpu {
 namespace {
@@ -18,8 +21,10 @@ constexpr Row kRows[] = {
     {"atanh", "_u10"}, {"erf", "_u10"},  {"erfc", "_u15"},  {"pow", "_u10"},  {"atan2", "_u10"},
 };
 
-// Both element types in the vectors of AVX2 and AVX-512.
-constexpr std::string_view kShapes[] = {"f8", "f16", "d4", "d8"};
+// Both element types in the vectors of NEON, or of AVX2 and AVX-512.
+constexpr auto kShapes = kHostArchitecture == Target::Architecture::AArch64
+                             ? std::array<std::string_view, 4>{"f4", "d2"}
+                             : std::array<std::string_view, 4>{"f8", "f16", "d4", "d8"};
 
 std::string symbol_of(const Row& row, std::string_view shape) {
   return "Sleef_" + std::string(row.name) + std::string(shape) + std::string(row.suffix);
@@ -32,6 +37,7 @@ std::vector<std::pair<std::string, void*>> find_symbols() {
   if (!library) return found;
   for (const Row& row : kRows)
     for (std::string_view shape : kShapes) {
+      if (shape.empty()) continue;
       std::string symbol = symbol_of(row, shape);
       if (void* address = dlsym(library, symbol.c_str())) found.emplace_back(std::move(symbol), address);
     }
@@ -54,48 +60,13 @@ const std::vector<std::pair<std::string, void*>>& library_symbols() {
   return *symbols;
 }
 
-Value* call_library(VectorBuilder& b, std::string_view name, llvm::ArrayRef<Value*> operands) {
-  Type* element = operands[0]->getType()->getScalarType();
-  bool wide = element->isDoubleTy();
-  unsigned n = VectorBuilder::lanes(operands[0]);
-  unsigned most = b.isa.avx512 ? (wide ? 8 : 16) : b.isa.avx2 ? (wide ? 4 : 8) : 0, least = wide ? 4 : 8;
-  unsigned piece = most;
-  while (piece > least && n <= piece / 2) piece /= 2;
-  std::string symbol;
+std::string library_symbol(std::string_view name, bool wide, unsigned lanes) {
   for (const Row& row : kRows)
-    if (row.name == name) symbol = symbol_of(row, (wide ? "d" : "f") + std::to_string(piece));
-  if (n == 1 || !most || symbol.empty() || !available(symbol))
-    return b.call_per_lane(std::string(name) + (wide ? "" : "f"), element, operands);
-
-  auto* type = llvm::FixedVectorType::get(element, piece);
-  auto callee = b.declare(symbol, type, llvm::SmallVector<Type*, 2>(operands.size(), type));
-  auto* f = llvm::cast<llvm::Function>(callee.getCallee());
-  f->setMemoryEffects(llvm::MemoryEffects::none());
-  f->setWillReturn();
-  f->addFnAttr("min-legal-vector-width", std::to_string(b.isa.bits));
-  // Vectors of other lengths in pieces; lanes that a piece has too many repeat the first.
-  llvm::SmallVector<Value*, 4> results;
-  for (unsigned start = 0; start < n; start += piece) {
-    llvm::SmallVector<Value*, 2> args;
-    for (Value* v : operands) {
-      llvm::SmallVector<int, 16> from;
-      for (unsigned l = 0; l < piece; ++l) from.push_back(static_cast<int>(start + l < n ? start + l : start));
-      args.push_back(n == piece ? v : b.B.CreateShuffleVector(v, from));
+    if (row.name == name) {
+      std::string symbol = symbol_of(row, (wide ? "d" : "f") + std::to_string(lanes));
+      return available(symbol) ? symbol : "";
     }
-    results.push_back(b.B.CreateCall(callee, args));
-  }
-  while (results.size() > 1) {
-    llvm::SmallVector<int, 64> all;
-    for (unsigned l = 0; l < 2 * VectorBuilder::lanes(results[0]); ++l) all.push_back(static_cast<int>(l));
-    llvm::SmallVector<Value*, 4> joined;
-    for (size_t i = 0; i + 1 < results.size(); i += 2)
-      joined.push_back(b.B.CreateShuffleVector(results[i], results[i + 1], all));
-    results = std::move(joined);
-  }
-  if (n >= piece) return results[0];
-  llvm::SmallVector<int, 16> first;
-  for (unsigned l = 0; l < n; ++l) first.push_back(static_cast<int>(l));
-  return b.B.CreateShuffleVector(results[0], first);
+  return "";
 }
 
 }  // namespace braze::codegen::cpu

@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/cpu/vector_builder.h"
-
 namespace braze::codegen::cpu {
 
-// `name` as in C for double ("sin"), for all lanes of the operands (one shape, f32 or f64).
-Value* call_library(VectorBuilder& b, std::string_view name, llvm::ArrayRef<Value*> operands);
+// The symbol of `name`, as in C for double ("sin"), on vectors of f32 or (`wide`) f64 of so many lanes; empty: none.
+std::string library_symbol(std::string_view name, bool wide, unsigned lanes);
 
 // Symbol and address of every vector function found.
 const std::vector<std::pair<std::string, void*>>& library_symbols();

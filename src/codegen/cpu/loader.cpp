@@ -12,16 +12,21 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "base/fork_mutex.h"
 #include "codegen/codegen.h"
+#include "codegen/cpu/architecture.h"
 #include "codegen/cpu/runtime_symbols.h"
 
 namespace braze::codegen {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw InternalError("linking generated code: " + why); }
-void require(bool holds, const char* why) {
-  if (!holds) refuse(why);
+using cpu::Reach;
+using cpu::Relocation;
+using cpu::Relocations;
+
+void require(bool holds, const std::string& why) {
+  if (!holds) cpu::refuse_link(why);
 }
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -29,11 +34,12 @@ size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 // An object file, every read of which is checked against its end.
 class Object {
  public:
-  explicit Object(const std::string& bytes) : bytes_(bytes) {
+  Object(const std::string& bytes, const Relocations& machine) : machine(machine), bytes_(bytes) {
     auto header = read<Elf64_Ehdr>(0);
     require(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
-                header.e_type == ET_REL && header.e_machine == EM_X86_64 && header.e_shentsize == sizeof(Elf64_Shdr),
-            "not a relocatable object for x86-64");
+                header.e_type == ET_REL && header.e_machine == machine.machine &&
+                header.e_shentsize == sizeof(Elf64_Shdr),
+            std::string("not a relocatable object for ") + machine.name);
     sections = read_all<Elf64_Shdr>(header.e_shoff, header.e_shnum);
     for (const Elf64_Shdr& s : sections) {
       if (s.sh_type != SHT_SYMTAB) continue;
@@ -57,6 +63,7 @@ class Object {
     return read_all<Elf64_Rela>(s.sh_offset, s.sh_size / sizeof(Elf64_Rela));
   }
 
+  const Relocations& machine;
   std::vector<Elf64_Shdr> sections;
   std::vector<Elf64_Sym> symbols;
 
@@ -84,7 +91,8 @@ class Image {
   explicit Image(const Object& object) : object_(object), place_(object.sections.size(), kNowhere) {
     for (size_t i = 0; i < object.sections.size(); ++i) {
       const Elf64_Shdr& s = object.sections[i];
-      if (!(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_X86_64_UNWIND) continue;  // nothing is thrown through a kernel
+      if (!(s.sh_flags & SHF_ALLOC) || s.sh_type == object.machine.unwind)
+        continue;  // nothing is thrown through a kernel
       require(!(s.sh_flags & (SHF_WRITE | SHF_TLS)) && s.sh_type == SHT_PROGBITS && s.sh_addralign <= kMostAligned,
               "a section of another kind than code and constants");
       (void)object.data(s);
@@ -93,7 +101,7 @@ class Image {
       bytes_ += s.sh_size;
     }
     for_each_relocation([&](const Elf64_Shdr&, size_t, const Elf64_Rela& r) {
-      if (!through_entry(r)) return;
+      if (kind_of(r).reach == Reach::Symbol) return;
       if (entries_.try_emplace(ELF64_R_SYM(r.r_info), entries_.size()).second) names_.push_back(ELF64_R_SYM(r.r_info));
     });
     first_entry_ = round_up(bytes_, kEntry);
@@ -104,7 +112,7 @@ class Image {
   std::vector<void*> link(const std::vector<std::string>& wanted) {
     size_t mapped = round_up(std::max<size_t>(bytes_, 1), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) refuse(std::string("no memory: ") + std::strerror(errno));
+    if (memory == MAP_FAILED) cpu::refuse_link(std::string("no memory: ") + std::strerror(errno));
     base_ = static_cast<char*>(memory);
     try {
       for (size_t i = 0; i < place_.size(); ++i)
@@ -114,8 +122,9 @@ class Image {
       for_each_relocation(
           [&](const Elf64_Shdr& target, size_t place, const Elf64_Rela& r) { relocate(target, place, r); });
       std::vector<void*> out = find(wanted);
+      __builtin___clear_cache(base_, base_ + mapped);  // of instructions, where it does not see what is stored
       if (mprotect(memory, mapped, PROT_READ | PROT_EXEC) != 0)
-        refuse(std::string("the system does not let memory be executed: ") + std::strerror(errno));
+        cpu::refuse_link(std::string("the system does not let memory be executed: ") + std::strerror(errno));
       return out;
     } catch (...) {
       munmap(memory, mapped);
@@ -124,7 +133,7 @@ class Image {
   }
 
  private:
-  static constexpr size_t kNowhere = SIZE_MAX, kEntry = 16, kMostAligned = 4096;
+  static constexpr size_t kNowhere = SIZE_MAX, kEntry = sizeof(char*) + cpu::kEntryCode, kMostAligned = 4096;
 
   // f(section that is changed, its place, relocation) for what changes sections of the image.
   template <class F>
@@ -141,16 +150,9 @@ class Image {
     }
   }
   bool is_defined(size_t symbol) const { return object_.symbols[symbol].st_shndx != SHN_UNDEF; }
-  bool through_entry(const Elf64_Rela& r) const {
-    switch (ELF64_R_TYPE(r.r_info)) {
-      case R_X86_64_GOTPCREL:
-      case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX: return true;
-      case R_X86_64_PLT32: return !is_defined(ELF64_R_SYM(r.r_info));
-      default: return false;
-    }
+  Relocation kind_of(const Elf64_Rela& r) const {
+    return object_.machine.of(ELF64_R_TYPE(r.r_info), is_defined(ELF64_R_SYM(r.r_info)));
   }
-
   char* address_of(size_t symbol) const {
     const Elf64_Sym& s = object_.symbols[symbol];
     if (!is_defined(symbol)) return static_cast<char*>(runtime_symbol(object_.name(s)));
@@ -166,46 +168,27 @@ class Image {
       return t;
     }();
     auto it = table->find(name);
-    if (it == table->end()) refuse("no symbol " + name);
+    if (it == table->end()) cpu::refuse_link("no symbol " + name);
     return it->second;
   }
 
   char* entry(size_t i) const { return base_ + first_entry_ + i * kEntry; }
   void write_entry(size_t i, char* address) const {
-    static constexpr unsigned char jump[] = {0xff, 0x25, 0xf2,
-                                             0xff, 0xff, 0xff};  // jmp *-14(%rip): by the address before it
     std::memcpy(entry(i), &address, sizeof address);
-    std::memcpy(entry(i) + sizeof address, jump, sizeof jump);
+    object_.machine.write_jump(entry(i) + sizeof address);
   }
 
   void relocate(const Elf64_Shdr& target, size_t place, const Elf64_Rela& r) const {
-    size_t symbol = ELF64_R_SYM(r.r_info), width = ELF64_R_TYPE(r.r_info) == R_X86_64_64 ? 8 : 4;
-    require(r.r_offset <= target.sh_size && target.sh_size - r.r_offset >= width,
+    size_t symbol = ELF64_R_SYM(r.r_info);
+    Relocation kind = kind_of(r);
+    require(r.r_offset <= target.sh_size && target.sh_size - r.r_offset >= kind.bytes,
             "a relocation past its section's end");
+    require(is_defined(symbol) || !kind.inside_only, "a relative address of something outside");
+    const char* to = kind.reach == Reach::Symbol ? address_of(symbol) : entry(entries_.at(symbol));
+    if (kind.reach == Reach::EntryCode) to += sizeof(char*);
     char* at = base_ + place + r.r_offset;
     auto number = [](const char* p) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(p)); };
-    uint64_t to = 0;
-    switch (ELF64_R_TYPE(r.r_info)) {
-      case R_X86_64_64: to = number(address_of(symbol)); break;
-      case R_X86_64_PC32:
-        require(is_defined(symbol), "a relative address of something outside");
-        to = number(address_of(symbol));
-        break;
-      case R_X86_64_PLT32:
-        to = is_defined(symbol) ? number(address_of(symbol)) : number(entry(entries_.at(symbol))) + 8;
-        break;
-      case R_X86_64_GOTPCREL:
-      case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX: to = number(entry(entries_.at(symbol))); break;
-      default: refuse("a relocation of type " + std::to_string(ELF64_R_TYPE(r.r_info)));
-    }
-    uint64_t value = to + static_cast<uint64_t>(r.r_addend);
-    if (width == 4) {
-      value -= number(at);
-      auto distance = static_cast<int64_t>(value);
-      require(distance == static_cast<int32_t>(distance), "an address too far away");
-    }
-    std::memcpy(at, &value, width);  // little-endian
+    object_.machine.write(at, number(at), ELF64_R_TYPE(r.r_info), number(to) + static_cast<uint64_t>(r.r_addend));
   }
 
   std::vector<void*> find(const std::vector<std::string>& wanted) const {
@@ -216,7 +199,7 @@ class Image {
         if (is_defined(i) && ELF64_ST_BIND(object_.symbols[i].st_info) == STB_GLOBAL &&
             object_.name(object_.symbols[i]) == name)
           found = address_of(i);
-      if (!found) refuse("no kernel " + name);
+      if (!found) cpu::refuse_link("no kernel " + name);
       out.push_back(found);
     }
     return out;
@@ -239,7 +222,7 @@ class CpuLoader final : public Loader {
       if (auto it = known_.find(s); it != known_.end()) out.push_back(it->second);
     if (out.size() == symbols.size()) return out;
     BRAZE_CHECK(out.empty(), "an object that repeats a kernel of another one");
-    Object object(bytes);
+    Object object(bytes, cpu::architecture(kHostArchitecture).relocations);
     out = Image(object).link(symbols);
     for (size_t i = 0; i < symbols.size(); ++i) known_[symbols[i]] = out[i];
     return out;
@@ -251,6 +234,10 @@ class CpuLoader final : public Loader {
 };
 
 }  // namespace
+
+namespace cpu {
+void refuse_link(const std::string& why) { throw InternalError("linking generated code: " + why); }
+}  // namespace cpu
 
 Loader& cpu_loader() {
   static auto* loader = new CpuLoader;  // never destroyed: code may run until the process ends

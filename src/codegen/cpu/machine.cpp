@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -12,39 +14,46 @@
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/fork_mutex.h"
-#include "codegen/llvm_headers.h"
-#include "codegen/unit.h"
+#include "codegen/codegen.h"
+#include "codegen/cpu/architecture.h"
+#include "codegen/llvm/headers.h"
+#include "codegen/llvm/unit.h"
 
-namespace braze::codegen::cpu {
+namespace braze::codegen {
+namespace cpu {
 namespace {
 
-void initialise() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
-    // Loop strength reduction costs up to a third of the compile time; the emitter already keeps addresses in the form
-    // [pointer + induction variable + constant].
-    auto& options = llvm::cl::getRegisteredOptions();
-    if (auto it = options.find("disable-lsr"); it != options.end()) it->second->addOccurrence(0, "disable-lsr", "true");
-  });
+void initialise(const Architecture& architecture) {
+  static auto* mutex = new ForkMutex;
+  static auto* ready = new std::set<const Architecture*>;
+  std::lock_guard lock(*mutex);
+  if (!ready->insert(&architecture).second) return;
+  architecture.initialise();
+  // Loop strength reduction costs up to a third of the compile time; the emitter already keeps addresses in the form
+  // [pointer + induction variable + constant].
+  if (ready->size() > 1) return;
+  auto& options = llvm::cl::getRegisteredOptions();
+  if (auto it = options.find("disable-lsr"); it != options.end()) it->second->addOccurrence(0, "disable-lsr", "true");
 }
 
-const llvm::Target& host_target(const std::string& triple) {
-  initialise();
+std::string triple_of(const Target& target) {
+  return target.architecture == kHostArchitecture ? llvm::sys::getProcessTriple()
+                                                  : std::string(architecture(target.architecture).triple);
+}
+
+const llvm::Target& backend(const Target& target, const std::string& triple) {
+  initialise(architecture(target.architecture));
   std::string error;
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  BRAZE_CHECK(target, "LLVM has no target for " + triple + ": " + error);
-  return *target;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
+  BRAZE_CHECK(found, "LLVM has no target for " + triple + ": " + error);
+  return *found;
 }
 
 // Where the host differs from what LLVM knows about its model (a hypervisor may hide features). All hundred features
 // would say the same, but are parsed anew for every machine and subtarget.
-std::string host_features(const std::string& cpu) {
-  std::string triple = llvm::sys::getProcessTriple(), text;
-  std::unique_ptr<llvm::MCSubtargetInfo> model(host_target(triple).createMCSubtargetInfo(triple, cpu, ""));
+std::string host_features(const Target& host) {
+  std::string triple = triple_of(host), text;
+  std::unique_ptr<llvm::MCSubtargetInfo> model(backend(host, triple).createMCSubtargetInfo(triple, host.model, ""));
   std::unordered_map<std::string_view, bool> usual;
   for (const llvm::SubtargetFeatureKV& f : model->getAllProcessorFeatures())
     usual[f.Key] = model->getFeatureBits()[f.Value];
@@ -62,19 +71,23 @@ std::string host_features(const std::string& cpu) {
   return text;
 }
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const std::string& cpu, const std::string& features) {
-  std::string triple = llvm::sys::getProcessTriple();
-  const llvm::Target* target = &host_target(triple);
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, cpu, features, llvm::TargetOptions(),
-                                                                           llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                                           llvm::CodeGenOptLevel::Default, true));
-  BRAZE_CHECK(machine, "LLVM cannot make a machine for " + cpu);
+std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
+  std::string triple = triple_of(target), features = target.features;
+  if (target.host) {
+    static const std::string all = host_features(target);
+    features = all;
+  }
+  std::unique_ptr<llvm::TargetMachine> machine(
+      backend(target, triple)
+          .createTargetMachine(triple, target.model, features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                               llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  BRAZE_CHECK(machine, "LLVM cannot make a machine for " + target.model);
   return machine;
 }
 
 struct Pool {
   ForkMutex mutex;
-  std::vector<std::unique_ptr<llvm::TargetMachine>> idle;
+  std::map<std::string, std::vector<std::unique_ptr<llvm::TargetMachine>>> idle;  // by the target's text
 };
 Pool& pool() {
   static Pool* p = new Pool;  // outlives threads that still compile while the process ends
@@ -88,76 +101,51 @@ std::optional<int64_t> host_cache() {
   return std::nullopt;
 }
 
-// LLVM's model for the level that BRAZE_CPU forces; nullptr: the host as it is.
-const char* forced_model() {
-  auto level = forced_cpu();
-  return !level ? nullptr : *level == CpuLevel::Avx512 ? "x86-64-v4" : "x86-64-v3";
-}
-
-// A forced CPU takes nothing from the host, so that its code is the same on every machine.
-Isa detect() {
-  Isa isa;
-  if (const char* forced = forced_model()) {
-    isa.cpu = forced;
-    // Of the machines with AVX2 those of Intel's gather by an instruction.
-    if (*forced_cpu() == CpuLevel::Avx2) isa.features = "+fast-gather";
-  } else {
-    isa.cpu = llvm::sys::getHostCPUName().str();
-    isa.features = host_features(isa.cpu);
-    isa.cache_bytes = host_cache().value_or(isa.cache_bytes);
-  }
-  auto machine = make_machine(isa.cpu, isa.features);
-  const auto* info = machine->getMCSubtargetInfo();
-  isa.avx2 = info->checkFeatures("+avx2,+fma,+f16c");
-  isa.avx512 = isa.avx2 && info->checkFeatures("+avx512f,+avx512bw,+avx512dq,+avx512vl");
-  isa.bits = isa.avx512 ? 512 : isa.avx2 ? 256 : 128;
-  std::lock_guard lock(pool().mutex);
-  pool().idle.push_back(std::move(machine));
-  return isa;
+Target describe_host() {
+  Target t;
+  t.architecture = kHostArchitecture;
+  t.model = llvm::sys::getHostCPUName().str();
+  t.host = true;
+  t.cache_bytes = host_cache().value_or(t.cache_bytes);
+  architecture(t.architecture).describe(t, llvm::sys::getHostCPUFeatures());
+  return t;
 }
 
 }  // namespace
 
-const Isa& host() {
-  static const Isa isa = detect();
-  return isa;
-}
-
 const std::string& host_text() {
   static const std::string text = [] {
-    if (const char* forced = forced_model()) return std::string(forced);
     std::vector<std::string> has;
     for (const auto& feature : llvm::sys::getHostCPUFeatures())
       if (feature.second) has.push_back(feature.first().str());
     std::sort(has.begin(), has.end());
-    std::string all = llvm::sys::getHostCPUName().str();
+    std::string all;
     for (const std::string& f : has) all += "," + f;
-    all += "," + std::to_string(host_cache().value_or(0));
     return all;
   }();
   return text;
 }
 
-MachineLoan::MachineLoan() {
-  const Isa& isa = host();
+MachineLoan::MachineLoan(const Target& target) : key_(text(target)) {
   {
     std::lock_guard lock(pool().mutex);
-    if (!pool().idle.empty()) {
-      machine_ = std::move(pool().idle.back());
-      pool().idle.pop_back();
+    auto& idle = pool().idle[key_];
+    if (!idle.empty()) {
+      machine_ = std::move(idle.back());
+      idle.pop_back();
       return;
     }
   }
-  machine_ = make_machine(isa.cpu, isa.features);
+  machine_ = make_machine(target);
 }
 
 MachineLoan::~MachineLoan() {
   std::lock_guard lock(pool().mutex);
-  pool().idle.push_back(std::move(machine_));
+  if (machine_) pool().idle[key_].push_back(std::move(machine_));
 }
 
 std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine) {
-  optimise(module, machine);
+  ir::optimise(module, machine);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
@@ -168,7 +156,7 @@ std::string emit_object(llvm::Module& module, llvm::TargetMachine& machine) {
 }
 
 std::string emit_assembly(llvm::Module& module, llvm::TargetMachine& machine) {
-  optimise(module, machine);
+  ir::optimise(module, machine);
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
@@ -178,4 +166,16 @@ std::string emit_assembly(llvm::Module& module, llvm::TargetMachine& machine) {
   return std::string(text.data(), text.size());
 }
 
-}  // namespace braze::codegen::cpu
+}  // namespace cpu
+
+const Target& cpu_target() {
+  static const Target target = [] {
+    auto level = forced_cpu();
+    Target t = !level ? cpu::describe_host() : *level == CpuLevel::Neon ? neon_target() : x86_target(*level);
+    if (!cpu_error().empty()) t.unavailable = cpu_error();
+    return t;
+  }();
+  return target;
+}
+
+}  // namespace braze::codegen

@@ -1,9 +1,10 @@
-// LLVM's target machines for the host: made once, lent to one thread at a time, kept for the life of the process.
+// LLVM's target machines for CPUs: made once per target, lent to one thread at a time, kept for the life of the
+// process.
 #pragma once
 #include <memory>
 #include <string>
 
-#include "codegen/cpu/isa.h"
+#include "base/target.h"
 
 namespace llvm {
 class Module;
@@ -12,21 +13,19 @@ class TargetMachine;
 
 namespace braze::codegen::cpu {
 
-// The host, or the CPU that BRAZE_CPU forces (base/cpu.h).
-const Isa& host();
-
-// The same as text for keys, without LLVM's tables: its model and what it can do.
+// What the host can do beyond what its Target says, as text for keys, without LLVM's tables.
 const std::string& host_text();
 
 class MachineLoan {
  public:
-  MachineLoan();
+  explicit MachineLoan(const Target& target);
   ~MachineLoan();
   MachineLoan(const MachineLoan&) = delete;
   MachineLoan& operator=(const MachineLoan&) = delete;
   llvm::TargetMachine& operator*() const { return *machine_; }
 
  private:
+  std::string key_;
   std::unique_ptr<llvm::TargetMachine> machine_;
 };
 

@@ -10,8 +10,6 @@ namespace braze::codegen::cpu {
 using loop::BufferKind;
 using sym::Kind;
 
-namespace {}  // namespace
-
 // A pointer to buffer[index] at lane 0, with the part that outer loops know added there.
 Value* Emitter::address(BufferId buffer, Expr index) {
   int depth = depth_of(index);
@@ -113,8 +111,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     Value* p = distance ? address(buffer, index) : address(buffer, moved);
     if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
     if (!vector_.mask) return B.CreateAlignedLoad(type, p, align);
-    // Narrow elements have no masked load before AVX-512.
-    if (vb_.isa.avx512 || (vb_.isa.avx2 && size_of(dtype) >= 4))
+    if (supports(vb_.target.masked_load, size_of(dtype)))
       return B.CreateMaskedLoad(type, p, align, vector_.mask, llvm::Constant::getNullValue(type));
   }
   if (step && *step == -1 && !vector_.mask) {
@@ -138,8 +135,7 @@ Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {
   }
   Value* base = address(buffer, arena_.sum(shared));
   Value* lanes = lane_values(arena_.sum(own), copy);
-  bool wide = size_of(dtype) >= 4 && element->isSized() && vb_.isa.avx2;
-  if (wide) {
+  if (supports(vb_.target.gather, size_of(dtype))) {
     Value* pointers = B.CreateGEP(element, base, lanes);
     return B.CreateMaskedGather(type, pointers, align, vector_.mask,
                                 vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);
@@ -205,7 +201,8 @@ std::optional<int64_t> Emitter::footprint() const {
 // lines first.
 bool Emitter::streams(BufferId buffer, Expr index) {
   const loop::Buffer& b = program_.buffers[buffer];
-  if (b.kind == BufferKind::Local || static_cast<int64_t>(width_) * size_of(b.dtype) * 8 != vb_.isa.bits) return false;
+  bool whole = static_cast<int64_t>(width_) * size_of(b.dtype) * 8 == vb_.target.vector_bits;
+  if (b.kind == BufferKind::Local || !whole || !vb_.target.streaming_stores) return false;
   int64_t bytes = size_of(b.dtype);
   for (const std::vector<loop::Axis>* axes : {&nest_.outer, &stage_->axes})
     for (const loop::Axis& a : *axes) {
@@ -214,8 +211,8 @@ bool Emitter::streams(BufferId buffer, Expr index) {
       bytes *= *n;
     }
   constexpr int64_t kStreamed = 12 << 20;
-  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.isa.cache_bytes &&
-         aligned(index, vb_.isa.bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
+  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.target.cache_bytes &&
+         aligned(index, vb_.target.vector_bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
 }
 
 void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
@@ -235,7 +232,7 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     if (vector_.mask) {
       B.CreateMaskedStore(v, p, align, vector_.mask);
     } else if (streams(buffer, moved)) {
-      auto* store = B.CreateAlignedStore(v, p, llvm::Align(vb_.isa.bits / 8));
+      auto* store = B.CreateAlignedStore(v, p, llvm::Align(vb_.target.vector_bits / 8));
       store->setMetadata("nontemporal", llvm::MDNode::get(vb_.context(), llvm::ConstantAsMetadata::get(B.getInt32(1))));
       streams_ = true;
     } else {
@@ -245,7 +242,7 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
   }
   Value* lanes = lane_values(index, copy);
   Value* base = bases_.at(buffer.index);
-  if (vb_.isa.avx512 && size_of(dtype) >= 4) {
+  if (supports(vb_.target.scatter, size_of(dtype))) {
     B.CreateMaskedScatter(v, B.CreateGEP(element, base, lanes), align, vector_.mask);
     return;
   }

@@ -1,8 +1,8 @@
 // Reductions: accumulators carried through the loops as SSA values, several per reduction to hide latency.
 
 #include "base/check.h"
-#include "codegen/cpu/combine.h"
 #include "codegen/cpu/emitter.h"
+#include "codegen/llvm/combine.h"
 #include "loop/analysis.h"
 
 namespace braze::codegen::cpu {
@@ -19,7 +19,7 @@ Type* Emitter::accumulator_type(const Accumulator& a, int part) {
 }
 
 Value* Emitter::reduce_identity(const Accumulator& a, int part, Type* type) {
-  return cpu::reduce_identity(vb_, a.op->reduce, a.operand, part, type);
+  return ir::reduce_identity(vb_, a.op->reduce, a.operand, part, type);
 }
 
 Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {

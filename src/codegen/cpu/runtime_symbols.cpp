@@ -9,15 +9,9 @@
 #include <new>
 
 #include "codegen/codegen.h"
+#include "codegen/cpu/host.h"
 #include "codegen/cpu/library.h"
 #include "codegen/cpu/transpose.h"
-
-// Of the compiler's support library: half precision where the CPU has no instruction for it.
-extern "C" {
-float __extendhfsf2(_Float16);
-_Float16 __truncsfhf2(float);
-_Float16 __truncdfhf2(double);
-}
 
 namespace braze::codegen {
 namespace cpu {
@@ -118,9 +112,6 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
         {"memset", address_of<void*(void*, int, size_t)>(std::memset)},
         {"memcpy", address_of<void*(void*, const void*, size_t)>(std::memcpy)},
         {"memmove", address_of<void*(void*, const void*, size_t)>(std::memmove)},
-        {"__extendhfsf2", address_of(__extendhfsf2)},
-        {"__truncsfhf2", address_of(__truncsfhf2)},
-        {"__truncdfhf2", address_of(__truncdfhf2)},
         {"fma", address_of<double(double, double, double)>(std::fma)},
         {"fmaf", address_of<float(float, float, float)>(fmaf)},
         BRAZE_LIBM1(exp),
@@ -153,8 +144,7 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
         {"roundeven", address_of<double(double)>(std::nearbyint)},
         {"roundevenf", address_of<float(float)>(nearbyintf)},
     };
-    const auto& vectors = library_symbols();
-    all->insert(all->end(), vectors.begin(), vectors.end());
+    for (const Symbols& more : {library_symbols(), host_symbols()}) all->insert(all->end(), more.begin(), more.end());
     return all;
   }();
   return *table;

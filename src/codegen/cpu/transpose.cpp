@@ -1,9 +1,6 @@
 #include "codegen/cpu/transpose.h"
 
-// GCC 12 takes the "undefined" operand inside its own AVX-512 intrinsics for a mistake (bug 105593).
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
+#include "codegen/cpu/host.h"
 
 namespace braze::codegen::cpu {
 namespace {
@@ -12,49 +9,6 @@ template <class T>
 void plain(const T* from, int64_t stride, T* into, int64_t step, int64_t rows, int64_t columns) {
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t i = 0; i < rows; ++i) into[i * step + j] = from[j * stride + i];
-}
-
-// Four rows of four: the building block within 128-bit parts.
-__attribute__((target("avx512f"))) inline void square4(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
-  __m512i ab0 = _mm512_unpacklo_epi32(a, b), ab1 = _mm512_unpackhi_epi32(a, b);
-  __m512i cd0 = _mm512_unpacklo_epi32(c, d), cd1 = _mm512_unpackhi_epi32(c, d);
-  a = _mm512_unpacklo_epi64(ab0, cd0);
-  b = _mm512_unpackhi_epi64(ab0, cd0);
-  c = _mm512_unpacklo_epi64(ab1, cd1);
-  d = _mm512_unpackhi_epi64(ab1, cd1);
-}
-
-__attribute__((target("avx512f"))) void square16(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step) {
-  __m512i r[16];
-  for (int j = 0; j < 16; ++j) r[j] = _mm512_loadu_si512(from + j * stride);
-  for (int g = 0; g < 16; g += 4) square4(r[g], r[g + 1], r[g + 2], r[g + 3]);
-  // r[4*g + q] now holds, in part p, rows 4*p + q of columns 4*g .. 4*g + 3: exchange parts between the groups.
-  for (int q = 0; q < 4; ++q) {
-    __m512i x = _mm512_shuffle_i32x4(r[q], r[4 + q], 0x88), y = _mm512_shuffle_i32x4(r[8 + q], r[12 + q], 0x88);
-    __m512i z = _mm512_shuffle_i32x4(r[q], r[4 + q], 0xdd), w = _mm512_shuffle_i32x4(r[8 + q], r[12 + q], 0xdd);
-    _mm512_store_si512(into + step * q, _mm512_shuffle_i32x4(x, y, 0x88));
-    _mm512_store_si512(into + step * (8 + q), _mm512_shuffle_i32x4(x, y, 0xdd));
-    _mm512_store_si512(into + step * (4 + q), _mm512_shuffle_i32x4(z, w, 0x88));
-    _mm512_store_si512(into + step * (12 + q), _mm512_shuffle_i32x4(z, w, 0xdd));
-  }
-}
-
-__attribute__((target("avx2"))) void square8(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step) {
-  __m256i r[8];
-  for (int j = 0; j < 8; ++j) r[j] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j * stride));
-  for (int g = 0; g < 8; g += 4) {
-    __m256i ab0 = _mm256_unpacklo_epi32(r[g], r[g + 1]), ab1 = _mm256_unpackhi_epi32(r[g], r[g + 1]);
-    __m256i cd0 = _mm256_unpacklo_epi32(r[g + 2], r[g + 3]), cd1 = _mm256_unpackhi_epi32(r[g + 2], r[g + 3]);
-    r[g] = _mm256_unpacklo_epi64(ab0, cd0);
-    r[g + 1] = _mm256_unpackhi_epi64(ab0, cd0);
-    r[g + 2] = _mm256_unpacklo_epi64(ab1, cd1);
-    r[g + 3] = _mm256_unpackhi_epi64(ab1, cd1);
-  }
-  for (int q = 0; q < 4; ++q) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * q), _mm256_permute2x128_si256(r[q], r[4 + q], 0x20));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(into + step * (4 + q)),
-                       _mm256_permute2x128_si256(r[q], r[4 + q], 0x31));
-  }
 }
 
 }  // namespace
@@ -71,12 +25,8 @@ void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t st
 
 void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step, int64_t rows, int64_t columns,
                 int64_t width) {
-  // A width of 16 or 8 lanes says which vectors the machine has.
-  if (rows == width && columns == width) {
-    if (width == 16) return square16(from, stride, into, step);
-    static const bool avx2 = __builtin_cpu_supports("avx2");
-    if (width == 8 && avx2) return square8(from, stride, into, step);
-  }
+  TransposeSquare* whole = rows == width && columns == width ? transpose_square(width) : nullptr;
+  if (whole) return whole(from, stride, into, step);
   plain(from, stride, into, step, rows, columns);
 }
 

@@ -9,7 +9,7 @@
 #include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
-#include "codegen/unit.h"
+#include "codegen/distinct_kernels.h"
 
 namespace braze::codegen {
 namespace {
@@ -37,7 +37,7 @@ void run() {
     loop::Program program = loop::parse(kProgram);
     Options options;
     options.disk_cache = false;
-    Compiled made = cpu_target().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
+    Compiled made = cpu_generator().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
     cpu_loader().load(made.blobs[0], {made.kernels[0].symbol});
   } catch (...) {
     // Whoever compiles something real meets the same failure and reports it.
@@ -57,7 +57,7 @@ Notes& notes() {
 
 void warm_up(std::string_view program) {
   if (!program.empty()) {
-    std::string key = cpu_target().fingerprint() + "\nprogram\n" + std::string(program);
+    std::string key = cpu_generator().fingerprint() + "\nprogram\n" + std::string(program);
     if (DiskCache().find(symbol_of("program", key), key)) return;
     std::lock_guard lock(notes().mutex);
     notes().keys.push_back(std::move(key));

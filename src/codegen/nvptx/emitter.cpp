@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "codegen/cpu/math.h"
+#include "codegen/llvm/math.h"
 #include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
@@ -26,14 +26,14 @@ bool accumulates(const Stage& stage) {
 }  // namespace
 
 Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
-                 const cpu::Isa& isa, bool early, llvm::Module& module)
+                 const Target& target, bool early, llvm::Module& module)
     : program_(program),
       nest_(nest),
       signature_(signature),
       shape_(shape),
       early_(early),
       arena_(*program.arena),
-      vb_(module, isa),
+      vb_(module, target),
       B(vb_.B),
       values_(nest.values) {}
 

@@ -12,14 +12,15 @@
 #include <map>
 #include <unordered_map>
 
-#include "codegen/cpu/arith.h"
-#include "codegen/integers.h"
+#include "codegen/llvm/arith.h"
+#include "codegen/llvm/integers.h"
 #include "codegen/nvptx/math.h"
 #include "codegen/nvptx/shape.h"
 #include "codegen/signature.h"
 
 namespace braze::codegen::nvptx {
 
+using ir::LaneFacts;
 using llvm::Type;
 using llvm::Value;
 using loop::BufferId;
@@ -30,8 +31,8 @@ using sym::Expr;
 
 class Emitter {
  public:
-  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape, const cpu::Isa& isa,
-          bool early, llvm::Module& module);
+  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
+          const Target& target, bool early, llvm::Module& module);
   void run(const std::string& symbol);
 
  private:

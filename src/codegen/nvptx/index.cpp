@@ -104,6 +104,6 @@ LaneFacts Emitter::lane_facts() {
 
 bool Emitter::aligned(Expr e, int64_t divisor) { return aligned_at_first_lane(arena_, e, lane_facts(), divisor); }
 
-std::optional<int64_t> Emitter::lane_step(Expr e) { return codegen::lane_step(arena_, e, lane_facts()); }
+std::optional<int64_t> Emitter::lane_step(Expr e) { return ir::lane_step(arena_, e, lane_facts()); }
 
 }  // namespace braze::codegen::nvptx

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codegen/llvm_headers.h"
-#include "codegen/unit.h"
+#include "codegen/llvm/headers.h"
+#include "codegen/llvm/unit.h"
 
 namespace braze::codegen::nvptx {
 namespace {
@@ -73,7 +73,7 @@ MachineLoan::~MachineLoan() {
 }
 
 std::string emit_ptx(llvm::Module& module, llvm::TargetMachine& machine) {
-  optimise(module, machine);
+  ir::optimise(module, machine);
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager emit;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "codegen/cpu/math.h"
+#include "codegen/llvm/math.h"
 #include "codegen/nvptx/math64.h"
 
 namespace braze::codegen::nvptx {
@@ -57,25 +57,19 @@ Value* erf(DeviceBuilder& b, Value* x) {
 
 }  // namespace
 
-namespace {
-
-bool since_sm80(const cpu::Isa& isa) { return isa.cpu >= "sm_80"; }  // names of two digits
-
-}  // namespace
-
 Value* DeviceBuilder::to_bf16(Value* x) {
-  if (!since_sm80(isa)) return VectorBuilder::to_bf16(x);
+  if (!target_.has_bf16()) return VectorBuilder::to_bf16(x);
   return B.CreateBitCast(B.CreateFPTrunc(x, B.getBFloatTy()), i16());
 }
 
 Value* DeviceBuilder::pack(DType dtype, Value* low, Value* high) {
-  if (!since_sm80(isa)) return nullptr;
+  if (!target_.has_bf16()) return nullptr;
   auto id = dtype == DType::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
   return B.CreateBitCast(B.CreateIntrinsic(id, {}, {high, low}), i32());
 }
 
 Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
-  if (!since_sm80(isa) || !x->getType()->isFloatTy()) return nullptr;
+  if (!target_.has_bf16() || !x->getType()->isFloatTy()) return nullptr;
   return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);
 }
 
@@ -102,7 +96,7 @@ Value* emit_math(DeviceBuilder& b, OpCode code, Value* x, Value* y) {
       case OpCode::Erf: return erf(b, x);
       default: break;
     }
-  return cpu::emit_math(b, code, x, y);
+  return ir::emit_math(b, code, x, y);
 }
 
 }  // namespace braze::codegen::nvptx

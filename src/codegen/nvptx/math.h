@@ -1,7 +1,8 @@
 // Elementary functions on the GPU, without libdevice. f32: polynomials and the hardware's exponential, within 2 ulp;
 // rare ones in double. f64: within a few ulp. NaN, infinities, signed zeros and denormals as in IEEE.
 #pragma once
-#include "codegen/cpu/vector_builder.h"
+#include "base/target.h"
+#include "codegen/llvm/vector_builder.h"
 #include "loop/loop.h"
 
 namespace braze::codegen::nvptx {
@@ -10,9 +11,9 @@ using llvm::Type;
 using llvm::Value;
 
 // Emits the functions of the C library that the shared emitters ask for. Scalars only.
-class DeviceBuilder final : public cpu::VectorBuilder {
+class DeviceBuilder final : public ir::VectorBuilder {
  public:
-  using VectorBuilder::VectorBuilder;
+  DeviceBuilder(llvm::Module& module, const Target& target) : VectorBuilder(module), target_(target) {}
   Value* to_bf16(Value* x) override;
   // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
   Value* pack(DType dtype, Value* low, Value* high);
@@ -20,6 +21,9 @@ class DeviceBuilder final : public cpu::VectorBuilder {
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
   Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) override;
+
+ private:
+  const Target& target_;
 };
 
 // One transcendental row of loop/opcodes.def on a scalar f32 or f64.

@@ -1,11 +1,11 @@
 // Elementary functions in double, from LLVM's plain arithmetic alone: for targets without a C library.
 // After the methods of fdlibm (Sun Microsystems) and Cephes (S. Moshier): argument reduction, then a polynomial.
 #pragma once
-#include "codegen/cpu/vector_builder.h"
+#include "codegen/llvm/vector_builder.h"
 
 namespace braze::codegen::nvptx::math64 {
 
-using cpu::VectorBuilder;
+using ir::VectorBuilder;
 using llvm::Value;
 
 // The C library's function of this name on scalar doubles. Throws Unsupported for one that is not there.

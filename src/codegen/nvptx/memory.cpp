@@ -81,7 +81,7 @@ void Emitter::place_locals() {
     auto n = arena_.as_const(elements);
     if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
     int each = shape_.threads / shape_.group;
-    Type* type = cpu::storage_type(vb_, b.dtype);
+    Type* type = ir::storage_type(vb_, b.dtype);
     Value* base = shared_array(type, static_cast<uint64_t>(*n) * static_cast<uint64_t>(each));
     if (each > 1) {
       Value* own = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
@@ -98,24 +98,24 @@ Value* Emitter::address(BufferId buffer, Expr index, int element) {
   else if (auto jt = locals_.find(buffer.index); jt != locals_.end())
     base = jt->second;
   BRAZE_CHECK(base, "buffer " + program_.buffers[buffer].name + " has no address in the kernel");
-  return B.CreateInBoundsGEP(cpu::storage_type(vb_, program_.buffers[buffer].dtype), base, emit(index, element));
+  return B.CreateInBoundsGEP(ir::storage_type(vb_, program_.buffers[buffer].dtype), base, emit(index, element));
 }
 
 Value* Emitter::load_one(BufferId buffer, Expr index, int element) {
   DType dtype = program_.buffers[buffer].dtype;
   llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(dtype))));
-  return cpu::from_storage(vb_, dtype,
-                           B.CreateAlignedLoad(cpu::storage_type(vb_, dtype), address(buffer, index, element), align));
+  return ir::from_storage(vb_, dtype,
+                          B.CreateAlignedLoad(ir::storage_type(vb_, dtype), address(buffer, index, element), align));
 }
 
 // `lanes` neighbouring elements, aligned to their size: as 32-bit or wider words.
 Emitter::Values Emitter::load_vector(BufferId buffer, Value* p, int lanes) {
   DType dtype = program_.buffers[buffer].dtype;
   unsigned size = static_cast<unsigned>(size_of(dtype)), bytes = size * static_cast<unsigned>(lanes);
-  Type* element = cpu::storage_type(vb_, dtype);
+  Type* element = ir::storage_type(vb_, dtype);
   llvm::Align align(bytes);
   Values out;
-  auto lane = [&](Value* stored) { out.push_back(cpu::from_storage(vb_, dtype, stored)); };
+  auto lane = [&](Value* stored) { out.push_back(ir::from_storage(vb_, dtype, stored)); };
   if (size >= 4) {
     Value* v = B.CreateAlignedLoad(llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes)), p, align);
     for (int l = 0; l < lanes; ++l) lane(B.CreateExtractElement(v, static_cast<uint64_t>(l)));
@@ -159,7 +159,7 @@ void Emitter::store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> val
       x = vb_.pack(dtype, values[first], values[first + 1]);
     if (x) return x;
     for (unsigned k = 0; k < per_word; ++k) {
-      Value* bits = B.CreateBitCast(cpu::to_storage(vb_, dtype, values[first + k]), B.getIntNTy(size * 8));
+      Value* bits = B.CreateBitCast(ir::to_storage(vb_, dtype, values[first + k]), B.getIntNTy(size * 8));
       bits = B.CreateZExt(bits, word);
       if (k) bits = B.CreateShl(bits, vb_.integer(bits, k * size * 8));
       x = x ? B.CreateOr(x, bits) : bits;
@@ -205,7 +205,7 @@ void Emitter::emit_load(const LoopOp& op) {
     out = load(op.buffer, op.index);
     if (straight_ && varies(op.index)) known_[key] = out;
   }
-  for (Value*& v : out.v) v = cpu::emit_cast(vb_, v, out.dtype, op.dtype);
+  for (Value*& v : out.v) v = ir::emit_cast(vb_, v, out.dtype, op.dtype);
   out.dtype = op.dtype;
   values_[op.result.index] = std::move(out);
 }
@@ -213,13 +213,13 @@ void Emitter::emit_load(const LoopOp& op) {
 void Emitter::emit_store(const LoopOp& op) {
   const loop::Buffer& buffer = program_.buffers[op.buffer];
   Lanes x = values_[op.args[0].index];
-  for (Value*& v : x.v) v = cpu::emit_cast(vb_, v, x.dtype, buffer.dtype);
+  for (Value*& v : x.v) v = ir::emit_cast(vb_, v, x.dtype, buffer.dtype);
   x.dtype = buffer.dtype;
   // What is known of this buffer from before no longer holds, but for the value just stored.
   std::erase_if(known_, [&](auto& kv) { return kv.first.first == op.buffer.index; });
   if (straight_ && !op.atomic_add) {
     Lanes rounded = x;
-    for (Value*& v : rounded.v) v = cpu::from_storage(vb_, buffer.dtype, cpu::to_storage(vb_, buffer.dtype, v));
+    for (Value*& v : rounded.v) v = ir::from_storage(vb_, buffer.dtype, ir::to_storage(vb_, buffer.dtype, v));
     known_[{op.buffer.index, op.index.id}] = std::move(rounded);
   }
   if (auto it = locals_.find(op.buffer.index); it != locals_.end() && !it->second) return;
@@ -230,7 +230,7 @@ void Emitter::emit_store(const LoopOp& op) {
     if (op.atomic_add)
       store_atomic(op.buffer, p, x.at(element));
     else
-      B.CreateAlignedStore(cpu::to_storage(vb_, buffer.dtype, x.at(element)), p, align);
+      B.CreateAlignedStore(ir::to_storage(vb_, buffer.dtype, x.at(element)), p, align);
   };
   Value* leader = stage_->axes.empty() ? worker_is_first() : nullptr;
   auto both = [&](Value* a, Value* b) { return a && b ? B.CreateAnd(a, b) : a ? a : b; };
@@ -277,9 +277,9 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
     B.SetInsertPoint(again);
     auto* seen = B.CreatePHI(bits, 2);
     seen->addIncoming(before, from);
-    Value* old = cpu::from_storage(
+    Value* old = ir::from_storage(
         vb_, dtype, dtype == DType::F16 ? B.CreateBitCast(seen, B.getHalfTy()) : static_cast<Value*>(seen));
-    Value* sum = B.CreateBitCast(cpu::to_storage(vb_, dtype, B.CreateFAdd(old, value)), bits);
+    Value* sum = B.CreateBitCast(ir::to_storage(vb_, dtype, B.CreateFAdd(old, value)), bits);
     Value* swap =
         B.CreateAtomicCmpXchg(p, seen, sum, align, llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);
     seen->addIncoming(B.CreateExtractValue(swap, 0), B.GetInsertBlock());
@@ -290,7 +290,7 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
   auto kind = dtype == DType::Bool ? llvm::AtomicRMWInst::Or
               : is_floating(dtype) ? llvm::AtomicRMWInst::FAdd
                                    : llvm::AtomicRMWInst::Add;
-  B.CreateAtomicRMW(kind, p, cpu::to_storage(vb_, dtype, value), align, llvm::AtomicOrdering::Monotonic);
+  B.CreateAtomicRMW(kind, p, ir::to_storage(vb_, dtype, value), align, llvm::AtomicOrdering::Monotonic);
 }
 
 // Calls f on the loads of the nest, each place once, whose address and value are known from the start.
@@ -318,7 +318,7 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
     if (!along || !across || !arena_.is_const(along->coefficient, 1) || arena_.is_const(across->coefficient, 1) ||
         arena_.is_const(across->coefficient, 0))
       return;
-    Type* type = cpu::compute_type(vb_, program_.buffers[op.buffer].dtype);
+    Type* type = ir::compute_type(vb_, program_.buffers[op.buffer].dtype);
     if (type->isIntegerTy(1)) return;
     tiles.push_back({&op, shared_array(type, kTile * (kTile + 1))});
     tiles_[{op.buffer.index, op.index.id}] = load(op.buffer, op.index);

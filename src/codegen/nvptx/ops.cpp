@@ -3,7 +3,7 @@
 #include <array>
 #include <limits>
 
-#include "codegen/cpu/math.h"
+#include "codegen/llvm/math.h"
 #include "codegen/nvptx/emitter.h"
 #include "codegen/nvptx/math.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 // Of bytes as floats: as the last bits of 2**23, which integer and floating-point units make at full rate, where the
 // conversion runs at an eighth of that.
-Value* float_of_byte(cpu::VectorBuilder& vb, Value* v, bool sign) {
+Value* float_of_byte(ir::VectorBuilder& vb, Value* v, bool sign) {
   auto& B = vb.B;
   if (sign) v = B.CreateXor(v, vb.integer(v, 0x80));
   Value* bits = B.CreateOr(B.CreateZExt(v, vb.i32()), vb.integer(vb.i32(), 0x4B000000));
@@ -38,7 +38,7 @@ void Emitter::run_ops(const Stage& stage, Values* carried) {
       Lanes x = values_[op.args[0].index];
       loop::ReduceAlone alone = loop::reduce_row(op.reduce).alone;
       for (Value*& v : x.v) {
-        v = cpu::emit_cast(vb_, v, x.dtype, op.dtype);
+        v = ir::emit_cast(vb_, v, x.dtype, op.dtype);
         if (alone == loop::ReduceAlone::Zero) v = llvm::Constant::getNullValue(v->getType());
         if (alone == loop::ReduceAlone::Deviation) v = B.CreateFSub(v, v);
       }
@@ -59,14 +59,14 @@ void Emitter::emit_op(const LoopOp& op) {
       int n = varies(op.index) ? flight_.elements() : 1;
       bool wide = !fits_i32(op.index);
       for (int e = 0; e < n; ++e)
-        out.v.push_back(cpu::emit_cast(vb_, emit(op.index, e, wide), wide ? DType::I64 : DType::I32, op.dtype));
+        out.v.push_back(ir::emit_cast(vb_, emit(op.index, e, wide), wide ? DType::I64 : DType::I32, op.dtype));
       values_[op.result.index] = std::move(out);
       return;
     }
     case OpCode::Const: {
       Lanes out;
       out.dtype = op.dtype;
-      Type* t = cpu::compute_type(vb_, op.dtype);
+      Type* t = ir::compute_type(vb_, op.dtype);
       out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number)
                                             : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
       values_[op.result.index] = std::move(out);
@@ -87,13 +87,13 @@ void Emitter::emit_pure(const LoopOp& op) {
     types[i] = args[i]->dtype;
     n = std::max(n, args[i]->v.size());
   }
-  if (op.code == OpCode::Div && n > 1 && args[1]->uniform() && cpu::compute_type(vb_, op.dtype)->isFloatTy()) {
+  if (op.code == OpCode::Div && n > 1 && args[1]->uniform() && ir::compute_type(vb_, op.dtype)->isFloatTy()) {
     divide_all(op, *args[0], *args[1]);
     return;
   }
-  bool math = cpu::is_math(op.code) && is_floating(op.dtype);
+  bool math = ir::is_math(op.code) && is_floating(op.dtype);
   bool of_bytes = op.code == OpCode::Cast && (types[0] == DType::I8 || types[0] == DType::U8) &&
-                  cpu::compute_type(vb_, op.dtype)->isFloatTy();
+                  ir::compute_type(vb_, op.dtype)->isFloatTy();
   for (size_t e = 0; e < n; ++e) {
     std::array<Value*, 3> v{};
     for (size_t i = 0; i < 3; ++i)
@@ -101,11 +101,11 @@ void Emitter::emit_pure(const LoopOp& op) {
     if (of_bytes) {
       out.v.push_back(float_of_byte(vb_, v[0], types[0] == DType::I8));
     } else if (math) {
-      Value* x = cpu::emit_cast(vb_, v[0], types[0], op.dtype);
-      Value* y = v[1] ? cpu::emit_cast(vb_, v[1], types[1], op.dtype) : nullptr;
+      Value* x = ir::emit_cast(vb_, v[0], types[0], op.dtype);
+      Value* y = v[1] ? ir::emit_cast(vb_, v[1], types[1], op.dtype) : nullptr;
       out.v.push_back(emit_math(vb_, op.code, x, y));
     } else {
-      out.v.push_back(cpu::emit_arith(vb_, op, types, v));
+      out.v.push_back(ir::emit_arith(vb_, op, types, v));
     }
   }
   values_[op.result.index] = std::move(out);
@@ -116,14 +116,14 @@ void Emitter::emit_pure(const LoopOp& op) {
 void Emitter::divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor) {
   Lanes out;
   out.dtype = op.dtype;
-  Value* d = cpu::emit_cast(vb_, divisor.v[0], divisor.dtype, op.dtype);
+  Value* d = ir::emit_cast(vb_, divisor.v[0], divisor.dtype, op.dtype);
   // A tiny divisor is scaled up with the dividends: its reciprocal may be out of range.
   Value* tiny = B.CreateFCmpOLT(vb_.fabs(d), vb_.num(d, 0x1p-100));
   Value* factor = B.CreateSelect(tiny, vb_.num(d, 0x1p64), vb_.num(d, 1.0));
   d = B.CreateFMul(d, factor);
   Value* r = B.CreateFDiv(vb_.num(d, 1.0), d);
   for (Value* dividend : dividends.v) {
-    Value* x = B.CreateFMul(cpu::emit_cast(vb_, dividend, dividends.dtype, op.dtype), factor);
+    Value* x = B.CreateFMul(ir::emit_cast(vb_, dividend, dividends.dtype, op.dtype), factor);
     Value* q = B.CreateFMul(x, r);
     Value* better = vb_.fma(vb_.fma(B.CreateFNeg(q), d, x), r, q);
     Value* finite = B.CreateFCmpOLT(vb_.fabs(better), vb_.num(d, std::numeric_limits<double>::infinity()));
@@ -139,7 +139,7 @@ void Emitter::emit_indirect(const LoopOp& op) {
   out.dtype = DType::I64;
   for (size_t e = 0; e < x.v.size(); ++e) {
     Value* bound = emit(op.bound, static_cast<int>(e), true);
-    Value* v = cpu::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
+    Value* v = ir::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
     Value* at = op.check.wrap ? B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v) : v;
     Value* bad = B.CreateICmpUGE(at, bound);  // negative ones, too
     Value* report = bad;

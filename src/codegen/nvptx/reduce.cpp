@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "codegen/cpu/combine.h"
+#include "codegen/llvm/combine.h"
 #include "codegen/nvptx/emitter.h"
 #include "loop/analysis.h"
 #include "schedule/index.h"
@@ -14,8 +14,8 @@ namespace braze::codegen::nvptx {
 using loop::ReduceKind;
 
 Type* Emitter::part_type(const Accumulator& a, int part) {
-  if (is_index(a.op->reduce)) return part == 1 ? (a.wide ? vb_.i64() : vb_.i32()) : cpu::compute_type(vb_, a.operand);
-  return cpu::compute_type(vb_, a.op->dtype);
+  if (is_index(a.op->reduce)) return part == 1 ? (a.wide ? vb_.i64() : vb_.i32()) : ir::compute_type(vb_, a.operand);
+  return ir::compute_type(vb_, a.op->dtype);
 }
 
 Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
@@ -35,15 +35,15 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     if (!a.shared)
       for (int l = 0; l < outer_lanes(); ++l)
         for (int p = 0; p < a.parts; ++p)
-          carried.push_back(cpu::reduce_identity(vb_, op.reduce, a.operand, p, part_type(a, p)));
+          carried.push_back(ir::reduce_identity(vb_, op.reduce, a.operand, p, part_type(a, p)));
     accumulators_.push_back(a);
   }
   return carried;
 }
 
 void Emitter::combine(const Accumulator& a, Value** into, Value** from) {
-  if (is_moment(a.op->reduce)) cpu::align_welford(vb_, into, from);
-  cpu::reduce_combine(vb_, a.op->reduce, a.operand, into, from);
+  if (is_moment(a.op->reduce)) ir::align_welford(vb_, into, from);
+  ir::reduce_combine(vb_, a.op->reduce, a.operand, into, from);
 }
 
 void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) {
@@ -58,7 +58,7 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
   auto parts_of = [&](int e) {
     Values v;
     Value* value = x.at(e);
-    v.push_back(is_index(kind) ? value : cpu::emit_cast(vb_, value, x.dtype, a.op->dtype));
+    v.push_back(is_index(kind) ? value : ir::emit_cast(vb_, value, x.dtype, a.op->dtype));
     if (is_index(kind)) {
       Value* at = stage_positions_[columns ? 0 : static_cast<size_t>(e / flight_.lanes)];
       at = B.CreateSExtOrTrunc(at, part_type(a, 1));
@@ -84,14 +84,14 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
     if (Value* active = flight_.active_at(e / flight_.lanes))
       for (int p = 0; p < a.parts; ++p)
         v[static_cast<size_t>(p)] = B.CreateSelect(active, v[static_cast<size_t>(p)],
-                                                   cpu::reduce_identity(vb_, kind, a.operand, p, part_type(a, p)));
+                                                   ir::reduce_identity(vb_, kind, a.operand, p, part_type(a, p)));
     all.push_back(std::move(v));
   }
   // As a tree: short chains, and rounding errors that grow with the logarithm. The earlier element first, for ties.
   for (size_t n = 1; n < all.size(); n *= 2)
     for (size_t i = 0; i + n < all.size(); i += 2 * n)
-      cpu::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data(), /*later=*/true);
-  cpu::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
+      ir::reduce_combine(vb_, kind, a.operand, all[i].data(), all[i + n].data(), /*later=*/true);
+  ir::reduce_combine(vb_, kind, a.operand, carried.data() + a.first, all[0].data());
 }
 
 // The elements' own mean and sum of squared deviations, then combined with what was there: one division per turn. All
@@ -121,7 +121,7 @@ void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
   Value** into = carried.data() + a.first;
   Value* shift = nullptr;
   for (int e = 0; e < elements; ++e) {
-    Value* value = cpu::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype);
+    Value* value = ir::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype);
     Value* active = flight_.active_at(e / flight_.lanes);
     if (!shift) {
       Value* first = active ? B.CreateSelect(active, value, zero) : value;
@@ -140,7 +140,7 @@ void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
     squares.push_back(active ? B.CreateSelect(active, d, zero) : d);
   }
   Value* own[] = {mean, tree(squares), n};
-  cpu::reduce_combine(vb_, a.op->reduce, a.operand, into, own);
+  ir::reduce_combine(vb_, a.op->reduce, a.operand, into, own);
   into[3] = shift;
 }
 
@@ -250,7 +250,7 @@ void Emitter::finish_reductions(Values carried) {
       size_t first = a.first + static_cast<size_t>(l * a.parts);
       Value* v = carried[first + static_cast<size_t>(part)];
       if (a.op->reduce == ReduceKind::WelfordMean) v = B.CreateFAdd(v, carried[first + 3]);
-      out.v.push_back(is_index(a.op->reduce) ? cpu::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype)
+      out.v.push_back(is_index(a.op->reduce) ? ir::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype)
                                              : v);
     }
     values_[a.op->result.index] = std::move(out);

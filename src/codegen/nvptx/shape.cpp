@@ -16,8 +16,6 @@ using loop::Program;
 using loop::Stage;
 using sym::Expr;
 
-// What fills a large GPU: multiprocessors times threads that hide memory latency on one of them.
-constexpr int64_t kProcessors = 132, kThreads = 1024;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
@@ -25,7 +23,8 @@ constexpr int64_t kUnknown = 1 << 20;  // elements of an axis of whose size noth
 
 class Chooser {
  public:
-  Chooser(const Program& p, const Nest& n) : p_(p), n_(n), arena_(*p.arena) {}
+  Chooser(const Program& p, const Nest& n, const Target& t)
+      : p_(p), n_(n), arena_(*p.arena), processors_(t.multiprocessors), filling_(processors_ * (t.threads / 2)) {}
 
   Shape run() {
     bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
@@ -78,9 +77,9 @@ class Chooser {
       for (const Stage& s : n_.stages)
         if (int own = vector_of(s, n_.outer.back())) v = std::min(v, own);
       s_.vector = v == 16 ? 1 : v;
-      while (s_.vector > 1 && all / s_.vector < kProcessors * kThreads) s_.vector /= 2;
+      while (s_.vector > 1 && all / s_.vector < filling_) s_.vector /= 2;
     }
-    if (all / s_.vector < kProcessors * 256) s_.threads = 128;
+    if (all / s_.vector < processors_ * 256) s_.threads = 128;
     Expr units = schedule::volume(arena_, n_.outer);
     if (s_.vector > 1) {
       std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
@@ -122,10 +121,10 @@ class Chooser {
     if (vectors > 32 && group < 32) group = 32;
     group = std::clamp<int64_t>(group, 1, 1024);
     if (vectors > 1024 * s_.most_copies) group = 512;  // looped: several blocks per multiprocessor
-    while (group < 1024 && points * group < kProcessors * kThreads && vectors >= 2 * group) group *= 2;
+    while (group < 1024 && points * group < filling_ && vectors >= 2 * group) group *= 2;
     s_.group = static_cast<int>(group);
     // Groups of several warps are blocks of their own: they meet at the block's barrier.
-    s_.threads = s_.group > 32 ? s_.group : points * group < kProcessors * 128 ? 32 : 128;
+    s_.threads = s_.group > 32 ? s_.group : points * group < processors_ * 128 ? 32 : 128;
     s_.copies = 4;
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
@@ -145,7 +144,7 @@ class Chooser {
       return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(need, 1)))),
                                  4, 32);
     };
-    while (s_.vector > 1 && all / (across() * s_.vector) < 2 * kProcessors) s_.vector /= 2;
+    while (s_.vector > 1 && all / (across() * s_.vector) < 2 * processors_) s_.vector /= 2;
     s_.group = static_cast<int>(across());
     int64_t workers = std::clamp<int64_t>(
         static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length / 4, 1)))), 1,
@@ -161,11 +160,14 @@ class Chooser {
   const Program& p_;
   const Nest& n_;
   sym::ExprArena& arena_;
+  const int64_t processors_, filling_;  // threads that hide memory latency on all of them
   Shape s_;
 };
 
 }  // namespace
 
-Shape choose_shape(const Program& program, const Nest& nest) { return Chooser(program, nest).run(); }
+Shape choose_shape(const Program& program, const Nest& nest, const Target& target) {
+  return Chooser(program, nest, target).run();
+}
 
 }  // namespace braze::codegen::nvptx

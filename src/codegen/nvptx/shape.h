@@ -1,5 +1,6 @@
 // How a nest is spread over a GPU: which points a thread computes, and how many threads and blocks there are.
 #pragma once
+#include "base/target.h"
 #include "loop/loop.h"
 
 namespace braze::codegen::nvptx {
@@ -24,6 +25,6 @@ struct Shape {
 // Squares of Way::Tiles: kTile x kTile points by kTile x kTileRows threads.
 inline constexpr int kTile = 32, kTileRows = 8;
 
-Shape choose_shape(const loop::Program& program, const loop::Nest& nest);
+Shape choose_shape(const loop::Program& program, const loop::Nest& nest, const Target& target);
 
 }  // namespace braze::codegen::nvptx

@@ -13,8 +13,8 @@ using loop::Nest;
 using loop::Stage;
 using sym::Expr;
 
-// Fewer programs than this leave multiprocessors of a large GPU idle.
-constexpr int64_t kPrograms = 264;
+// Fewer programs than this leave multiprocessors idle.
+int64_t fewest_programs(const Target& target) { return 2 * target.multiprocessors; }
 constexpr int64_t kUnknown = 1 << 20;  // elements of an axis of whose size nothing is expected
 constexpr int64_t kMostAtOnce = 16384, kLoop = 4096, kColumnRows = 64;
 
@@ -29,12 +29,12 @@ int64_t most_points(sym::ExprArena& arena, const Stage& stage) {
   return std::max<int64_t>(1, arena.range(schedule::volume(arena, stage.axes)).hi);
 }
 
-void points(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
+void points(sym::ExprArena& arena, const Nest& nest, int64_t fewest, Blocks& b) {
   b.way = Blocks::Way::Points;
   Expr all = schedule::volume(arena, nest.outer);
   int64_t n = estimate(arena, all);
   b.x = 1024;
-  while (b.x > 128 && n / b.x < kPrograms) b.x /= 2;
+  while (b.x > 128 && n / b.x < fewest) b.x /= 2;
   b.warps = b.x >= 512 ? 4 : b.x / 128;
   b.grid = arena.ceildiv(all, arena.constant(b.x));
 }
@@ -50,7 +50,7 @@ void tiles(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
                                                                  arena.ceildiv(nest.outer[n - 1].extent, side)));
 }
 
-void rows(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
+void rows(sym::ExprArena& arena, const Nest& nest, int64_t fewest, Blocks& b) {
   b.way = Blocks::Way::Rows;
   Expr all = schedule::volume(arena, nest.outer);
   int64_t outer = estimate(arena, all), longest = 1;
@@ -63,13 +63,13 @@ void rows(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
     x = std::clamp<int64_t>(power_of_two(estimate(arena, nest.outer.back().extent)), 16, 64);
     b.most = static_cast<int>(kMostAtOnce / 2 / x);
     r = longest <= b.most ? power_of_two(longest) : kColumnRows;
-    while (x > 16 && outer / x < kPrograms) x /= 2;
-    while (x * r < 1024 && outer / x >= 2 * kPrograms) x *= 2;
+    while (x > 16 && outer / x < fewest) x /= 2;
+    while (x * r < 1024 && outer / x >= 2 * fewest) x *= 2;
   } else {
     b.most = kMostAtOnce;
     r = longest <= b.most ? power_of_two(longest) : kLoop;
     x = 1;
-    while (x * r < 1024 && outer / x >= 2 * kPrograms) x *= 2;
+    while (x * r < 1024 && outer / x >= 2 * fewest) x *= 2;
   }
   b.x = static_cast<int>(x);
   b.r = static_cast<int>(r);
@@ -79,16 +79,16 @@ void rows(sym::ExprArena& arena, const Nest& nest, Blocks& b) {
 
 }  // namespace
 
-Blocks choose_blocks(const loop::Program& program, const Nest& nest) {
+Blocks choose_blocks(const loop::Program& program, const Nest& nest, const Target& target) {
   sym::ExprArena& arena = *program.arena;
   Blocks b;
   bool pointwise = std::all_of(nest.stages.begin(), nest.stages.end(), [](const Stage& s) { return s.axes.empty(); });
   if (!pointwise)
-    rows(arena, nest, b);
+    rows(arena, nest, fewest_programs(target), b);
   else if (nest.mapping.tile > 0 && nest.outer.size() >= 2)
     tiles(arena, nest, b);
   else
-    points(arena, nest, b);
+    points(arena, nest, fewest_programs(target), b);
   return b;
 }
 

@@ -1,5 +1,6 @@
 // How a nest is cut into the blocks of a Triton kernel.
 #pragma once
+#include "base/target.h"
 #include "loop/loop.h"
 
 namespace braze::codegen::triton {
@@ -18,7 +19,7 @@ struct Blocks {
   sym::Expr grid;  // number of programs
 };
 
-Blocks choose_blocks(const loop::Program& program, const loop::Nest& nest);
+Blocks choose_blocks(const loop::Program& program, const loop::Nest& nest, const Target& target);
 
 // Points of a stage that are computed at once: a power of two. `whole`: that these are all.
 struct StageBlock {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/fork_mutex.h"
 
 namespace braze::runtime::cuda {
 namespace {
@@ -15,7 +16,9 @@ namespace {
 using Result = int;  // CUresult; 0 is success
 using Context = void*;
 constexpr Result kInvalidContext = 201, kOutOfMemory = 2;
-constexpr int kMajor = 75, kMinor = 76;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+// CU_DEVICE_ATTRIBUTE_*: COMPUTE_CAPABILITY_*; MULTIPROCESSOR_COUNT, MAX_THREADS_PER_MULTIPROCESSOR,
+// MAX_REGISTERS_PER_BLOCK, MAX_SHARED_MEMORY_PER_BLOCK.
+constexpr int kMajor = 75, kMinor = 76, kMultiprocessors = 16, kThreads = 39, kRegisters = 12, kShared = 8;
 constexpr int kMostShared = 8;                     // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr uint32_t kSharedByDefault = 48 << 10;    // a kernel that wants more says so
 constexpr unsigned kPortable = 1, kDeviceMap = 2;  // CU_MEMHOSTALLOC_*
@@ -136,12 +139,26 @@ class Use {
 
 }  // namespace
 
-int compute_capability(int device) {
-  int d = handle(device), major = 0, minor = 0;
-  check(api().device_attribute(&major, kMajor, d), "the architecture of the GPU");
-  check(api().device_attribute(&minor, kMinor, d), "the architecture of the GPU");
-  return major * 10 + minor;
+const Target& target(int device) {
+  static auto* mutex = new ForkMutex;
+  static auto* known = new std::map<int, Target>;
+  std::lock_guard lock(*mutex);
+  if (auto it = known->find(device); it != known->end()) return it->second;
+  int d = handle(device);
+  auto attribute = [&](int which) {
+    int value = 0;
+    check(api().device_attribute(&value, which, d), "the architecture of the GPU");
+    return value;
+  };
+  Target t = nvidia_gpu(attribute(kMajor) * 10 + attribute(kMinor));
+  t.multiprocessors = attribute(kMultiprocessors);
+  t.threads = attribute(kThreads);
+  t.registers = attribute(kRegisters);
+  t.shared_bytes = attribute(kShared);
+  return known->emplace(device, std::move(t)).first->second;
 }
+
+int compute_capability(int device) { return target(device).sm; }
 
 void* load(const std::string& image, const std::string& symbol, uint32_t shared, int device) {
   static std::mutex mutex;

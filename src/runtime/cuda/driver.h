@@ -6,9 +6,13 @@
 #include <cstdint>
 #include <string>
 
+#include "base/target.h"
+
 namespace braze::runtime::cuda {
 
-// 90 for compute capability 9.0. Throws Unsupported, saying what was looked for, without driver or device.
+// What the driver says of a GPU; asked once. Throws Unsupported, saying what was looked for, without driver or device.
+const Target& target(int device);
+// 90 for compute capability 9.0. Throws as `target` does.
 int compute_capability(int device);
 // Loads a cubin or PTX text and finds a kernel in it; the same image is loaded once per device. The result (a
 // CUfunction) stays valid for ever. `shared`: as its launches will ask for. Throws Unsupported where the driver

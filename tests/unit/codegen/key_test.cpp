@@ -96,7 +96,7 @@ std::string key_of(Program& p) { return signature_of(p, nest_of(p)).key; }
 std::string code_of(Program& p) {
   try {
     loop::verify(p);
-    return cpu_target().source(p, nest_of(p), Options());
+    return cpu_generator().source(p, nest_of(p), Options());
   } catch (const std::exception&) {
     return {};
   }
@@ -263,7 +263,7 @@ TEST(Key, SaysNothingAboutNamesAndNumbers) {
 
 TEST(Key, FingerprintNamesTheBuild) {
   ASSERT_FALSE(build_id().empty());
-  EXPECT_NE(cpu_target().fingerprint().find(build_id()), std::string::npos);
+  EXPECT_NE(cpu_generator().fingerprint().find(build_id()), std::string::npos);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Compiled compiled() {
   static const loop::Program program = loop::parse(kSum);
   Options options;
   options.disk_cache = false;
-  return cpu_target().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
+  return cpu_generator().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
 }
 
 TEST(Loader, LinksCallsAndConstants) {

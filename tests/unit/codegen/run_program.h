@@ -38,11 +38,11 @@ inline Linked link(const Program& p) {
   std::vector<const loop::Nest*> nests;
   for (const loop::Item& item : p.items) nests.push_back(&std::get<loop::Nest>(item));
   if (forced_cpu() == CpuLevel::Avx2) {
-    for (const loop::Nest* n : nests) EXPECT_EQ(avx512_register(cpu_target().assembly(p, *n)), "") << n->name;
+    for (const loop::Nest* n : nests) EXPECT_EQ(avx512_register(cpu_generator().assembly(p, *n)), "") << n->name;
   }
   Options options;
   options.disk_cache = false;
-  Linked l{cpu_target().compile(p, nests, options), {}};
+  Linked l{cpu_generator().compile(p, nests, options), {}};
   for (uint32_t k : l.compiled.kernel_of) {
     const CompiledKernel& kernel = l.compiled.kernels[k];
     l.entry.push_back(cpu_loader().load(l.compiled.blobs[kernel.blob], {kernel.symbol})[0]);

@@ -15,7 +15,7 @@ namespace {
 loop::Program lowered(std::string_view text) {
   graph::Graph g = graph::parse(text);
   graph::verify(g);
-  loop::Program p = lower::lower(g, {});
+  loop::Program p = lower::lower(g, {}, {});
   loop::verify(p);
   return p;
 }

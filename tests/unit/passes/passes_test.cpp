@@ -160,7 +160,7 @@ symbol s0 size 2 1024
 %2: f32[s0,8], %3: f32[s0,1], %4: f32[s0,1] = aten::native_layer_norm(%0, [8], %1, %1, 1e-05)
 return %2
 })"),
-                     Options{});
+                     Options{}, Targets{});
   graph::verify(g);
   EXPECT_EQ(count(graph::print(g), "aten::native_layer_norm"), 0u);
   EXPECT_EQ(count(graph::print(g), "aten::var_mean.correction"), 1u);

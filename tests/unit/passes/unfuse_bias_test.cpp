@@ -19,7 +19,7 @@ size_t count(const graph::Graph& g, graph::Op op) {
 }
 
 graph::Graph split(const std::string& text) {
-  graph::Graph g = unfuse_bias(graph::parse(text));
+  graph::Graph g = unfuse_bias(graph::parse(text), {{}, {{0, h200()}}});
   graph::verify(g);
   return g;
 }

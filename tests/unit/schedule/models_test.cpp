@@ -76,7 +76,7 @@ output view %4 f32 sizes [)" +
 }
 
 void expect_softmax(const std::string& rows) {
-  Program p = schedule(parse(softmax(rows)), {});
+  Program p = schedule(parse(softmax(rows)), {}, {});
   verify(p);
   auto n = nests(p);
   ASSERT_EQ(n.size(), 1u) << print(p);
@@ -102,7 +102,7 @@ TEST(ScheduleModels, ColumnSoftmaxKeepsItsTemp) {
     for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
   }
   for (size_t at; (at = text.find("strides [64, 1]")) != std::string::npos;) text.replace(at, 15, "strides [1, 32]");
-  Program p = schedule(parse(text), {});
+  Program p = schedule(parse(text), {}, {});
   verify(p);
   for (const Nest* n : nests(p)) EXPECT_NE(n->mapping.vector, Mapping::Vector::Inner) << print(p);
   for (const Buffer& b : p.buffers) EXPECT_NE(b.kind, BufferKind::Local) << print(p);
@@ -181,7 +181,7 @@ std::string encoder(int layers) {
 }
 
 TEST(ScheduleModels, LayerNormIsOneKernelAndLayersAreEqual) {
-  Program p = schedule(parse(encoder(3)), {});
+  Program p = schedule(parse(encoder(3)), {}, {});
   verify(p);
   auto n = nests(p);
   ASSERT_EQ(n.size(), 12u) << print(p);  // gelu, layer norm: six times
@@ -205,7 +205,7 @@ TEST(ScheduleModels, IsFast) {
 #endif
   Program p = parse(encoder(12));
   auto begin = std::chrono::steady_clock::now();
-  Program q = schedule(p, {});
+  Program q = schedule(p, {}, {});
   auto middle = std::chrono::steady_clock::now();
   plan_memory(q);
   auto end = std::chrono::steady_clock::now();

@@ -46,7 +46,7 @@ bool check(uint64_t seed, size_t& before, size_t& after) {
     verify(g.program);
     auto in = g.inputs;
     auto want = run(g.program, in, testing::run_extern);
-    Program p = schedule(g.program, {});
+    Program p = schedule(g.program, {}, {});
     before += nest_count(g.program);
     after += nest_count(p);
     scheduled = print(p);
@@ -83,7 +83,7 @@ TEST(ScheduleRandom, KeepsMeaning) {
   size_t before = 0, after = 0;
   if (const char* one = std::getenv("BRAZE_SEED")) {
     check(std::strtoull(one, nullptr, 10), before, after);
-    std::printf("%s\n", print(schedule(testing::generate(std::strtoull(one, nullptr, 10)).program, {})).c_str());
+    std::printf("%s\n", print(schedule(testing::generate(std::strtoull(one, nullptr, 10)).program, {}, {})).c_str());
     return;
   }
   const char* many = std::getenv("BRAZE_SEEDS");

@@ -15,7 +15,7 @@ using namespace loop;
 void check(const std::string& text, size_t nests, double expected_points) {
   Program p = parse(text);
   verify(p);
-  Program q = schedule(p, {});
+  Program q = schedule(p, {}, {});
   verify(q);
   ASSERT_EQ(q.items.size(), nests) << print(q);
   double points = 1;
@@ -125,7 +125,7 @@ nest "sub" outer [a2: 128, b2: 64] {
 output view %3 f32 sizes [128] strides [1] offset 0
 output view %4 f32 sizes [128, 64] strides [64, 1] offset 0
 )"),
-                       {});
+                       {}, {});
   verify(p);
   ASSERT_EQ(p.items.size(), 1u) << print(p);
   const Nest& n = std::get<Nest>(p.items[0]);

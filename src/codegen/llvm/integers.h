@@ -1,0 +1,28 @@
+// Index expressions as the generators through LLVM emit and ask about them.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "codegen/llvm/vector_builder.h"
+#include "symbolic/expr.h"
+
+namespace braze::codegen::ir {
+
+// The value of `e` from its operands' values, all of one integer type or vector; `value` gives them. Of any kind but
+// Const and Symbol, and Add and Mul, whose order is the callers' own choice.
+llvm::Value* combine_integers(VectorBuilder& b, const sym::ExprArena& arena, sym::Expr e,
+                              const std::function<llvm::Value*(sym::Expr)>& value);
+
+// Neighbouring values of one variable that are computed side by side.
+struct LaneFacts {
+  std::optional<sym::Expr> var;  // which starts at a multiple of `lanes`
+  int lanes = 1;
+  std::function<bool(sym::Expr)> varies;                            // between lanes, or between what else is in flight
+  std::function<std::optional<int64_t>(sym::Expr)> step_of_symbol;  // of one that varies
+};
+// e(lane) = e(0) + step * lane; nullopt: not known.
+std::optional<int64_t> lane_step(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
+// Whether e is a multiple of the divisor at lane 0: proved, or else false.
+bool aligned_at_first_lane(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts, int64_t divisor);
+
+}  // namespace braze::codegen::ir

@@ -1,0 +1,367 @@
+#include "codegen/llvm/math.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "codegen/llvm/pieces.h"
+
+namespace braze::codegen::ir {
+namespace {
+
+using loop::OpCode;
+
+constexpr double kLog2E = 1.4426950408889634;
+
+// p * 2^n for integral n in [-160, 130], with one rounding also where the result is denormal.
+Value* scale(VectorBuilder& b, Value* p, Value* n) {
+  if (Value* r = b.native_scale(p, n)) return r;
+  // Two factors: 2^n alone may be no normal number. The first product is exact.
+  Value* k = b.B.CreateFPToSI(n, VectorBuilder::like(p, b.i32()));
+  Value* half = b.B.CreateAShr(k, b.integer(k, 1));
+  auto power = [&](Value* e) { return b.unbits(b.B.CreateShl(b.B.CreateAdd(e, b.integer(e, 127)), b.integer(e, 23))); };
+  return b.B.CreateFMul(b.B.CreateFMul(p, power(half)), power(b.B.CreateSub(k, half)));
+}
+
+// exp(r) - 1 for |r| <= ln(2)/2.
+Value* exp_tail(VectorBuilder& b, Value* r) {
+  Value* p = b.horner(
+      r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  return b.fma(p, b.B.CreateFMul(r, r), r);
+}
+
+struct Reduced {
+  Value *n, *r;  // x = n * ln(2) + r
+};
+Reduced reduce_ln2(VectorBuilder& b, Value* x) {
+  Value* n = b.round_even(b.B.CreateFMul(x, b.num(x, kLog2E)));
+  Value* r = b.fma(n, b.num(x, -0.693359375), x);
+  return {n, b.fma(n, b.num(x, 2.12194440e-4), r)};
+}
+
+Value* exp(VectorBuilder& b, Value* x) {
+  x = b.at_least(b.num(x, -104.5), b.at_most(b.num(x, 89.0), x));
+  auto [n, r] = reduce_ln2(b, x);
+  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), n);
+}
+
+Value* exp2(VectorBuilder& b, Value* x) {
+  x = b.at_least(b.num(x, -151.0), b.at_most(b.num(x, 129.0), x));
+  Value* n = b.round_even(x);
+  // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
+  Value* f = b.B.CreateFSub(x, n);
+  Value* r = b.B.CreateFMul(f, b.num(x, 0.6931471805599453));
+  Value* low = b.fma(f, b.num(x, 0.6931471805599453), b.B.CreateFNeg(r));
+  return scale(b, b.B.CreateFAdd(b.B.CreateFAdd(exp_tail(b, r), low), b.num(x, 1.0)), n);
+}
+
+Value* expm1(VectorBuilder& b, Value* x) {
+  Value* c = b.at_least(b.num(x, -20.0), b.at_most(b.num(x, 88.8), x));
+  auto [n, r] = reduce_ln2(b, c);
+  Value* t = exp_tail(b, r);
+  // 2^n (1 + t) - 1 through 2^(n-1), which does not overflow before the result does.
+  Value* s = scale(b, b.num(x, 0.5), n);
+  Value* half = b.fma(s, t, b.B.CreateFSub(s, b.num(x, 0.5)));
+  return b.copysign(b.B.CreateFAdd(half, half), x);
+}
+
+// exp(|x|) / 2 through 2^(n-1), which does not overflow before the result does.
+Value* half_exp(VectorBuilder& b, Value* x) {
+  auto [n, r] = reduce_ln2(b, b.at_most(b.num(x, 90.0), b.fabs(x)));
+  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), b.B.CreateFSub(n, b.num(x, 1.0)));
+}
+
+Value* cosh(VectorBuilder& b, Value* x) {
+  Value* h = half_exp(b, x);
+  return b.B.CreateFAdd(h, b.B.CreateFDiv(b.num(x, 0.25), h));
+}
+
+Value* sinh(VectorBuilder& b, Value* x) {
+  Value* s = b.B.CreateFMul(x, x);
+  // The series: five terms are exact to 2^-32 up to 1.
+  Value* p = b.horner(s, {2.505210838544172e-8, 2.755731922398589e-6, 1.984126984126984e-4, 8.333333333333333e-3,
+                          1.6666666666666666e-1});
+  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
+  Value* h = half_exp(b, x);
+  Value* large = b.B.CreateFSub(h, b.B.CreateFDiv(b.num(x, 0.25), h));
+  // The sign last: the small form gives +0 for -0.
+  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(b.fabs(x), b.num(x, 1.0)), large, small), x);
+}
+
+struct Log {
+  Value *f, *y, *e;  // log(x) = (f + y) + e ln(2), f = m - 1 exact
+};
+Log log_parts(VectorBuilder& b, Value* x) {
+  Value* tiny = b.B.CreateFCmpOLT(x, b.num(x, 1.17549435e-38));
+  Value* scaled = b.B.CreateSelect(tiny, b.B.CreateFMul(x, b.num(x, 8388608.0)), x);
+  Value* i = b.bits(scaled);
+  Value* e = b.B.CreateAShr(b.B.CreateSub(i, b.integer(i, 0x3f3504f3)), b.integer(i, 23));
+  Value* m = b.unbits(b.B.CreateSub(i, b.B.CreateShl(e, b.integer(e, 23))));
+  Value* ef = b.B.CreateSIToFP(e, x->getType());
+  ef = b.B.CreateSelect(tiny, b.B.CreateFSub(ef, b.num(x, 23.0)), ef);
+  Value* f = b.B.CreateFSub(m, b.num(x, 1.0));
+  Value* z = b.B.CreateFMul(f, f);
+  Value* p = b.horner(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                          -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  Value* y = b.B.CreateFMul(b.B.CreateFMul(f, z), p);
+  return {f, b.fma(z, b.num(x, -0.5), y), ef};
+}
+
+// The values that the polynomial does not see: 0, negative, infinity, NaN.
+Value* log_special(VectorBuilder& b, Value* x, Value* r) {
+  r = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, INFINITY)), x, r);
+  r = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, 0.0)), b.num(x, -INFINITY), r);
+  return b.B.CreateSelect(b.B.CreateFCmpULT(x, b.num(x, 0.0)), b.num(x, NAN), r);
+}
+
+Value* log_positive(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  Value* y = b.fma(l.e, b.num(x, -2.12194440e-4), l.y);
+  return b.fma(l.e, b.num(x, 0.693359375), b.B.CreateFAdd(l.f, y));
+}
+
+Value* log(VectorBuilder& b, Value* x) { return log_special(b, x, log_positive(b, x)); }
+
+Value* log2(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  // log2(e) = 1.4375 + rest: the product of the leading part with f is nearly exact.
+  Value* low = b.B.CreateFMul(l.y, b.num(x, 0.00519504088896341));
+  low = b.fma(l.f, b.num(x, 0.00519504088896341), low);
+  low = b.fma(l.y, b.num(x, 1.4375), low);
+  return log_special(b, x, b.B.CreateFAdd(b.fma(l.f, b.num(x, 1.4375), low), l.e));
+}
+
+Value* log10(VectorBuilder& b, Value* x) {
+  Log l = log_parts(b, x);
+  Value* low = b.B.CreateFMul(l.e, b.num(x, 2.48745663981195213739e-4));
+  low = b.fma(l.y, b.num(x, 7.00731903251827651129e-4), low);
+  low = b.fma(l.f, b.num(x, 7.00731903251827651129e-4), low);
+  low = b.fma(l.y, b.num(x, 4.3359375e-1), low);
+  low = b.fma(l.f, b.num(x, 4.3359375e-1), low);
+  return log_special(b, x, b.fma(l.e, b.num(x, 3.00781250e-1), low));
+}
+
+Value* log1p(VectorBuilder& b, Value* x) {
+  Value* one = b.num(x, 1.0);
+  Value* u = b.B.CreateFAdd(x, one);
+  // What rounding took from u.
+  Value* lost = b.B.CreateSelect(b.B.CreateFCmpOGE(x, one), b.B.CreateFSub(one, b.B.CreateFSub(u, x)),
+                                 b.B.CreateFSub(x, b.B.CreateFSub(u, one)));
+  Log l = log_parts(b, u);
+  Value* y = b.fma(l.e, b.num(x, -2.12194440e-4), b.B.CreateFAdd(l.y, b.B.CreateFDiv(lost, u)));
+  Value* r = b.fma(l.e, b.num(x, 0.693359375), b.B.CreateFAdd(l.f, y));
+  r = log_special(b, u, r);
+  return b.B.CreateSelect(b.B.CreateFCmpOEQ(u, one), x, r);
+}
+
+// 1/d for d in [1, 2], with an error below 0.6 units in the last place.
+Value* reciprocal(VectorBuilder& b, Value* d) {
+  Value *one = b.num(d, 1.0), *r = b.native_reciprocal(d);
+  if (!r) return b.B.CreateFDiv(one, d);
+  return b.fma(r, b.fma(b.B.CreateFNeg(d), r, one), r);  // one step of Newton's from 14 bits
+}
+
+// Through exp(-|x|), so that the divisor lies in [1, 2].
+Value* sigmoid(VectorBuilder& b, Value* x) {
+  Value* one = b.num(x, 1.0);
+  Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
+  auto [n, r] = reduce_ln2(b, t);
+  Value* e = scale(b, b.B.CreateFAdd(exp_tail(b, r), one), n);
+  Value* q = reciprocal(b, b.B.CreateFAdd(e, one));
+  return b.B.CreateFMul(q, b.B.CreateSelect(b.B.CreateFCmpOGE(x, b.num(x, 0.0)), one, e));
+}
+
+Value* tanh(VectorBuilder& b, Value* x) {
+  if (has_pieces(b, x)) return tanh_pieces(b, x);
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* p = b.horner(s, {1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1});
+  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
+  Value* e = exp(b, b.B.CreateFAdd(t, t));
+  Value* q = b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+  Value* large = b.fma(b.num(x, -2.0), q, b.num(x, 1.0));
+  // The sign last: the small form gives +0 for -0.
+  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.599609375)), large, small), x);
+}
+
+Value* erf(VectorBuilder& b, Value* x) {
+  if (has_pieces(b, x)) return erf_pieces(b, x);
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
+  r = b.fma(r, s, b.fma(b.num(x, -3.88396438e-3), t, b.num(x, 2.42546219e-2)));
+  for (double c : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) r = b.fma(r, t, b.num(x, c));
+  r = b.fma(r, t, b.B.CreateFNeg(t));
+  Value* large = b.copysign(b.B.CreateFSub(b.num(x, 1.0), exp(b, r)), x);
+  Value* p = b.horner(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  Value* small = b.fma(p, x, x);
+  return b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.927734375)), large, small);
+}
+
+// sin(x) or cos(x): the argument reduced in double, where the products are exact enough up to 2^27.
+Value* sin_cos(VectorBuilder& b, Value* x, bool cosine) {
+  constexpr double kLimit = 134217728.0;
+  Type* wide = VectorBuilder::like(x, b.f64());
+  Value* xd = b.B.CreateFPExt(x, wide);
+  Value* n = b.round_even(b.B.CreateFMul(xd, b.num(wide, 0.63661977236758134308)));
+  Value* r = b.fma(n, b.num(wide, -1.5707963267948966), xd);
+  r = b.fma(n, b.num(wide, -6.123233995736766e-17), r);
+  Value* q = b.B.CreateFPToSI(n, VectorBuilder::like(x, b.i32()));
+  q = b.B.CreateFreeze(q);
+  if (cosine) q = b.B.CreateAdd(q, b.integer(q, 1));
+  Value* f = b.B.CreateFPTrunc(r, x->getType());
+  Value* s = b.B.CreateFMul(f, f);
+  Value* sine =
+      b.horner(s, {2.718311493989822e-6, -1.9839334836096632e-4, 8.333329385889463e-3, -1.6666666607856405e-1});
+  sine = b.fma(b.B.CreateFMul(sine, s), f, f);
+  Value* cosi = b.horner(s, {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5});
+  cosi = b.fma(cosi, s, b.num(x, 1.0));
+  Value* odd = b.B.CreateICmpNE(b.B.CreateAnd(q, b.integer(q, 1)), b.integer(q, 0));
+  Value* out = b.B.CreateSelect(odd, cosi, sine);
+  Value* sign = b.B.CreateShl(b.B.CreateAnd(q, b.integer(q, 2)), b.integer(q, 30));
+  out = b.unbits(b.B.CreateXor(b.bits(out), sign));
+  if (!cosine) out = b.B.CreateSelect(b.B.CreateFCmpOEQ(x, b.num(x, 0.0)), x, out);
+  // Larger arguments are rare: the C library, behind a branch.
+  Value* big = b.B.CreateFCmpOGT(b.fabs(x), b.num(x, kLimit));
+  return b.rarely(big, out, [&] { return b.call_per_lane(cosine ? "cosf" : "sinf", b.f32(), {x}); });
+}
+
+constexpr double kPi = 3.14159265358979323846;
+
+// z + z^3 P(z^2); coefficients by minimax fits of the relative error.
+Value* odd_polynomial(VectorBuilder& b, Value* z, Value* s, std::initializer_list<double> p) {
+  return b.fma(b.B.CreateFMul(b.horner(s, p), s), z, z);
+}
+
+Value* atan(VectorBuilder& b, Value* x) {
+  Value *t = b.fabs(x), *one = b.num(x, 1.0);
+  Value* big = b.B.CreateFCmpOGT(t, one);
+  Value* z = b.B.CreateFDiv(b.B.CreateSelect(big, one, t), b.B.CreateSelect(big, t, one));
+  Value* r = odd_polynomial(b, z, b.B.CreateFMul(z, z),
+                            {-2.42356351e-3, 1.36559233e-2, -3.61159071e-2, 6.27121404e-2, -8.66695568e-2,
+                             1.10363966e-1, -1.42789081e-1, 1.99997559e-1, -3.33333313e-1});
+  return b.copysign(b.B.CreateSelect(big, b.B.CreateFSub(b.num(x, kPi / 2), r), r), x);
+}
+
+// asin(|x|) for |x| <= 1/2, else asin(sqrt((1 - |x|) / 2)) = acos(|x|) / 2.
+struct HalfAngle {
+  Value *big, *r;
+};
+HalfAngle half_angle(VectorBuilder& b, Value* x) {
+  Value* t = b.fabs(x);
+  Value* big = b.B.CreateFCmpOGT(t, b.num(x, 0.5));
+  Value* s = b.B.CreateSelect(big, b.fma(t, b.num(x, -0.5), b.num(x, 0.5)), b.B.CreateFMul(t, t));
+  Value* z = b.B.CreateSelect(big, b.B.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, s), t);
+  return {big, odd_polynomial(b, z, s, {3.81963551e-2, 2.64993384e-2, 4.50099073e-2, 7.49881342e-2, 1.66666731e-1})};
+}
+
+Value* asin(VectorBuilder& b, Value* x) {
+  HalfAngle h = half_angle(b, x);
+  return b.copysign(b.B.CreateSelect(h.big, b.fma(h.r, b.num(x, -2.0), b.num(x, kPi / 2)), h.r), x);
+}
+
+Value* acos(VectorBuilder& b, Value* x) {
+  HalfAngle h = half_angle(b, x);
+  Value* twice = b.B.CreateFAdd(h.r, h.r);
+  Value* far = b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, 0.0)), b.B.CreateFSub(b.num(x, kPi), twice), twice);
+  return b.B.CreateSelect(h.big, far, b.B.CreateFSub(b.num(x, kPi / 2), b.copysign(h.r, x)));
+}
+
+// asinh and acosh, whose squares the library lets overflow: from here on they are log(2 |x|).
+Value* area_function(VectorBuilder& b, const char* name, Value* x) {
+  bool wide = x->getType()->getScalarType()->isDoubleTy();
+  Value* t = b.fabs(x);
+  Value* big = b.B.CreateFCmpOGT(t, b.num(x, wide ? 1e100 : 1e15));
+  Value* plain = b.call_library(name, {b.B.CreateSelect(big, b.num(x, 1.0), x)});
+  Value* large = b.B.CreateFAdd(wide ? b.call_library("log", {t}) : log(b, t), b.num(x, 0.6931471805599453));
+  bool even = name[1] == 'c';
+  large = even ? b.B.CreateSelect(b.B.CreateFCmpOLT(x, b.num(x, 0.0)), b.num(x, NAN), large) : b.copysign(large, x);
+  return b.B.CreateSelect(big, large, plain);
+}
+
+// sinh and cosh of doubles: the library's vectors overflow before the result does.
+Value* wide_hyperbolic(VectorBuilder& b, const char* name, Value* x) {
+  Value* plain = b.call_library(name, {x});
+  if (!VectorBuilder::is_vector(x)) return plain;
+  Value* t = b.fabs(x);
+  Value* far = b.B.CreateFCmpOGT(t, b.num(x, 709.0));
+  return b.rarely(far, plain, [&] {
+    Value* root = b.call_library("exp", {b.B.CreateFMul(t, b.num(x, 0.5))});
+    Value* large = b.B.CreateFMul(b.B.CreateFMul(root, b.num(x, 0.5)), root);
+    if (name[0] == 's') large = b.copysign(large, x);
+    return b.B.CreateSelect(far, large, plain);
+  });
+}
+
+struct Row {
+  OpCode code;
+  Value* (*f32)(VectorBuilder&, Value*);  // nullptr: of the library
+  const char* name;                       // in C
+};
+const Row kRows[] = {
+    {OpCode::Exp, exp, "exp"},
+    {OpCode::Exp2, exp2, "exp2"},
+    {OpCode::Expm1, expm1, "expm1"},
+    {OpCode::Log, log, "log"},
+    {OpCode::Log2, log2, "log2"},
+    {OpCode::Log10, log10, "log10"},
+    {OpCode::Log1p, log1p, "log1p"},
+    {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sin"},
+    {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cos"},
+    {OpCode::Tan, nullptr, "tan"},
+    {OpCode::Asin, asin, "asin"},
+    {OpCode::Acos, acos, "acos"},
+    {OpCode::Atan, atan, "atan"},
+    {OpCode::Sinh, sinh, "sinh"},
+    {OpCode::Cosh, cosh, "cosh"},
+    {OpCode::Tanh, tanh, "tanh"},
+    {OpCode::Asinh, nullptr, "asinh"},
+    {OpCode::Acosh, nullptr, "acosh"},
+    {OpCode::Atanh, nullptr, "atanh"},
+    {OpCode::Erf, erf, "erf"},
+    {OpCode::Erfc, nullptr, "erfc"},
+    {OpCode::Sigmoid, sigmoid, nullptr},
+    {OpCode::Pow, nullptr, "pow"},
+    {OpCode::Atan2, nullptr, "atan2"},
+};
+const Row* find(OpCode code) {
+  for (const Row& row : kRows)
+    if (row.code == code) return &row;
+  return nullptr;
+}
+
+// Powers that eager, too, computes as products.
+Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(y);
+  if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+  auto* f = llvm::dyn_cast_or_null<llvm::ConstantFP>(c);
+  if (!f) return nullptr;
+  if (f->isExactlyValue(1.0)) return x;
+  if (f->isExactlyValue(2.0)) return b.B.CreateFMul(x, x);
+  if (f->isExactlyValue(3.0)) return b.B.CreateFMul(b.B.CreateFMul(x, x), x);
+  if (f->isExactlyValue(-1.0)) return b.B.CreateFDiv(b.num(x, 1.0), x);
+  if (f->isExactlyValue(-2.0)) return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFMul(x, x));
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_math(OpCode code) { return find(code); }
+
+Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
+  const Row* row = find(code);
+  BRAZE_CHECK(row, "not an elementary function");
+  Type* element = x->getType()->getScalarType();
+  BRAZE_CHECK(element->isFloatTy() || element->isDoubleTy(), "elementary function of a value that is no float");
+  if (code == OpCode::Pow)
+    if (Value* v = constant_power(b, x, y)) return v;
+  if (element->isFloatTy() && row->f32) return row->f32(b, x);
+  if (code == OpCode::Sigmoid) {
+    Value* e = emit_math(b, OpCode::Exp, b.B.CreateFNeg(x), nullptr);
+    return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
+  }
+  if (code == OpCode::Sinh || code == OpCode::Cosh) return wide_hyperbolic(b, row->name, x);
+  if (code == OpCode::Asinh || code == OpCode::Acosh) return area_function(b, row->name, x);
+  return y ? b.call_library(row->name, {x, y}) : b.call_library(row->name, {x});
+}
+
+}  // namespace braze::codegen::ir

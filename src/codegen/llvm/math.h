@@ -1,0 +1,13 @@
+// Elementary functions. For f32: own polynomials (error bounds in the tests); for f64 and for rare functions the C
+// library, lane by lane. All of them give IEEE results for NaN, infinities, signed zeros and denormals.
+#pragma once
+#include "codegen/llvm/vector_builder.h"
+#include "loop/loop.h"
+
+namespace braze::codegen::ir {
+
+// `code` is one of the transcendental rows of loop/opcodes.def; y only for those with two operands.
+Value* emit_math(VectorBuilder& b, loop::OpCode code, Value* x, Value* y);
+bool is_math(loop::OpCode code);
+
+}  // namespace braze::codegen::ir
