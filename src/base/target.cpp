@@ -8,7 +8,7 @@ std::string text(const Target& t) {
   std::ostringstream out;
   const char* names[] = {"x86-64", "aarch64", "nvidia"};
   out << names[static_cast<int>(t.architecture)] << " " << t.model << (t.features.empty() ? "" : " ") << t.features
-      << ", vectors " << t.vector_bits;
+      << (t.host ? ", host" : "") << ", vectors " << t.vector_bits;
   if (t.is_gpu())
     out << ", sm " << t.sm << ", multiprocessors " << t.multiprocessors << ", threads " << t.threads << ", registers "
         << t.registers << ", shared " << t.shared_bytes;

@@ -1,4 +1,4 @@
-// Links the objects that the CPU target emits into the process. A linker for what such an object holds and nothing
+// Links the objects of the CPU generator into the process. A linker for what such an object holds and nothing
 // else: constant sections, calls, and addresses relative to code. Code is never removed: a symbol is named by its
 // content.
 #include <elf.h>
@@ -25,7 +25,7 @@ using cpu::Reach;
 using cpu::Relocation;
 using cpu::Relocations;
 
-void require(bool holds, const std::string& why) {
+void require(bool holds, const char* why) {
   if (!holds) cpu::refuse_link(why);
 }
 
@@ -36,10 +36,9 @@ class Object {
  public:
   Object(const std::string& bytes, const Relocations& machine) : machine(machine), bytes_(bytes) {
     auto header = read<Elf64_Ehdr>(0);
-    require(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
-                header.e_type == ET_REL && header.e_machine == machine.machine &&
-                header.e_shentsize == sizeof(Elf64_Shdr),
-            std::string("not a relocatable object for ") + machine.name);
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_type != ET_REL || header.e_machine != machine.machine || header.e_shentsize != sizeof(Elf64_Shdr))
+      cpu::refuse_link(std::string("not a relocatable object for ") + machine.name);
     sections = read_all<Elf64_Shdr>(header.e_shoff, header.e_shnum);
     for (const Elf64_Shdr& s : sections) {
       if (s.sh_type != SHT_SYMTAB) continue;

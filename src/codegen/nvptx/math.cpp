@@ -58,18 +58,18 @@ Value* erf(DeviceBuilder& b, Value* x) {
 }  // namespace
 
 Value* DeviceBuilder::to_bf16(Value* x) {
-  if (!target_.has_bf16()) return VectorBuilder::to_bf16(x);
+  if (!target.has_bf16()) return VectorBuilder::to_bf16(x);
   return B.CreateBitCast(B.CreateFPTrunc(x, B.getBFloatTy()), i16());
 }
 
 Value* DeviceBuilder::pack(DType dtype, Value* low, Value* high) {
-  if (!target_.has_bf16()) return nullptr;
+  if (!target.has_bf16()) return nullptr;
   auto id = dtype == DType::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
   return B.CreateBitCast(B.CreateIntrinsic(id, {}, {high, low}), i32());
 }
 
 Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
-  if (!target_.has_bf16() || !x->getType()->isFloatTy()) return nullptr;
+  if (!target.has_bf16() || !x->getType()->isFloatTy()) return nullptr;
   return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);
 }
 

@@ -13,7 +13,9 @@ using llvm::Value;
 // Emits the functions of the C library that the shared emitters ask for. Scalars only.
 class DeviceBuilder final : public ir::VectorBuilder {
  public:
-  DeviceBuilder(llvm::Module& module, const Target& target) : VectorBuilder(module), target_(target) {}
+  DeviceBuilder(llvm::Module& module, const Target& target) : VectorBuilder(module), target(target) {}
+  const Target& target;
+
   Value* to_bf16(Value* x) override;
   // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
   Value* pack(DType dtype, Value* low, Value* high);
@@ -21,9 +23,6 @@ class DeviceBuilder final : public ir::VectorBuilder {
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
   Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) override;
-
- private:
-  const Target& target_;
 };
 
 // One transcendental row of loop/opcodes.def on a scalar f32 or f64.

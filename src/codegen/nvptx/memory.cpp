@@ -11,12 +11,6 @@ namespace braze::codegen::nvptx {
 using loop::BufferKind;
 using loop::OpCode;
 
-namespace {
-
-constexpr uint64_t kSharedBytes = 48 << 10;
-
-}  // namespace
-
 bool Emitter::stores_to(BufferId buffer) const {
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops)
@@ -28,9 +22,9 @@ Value* Emitter::shared_array(Type* element, uint64_t n) {
   auto* type = llvm::ArrayType::get(element, n);
   uint64_t bytes = n * (element->getScalarSizeInBits() + 7) / 8;
   shared_bytes_ += (bytes + 15) / 16 * 16;
-  if (shared_bytes_ > kSharedBytes)
-    throw Unsupported(Reason::UnsupportedOp,
-                      "a kernel that needs more than 48 KiB of shared memory (nest " + nest_.name + ")");
+  if (auto most = static_cast<uint64_t>(vb_.target.shared_bytes); shared_bytes_ > most)
+    throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most >> 10) +
+                                                 " KiB of shared memory (nest " + nest_.name + ")");
   auto* g =
       new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
                                "shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
