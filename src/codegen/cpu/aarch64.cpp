@@ -26,8 +26,7 @@ class AArch64Builder final : public CpuBuilder {
 };
 
 void initialise_aarch64() {
-  if (!LLVMInitializeAArch64Target)
-    throw Unsupported(Reason::UnsupportedFeature, "this build has no code generator for AArch64");
+  BRAZE_CHECK(LLVMInitializeAArch64Target, "this build has no code generator for AArch64");
   LLVMInitializeAArch64TargetInfo();
   LLVMInitializeAArch64Target();
   LLVMInitializeAArch64TargetMC();

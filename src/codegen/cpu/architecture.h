@@ -11,7 +11,7 @@ namespace braze::codegen::cpu {
 
 struct Architecture {
   const char* triple;  // where the process has another architecture
-  // LLVM's tables for it. Throws Unsupported in a build without them.
+  // LLVM's tables for it. Throws InternalError in a build without them.
   void (*initialise)();
   std::unique_ptr<CpuBuilder> (*builder)(llvm::Module&, const llvm::TargetMachine&, const Target&);
   // The vector facts of a Target from the names of LLVM's features.

@@ -65,8 +65,7 @@ class X86Builder final : public CpuBuilder {
 };
 
 void initialise_x86() {
-  if (!LLVMInitializeX86Target)
-    throw Unsupported(Reason::UnsupportedFeature, "this build has no code generator for x86-64");
+  BRAZE_CHECK(LLVMInitializeX86Target, "this build has no code generator for x86-64");
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
