@@ -4,19 +4,19 @@
 
 namespace braze {
 
-std::string text(const Target& t) {
+std::string Target::text() const {
   std::ostringstream out;
   const char* names[] = {"x86-64", "aarch64", "nvidia"};
-  out << names[static_cast<int>(t.architecture)] << " " << t.model << (t.features.empty() ? "" : " ") << t.features
-      << (t.host ? ", host" : "") << ", vectors " << t.vector_bits;
-  if (t.is_gpu())
-    out << ", sm " << t.sm << ", multiprocessors " << t.multiprocessors << ", threads " << t.threads << ", registers "
-        << t.registers << ", shared " << t.shared_bytes;
+  out << names[static_cast<int>(architecture)] << " " << model << (features.empty() ? "" : " ") << features
+      << (host ? ", host" : "") << ", vectors " << vector_bits;
+  if (is_gpu())
+    out << ", sm " << sm << ", multiprocessors " << multiprocessors << ", threads " << threads << ", registers "
+        << registers << ", shared " << shared_bytes;
   else
-    out << ", masked " << t.masked_load << ", gather " << t.gather << ", scatter " << t.scatter << ", streaming "
-        << t.streaming_stores << ", library " << t.library_bits << ", cache " << t.cache_bytes;
-  out << ", libraries " << t.fuses_epilogues << t.adds_matrix_free << t.slow_thin_products << t.slow_odd_rows
-      << t.prefers_channels_last;
+    out << ", masked " << masked_load << ", gather " << gather << ", scatter " << scatter << ", streaming "
+        << streaming_stores << ", library " << library_bits << ", cache " << cache_bytes;
+  out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
+      << prefers_channels_last;
   return out.str();
 }
 

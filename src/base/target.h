@@ -21,6 +21,9 @@ struct Target {
   // CPU: from how many bytes on elements of a vector are loaded under a mask, gathered and scattered by an instruction;
   // 0: no elements are.
   int masked_load = 0, gather = 0, scatter = 0;
+  bool loads_masked(int element_bytes) const { return masked_load && element_bytes >= masked_load; }
+  bool gathers(int element_bytes) const { return gather && element_bytes >= gather; }
+  bool scatters(int element_bytes) const { return scatter && element_bytes >= scatter; }
   bool streaming_stores = false;  // whole vectors can be stored past the caches
   int library_bits = 0;  // of the shortest vectors for which PyTorch's library has elementary functions; 0: none
   int64_t cache_bytes = int64_t{32} << 20;  // of the last level
@@ -40,14 +43,10 @@ struct Target {
   bool slow_thin_products = false;     // a row times a matrix takes longer than reading the matrix does
   bool slow_odd_rows = false;          // so do products of half types with rows of other than a multiple of 16 bytes
   bool prefers_channels_last = false;  // convolutions
+
+  // Every field that code depends on, for keys of what is kept and for people.
+  std::string text() const;
 };
-
-inline constexpr bool supports(int least_bytes, int element_bytes) {
-  return least_bytes && element_bytes >= least_bytes;
-}
-
-// Every field, for keys of what is kept and for people.
-std::string text(const Target& target);
 
 // An NVIDIA GPU of which nothing but its compute capability is known.
 Target nvidia_gpu(int sm);

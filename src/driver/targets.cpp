@@ -8,10 +8,10 @@ namespace braze::driver {
 namespace {
 
 void add(Targets& targets, Device device) {
-  if (device.type != DeviceType::CUDA || targets.gpus.contains(number_of(device))) return;
-  Target& t = targets.gpus[number_of(device)];
+  if (device.type != DeviceType::CUDA || targets.gpus.contains(Targets::number_of(device))) return;
+  Target& t = targets.gpus[Targets::number_of(device)];
   try {
-    t = runtime::cuda::target(number_of(device));
+    t = runtime::cuda::target(Targets::number_of(device));
   } catch (const Unsupported& e) {
     t = h200();
     t.unavailable = e.detail();

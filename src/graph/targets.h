@@ -13,9 +13,8 @@ struct Targets {
 
   // Of a device that no kernel is made for, the CPU. Throws InternalError for a GPU that is not among them.
   const Target& of(Device device) const;
+  // "cuda" without a number is the first.
+  static int number_of(Device gpu) { return gpu.index < 0 ? 0 : gpu.index; }
 };
-
-// Device numbers start at 0; "cuda" without one is the first.
-inline int number_of(Device gpu) { return gpu.index < 0 ? 0 : gpu.index; }
 
 }  // namespace braze

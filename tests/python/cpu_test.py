@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 
@@ -51,6 +52,12 @@ def test_agrees_with_eager(cpu, name):
 def test_an_unknown_cpu_is_refused():
     done = python("avx3", "-c", "import braze")
     assert done.returncode != 0 and "BRAZE_CPU: no CPU 'avx3'; accepted: avx2, avx512, neon, host" in done.stderr
+
+
+def test_a_cpu_of_another_architecture_is_refused():
+    other = "avx2" if platform.machine() == "aarch64" else "neon"
+    done = python(other, "-c", "import braze")
+    assert done.returncode != 0 and f"BRAZE_CPU={other}: {LACKS}" in done.stderr
 
 
 CHILD = "import torch, braze; braze.compile(lambda x: torch.tanh(x) * 2)(torch.randn(37))"

@@ -30,7 +30,7 @@ class CpuGenerator final : public CodeGenerator {
   std::string_view name() const override { return "cpu"; }
   std::string fingerprint() const override {
     // Without LLVM's tables: where all kernels are found on disk, LLVM has nothing to do.
-    return "cpu " + build_id() + " " + text(target_) + (target_.host ? host_text() : "") + " sleef " +
+    return "cpu " + build_id() + " " + target_.text() + (target_.host ? host_text() : "") + " sleef " +
            std::to_string(library_symbols().size());
   }
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override;
@@ -117,7 +117,7 @@ CodeGenerator& cpu_generator(const Target& target) {
   static auto* mutex = new ForkMutex;
   static auto* generators = new std::map<std::string, std::unique_ptr<cpu::CpuGenerator>>;
   std::lock_guard lock(*mutex);
-  auto& g = (*generators)[text(target)];
+  auto& g = (*generators)[target.text()];
   if (!g) g = std::make_unique<cpu::CpuGenerator>(target);
   return *g;
 }

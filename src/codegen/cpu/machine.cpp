@@ -126,7 +126,7 @@ const std::string& host_text() {
   return text;
 }
 
-MachineLoan::MachineLoan(const Target& target) : key_(text(target)) {
+MachineLoan::MachineLoan(const Target& target) : key_(target.text()) {
   {
     std::lock_guard lock(pool().mutex);
     auto& idle = pool().idle[key_];

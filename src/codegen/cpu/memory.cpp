@@ -111,7 +111,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     Value* p = distance ? address(buffer, index) : address(buffer, moved);
     if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
     if (!vector_.mask) return B.CreateAlignedLoad(type, p, align);
-    if (supports(vb_.target.masked_load, size_of(dtype)))
+    if (vb_.target.loads_masked(size_of(dtype)))
       return B.CreateMaskedLoad(type, p, align, vector_.mask, llvm::Constant::getNullValue(type));
   }
   if (step && *step == -1 && !vector_.mask) {
@@ -135,7 +135,7 @@ Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {
   }
   Value* base = address(buffer, arena_.sum(shared));
   Value* lanes = lane_values(arena_.sum(own), copy);
-  if (supports(vb_.target.gather, size_of(dtype))) {
+  if (vb_.target.gathers(size_of(dtype))) {
     Value* pointers = B.CreateGEP(element, base, lanes);
     return B.CreateMaskedGather(type, pointers, align, vector_.mask,
                                 vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);
@@ -242,7 +242,7 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
   }
   Value* lanes = lane_values(index, copy);
   Value* base = bases_.at(buffer.index);
-  if (supports(vb_.target.scatter, size_of(dtype))) {
+  if (vb_.target.scatters(size_of(dtype))) {
     B.CreateMaskedScatter(v, B.CreateGEP(element, base, lanes), align, vector_.mask);
     return;
   }

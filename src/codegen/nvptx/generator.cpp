@@ -26,7 +26,7 @@ class NvptxGenerator final : public CodeGenerator {
   explicit NvptxGenerator(const Target& target) : target_(target), architecture_(architecture(target.sm)) {}
   std::string_view name() const override { return "nvptx"; }
   std::string fingerprint() const override {
-    return "nvptx " + build_id() + " " + architecture_ + " " + text(target_) + " " + assembler_name();
+    return "nvptx " + build_id() + " " + architecture_ + " " + target_.text() + " " + assembler_name();
   }
 
   Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
@@ -119,7 +119,7 @@ CodeGenerator& nvptx_generator(const Target& target) {
   static auto* mutex = new ForkMutex;
   static auto* generators = new std::map<std::string, std::unique_ptr<nvptx::NvptxGenerator>>;
   std::lock_guard lock(*mutex);
-  auto& g = (*generators)[text(target)];
+  auto& g = (*generators)[target.text()];
   if (!g) g = std::make_unique<nvptx::NvptxGenerator>(target);
   return *g;
 }

@@ -40,7 +40,7 @@ class TritonGenerator final : public CodeGenerator {
   explicit TritonGenerator(const Target& target) : target_(target) {}
   std::string_view name() const override { return "triton"; }
   std::string fingerprint() const override {
-    return "triton " + build_id() + " " + (compiler().version ? compiler().version() : "") + " " + text(target_);
+    return "triton " + build_id() + " " + (compiler().version ? compiler().version() : "") + " " + target_.text();
   }
 
   bool takes(const Program& program, const Nest& nest) const override {
@@ -110,7 +110,7 @@ CodeGenerator& triton_generator(const Target& target) {
   static auto* mutex = new ForkMutex;
   static auto* generators = new std::map<std::string, std::unique_ptr<triton::TritonGenerator>>;
   std::lock_guard lock(*mutex);
-  auto& g = (*generators)[text(target)];
+  auto& g = (*generators)[target.text()];
   if (!g) g = std::make_unique<triton::TritonGenerator>(target);
   return *g;
 }

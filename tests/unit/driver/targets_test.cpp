@@ -29,7 +29,7 @@ TEST(Targets, WithoutAGpuAllIsSaidButNothingRuns) {
   const Targets t = targets_of(g);
   const Target& gpu = t.of({DeviceType::CUDA, 1});
   if (gpu.unavailable.empty()) GTEST_SKIP() << "there are two GPUs";
-  EXPECT_EQ(text(gpu), text(h200()));
+  EXPECT_EQ(gpu.text(), h200().text());
   EXPECT_NE(sources(scheduled(g, {}), {}).find("nest sin"), std::string::npos);
   try {
     compile(g, {});
