@@ -126,7 +126,7 @@ function(braze_keep_llvm_cpu target how name)
   endforeach()
 endfunction()
 
-# A program that writes code for the other architecture, too, to show it: 8 MB more.
+# A program that writes code for the other architecture, too, to show it: 9 MB more.
 function(braze_use_foreign_cpu target)
   braze_llvm_cpu(libs ${BRAZE_LLVM_FOREIGN})
   target_link_libraries(${target} PRIVATE ${libs})
