@@ -1,0 +1,162 @@
+// Convolutions and windows, by the pairs of elements that meet in them.
+#include <cmath>
+
+#include "base/check.h"
+#include "graph/interpret_rules.h"
+
+namespace braze::graph::host {
+namespace {
+
+// stride, padding, dilation, transposed, output_padding, groups, from this argument on
+struct Convolution {
+  Dims stride, padding, dilation;
+  bool transposed;
+  int64_t groups;
+
+  Convolution(const HostCall& c, size_t first, size_t spatial)
+      : stride(c.integers(first)),
+        padding(c.integers(first + 1)),
+        dilation(c.integers(first + 2)),
+        transposed(c.flag(first + 3)),
+        groups(c.integer(first + 5)) {
+    for (Dims* d : {&stride, &padding, &dilation}) d->resize(spatial, d->at(0));
+  }
+
+  // f(index of x, index of w, index of y) for each product of a sum. A transposed one is the gradient of another, in
+  // which x and y have changed places.
+  template <class F>
+  void for_each_product(const Dims& x, const Dims& w, const Dims& y, F&& f) const {
+    const Dims &wide = transposed ? y : x, &narrow = transposed ? x : y;
+    int64_t rows = w[0] / groups, columns = w[1];  // channels of `narrow` and of `wide` in a group
+    for_each_index(w, [&](const Dims& tap) {
+      for_each_index(narrow, [&](const Dims& at_narrow) {
+        if (at_narrow[1] != tap[0]) return;
+        Dims at_wide = at_narrow;
+        at_wide[1] = tap[0] / rows * columns + tap[1];
+        for (size_t d = 2; d < w.size(); ++d) {
+          at_wide[d] = at_narrow[d] * stride[d - 2] - padding[d - 2] + tap[d] * dilation[d - 2];
+          if (at_wide[d] < 0 || at_wide[d] >= wide[d]) return;
+        }
+        f(transposed ? at_narrow : at_wide, tap, transposed ? at_wide : at_narrow);
+      });
+    });
+  }
+};
+
+void convolution(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &w = c.tensor(1);
+  Dims sizes = c.sizes();
+  Numbers out;
+  for_each_index(sizes, [&](const Dims& i) { out.push_back(c.has(2) ? at(c.tensor(2), {i[1]}) : 0); });
+  Convolution how(c, 3, sizes.size() - 2);
+  how.for_each_product(x.sizes, w.sizes, sizes, [&](const Dims& ix, const Dims& iw, const Dims& iy) {
+    out[flat_index(sizes, iy)] += at(x, ix) * at(w, iw);
+  });
+  c.give(std::move(out));
+}
+
+// (grad, input, weight, bias sizes, stride...): of input, weight and bias
+void convolution_backward(HostCall& c) {
+  const HostTensor &grad = c.tensor(0), &x = c.tensor(1), &w = c.tensor(2);
+  Convolution how(c, 4, grad.sizes.size() - 2);
+  Numbers dx(x.data.size()), dw(w.data.size()), db(static_cast<size_t>(grad.sizes[1]));
+  how.for_each_product(x.sizes, w.sizes, grad.sizes, [&](const Dims& ix, const Dims& iw, const Dims& iy) {
+    dx[flat_index(x.sizes, ix)] += at(w, iw) * at(grad, iy);
+    dw[flat_index(w.sizes, iw)] += at(x, ix) * at(grad, iy);
+  });
+  for_each_index(grad.sizes, [&](const Dims& i) { db[static_cast<size_t>(i[1])] += at(grad, i); });
+  c.give(0, std::move(dx));
+  c.give(1, std::move(dw));
+  c.give(2, std::move(db));
+}
+
+// (self, kernel, stride, padding, dilation, ceil mode): maxima, and their positions in a plane
+void max_pool2d(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  Dims sizes = c.sizes();
+  size_t rank = sizes.size();
+  auto pair = [&](size_t i, Dims otherwise) {
+    Dims d = c.none(i) || c.integers(i).empty() ? std::move(otherwise) : c.integers(i);
+    d.resize(2, d.at(0));
+    return d;
+  };
+  Dims kernel = pair(1, {}), stride = pair(2, kernel), padding = pair(3, {0}), dilation = pair(4, {1});
+  Numbers best, where;
+  for_each_index(sizes, [&](const Dims& i) {
+    double most = 0, place = -1;
+    for_each_index(kernel, [&](const Dims& tap) {
+      Dims from = i;
+      for (size_t d = 0; d < 2; ++d) {
+        int64_t& p = from[rank - 2 + d];
+        p = p * stride[d] - padding[d] + tap[d] * dilation[d];
+        if (p < 0 || p >= x.sizes[rank - 2 + d]) return;
+      }
+      double v = at(x, from);
+      if (place >= 0 && !(v > most) && !std::isnan(v)) return;
+      most = v;
+      place = static_cast<double>(from[rank - 2] * x.sizes[rank - 1] + from[rank - 1]);
+    });
+    BRAZE_CHECK(place >= 0, "a window that covers an element");
+    best.push_back(most);
+    where.push_back(place);
+  });
+  c.give(0, std::move(best));
+  c.give(1, std::move(where));
+}
+
+// Whether element i of `in` is in the window of element o of `out`, in one dimension.
+bool covers(int64_t o, int64_t out, int64_t i, int64_t in) {
+  return i >= o * in / out && i < ((o + 1) * in + out - 1) / out;
+}
+
+// The pairs of an element and of a window that covers it, over the last n dimensions, with the window's size.
+template <class F>
+void for_each_covered(const Dims& in, const Dims& out, size_t n, F&& f) {
+  size_t lead = in.size() - n;
+  for_each_index(out, [&](const Dims& o) {
+    std::vector<Dims> inside;
+    for_each_index(in, [&](const Dims& i) {
+      for (size_t d = 0; d < in.size(); ++d)
+        if (d < lead ? i[d] != o[d] : !covers(o[d], out[d], i[d], in[d])) return;
+      inside.push_back(i);
+    });
+    for (const Dims& i : inside) f(i, o, static_cast<double>(inside.size()));
+  });
+}
+
+template <size_t n>
+void adaptive_avg_pool(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  Dims sizes = c.sizes();
+  Numbers out(static_cast<size_t>(count(sizes)));
+  for_each_covered(x.sizes, sizes, n,
+                   [&](const Dims& i, const Dims& o, double area) { out[flat_index(sizes, o)] += at(x, i) / area; });
+  c.give(std::move(out));
+}
+
+template <size_t n>
+void adaptive_avg_pool_backward(HostCall& c) {
+  const HostTensor& grad = c.tensor(0);
+  Dims sizes = c.sizes();
+  Numbers out(static_cast<size_t>(count(sizes)));
+  for_each_covered(sizes, grad.sizes, n,
+                   [&](const Dims& i, const Dims& o, double area) { out[flat_index(sizes, i)] += at(grad, o) / area; });
+  c.give(std::move(out));
+}
+
+}  // namespace
+
+Rule conv_rule(Op op) {
+  switch (op) {
+    case Op::convolution: return convolution;
+    case Op::convolution_backward: return convolution_backward;
+    case Op::max_pool2d_with_indices: return max_pool2d;
+    case Op::_adaptive_avg_pool2d: return adaptive_avg_pool<2>;
+    case Op::_adaptive_avg_pool3d: return adaptive_avg_pool<3>;
+    case Op::_adaptive_avg_pool2d_backward: return adaptive_avg_pool_backward<2>;
+    case Op::_adaptive_avg_pool3d_backward: return adaptive_avg_pool_backward<3>;
+    default: return nullptr;
+  }
+}
+
+}  // namespace braze::graph::host

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/hash.h"
+#include "graph/interpret_rules.h"
+#include "graph/random.h"
+
+namespace braze::graph::host {
+namespace {
+
+void fill(HostCall& c, double v, size_t k = 0) {
+  c.each(k, [&](const Dims&) { return v; });
+}
+
+void zeros(HostCall& c) { fill(c, 0); }
+void ones(HostCall& c) { fill(c, 1); }
+void full(HostCall& c) { fill(c, c.number(1)); }
+
+void arange(HostCall& c) {
+  c.each([&](const Dims& i) { return c.number(0) + static_cast<double>(i[0]) * c.number(2); });
+}
+
+// Numbers of [0, 1) for the positions of a result, as functions of a seed.
+class Draws {
+ public:
+  explicit Draws(HostCall& c) : seed_(is_seeded(c.node) ? c.tensor(c.node.args.size() - 1).data.at(0) : c.draw()) {}
+  // The next position's; `which` of several.
+  double operator()(int which = 0) {
+    Hasher h;
+    h.add(seed_);
+    h.add(position_ + (uint64_t{1} << 40) * static_cast<uint64_t>(which));
+    return static_cast<double>(h.value() >> 11) * 0x1p-53;
+  }
+  double next() {
+    double u = (*this)();
+    ++position_;
+    return u;
+  }
+  double normal() {
+    double radius = std::sqrt(-2 * std::log1p(-(*this)())), angle = 2 * M_PI * (*this)(1);
+    ++position_;
+    return radius * std::cos(angle);
+  }
+  double seed() const { return seed_; }
+
+ private:
+  double seed_;
+  uint64_t position_ = 0;
+};
+
+void uniform(HostCall& c, double low, double high) {
+  Draws u(c);
+  c.each([&](const Dims&) { return low + u.next() * (high - low); });
+}
+void normal(HostCall& c, double mean, double deviation) {
+  Draws u(c);
+  c.each([&](const Dims&) { return mean + deviation * u.normal(); });
+}
+// A number of all of i64 is what the generator gives; all others are functions of one.
+void integers(HostCall& c, double low, double high) {
+  Draws u(c);
+  if (low == -0x1p63 && high == 0x1p63 && !is_seeded(c.node) && c.sizes().empty()) return c.give({u.seed()});
+  c.each([&](const Dims&) { return low + std::floor(u.next() * (high - low)); });
+}
+void bernoulli(HostCall& c) {
+  Draws u(c);
+  c.each([&](const Dims&) { return u.next() < c.number(1); });
+}
+void exponential(HostCall& c) {
+  Draws u(c);
+  c.each([&](const Dims&) { return -std::log1p(-u.next()) / c.number(1); });
+}
+// A permutation: the positions, sorted by draws.
+void permutation(HostCall& c) {
+  Draws u(c);
+  std::vector<std::pair<double, double>> drawn;
+  for (int64_t i = 0; i < c.sizes()[0]; ++i) drawn.emplace_back(u.next(), static_cast<double>(i));
+  std::sort(drawn.begin(), drawn.end());
+  Numbers out;
+  for (const auto& [key, i] : drawn) out.push_back(i);
+  c.give(std::move(out));
+}
+// (self, p, train)
+void dropout(HostCall& c) {
+  double p = c.none(2) || c.flag(2) ? c.number(1) : 0;
+  Numbers kept;
+  if (p == 0) {
+    kept.assign(c.tensor(0).data.size(), 1);
+  } else {
+    Draws u(c);
+    for (size_t i = 0; i < c.tensor(0).data.size(); ++i) kept.push_back(u.next() < 1 - p);
+  }
+  Numbers out;
+  for (size_t i = 0; i < kept.size(); ++i) out.push_back(kept[i] != 0 ? c.tensor(0).data[i] / (1 - p) : 0);
+  c.give(0, std::move(out));
+  c.give(1, std::move(kept));
+}
+
+Rule random_rule(Op op) {
+  // clang-format off: a table
+  switch (op) {
+    case Op::rand: case Op::rand_like: return [](HostCall& c) { uniform(c, 0, 1); };
+    case Op::uniform: return [](HostCall& c) { uniform(c, c.number(1), c.number(2)); };
+    case Op::randn: case Op::randn_like: return [](HostCall& c) { normal(c, 0, 1); };
+    case Op::normal_functional: return [](HostCall& c) { normal(c, c.number(1), c.number(2)); };
+    case Op::randint: return [](HostCall& c) { integers(c, 0, c.number(0)); };
+    case Op::randint_low: return [](HostCall& c) { integers(c, c.number(0), c.number(1)); };
+    case Op::randint_like: return [](HostCall& c) { integers(c, 0, c.number(1)); };
+    case Op::randint_like_low_dtype: return [](HostCall& c) { integers(c, c.number(1), c.number(2)); };
+    case Op::bernoulli_p: return bernoulli;
+    case Op::exponential: return exponential;
+    case Op::native_dropout: return dropout;
+    case Op::randperm: return permutation;
+    default: return nullptr;
+  }
+  // clang-format on
+}
+
+}  // namespace
+
+Rule factory_rule(Op op) {
+  switch (op) {
+    case Op::full:
+    case Op::full_like: return full;
+    case Op::zeros:
+    case Op::zeros_like:
+    case Op::new_zeros: return zeros;
+    case Op::ones: return ones;
+    case Op::arange_start_step: return arange;
+    default: return random_rule(op);
+  }
+}
+
+}  // namespace braze::graph::host

@@ -1,0 +1,203 @@
+// Gathers, scatters and joins. Of a place that is written several times without a sum the last one counts.
+#include "base/check.h"
+#include "graph/interpret_rules.h"
+
+namespace braze::graph::host {
+namespace {
+
+int64_t in_range(double index, int64_t size) {
+  auto i = static_cast<int64_t>(index);
+  if (i < 0) i += size;
+  BRAZE_CHECK(i >= 0 && i < size, "an index within its dimension");
+  return i;
+}
+
+void embedding(HostCall& c) {
+  const HostTensor &w = c.tensor(0), &rows = c.tensor(1);
+  c.each([&](const Dims& index) {
+    double row = at(rows, Dims(index.begin(), index.end() - 1));
+    return at(w, {in_range(row, w.sizes[0]), index.back()});
+  });
+}
+
+// (grad, indices, rows, padding row, scaled by how often a row is read)
+void embedding_backward(HostCall& c) {
+  const HostTensor &grad = c.tensor(0), &rows = c.tensor(1);
+  Dims sizes = c.sizes();
+  Numbers out(static_cast<size_t>(count(sizes))), read(static_cast<size_t>(sizes[0]));
+  for (double r : rows.data) read[static_cast<size_t>(r)] += 1;
+  for_each_index(grad.sizes, [&](const Dims& index) {
+    double row = at(rows, Dims(index.begin(), index.end() - 1));
+    if (static_cast<int64_t>(row) == c.integer(3)) return;
+    double share = c.flag(4) ? 1 / read[static_cast<size_t>(row)] : 1;
+    out[flat_index(sizes, {in_range(row, sizes[0]), index.back()})] += share * at(grad, index);
+  });
+  c.give(std::move(out));
+}
+
+void gather(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &index = c.tensor(2);
+  size_t d = c.dim(1, x.sizes.size());
+  c.each([&](Dims i) {
+    i[d] = in_range(at(index, i), x.sizes[d]);
+    return at(x, i);
+  });
+}
+
+// (self, dim, index, source), of index's sizes
+void scatter_add(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
+  size_t d = c.dim(1, x.sizes.size());
+  Numbers out = x.data;
+  for_each_index(index.sizes, [&](const Dims& i) {
+    Dims to = i;
+    to[d] = in_range(at(index, i), x.sizes[d]);
+    out[flat_index(x.sizes, to)] += source.data[flat_index(source.sizes, i)];
+  });
+  c.give(std::move(out));
+}
+
+// (self, dim, index of one dimension, source, alpha)
+void index_add(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
+  size_t d = c.dim(1, x.sizes.size());
+  Numbers out = x.data;
+  for_each_index(source.sizes, [&](const Dims& i) {
+    Dims to = i;
+    to[d] = in_range(index.data[static_cast<size_t>(i[d])], x.sizes[d]);
+    out[flat_index(x.sizes, to)] += c.number(4, 1) * at(source, i);
+  });
+  c.give(std::move(out));
+}
+
+HostTensor ones_of(const HostTensor& mask, size_t d) {
+  HostTensor out{DType::I64, {0}, {}};
+  for_each_index(mask.sizes, [&](const Dims& i) {
+    if (at(mask, i) != 0) out.data.push_back(static_cast<double>(i[d]));
+  });
+  out.sizes[0] = static_cast<int64_t>(out.data.size());
+  return out;
+}
+
+// How x[indices] is made: the sizes of the result, and the element of x that each of its elements is.
+struct Indexing {
+  std::vector<const HostTensor*> by;  // per dimension of x
+  std::vector<HostTensor> masks;      // a mask stands for the indices of its true elements
+  Dims sizes, common;                 // of the result; of the broadcast indices
+  size_t first = 0;                   // where these stand in it
+
+  Indexing(const HostTensor& x, const std::vector<const HostTensor*>& given) {
+    size_t expanded = 0;
+    for (const HostTensor* t : given) expanded += t ? t->sizes.size() : 0;
+    masks.reserve(expanded);
+    for (const HostTensor* t : given) {
+      bool mask = t && (t->dtype == DType::Bool || t->dtype == DType::U8);
+      for (size_t d = 0; mask && d < t->sizes.size(); ++d) by.push_back(&masks.emplace_back(ones_of(*t, d)));
+      if (!mask) by.push_back(t);
+    }
+    by.resize(x.sizes.size(), nullptr);
+    size_t last = 0, used = 0;
+    for (size_t d = 0; d < by.size(); ++d) {
+      if (!by[d]) continue;
+      if (used++ == 0) first = d;
+      last = d;
+      Dims more = by[d]->sizes;
+      if (more.size() > common.size()) common.insert(common.begin(), more.size() - common.size(), 1);
+      for (size_t k = 0; k < more.size(); ++k) {
+        int64_t& size = common[common.size() - more.size() + k];
+        if (size == 1) size = more[k];
+      }
+    }
+    if (used && last - first + 1 != used) first = 0;  // apart: the indexed dimensions come first
+    for (size_t d = 0; d < by.size(); ++d)
+      if (!by[d]) sizes.push_back(x.sizes[d]);
+    sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(first), common.begin(), common.end());
+  }
+
+  Dims source(const HostTensor& x, const Dims& index) const {
+    auto middle = index.begin() + static_cast<ptrdiff_t>(first);
+    Dims chosen(middle, middle + static_cast<ptrdiff_t>(common.size()));
+    Dims rest(index.begin(), middle), out;
+    rest.insert(rest.end(), middle + static_cast<ptrdiff_t>(common.size()), index.end());
+    size_t next = 0;
+    for (size_t d = 0; d < by.size(); ++d)
+      out.push_back(by[d] ? in_range(at(*by[d], chosen), x.sizes[d]) : rest[next++]);
+    return out;
+  }
+};
+
+void index(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  Indexing how(x, c.tensors(1));
+  Dims sizes = c.sizes();
+  BRAZE_CHECK(sizes == how.sizes, "the sizes of an indexed tensor");
+  c.each([&](const Dims& i) { return at(x, how.source(x, i)); });
+}
+
+// (self, indices, values, accumulate)
+void index_put(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &values = c.tensor(2);
+  Indexing how(x, c.tensors(1));
+  Numbers out = x.data;
+  for_each_index(how.sizes, [&](const Dims& i) {
+    double& to = out[flat_index(x.sizes, how.source(x, i))];
+    to = at(values, i) + (c.flag(3) ? to : 0);
+  });
+  c.give(std::move(out));
+}
+
+void nonzero(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  Numbers out;
+  for_each_index(x.sizes, [&](const Dims& index) {
+    if (at(x, index) != 0) out.insert(out.end(), index.begin(), index.end());
+  });
+  size_t rank = x.sizes.size();
+  c.bind(c.size_of_result(0, 0), static_cast<int64_t>(rank ? out.size() / rank : static_cast<size_t>(x.data[0] != 0)));
+  c.give(std::move(out));
+}
+
+void cat(HostCall& c) {
+  std::vector<const HostTensor*> parts = c.tensors(0);
+  Dims sizes = c.sizes();
+  size_t d = c.dim(1, sizes.size());
+  c.each([&](Dims i) {
+    for (const HostTensor* part : parts) {
+      if (part->sizes.size() != sizes.size()) continue;  // sizes [0] beside others of more dimensions
+      if (i[d] < part->sizes[d]) return at(*part, i);
+      i[d] -= part->sizes[d];
+    }
+    throw InternalError("a concatenation longer than its parts");
+  });
+}
+
+void stack(HostCall& c) {
+  std::vector<const HostTensor*> parts = c.tensors(0);
+  size_t d = c.dim(1, c.sizes().size());
+  c.each([&](Dims i) {
+    const HostTensor& part = *parts.at(static_cast<size_t>(i[d]));
+    i.erase(i.begin() + static_cast<ptrdiff_t>(d));
+    return at(part, i);
+  });
+}
+
+}  // namespace
+
+Rule index_rule(Op op) {
+  switch (op) {
+    case Op::embedding: return embedding;
+    case Op::embedding_dense_backward: return embedding_backward;
+    case Op::gather: return gather;
+    case Op::scatter_add: return scatter_add;
+    case Op::index_add: return index_add;
+    case Op::index_Tensor: return index;
+    case Op::index_put:
+    case Op::_unsafe_index_put: return index_put;
+    case Op::nonzero: return nonzero;
+    case Op::cat: return cat;
+    case Op::stack: return stack;
+    default: return nullptr;
+  }
+}
+
+}  // namespace braze::graph::host

@@ -1,0 +1,70 @@
+#include <cmath>
+
+#include "graph/interpret_rules.h"
+
+namespace braze::graph::host {
+namespace {
+
+// Hands the reduced elements of each element of result k to f(elements, k).
+template <class F>
+void reduce(HostCall& c, size_t dims_at, F&& f) {
+  const HostTensor& x = c.tensor(0);
+  std::vector<bool> gone = c.dims(dims_at, x.sizes.size());
+  Dims kept;
+  for (size_t d = 0; d < gone.size(); ++d)
+    if (!gone[d]) kept.push_back(x.sizes[d]);
+  std::vector<Numbers> groups(static_cast<size_t>(count(kept)));
+  for_each_index(x.sizes, [&](const Dims& index) {
+    Dims where;
+    for (size_t d = 0; d < gone.size(); ++d)
+      if (!gone[d]) where.push_back(index[d]);
+    groups[flat_index(kept, where)].push_back(at(x, index));
+  });
+  for (size_t k = 0; k < c.node.outputs.size(); ++k) {
+    Numbers out;
+    for (const Numbers& group : groups) out.push_back(f(group, k));
+    c.give(k, std::move(out));
+  }
+}
+
+constexpr size_t kAll = 99;  // no argument names dimensions
+
+double log_sum_exp(const Numbers& v, size_t) {
+  double top = extreme(v, true), total = 0;
+  if (std::isinf(top)) return top;
+  for (double x : v) total += std::exp(x - top);
+  return top + std::log(total);
+}
+
+double not_zero(const Numbers& v, size_t) {
+  double n = 0;
+  for (double x : v) n += x != 0;
+  return n;
+}
+
+void variances(HostCall& c) {
+  double correction = c.number(2, 1);
+  reduce(c, 1, [&](const Numbers& v, size_t k) { return k ? mean(v) : variance(v, correction); });
+}
+
+}  // namespace
+
+Rule reduce_rule(Op op) {
+  // clang-format off: a table
+  switch (op) {
+    case Op::sum: return [](HostCall& c) { reduce(c, kAll, [](const Numbers& v, size_t) { return sum(v); }); };
+    case Op::sum_dim_IntList: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return sum(v); }); };
+    case Op::mean: return [](HostCall& c) { reduce(c, kAll, [](const Numbers& v, size_t) { return mean(v); }); };
+    case Op::mean_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return mean(v); }); };
+    case Op::amax: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return extreme(v, true); }); };
+    case Op::amin: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return extreme(v, false); }); };
+    case Op::all_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return not_zero(v, 0) == static_cast<double>(v.size()); }); };
+    case Op::var_correction: case Op::var_mean_correction: return variances;
+    case Op::logsumexp: return [](HostCall& c) { reduce(c, 1, log_sum_exp); };
+    case Op::count_nonzero: return [](HostCall& c) { reduce(c, 1, not_zero); };
+    default: return nullptr;
+  }
+  // clang-format on
+}
+
+}  // namespace braze::graph::host

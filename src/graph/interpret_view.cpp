@@ -1,0 +1,127 @@
+// Views, by where an element of the result comes from.
+#include <algorithm>
+
+#include "graph/interpret_rules.h"
+
+namespace braze::graph::host {
+namespace {
+
+// Result k, whose element at an index is the operand's at source(index).
+template <class F>
+void from(HostCall& c, size_t k, F&& source) {
+  const HostTensor& x = c.tensor(0);
+  c.each(k, [&](const Dims& index) { return at(x, source(index)); });
+}
+
+size_t rank(const HostCall& c) { return c.tensor(0).sizes.size(); }
+
+void same_elements(HostCall& c) { c.give(c.tensor(0).data); }
+
+void expand(HostCall& c) {
+  from(c, 0, [](const Dims& i) { return i; });
+}
+
+void swap_dims(HostCall& c, size_t a, size_t b) {
+  from(c, 0, [&](Dims i) {
+    std::swap(i[a], i[b]);
+    return i;
+  });
+}
+
+void transpose(HostCall& c) {
+  if (rank(c) == 0) return expand(c);
+  swap_dims(c, c.dim(1, rank(c)), c.dim(2, rank(c)));
+}
+
+void t(HostCall& c) {
+  if (rank(c) < 2) return expand(c);
+  swap_dims(c, 0, 1);
+}
+
+void permute(HostCall& c) {
+  Dims order = c.integers(1);
+  from(c, 0, [&](const Dims& i) {
+    Dims out(i.size());
+    for (size_t d = 0; d < i.size(); ++d) out[HostCall::wrapped(order[d], i.size())] = i[d];
+    return out;
+  });
+}
+
+void slice(HostCall& c) {
+  size_t d = c.dim(1, rank(c));
+  int64_t start = c.none(2) ? 0 : c.integer(2), step = c.integer(4);
+  if (start < 0) start = std::max<int64_t>(0, start + c.tensor(0).sizes[d]);
+  from(c, 0, [&](Dims i) {
+    i[d] = start + i[d] * step;
+    return i;
+  });
+}
+
+void select(HostCall& c) {
+  size_t d = c.dim(1, rank(c));
+  int64_t which = c.integer(2);
+  if (which < 0) which += c.tensor(0).sizes[d];
+  from(c, 0, [&](Dims i) {
+    i.insert(i.begin() + static_cast<ptrdiff_t>(d), which);
+    return i;
+  });
+}
+
+// (self, offset, dim1, dim2): the diagonal is the last dimension.
+void diagonal(HostCall& c) {
+  int64_t offset = c.integer(1);
+  size_t a = c.dim(2, rank(c)), b = c.dim(3, rank(c));
+  from(c, 0, [&](const Dims& i) {
+    Dims out;
+    size_t next = 0;
+    for (size_t d = 0; d < rank(c); ++d)
+      out.push_back(d == a   ? i.back() + std::max<int64_t>(0, -offset)
+                    : d == b ? i.back() + std::max<int64_t>(0, offset)
+                             : i[next++]);
+    return out;
+  });
+}
+
+// (self, size or sizes, dim)
+void split(HostCall& c) {
+  size_t d = c.dim(2, rank(c));
+  auto* size = std::get_if<Expr>(&c.node.args[1]);
+  Dims parts = size ? Dims(c.node.outputs.size(), c.eval(*size)) : c.integers(1);
+  int64_t start = 0;
+  for (size_t k = 0; k < parts.size(); start += parts[k++])
+    from(c, k, [&](Dims i) {
+      i[d] += start;
+      return i;
+    });
+}
+
+}  // namespace
+
+Rule view_rule(Op op) {
+  switch (op) {
+    case Op::view:
+    case Op::_unsafe_view:
+    case Op::reshape:
+    case Op::unsqueeze:
+    case Op::squeeze:
+    case Op::squeeze_dim:
+    case Op::squeeze_dims:
+    case Op::alias:
+    case Op::detach:
+    case Op::lift_fresh: return same_elements;
+    case Op::expand: return expand;
+    case Op::t: return t;
+    case Op::transpose_int: return transpose;
+    case Op::permute: return permute;
+    case Op::slice_Tensor: return slice;
+    case Op::select_int: return select;
+    case Op::diagonal: return diagonal;
+    case Op::split_Tensor:
+    case Op::split_with_sizes:
+    case Op::unsafe_split_Tensor:
+    case Op::unsafe_split_with_sizes: return split;
+    default: return nullptr;
+  }
+}
+
+}  // namespace braze::graph::host

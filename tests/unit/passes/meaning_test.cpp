@@ -1,0 +1,115 @@
+// Passes keep what graphs compute, and the interpreter that says so knows every operator that they name.
+#include "meaning.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+
+#include "base/check.h"
+#include "passes/dce.h"
+#include "passes/decompose.h"
+#include "random_graph.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Graph;
+using graph::Op;
+
+const std::map<std::string, Op>& enumerators() {
+  static const std::map<std::string, Op> all = {
+#define BRAZE_OP(name, aten, cls, result, accepts, cost, raises, traits) {#name, Op::name},
+#include "graph/ops.def"
+#undef BRAZE_OP
+  };
+  return all;
+}
+
+// What passes match and make: rows of graph/ops.def as Op::NAME, others as "aten::NAME". A name that ends with an
+// underscore stands for all that begin with it.
+std::set<std::string> named_by_passes() {
+  std::set<std::string> out;
+  for (std::string_view suffix : {".cpp", ".h"})
+    for (const std::string& path : sources("src/passes", suffix)) {
+      std::string text = std::regex_replace(source(path), std::regex("//[^\n]*"), "");
+      EXPECT_EQ(text.find("using enum"), std::string::npos)
+          << path << ": operators are named as Op::NAME, for this test";
+      const std::regex name(R"(\bOp::(\w+)|"(aten::[\w.]+)\")");
+      for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
+        if (!(*it)[1].matched)
+          out.insert((*it)[2]);
+        else if ((*it)[1] != "Extern")
+          out.emplace(graph::op_name(enumerators().at((*it)[1])));
+      }
+    }
+  return out;
+}
+
+// tests/unit/passes/graphs, whose graphs have all operators that passes name.
+std::vector<std::string> graphs() { return sources("tests/unit/passes/graphs", ".graph"); }
+
+TEST(Meaning, PassesKeepThatOfEveryOperatorTheyName) {
+  std::set<std::string> seen;
+  std::vector<std::string> paths = graphs();
+  for (const std::string& path : sources("tests/filetests/passes", ".graph")) paths.push_back(path);
+  for (const std::string& path : paths) {
+    SCOPED_TRACE(path);
+    expect_passes_keep_meaning(graph::parse(source(path)), &seen);
+  }
+  std::set<std::string> named = named_by_passes();
+  EXPECT_GT(named.size(), 150u);  // they were found
+  for (const std::string& name : named) {
+    bool compared = seen.contains(name);
+    if (name.ends_with("_"))
+      compared = seen.lower_bound(name) != seen.end() && seen.lower_bound(name)->starts_with(name);
+    EXPECT_TRUE(compared) << name
+                          << " is named by a pass: give it to a graph of tests/unit/passes/graphs, and a rule to "
+                          << "graph/interpret_*.cpp";
+  }
+}
+
+// Else a rule that has given up would pass for one that is right.
+TEST(Meaning, DecompositionsAreCarriedOut) {
+  for (const std::string& path : graphs()) {
+    Graph g = dce(decompose(graph::parse(source(path))));
+    for (const graph::Node& n : g.nodes()) {
+      if (n.op == Op::Extern)
+        EXPECT_FALSE(n.extern_name.starts_with("aten::_foreach_")) << path << ": " << n.extern_name;
+      else
+        EXPECT_NE(graph::op_class(n.op), graph::OpClass::Decompose) << path << ": " << graph::op_name(n.op);
+    }
+  }
+}
+
+TEST(Meaning, OfRandomGraphs) {
+  std::map<std::string, size_t> changed;
+  constexpr uint64_t kGraphs = 300;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Graph g = random_graph(seed);
+    graph::verify(g);
+    expect_passes_keep_meaning(g);
+    if (HasFatalFailure()) return;
+    for (const Pass& pass : pipeline()) changed[pass.name] += graph::print(pass.run(g)) != graph::print(g);
+  }
+  // Of a pass that finds nothing to do they would say nothing. Of matrices' values there are none in them.
+  changed.erase("ask_less");
+  EXPECT_EQ(changed.size(), pipeline().size() - 1);
+  for (const auto& [pass, graphs] : changed) EXPECT_GE(graphs, kGraphs / 50) << pass;
+}
+
+TEST(Meaning, ADifferenceIsSeen) {
+  const char* text = "graph {\n%0: f32[3] = input argument\n%1: f32[3] = aten::NAME(%0)\nreturn %1\n}";
+  auto with = [&](const char* name) { return graph::parse(std::regex_replace(text, std::regex("NAME"), name)); };
+  EXPECT_EQ(difference(with("sin"), with("sin"), Within::Nothing), "");
+  EXPECT_NE(difference(with("sin"), with("cos"), Within::Rounding), "");
+}
+
+TEST(Interpreter, RefusesWhatItDoesNotKnow) {
+  Graph g = graph::parse("graph {\n%0: f32[3] = input argument\n%1: f32[3] = custom::f(%0)\nreturn %1\n}");
+  EXPECT_THROW(graph::interpret(g, sample_inputs(g)), InternalError);
+}
+
+}  // namespace
+}  // namespace braze::passes
