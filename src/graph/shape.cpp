@@ -411,6 +411,15 @@ std::optional<int8_t> suggested_format(const Call& call, const TensorType& t) {
   return t.dim() == 4 ? int8_t{2} : int8_t{3};
 }
 
+Types resized_planes(const Call& call, const TensorType& t) {
+  auto* out = call.get<IntList>(1);
+  auto format = suggested_format(call, t);
+  if (!out || out->v.size() != 2 || t.dim() != 4 || !format) return std::nullopt;
+  TensorType result = call.fresh(t, t.dtype, {t.sizes[0], t.sizes[1], out->v[0], out->v[1]});
+  result.strides = format_strides(call.arena(), result.sizes, *format);
+  return one(std::move(result));
+}
+
 std::optional<bool> lies_channels_last(const Call& call, TensorType t) {
   if (t.dim() != 4 && t.dim() != 5) return false;
   for (Expr& size : t.sizes) {

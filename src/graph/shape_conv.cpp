@@ -126,14 +126,7 @@ Types conv_types(const Call& c) {
       if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
       return one(c.fresh(*in, in->dtype, in->sizes));
     }
-    case Op::upsample_nearest2d: {
-      auto* out = c.get<IntList>(1);
-      auto format = suggested_format(c, *x);
-      if (!out || out->v.size() != 2 || x->dim() != 4 || !format) return std::nullopt;
-      TensorType t = c.fresh(*x, x->dtype, {x->sizes[0], x->sizes[1], out->v[0], out->v[1]});
-      t.strides = format_strides(c.arena(), t.sizes, *format);
-      return one(std::move(t));
-    }
+    case Op::upsample_nearest2d: return resized_planes(c, *x);
     default: return std::nullopt;
   }
 }

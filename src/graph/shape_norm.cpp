@@ -161,14 +161,7 @@ Types norm_types(const Call& c) {
       const TensorType* in = c.tensor(1);
       return in ? one(c.fresh(*in, in->dtype, in->sizes)) : std::nullopt;
     }
-    case Op::_adaptive_avg_pool2d: {
-      auto* out = c.get<IntList>(1);
-      auto format = suggested_format(c, *x);
-      if (!out || out->v.size() != 2 || x->dim() != 4 || !format) return std::nullopt;
-      TensorType t = c.fresh(*x, x->dtype, {x->sizes[0], x->sizes[1], out->v[0], out->v[1]});
-      t.strides = format_strides(c.arena(), t.sizes, *format);
-      return one(std::move(t));
-    }
+    case Op::_adaptive_avg_pool2d: return resized_planes(c, *x);
     case Op::glu: {
       auto d = c.dim(1, x->dim());
       auto n = d && x->dim() ? c.arena().as_const(x->sizes[*d]) : std::nullopt;

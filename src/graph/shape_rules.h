@@ -87,6 +87,9 @@ inline Types one(TensorType t) {
   return v;
 }
 
+// [N, C, height, width] in another height and width (argument 1), of the memory format that the operand suggests.
+Types resized_planes(const Call& call, const TensorType& t);
+
 std::optional<size_t> wrap_dim(int64_t dim, size_t rank);
 Expr numel(sym::ExprArena& arena, const Sizes& sizes);
 // c10::MemoryFormat that Tensor::suggest_memory_format answers; nullopt when not provable.

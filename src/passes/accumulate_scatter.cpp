@@ -66,13 +66,7 @@ Graph accumulate_scatter(const Graph& g) {
       bool takes = scatter && (t->dtype == DType::F32 || t->dtype == DType::F64) && a.dtype == t->dtype &&
                    s.dtype == t->dtype && a.sizes == t->sizes && s.sizes == t->sizes && a.device == s.device;
       if (!takes) continue;
-      Builder b(r.out(), n, r.map_args(n), g);
-      try {
-        b.set(0, onto(b, *scatter, r.map_args(*scatter), r.map(*start)));
-        for (const auto& [old, now] : b.results) r.replace(old, now);
-        done = true;
-      } catch (NoRule) {
-      }
+      done = rewrite(r, n, g, [&](Builder& b) { b.set(0, onto(b, *scatter, r.map_args(*scatter), r.map(*start))); });
     }
     if (!done) r.copy(n);
   }

@@ -1,5 +1,7 @@
 // What decomposition rules write with: calls that infer their result types. Internal to passes/.
 #pragma once
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "graph/shape.h"
@@ -72,6 +74,24 @@ class Builder {
  private:
   Graph& g_;
 };
+
+// Puts what rule(Builder&) writes in the node's place. False, and nothing is replaced: the rule gave up, or answered
+// false; nodes that it wrote until then are without users, and dce drops them.
+template <class Rule>
+bool rewrite(Rewriter& r, const Node& node, const Graph& from, Rule&& rule) {
+  Builder b(r.out(), node, r.map_args(node), from);
+  try {
+    if constexpr (std::is_same_v<decltype(rule(b)), bool>) {
+      if (!rule(b)) return false;
+    } else {
+      rule(b);
+    }
+  } catch (NoRule) {
+    return false;
+  }
+  for (const auto& [old, now] : b.results) r.replace(old, now);
+  return true;
+}
 
 using DecomposeRule = void (*)(Builder&);
 DecomposeRule softmax_rule(Op);

@@ -18,23 +18,8 @@ Graph decompose(const Graph& g) {
   for (const Node& n : g.nodes()) {
     DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op);
     bool foreach = n.op == Op::Extern && n.extern_name.starts_with("aten::_foreach_");
-    if (rule || foreach) {
-      // Nodes that a rule wrote before it gave up are without users; dce drops them.
-      Builder b(r.out(), n, r.map_args(n), g);
-      try {
-        bool done = true;
-        if (rule)
-          rule(b);
-        else
-          done = decompose_foreach(b);
-        if (done) {
-          for (const auto& [old, now] : b.results) r.replace(old, now);
-          continue;
-        }
-      } catch (NoRule) {
-      }
-    }
-    r.copy(n);
+    bool done = rule ? rewrite(r, n, g, rule) : foreach && rewrite(r, n, g, decompose_foreach);
+    if (!done) r.copy(n);
   }
   return r.finish();
 }

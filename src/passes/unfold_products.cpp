@@ -32,21 +32,16 @@ Graph unfold_products(const Graph& g, const Targets& targets) {
   std::unordered_map<uint32_t, ValueId> rows;  // in the type that is computed in: of several products of one row
   for (const Node& n : g.nodes()) {
     bool biased = n.op == Op::addmm && is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
-    if ((n.op == Op::mm && n.args.size() == 2 && is_thin(g, targets, n, 0)) || (biased && is_thin(g, targets, n, 1))) {
-      Builder b(r.out(), n, r.map_args(n), g);
-      try {
-        ValueId& row = rows[b.tensor(biased).index];
-        if (!row.valid()) row = b.compute(b.tensor(biased));
-        ValueId matrix = b.compute(b.tensor(biased + 1));
-        ValueId columns = b.call(Op::transpose_int, {matrix, b.k(0), b.k(1)});
-        ValueId sum = b.view(b.sum(b.mul(columns, row), {1}, false), b.result(0).sizes);
-        b.set(0, biased ? b.add(sum, b.compute(b.tensor(0))) : sum);
-        for (const auto& [old, now] : b.results) r.replace(old, now);
-        continue;
-      } catch (const NoRule&) {
-      }
-    }
-    r.copy(n);
+    bool thin = (n.op == Op::mm && n.args.size() == 2 && is_thin(g, targets, n, 0)) || (biased && is_thin(g, targets, n, 1));
+    auto unfolded = [&](Builder& b) {
+      ValueId& row = rows[b.tensor(biased).index];
+      if (!row.valid()) row = b.compute(b.tensor(biased));
+      ValueId matrix = b.compute(b.tensor(biased + 1));
+      ValueId columns = b.call(Op::transpose_int, {matrix, b.k(0), b.k(1)});
+      ValueId sum = b.view(b.sum(b.mul(columns, row), {1}, false), b.result(0).sizes);
+      b.set(0, biased ? b.add(sum, b.compute(b.tensor(0))) : sum);
+    };
+    if (!thin || !rewrite(r, n, g, unfolded)) r.copy(n);
   }
   return r.finish();
 }

@@ -36,16 +36,10 @@ Graph unfuse_bias(const Graph& g, const Targets& targets) {
       bool costs = !targets.of(t.device).adds_matrix_free || (n.op == Op::addmm && bias && g.type(*bias).dim() == 1);
       takes = costs && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
     }
-    if (takes) {
-      Builder b(r.out(), n, r.map_args(n), g);
-      try {
-        b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
-        for (const auto& [old, now] : b.results) r.replace(old, now);
-        continue;
-      } catch (NoRule) {
-      }
-    }
-    r.copy(n);
+    auto apart = [&](Builder& b) {
+      b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
+    };
+    if (!takes || !rewrite(r, n, g, apart)) r.copy(n);
   }
   return r.finish();
 }

@@ -9,7 +9,6 @@ import argparse
 import copy
 import linecache
 import random
-import re
 import sys
 import time
 import types
@@ -20,6 +19,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from language_programs import Block, text, write  # noqa: E402
+from running import Counter, outcome  # noqa: E402
 from shrinking import shrink  # noqa: E402
 from world_compare import twins  # noqa: E402
 
@@ -31,55 +31,12 @@ def probe(log, value):
     log.append(("probe", str(value)))
 
 
-class Counter:
-    def __init__(self):
-        self.graphs = 0
-
-    def __call__(self, gm, inputs):
-        self.graphs += 1
-        return gm.forward
-
-
 def load(source, name):
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     module = types.ModuleType("world")
     module.probe = probe
     exec(compile(source, name, "exec"), module.__dict__)
     return module
-
-
-def chain(e, name):
-    """Class, words and lines in the program of an exception and of those that it came from."""
-    out = []
-    while e is not None and len(out) < 8:
-        lines, tb = [], e.__traceback__
-        while tb:
-            if tb.tb_frame.f_code.co_filename == name:
-                lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
-            tb = tb.tb_next
-        if isinstance(e, UnboundLocalError):  # CPython 3.11 itself names another line once it has specialised the code
-            lines = [name for name, _ in lines]
-        out.append(
-            (
-                type(e).__name__,
-                re.sub(r"0x[0-9a-f]+", "0x", str(e)),
-                lines,
-                e.__suppress_context__,
-                e.__cause__ is not None,
-                getattr(e, "__notes__", None),
-            )
-        )
-        e = e.__cause__ or e.__context__
-    return out
-
-
-def outcome(f, arguments, name):
-    try:
-        return "returned", f(*arguments)
-    except RecursionError:
-        return "recursion", None
-    except Exception as e:
-        return "raised", chain(e, name)
 
 
 def inputs(seed, rows):

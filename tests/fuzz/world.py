@@ -29,6 +29,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from running import Counter  # noqa: E402
 from shrinking import shrink  # noqa: E402
 from world_compare import plain_text, twins  # noqa: E402
 from world_process import STATES  # noqa: E402
@@ -52,17 +53,6 @@ MODULES = dict(
 
 NOW_BUILTIN = vars(MODULES["builtins"])
 BUILTINS = dict(NOW_BUILTIN)
-
-
-class Counter:
-    """Runs graphs unchanged and counts them."""
-
-    def __init__(self):
-        self.graphs = 0
-
-    def __call__(self, gm, inputs):
-        self.graphs += 1
-        return gm.forward
 
 
 class Doubles(torch.overrides.TorchFunctionMode):

@@ -337,37 +337,26 @@ def test_values_in_the_backward_are_read_in_the_backward():
         assert torch.equal(x.grad, torch.full((3,), 3.0 if sign > 0 else -5.0))
 
 
-class Transformed(Function):
+class Sine(Function):
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * x.cos()
+
+
+class Transformed(Sine):
     generate_vmap_rule = True
 
-    @staticmethod
-    def forward(x):
-        return x.sin()
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 3 * g * x.cos()
-
-
-class Batched(Function):
-    @staticmethod
-    def forward(x):
-        return x.sin()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 3 * g * x.cos()
-
+class Batched(Sine):
     @staticmethod
     def vmap(info, in_dims, x):
         return Batched.apply(x) * 5, in_dims[0]

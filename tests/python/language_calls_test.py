@@ -6,7 +6,8 @@ from typing import Dict, List, Optional
 
 import pytest
 import torch
-from cases import Cases, run, x, y
+from cases import run, x, y
+from harness import Cases
 
 case = Cases()
 

@@ -9,8 +9,8 @@ import typing
 
 import pytest
 import torch
-from cases import Cases, P, X, run, x, y
-from harness import check
+from cases import P, X, run, x, y
+from harness import Cases, check
 
 import braze
 

@@ -8,7 +8,8 @@ import typing
 
 import pytest
 import torch
-from cases import Cases, run, x
+from cases import run, x
+from harness import Cases
 
 import braze
 

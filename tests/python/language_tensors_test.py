@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import Cases, row, run, x, y
+from cases import row, run, x, y
+from harness import Cases
 
 case = Cases()
 

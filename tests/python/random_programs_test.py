@@ -3,7 +3,9 @@
 import copy
 import linecache
 import os
+import pathlib
 import random
+import sys
 import types
 
 import pytest
@@ -12,6 +14,9 @@ from harness import same
 from random_programs import program
 
 import braze
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fuzz"))
+from running import outcome  # noqa: E402
 
 FIRST = int(os.environ.get("BRAZE_RANDOM_FIRST", "0"))
 COUNT = int(os.environ.get("BRAZE_RANDOM_COUNT", "120"))
@@ -29,27 +34,6 @@ def load(seed, sizes=False):
     module.probe = probe
     exec(compile(text, name, "exec"), module.__dict__)
     return module.f, text, name
-
-
-def chain(e, name):
-    """Class, arguments and lines in the program of an exception and of those that it came from."""
-    seen = []
-    while e is not None and len(seen) < 8:
-        lines, tb = [], e.__traceback__
-        while tb:
-            if tb.tb_frame.f_code.co_filename == name:
-                lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
-            tb = tb.tb_next
-        seen.append((type(e).__name__, str(e), lines, e.__suppress_context__, e.__cause__ is not None))
-        e = e.__cause__ or e.__context__
-    return seen
-
-
-def outcome(f, arguments, name):
-    try:
-        return "returned", f(*arguments)
-    except Exception as e:
-        return "raised", chain(e, name)
 
 
 def inputs(seed, rows=2):

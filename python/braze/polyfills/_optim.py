@@ -29,6 +29,7 @@ def adam(
     exp_avg_sqs,
     max_exp_avg_sqs,
     state_steps,
+    *,
     lr,
     beta1,
     beta2,
@@ -36,8 +37,8 @@ def adam(
     eps,
     amsgrad,
     maximize,
-    grad_scale,
-    found_inf,
+    grad_scale=None,
+    found_inf=None,
     decoupled,
 ):
     for i, param in enumerate(self):
@@ -59,80 +60,12 @@ def adam(
         restore(found_inf, changed, before)
 
 
-def fused_adam_(
-    self,
-    grads,
-    exp_avgs,
-    exp_avg_sqs,
-    max_exp_avg_sqs,
-    state_steps,
-    *,
-    lr,
-    beta1,
-    beta2,
-    weight_decay,
-    eps,
-    amsgrad,
-    maximize,
-    grad_scale=None,
-    found_inf=None,
-):
-    adam(
-        self,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        state_steps,
-        lr,
-        beta1,
-        beta2,
-        weight_decay,
-        eps,
-        amsgrad,
-        maximize,
-        grad_scale,
-        found_inf,
-        False,
-    )
+def fused_adam_(*tensors, **options):
+    adam(*tensors, **options, decoupled=False)
 
 
-def fused_adamw_(
-    self,
-    grads,
-    exp_avgs,
-    exp_avg_sqs,
-    max_exp_avg_sqs,
-    state_steps,
-    *,
-    lr,
-    beta1,
-    beta2,
-    weight_decay,
-    eps,
-    amsgrad,
-    maximize,
-    grad_scale=None,
-    found_inf=None,
-):
-    adam(
-        self,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        state_steps,
-        lr,
-        beta1,
-        beta2,
-        weight_decay,
-        eps,
-        amsgrad,
-        maximize,
-        grad_scale,
-        found_inf,
-        True,
-    )
+def fused_adamw_(*tensors, **options):
+    adam(*tensors, **options, decoupled=True)
 
 
 def fused_sgd_(

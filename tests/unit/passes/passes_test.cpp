@@ -1,13 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "graph/graph.h"
-#include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
-#include "passes/fold.h"
 #include "passes/hoist_assertions.h"
 #include "passes/optimize.h"
-#include "passes/simplify_views.h"
 
 namespace braze::passes {
 namespace {
@@ -66,68 +63,6 @@ return %1
   EXPECT_EQ(count(t, "aten::relu"), 1u);
   EXPECT_EQ(count(t, "aten::rand"), 1u);
   EXPECT_EQ(count(t, "custom::write"), 1u);
-}
-
-TEST(Cse, MergesEqualNodesButNotRandomOnesNorTwoResults) {
-  std::string t = after(cse, R"(graph {
-%0: f32[4] = input argument
-%1: f32[4] = aten::exp(%0)
-%2: f32[4] = aten::exp(%0)
-%3: f32[4] = aten::add.Tensor(%1, %2, 1)
-%4: f32[4] = aten::rand([4], none, none, none, none)
-%5: f32[4] = aten::rand([4], none, none, none, none)
-%6: f32[4] = aten::sin(%0)
-%7: f32[4] = aten::sin(%0)
-%8: f32[4] = aten::mul.Tensor(%0, 0.0)
-%9: f32[4] = aten::mul.Tensor(%0, -0.0)
-return %3, %4, %5, %6, %7, %8, %9
-})");
-  EXPECT_EQ(count(t, "aten::exp"), 1u);
-  EXPECT_EQ(count(t, "aten::rand"), 2u);
-  EXPECT_EQ(count(t, "aten::sin"), 2u);
-  EXPECT_EQ(count(t, "aten::mul"), 2u);
-}
-
-TEST(Fold, DropsIdentitiesButNotCopiesThatLeave) {
-  std::string t = after(fold, R"(graph {
-%0: f32[4] = input argument
-%1: f32[4] = aten::clone(%0, none)
-%2: f32[4] = aten::mul.Tensor(%1, 1.0)
-%3: f32[4] = aten::add.Tensor(%2, 0.0, 1)
-%4: f32[4] = aten::exp(%3)
-%5: f32[4] = aten::clone(%0, none)
-%6: f32[2,2] = aten::view(%5, [2, 2])
-return %4, %6
-})");
-  EXPECT_EQ(count(t, "aten::clone"), 1u);
-  EXPECT_EQ(count(t, "aten::mul"), 0u);
-  EXPECT_EQ(count(t, "aten::add"), 1u);
-}
-
-TEST(SimplifyViews, ComposesAndCancels) {
-  std::string t = after([](const Graph& g) { return dce(simplify_views(g)); }, R"(graph {
-%0: f32[4,8] = input argument
-%1: f32[8,4]{1,8} = aten::t(%0)
-%2: f32[4,8] = aten::transpose.int(%1, 0, 1)
-%3: f32[4,8] = aten::exp(%2)
-%4: f32[32] = aten::view(%3, [32])
-%5: f32[2,16] = aten::view(%4, [2, 16])
-return %5
-})");
-  EXPECT_EQ(count(t, "transpose"), 0u);
-  EXPECT_EQ(count(t, "aten::t("), 0u);
-  EXPECT_EQ(count(t, "aten::view"), 1u);
-}
-
-TEST(Decompose, SoftmaxSubtractsTheMaximum) {
-  std::string t = after(decompose, R"(graph {
-%0: bf16[4,8] = input argument
-%1: bf16[4,8] = aten::_softmax(%0, -1, false)
-return %1
-})");
-  EXPECT_EQ(count(t, "aten::amax"), 1u);
-  EXPECT_EQ(count(t, "aten::_to_copy"), 2u);  // computed in float
-  EXPECT_EQ(count(t, "aten::_softmax"), 0u);
 }
 
 TEST(Decompose, KeepsThePromisedLayout) {

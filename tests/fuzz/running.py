@@ -1,0 +1,48 @@
+"""What programs are run with that are made at random: a backend that counts, and how a run ended."""
+
+import re
+
+
+class Counter:
+    """Runs graphs unchanged and counts them."""
+
+    def __init__(self):
+        self.graphs = 0
+
+    def __call__(self, gm, inputs):
+        self.graphs += 1
+        return gm.forward
+
+
+def chain(e, name):
+    """Class, words and lines in the program of an exception and of those that it came from."""
+    out = []
+    while e is not None and len(out) < 8:
+        lines, tb = [], e.__traceback__
+        while tb:
+            if tb.tb_frame.f_code.co_filename == name:
+                lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+            tb = tb.tb_next
+        if isinstance(e, UnboundLocalError):  # CPython 3.11 itself names another line once it has specialised the code
+            lines = [name for name, _ in lines]
+        out.append(
+            (
+                type(e).__name__,
+                re.sub(r"0x[0-9a-f]+", "0x", str(e)),
+                lines,
+                e.__suppress_context__,
+                e.__cause__ is not None,
+                getattr(e, "__notes__", None),
+            )
+        )
+        e = e.__cause__ or e.__context__
+    return out
+
+
+def outcome(f, arguments, name):
+    try:
+        return "returned", f(*arguments)
+    except RecursionError:
+        return "recursion", None
+    except Exception as e:
+        return "raised", chain(e, name)
