@@ -124,7 +124,7 @@ Types pointwise_types(const Call& c) {
   bool wraps =
       scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
   auto strides = iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);
-  if (!strides) return std::nullopt;
+  if (!strides || !device) return std::nullopt;
   return one(TensorType{dtype, device->device, std::move(sizes), std::move(*strides), c.arena().constant(0)});
 }
 

@@ -35,7 +35,7 @@ class Interpreter {
     for (const auto& [s, where] : p.size_symbols) {
       BRAZE_CHECK(where.first != sym::kGivenSymbol, "interpret: a symbol that only a caller knows");
       const HostTensor& t = inputs.at(where.first);
-      int32_t d = where.second;
+      int64_t d = where.second;
       env_[s.id] = d >= 0 ? t.sizes.at(static_cast<size_t>(d)) : t.strides.at(static_cast<size_t>(~d));
     }
     for (size_t i = 0; i < p.buffers.size(); ++i) lives_in_.emplace_back(i);

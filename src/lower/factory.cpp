@@ -34,7 +34,8 @@ Val linspace(const Point& p) {
   if (n < 2) return p.literal(start);
   double step = rounded(rounded(end - start) / static_cast<double>(n - 1));
   Val i = p.wrap(p.body.index(p.index[0], t));
-  return where(i < static_cast<double>(n / 2), start + step * i, end - step * (static_cast<double>(n - 1) - i));
+  int64_t half = n / 2;
+  return where(i < static_cast<double>(half), start + step * i, end - step * (static_cast<double>(n - 1) - i));
 }
 
 Val eye(const Point& p) {

@@ -89,7 +89,7 @@ void scatter(Lowering& low, const graph::Node& node) {
   bool accumulate = node.op == Op::scatter_add || node.op == Op::scatter_reduce_two;
   std::vector<Expr> apart = without(sizes(low, index), d);
   Expr along[1] = {sizes(low, index)[d]};
-  update(low, node, target, apart, along, accumulate, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, apart, along, accumulate, [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> at = with(i, d, r[0]);
     auto* src = std::get_if<ValueId>(&node.args[3]);
     Val v = src ? element(low, b, *src, at).to(to) : number(b, node.args[3], to);
@@ -110,19 +110,20 @@ void slices(Lowering& low, const graph::Node& node) {
   loop::IndexCheck check{Fault::Index, true, dim};
   if (node.op == Op::index_add) check = {Fault::Self, false, dim};
   if (node.op == Op::index_copy) check = {Fault::Copy, false, dim};
-  update(low, node, target, apart, sizes(low, index), node.op == Op::index_add, [&](Body& b, auto i, auto r, auto put) {
-    std::vector<Expr> at = with(i, d, r.empty() ? low.arena.constant(0) : r[0]);
-    auto* source = std::get_if<ValueId>(&node.args[3]);
-    Val v = !source                                ? number(b, node.args[3], to)
-            : node.op == Op::index_fill_int_Tensor ? element(low, b, *source, {}).to(to)
-                                                   : element(low, b, *source, at).to(to);
-    if (node.op == Op::index_add && node.args.size() > 4) {
-      auto* alpha = std::get_if<Expr>(&node.args[4]);
-      if (!alpha || !low.indexing.is_one(*alpha)) v = v * number(b, node.args[4], to);
-    }
-    at[d] = b.indirect(low.emit(b, index, r), out[d], check);
-    put(at, v);
-  });
+  update(low, node, target, apart, sizes(low, index), node.op == Op::index_add,
+         [&](Body& b, auto i, auto r, const auto& put) {
+           std::vector<Expr> at = with(i, d, r.empty() ? low.arena.constant(0) : r[0]);
+           auto* source = std::get_if<ValueId>(&node.args[3]);
+           Val v = !source                                ? number(b, node.args[3], to)
+                   : node.op == Op::index_fill_int_Tensor ? element(low, b, *source, {}).to(to)
+                                                          : element(low, b, *source, at).to(to);
+           if (node.op == Op::index_add && node.args.size() > 4) {
+             auto* alpha = std::get_if<Expr>(&node.args[4]);
+             if (!alpha || !low.indexing.is_one(*alpha)) v = v * number(b, node.args[4], to);
+           }
+           at[d] = b.indirect(low.emit(b, index, r), out[d], check);
+           put(at, v);
+         });
 }
 
 // (self, indices, values, accumulate): the indices are broadcast to a block; where they are adjacent, its dimensions
@@ -147,7 +148,7 @@ void index_put(Lowering& low, const graph::Node& node) {
   shown.insert(shown.begin() + static_cast<std::ptrdiff_t>(place), block.begin(), block.end());
   View target = start_from(low, node, tensor(node, 0));
   DType to = compute_dtype(target.dtype);
-  update(low, node, target, apart, block, std::get<bool>(node.args[3]), [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, apart, block, std::get<bool>(node.args[3]), [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> from(i.begin(), i.end());
     from.insert(from.begin() + static_cast<std::ptrdiff_t>(place), r.begin(), r.end());
     Val v = Val{&b, low.emit_broadcast(b, values, from, shown)}.to(to);
@@ -171,7 +172,7 @@ void embedding_backward(Lowering& low, const graph::Node& node) {
   View target = start_from(low, node, {});
   Expr columns[1] = {out[1]};
   Expr padding = std::get<Expr>(node.args[3]);
-  update(low, node, target, columns, sizes(low, index), true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, columns, sizes(low, index), true, [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> from(r.begin(), r.end());
     from.push_back(i[0]);
     Val v = element(low, b, grad, from), row = element(low, b, index, r);
@@ -190,7 +191,7 @@ void unfold_backward(Lowering& low, const graph::Node& node) {
   View target = start_from(low, node, {});
   std::vector<Expr> apart = without(out, d);
   Expr along[2] = {from[d], from.back()};
-  update(low, node, target, apart, along, true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, apart, along, true, [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> at = with(i, d, r[0]);
     at.push_back(r[1]);
     Val v = element(low, b, grad, at);

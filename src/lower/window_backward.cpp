@@ -24,7 +24,7 @@ void max_pool(Lowering& low, const graph::Node& node) {
   View target = start_from(low, node, {});
   const auto &in = sizes(low, grad), &out = target.sizes;
   Expr plane = low.arena.mul(out[out.size() - 2], out.back());
-  update(low, node, target, leading(in, 2), trailing(in, 2), true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, leading(in, 2), trailing(in, 2), true, [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> from = join(i, r);
     Expr at = b.indirect(low.emit(b, index, from), plane, {loop::Fault::Index, false, 0});
     Val v{&b, low.emit(b, grad, from)};
@@ -41,7 +41,7 @@ void avg_pool(Lowering& low, const graph::Node& node) {
   const auto& in = sizes(low, grad);
   std::vector<Expr> points =
       join(trailing(in, 2), std::vector<Expr>{a.constant((*w)[0].kernel), a.constant((*w)[1].kernel)});
-  update(low, node, target, leading(in, 2), points, true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, leading(in, 2), points, true, [&](Body& b, auto i, auto r, const auto& put) {
     Val v{&b, low.emit(b, grad, join(i, r.first(2)))};
     Expr count = a.constant(1);
     std::vector<Expr> at(i.begin(), i.end());
@@ -68,7 +68,7 @@ void pad(Lowering& low, const graph::Node& node, bool reflect) {
   size_t n = by.size() / 2;
   View target = start_from(low, node, {});
   const auto& in = sizes(low, grad);
-  update(low, node, target, leading(in, n), trailing(in, n), true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, leading(in, n), trailing(in, n), true, [&](Body& b, auto i, auto r, const auto& put) {
     std::vector<Expr> at = join(i, r);
     Val v{&b, low.emit(b, grad, at)};
     for (size_t k = 0; k < n; ++k) {
@@ -86,7 +86,7 @@ void upsample(Lowering& low, const graph::Node& node) {
   const auto& in = sizes(low, grad);
   auto how = resample_of(low.arena, node, target.sizes, in);
   size_t n = how->size();
-  update(low, node, target, leading(in, n), trailing(in, n), true, [&](Body& b, auto i, auto r, auto put) {
+  update(low, node, target, leading(in, n), trailing(in, n), true, [&](Body& b, auto i, auto r, const auto& put) {
     Val g{&b, low.emit(b, grad, join(i, r))};
     std::vector<Expr> at(i.begin(), i.end());
     at.resize(i.size() + n);
