@@ -1,7 +1,7 @@
 # Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
 PYTHON ?= python3
 SHELL := /bin/bash
-.PHONY: demo test setup install test-unit test-text test-python check fuzz bench format golden clean
+.PHONY: demo test test-full setup install test-style test-unit test-text test-python test-sweeps check fuzz bench format golden clean
 
 demo: install
 	@$$(cat build/python) -m benchmarks.demo
@@ -9,13 +9,17 @@ demo: install
 test: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh
 
+# And what is drawn at random or listed by PyTorch, in more samples
+test-full: install
+	BRAZE_PYTHON=$$(cat build/python) tools/test.sh style unit text python sweeps
+
 setup:
 	@PYTHON=$(PYTHON) tools/setup.sh
 
 install: setup
 	@PYTHON=$$(cat build/python) tools/install.sh
 
-test-style test-unit test-text test-python: install
+test-style test-unit test-text test-python test-sweeps: install
 	BRAZE_PYTHON=$$(cat build/python) tools/test.sh $(@:test-%=%)
 
 # AddressSanitizer, UBSan and ThreadSanitizer, in builds of their own; some of it: make check STEPS="asan-build asan-unit"

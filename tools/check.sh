@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks that are no tests of their own: tools/check.sh [STEP...], all of them without a name. Each step says "ok" or "FAILED" with its time,
 # and leaves what it printed in build/check/STEP.log; the sanitizers' reports are build/check/STEP.report.*.
-#   FILES   the test files of asan-python (default: all that need no GPU)
+#   FILES   of asan-python, test files (default: all that need no GPU); of tidy, sources (default: those that differ from BASE)
+#   BASE    a commit (default: where this branch left main)
 #   JOBS    how many programs at a time (default: the number of cores)
 #   SECONDS_OF_STRESS, SEED   of tsan-stress
 set -uo pipefail
@@ -14,6 +15,8 @@ mkdir -p "$logs"
 
 # A new step is a row here and a function of its name, with _ for -, that fails if the step does.
 steps=(
+  style           # format, lint, lengths
+  tidy            # clang-tidy on C++ files, whose rules are .clang-tidy; warnings are errors
   asan-build      # the extension, braze-opt and the unit tests with AddressSanitizer and UBSan, in build/asan
   asan-unit       # the C++ unit tests, leaks included
   asan-text       # the golden text tests, leaks included
@@ -44,6 +47,20 @@ no_reports() {
   echo "reports:" $found
   head -40 $found
   return 1
+}
+
+style() { tools/style.sh; }
+
+# Of a build that is configured only: each file alone, where the real one compiles several at a time.
+tidy() {
+  local base files=${FILES:-}
+  base=${BASE:-$(git merge-base HEAD main 2>/dev/null || git merge-base HEAD origin/main)} || return 1
+  files=${files:-$(git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard)}
+  files=$(printf '%s\n' $files | grep -E '^(src|tools|tests/unit)/.*\.cpp$' | sort -u)
+  [[ -n $files ]] || { echo "no C++ file differs from $base"; return 0; }
+  cmake -S . -B build/tidy -G Ninja -DBRAZE_TORCH=ON -DBRAZE_UNITY=OFF -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DPython_EXECUTABLE="$python" || return 1
+  printf '%s\n' $files | xargs -P "$jobs" -n 1 "$python" -c 'from clang_tidy import clang_tidy; clang_tidy()' \
+    -p build/tidy --quiet --warnings-as-errors='*'
 }
 
 build() {  # folder, sanitizer

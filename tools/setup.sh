@@ -27,8 +27,9 @@ fi
 have() { "$python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$1') is None)"; }
 have torch || "$python" -m pip install -q torch==2.13.0
 wanted=()
-for pair in scikit_build_core:scikit-build-core ninja:ninja cmake:cmake pytest:pytest lit:lit transformers:transformers \
-            matplotlib:matplotlib rich:rich numpy:numpy expecttest:expecttest ruff:ruff==0.14.5 clang_format:clang-format==19.1.7; do
+for pair in scikit_build_core:scikit-build-core ninja:ninja cmake:cmake pytest:pytest xdist:pytest-xdist lit:lit transformers:transformers \
+            matplotlib:matplotlib rich:rich numpy:numpy expecttest:expecttest ruff:ruff==0.14.5 clang_format:clang-format==19.1.7 \
+            clang_tidy:clang-tidy==19.1.0.1; do
   have "${pair%%:*}" || wanted+=("${pair##*:}")
 done
 if ((${#wanted[@]})); then

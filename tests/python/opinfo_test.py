@@ -49,13 +49,28 @@ UNCOMPILED = {
     "as_strided": "an offset into the storage of an input", "hash_tensor": "unsigned integers of 64 bits",
 }  # fmt: skip
 
+# Of a complex dtype: a Python complex as an argument, and views that are conjugated or negated when they are read.
+UNCOMPILED_COMPLEX = ("an argument of a kind that graphs do not hold", "a lazily conjugated or negated tensor")
+# By what later samples ask for.
+UNCOMPILED_SAMPLES = {"cov": "weights whose values are asked for"}
+# Later samples at which a check of Braze's own fails (the call then runs eagerly, but for BRAZE_STRICT).
+FAILING_SAMPLES = {"empty_strided": "buffers have no elements that share memory, which strides (2, 0, 1) ask for"}
+
+
+def may_break(op, dtype, found):
+    if op.name in UNCOMPILED or (SAMPLES and op.name in UNCOMPILED_SAMPLES):
+        return True
+    return dtype.is_complex and any(why in str(found) for why in UNCOMPILED_COMPLEX)
+
 
 def name_of(op):
     return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
 
 
 @pytest.mark.parametrize("op", op_db, ids=name_of)
-def test_operator(op):
+def test_operator(op, request):
+    if SAMPLES and op.name in FAILING_SAMPLES:
+        request.applymarker(pytest.mark.xfail(reason=FAILING_SAMPLES[op.name], strict=True))
     if op.name in EXCEPTIONS:
         pytest.skip(EXCEPTIONS[op.name])
     fn = op.op
@@ -70,4 +85,4 @@ def test_operator(op):
                 continue
             for _, sample in zip(range(FIRST if dtype == torch.float32 else OTHERS), op.sample_inputs("cpu", dtype)):
                 found = check(call, (sample.input, *sample.args), sample.kwargs, values=op.name not in NO_VALUES)
-                assert found is None or op.name in UNCOMPILED or found.graph_count, "nothing was compiled"
+                assert found is None or found.graph_count or may_break(op, dtype, found), "nothing was compiled"
