@@ -32,7 +32,8 @@ Graph unfold_products(const Graph& g, const Targets& targets) {
   std::unordered_map<uint32_t, ValueId> rows;  // in the type that is computed in: of several products of one row
   for (const Node& n : g.nodes()) {
     bool biased = n.op == Op::addmm && is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
-    bool thin = (n.op == Op::mm && n.args.size() == 2 && is_thin(g, targets, n, 0)) || (biased && is_thin(g, targets, n, 1));
+    bool thin =
+        (n.op == Op::mm && n.args.size() == 2 && is_thin(g, targets, n, 0)) || (biased && is_thin(g, targets, n, 1));
     auto unfolded = [&](Builder& b) {
       ValueId& row = rows[b.tensor(biased).index];
       if (!row.valid()) row = b.compute(b.tensor(biased));

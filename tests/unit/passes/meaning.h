@@ -22,6 +22,9 @@ std::vector<graph::HostTensor> sample_inputs(const graph::Graph&, uint64_t seed 
 enum class Within : uint8_t { Nothing, Rounding };
 std::string difference(const graph::Graph& before, const graph::Graph& after, Within);
 
+// The machine of the tests: any CPU, and an H200 as the first GPU.
+const Targets& machine();
+
 // For each pass of the pipeline by itself, and for each in its place after those before it. `seen` gets the names of
 // all operators that were interpreted.
 void expect_passes_keep_meaning(const graph::Graph&, std::set<std::string>* seen = nullptr);

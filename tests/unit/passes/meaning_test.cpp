@@ -91,7 +91,7 @@ TEST(Meaning, OfRandomGraphs) {
     graph::verify(g);
     expect_passes_keep_meaning(g);
     if (HasFatalFailure()) return;
-    for (const Pass& pass : pipeline()) changed[pass.name] += graph::print(pass.run(g)) != graph::print(g);
+    for (const Pass& pass : pipeline()) changed[pass.name] += graph::print(pass.run(g, machine())) != graph::print(g);
   }
   // Of a pass that finds nothing to do they would say nothing. Of matrices' values there are none in them.
   changed.erase("ask_less");
