@@ -11,8 +11,16 @@ from harness import Graphs
 
 import braze
 
-TABLE = pathlib.Path(__file__).parents[2] / "src/capture/guards/torch_queries.def"
-ROWS = re.findall(r'^BRAZE_TORCH_QUERY\("([^"]+)", "([^"]+)", (\w+)\)', TABLE.read_text(), re.M)
+SOURCES = pathlib.Path(__file__).parents[2] / "src"
+TABLE = (SOURCES / "capture/guards/torch_queries.def").read_text()
+PRIVATE = {
+    row: (module, name)
+    for row, module, name in re.findall(
+        r'^BRAZE_PYTORCH_NAME\((\w+), "([^"]+)", "([^"]*)"', (SOURCES / "trace/pytorch/names.def").read_text(), re.M
+    )
+}
+ROWS = re.findall(r'^BRAZE_TORCH_QUERY\("([^"]+)", "([^"]+)", (\w+)\)', TABLE, re.M)
+ROWS += [(*PRIVATE[row], ground) for row, ground in re.findall(r"^BRAZE_PRIVATE_QUERY\((\w+), (\w+)\)", TABLE, re.M)]
 C = torch._C
 
 

@@ -5,7 +5,7 @@
 namespace braze::pytorch {
 
 // Whether an error of PyTorch's says that. Its words are not known here: they are those of reading such a tensor, which
-// is tried once.
+// is tried once. Needs the GIL.
 bool is_memory_access(std::string_view message);
 
 }  // namespace braze::pytorch
