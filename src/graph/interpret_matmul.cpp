@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "graph/interpret_rules.h"
 
 namespace braze::graph::host {
@@ -23,10 +27,54 @@ void product(HostCall& c, const HostTensor& a, const HostTensor& b, const HostTe
 void mm(HostCall& c) { product(c, c.tensor(0), c.tensor(1), nullptr, 0, 1); }
 void addmm(HostCall& c) { product(c, c.tensor(1), c.tensor(2), &c.tensor(0), c.number(3, 1), c.number(4, 1)); }
 
+// softmax(scale * q @ k^T + mask) @ v: query, key and value [batch, heads, rows, features]. Only its result; the
+// statistics for a backward are the kernels' own.
+void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_at) {
+  const HostTensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
+  double scale = c.number(scale_at, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
+  Dims of_q, of_k, of_mask;
+  c.each([&](const Dims& index) {
+    Numbers weights;
+    double most = -std::numeric_limits<double>::infinity(), total = 0, result = 0;
+    for (int64_t key = 0; key < k.sizes[2]; ++key) {
+      double score = 0;
+      for (int64_t f = 0; f < q.sizes[3]; ++f) {
+        of_q = of_k = index;
+        of_q[3] = of_k[3] = f;
+        of_k[2] = key;
+        score += at(q, of_q) * at(k, of_k);
+      }
+      score *= scale;
+      of_mask = index;
+      of_mask[3] = key;
+      if (mask) score += at(*mask, of_mask);
+      if (c.flag(causal) && key > index[2]) score = -std::numeric_limits<double>::infinity();
+      weights.push_back(score);
+      most = std::max(most, score);
+    }
+    for (int64_t key = 0; key < k.sizes[2]; ++key) {
+      double weight = std::isinf(most) ? 0 : std::exp(weights[static_cast<size_t>(key)] - most);
+      total += weight;
+      of_k = index;
+      of_k[2] = key;
+      result += weight * at(v, of_k);
+    }
+    return total == 0 ? 0 : result / total;
+  });
+  for (size_t i = 1; i < c.node.outputs.size(); ++i)
+    if (c.wants(i)) c.leave_undefined(i);
+}
+void flash_attention(HostCall& c) { attention(c, nullptr, 4, 6); }
+void efficient_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 7); }
+void cudnn_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 8); }
+
 }  // namespace
 
 Rule matmul_rule(Op op) {
   switch (op) {
+    case Op::_scaled_dot_product_flash_attention: return flash_attention;
+    case Op::_scaled_dot_product_efficient_attention: return efficient_attention;
+    case Op::_scaled_dot_product_cudnn_attention: return cudnn_attention;
     case Op::mm:
     case Op::bmm: return mm;
     case Op::addmm:

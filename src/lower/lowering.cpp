@@ -441,8 +441,8 @@ View Lowering::fresh_buffer(const TensorType& type, bool exact) {
   b.offset = arena.constant(0);
   bool empty = std::ranges::any_of(b.sizes, [&](Expr s) { return indexing.is_zero(s); });
   for (size_t d = 0; d < b.sizes.size() && !empty; ++d)
-    BRAZE_CHECK(!indexing.is_zero(b.strides[d]) || indexing.is_one(b.sizes[d]) || arena.range(b.sizes[d]).lo < 2,
-                "elements of a result share memory");
+    if (indexing.is_zero(b.strides[d]) && !indexing.is_one(b.sizes[d]) && arena.range(b.sizes[d]).lo >= 2)
+      throw Unsupported(Reason::UnsupportedOp, "a new tensor whose elements share memory");
   View view{{}, b.sizes, b.strides, b.offset, b.dtype};
   view.buffer = program.buffers.add(std::move(b));
   return view;
