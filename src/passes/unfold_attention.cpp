@@ -22,6 +22,28 @@ constexpr Form kForms[] = {
     {Op::_scaled_dot_product_cudnn_attention, 3, 5, 6, 8},
 };
 
+// A copy in which elements of memory stand several times, as those of heads that are grouped.
+bool is_repeated(const Graph& g, ValueId v) {
+  for (NodeId at = g.value(v).node; at.valid(); at = g.value(v).node) {
+    const Node& n = g.node(at);
+    switch (n.op) {
+      case Op::expand: {
+        const TensorType& t = g.type(v);
+        for (size_t d = 0; d < t.dim(); ++d)
+          if (g.arena().is_const(t.strides[d], 0) && g.arena().range(t.sizes[d]).lo > 1) return true;
+        break;
+      }
+      case Op::view:
+      case Op::_unsafe_view:
+      case Op::unsqueeze:
+      case Op::clone: break;
+      default: return false;
+    }
+    v = std::get<ValueId>(n.args[0]);
+  }
+  return false;
+}
+
 const Form* form_of(const Graph& g, const Targets& targets, const Node& n, const std::vector<uint32_t>& uses) {
   const Form* form = nullptr;
   for (const Form& f : kForms)
@@ -41,6 +63,7 @@ const Form* form_of(const Graph& g, const Targets& targets, const Node& n, const
   auto keys = a.as_const(k->sizes[2]);
   bool plain = a.is_const(q->sizes[2], 1) && keys && *keys >= 1 && *keys <= kMostKeys && v->sizes == k->sizes;
   for (size_t d : {0, 1, 3}) plain = plain && q->sizes[d] == k->sizes[d];
+  for (size_t i : {1, 2}) plain = plain && is_repeated(g, std::get<ValueId>(n.args[i]));
   return plain ? form : nullptr;
 }
 

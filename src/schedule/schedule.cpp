@@ -13,6 +13,7 @@
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
 #include "schedule/share_rows.h"
+#include "schedule/sink_updates.h"
 #include "schedule/split_reduce.h"
 #include "schedule/update_inputs.h"
 
@@ -95,6 +96,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   verify_after(p, "update_inputs");
   split_reductions(p, targets, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
   verify_after(p, "split_reductions");
+  sink_updates(p);
+  verify_after(p, "sink_updates");
   p.items = fuse_items(p, options);
   verify_after(p, "fuse_items");
 
