@@ -10,6 +10,7 @@
 #include "loop/analysis.h"
 #include "schedule/fuse.h"
 #include "schedule/index.h"
+#include "schedule/mapping.h"
 
 namespace braze::schedule {
 namespace {
@@ -20,8 +21,10 @@ using loop::Nest;
 using loop::OpCode;
 using loop::Program;
 
-constexpr int64_t kMinPoints = 8;       // outer points that keep the machine busy
-constexpr double kSmallWork = 1 << 16;  // element operations below which parallelism does not matter
+constexpr int64_t kMinPoints = 8;  // outer points that keep the machine busy
+// Element operations below which parallelism does not matter: those of one core, and of a GPU's block, beside which a
+// launch of its own takes longer.
+constexpr double kSmallWork = 1 << 16, kSmallWorkOfBlock = 1 << 18;
 constexpr size_t kMaxOps = 600, kMaxBuffers = 32;
 constexpr int64_t kMinRow = 16;           // elements of a row that are worth a loop of their own
 constexpr int64_t kHorizontalReach = 12;  // items between two nests that only share inputs
@@ -39,7 +42,8 @@ struct Group {
 
 class Grouper {
  public:
-  Grouper(const Program& p, const Options& options) : p_(p), arena_(*p.arena), options_(options) {}
+  Grouper(const Program& p, const Options& options, const Targets& targets)
+      : p_(p), arena_(*p.arena), options_(options), targets_(targets) {}
 
   std::vector<Item> run() {
     build();
@@ -232,7 +236,8 @@ class Grouper {
     merged.nest = std::move(fused);
     measure(merged);
     double before = std::max(ga.points, gb.points);
-    if (merged.points < std::min<double>(before, kMinPoints) && merged.work > kSmallWork) return false;
+    double small = target_of(targets_, p_, *merged.nest).is_gpu() ? kSmallWorkOfBlock : kSmallWork;
+    if (merged.points < std::min<double>(before, kMinPoints) && merged.work > small) return false;
     if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise)) return false;
     if (ga.pointwise && gb.pointwise && !merged.pointwise && shortest_row(*merged.nest) < kMinRow) return false;
     if (!merged.pointwise && ((ga.pointwise && crosses(*ga.nest)) || (gb.pointwise && crosses(*gb.nest)))) return false;
@@ -319,6 +324,7 @@ class Grouper {
   const Program& p_;
   sym::ExprArena& arena_;
   const Options& options_;
+  const Targets& targets_;
   std::vector<Group> groups_;
   std::vector<double> bytes_;
   std::vector<uint32_t> position_, sorted_;
@@ -327,6 +333,8 @@ class Grouper {
 
 }  // namespace
 
-std::vector<Item> fuse_items(const Program& p, const Options& options) { return Grouper(p, options).run(); }
+std::vector<Item> fuse_items(const Program& p, const Options& options, const Targets& targets) {
+  return Grouper(p, options, targets).run();
+}
 
 }  // namespace braze::schedule

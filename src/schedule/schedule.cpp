@@ -98,7 +98,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   verify_after(p, "split_reductions");
   sink_updates(p);
   verify_after(p, "sink_updates");
-  p.items = fuse_items(p, options);
+  p.items = fuse_items(p, options, targets);
   verify_after(p, "fuse_items");
 
   std::vector<uint32_t> user = only_users(p);
