@@ -5,24 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "all_passes.h"  // made by the build from passes.def
 #include "base/check.h"
 #include "base/strict.h"
-#include "passes/accumulate_scatter.h"
-#include "passes/ask_less.h"
-#include "passes/channels_last.h"
-#include "passes/cse.h"
-#include "passes/dce.h"
-#include "passes/decompose.h"
-#include "passes/fold.h"
-#include "passes/fuse_activation.h"
-#include "passes/hoist_assertions.h"
-#include "passes/seed_random.h"
-#include "passes/select_parts.h"
-#include "passes/simplify_views.h"
-#include "passes/unfold_attention.h"
-#include "passes/unfold_products.h"
-#include "passes/unfuse_bias.h"
-#include "passes/upload_scalars.h"
 
 namespace braze::passes {
 namespace {
