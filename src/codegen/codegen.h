@@ -71,7 +71,7 @@ CodeGenerator& nvptx_generator(const Target& target);
 // package.
 CodeGenerator& triton_generator(const Target& target);
 
-// The device that a nest runs on: where it stores.
+// loop::device_of() of a nest that stores something.
 Device device_of(const loop::Program& program, const loop::Nest& nest);
 
 // Links a relocatable object into the process; symbol addresses stay valid for ever. Throws InternalError.

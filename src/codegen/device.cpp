@@ -1,13 +1,11 @@
 #include "base/check.h"
 #include "codegen/codegen.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen {
 
 Device device_of(const loop::Program& program, const loop::Nest& nest) {
-  for (const loop::Stage& s : nest.stages)
-    for (const loop::LoopOp& op : s.ops)
-      if (op.code == loop::OpCode::Store && program.buffers[op.buffer].kind != loop::BufferKind::Local)
-        return program.buffers[op.buffer].device;
+  if (auto device = loop::device_of(program, nest)) return *device;
   throw InternalError("nest " + nest.name + " stores nothing");
 }
 

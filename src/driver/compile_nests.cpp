@@ -7,20 +7,25 @@
 #include "driver/driver.h"
 
 namespace braze::driver {
-codegen::CodeGenerator& generator_for(const loop::Program& program, const loop::Nest& nest, const Options& options,
-                                      const Targets& targets) {
-  Device device = codegen::device_of(program, nest);
+
+codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
+  Device device = codegen::device_of(program_, nest);
   if (device.type != DeviceType::CPU && device.type != DeviceType::CUDA)
     throw Unsupported(Reason::UnsupportedTensor, "a loop on a device that is neither CPU nor an NVIDIA GPU");
-  const Target& target = targets.of(device);
-  if (!target.is_gpu()) return codegen::cpu_generator(target);
-  if (options.codegen == Codegen::Triton)
-    if (codegen::CodeGenerator& triton = codegen::triton_generator(target); triton.takes(program, nest)) return triton;
-  return codegen::nvptx_generator(target);
+  const Target& target = targets_.of(device);
+  if (target.is_gpu() && options_.codegen == Codegen::Triton) {
+    codegen::CodeGenerator*& triton = triton_[&target];
+    if (!triton) triton = &codegen::triton_generator(target);
+    if (triton->takes(program_, nest)) return *triton;
+  }
+  codegen::CodeGenerator*& llvm = llvm_[&target];
+  if (!llvm) llvm = target.is_gpu() ? &codegen::nvptx_generator(target) : &codegen::cpu_generator(target);
+  return *llvm;
 }
 
 codegen::Compiled compile_nests(const loop::Program& program, const Options& options, const Targets& targets) {
   std::vector<const loop::Nest*> nests = nests_of(program);
+  Generators generators(program, options, targets);
   // By generator, and by device: of two equal GPUs each has kernels of its own.
   struct Group {
     codegen::CodeGenerator* generator = nullptr;
@@ -29,7 +34,7 @@ codegen::Compiled compile_nests(const loop::Program& program, const Options& opt
   std::map<std::tuple<int, int, std::string_view>, Group> groups;
   for (size_t i = 0; i < nests.size(); ++i) {
     Device device = codegen::device_of(program, *nests[i]);
-    codegen::CodeGenerator& generator = generator_for(program, *nests[i], options, targets);
+    codegen::CodeGenerator& generator = generators.of(*nests[i]);
     const Target& target = targets.of(device);
     if (target.is_gpu() && !target.unavailable.empty())
       throw Unsupported(Reason::UnsupportedTensor, target.unavailable);

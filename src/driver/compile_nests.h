@@ -1,5 +1,7 @@
 // The nests of a program to machine code, each by a code generator for the device that it runs on.
 #pragma once
+#include <unordered_map>
+
 #include "codegen/codegen.h"
 #include "graph/targets.h"
 
@@ -8,8 +10,20 @@ namespace braze::driver {
 // In the order of the program's items. Throws Unsupported for a device that no code generator writes for, or that is
 // not here.
 codegen::Compiled compile_nests(const loop::Program& program, const Options& options, const Targets& targets);
-// The generator of a nest's code.
-codegen::CodeGenerator& generator_for(const loop::Program& program, const loop::Nest& nest, const Options& options,
-                                      const Targets& targets);
+
+// The generators of a program's nests, each asked for once.
+class Generators {
+ public:
+  Generators(const loop::Program& program, const Options& options, const Targets& targets)
+      : program_(program), options_(options), targets_(targets) {}
+  // Throws Unsupported for a device that no code generator writes for.
+  codegen::CodeGenerator& of(const loop::Nest& nest);
+
+ private:
+  const loop::Program& program_;
+  const Options& options_;
+  const Targets& targets_;
+  std::unordered_map<const Target*, codegen::CodeGenerator*> llvm_, triton_;
+};
 
 }  // namespace braze::driver

@@ -169,8 +169,8 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 std::string sources(const loop::Program& program, const Options& options) {
   std::string text;
   const Targets targets = targets_of(program);
-  for (const loop::Nest* n : nests_of(program))
-    text += generator_for(program, *n, options, targets).source(program, *n, options) + "\n";
+  Generators generators(program, options, targets);
+  for (const loop::Nest* n : nests_of(program)) text += generators.of(*n).source(program, *n, options) + "\n";
   return text;
 }
 

@@ -96,6 +96,14 @@ class SymbolOrder {
 
 }  // namespace
 
+std::optional<Device> device_of(const Program& program, const Nest& nest) {
+  for (const Stage& s : nest.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Store && program.buffers[op.buffer].kind != BufferKind::Local)
+        return program.buffers[op.buffer].device;
+  return std::nullopt;
+}
+
 bool divides_integers(const LoopOp& op) {
   return is_integral(op.dtype) && op.dtype != DType::Bool &&
          (op.code == OpCode::Div || op.code == OpCode::FloorDiv || op.code == OpCode::Mod ||

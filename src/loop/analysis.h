@@ -25,6 +25,9 @@ struct Effects {
 };
 Effects effects(const Item& item);
 
+// The device that a nest runs on: where it stores. nullopt: it stores nothing.
+std::optional<Device> device_of(const Program& program, const Nest& nest);
+
 bool divides_integers(const LoopOp& op);
 // Whether a kernel asks, where this op runs, if the data is as it must be.
 bool may_fault(const LoopOp& op);

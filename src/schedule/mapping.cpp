@@ -99,10 +99,8 @@ bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
 }  // namespace
 
 const Target& target_of(const Targets& targets, const loop::Program& p, const Nest& n) {
-  for (const Stage& s : n.stages)
-    for (const LoopOp& op : s.ops)
-      if (op.code == OpCode::Store) return targets.of(p.buffers[op.buffer].device);
-  return targets.cpu;  // a nest of nothing
+  auto device = loop::device_of(p, n);
+  return device ? targets.of(*device) : targets.cpu;  // a nest of nothing
 }
 
 // Outer points are counted in vectors where they are the vector.

@@ -57,7 +57,7 @@ void sink_updates(Program& p) {
   for (const Item& item : p.items) effects.push_back(loop::effects(item));
   std::vector<Item> items, last;
   size_t buffers = 0;  // of the last one
-  Device device;
+  std::optional<Device> device;
   for (size_t i = 0; i < p.items.size(); ++i) {
     if (!can_be_last(p, i, effects, written_back)) {
       items.push_back(std::move(p.items[i]));
@@ -65,7 +65,7 @@ void sink_updates(Program& p) {
     }
     size_t own = effects[i].reads.size() + effects[i].writes.size();
     auto& nest = std::get<Nest>(p.items[i]);
-    const Device on = p.buffers[effects[i].writes.front()].device;
+    auto on = loop::device_of(p, nest);
     std::optional<Nest> both;
     if (!last.empty() && device == on && buffers + own <= kMostBuffers)
       both = fuse(*p.arena, std::get<Nest>(last.back()), nest);

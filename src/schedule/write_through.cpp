@@ -40,9 +40,8 @@ bool in_place(sym::ExprArena& arena, const Nest& n, BufferId dying, BufferId mad
 namespace {
 
 bool is_of_gpu(const loop::Program& p, const Nest& nest) {
-  std::vector<BufferId> writes = loop::effects(loop::Item(nest)).writes;
-  return !writes.empty() && std::all_of(writes.begin(), writes.end(),
-                                        [&](BufferId b) { return p.buffers[b].device.type == DeviceType::CUDA; });
+  auto device = loop::device_of(p, nest);
+  return device && device->type == DeviceType::CUDA;
 }
 
 // A fault that a kernel found is known when all of them have run; one on a GPU not before the next call, when all that

@@ -1,12 +1,9 @@
 // CPUs: keys, cache, emission on the calling thread, machine code on several.
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "base/build_id.h"
 #include "base/check.h"
-#include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/cpu/architecture.h"
 #include "codegen/cpu/emitter.h"
@@ -14,6 +11,7 @@
 #include "codegen/cpu/machine.h"
 #include "codegen/disk_cache.h"
 #include "codegen/distinct_kernels.h"
+#include "codegen/kept.h"
 #include "codegen/llvm/headers.h"
 #include "codegen/llvm/unit.h"
 #include "codegen/source.h"
@@ -113,13 +111,6 @@ Compiled CpuGenerator::compile(const Program& program, const std::vector<const N
 }  // namespace
 }  // namespace cpu
 
-CodeGenerator& cpu_generator(const Target& target) {
-  static auto* mutex = new ForkMutex;
-  static auto* generators = new std::map<std::string, std::unique_ptr<cpu::CpuGenerator>>;
-  std::lock_guard lock(*mutex);
-  auto& g = (*generators)[target.text()];
-  if (!g) g = std::make_unique<cpu::CpuGenerator>(target);
-  return *g;
-}
+CodeGenerator& cpu_generator(const Target& target) { return kept_generator<cpu::CpuGenerator>(target); }
 
 }  // namespace braze::codegen

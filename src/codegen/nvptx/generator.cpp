@@ -1,14 +1,13 @@
 // NVIDIA GPUs: keys, cache, emission on the calling thread, PTX and machine code on several; one module per
 // kernel.
 #include <algorithm>
-#include <map>
 
 #include "base/build_id.h"
 #include "base/check.h"
-#include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/distinct_kernels.h"
+#include "codegen/kept.h"
 #include "codegen/llvm/headers.h"
 #include "codegen/llvm/unit.h"
 #include "codegen/nvptx/assembler.h"
@@ -115,13 +114,6 @@ class NvptxGenerator final : public CodeGenerator {
 }  // namespace
 }  // namespace nvptx
 
-CodeGenerator& nvptx_generator(const Target& target) {
-  static auto* mutex = new ForkMutex;
-  static auto* generators = new std::map<std::string, std::unique_ptr<nvptx::NvptxGenerator>>;
-  std::lock_guard lock(*mutex);
-  auto& g = (*generators)[target.text()];
-  if (!g) g = std::make_unique<nvptx::NvptxGenerator>(target);
-  return *g;
-}
+CodeGenerator& nvptx_generator(const Target& target) { return kept_generator<nvptx::NvptxGenerator>(target); }
 
 }  // namespace braze::codegen

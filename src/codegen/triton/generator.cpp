@@ -1,13 +1,11 @@
 // NVIDIA GPUs by way of Triton: the same nests as kernels in Triton's language, compiled by the user's triton package.
-#include <map>
-#include <mutex>
 
 #include "base/build_id.h"
 #include "base/check.h"
-#include "base/fork_mutex.h"
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/distinct_kernels.h"
+#include "codegen/kept.h"
 #include "codegen/source.h"
 #include "codegen/triton/compiler.h"
 #include "codegen/triton/printer.h"
@@ -106,13 +104,6 @@ const Compiler& compiler() { return installed(); }
 
 }  // namespace triton
 
-CodeGenerator& triton_generator(const Target& target) {
-  static auto* mutex = new ForkMutex;
-  static auto* generators = new std::map<std::string, std::unique_ptr<triton::TritonGenerator>>;
-  std::lock_guard lock(*mutex);
-  auto& g = (*generators)[target.text()];
-  if (!g) g = std::make_unique<triton::TritonGenerator>(target);
-  return *g;
-}
+CodeGenerator& triton_generator(const Target& target) { return kept_generator<triton::TritonGenerator>(target); }
 
 }  // namespace braze::codegen

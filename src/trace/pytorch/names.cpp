@@ -130,7 +130,6 @@ std::string version_now() {
 }  // namespace
 
 const NameRow& row(Name name) { return kRows[static_cast<size_t>(name)]; }
-std::span<const NameRow> rows() { return kRows; }
 
 PyObject* get(Name name) {
   static std::array<std::atomic<PyObject*>, std::size(kRows)> found{};

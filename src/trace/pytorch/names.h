@@ -5,7 +5,6 @@
 #include <Python.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,6 @@ struct NameRow {
   Need need;
 };
 const NameRow& row(Name name);
-std::span<const NameRow> rows();
 
 // The object, borrowed from the process, which keeps it. Imports its module. Where it lacks: throws Unsupported, with
 // its name. Needs the GIL.

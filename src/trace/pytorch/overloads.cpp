@@ -52,8 +52,10 @@ PyObject* overload_of(PyObject* packet, PyObject* const* args, size_t nargs, PyO
     return py::object(all.attr(found)).release().ptr();
   } catch (py::error_already_set& e) {
     e.restore();
-    return nullptr;
+  } catch (const c10::Error& e) {  // no stand-in for a tensor of this dtype
+    PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
   }
+  return nullptr;
 }
 
 }  // namespace braze::pytorch
