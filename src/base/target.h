@@ -35,7 +35,10 @@ struct Target {
   int registers = 0;                                  // of 32 bits, for one block
   int shared_bytes = 0;                               // memory of one block, as much as each launch gets without asking
   bool can_launch_early() const { return sm >= 90; }  // a kernel can wait by itself for what precedes it
-  bool has_bf16() const { return sm >= 80; }          // conversions and maxima of bfloat16, two conversions at once
+  // Narrow columns up to which a product is best made here from small matrices that the hardware multiplies at once; 0:
+  // it has no such instruction.
+  int most_product_columns() const { return sm >= 80 ? 8 : 0; }
+  bool has_bf16() const { return sm >= 80; }  // conversions and maxima of bfloat16, two conversions at once
 
   // The libraries for products and convolutions that PyTorch calls on it.
   bool fuses_epilogues = false;        // a product applies bias and activation to what it still holds in registers

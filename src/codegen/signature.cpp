@@ -21,6 +21,7 @@ class Printer {
     number(static_cast<int>(nest.mapping.vector));
     number(nest.mapping.tile);
     number(nest.mapping.grain);
+    number(nest.mapping.ahead);
     text("outer");
     axes(nest.outer);
     for (const loop::Stage& stage : nest.stages) {

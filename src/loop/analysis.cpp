@@ -171,6 +171,7 @@ std::string key(const Program& program, const Nest& nest, std::vector<BufferId>*
   put(s, static_cast<uint64_t>(nest.mapping.vector));
   put(s, static_cast<uint64_t>(nest.mapping.tile));
   put(s, static_cast<uint64_t>(nest.mapping.grain));
+  put(s, static_cast<uint64_t>(nest.mapping.ahead));
   axes(nest.outer);
   for (const Stage& st : nest.stages) {
     s += "\nstage";

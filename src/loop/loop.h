@@ -101,6 +101,8 @@ struct Mapping {
   Vector vector = Vector::None;  // which loop is vectorised: the last outer axis, or the last axis of each stage
   int tile = 0;                  // >0: 2-D tiles of the last two outer axes for transposed accesses
   int64_t grain = 1;             // least number of outer points (after vectorising) per task
+  bool ahead =
+      false;  // the inputs may be read while what precedes it in the program still runs (schedule/read_ahead.h)
 };
 
 struct Nest {

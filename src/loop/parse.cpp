@@ -272,6 +272,7 @@ class Parser {
     if (accept("vector")) n.mapping.vector = one_of<Mapping::Vector>(text::kVectorNames, "vector mapping");
     if (accept("tile")) n.mapping.tile = static_cast<int>(integer());
     if (accept("grain")) n.mapping.grain = integer();
+    n.mapping.ahead = accept("ahead");
     skip();
     if (text_.substr(pos_, 4) == "locs") n.locs = locs();
     expect("{");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/narrow_product.h"
 #include "graph/shape.h"
 #include "lower/realise.h"
 #include "lower/rules.h"
@@ -87,6 +88,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
     if (v.valid()) check(v);
   graph::Graph::for_each_operand(node, check);
   if (!plain || (rules_ == Rules::None && !takes_random(node))) return Way::Extern;
+  if (graph::is_narrow_product(source, node, targets)) return Way::Product;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
@@ -146,6 +148,9 @@ void Lowering::lower_node(NodeId n) {
       return;
     case Way::Reduction:
       if (dead() || lower_reduction(*this, n)) return;
+      break;
+    case Way::Product:
+      if (dead() || lower_product(*this, n)) return;
       break;
     case Way::Writes:
       if (dead() || lower_writes(*this, n)) return;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "graph/narrow_product.h"
 #include "passes/rewrite.h"
 
 namespace braze::passes {
@@ -49,6 +50,7 @@ class Fuser {
     if (!x || !same_type(g_.type(*x), g_.type(n.outputs[0]))) return;
     std::optional<NodeId> product = product_of(*x);
     if (!product || !takes(g_.node(*product), kind)) return;
+    if (graph::is_narrow_product(g_, g_.node(*product), targets_)) return;  // its kernel takes in all that follows
     fused_[product->index] = kind;
     gone_[i] = true;
   }

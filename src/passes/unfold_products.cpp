@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "graph/narrow_product.h"
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -34,6 +35,7 @@ Graph unfold_products(const Graph& g, const Targets& targets) {
     bool biased = n.op == Op::addmm && is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
     bool thin =
         (n.op == Op::mm && n.args.size() == 2 && is_thin(g, targets, n, 0)) || (biased && is_thin(g, targets, n, 1));
+    thin = thin && !graph::is_narrow_product(g, n, targets);
     auto unfolded = [&](Builder& b) {
       ValueId& row = rows[b.tensor(biased).index];
       if (!row.valid()) row = b.compute(b.tensor(biased));

@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "loop/analysis.h"
+#include "loop/product.h"
+#include "schedule/clean.h"
 #include "schedule/fuse.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
@@ -37,6 +39,7 @@ struct Group {
   uint32_t into = UINT32_MAX;   // merged into that group
   double work = 0, points = 1;  // estimates: element operations; outer points
   bool pointwise = false;
+  bool product = false;  // that its device multiplies at once
   size_t ops = 0;
 };
 
@@ -74,6 +77,16 @@ class Grouper {
       g.ops += s.ops.size();
     }
     g.pointwise = is_pointwise(n);
+    g.product = is_product(n);
+  }
+
+  // As its stages will be.
+  bool is_product(const Nest& n) {
+    int columns = is_pointwise(n) ? 0 : target_of(targets_, p_, n).most_product_columns();
+    if (!columns) return false;
+    Nest merged = n;
+    merge_stages(arena_, merged);
+    return loop::product_of(p_, merged, columns).has_value();
   }
 
   void build() {
@@ -235,6 +248,7 @@ class Grouper {
     Group merged;
     merged.nest = std::move(fused);
     measure(merged);
+    if ((ga.product || gb.product) && !merged.product) return false;
     double before = std::max(ga.points, gb.points);
     double small = target_of(targets_, p_, *merged.nest).is_gpu() ? kSmallWorkOfBlock : kSmallWork;
     if (merged.points < std::min<double>(before, kMinPoints) && merged.work > small) return false;

@@ -12,6 +12,7 @@
 #include "schedule/index.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
+#include "schedule/read_ahead.h"
 #include "schedule/share_rows.h"
 #include "schedule/sink_updates.h"
 #include "schedule/split_reduce.h"
@@ -127,6 +128,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     auto* n = std::get_if<Nest>(&item);
     return n && n->stages.empty();
   });
+  read_ahead(p, targets);
   return p;
 }
 

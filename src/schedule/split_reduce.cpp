@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "loop/analysis.h"
+#include "loop/product.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
@@ -506,7 +507,10 @@ void split_reductions(Program& p, const Targets& targets, bool open) {
   out.reserve(p.items.size());
   for (Item& item : p.items) {
     auto* n = std::get_if<Nest>(&item);
-    if (!n || !split(p, *n, target_of(targets, p, *n), open, out)) out.push_back(std::move(item));
+    const Target* target = n ? &target_of(targets, p, *n) : nullptr;
+    // A product is cut by the code generator.
+    bool whole = !n || loop::product_of(p, *n, target->most_product_columns());
+    if (whole || !split(p, *n, *target, open, out)) out.push_back(std::move(item));
   }
   p.items = std::move(out);
 }

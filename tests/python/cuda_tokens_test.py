@@ -78,3 +78,91 @@ def test_counters_are_written_where_they_are(mode):
         assert torch.equal(compiled(x), want)
         assert [int(c) for c in counters] == [n + 1] * 5
     assert [c.data_ptr() for c in counters] == places
+
+
+# ---- products of few rows ----
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows", [2, 3, 5, 8])
+@pytest.mark.parametrize("n, k", [(256, 32), (272, 96), (1000, 2048), (2056, 1120), (512, 8192), (8192, 64)])
+def test_few_rows(rows, n, k, dtype):
+    x, w, b = rand(rows, k, dtype=dtype), rand(n, k, dtype=dtype) / k**0.5, rand(n, dtype=dtype)
+    for f in (lambda x, w, b: F.linear(x, w), lambda x, w, b: F.linear(x, w, b)):
+        explained = braze.explain(f, x, w, b)
+        assert explained.extern_count == 0, str(explained)
+        check(f, x, w, b)
+
+
+def test_few_rows_with_what_stands_around_them():
+    x, r = rand(4, 256, dtype=torch.bfloat16), rand(4, 256, dtype=torch.bfloat16)
+    up, gate = (rand(768, 256, dtype=torch.bfloat16) / 16 for _ in range(2))
+    down = rand(256, 768, dtype=torch.bfloat16) / 28
+
+    def f(x, r):
+        x = F.rms_norm(x, (256,))
+        return r + F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+
+    explained = braze.explain(f, x, r)
+    assert explained.extern_count == 0 and explained.kernel_count <= 3, str(explained)
+    check(f, x, r)
+    heads = rand(4, 1, 256, dtype=torch.bfloat16)
+    check(lambda x: F.linear(x, up).view(4, 1, 12, 64).transpose(1, 2) * 2, heads)
+
+
+def test_few_rows_that_lie_across():
+    w = rand(512, 320, dtype=torch.bfloat16) / 16
+    check(lambda x: F.linear(x.t(), w), rand(320, 6, dtype=torch.bfloat16))
+    check(lambda x: F.linear(x[:, ::2], w), rand(6, 640, dtype=torch.bfloat16))
+    check(lambda x: F.linear(x[1:, 3:323], w), rand(7, 324, dtype=torch.bfloat16))
+    check(lambda x: F.linear(x.expand(5, 320), w), rand(1, 320, dtype=torch.bfloat16))
+    wide = rand(512, 640, dtype=torch.bfloat16) / 16
+    check(lambda x: F.linear(x, wide[:, 8:328]), rand(3, 320, dtype=torch.bfloat16))
+    check(lambda x: F.linear(x, wide[:, 3:323]), rand(3, 320, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows", [1, 2, 8])
+@pytest.mark.parametrize("n, k", [(256, 32), (1000, 64), (512, 4096)])
+def test_weights_of_bytes(rows, n, k, dtype):
+    w = torch.randint(-128, 128, (n, k), device="cuda", dtype=torch.int8)
+    w[0, :] = -128
+    w[1, :] = 127
+    x, scale = rand(rows, k, dtype=dtype) / k, rand(n, dtype=dtype)
+    f = lambda x, w, s: F.linear(x, w.to(dtype)) * s
+    explained = braze.explain(f, x, w, scale)
+    assert explained.extern_count == 0 and explained.kernel_count == 1, str(explained)
+    check(f, x, w, scale)
+    check(lambda x, w, s: F.linear(x, w.to(dtype) * s[:, None]), x, w, scale)
+    check(lambda x, w, s: F.linear(x, (w.to(torch.uint8)).to(dtype)), x, w, scale)
+    check(lambda x, w, s: F.linear(x, (w > 0).to(dtype)), x, w, scale)
+
+
+def test_infinities_among_the_weights():
+    x, w = rand(3, 96, dtype=torch.bfloat16), rand(512, 96, dtype=torch.bfloat16)
+    w[5, 95], w[6, 64], x[1, 3] = torch.inf, torch.nan, 0
+    got, eager = braze.compile(F.linear, fullgraph=True)(x, w), F.linear(x, w)
+    torch.testing.assert_close(got, eager, equal_nan=True, rtol=0.02, atol=0.1)
+
+
+def test_weights_written_by_the_step_before():
+    """A program may read its inputs ahead of its second kernel on, never ahead of what wrote them."""
+    w = rand(4096, 2048, dtype=torch.bfloat16) / 45
+    x = rand(4, 2048, dtype=torch.bfloat16)
+
+    def step(w, x):
+        y = F.linear(F.silu(x), w)
+        w.mul_(1.5)
+        return y
+
+    compiled = braze.compile(step, fullgraph=True)
+    apply = braze.compile(lambda x, w: F.linear(x.exp(), w), fullgraph=True)
+    other = w.clone()
+    for _ in range(6):
+        got, then = compiled(w, x), apply(x, w)
+        wanted, wanted_then = step(other, x), F.linear(x.exp(), other)
+        torch.testing.assert_close(got, wanted, rtol=0.03, atol=0.03)
+        torch.testing.assert_close(then, wanted_then, rtol=0.03, atol=0.5)
+        assert torch.equal(w, other)
+        w.copy_(w / 1.5)
+        other.copy_(w)

@@ -10,6 +10,7 @@
 namespace braze::codegen::nvptx {
 
 using loop::Axis;
+using loop::BufferKind;
 using loop::OpCode;
 using loop::Stage;
 
@@ -44,6 +45,7 @@ void Emitter::run(const std::string& symbol) {
     case Shape::Way::Tiles: run_tiles(); break;
     case Shape::Way::Rows: run_rows(); break;
     case Shape::Way::Columns: run_columns(); break;
+    case Shape::Way::Products: run_product(); break;
   }
   B.CreateRetVoid();
 }
@@ -71,15 +73,25 @@ void Emitter::begin(const std::string& symbol) {
   for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(arg++);
   error_ = function_->getArg(arg);
   B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", function_));
-  if (early_) {
-    // The launch may come before what precedes it on the stream has ended, and what follows may be launched now.
-    auto* nothing = llvm::FunctionType::get(B.getVoidTy(), false);
-    B.CreateCall(llvm::InlineAsm::get(nothing, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
-                                      /*hasSideEffects=*/true));
-  }
+  waited_ = !early_;
+  if (!nest_.mapping.ahead) wait();
   thread_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   block_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
   mates_ = B.getInt32(0xffffffffu);
+}
+
+// The launch may have come before what precedes it on the stream has ended; what follows may be launched from here on.
+void Emitter::wait() {
+  if (waited_) return;
+  auto* nothing = llvm::FunctionType::get(B.getVoidTy(), false);
+  B.CreateCall(llvm::InlineAsm::get(nothing, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
+                                    /*hasSideEffects=*/true));
+  waited_ = true;
+}
+
+bool Emitter::is_steady(BufferId read) const {
+  BufferKind kind = program_.buffers[read].kind;
+  return nest_.mapping.ahead && (kind == BufferKind::Input || kind == BufferKind::Constant);
 }
 
 Value* Emitter::intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
@@ -107,7 +119,9 @@ void Emitter::if_then(Value* condition, const std::function<void()>& body) {
   B.CreateCondBr(condition, then, after);
   B.SetInsertPoint(then);
   scopes_.emplace_back();
+  const bool waited = waited_;
   body();
+  waited_ = waited;
   scopes_.pop_back();
   B.CreateBr(after);
   B.SetInsertPoint(after);
@@ -115,6 +129,7 @@ void Emitter::if_then(Value* condition, const std::function<void()>& body) {
 
 Emitter::Values Emitter::loop(Value* begin, Value* end, Value* step, Values init,
                               const std::function<Values(Value*, Values)>& body) {
+  wait();  // once, not in every turn
   auto block = [&] { return llvm::BasicBlock::Create(vb_.context(), "", function_); };
   llvm::BasicBlock *before = B.GetInsertBlock(), *head = block(), *inside = block(), *exit = block();
   B.CreateBr(head);

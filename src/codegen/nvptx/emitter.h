@@ -89,6 +89,13 @@ class Emitter {
   void bind_positions(const std::vector<loop::Axis>& axes, const Values& positions, int lanes);
   void meet(const loop::Stage& stage);
   void barrier();
+  // Memory that what precedes on the stream may still write is accessed after this alone. An input that is read ahead
+  // needs none.
+  void wait();
+  void wait_for(BufferId read) {
+    if (!is_steady(read)) wait();
+  }
+  bool is_steady(BufferId read) const;
   void if_then(Value* condition, const std::function<void()>& body);
   Values loop(Value* begin, Value* end, Value* step, Values init, const std::function<Values(Value*, Values)>& body);
   Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args = {});
@@ -133,11 +140,23 @@ class Emitter {
   Type* part_type(const Accumulator& a, int part);
   int outer_lanes() const { return shape_.way == Shape::Way::Columns ? shape_.vector : 1; }
 
+  // product.cpp
+  void run_product();
+  void bind_numbers(const std::vector<loop::Axis>& axes, const Values& numbers, int lanes);
+  const LoopOp* op_of(loop::ValId v) const;
+  void emit_with_operands(loop::ValId v);
+  const LoopOp* raw_factor(loop::ValId v, DType half) const;
+  std::vector<Values> load_words(BufferId buffer, Expr index);
+  std::vector<Values> factor_words(loop::ValId v, DType half);
+  using Words = llvm::ArrayRef<Value*>;
+  void multiply(DType half, Words upper, Words lower, Words narrow, Value** sums);
+
   const Program& program_;
   const Nest& nest_;
   const Signature& signature_;
   const Shape& shape_;
-  bool early_;  // launched so (see CompiledKernel)
+  bool early_;          // launched so (see CompiledKernel)
+  bool waited_ = true;  // on every way to here
   sym::ExprArena& arena_;
   DeviceBuilder vb_;
   llvm::IRBuilder<>& B;

@@ -20,7 +20,7 @@ bool Emitter::stores_to(BufferId buffer) const {
 
 Value* Emitter::shared_array(Type* element, uint64_t n) {
   auto* type = llvm::ArrayType::get(element, n);
-  uint64_t bytes = n * (element->getScalarSizeInBits() + 7) / 8;
+  uint64_t bytes = n * ((element->getScalarSizeInBits() + 7) / 8);
   shared_bytes_ += (bytes + 15) / 16 * 16;
   if (auto most = static_cast<uint64_t>(vb_.target.shared_bytes); shared_bytes_ > most)
     throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most >> 10) +
@@ -196,6 +196,7 @@ void Emitter::emit_load(const LoopOp& op) {
   } else if (auto k = known_.find(key); straight_ && k != known_.end()) {
     out = k->second;
   } else {
+    wait_for(op.buffer);
     out = load(op.buffer, op.index);
     if (straight_ && varies(op.index)) known_[key] = out;
   }
@@ -218,6 +219,7 @@ void Emitter::emit_store(const LoopOp& op) {
   }
   if (auto it = locals_.find(op.buffer.index); it != locals_.end() && !it->second) return;
   written_.push_back(op.buffer);
+  wait();
   llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(buffer.dtype))));
   auto store_one = [&](int element) {
     Value* p = address(op.buffer, op.index, element);
@@ -306,6 +308,7 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
     Value* square;
   };
   std::vector<Tile> tiles;
+  wait();
   for_each_early_load([&](const LoopOp& op) {
     auto along = arena_.affine_in(op.index, row.var);
     auto across = arena_.affine_in(op.index, column.var);

@@ -6,6 +6,7 @@
 #include "codegen/llvm/math.h"
 #include "codegen/nvptx/emitter.h"
 #include "codegen/nvptx/math.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::nvptx {
 
@@ -28,7 +29,13 @@ Value* float_of_byte(ir::VectorBuilder& vb, Value* v, bool sign) {
 
 void Emitter::run_ops(const Stage& stage, Values* carried) {
   size_t reductions = 0;
+  auto comes_first = [&, waited = waited_](const LoopOp& op) {
+    return !waited && op.code == OpCode::Load && is_steady(op.buffer) && !loop::is_indirect(arena_, op.index);
+  };
+  for (const LoopOp& op : stage.ops)
+    if (comes_first(op)) emit_op(op);
   for (const LoopOp& op : stage.ops) {
+    if (comes_first(op)) continue;
     if (op.code != OpCode::Reduce) {
       emit_op(op);
     } else if (carried) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "loop/product.h"
 #include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
@@ -19,16 +20,24 @@ using sym::Expr;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
-constexpr int64_t kUnknown = 1 << 20;  // elements of an axis of whose size nothing is expected
+constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
+constexpr int64_t kUnknown = 1 << 20;      // elements of an axis of whose size nothing is expected
 
 class Chooser {
  public:
   Chooser(const Program& p, const Nest& n, const Target& t)
-      : p_(p), n_(n), arena_(*p.arena), processors_(t.multiprocessors), filling_(processors_ * (t.threads / 2)) {}
+      : p_(p),
+        n_(n),
+        arena_(*p.arena),
+        most_columns_(t.most_product_columns()),
+        processors_(t.multiprocessors),
+        filling_(processors_ * (t.threads / 2)) {}
 
   Shape run() {
     bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
-    if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2)
+    if (auto product = loop::product_of(p_, n_, most_columns_))
+      products(*product);
+    else if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2)
       tiles();
     else if (pointwise)
       points();
@@ -157,9 +166,29 @@ class Chooser {
                            arena_.ceildiv(last.extent, arena_.constant(static_cast<int64_t>(s_.group) * s_.vector)));
   }
 
+  void products(const loop::Product& product) {
+    s_.way = Shape::Way::Products;
+    const int64_t wide = volume(product.wide), k = size(product.k.extent);
+    const auto terms = static_cast<int64_t>(product.terms.size());
+    s_.vector = product.bytes && k % 64 == 0 ? 16 : 8;
+    const int64_t steps = k / (4 * s_.vector), blocks = (wide + kTileWide - 1) / kTileWide;
+    int64_t warps = blocks < 2 * processors_ && terms == 1 ? 16 : 8;
+    warps = std::min(warps, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps))));
+    s_.threads = static_cast<int>(warps) * 32;
+    // As many loads in flight as there are registers for: those of the next round, too.
+    const int64_t words =
+        terms * (2 + (product.columns + kTileNarrow - 1) / kTileNarrow) * s_.vector / (product.bytes ? 3 : 2);
+    int64_t turns = (steps + warps - 1) / warps;
+    if (words * turns > kProductRegisters)
+      turns = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, kProductRegisters / 2 / words)));
+    s_.copies = static_cast<int>(turns);
+    s_.blocks = arena_.ceildiv(schedule::volume(arena_, product.wide), arena_.constant(kTileWide));
+  }
+
   const Program& p_;
   const Nest& n_;
   sym::ExprArena& arena_;
+  const int64_t most_columns_;          // of a product in the tensor cores
   const int64_t processors_, filling_;  // threads that hide memory latency on all of them
   Shape s_;
 };

@@ -7,16 +7,18 @@ namespace braze::codegen::nvptx {
 
 struct Shape {
   enum class Way : uint8_t {
-    Points,   // no stage has axes: a thread computes `vector` neighbouring points of the last outer axis
-    Tiles,    // the same in squares of the last two outer axes, for reads that run along the other one
-    Rows,     // a group of threads shares one outer point and splits the axes of its stages
-    Columns,  // neighbouring threads have neighbouring points of the last outer axis; rows of threads split the stages
+    Points,    // no stage has axes: a thread computes `vector` neighbouring points of the last outer axis
+    Tiles,     // the same in squares of the last two outer axes, for reads that run along the other one
+    Rows,      // a group of threads shares one outer point and splits the axes of its stages
+    Columns,   // neighbouring threads have neighbouring points of the last outer axis; rows of threads split the stages
+    Products,  // a block computes 16 wide points with all narrow ones (loop/product.h)
   };
   Way way = Way::Points;
-  int threads = 256;    // per block
-  int vector = 1;       // neighbouring elements that a thread loads at once
-  int group = 1;        // Rows: threads per outer point. Columns: threads along the last outer axis
-  int copies = 1;       // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`
+  int threads = 256;  // per block
+  int vector = 1;     // neighbouring elements that a thread loads at once. Products: that it holds of a row
+  int group = 1;      // Rows: threads per outer point. Columns: threads along the last outer axis.
+  int copies = 1;  // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`. Products: steps
+                   // in its ring
   int most_copies = 8;  // Rows: a stage of at most this many vectors per thread is straight-line code
   sym::Expr blocks;
   bool early = false;  // worth starting while what precedes it ends (see CompiledKernel)
@@ -24,6 +26,8 @@ struct Shape {
 
 // Squares of Way::Tiles: kTile x kTile points by kTile x kTileRows threads.
 inline constexpr int kTile = 32, kTileRows = 8;
+// Way::Products: points of one multiplication of the tensor cores.
+inline constexpr int kTileWide = 16, kTileNarrow = 8;
 
 Shape choose_shape(const loop::Program& program, const loop::Nest& nest, const Target& target);
 

@@ -1,0 +1,34 @@
+#include "schedule/read_ahead.h"
+
+#include <algorithm>
+
+#include "loop/analysis.h"
+#include "schedule/index.h"
+#include "schedule/mapping.h"
+
+namespace braze::schedule {
+
+void read_ahead(loop::Program& p, const Targets& targets) {
+  // Buffers in the memory of an input, now or when memory is planned (write_through.h).
+  std::vector<char> of_inputs(p.buffers.size(), 0);
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    loop::BufferKind kind = p.buffers[loop::BufferId(i)].kind;
+    of_inputs[i] = kind == loop::BufferKind::Input || kind == loop::BufferKind::Constant;
+  }
+  for (const loop::Writeback& w : p.writebacks) of_inputs[w.from.buffer.index] = 1;
+
+  bool changing = true;  // an input may be written by what still runs
+  for (loop::Item& item : p.items) {
+    loop::Effects e = loop::effects(item);
+    bool writes = std::any_of(e.writes.begin(), e.writes.end(), [&](loop::BufferId b) { return of_inputs[b.index]; });
+    auto* nest = std::get_if<loop::Nest>(&item);
+    bool gpu = nest && target_of(targets, p, *nest).can_launch_early();
+    if (gpu) nest->mapping.ahead = !changing;
+    // A kernel that surely runs has seen the end of all before it; a call may launch nothing.
+    auto points = gpu ? p.arena->as_const(volume(*p.arena, nest->outer)) : std::nullopt;
+    bool surely = points && *points > 0;
+    changing = writes || (changing && !surely);
+  }
+}
+
+}  // namespace braze::schedule
