@@ -30,7 +30,7 @@ void Copier::add(const graph::Node& n, std::vector<graph::Arg> args) {
   std::vector<TensorType> types;
   for (ValueId v : n.outputs)
     if (v.valid()) types.push_back(renamed(from_.type(v)));
-  graph::NodeId id = to_.add_node(n.op, std::move(args), std::move(types), n.loc, n.extern_name, n.list_sizes);
+  graph::NodeId id = to_.add_node(n.op, std::move(args), std::move(types), n.origin(), n.extern_name, n.list_sizes);
   std::vector<ValueId> outputs;
   size_t k = 0;
   for (size_t i = 0; i < n.outputs.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "autodiff/copier.h"
 #include "autodiff/cost.h"
+#include "autodiff/cut.h"
 #include "autodiff/dependence.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
@@ -39,6 +40,7 @@ class Partitioner {
     classify();
     find_repeats();
     keep_what_is_compared();
+    keep_what_is_to_be_saved();
     weigh();
     choose();
     Partition out;
@@ -54,8 +56,6 @@ class Partitioner {
  private:
   static constexpr int64_t kInfinite = FlowNetwork::kInfinite;
   static constexpr int64_t kAliveAnyway = 1;  // the cost of a parameter
-  static constexpr int64_t kCopied =
-      int64_t{1} << 50;  // and more: of memory that the program may write to, kept as a copy if nothing else will do
 
   bool is_view(const Node& n) const {
     return graph::op_class(n.op) == OpClass::View && !n.args.empty() && std::holds_alternative<ValueId>(n.args[0]);
@@ -152,7 +152,10 @@ class Partitioner {
             in_memory[root.index] = true;
         });
     }
-    std::vector<bool> written(count, false);
+    std::vector<bool> written(count, false), read_by_checkpoint(count, false);
+    for (const Node& n : g_.nodes())
+      if (is_recompute(n.checkpoint.keep))
+        Graph::for_each_operand(n, [&](ValueId v) { read_by_checkpoint[root_[v.index].index] = true; });
     for (const graph::Writeback& w : g_.writebacks)
       written[w.input.index] = in_memory[root_[w.value.index].index] = true;
 
@@ -166,6 +169,7 @@ class Partitioner {
         if (written[i]) {
           if (read_root[i])
             throw Unsupported(Reason::UnsupportedMutation, "an input is overwritten that the backward needs");
+          if (read_by_checkpoint[i]) cost_[i] = kCopied + bytes_of(g_, v);
           continue;
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;
@@ -184,37 +188,17 @@ class Partitioner {
     }
   }
 
-  // The values to keep when these nodes may not be repeated.
-  std::vector<ValueId> cut(const std::vector<bool>& fixed) const {
-    size_t count = g_.values().size();
-    std::vector<uint32_t> number(count, UINT32_MAX);
-    std::vector<ValueId> values;
-    for (size_t i = 0; i < count; ++i)
-      if (needed_[i] && primal(ValueId(i))) {
-        number[i] = values.size();
-        values.push_back(ValueId(i));
-      }
-    auto in = [&](ValueId v) { return 2 + 2 * number[v.index]; };
-    auto out = [&](ValueId v) { return 3 + 2 * number[v.index]; };
-    FlowNetwork flow(static_cast<uint32_t>(2 + 2 * values.size()));
-    constexpr uint32_t kSource = 0, kSink = 1;
-    for (ValueId v : values) {
-      flow.add_edge(in(v), out(v), cost_[v.index]);
-      if (read_[v.index]) flow.add_edge(out(v), kSink, kInfinite);
-      NodeId n = g_.value(v).node;
-      if (!n.valid() || fixed[n.index]) {
-        flow.add_edge(kSource, in(v), kInfinite);
-        if (!n.valid()) continue;
-      }
-      Graph::for_each_operand(g_.node(n), [&](ValueId u) { flow.add_edge(out(u), in(v), kInfinite); });
-    }
-    if (flow.run(kSource, kSink) >= kInfinite)
-      throw Unsupported(Reason::UnsupportedMutation, "the backward needs an input that is overwritten");
-    std::vector<bool> source_side = flow.source_side_of_last_cut();
-    std::vector<ValueId> kept;
-    for (ValueId v : values)
-      if (source_side[in(v)] && !source_side[out(v)]) kept.push_back(v);
-    return kept;
+  CutProblem cut_problem() const {
+    CutProblem p{g_, needed_, cost_, root_, {}, pinned_};
+    for (size_t i = 0; i < p.needed.size(); ++i) p.needed[i] = p.needed[i] && primal(ValueId(i));
+    for (size_t i = 0; i < g_.nodes().size(); ++i)
+      if (const Node& n = g_.node(NodeId(i)); after_[i])
+        Graph::for_each_operand(n, [&](ValueId v) {
+          if (primal(v)) p.reads.push_back({v, n.checkpoint.region});
+        });
+    for (size_t k = outputs_; k < g_.outputs.size(); ++k)
+      if (ValueId v = g_.outputs[k]; v.valid() && primal(v)) p.reads.push_back({v, 0});
+    return p;
   }
 
   bool copied(ValueId v) const { return cost_[v.index] >= kCopied && cost_[v.index] < kInfinite; }
@@ -263,7 +247,9 @@ class Partitioner {
         const Node* by = producer(root);
         if (!in_backward || !by || !primal(root) || repeats_[g_.value(root).node.index] >= Repeat::Dear) continue;
         if (!made_once_from(made, root)) continue;
-        if (!visible[root.index] || read_memory_[root.index])
+        bool may_be_kept = !visible[root.index] || read_memory_[root.index];
+        // A checkpoint keeps the answer, which is small.
+        if (may_be_kept && (after_[i] || !is_recompute(by->checkpoint.keep)))
           pinned_.push_back(root);
         else if (!after_[i])
           once_.push_back(NodeId(i));
@@ -272,20 +258,42 @@ class Partitioner {
     for (ValueId v : pinned_) read_[v.index] = needed_[v.index] = true;
   }
 
+  // What a checkpoint's policy says is to be saved, and the backward may need.
+  void keep_what_is_to_be_saved() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (after_[i] || g_.node(NodeId(i)).checkpoint.keep != graph::Keep::MustSave) continue;
+      for (ValueId v : g_.node(NodeId(i)).outputs)
+        if (v.valid() && needed_[v.index] && producer(root_[v.index])) pinned_.push_back(root_[v.index]);
+    }
+    for (ValueId v : pinned_) read_[v.index] = needed_[v.index] = true;
+  }
+
+  // Whether what the node computes is kept, or what is made of it.
+  bool is_done_once(NodeId id) const {
+    const Node& n = g_.node(id);
+    if (repeats_[id.index] == Repeat::Never) return true;
+    if (is_recompute(n.checkpoint.keep)) return false;
+    if (repeats_[id.index] >= Repeat::Dear) return true;
+    return repeats_[id.index] == Repeat::Fused && (n.checkpoint.keep == graph::Keep::PreferSave ||
+                                                   std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) {
+                                                     return v.valid() && dear_read_[v.index];
+                                                   }));
+  }
+
   void choose() {
-    std::vector<bool> fixed(g_.nodes().size(), false);
+    std::vector<bool> pinned(g_.nodes().size(), false);
+    for (ValueId v : pinned_) pinned[g_.value(v).node.index] = true;
+    std::vector<bool> fixed = pinned;
     std::vector<std::pair<int64_t, size_t>> may;  // nodes that a smaller budget sets free
     for (size_t i = 0; i < fixed.size(); ++i) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      bool for_call = repeats_[i] == Repeat::Fused && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) {
-                        return v.valid() && dear_read_[v.index];
-                      });
-      fixed[i] = repeats_[i] >= Repeat::Dear || for_call;
-      if (fixed[i] && repeats_[i] != Repeat::Never) may.emplace_back(work_per_byte(g_, n), i);
+      fixed[i] = fixed[i] || is_done_once(NodeId(i));
+      if (fixed[i] && repeats_[i] != Repeat::Never && !pinned[i]) may.emplace_back(work_per_byte(g_, n), i);
     }
-    for (ValueId v : pinned_) fixed[g_.value(v).node.index] = true;
     for (NodeId n : once_) fixed[n.index] = true;
+    CutProblem problem = cut_problem();
+    auto cut = [&](const std::vector<bool>& which) { return cheapest_cut(problem, which); };
     kept_ = cut(fixed);
     if (budget_ >= 1 || may.empty()) return;
     auto limit = static_cast<int64_t>(static_cast<double>(kept_bytes(kept_)) * std::max(budget_, 0.0));
@@ -324,6 +332,7 @@ class Partitioner {
     }
     for (size_t i = 0; i < keep.size(); ++i)
       if (keep[i]) copy.node(g_.node(NodeId(i)));
+    for (size_t i = 0; i < out.forward.nodes().size(); ++i) out.forward.node(NodeId(i)).checkpoint = {};
     for (size_t k = 0; k < outputs_; ++k) out.forward.outputs.push_back(copy.map(g_.outputs[k]));
     for (const graph::Writeback& w : g_.writebacks)
       out.forward.writebacks.push_back({copy.map(w.input), copy.map(w.value)});

@@ -16,6 +16,11 @@
 // reads their
 //   memory itself, so that the program could not have done that; as copies where nothing else will do (eager read a
 //   copy of its own there).
+// - Of a checkpoint nothing is kept but what others read of it, which it doesn't compute again for them, and what its
+//   policy says: the rest is computed again, whatever it is, from what it reads of others. Of its values, one that is
+//   to be saved is kept if the backward may need it, or (preferred) is not computed again under the full budget; one
+//   that is to be recomputed is never kept, or (preferred) only in place of kReluctance times its bytes. Results of
+//   random operators that are no functions of seeds are kept there, too.
 // - A memory budget (0 to 1) relaxes this: the share of the default's bytes that may be kept. Work is then done again,
 //   cheapest per byte first, until what is kept fits; random operators are never run again.
 #pragma once

@@ -12,6 +12,7 @@
 #include "driver/fallback.h"
 #include "driver/targets.h"
 #include "lower/lower.h"
+#include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/optimize.h"
 #include "passes/split_by_device.h"
@@ -115,8 +116,12 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
     return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
                            captured.tangents, captured.reads};
   });
+  // What checkpoints compute again was not shared between them (passes/cse.cpp); in the forward half it may be.
+  auto marked = [](const graph::Node& n) { return n.checkpoint.region != 0; };
+  bool has_checkpoints = std::any_of(joint.graph.nodes().begin(), joint.graph.nodes().end(), marked);
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
+  if (has_checkpoints) made.parts.forward = passes::cse(made.parts.forward);
   if (verifying()) {
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);

@@ -15,13 +15,14 @@ ValueId Graph::add_input(TensorType type, InputKind kind, std::string name) {
   return id;
 }
 
-NodeId Graph::add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, LocId loc, std::string extern_name,
-                       std::vector<int32_t> list_sizes) {
+NodeId Graph::add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, Origin origin,
+                       std::string extern_name, std::vector<int32_t> list_sizes) {
   Node node;
   node.op = op;
   node.extern_name = std::move(extern_name);
   node.args = std::move(args);
-  node.loc = loc;
+  node.loc = origin.loc;
+  node.checkpoint = origin.checkpoint;
   NodeId id(nodes_.size());
   node.outputs.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i)

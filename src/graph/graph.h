@@ -66,6 +66,27 @@ struct BoolList {
 using Arg = std::variant<NoneArg, ValueId, TensorList, bool, Expr, double, std::string, DType, Device, MemoryFormatArg,
                          LayoutArg, IntList, DoubleList, BoolList, OpaqueArg>;
 
+// What a checkpoint (torch.utils.checkpoint) asks of a node's results: that they are kept for the backward, or computed
+// again there.
+enum class Keep : uint8_t { Either, MustSave, PreferSave, PreferRecompute, MustRecompute };
+constexpr bool is_save(Keep k) { return k == Keep::MustSave || k == Keep::PreferSave; }
+constexpr bool is_recompute(Keep k) { return k == Keep::MustRecompute || k == Keep::PreferRecompute; }
+struct Checkpoint {
+  uint32_t region = 0;  // 0: in none; a region within another counts as that one
+  Keep keep = Keep::Either;
+  friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+// Where a node comes from. What a pass puts in its place comes from there as well: add_node() asks for it.
+struct Origin {
+  LocId loc;
+  Checkpoint checkpoint;
+  // Of a step on the way to a node's results: what is to be kept are those alone.
+  Origin step() const {
+    return {loc, {checkpoint.region, is_save(checkpoint.keep) ? Keep::PreferRecompute : checkpoint.keep}};
+  }
+};
+
 struct Node {
   Op op = Op::Extern;
   std::string extern_name;          // the ATen (or custom) name with overload, only for Op::Extern
@@ -73,6 +94,8 @@ struct Node {
   std::vector<ValueId> outputs;     // tensor results, lists flattened; invalid for an undefined result
   std::vector<int32_t> list_sizes;  // per schema return: -1 a tensor, else the number of tensors of that list
   LocId loc;
+  Checkpoint checkpoint;
+  Origin origin() const { return {loc, checkpoint}; }
 };
 
 struct Value {
@@ -106,7 +129,7 @@ class Graph {
 
   ValueId add_input(TensorType type, InputKind kind, std::string name = {});
   // Appends a node; makes one value per type. `name`: for a single-row op leave empty.
-  NodeId add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, LocId loc = {},
+  NodeId add_node(Op op, std::vector<Arg> args, std::vector<TensorType> types, Origin origin = {},
                   std::string extern_name = {}, std::vector<int32_t> list_sizes = {});
   LocId add_location(Location loc);
 

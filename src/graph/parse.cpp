@@ -313,13 +313,17 @@ class Parser {
         list_sizes.push_back(static_cast<int32_t>(integer()));
     else
       list_sizes.assign(defined.size(), -1);
-    LocId loc;
+    Origin origin;
+    if (take_word("checkpoint")) {
+      origin.checkpoint.region = static_cast<uint32_t>(integer());
+      origin.checkpoint.keep = static_cast<Keep>(one_of(text::kKeeps));
+    }
     if (take("#")) {
       expect("loc");
-      loc = LocId(static_cast<size_t>(integer()));
+      origin.loc = LocId(static_cast<size_t>(integer()));
     }
     Op op = op_from_name(name);
-    NodeId id = graph_.add_node(op, std::move(args), std::move(types), loc, op == Op::Extern ? name : std::string(),
+    NodeId id = graph_.add_node(op, std::move(args), std::move(types), origin, op == Op::Extern ? name : std::string(),
                                 list_sizes);
     std::vector<ValueId> outputs;
     size_t k = 0;

@@ -6,7 +6,8 @@
 //     %0: f32[4,s0] = input argument "x"
 //     size s0 %0 1
 //     %1: f32[4,s0]{1,4} = aten::add.Tensor(%0, 1.0, 1)  # loc 0
-//     return %1, none
+//     %2: f32[4,s0] = aten::sin(%1) checkpoint 1 must_recompute
+//     return %2, none
 //     writeback %0 %1
 //   }
 //
@@ -148,6 +149,9 @@ class Printer {
       out_ += " lists";
       for (int32_t s : n.list_sizes) out_ += " " + std::to_string(s);
     }
+    if (n.checkpoint.region)
+      out_ += " checkpoint " + std::to_string(n.checkpoint.region) + " " +
+              std::string(text::kKeeps[static_cast<size_t>(n.checkpoint.keep)]);
     if (n.loc.valid()) out_ += "  # loc " + std::to_string(n.loc.index);
     out_ += "\n";
   }

@@ -9,7 +9,9 @@ namespace braze::graph::text {
 
 inline constexpr std::string_view kInputKinds[] = {"argument", "parameter", "buffer", "constant"};  // InputKind
 inline constexpr std::string_view kSymbolKinds[] = {"size", "unbacked", "loop", "indirect"};        // sym::SymbolKind
-inline constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "meta", "other"};                // DeviceType
+inline constexpr std::string_view kKeeps[] = {"either", "must_save", "prefer_save", "prefer_recompute",
+                                              "must_recompute"};                      // Keep
+inline constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "meta", "other"};  // DeviceType
 
 std::string quoted(std::string_view);
 std::string number(double);  // always reads back as a double, never as an integer

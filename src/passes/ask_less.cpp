@@ -44,7 +44,8 @@ Graph ask_less(Graph g) {
       r.copy(n);
     } else if (rule->flag < 0) {
       ValueId values = n.outputs[rule->values];
-      NodeId now = r.out().add_node(Op::Extern, r.map_args(n), {g.type(values)}, n.loc, std::string(rule->alone), {-1});
+      NodeId now =
+          r.out().add_node(Op::Extern, r.map_args(n), {g.type(values)}, n.origin(), std::string(rule->alone), {-1});
       r.replace(values, r.out().node(now).outputs[0]);
     } else {
       std::vector<Arg> args = r.map_args(n);

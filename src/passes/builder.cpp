@@ -56,7 +56,7 @@ std::vector<ValueId> Builder::calls(Op op, std::vector<Arg> call_args) {
   graph::ShapeContext context{lookup, arena()};
   auto types = graph::infer(op, call_args, context);
   if (!types) throw NoRule{};
-  return g_.node(g_.add_node(op, std::move(call_args), std::move(*types), node.loc)).outputs;
+  return g_.node(g_.add_node(op, std::move(call_args), std::move(*types), node.origin().step())).outputs;
 }
 
 ValueId Builder::cast(ValueId v, DType dtype) {
@@ -123,6 +123,7 @@ void Builder::set(size_t output, ValueId v) {
   for (const auto& [was, now] : results) own = own && now != v;
   if (!own) v = call(Op::clone, {v, graph::MemoryFormatArg{0}});
   g_.value(v).type = promised;
+  g_.node(g_.value(v).node).checkpoint = node.checkpoint;
   results.emplace_back(old, v);
 }
 

@@ -1,5 +1,6 @@
 #include "passes/cse.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "passes/rewrite.h"
@@ -31,6 +32,7 @@ Graph cse(const Graph& g) {
       const Node& other = r.out().node(it->second.now);
       if (other.op != n.op || (out && it->second.leaves) || !same_args(other.args, args)) continue;
       const Node& was = g.node(it->second.old);
+      if (was.checkpoint.region != n.checkpoint.region) continue;  // a checkpoint computes its own again
       bool same = was.outputs.size() == n.outputs.size();
       for (size_t k = 0; same && k < n.outputs.size(); ++k)
         same = was.outputs[k].valid() == n.outputs[k].valid() &&
@@ -38,7 +40,8 @@ Graph cse(const Graph& g) {
       if (same) match = &it->second;
     }
     if (match) {
-      const Node& other = r.out().node(match->now);
+      Node& other = r.out().node(match->now);
+      if (graph::is_save(n.checkpoint.keep)) other.checkpoint.keep = std::min(other.checkpoint.keep, n.checkpoint.keep);
       for (size_t k = 0; k < n.outputs.size(); ++k)
         if (n.outputs[k].valid()) r.replace(n.outputs[k], other.outputs[k]);
       match->leaves |= out;

@@ -29,7 +29,7 @@ class Fuser {
       } else if (fused_[i] != Activation::None) {
         std::vector<Arg> args = r.map_args(n);
         args.emplace_back(fused_[i] == Activation::Gelu);
-        NodeId made = r.out().add_node(Op::Extern, std::move(args), {g_.type(n.outputs[0])}, n.loc,
+        NodeId made = r.out().add_node(Op::Extern, std::move(args), {g_.type(n.outputs[0])}, n.origin(),
                                        "aten::_addmm_activation", {-1});
         r.replace(n.outputs[0], r.out().node(made).outputs[0]);
       } else {
@@ -49,7 +49,7 @@ class Fuser {
     auto* x = std::get_if<ValueId>(&n.args[0]);
     if (!x || !same_type(g_.type(*x), g_.type(n.outputs[0]))) return;
     std::optional<NodeId> product = product_of(*x);
-    if (!product || !takes(g_.node(*product), kind)) return;
+    if (!product || !takes(g_.node(*product), kind) || g_.node(*product).checkpoint != n.checkpoint) return;
     if (graph::is_narrow_product(g_, g_.node(*product), targets_)) return;  // its kernel takes in all that follows
     fused_[product->index] = kind;
     gone_[i] = true;

@@ -38,7 +38,8 @@ NodeId Rewriter::copy(const Node& node, std::vector<Arg> args) {
     all &= v.valid();
     if (v.valid()) types.push_back(from_.type(v));
   }
-  NodeId id = out_.add_node(node.op, std::move(args), std::move(types), node.loc, node.extern_name, node.list_sizes);
+  NodeId id =
+      out_.add_node(node.op, std::move(args), std::move(types), node.origin(), node.extern_name, node.list_sizes);
   Node& made = out_.node(id);
   if (!all) {
     std::vector<ValueId> outputs;

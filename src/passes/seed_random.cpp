@@ -102,19 +102,19 @@ class Seeding {
   Device device(const Node& n) const { return g_.type(n.outputs[0]).device; }
   Expr k(int64_t v) const { return g_.arena().constant(v); }
 
-  ValueId add(Op op, std::vector<Arg> args, TensorType type) {
-    return r_.out().node(r_.out().add_node(op, std::move(args), {std::move(type)}, loc_)).outputs[0];
+  ValueId add(Op op, std::vector<Arg> args, TensorType type, graph::Origin origin) {
+    return r_.out().node(r_.out().add_node(op, std::move(args), {std::move(type)}, origin)).outputs[0];
   }
 
   // A tensor of its own, so that equal layers are equal kernels.
-  ValueId seed(Device d) {
+  ValueId seed(const Node& n) {
+    Device d = device(n);
     return add(Op::randint_low, {k(INT64_MIN), k(INT64_MAX), graph::IntList{}, DType::I64, NoneArg{}, d, NoneArg{}},
-               TensorType{DType::I64, d, {}, {}, k(0)});
+               TensorType{DType::I64, d, {}, {}, k(0)}, n.origin().step());
   }
 
   void seeded(const Node& n) {
-    loc_ = n.loc;
-    ValueId drawn = seed(device(n));
+    ValueId drawn = seed(n);
     std::vector<Arg> args = r_.map_args(n);
     for (Arg& a : args)
       if (std::holds_alternative<ValueId>(a)) a = NoneArg{};  // lends its type alone, which is the result's
@@ -124,18 +124,17 @@ class Seeding {
 
   // input * mask / (1 - p)
   void drop_out(const Node& n) {
-    loc_ = n.loc;
     double keep = 1 - *number(g_, n.args[1]);
     const TensorType &type = g_.type(n.outputs[0]), &mask_type = g_.type(n.outputs[1]);
     ValueId input = r_.map(std::get<ValueId>(n.args[0]));
-    ValueId mask = add(Op::bernoulli_p, {NoneArg{}, keep, NoneArg{}, seed(device(n))}, mask_type);
+    ValueId mask = add(Op::bernoulli_p, {NoneArg{}, keep, NoneArg{}, seed(n)}, mask_type, n.origin());
     r_.replace(n.outputs[1], mask);
-    r_.replace(n.outputs[0], add(Op::mul_Tensor, {add(Op::mul_Tensor, {input, mask}, type), 1 / keep}, type));
+    ValueId kept = add(Op::mul_Tensor, {input, mask}, type, n.origin().step());
+    r_.replace(n.outputs[0], add(Op::mul_Tensor, {kept, 1 / keep}, type, n.origin()));
   }
 
   const Graph& g_;
   Rewriter r_;
-  graph::LocId loc_;
 };
 
 }  // namespace

@@ -61,7 +61,7 @@ Graph simplify_views(const Graph& g) {
     ValueId old = n.outputs[0];
     auto* source = inner.args.empty() ? nullptr : std::get_if<ValueId>(&inner.args[0]);
     auto now = [&](Op op, std::vector<Arg> new_args) {
-      NodeId id = out.add_node(op, std::move(new_args), {g.type(old)}, n.loc);
+      NodeId id = out.add_node(op, std::move(new_args), {g.type(old)}, n.origin());
       r.replace(old, out.node(id).outputs[0]);
     };
     auto is_source = [&] { return !result[old.index] && same_type(out.type(*source), g.type(old)); };

@@ -55,7 +55,7 @@ void Recorder::record_assertions() {
     graph_.add_node(
         graph::Op::_assert_scalar,
         {a.left, std::string(relation(a.relation)), a.right, f.exception, std::move(message), graph::IntList{f.values}},
-        {}, location());
+        {}, origin());
   });
 }
 
@@ -151,7 +151,7 @@ bool Recorder::OpenCall::number() {
   size_t before = r.made_symbols_.size();
   Expr symbol = r.unbacked_symbol("the value that is read", {v}, range);
   if (r.made_symbols_.size() != before)
-    r.graph_.add_node(graph::Op::_local_scalar_dense, {v, symbol}, {}, r.location(), {}, {0});
+    r.graph_.add_node(graph::Op::_local_scalar_dense, {v, symbol}, {}, r.origin(), {}, {0});
   if (dtype != DType::Bool) return give(c10::Scalar(sym_int(r.sizes_, symbol)));
   return give(c10::Scalar(c10::SymBool(c10::SymNode(
       c10::make_intrusive<SizeNode>(r.sizes_, SizeNode::Type::Bool, arena.ne(symbol, arena.constant(0)))))));

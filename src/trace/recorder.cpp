@@ -355,7 +355,16 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
     for (c10::IValue& v : *known) stack->push_back(std::move(v));
     return;
   }
+  std::vector<c10::IValue> args;
+  if (checkpoints.notes_calls()) args = torch::jit::last(*stack, info.args.size()).vec();
+  size_t base = stack->size() - info.args.size(), node = graph_.nodes().size();
   note_call(op, info, stack);
+  if (checkpoints.notes_calls())
+    checkpoints.note({op,
+                      std::move(args),
+                      {stack->begin() + static_cast<ptrdiff_t>(base), stack->end()},
+                      node,
+                      graph_.nodes().size()});
   if (known) compute_known(op, std::move(*known), *stack);
 }
 
@@ -438,7 +447,7 @@ std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> ar
   for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
   std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
   assume_sizes(types);
-  graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), location(),
+  graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), origin(),
                                        info.op == graph::Op::Extern ? info.name : std::string(), std::move(list_sizes));
   std::vector<at::Tensor> results(defined.size());
   std::vector<ValueId> outputs(defined.size());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "trace/checkpoints.h"
 #include "trace/fake_tensor.h"
 #include "trace/mutable_op.h"
 #include "trace/op_info.h"
@@ -79,6 +80,13 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     TensorType type;
     graph::ValueId value;
   };
+  // Where the next nodes come from.
+  graph::Origin origin() { return {location(), checkpoints.current()}; }
+  // The value of a fake that has one.
+  graph::ValueId known_value(const FakeTensor& fake) const {
+    return fake.value().valid() ? fake.value() : slots[fake.slot()].value;
+  }
+  Checkpoints checkpoints;
   std::vector<Slot> slots;             // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;   // per graph input: its slot
   std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates

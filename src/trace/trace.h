@@ -163,6 +163,17 @@ class Tracer {
   virtual std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
                                  const std::vector<PyObject*>& results, PyObject* predicate, bool when) = 0;
 
+  // ---- checkpoints ----
+  // What is recorded until the end is computed again for the backward (graph::Checkpoint); `held`: fakes that the
+  // program's own checkpoint keeps for that. `selective`: the calls of operators in it are noted, and keep() says of
+  // each what is done with its results. False, and nothing is to be ended: gradients are off, or it lies in another,
+  // which decides.
+  virtual bool begin_checkpoint(const std::vector<PyObject*>& held, bool selective) = 0;
+  virtual void end_checkpoint() = 0;
+  // Of the last one: a list of (operator, args, kwargs, results).
+  virtual PyObject* checkpointed_calls() = 0;
+  virtual void keep(size_t call, graph::Keep keep) = 0;
+
   // ---- functions that attention applies to its scores ----
   // The part of what was recorded that computes `outputs` from `inputs` (fakes without dimensions, in the order of
   // graph::ScoreInput and graph::ScoreOutput; Py_None: none): a tuple of the text of a graph::ScoreGraph and a list of

@@ -113,6 +113,37 @@ std::string TracerImpl::end_branch(const BranchStart& start, const std::vector<P
   return {};
 }
 
+bool TracerImpl::begin_checkpoint(const std::vector<PyObject*>& held, bool selective) {
+  std::vector<at::Tensor> inner;
+  for (PyObject* o : held) {
+    at::Tensor t = THPVariable_Unpack(o);
+    if (functional::isFunctionalTensor(t)) {
+      functional::sync(t);
+      t = functional::from_functional_tensor(t);
+    }
+    if (as_fake(t)) inner.push_back(std::move(t));
+  }
+  return recorder_->checkpoints.begin(std::move(inner), selective);
+}
+
+PyObject* TracerImpl::checkpointed_calls() {
+  const auto& calls = recorder_->checkpoints.calls();
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(calls.size()));
+  for (size_t i = 0; list && i < calls.size(); ++i) {
+    PyObject* call = call_to_python(calls[i]);
+    if (!call)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), call);
+  }
+  return list;
+}
+
+void TracerImpl::keep(size_t call, graph::Keep keep) {
+  const Checkpoints::Call& of = recorder_->checkpoints.calls().at(call);
+  for (size_t n = of.first_node; n < of.end_node; ++n) recorder_->graph().node(graph::NodeId(n)).checkpoint.keep = keep;
+}
+
 void TracerImpl::forget_inputs() {
   for (Lifted& l : lifted_) Py_CLEAR(l.real);
   for (auto& slot : recorder_->slots)

@@ -15,8 +15,10 @@ namespace braze::trace {
 
 namespace {
 
-// Memory of inputs and outputs that nodes from `first` on, the backward, read of what was computed before.
-void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph::ValueId>& gradients, Gradients& out) {
+// Memory of inputs and outputs that nodes from `first` on, the backward, read of what was computed before, and that
+// checkpoints keep.
+void find_reads(const Recorder& recorder, const graph::Graph& graph, size_t first,
+                const std::vector<graph::ValueId>& gradients, Gradients& out) {
   std::vector<bool> read(graph.values().size());
   auto note = [&](graph::ValueId v) {
     graph::NodeId by = graph.value(v).node;
@@ -26,6 +28,8 @@ void find_reads(const graph::Graph& graph, size_t first, const std::vector<graph
     graph::Graph::for_each_operand(graph.node(graph::NodeId(i)), note);
   for (graph::ValueId v : gradients)
     if (v.valid()) note(v);
+  for (const at::Tensor& held : recorder.checkpoints.held())
+    if (graph::ValueId v = recorder.known_value(*as_fake(held)); v.valid()) note(v);
   // What was written to an input is in its memory.
   for (const graph::Writeback& w : graph.writebacks)
     if (read[memory_root(graph, w.value).index]) read[w.input.index] = true;
@@ -185,7 +189,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   std::erase_if(joint.gradients, [](graph::ValueId g) { return !g.valid(); });
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
-  find_reads(graph, first, joint.gradients, out);
+  find_reads(*recorder_, graph, first, joint.gradients, out);
   on_failure.failed = false;
   return out;
 }

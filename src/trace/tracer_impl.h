@@ -62,6 +62,10 @@ class TracerImpl final : public Tracer, public Differentiable {
   BranchStart begin_branch(const std::vector<PyObject*>& fakes) override;
   std::string end_branch(const BranchStart& start, const std::vector<PyObject*>& fakes,
                          const std::vector<PyObject*>& results, PyObject* predicate, bool when) override;
+  bool begin_checkpoint(const std::vector<PyObject*>& held, bool selective) override;
+  void end_checkpoint() override { recorder_->checkpoints.end(); }
+  PyObject* checkpointed_calls() override;
+  void keep(size_t call, graph::Keep keep) override;
   PyObject* score_graph(const std::vector<PyObject*>& inputs, const std::vector<PyObject*>& outputs) override;
   bool has_torch_level() const override { return torch_level_; }
   void forget_history(PyObject* fake) override { without_history_.insert(fake); }

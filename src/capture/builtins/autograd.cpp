@@ -1,5 +1,5 @@
 // Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward,
-// checkpoints, inference mode.
+// inference mode.
 #include <string_view>
 
 #include "capture/builtins/builtins.h"
@@ -130,42 +130,7 @@ Variable* tensor_backward(Translator& tr, Args& a) {
   return run_engine(tr, fn, a, {a[0]}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
 }
 
-// ---- checkpoints: what is recomputed is decided for the whole graph ----
-
-bool requires_grad(Translator& tr, Variable* v) {
-  v = tr.force(v);
-  if (!v->is(Kind::Tensor)) return false;
-  Ref r = Ref::steal(native::of_tensor(v->as<TensorVariable>()->value(tr), "requires_grad"));
-  return r.get() == Py_True;
-}
-
-Variable* do_checkpoint(Translator& tr, Args& a) {
-  if (a.size() < 1) return nullptr;
-  Args call = a;
-  Variable* reentrant = call.take_kw("use_reentrant");
-  if (Variable* context = call.take_kw("context_fn")) {
-    static PyObject* noop = imported("torch.utils.checkpoint", "noop_context_fn", true);
-    if (tr.force(context)->as_constant() != noop) return nullptr;
-  }
-  for (const char* name : {"preserve_rng_state", "determinism_check", "debug", "early_stop"}) call.take_kw(name);
-  Variable* fn = call.pos[0];
-  call.pos.erase(call.pos.begin());
-  bool detaches = !reentrant || is_none(tr.force(reentrant)) || tr.truth(reentrant);
-  if (detaches) {
-    // The older form is a Function of its arguments: without one that requires grad nothing in it does.
-    bool any = false;
-    for (Variable* v : call.pos) any |= requires_grad(tr, v);
-    if (!any)
-      return tr.call(tr.real.polyfill("call_without_grad"), Args{[&] {
-                                                                   std::vector<Variable*> pos{fn};
-                                                                   pos.insert(pos.end(), call.pos.begin(),
-                                                                              call.pos.end());
-                                                                   return pos;
-                                                                 }(),
-                                                                 call.kw});
-  }
-  return tr.call(fn, std::move(call));
-}
+// ---- hooks ----
 
 // What links the two hooks of a module's backward is seen by no one else. The function itself is evaluated.
 Variable* module_backward_hook(Translator& tr, Args& a) {
@@ -207,7 +172,6 @@ void register_autograd_builtins() {
   register_builtin("torch.autograd", "grad", autograd_grad);
   register_builtin("torch.autograd", "backward", autograd_backward);
   register_builtin("torch", "Tensor.backward", tensor_backward);
-  register_builtin("torch.utils.checkpoint", "checkpoint", do_checkpoint);
   register_builtin(pytorch::Name::apply_on_tensors, module_backward_hook);
   register_polyfill(pytorch::Name::InferenceMode, "InferenceMode");
   register_builtin("braze.polyfills", "set_inference", set_inference);

@@ -28,6 +28,7 @@ void register_all() {
     register_random_generator_builtins();
     register_lock_builtins();
     register_autograd_builtins();
+    register_checkpoint_builtins();
     register_cache_builtins();
     register_random_builtins();
     register_numpy_builtins();

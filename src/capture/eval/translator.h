@@ -75,6 +75,8 @@ class Translator : public Values, public Protocols, public Raising {
   // Sizes and numbers that depend on data are to stay in the graph.
   // In a function of attention's scores (builtins/attention.cpp): tensors without dimensions stand for all of them.
   bool in_score_function = false;
+  // In the context_fn of a checkpoint (builtins/checkpoint.cpp).
+  bool in_context_fn = false;
   bool may_be_unbacked() const { return view_.unbacked || open_numbers_; }
 
   // ---- tensors and sizes that were there before ----

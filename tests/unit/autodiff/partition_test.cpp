@@ -247,6 +247,144 @@ TEST(Partition, SizesOfTheBackwardAreGiven) {
   EXPECT_EQ(all.graph.size_symbols, p.backward.size_symbols);
 }
 
+// Two regions, each tanh(x @ w), the second on a view of what the first gives.
+constexpr const char* kCheckpoints = R"(graph {
+  %0: f32[64,64] = input argument
+  %1: f32[64,64] = input parameter
+  %2: f32[64,64] = input parameter
+  %3: f32[64,64] = input argument "tangent"
+  %4: f32[64,64] = aten::mm(%0, %1) checkpoint 1 FIRST
+  %5: f32[64,64] = aten::tanh(%4) checkpoint 1 must_recompute
+  %6: f32[64,64]{1,64} = aten::t(%5) checkpoint 1 must_recompute
+  %7: f32[64,64] = aten::mm(%6, %2) checkpoint 2 must_recompute
+  %8: f32[64,64] = aten::tanh(%7) checkpoint 2 must_recompute
+  %9: f32[64,64] = aten::sin(%8)
+  %10: f32[64,64] = aten::cos(%8)
+  %11: f32[64,64] = aten::mul.Tensor(%3, %10)
+  %12: f32[64,64] = aten::tanh_backward(%11, %8) checkpoint 2 must_recompute
+  %13: f32[64,64]{1,64} = aten::t(%6) checkpoint 2 must_recompute
+  %14: f32[64,64] = aten::mm(%13, %12) checkpoint 2 must_recompute
+  %15: f32[64,64]{1,64} = aten::t(%2) checkpoint 2 must_recompute
+  %16: f32[64,64] = aten::mm(%12, %15) checkpoint 2 must_recompute
+  %17: f32[64,64]{1,64} = aten::t(%16) checkpoint 1 must_recompute
+  %18: f32[64,64] = aten::tanh_backward(%17, %5) checkpoint 1 must_recompute
+  %19: f32[64,64]{1,64} = aten::t(%0) checkpoint 1 must_recompute
+  %20: f32[64,64] = aten::mm(%19, %18) checkpoint 1 must_recompute
+  return %9, %14, %20
+})";
+
+Partition with_checkpoints(const std::string& first, double budget = 1) {
+  std::string text = kCheckpoints;
+  return parted(text.replace(text.find("FIRST"), 5, first).c_str(), 1, budget, Joint::Reads{{0}, {0}});
+}
+
+TEST(Partition, OfACheckpointOnlyWhatOthersReadIsKept) {
+  Partition p = with_checkpoints("must_recompute");
+  // The input of the first, that of the second (the base of the view), and what the sine outside reads: the last is
+  // there for the second's own backward, too, the other for the first's.
+  EXPECT_EQ(names(p.saved), (Names{"aten::tanh", "aten::tanh", "input", "parameter"}));
+  EXPECT_EQ(count(p.backward, graph::Op::tanh), 0u);
+  EXPECT_EQ(count(p.backward, graph::Op::mm), 3u);
+}
+
+TEST(Partition, ACheckpointComputesAgainWhatTheFullBudgetKeeps) {
+  std::string text = kCheckpoints;
+  text.replace(text.find("FIRST"), 5, "must_recompute");
+  text.replace(text.find("aten::cos(%8)"), 13, "aten::cos(%3)");  // nothing outside reads it now
+  Partition p = parted(text.c_str(), 1, 1, Joint::Reads{{0}, {0}});
+  EXPECT_EQ(names(p.saved), (Names{"aten::tanh", "input", "parameter"}));
+  EXPECT_EQ(names(p.recomputed), (Names{"aten::mm", "aten::tanh"}));  // of the second
+}
+
+// What is read twice in a region, and by nobody outside: y = sum(exp(x @ w) @ v).
+constexpr const char* kPolicies = R"(graph {
+  %0: f32[64,64] = input argument
+  %1: f32[64,64] = input parameter
+  %2: f32[64,1] = input parameter
+  %3: f32[64,1] = input argument "tangent"
+  %4: f32[64,64] = aten::mm(%0, %1) checkpoint 1 MM
+  %5: f32[64,64] = aten::exp(%4) checkpoint 1 EXP
+  %6: f32[64,1] = aten::mm(%5, %2) checkpoint 1 must_recompute
+  %7: f32[1,64]{64,64} = aten::t(%2) checkpoint 1 must_recompute
+  %8: f32[64,64] = aten::mm(%3, %7) checkpoint 1 must_recompute
+  %9: f32[64,64] = aten::mul.Tensor(%8, %5) checkpoint 1 must_recompute
+  %10: f32[64,64]{1,64} = aten::t(%0) checkpoint 1 must_recompute
+  %11: f32[64,64] = aten::mm(%10, %9) checkpoint 1 must_recompute
+  return %6, %11
+})";
+
+Names kept_by(const std::string& mm, const std::string& exp, double budget = 1) {
+  std::string text = kPolicies;
+  text.replace(text.find("MM"), 2, mm);
+  text.replace(text.find("EXP"), 3, exp);
+  return names(parted(text.c_str(), 1, budget, Joint::Reads{{0}, {0}}).saved);
+}
+
+TEST(Partition, FollowsThePolicyOfACheckpoint) {
+  EXPECT_EQ(kept_by("must_recompute", "must_recompute"), (Names{"input", "parameter", "parameter"}));
+  EXPECT_EQ(kept_by("must_save", "must_recompute"), (Names{"aten::mm", "input", "parameter"}));
+  EXPECT_EQ(kept_by("must_recompute", "must_save"), (Names{"aten::exp", "input", "parameter"}));
+  EXPECT_EQ(kept_by("prefer_recompute", "prefer_recompute"), (Names{"input", "parameter", "parameter"}));
+  EXPECT_EQ(kept_by("prefer_save", "must_recompute"), (Names{"aten::mm", "input", "parameter"}));
+  // A budget may undo what is only preferred.
+  EXPECT_EQ(kept_by("must_save", "must_recompute", 0), (Names{"aten::mm", "input", "parameter"}));
+  EXPECT_EQ(kept_by("prefer_save", "must_recompute", 0.6), (Names{"input", "parameter", "parameter"}));
+}
+
+TEST(Partition, APreferenceGivesWayToMuchLessMemory) {
+  // The backward reads the sum of each row alone, a 64th of what it is made of.
+  std::string text = R"(graph {
+  %0: f32[64,64] = input argument
+  %1: f32[64,1] = input argument "tangent"
+  %2: f32[64,1] = aten::sum.dim_IntList(%0, [1], true, none) checkpoint 1 KEEP
+  %3: f32[64,1] = aten::sin(%2) checkpoint 1 KEEP
+  %4: f32[64,1] = aten::cos(%2) checkpoint 1 must_recompute
+  %5: f32[64,1] = aten::mul.Tensor(%1, %4) checkpoint 1 must_recompute
+  return %3, %5
+})";
+  auto kept = [&](const std::string& keep) {
+    std::string t = text;
+    for (size_t at; (at = t.find("KEEP")) != std::string::npos;) t.replace(at, 4, keep);
+    return names(parted(t.c_str(), 1, 1, Joint::Reads{{0}, {0}}).saved);
+  };
+  EXPECT_EQ(kept("must_recompute"), (Names{"input"}));
+  EXPECT_EQ(kept("prefer_recompute"), (Names{"aten::sum.dim_IntList"}));
+}
+
+TEST(Partition, ACheckpointReadsACopyOfWhatIsOverwritten) {
+  Partition p = parted(R"(graph {
+  %0: f32[64] = input argument
+  %1: f32[64] = input argument "tangent"
+  %2: f32[64] = aten::exp(%0) checkpoint 1 must_recompute
+  %3: f32[64] = aten::sin(%2) checkpoint 1 must_recompute
+  %4: f32[64] = aten::cos(%2) checkpoint 1 must_recompute
+  %5: f32[64] = aten::mul.Tensor(%1, %4) checkpoint 1 must_recompute
+  %6: f32[64] = aten::zeros_like(%0, none, none, none, none, none)
+  return %3, %5
+  writeback %0 %6
+})",
+                       1);
+  ASSERT_EQ(p.copies.size(), 1u);
+  EXPECT_EQ(p.copies[0].input, 0u);
+  EXPECT_EQ(count(p.forward, graph::Op::clone), 1u);
+  EXPECT_EQ(count(p.backward, graph::Op::exp), 1u);
+}
+
+TEST(Partition, SeedsAreKeptAndMasksDrawnAgain) {
+  Partition p = parted(R"(graph {
+  %0: f32[64,64] = input argument
+  %1: f32[64,64] = input argument "tangent"
+  %2: i64[] = aten::randint.low(-9223372036854775807, 9223372036854775807, [], dtype.i64, none, device.cpu, none) checkpoint 1 must_recompute
+  %3: bool[64,64] = aten::bernoulli.p(none, 0.5, none, %2) checkpoint 1 must_recompute
+  %4: f32[64,64] = aten::mul.Tensor(%0, %3) checkpoint 1 must_recompute
+  %5: f32[64,64] = aten::mul.Tensor(%1, %3) checkpoint 1 must_recompute
+  return %4, %5
+})",
+                       1);
+  EXPECT_EQ(names(p.saved), (Names{"aten::randint.low"}));
+  EXPECT_EQ(p.saved_bytes, 8);
+}
+
 TEST(Specialise, LeavesOutWhatDependsOnAbsentTangents) {
   Partition p = parted(R"(graph {
   %0: f32[8] = input argument
