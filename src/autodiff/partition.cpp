@@ -451,6 +451,8 @@ class Partitioner {
       out.backward.outputs.push_back(copy.map(v));
       out.depends_on.push_back(v.valid() ? tangents_of_[v.index] : std::vector<uint32_t>());
     }
+    for (size_t i = 0; i < out.backward.nodes().size(); ++i)
+      if (graph::Checkpoint& c = out.backward.node(NodeId(i)).checkpoint; c.region) c.again = true;
     // Who runs the backward knows the values that the forward ran with.
     for (const auto& [symbol, origin] : g_.size_symbols)
       out.backward.size_symbols.push_back({symbol, {sym::kGivenSymbol, 0}});

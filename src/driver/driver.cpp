@@ -5,6 +5,7 @@
 
 #include "autodiff/masks.h"
 #include "autodiff/overwritten.h"
+#include "autodiff/repeat.h"
 #include "base/strict.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
@@ -99,6 +100,7 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
   Timings timings;
   const Targets targets = targets_of(captured);
   graph::Graph graph = optimized(captured, options, targets, timings, dumps);
+  if (autodiff::has_checkpoints(graph)) graph = checked(passes::cse(autodiff::repeat_checkpoints(graph)));
   return compile_optimized(graph, std::move(timings), options, targets, dumps, owns_inputs);
 }
 
@@ -116,12 +118,10 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
     return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
                            captured.tangents, captured.reads};
   });
-  // What checkpoints compute again was not shared between them (passes/cse.cpp); in the forward half it may be.
-  auto marked = [](const graph::Node& n) { return n.checkpoint.region != 0; };
-  bool has_checkpoints = std::any_of(joint.graph.nodes().begin(), joint.graph.nodes().end(), marked);
   Training made;
   made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
-  if (has_checkpoints) made.parts.forward = passes::cse(made.parts.forward);
+  // What checkpoints compute again was not shared between them; in the forward half it may be.
+  if (autodiff::has_checkpoints(joint.graph)) made.parts.forward = passes::cse(made.parts.forward);
   if (verifying()) {
     graph::verify(made.parts.forward);
     graph::verify(made.parts.backward);

@@ -74,6 +74,7 @@ constexpr bool is_recompute(Keep k) { return k == Keep::MustRecompute || k == Ke
 struct Checkpoint {
   uint32_t region = 0;  // 0: in none; a region within another counts as that one
   Keep keep = Keep::Either;
+  bool again = false;  // in the backward of its region
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
@@ -83,7 +84,9 @@ struct Origin {
   Checkpoint checkpoint;
   // Of a step on the way to a node's results: what is to be kept are those alone.
   Origin step() const {
-    return {loc, {checkpoint.region, is_save(checkpoint.keep) ? Keep::PreferRecompute : checkpoint.keep}};
+    Origin o = *this;
+    if (is_save(checkpoint.keep)) o.checkpoint.keep = Keep::PreferRecompute;
+    return o;
   }
 };
 

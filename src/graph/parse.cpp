@@ -317,6 +317,7 @@ class Parser {
     if (take_word("checkpoint")) {
       origin.checkpoint.region = static_cast<uint32_t>(integer());
       origin.checkpoint.keep = static_cast<Keep>(one_of(text::kKeeps));
+      origin.checkpoint.again = take_word("again");
     }
     if (take("#")) {
       expect("loc");

@@ -151,7 +151,7 @@ class Printer {
     }
     if (n.checkpoint.region)
       out_ += " checkpoint " + std::to_string(n.checkpoint.region) + " " +
-              std::string(text::kKeeps[static_cast<size_t>(n.checkpoint.keep)]);
+              std::string(text::kKeeps[static_cast<size_t>(n.checkpoint.keep)]) + (n.checkpoint.again ? " again" : "");
     if (n.loc.valid()) out_ += "  # loc " + std::to_string(n.loc.index);
     out_ += "\n";
   }

@@ -32,7 +32,8 @@ Graph cse(const Graph& g) {
       const Node& other = r.out().node(it->second.now);
       if (other.op != n.op || (out && it->second.leaves) || !same_args(other.args, args)) continue;
       const Node& was = g.node(it->second.old);
-      if (was.checkpoint.region != n.checkpoint.region) continue;  // a checkpoint computes its own again
+      // A checkpoint computes its own again.
+      if (was.checkpoint.region != n.checkpoint.region || was.checkpoint.again != n.checkpoint.again) continue;
       bool same = was.outputs.size() == n.outputs.size();
       for (size_t k = 0; same && k < n.outputs.size(); ++k)
         same = was.outputs[k].valid() == n.outputs[k].valid() &&

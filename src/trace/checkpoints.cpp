@@ -33,14 +33,14 @@ void Checkpoints::end() {
 
 graph::Checkpoint Checkpoints::current() const {
   if (regions_.empty()) return {};
+  if (open_)  // a backward that runs within the region is a part of it, too
+    return {static_cast<uint32_t>(regions_.size()),
+            selective_ ? graph::Keep::PreferRecompute : graph::Keep::MustRecompute, false};
   auto node = torch::autograd::get_current_node();
-  if (!node || node == around_)
-    return open_ ? graph::Checkpoint{static_cast<uint32_t>(regions_.size()),
-                                     selective_ ? graph::Keep::PreferRecompute : graph::Keep::MustRecompute}
-                 : graph::Checkpoint();
+  if (!node || node == around_) return {};
   for (uint32_t i = 0; i < regions_.size(); ++i)
     if (regions_[i].first <= node->sequence_nr() && node->sequence_nr() < regions_[i].end)
-      return {i + 1, graph::Keep::MustRecompute};
+      return {i + 1, graph::Keep::MustRecompute, true};
   return {};
 }
 

@@ -332,8 +332,6 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
                     std::move(views)};
   inputs_ = inputs;
   finish_sizes(captured, graph);
-  if (!needs_grad)  // there is no backward to compute anything again for
-    for (size_t i = 0; i < graph.nodes().size(); ++i) graph.node(graph::NodeId(i)).checkpoint = {};
   captured.graph = std::move(graph);
   recorder_->close();
   return captured;
