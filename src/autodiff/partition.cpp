@@ -130,6 +130,7 @@ class Partitioner {
     size_t count = g_.values().size();
     std::vector<bool> in_memory(count, false), read_root(count, false), visible(count, false);
     dear_read_.assign(count, false);
+    copied_.assign(count, false);
     for (size_t k = 0; k < outputs_; ++k)
       if (g_.outputs[k].valid())
         in_memory[root_[g_.outputs[k].index].index] = visible[root_[g_.outputs[k].index].index] = true;
@@ -174,14 +175,14 @@ class Partitioner {
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;
         if (kind == InputKind::Argument && !read_memory_[i]) {
-          cost_[i] = kCopied + bytes_of(g_, v);
+          cost_[i] = cost_of_a_copy(v);
           continue;
         }
         cost_[i] = kind == InputKind::Argument ? std::max<int64_t>(bytes_of(g_, v), kAliveAnyway) : kAliveAnyway;
         continue;
       }
       if (visible[i] && !read_memory_[i]) {
-        cost_[i] = kCopied + bytes_of(g_, v);
+        cost_[i] = cost_of_a_copy(v);
         continue;
       }
       cost_[i] = std::max<int64_t>(bytes_of(g_, v), 1) * (in_memory[i] ? 1 : 2);
@@ -201,7 +202,13 @@ class Partitioner {
     return p;
   }
 
-  bool copied(ValueId v) const { return cost_[v.index] >= kCopied && cost_[v.index] < kInfinite; }
+  // Of memory that the program may write to: a copy is written as any value that the forward graph would not write.
+  int64_t cost_of_a_copy(ValueId v) {
+    copied_[v.index] = true;
+    return 2 * std::max<int64_t>(bytes_of(g_, v), kAliveAnyway) + 1;
+  }
+
+  bool copied(ValueId v) const { return copied_[v.index]; }
 
   int64_t kept_bytes(const std::vector<ValueId>& kept) const {
     int64_t sum = 0;
@@ -519,6 +526,7 @@ class Partitioner {
   std::vector<bool> binds_;                         // per node: symbols get their values there
   std::vector<std::pair<uint32_t, size_t>> bound_;  // symbols that the forward half binds, by Expr::id; their nodes
   std::vector<int64_t> cost_;                       // per value, of keeping it
+  std::vector<bool> copied_;                        // per value: it would be kept as a copy
   std::vector<ValueId> pinned_;                     // computed once, and kept
   std::vector<NodeId> once_;                        // not repeated, cheap as they are
   std::vector<ValueId> kept_;

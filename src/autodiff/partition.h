@@ -14,8 +14,8 @@
 //   others.
 // - Arguments and outputs may be written to before the backward runs. They are kept only where the captured backward
 // reads their
-//   memory itself, so that the program could not have done that; as copies where nothing else will do (eager read a
-//   copy of its own there).
+//   memory itself, so that the program could not have done that; else as copies, as eager kept something of its own
+//   there.
 // - Of a checkpoint nothing is kept but what others read of it, which it doesn't compute again for them, and what its
 //   policy says: the rest is computed again, whatever it is, from what it reads of others. Of its values, one that is
 //   to be saved is kept if the backward may need it, or (preferred) is not computed again under the full budget; one

@@ -17,7 +17,7 @@ namespace {
 
 struct Accumulator {
   Scalar best;
-  double mean = 0, m2 = 0, sum = 0, prod = 1;
+  double mean = 0, m2 = 0, sum = 0, prod = 1, exp_sum = 0;
   int64_t isum = 0, iprod = 1, count = 0, at = 0;
   bool any = false, all = true, nan = false;
 };
@@ -247,8 +247,9 @@ class Interpreter {
   static void accumulate(const LoopOp& op, Scalar v, DType t, Accumulator& a, int64_t point) {
     bool fl = is_floating(t);
     bool better = a.count == 0;
+    const double before = a.count ? a.best.f : -INFINITY;
     if (!better && !a.nan) {
-      bool max = op.reduce == ReduceKind::Max || op.reduce == ReduceKind::ArgMax;
+      bool max = op.reduce == ReduceKind::Max || op.reduce == ReduceKind::ArgMax || is_exponent(op.reduce);
       better =
           fl ? (std::isnan(v.f) || (max ? v.f > a.best.f : v.f < a.best.f)) : (max ? v.i > a.best.i : v.i < a.best.i);
     }
@@ -257,6 +258,7 @@ class Interpreter {
       a.at = point;
       a.nan = fl && std::isnan(v.f);
     }
+    if (fl && a.best.f > -INFINITY) a.exp_sum = a.exp_sum * std::exp(before - a.best.f) + std::exp(v.f - a.best.f);
     ++a.count;
     a.sum += v.f;
     a.prod *= v.f;
@@ -289,6 +291,7 @@ class Interpreter {
       case ReduceKind::ArgMin: r.i = a.at; break;
       case ReduceKind::WelfordMean: r.f = to_compute(op.dtype, a.count ? a.mean : 0); break;
       case ReduceKind::WelfordM2: r.f = to_compute(op.dtype, a.m2); break;
+      case ReduceKind::ExpSum: r.f = std::isfinite(a.best.f) && a.count ? to_compute(op.dtype, a.exp_sum) : NAN; break;
     }
     return r;
   }

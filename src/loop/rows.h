@@ -27,10 +27,10 @@ enum class ReduceKind : uint8_t {
 #include "loop/reduce_kinds.def"
 #undef BRAZE_REDUCE
 };
-enum class ReduceFamily : uint8_t { Fold, Choice, Index, Moment };
+enum class ReduceFamily : uint8_t { Fold, Choice, Index, Moment, Exponent };
 enum class ReduceStart : uint8_t { Zero, One, Lowest, Highest };  // of its operand's dtype: -inf, inf for floats
-// Of one element: it, 0, or 0 that is NaN where the element is not finite, as eager has it.
-enum class ReduceAlone : uint8_t { Itself, Zero, Deviation };
+// Of one element: it, 0, or 0 or 1 that is NaN where the element is not finite, as eager has it.
+enum class ReduceAlone : uint8_t { Itself, Zero, Deviation, Unit };
 struct ReduceRow {
   const char* name;
   ReduceFamily family;
@@ -47,5 +47,6 @@ constexpr const ReduceRow& reduce_row(ReduceKind kind) { return kReduceRows[stat
 constexpr bool is_choice(ReduceKind kind) { return reduce_row(kind).family == ReduceFamily::Choice; }
 constexpr bool is_index(ReduceKind kind) { return reduce_row(kind).family == ReduceFamily::Index; }
 constexpr bool is_moment(ReduceKind kind) { return reduce_row(kind).family == ReduceFamily::Moment; }
+constexpr bool is_exponent(ReduceKind kind) { return reduce_row(kind).family == ReduceFamily::Exponent; }
 
 }  // namespace braze::loop

@@ -224,6 +224,7 @@ class Verifier {
         else
           require(type(0) == op.dtype, "operands have the result's dtype");
         if (is_choice(op.reduce)) require(op.dtype == DType::Bool, "Any and All reduce Bool");
+        if (is_exponent(op.reduce)) require(is_floating(op.dtype), "a sum of exponentials is of floats");
         return;
       default: break;
     }

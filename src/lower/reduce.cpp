@@ -69,6 +69,7 @@ struct Reducer {
         case loop::ReduceAlone::Itself: return v;
         case loop::ReduceAlone::Zero: return {&body, body.constant(int64_t{0}, DType::I64)};
         case loop::ReduceAlone::Deviation: return v - v;
+        case loop::ReduceAlone::Unit: return exp(v - v);
       }
     }
     return {&body, body.reduce(kind, index ? DType::I64 : v.dtype(), v.id)};

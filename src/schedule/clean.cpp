@@ -158,6 +158,11 @@ class Simplifier {
           out.push_back(op);
           continue;
         }
+        if (ValId rounded = rounded_already(op); rounded.valid()) {
+          same[op.result.index] = rounded;
+          continue;
+        }
+        if (op.code == OpCode::Cast) casts_.insert_or_assign(op.result.index, op);
         OpKey k = key_of(op);
         if (op.code == OpCode::Indirect) {
           auto [it, fresh] = symbols_here.emplace(k, op.index);
@@ -198,6 +203,15 @@ class Simplifier {
       }
       s.ops = std::move(out);
     }
+  }
+
+  // A half type's value that was seen as f32 and is rounded back is that value.
+  ValId rounded_already(const LoopOp& op) const {
+    if (op.code != OpCode::Cast || (op.dtype != DType::F16 && op.dtype != DType::BF16)) return {};
+    auto wide = casts_.find(op.args[0].index);
+    if (wide == casts_.end() || wide->second.dtype != DType::F32) return {};
+    auto half = casts_.find(wide->second.args[0].index);
+    return half != casts_.end() && half->second.dtype == op.dtype ? half->second.result : ValId();
   }
 
   LoopOp load_of(const LoopOp& store) const {
@@ -265,6 +279,7 @@ class Simplifier {
   Nest& n_;
   const std::vector<char>& private_;
   std::unordered_map<uint32_t, bool> stored_;
+  std::unordered_map<uint32_t, LoopOp> casts_;  // by the result
 };
 
 }  // namespace

@@ -237,7 +237,8 @@ class Grouper {
     if (!vertical &&
         std::abs(static_cast<int64_t>(position_[b]) - static_cast<int64_t>(position_[a])) > kHorizontalReach)
       return false;
-    if (!vertical && ga.pointwise != gb.pointwise && ga.points != gb.points) return false;
+    const bool mixed = !vertical && ga.pointwise != gb.pointwise, far = mixed && reads_from_afar(ga, gb);
+    if (mixed && !far && ga.points != gb.points) return false;
     size_t buffers = ga.reads.size() + ga.writes.size();
     for (BufferId x : gb.reads) buffers += !contains(ga.reads, x) && !contains(ga.writes, x);
     buffers += gb.writes.size();
@@ -252,7 +253,8 @@ class Grouper {
     double before = std::max(ga.points, gb.points);
     double small = target_of(targets_, p_, *merged.nest).is_gpu() ? kSmallWorkOfBlock : kSmallWork;
     if (merged.points < std::min<double>(before, kMinPoints) && merged.work > small) return false;
-    if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise)) return false;
+    if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise) && !(far && one_row(*merged.nest)))
+      return false;
     if (ga.pointwise && gb.pointwise && !merged.pointwise && shortest_row(*merged.nest) < kMinRow) return false;
     if (!merged.pointwise && ((ga.pointwise && crosses(*ga.nest)) || (gb.pointwise && crosses(*gb.nest)))) return false;
 
@@ -277,6 +279,25 @@ class Grouper {
     std::erase(merged.succ, id);
     groups_.push_back(std::move(merged));
     sort_groups();
+    return true;
+  }
+
+  // Whether two groups read so much of the same that the second would not find it in a cache.
+  bool reads_from_afar(const Group& a, const Group& b) {
+    double bytes = 0;
+    for (BufferId x : b.reads)
+      if (contains(a.reads, x)) bytes += bytes_[x.index];
+    return bytes > static_cast<double>(target_of(targets_, p_, *a.nest).cache_bytes);
+  }
+
+  // Whether all loops of a nest's stages are over the same axes, and can be one.
+  static bool one_row(const Nest& n) {
+    const loop::Stage* before = nullptr;
+    for (const loop::Stage& s : n.stages) {
+      if (s.axes.empty()) continue;
+      if (before && !same_axes(before->axes, s.axes)) return false;
+      before = &s;
+    }
     return true;
   }
 

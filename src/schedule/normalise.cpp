@@ -94,7 +94,8 @@ void drop_trivial_reductions(Nest& n) {
   std::vector<ValId> same(n.values);
   for (uint32_t i = 0; i < n.values; ++i) same[i] = ValId(static_cast<size_t>(i));
   for (Stage& s : n.stages) {
-    for (LoopOp& op : s.ops) {
+    for (size_t i = 0; i < s.ops.size(); ++i) {
+      LoopOp& op = s.ops[i];
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
       if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
@@ -109,6 +110,14 @@ void drop_trivial_reductions(Nest& n) {
           op.code = OpCode::Sub;
           op.args[1] = op.args[0];
           break;
+        case loop::ReduceAlone::Unit: {
+          LoopOp none{.code = OpCode::Sub, .dtype = op.dtype, .args = {op.args[0], op.args[0], ValId()}};
+          none.result = ValId(static_cast<size_t>(n.values++));
+          op.code = OpCode::Exp;
+          op.args = {none.result, ValId(), ValId()};
+          s.ops.insert(s.ops.begin() + static_cast<long>(i++), none);
+          break;
+        }
       }
     }
     if (s.axes.empty()) std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce; });

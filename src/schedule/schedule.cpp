@@ -12,6 +12,7 @@
 #include "schedule/index.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
+#include "schedule/online_softmax.h"
 #include "schedule/read_ahead.h"
 #include "schedule/share_rows.h"
 #include "schedule/sink_updates.h"
@@ -95,6 +96,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   verify_after(p, "coalesce_copies");
   update_inputs(p);
   verify_after(p, "update_inputs");
+  online_softmax(p, targets);
+  verify_after(p, "online_softmax");
   split_reductions(p, targets, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
   verify_after(p, "split_reductions");
   sink_updates(p);

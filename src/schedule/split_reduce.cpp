@@ -38,6 +38,7 @@ constexpr int64_t kOpenPieces = 32;  // of a length that only the run knows, whi
 bool has_parts(const LoopOp& op) {
   switch (loop::reduce_row(op.reduce).family) {
     case loop::ReduceFamily::Fold:
+    case loop::ReduceFamily::Exponent:
     case loop::ReduceFamily::Moment: return op.dtype != DType::F16 && op.dtype != DType::BF16;
     case loop::ReduceFamily::Choice:
     case loop::ReduceFamily::Index: return true;
@@ -54,11 +55,14 @@ int64_t pieces_of(int64_t n, int64_t least, int64_t wanted, int64_t fewest) {
   return 0;
 }
 
-// Result vectors: does the last outer axis run through memory?
+// Result vectors: does the last outer axis run through the memory of what is reduced?
 bool by_columns(sym::ExprArena& arena, const Nest& n) {
   if (n.outer.empty()) return false;
   for (const LoopOp& op : n.stages[0].ops) {
     if (op.code != OpCode::Load) continue;
+    if (std::none_of(n.stages[0].axes.begin(), n.stages[0].axes.end(),
+                     [&](const Axis& a) { return arena.contains(op.index, a.var); }))
+      continue;
     auto f = arena.affine_in(op.index, n.outer.back().var);
     if (f && arena.is_const(f->coefficient, 1)) return true;
   }
@@ -170,6 +174,7 @@ class Pieces {
       case loop::ReduceFamily::Choice: fold(r); break;
       case loop::ReduceFamily::Index: index(r); break;
       case loop::ReduceFamily::Moment: moment(r); break;
+      case loop::ReduceFamily::Exponent: exponent(r); break;
     }
   }
 
@@ -259,9 +264,12 @@ class Pieces {
     return v;
   }
 
-  void fold(const LoopOp& r) {
-    BufferId parts = keep(r.dtype, [&](const Maker&) { return r.result; });
+  BufferId fold(const LoopOp& r) {
+    auto [known, fresh] = folded_.try_emplace(r.result.index);
+    if (!fresh) return known->second;
+    BufferId parts = known->second = keep(r.dtype, [&](const Maker&) { return r.result; });
     reduce(total.stages[kFirst], r.reduce, r.dtype, load(total.stages[kFirst], parts), r.result);
+    return parts;
   }
 
   // The best value of all pieces, then the least of the indices where it, or with a NaN the first NaN, is.
@@ -289,6 +297,31 @@ class Pieces {
     ValId at = load(second, places), none = number(total, second, kNone);
     reduce(second, ReduceKind::Min, DType::I64, emit(total, second, OpCode::Where, DType::I64, is_best, at, none),
            r.result);
+  }
+
+  // The pieces' sums are relative to their own maxima. One whose maximum is -inf has a sum that is NaN and counts for
+  // nothing, unless that is the maximum of all.
+  void exponent(const LoopOp& r) {
+    const DType t = r.dtype;
+    Stage &first = total.stages[kFirst], &second = total.stages[kSecond];
+    BufferId tops;
+    ValId top, top_here = beside(r, ReduceKind::Max, t);
+    for (const LoopOp& op : n_.stages[0].ops)
+      if (op.result == top_here) tops = fold(op), top = op.result;
+    if (!top.valid()) {
+      tops = keep(t, [&](const Maker&) { return top_here; });
+      top = reduce(first, ReduceKind::Max, t, load(first, tops));
+    }
+    BufferId sums = keep(t, [&](const Maker&) { return r.result; });
+    ValId here = load(second, tops), sum = load(second, sums);
+    ValId share = emit(total, second, OpCode::Exp, t, emit(total, second, OpCode::Sub, t, here, top));
+    ValId scaled = emit(total, second, OpCode::Mul, t, sum, share);
+    ValId lowest = emit(total, second, {.code = OpCode::Const, .dtype = t, .number = -HUGE_VAL});
+    ValId zero = emit(total, second, {.code = OpCode::Const, .dtype = t, .number = 0});
+    ValId none = emit(total, second, OpCode::Eq, DType::Bool, here, lowest);
+    ValId same = emit(total, second, OpCode::Eq, DType::Bool, here, top);
+    ValId part = emit(total, second, OpCode::Where, t, none, zero, scaled);
+    reduce(second, ReduceKind::Sum, t, emit(total, second, OpCode::Where, t, same, sum, part), r.result);
   }
 
   // The number of elements of a slot, or of all.
@@ -405,7 +438,8 @@ class Pieces {
   const Geometry g_;
   Device device_;
   std::vector<Maker> makers_;
-  std::unordered_map<uint32_t, Centre> centres_;  // by the operand
+  std::unordered_map<uint32_t, Centre> centres_;   // by the operand
+  std::unordered_map<uint32_t, BufferId> folded_;  // by the result: where its parts are
 
  public:
   Nest partial, left_over, total;

@@ -87,7 +87,7 @@ void Emitter::choose_shape() {
     cost += body_cost(s);
     if (s.axes.empty()) continue;
     for (const LoopOp& op : s.ops)
-      if (op.code == OpCode::Reduce) accumulators += is_moment(op.reduce) ? 2 : 1;
+      if (op.code == OpCode::Reduce) accumulators += is_moment(op.reduce) || is_exponent(op.reduce) ? 2 : 1;
   }
   copies_ = choose_copies(cost, 0, extent);
   if (nest_.mapping.tile > 0 && nest_.outer.size() >= 2 && !accumulators) {
@@ -416,7 +416,7 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
   bool sums = false, variances = false;
   for (const Accumulator& a : accumulators_) {
     sums |= runs(a) && is_floating(a.op->dtype);
-    variances |= runs(a) && a.op->reduce != loop::ReduceKind::Sum;
+    variances |= is_moment(a.op->reduce) && !a.shared;
   }
   // `length` positions from begin, or what is left, with sums of their own.
   auto in_runs = [&](int64_t length, const std::function<Values(Value*, Value*, std::optional<int64_t>, Values)>& run) {

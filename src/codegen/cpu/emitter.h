@@ -69,13 +69,17 @@ class Emitter {
     size_t first = 0;           // into the carried values
     int copies = 1, parts = 1;  // parts: values per copy
     bool vec = false;
-    bool shared = false;  // Welford: the same values as an earlier one
+    bool shared = false;  // Welford, a maximum of exponents: the same values as an earlier one
     DType operand = DType::F32;
   };
 
   struct Welford {  // places among the carried values: reduce.cpp
     bool rows;
     size_t centres, count, rest, centre, started, mean, total, total_rest, end;
+  };
+
+  struct ExpSum {  // places among the carried values: maxima, one of a row's copies or one each, and sums
+    size_t tops, top, sum;
   };
 
   // emitter.cpp: loops and stages
@@ -112,6 +116,7 @@ class Emitter {
   Values begin_reductions(const loop::Stage& stage);
   void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
   void update_welford(const Accumulator& a, Lanes x, Values& carried);
+  void update_exp_sum(const Accumulator& a, Lanes x, Values& carried);
   void finish_reductions(const loop::Stage& stage, const Values& carried);
   void fold_welford(const Accumulator& a, Values& carried);
   void move_centres(const Accumulator& a, Values& carried);
@@ -119,6 +124,7 @@ class Emitter {
                                        const Values& carried);  // mean and sum of squared deviations
   void fold_lanes(Values& parts, const std::function<void(Value** into, Value* const* from)>& join);
   Welford welford(const Accumulator& a) const;
+  ExpSum exp_sum(const Accumulator& a) const;
   bool runs(const Accumulator& a) const;                     // sums up, so that long ones are taken in runs
   int64_t steps(const loop::Stage& stage, size_t k) const;   // of one accumulator along axes k..., where known
   bool folds(const loop::Stage& stage, size_t k) const;      // run_axis(k) takes variances in runs by itself

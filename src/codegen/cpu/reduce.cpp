@@ -1,5 +1,8 @@
 // Reductions: accumulators carried through the loops as SSA values, several per reduction to hide latency.
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/check.h"
 #include "codegen/cpu/emitter.h"
 #include "codegen/llvm/combine.h"
@@ -37,8 +40,16 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     if (is_moment(op.reduce))
       for (const Accumulator& other : accumulators_)
         if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
+    for (const Accumulator& other : accumulators_)
+      if (op.reduce == ReduceKind::Max && is_exponent(other.op->reduce) && other.op->args[0] == op.args[0])
+        a.first = other.first, a.shared = true;
     auto zero = [&](Type* t) { carried.push_back(llvm::Constant::getNullValue(t)); };
-    if (!a.shared) {
+    if (is_exponent(op.reduce)) {
+      ExpSum s = exp_sum(a);
+      for (size_t i = 0; i < s.tops + static_cast<size_t>(a.copies); ++i)
+        carried.push_back(
+            reduce_identity(a, i < s.tops ? 0 : 1, VectorBuilder::vector(accumulator_type(a, 0), a.vec ? width_ : 1)));
+    } else if (!a.shared) {
       for (int c = 0; c < a.copies; ++c)
         for (int p = 0; p < a.parts; ++p)
           carried.push_back(reduce_identity(a, p, VectorBuilder::vector(accumulator_type(a, p), a.vec ? width_ : 1)));
@@ -66,12 +77,16 @@ Value* Emitter::flat_index(int copy) {
 }
 
 void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& carried) {
-  for (const Accumulator& other : accumulators_) {  // mean and M2 of one value share their parts: updated once
+  for (const Accumulator& other : accumulators_) {  // parts that are shared are updated once
     if (&other == &a) break;
     if (other.first == a.first) return;
   }
   if (is_moment(a.op->reduce)) {
     update_welford(a, operand, carried);
+    return;
+  }
+  if (is_exponent(a.op->reduce)) {
+    update_exp_sum(a, operand, carried);
     return;
   }
   Lanes x = operand;
@@ -147,6 +162,45 @@ void Emitter::update_welford(const Accumulator& a, Lanes x, Values& carried) {
     slot[0] = B.CreateFAdd(slot[0], d);
     slot[1] = vb_.fma(d, d, slot[1]);
   }
+}
+
+// Of a row, the copies have one maximum for each lane, so that their sums are relative to the same. What was summed up
+// is scaled where that moves, which is rare after the first few steps.
+Emitter::ExpSum Emitter::exp_sum(const Accumulator& a) const {
+  ExpSum s;
+  s.tops = outer_vector_ ? static_cast<size_t>(a.copies) : 1;
+  s.top = a.first;
+  s.sum = s.top + s.tops;
+  return s;
+}
+
+void Emitter::update_exp_sum(const Accumulator& a, Lanes x, Values& carried) {
+  ExpSum s = exp_sum(a);
+  size_t copies = a.vec ? static_cast<size_t>(vector_.copies) : 1;
+  // Lanes of an outer vector are points of their own; what the idle ones hold is never stored.
+  Value* mask = a.vec && !outer_vector_ ? vector_.mask : nullptr;
+  Values v, tops;
+  for (size_t c = 0; c < copies; ++c) {
+    Value* value = emit_cast(vb_, a.vec ? copy_of(x, static_cast<int>(c)) : x.v[0], x.dtype, a.op->dtype);
+    v.push_back(mask ? B.CreateSelect(mask, value, vb_.num(value, -INFINITY)) : value);
+  }
+  for (size_t t = 0; t < s.tops; ++t) tops.push_back(carried[s.top + t]);
+  for (size_t c = 0; c < copies; ++c) {
+    Value*& top = tops[s.tops > 1 ? c : 0];
+    top = emit_max(vb_, top, v[c], true, false);
+  }
+  Values bases;
+  for (size_t t = 0; t < s.tops; ++t) {
+    Value *before = carried[s.top + t], *base = ir::exponent_base(vb_, tops[t]);
+    Value* same = vb_.rarely(B.CreateFCmpUNE(before, tops[t]), vb_.num(before, 1.0),
+                             [&] { return ir::exponential(vb_, before, base); });
+    carried[s.top + t] = tops[t];
+    bases.push_back(base);
+    for (size_t c = 0; c < static_cast<size_t>(a.copies); ++c)
+      if (s.tops == 1 || c == t) carried[s.sum + c] = B.CreateFMul(carried[s.sum + c], same);
+  }
+  for (size_t c = 0; c < copies; ++c)
+    carried[s.sum + c] = B.CreateFAdd(carried[s.sum + c], ir::exponential(vb_, v[c], bases[s.tops > 1 ? c : 0]));
 }
 
 namespace {
@@ -277,6 +331,24 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
         for (size_t c = 0; c < w.centres; ++c)
           out.v.push_back(part ? v[w.mean + 2 * c + 1] : B.CreateFAdd(v[w.centre + c], v[w.mean + 2 * c]));
       }
+    } else if (is_exponent(a.op->reduce) || (a.shared && a.op->reduce == ReduceKind::Max)) {
+      const Accumulator& of = *std::find_if(accumulators_.begin(), accumulators_.end(), [&](const Accumulator& other) {
+        return is_exponent(other.op->reduce) && other.first == a.first;
+      });
+      ExpSum s = exp_sum(of);
+      auto result = [&](Value* top, Value* sum) {
+        return is_exponent(a.op->reduce) ? ir::exponent_sum(vb_, top, sum) : top;
+      };
+      out.vec = outer_vector_;
+      if (outer_vector_) {
+        for (size_t c = 0; c < s.tops; ++c) out.v.push_back(result(carried[s.top + c], carried[s.sum + c]));
+      } else {
+        Values parts{carried[s.top], carried[s.sum]};
+        for (size_t c = 1; c < static_cast<size_t>(of.copies); ++c)
+          parts[1] = B.CreateFAdd(parts[1], carried[s.sum + c]);
+        if (of.vec) fold_lanes(parts, [&](Value** into, Value* const* from) { combine(of, into, from); });
+        out.v.push_back(result(parts[0], parts[1]));
+      }
     } else if (outer_vector_) {
       out.vec = true;
       for (int c = 0; c < a.copies; ++c) out.v.push_back(cast(at(c)[part]));
@@ -294,15 +366,16 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
 }
 
 bool Emitter::runs(const Accumulator& a) const {
-  return a.op->reduce == ReduceKind::Sum || (is_moment(a.op->reduce) && !a.shared);
+  return a.op->reduce == ReduceKind::Sum || is_exponent(a.op->reduce) || (is_moment(a.op->reduce) && !a.shared);
 }
 
 Emitter::Values Emitter::restart(const Values& carried) {
   Values out = carried;
   for (const Accumulator& a : accumulators_) {
     if (!runs(a)) continue;
-    size_t end = is_moment(a.op->reduce) ? welford(a).centre : a.first + static_cast<size_t>(a.copies);
-    for (size_t i = a.first; i < end; ++i) out[i] = llvm::Constant::getNullValue(carried[i]->getType());
+    size_t begin = is_exponent(a.op->reduce) ? exp_sum(a).sum : a.first;
+    size_t end = is_moment(a.op->reduce) ? welford(a).centre : begin + static_cast<size_t>(a.copies);
+    for (size_t i = begin; i < end; ++i) out[i] = llvm::Constant::getNullValue(carried[i]->getType());
   }
   return out;
 }
@@ -315,6 +388,15 @@ Emitter::Values Emitter::resume(const Values& before, const Values& after) {
       fold_welford(a, out);
       move_centres(a, out);
       for (size_t i = a.first; i < welford(a).centre; ++i) out[i] = before[i];
+      continue;
+    }
+    if (is_exponent(a.op->reduce)) {
+      ExpSum s = exp_sum(a);
+      for (size_t c = 0; c < static_cast<size_t>(a.copies); ++c) {
+        size_t t = s.top + (s.tops > 1 ? c : 0);
+        Value* share = ir::exponential(vb_, before[t], ir::exponent_base(vb_, after[t]));
+        out[s.sum + c] = vb_.fma(before[s.sum + c], share, after[s.sum + c]);
+      }
       continue;
     }
     for (int c = 0; c < a.copies; ++c) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "codegen/llvm/math.h"
 
 namespace braze::codegen::ir {
 
@@ -22,6 +23,7 @@ Value* reduce_identity(VectorBuilder& b, ReduceKind kind, DType operand, int par
   // An index that no element has: any other is first.
   if (loop::is_index(kind) && part)
     return llvm::ConstantInt::get(type, llvm::APInt::getSignedMaxValue(e->getIntegerBitWidth()));
+  if (loop::is_exponent(kind) && part) return llvm::Constant::getNullValue(type);
   switch (loop::reduce_row(kind).start) {
     case loop::ReduceStart::Zero: return llvm::Constant::getNullValue(type);
     case loop::ReduceStart::One: return e->isFloatingPointTy() ? b.num(type, 1.0) : b.integer(type, 1);
@@ -90,7 +92,27 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
       into[2] = n;
       return;
     }
+    case ReduceKind::ExpSum: {  // parts: maximum, sum
+      Value *top = emit_max(b, x, y, true, false), *base = exponent_base(b, top);
+      into[0] = top;
+      into[1] = b.fma(into[1], exponential(b, x, base), b.B.CreateFMul(from[1], exponential(b, y, base)));
+      return;
+    }
   }
+}
+
+Value* exponent_base(VectorBuilder& b, Value* top) {
+  return b.B.CreateSelect(b.B.CreateFCmpOEQ(top, b.num(top, -INFINITY)), b.num(top, 0.0), top);
+}
+
+Value* exponential(VectorBuilder& b, Value* x, Value* base) {
+  Value* below = b.B.CreateFSub(x, base);
+  if (Value* e = b.native_exp_below(below)) return e;
+  return emit_math(b, loop::OpCode::Exp, below, nullptr);
+}
+
+Value* exponent_sum(VectorBuilder& b, Value* top, Value* sum) {
+  return b.B.CreateSelect(b.B.CreateFCmpOEQ(top, b.num(top, -INFINITY)), b.num(sum, NAN), sum);
 }
 
 void align_welford(VectorBuilder& b, Value** into, Value** from) {

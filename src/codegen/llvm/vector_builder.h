@@ -74,6 +74,8 @@ class VectorBuilder {
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }  // of two floats, NaN if either is
   virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }      // p * 2^n, n integral, rounded once
   virtual Value* native_reciprocal(Value*) { return nullptr; }                     // to 14 bits
+  // e^x for x that is NaN or not above 0; where that is less than a normal number it may be 0.
+  virtual Value* native_exp_below(Value*) { return nullptr; }
   // How many floats of a table lanes shaped like `x` can pick from, each by an index of its own; 0: none.
   virtual unsigned native_table(Value* /*x*/) const { return 0; }
   virtual Value* pick(llvm::ArrayRef<float> /*table*/, Value* /*index*/) { return nullptr; }

@@ -470,6 +470,19 @@ void Emitter::run_axes(const Stage& stage) {
                    });
     first = carried.pop_back_val();
   }
+  if (copies > 1 && !whole && (!known || *known >= step * copies)) {
+    // Turns of which every copy exists ask nothing of each element; what is left is one more.
+    carried.push_back(first);
+    carried = loop(first, B.CreateSub(end, integer(step * (copies - 1))), integer(step * copies), std::move(carried),
+                   [&](Value* base, Values current) {
+                     current.pop_back();
+                     place(base, copies, copies);
+                     run_ops(stage, &current);
+                     current.push_back(B.CreateAdd(base, integer(step * copies), "", true, true));
+                     return current;
+                   });
+    first = carried.pop_back_val();
+  }
   carried = loop(first, end, integer(step * copies), std::move(carried), [&](Value* base, Values current) {
     place(base, copies, whole ? copies : 1);
     run_ops(stage, &current);

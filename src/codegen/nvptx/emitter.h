@@ -61,7 +61,7 @@ class Emitter {
   struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
     DType operand = DType::F32;
-    int parts = 1;        // arg: value and index; Welford: mean, sum of squares, count, shift (cpu/combine.h)
+    int parts = 1;        // as llvm/combine.h has them
     bool shared = false;  // the same parts as an earlier one
     bool wide = false;    // arg: the index needs 64 bits
     size_t first = 0;     // into the carried values; one set of parts per lane of an outer point
@@ -132,6 +132,7 @@ class Emitter {
   Values begin_reductions(const loop::Stage& stage);
   void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
   void update_welford(Accumulator& a, const Lanes& x, Values& carried);
+  void update_exp_sum(Accumulator& a, const Lanes& x, Values& carried);
   void combine(const Accumulator& a, Value** into, Value** from);
   void finish_reductions(Values carried);
   void combine_group(Values& carried);

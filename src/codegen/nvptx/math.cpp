@@ -65,6 +65,17 @@ Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
   return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);
 }
 
+// As exp above, without what is far from 1: -inf is seen as a number whose power is 0, too.
+Value* DeviceBuilder::native_exp_below(Value* x) {
+  if (!x->getType()->isFloatTy()) return nullptr;
+  Value *lowest = num(x, -110.0), *scale = num(x, 1.44269502162933349609375);
+  x = B.CreateSelect(B.CreateFCmpOLT(x, lowest), lowest, x);
+  Value* product = B.CreateFMul(x, scale);
+  Value* lost = fma(x, scale, B.CreateFNeg(product));
+  Value* power = B.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {}, {product});
+  return fma(power, B.CreateFMul(lost, num(x, 0.693147182464599609375)), power);
+}
+
 Value* DeviceBuilder::frem(Value* x, Value* y) {
   if (x->getType()->isDoubleTy()) return math64::fmod(*this, x, y);
   return B.CreateFPTrunc(math64::fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());

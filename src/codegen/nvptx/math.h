@@ -20,6 +20,7 @@ class DeviceBuilder final : public ir::VectorBuilder {
   // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
   Value* pack(DType dtype, Value* low, Value* high);
   Value* native_max(Value* x, Value* y, bool minimum) override;
+  Value* native_exp_below(Value* x) override;
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
   Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) override;

@@ -48,6 +48,7 @@ void Emitter::run_ops(const Stage& stage, Values* carried) {
         v = ir::emit_cast(vb_, v, x.dtype, op.dtype);
         if (alone == loop::ReduceAlone::Zero) v = llvm::Constant::getNullValue(v->getType());
         if (alone == loop::ReduceAlone::Deviation) v = B.CreateFSub(v, v);
+        if (alone == loop::ReduceAlone::Unit) v = B.CreateFAdd(B.CreateFSub(v, v), vb_.num(v, 1.0));
       }
       x.dtype = op.dtype;
       values_[op.result.index] = std::move(x);

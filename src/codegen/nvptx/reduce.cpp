@@ -26,12 +26,15 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
     Accumulator a;
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(a.operand);
-    a.parts = is_moment(op.reduce) ? 4 : is_index(op.reduce) ? 2 : 1;
+    a.parts = is_moment(op.reduce) ? 4 : is_index(op.reduce) || is_exponent(op.reduce) ? 2 : 1;
     a.wide = arena_.range(schedule::volume(arena_, stage.axes)).hi > INT32_MAX;
     a.first = carried.size();
     if (is_moment(op.reduce))
       for (const Accumulator& other : accumulators_)
         if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.first = other.first, a.shared = true;
+    for (const Accumulator& other : accumulators_)
+      if (op.reduce == ReduceKind::Max && is_exponent(other.op->reduce) && other.op->args[0] == op.args[0])
+        a.first = other.first, a.parts = other.parts, a.shared = true;
     if (!a.shared)
       for (int l = 0; l < outer_lanes(); ++l)
         for (int p = 0; p < a.parts; ++p)
@@ -53,6 +56,10 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
     update_welford(a, x, carried);
     return;
   }
+  if (is_exponent(a.op->reduce) && !columns) {
+    update_exp_sum(a, x, carried);
+    return;
+  }
   ReduceKind kind = a.op->reduce;
   int elements = flight_.elements();
   auto parts_of = [&](int e) {
@@ -65,6 +72,7 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& x, Values& carried) 
       if (!columns && e % flight_.lanes) at = B.CreateAdd(at, vb_.integer(at, e % flight_.lanes));
       v.push_back(at);
     }
+    if (is_exponent(kind)) v.push_back(vb_.num(v[0], 1.0));
     if (is_moment(kind)) {
       Value *zero = vb_.num(v[0], 0.0), *shift = v[0];
       v = {zero, zero, vb_.num(shift, 1.0), shift};
@@ -142,6 +150,29 @@ void Emitter::update_welford(Accumulator& a, const Lanes& x, Values& carried) {
   Value* own[] = {mean, tree(squares), n};
   ir::reduce_combine(vb_, a.op->reduce, a.operand, into, own);
   into[3] = shift;
+}
+
+// One maximum of all elements in flight and of those before, so that what was summed up is scaled once per turn.
+void Emitter::update_exp_sum(Accumulator& a, const Lanes& x, Values& carried) {
+  Value** into = carried.data() + a.first;
+  Values v;
+  for (int e = 0; e < flight_.elements(); ++e) {
+    Value* value = ir::emit_cast(vb_, x.at(e), x.dtype, a.op->dtype);
+    Value* active = flight_.active_at(e / flight_.lanes);
+    v.push_back(active ? B.CreateSelect(active, value, vb_.num(value, -INFINITY)) : value);
+  }
+  auto tree = [&](Values terms, auto join) {
+    for (size_t step = 1; step < terms.size(); step *= 2)
+      for (size_t i = 0; i + step < terms.size(); i += 2 * step) terms[i] = join(terms[i], terms[i + step]);
+    return terms[0];
+  };
+  auto larger = [&](Value* p, Value* q) { return ir::emit_max(vb_, p, q, true, false); };
+  Value* top = larger(into[0], tree(v, larger));
+  Value* base = ir::exponent_base(vb_, top);
+  Value* before = ir::exponential(vb_, into[0], base);
+  for (Value*& value : v) value = ir::exponential(vb_, value, base);
+  into[0] = top;
+  into[1] = vb_.fma(into[1], before, tree(v, [&](Value* p, Value* q) { return B.CreateFAdd(p, q); }));
 }
 
 Value* Emitter::shuffle(Value* v, int offset) {
@@ -249,6 +280,7 @@ void Emitter::finish_reductions(Values carried) {
     for (int l = 0; l < outer_lanes(); ++l) {
       size_t first = a.first + static_cast<size_t>(l * a.parts);
       Value* v = carried[first + static_cast<size_t>(part)];
+      if (is_exponent(a.op->reduce)) v = ir::exponent_sum(vb_, v, carried[first + 1]);
       if (a.op->reduce == ReduceKind::WelfordMean) v = B.CreateFAdd(v, carried[first + 3]);
       out.v.push_back(is_index(a.op->reduce) ? ir::emit_cast(vb_, v, a.wide ? DType::I64 : DType::I32, a.op->dtype)
                                              : v);

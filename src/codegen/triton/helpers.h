@@ -47,6 +47,12 @@ inline constexpr Helper kHelpers[] = {
     delta = mean_b - mean_a
     return mean_a + delta * share, squares_a + (squares_b + delta * (delta * (count_a * share))), count, shift
 )"},
+    // Maximum, and sum of exponentials relative to it.
+    {"exp_sums", R"(def exp_sums(top_a, sum_a, top_b, sum_b):
+    top = tl.maximum(top_a, top_b, propagate_nan=tl.PropagateNan.ALL)
+    base = tl.where(top == float("-inf"), 0.0, top)
+    return top, sum_a * tl.exp(top_a - base) + sum_b * tl.exp(top_b - base)
+)"},
     {"trunc_div", R"(def trunc_div(a, b):
     return a // tl.where(b == 0, 1, b)
 )"},

@@ -59,9 +59,9 @@ class Printer {
   struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
     DType operand = DType::F32;
-    std::vector<std::string>
-        parts;            // names of the running values; arg: value, index; Welford: mean, squares, count, shift
-    bool shared = false;  // the same parts as an earlier one
+    std::vector<std::string> parts;  // names of the running values; arg: value, index; Welford: mean, squares, count,
+                                     // shift; exponents: maximum, sum
+    bool shared = false;             // the same parts as an earlier one
   };
   using Key = std::pair<uint32_t, uint32_t>;  // buffer, index expression
 

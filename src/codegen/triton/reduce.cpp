@@ -60,12 +60,17 @@ void Printer::begin_reductions(const loop::Stage& stage, bool at_once) {
     if (is_moment(kind))
       for (const Accumulator& other : accumulators_)
         if (is_moment(other.op->reduce) && other.op->args[0] == op.args[0]) a.parts = other.parts, a.shared = true;
+    for (const Accumulator& other : accumulators_)
+      if (kind == ReduceKind::Max && is_exponent(other.op->reduce) && other.op->args[0] == op.args[0])
+        a.parts = other.parts, a.shared = true;
     if (!at_once && !a.shared) {
       if (is_index(kind)) {
         a.parts = {running(identity(kind, a.operand), compute_type(a.operand == DType::Bool ? DType::I32 : a.operand)),
                    running(wide_ ? std::to_string(INT64_MAX) : std::to_string(INT32_MAX), index_type())};
       } else if (is_moment(kind)) {
         for (int i = 0; i < 4; ++i) a.parts.push_back(running("0.0", compute_type(op.dtype)));
+      } else if (is_exponent(kind)) {
+        a.parts = {running(identity(kind, op.dtype), compute_type(op.dtype)), running("0.0", compute_type(op.dtype))};
       } else {
         a.parts = {running(identity(kind, op.dtype), is_choice(kind) ? "tl.int32" : compute_type(op.dtype))};
       }
@@ -147,6 +152,12 @@ void Printer::update_reduction(Accumulator& a) {
       set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
       return;
     }
+    if (is_exponent(kind)) {
+      std::string all = assign("exponent", masked(value, identity(kind, x.dtype)));
+      std::string top = assign("top", fold(ReduceKind::Max, x.dtype, all));
+      set(op, "tl.sum(tl.exp(" + all + " - " + top + "), 1, keep_dims=True)", kFirst);
+      return;
+    }
     set(op, fold(kind, x.dtype, masked(value, identity(kind, x.dtype))), kFirst);
     return;
   }
@@ -172,6 +183,13 @@ void Printer::update_reduction(Accumulator& a) {
     update(1, a.parts[1] + " + " + off + " * (" + near + " - " + mean + ")");
     update(0, mean);
     update(2, count);
+    return;
+  }
+  if (is_exponent(kind)) {
+    std::string top = assign("top", "tl.maximum(" + acc + ", " + value + ", propagate_nan=tl.PropagateNan.ALL)");
+    std::string base = assign("base", "tl.where(" + top + " == float(\"-inf\"), 0.0, " + top + ")");
+    update(1, a.parts[1] + " * tl.exp(" + acc + " - " + base + ") + tl.exp(" + value + " - " + base + ")");
+    update(0, top);
     return;
   }
   bool fp = is_floating(op.dtype);
@@ -208,6 +226,15 @@ void Printer::finish_reductions() {
         a.parts = out;
       }
       set(op, a.parts[op.reduce == ReduceKind::WelfordM2 ? 1 : 0], kFirst);
+    } else if (is_exponent(kind)) {
+      std::vector<std::string> out = {fresh("top"), fresh("sum")};
+      line(out[0] + ", " + out[1] + " = tl.reduce((" + a.parts[0] + ", " + a.parts[1] + "), 1, " + helper("exp_sums") +
+           ", keep_dims=True)");
+      for (Accumulator& other : accumulators_)
+        if (other.shared && other.op->reduce == ReduceKind::Max && other.parts == a.parts) other.parts = out;
+      set(op, "tl.where(" + out[0] + " == float(\"-inf\"), float(\"nan\"), " + out[1] + ")", kFirst);
+    } else if (a.shared) {  // a maximum that was found with the exponents
+      set(op, a.parts[0], kFirst);
     } else {
       set(op, fold(kind, is_choice(kind) ? DType::I32 : op.dtype, a.parts[0]), kFirst);
     }
@@ -218,6 +245,10 @@ void Printer::finish_reductions() {
 // Over no axis: the value itself.
 void Printer::reduce_nothing(const LoopOp& op) {
   const Val& x = values_[op.args[0].index];
+  if (is_exponent(op.reduce)) {
+    set(op, "tl.exp(" + x.s + " - " + x.s + ")", x.dims);
+    return;
+  }
   if (!is_index(op.reduce) && op.reduce != ReduceKind::WelfordM2) {
     set(op, cast(x, op.dtype), x.dims);
     return;

@@ -210,7 +210,7 @@ class Mutations {
           for (double d : {0.25, 0.0, -0.0, 1e300}) on_op("constant", s, o, [&](Program&, LoopOp& m) { m.number = d; });
         if (op.code == OpCode::Reduce)
           for (auto k : {loop::ReduceKind::Prod, loop::ReduceKind::Max, loop::ReduceKind::WelfordMean,
-                         loop::ReduceKind::WelfordM2})
+                         loop::ReduceKind::WelfordM2, loop::ReduceKind::ExpSum})
             on_op("reduction", s, o, [&](Program&, LoopOp& m) { m.reduce = k; });
         if (op.code == OpCode::Indirect) {
           on_op("bound", s, o, [](Program& p, LoopOp& m) { m.bound = p.arena->constant(999); });

@@ -1,4 +1,6 @@
 // Loop nests through the CPU code generator against the interpreter: every mapping, whole and ragged extents.
+#include <limits>
+
 #include "run_program.h"
 
 namespace braze::codegen::testing {
@@ -84,7 +86,8 @@ TEST(Nest, Reductions) {
                         {"argmax", "i64", "f32", DType::F32},       {"argmin", "i64", "i32", DType::I32},
                         {"welford_mean", "f32", "f32", DType::F32}, {"welford_m2", "f32", "f32", DType::F32},
                         {"sum", "i64", "i64", DType::I64},          {"max", "bf16", "bf16", DType::BF16},
-                        {"sum", "f64", "f64", DType::F64}};
+                        {"sum", "f64", "f64", DType::F64},          {"exp_sum", "f32", "f32", DType::F32},
+                        {"exp_sum", "f64", "f64", DType::F64}};
   for (const Case& k : cases)
     for (const char* way : kWays)
       for (auto [rows, cols] :
@@ -144,6 +147,53 @@ TEST(Nest, MeanAndVarianceOfOneValue) {
             {far(rows * cols)}, 2e-6);
       if (HasFatalFailure()) return;
     }
+}
+
+// With the maximum, which shares its work; of growing and falling rows, and with elements that are -inf, inf and NaN at
+// the start, in the middle, everywhere.
+TEST(Nest, SumOfExponentialsAndMaximum) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  struct Case {
+    double slope;
+    std::vector<std::pair<double, double>> special;  // from this share of a row on: the value
+  };
+  const Case cases[] = {{0, {}},
+                        {0.1, {}},
+                        {-0.1, {}},
+                        {0, {{0, -kInf}, {0.6, 1}}},
+                        {0, {{0.5, -kInf}}},
+                        {0, {{0, -kInf}}},
+                        {0, {{0, 3}, {0.99, kInf}}},
+                        {0, {{0, kInf}, {0.01, 2}}},
+                        {0, {{0.4, kNan}, {0.41, 2}}},
+                        {0, {{0, -1000}, {0.9, 1000}}}};
+  for (const char* way : kWays)
+    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{3, 7}, {17, 16}, {5, 1025}, {2, 4096 * 3 + 5}})
+      for (const Case& k : cases) {
+        HostTensor x = filled(DType::F32, {rows * cols}, 5);
+        bool column = std::string(way) == "outer";
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < cols; ++j) {
+            int64_t at = column ? i + rows * j : j + cols * i;
+            double v = loop::get_number(x, at) + k.slope * static_cast<double>(j);
+            if (i != 1)  // one row without
+              for (auto [from, value] : k.special)
+                if (static_cast<double>(j) >= from * static_cast<double>(cols)) v = value;
+            loop::set_number(x, at, v);
+          }
+        std::string r = str(rows), c = str(cols), index = column ? "i0 + " + r + "*r0" : "r0 + " + c + "*i0";
+        check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(rows * cols) +
+                  "] strides [1]\nbuffer %1 \"s\" f32 cpu output sizes [" + r +
+                  "] strides [1]\nbuffer %2 \"m\" f32 cpu output sizes [" + r +
+                  "] strides [1]\nnest \"n\" outer [i0: " + r + "] vector " + way +
+                  " tile 0 grain 1 locs [] {\n  stage [r0: " + c + "] {\n    v0 = load f32 %0[" + index +
+                  "]\n    v1 = reduce f32 exp_sum v0\n    v2 = reduce f32 max v0\n  }\n"
+                  "  stage [] {\n    store %1[i0] = v1\n    store %2[i0] = v2\n  }\n}\n"
+                  "output view %1 f32 sizes [" +
+                  r + "] strides [1] offset 0\noutput view %2 f32 sizes [" + r + "] strides [1] offset 0\n",
+              {x}, 5e-6);
+        if (HasFatalFailure()) return;
+      }
 }
 
 TEST(Nest, EmptyExtents) {

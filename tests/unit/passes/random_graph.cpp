@@ -88,7 +88,7 @@ class Maker {
   }
 
   void step() {
-    switch (pick(16)) {
+    switch (pick(17)) {
       case 0: return unary();
       case 1: return binary();
       case 2: return identity();
@@ -104,6 +104,7 @@ class Maker {
       case 12: return image();
       case 13: return again();
       case 14: return checked_number();
+      case 15: return picked();
       default: return scalar_of_the_host();
     }
   }
@@ -145,6 +146,17 @@ class Maker {
     ValueId x = floats(), above = call(Op::gt_Scalar, {x, 0.5});
     keep(call(Op::where_self, {above, x, 0.25}));
     if (chance(3)) keep(above);
+  }
+
+  // A sum of what is 0 but at one place of each row.
+  void picked() {
+    ValueId x = matrix(), place = input("class below 6 ", {sizes(x)[0], k(1)}, DType::I64, device_);
+    Expr n = sizes(x)[1];
+    ValueId classes = call(Op::arange_start_step, {k(0), n, k(1), DType::I64, NoneArg{}, device_, NoneArg{}});
+    ValueId hit = call(Op::eq_Tensor, {call(Op::view, {classes, IntList{{k(1), n}}}), place});
+    if (chance(2)) hit = call(Op::logical_and, {hit, call(Op::ne_Scalar, {place, k(1)})});
+    ValueId grad = chance(4) ? x : call(Op::sum_dim_IntList, {x, IntList{{k(1)}}, true, NoneArg{}});
+    keep(call(Op::sum_dim_IntList, {call(Op::where_self, {hit, grad, 0.0}), IntList{{k(1)}}, chance(2), NoneArg{}}));
   }
 
   void view() {

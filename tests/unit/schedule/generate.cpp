@@ -253,12 +253,12 @@ class Generator {
       (kept[d] ? nest_.outer : nest_.stages[0].axes).push_back(x);
       vars_.push_back(x.var);
     }
-    static const ReduceKind kKinds[] = {ReduceKind::Sum,   ReduceKind::Sum,         ReduceKind::Max,
-                                        ReduceKind::Min,   ReduceKind::WelfordMean, ReduceKind::WelfordM2,
-                                        ReduceKind::ArgMax};
+    static const ReduceKind kKinds[] = {ReduceKind::Sum,    ReduceKind::Sum,         ReduceKind::Max,
+                                        ReduceKind::Min,    ReduceKind::WelfordMean, ReduceKind::WelfordM2,
+                                        ReduceKind::ArgMax, ReduceKind::ExpSum};
     LoopOp op;
     op.code = OpCode::Reduce;
-    op.reduce = kKinds[pick(7)];
+    op.reduce = kKinds[pick(8)];
     op.args[0] = arithmetic(operands(kept));
     op.dtype = op.reduce == ReduceKind::ArgMax ? DType::I64 : DType::F32;
     ValId v = emit(op);
