@@ -42,6 +42,12 @@ int64_t elements(const graph::Graph& g, ValueId v) {
   return n;
 }
 
+// A product that passes/chunk_logits.h cut so that what it makes need not be kept.
+bool is_done_again(const graph::Node& node) {
+  const size_t mark = node.op == Op::mm ? 2 : node.op == Op::addmm ? 5 : SIZE_MAX;
+  return mark < node.args.size() && node.args[mark] == graph::Arg(std::string("again"));
+}
+
 }  // namespace
 
 int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements(g, v) * size_of(g.type(v).dtype); }
@@ -50,6 +56,7 @@ Repeat repeat(const graph::Graph& g, const graph::Node& node) {
   if (graph::traits_of(node) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
   for (ValueId v : node.outputs)
     if (v.valid() && (is_complex(g.type(v).dtype) || g.type(v).dtype == DType::Opaque)) return Repeat::Dear;
+  if (is_done_again(node)) return Repeat::Fused;
   switch (graph::op_row(node.op).cost) {
     case graph::Cost::Free: return Repeat::Free;
     case graph::Cost::Cheap:

@@ -170,7 +170,7 @@ class Partitioner {
         if (written[i]) {
           if (read_root[i])
             throw Unsupported(Reason::UnsupportedMutation, "an input is overwritten that the backward needs");
-          if (read_by_checkpoint[i]) cost_[i] = kCopied + bytes_of(g_, v);
+          if (read_by_checkpoint[i]) copied_[i] = true, cost_[i] = kCopied + bytes_of(g_, v);
           continue;
         }
         InputKind kind = g_.inputs[g_.value(v).index].kind;

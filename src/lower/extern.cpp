@@ -10,9 +10,11 @@ using graph::Op;
 
 namespace {
 
-// The arguments that PyTorch knows: losses mark their gathers by one more.
+// The arguments that PyTorch knows: losses mark their gathers by one more, and products that are done again.
 size_t formals(const graph::Node& node) {
   if (node.op == Op::gather) return 4;
+  if (node.op == Op::mm) return 2;
+  if (node.op == Op::addmm) return 5;
   return node.op == Op::index_Tensor ? 2 : node.args.size();
 }
 

@@ -37,7 +37,9 @@ Graph unfuse_bias(const Graph& g, const Targets& targets) {
       takes = costs && (t.dtype == DType::F32 || t.dtype == DType::F64) && bias;
     }
     auto apart = [&](Builder& b) {
-      b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, {b.tensor(1), b.tensor(2)}), b.tensor(0)));
+      std::vector<Arg> factors{b.tensor(1), b.tensor(2)};
+      if (n.op == Op::addmm && b.args.size() > 5) factors.push_back(b.args[5]);  // a mark (see graph/ops.def)
+      b.set(0, b.add(b.call(n.op == Op::addmm ? Op::mm : Op::bmm, std::move(factors)), b.tensor(0)));
     };
     if (!takes || !rewrite(r, n, g, apart)) r.copy(n);
   }

@@ -31,6 +31,8 @@ constexpr size_t kMaxOps = 600, kMaxBuffers = 32;
 constexpr int64_t kMinRow = 16;           // elements of a row that are worth a loop of their own
 constexpr int64_t kHorizontalReach = 12;  // items between two nests that only share inputs
 
+constexpr double kHeldBytes = 1 << 20;  // of temporaries, over a call: less does not matter
+
 struct Group {
   std::optional<Nest> nest;     // none: an extern call
   std::vector<uint32_t> items;  // ascending
@@ -222,12 +224,25 @@ class Grouper {
       uint64_t pair = (static_cast<uint64_t>(c.a) << 32) | c.b;
       uint32_t a = c.a, b = c.b;
       if (position_[a] > position_[b]) std::swap(a, b);
-      if (try_merge(a, b, c.vertical))
+      if (!holds_more_than_it_saves(a, b, c.score) && try_merge(a, b, c.vertical))
         any = true;
       else
         failed_.insert(pair);
     }
     return any;
+  }
+
+  // Whether what the first reads, and the second does not, would be held over a call until the second runs, and is far
+  // more than what being one saves: parts of a large computation that calls make one after another stay apart.
+  bool holds_more_than_it_saves(uint32_t a, uint32_t b, double saved) {
+    bool call_between = false;
+    for (size_t at = position_[a] + 1; at < position_[b] && !call_between; ++at)
+      call_between = !groups_[sorted_[at]].nest.has_value();
+    if (!call_between) return false;
+    double held = 0;
+    for (BufferId x : groups_[a].reads)
+      if (p_.buffers[x].kind == loop::BufferKind::Temp && !contains(groups_[b].reads, x)) held += bytes_[x.index];
+    return held > std::max(kHeldBytes, 8 * saved);
   }
 
   bool try_merge(uint32_t a, uint32_t b, bool vertical) {

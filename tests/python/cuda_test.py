@@ -518,3 +518,48 @@ def test_a_cache_is_written_where_it_is(mode):
         torch.testing.assert_close(fast(ours, k, at), step(theirs, k, at), rtol=2e-2, atol=2e-2)
         assert torch.equal(ours, theirs) and ours.data_ptr() == address
     assert braze.explain(step, ours, k, at).kernel_count == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("n", [1, 7, 5000, 32768, 32776, 33001, 128256])
+def test_softmax_of_long_rows(n, dtype):
+    x = rand(70, n, dtype=dtype)
+    x[1] = -float("inf")
+    x[2, : n // 2] = -float("inf")
+    x[3, n - 1] = float("inf")
+    x[4, n // 3] = float("nan")
+    for f in (F.softmax, F.log_softmax, torch.logsumexp):
+        check(lambda x, f=f: f(x, dim=-1), x)
+        check(lambda x, f=f: f(x, dim=-1), x[5:8].clone())  # rows in pieces
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_cross_entropy_of_a_linear_layer_holds_no_logits(bias):
+    rows, width, classes = 2048, 256, 65_600
+    h, w, b = rand(rows, width).bfloat16(), (rand(classes, width) / 16).bfloat16(), rand(classes).bfloat16()
+    y = torch.randint(0, classes, (rows,), device="cuda")
+    y[5:9] = -100
+
+    def f(h, w, b):
+        logits = F.linear(h, w, b if bias else None)
+        return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), y)
+
+    def run(f, dtype=torch.bfloat16):
+        args = [v.to(dtype).requires_grad_() for v in (h.clone(), w.clone(), b.clone())]
+        grads = torch.autograd.grad(f(*args), args if bias else args[:2])
+        torch.cuda.synchronize()
+        return grads
+
+    def peak(f):
+        run(f)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        got = run(f)
+        return torch.cuda.max_memory_allocated() - before, got
+
+    (ours, got), (eager, want) = peak(braze.compile(f)), peak(f)
+    assert ours < eager / 3
+    for g, e, x in zip(got, want, run(f, torch.float64), strict=True):
+        worst = lambda r: ((r.double() - x).abs().max() / x.abs().max()).item()
+        assert worst(g) <= 2 * worst(e) + 1e-6, (worst(g), worst(e))
