@@ -6,6 +6,7 @@
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
 #include "driver/driver.h"
+#include "driver/products.h"
 #include "driver/targets.h"
 #include "lower/lower.h"
 #include "passes/optimize.h"
@@ -42,12 +43,37 @@ std::string describe_memory(const loop::Program& p) {
   return s;
 }
 
+// What may stand for each product, and the first such kernel of each way.
+std::string describe_products(const loop::Program& p) {
+  std::string s;
+  const Targets targets = driver::targets_of(p);
+  std::vector<driver::FoundProduct> all = driver::find_products(p, targets);
+  for (const driver::FoundProduct& found : driver::safe(all, p, schedule::plan_memory(p, driver::uses_of(all)))) {
+    s += "# product: items";
+    for (size_t i : found.items) s += " " + std::to_string(i);
+    s += ", reads";
+    for (loop::BufferId b : found.reads) s += " %" + std::to_string(b.index);
+    s += ", writes";
+    for (loop::BufferId b : found.writes) s += " %" + std::to_string(b.index);
+    s += "\n";
+    bool shown[2] = {};
+    for (const auto& config : codegen::triton::product_configs(found.product, *found.target)) {
+      s += "# " + config.label() + "\n";
+      if (std::exchange(shown[config.descriptors], true)) continue;
+      auto made = codegen::triton::print_product(found.product, config, *found.target);
+      s += "# " + std::to_string(made.programs) + " programs\n" + made.source.text + "\n";
+    }
+  }
+  return s;
+}
+
 }  // namespace
 
 std::vector<std::string> stage_names() {
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pipeline()) names.push_back(pass.name);
-  for (const char* n : {"optimize", "lower", "schedule", "memory", "codegen", "assembly", "plan"}) names.push_back(n);
+  for (const char* n : {"optimize", "lower", "schedule", "memory", "codegen", "assembly", "products", "plan"})
+    names.push_back(n);
   return names;
 }
 
@@ -94,6 +120,8 @@ void apply(State& s, const std::string& stage, const Options& options) {
     loop::verify(*s.program);
   } else if (stage == "memory") {
     s.text = describe_memory(need_program(s, stage));
+  } else if (stage == "products") {
+    s.text = describe_products(need_program(s, stage));
   } else if (stage == "codegen") {
     s.text = driver::sources(need_program(s, stage), options);
   } else if (stage == "assembly") {

@@ -73,12 +73,14 @@ def compile(
         size compiles again.
     backend: "braze"; "eager" (runs the captured graph unchanged); a callable on (torch.fx.GraphModule, example_inputs) that
         returns a callable on the inputs; or the name of a backend known to torch.compile.
-    mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; on the CPU all modes compile alike.
+    mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; "max-autotune" and
+        "max-autotune-no-cudagraphs" time kernels of templates for matrix products against the library's, at the first call,
+        and keep the choices on disk; on the CPU all modes compile alike.
     options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. "memory_budget" (0 to 1): the share of what
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
         GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
-        they are.
+        they are. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
     disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
         when this is called.
     """
@@ -88,8 +90,7 @@ def compile(
         raise TypeError(f"dynamic: None or a bool is expected, not {dynamic!r}")
     if mode is not None and mode not in MODES:
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
-    if mode in ("reduce-overhead", "max-autotune"):
-        options = {"cuda_graphs": True, **(options or {})}
+    options = with_mode(options, mode)
     if (
         isinstance(options, dict)
         and options.get("codegen") == "triton"
@@ -104,6 +105,16 @@ def compile(
     if f is None:
         return lambda g: _compile(g, *settings)
     return _compile(f, *settings)
+
+
+def with_mode(options, mode):
+    """The options that a mode stands for, and those given, which win."""
+    meant = {}
+    if mode in ("reduce-overhead", "max-autotune"):
+        meant["cuda_graphs"] = True
+    if mode in ("max-autotune", "max-autotune-no-cudagraphs"):
+        meant["autotune_seconds"] = 10
+    return {**meant, **(options or {})} if meant else options
 
 
 def _switched_off():

@@ -3,6 +3,7 @@
 import torch
 
 from . import _C
+from ._api import with_mode
 
 
 def backend(gm, example_inputs, *, options=None, mode=None):
@@ -11,8 +12,7 @@ def backend(gm, example_inputs, *, options=None, mode=None):
     The module's forward is a Python function like others: it is captured with guards of its own, so that integers and sizes stay open
     once they vary, and inputs may be given twice, be written to, or be returned.
     """
-    if mode in ("reduce-overhead", "max-autotune"):
-        options = {"cuda_graphs": True, **(options or {})}
+    options = with_mode(options, mode)
     if isinstance(gm, torch.fx.GraphModule):
         gm.code  # its forward is made when somebody asks for it
     return _C.compile(type(gm).forward, gm, False, None, False, None, options)

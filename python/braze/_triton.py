@@ -27,8 +27,18 @@ def define(text, kernel):
     return space[kernel]
 
 
-def compile_kernel(text, kernel, arguments, warps, sm, stages=0, contract=False, aligned=()):
-    """(cubin, threads per block, bytes of shared memory). `arguments`: pairs of a name and Triton's type.
+def compile_kernel(*source):
+    """As `compile_any`, without the scratch memory: raises where a kernel wants some."""
+    *made, scratch = compile_any(*source)
+    if scratch:
+        raise RuntimeError("triton made a kernel that needs scratch memory")
+    return tuple(made)
+
+
+def compile_any(text, kernel, arguments, warps, sm, stages=0, contract=False, aligned=()):
+    """(cubin, threads per block, bytes of shared memory, bytes of scratch memory per program).
+
+    `arguments`: pairs of a name and Triton's type.
 
     `aligned`: which arguments are multiples of 16; empty: pointers but the last, the error word. `stages`: of loads ahead
     of their use. `contract`: products and sums may become one operation. Needs no GPU. Raises Missing without a usable triton package.
@@ -50,9 +60,9 @@ def compile_kernel(text, kernel, arguments, warps, sm, stages=0, contract=False,
         options["enable_reflect_ftz"] = False  # denormals are numbers
     made = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
     meta = made.metadata
-    if getattr(meta, "global_scratch_size", 0) or getattr(meta, "profile_scratch_size", 0):
+    if getattr(meta, "profile_scratch_size", 0):
         raise RuntimeError(f"triton {triton.__version__} made a kernel that needs scratch memory")
-    return made.asm["cubin"], meta.num_warps * 32, meta.shared
+    return made.asm["cubin"], meta.num_warps * 32, meta.shared, getattr(meta, "global_scratch_size", 0)
 
 
 @functools.cache

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "codegen/triton/printer.h"
 
 namespace braze::driver {
 namespace {
@@ -15,12 +16,13 @@ using sym::Expr;
 class Builder {
  public:
   Builder(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled,
-          std::vector<bool> droppable)
+          std::vector<bool> droppable, const std::vector<FoundProduct>& products)
       : program_(program),
         memory_(memory),
         compiled_(std::move(compiled)),
         arena_(*program.arena),
-        droppable_(std::move(droppable)) {
+        droppable_(std::move(droppable)),
+        products_(products) {
     for (const loop::Output& o : program_.outputs)
       if (o.kind == loop::Output::Kind::Input) droppable_[o.input] = false;
   }
@@ -40,12 +42,14 @@ class Builder {
     plan_.blobs = std::move(compiled_.blobs);
     for (size_t i = 0; i < program_.items.size(); ++i) {
       for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});
+      step_of_.push_back(static_cast<uint32_t>(plan_.steps.size()));
       if (auto* nest = std::get_if<loop::Nest>(&program_.items[i]))
         launch(*nest);
       else
         plan_.steps.emplace_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
       for (uint32_t b : release_after_[i]) plan_.steps.emplace_back(plan::Release{b});
     }
+    for (const FoundProduct& p : products_) tuned(p);
     for (loop::Output o : program_.outputs) {
       if (o.kind == loop::Output::Kind::View) o.view = renamed(o.view);
       plan_.outputs.push_back(std::move(o));
@@ -193,6 +197,37 @@ class Builder {
     plan_.steps.emplace_back(std::move(l));
   }
 
+  void tuned(const FoundProduct& found) {
+    const codegen::triton::Product& product = found.product;
+    plan::Tuned t;
+    for (size_t i : found.items) t.steps.push_back(step_of_[i]);
+    t.call = static_cast<uint32_t>(found.call);
+    for (loop::BufferId b : found.writes) t.written.push_back(number(b));
+    t.work = static_cast<double>(product.batch) * static_cast<double>(product.m) * static_cast<double>(product.n) *
+             static_cast<double>(product.k);
+    t.points = product.batch * product.m * product.n;
+    t.key = std::get<loop::ExternCall>(program_.items[found.items[found.call]]).name + " of " +
+            std::to_string(t.steps.size()) + " on " + found.target->text();
+    try {
+      for (const auto& config : codegen::triton::product_configs(product, *found.target)) {
+        auto made = codegen::triton::print_product(product, config, *found.target);
+        plan::TemplateKernel k;
+        k.label = config.label();
+        k.symbol = made.source.kernel;
+        k.text = std::move(made.source.text);
+        k.arguments = std::move(made.source.arguments);
+        k.warps = made.source.warps, k.stages = made.source.stages, k.sm = made.source.sm;
+        for (loop::BufferId b : made.buffers) k.buffers.push_back(number(b));
+        k.blocks = static_cast<uint32_t>(made.programs);
+        t.key += "\n" + k.symbol;
+        t.kernels.push_back(std::move(k));
+      }
+    } catch (const codegen::triton::Inexpressible&) {
+      return;  // as the library does it
+    }
+    if (!t.kernels.empty()) plan_.tuned.push_back(std::move(t));
+  }
+
   // Equal nests share code; on several GPUs it is loaded for each.
   uint32_t kernel_on(Device device, uint32_t kernel) {
     auto [it, fresh] = kernels_.try_emplace({kernel, device.index}, kernel);
@@ -214,7 +249,9 @@ class Builder {
   std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
   std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
   size_t next_nest_ = 0;
-  std::set<uint32_t> launched_;  // kernels
+  const std::vector<FoundProduct>& products_;
+  std::vector<uint32_t> step_of_;  // per item
+  std::set<uint32_t> launched_;    // kernels
   std::map<std::pair<uint32_t, int32_t>, uint32_t>
       kernels_;  // of the plan's kernel, per kernel and number of the device
 };
@@ -222,8 +259,8 @@ class Builder {
 }  // namespace
 
 plan::Plan build_plan(const loop::Program& program, const schedule::MemoryPlan& memory, codegen::Compiled compiled,
-                      std::vector<bool> droppable) {
-  return Builder(program, memory, std::move(compiled), std::move(droppable)).run();
+                      std::vector<bool> droppable, const std::vector<FoundProduct>& products) {
+  return Builder(program, memory, std::move(compiled), std::move(droppable), products).run();
 }
 
 }  // namespace braze::driver

@@ -11,6 +11,7 @@
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
 #include "driver/fallback.h"
+#include "driver/products.h"
 #include "driver/targets.h"
 #include "lower/lower.h"
 #include "passes/cse.h"
@@ -76,11 +77,18 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
   if (dumps) dumps->lowered = loop::print(lowered);
   loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options, targets)); });
   if (dumps) dumps->scheduled = loop::print(program);
-  schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program); });
+  std::vector<FoundProduct> products;
+  if (options.autotune_seconds > 0 && !calls)
+    products = stage("products", [&] { return find_products(program, targets); });
+  schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program, uses_of(products)); });
+  products = safe(std::move(products), program, memory);
   codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options, targets); });
   if (dumps) dumps->kernels = sources(program, options);
-  made.plan = stage(
-      "plan", [&] { return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs))); });
+  made.plan = stage("plan", [&] {
+    return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs), products));
+  });
+  made.plan.tuning_seconds = options.autotune_seconds;
+  made.plan.keeps_choices = options.disk_cache;
 
   for (const loop::Item& item : program.items) ++(std::holds_alternative<loop::Nest>(item) ? made.nests : made.externs);
   made.kernels = made.plan.kernels.size();

@@ -16,6 +16,7 @@
 #include "launch/gil.h"
 #include "launch/internal_failure.h"
 #include "launch/profile.h"
+#include "launch/tuned_product.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "symbolic/given_symbol.h"
@@ -68,7 +69,9 @@ struct KernelRange : runtime::HostRange {
 
 class TorchHost : public runtime::Host {
  public:
-  TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants) {
+  TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants,
+            const std::vector<runtime::KernelFn>& kernels)
+      : tuned_(program, kernels) {
     for (const plan::Step& s : program.plan().steps) {
       auto* e = std::get_if<plan::Extern>(&s);
       calls_.push_back(e ? make_extern_call(program, *e, constants) : nullptr);
@@ -98,7 +101,10 @@ class TorchHost : public runtime::Host {
   }
   void call(runtime::Frame& frame, uint32_t step) override {
     RunFrame& tf = state(frame);
-    calls_[step]->run(frame, tf, tf.calls[step]);
+    if (!tuned_.replace(frame, tf, step, calls_)) calls_[step]->run(frame, tf, tf.calls[step]);
+  }
+  bool replaces(runtime::Frame& frame, uint32_t step) override {
+    return tuned_.replace(frame, state(frame), step, calls_);
   }
   void release(runtime::Frame& frame, uint32_t buffer) override {
     RunFrame& rf = state(frame);
@@ -133,6 +139,7 @@ class TorchHost : public runtime::Host {
 
  private:
   std::vector<std::unique_ptr<ExternCall>> calls_;  // per step; nullptr for other steps
+  TunedProducts tuned_;
 };
 
 }  // namespace
@@ -164,8 +171,9 @@ class CompiledGraph::Impl {
     static std::atomic<size_t> count{0};
     name_ = "## Call CompiledFxGraph " + std::to_string(count++) + " ##";
     auto plan = std::make_shared<const plan::Plan>(std::move(made.plan));
-    program_ = std::make_unique<runtime::Program>(plan, load(*plan));
-    host_ = std::make_unique<TorchHost>(*program_, constants_->objects());
+    std::vector<runtime::KernelFn> kernels = load(*plan);
+    program_ = std::make_unique<runtime::Program>(plan, kernels);
+    host_ = std::make_unique<TorchHost>(*program_, constants_->objects(), kernels);
     prepare_inputs(graph);
     prepare_outputs(graph);
     for (size_t i = 0; i < writebacks_.size() && i < write_counts.size(); ++i) writebacks_[i].count = write_counts[i];

@@ -41,6 +41,7 @@ class Writer {
       std::visit([&](auto& step) { write(step); }, s);
       out_ += "\n";
     }
+    for (const Tuned& t : plan_.tuned) write(t);
     for (auto& w : plan_.writebacks)
       out_ += "  writeback input " + std::to_string(w.input) + (w.through ? " is " : " <- ") + view(w.from) + "\n";
     for (auto& o : plan_.outputs) {
@@ -80,6 +81,18 @@ class Writer {
     if (b.where == Where::Input) out_ += " " + std::to_string(b.index);
     if (b.where == Where::Arena) out_ += " at " + text(b.offset);
     if (b.where == Where::Arena || b.where == Where::Output) out_ += ", " + text(b.bytes) + " bytes";
+    out_ += "\n";
+  }
+
+  void write(const Tuned& t) {
+    out_ += "  tuned: steps";
+    for (uint32_t s : t.steps) out_ += " " + std::to_string(s);
+    out_ += " or";
+    for (const TemplateKernel& k : t.kernels) {
+      out_ += (&k == &t.kernels[0] ? " " : ", ") + k.label + "(";
+      for (size_t i = 0; i < k.buffers.size(); ++i) out_ += (i ? ", " : "") + buffer_name(k.buffers[i]);
+      out_ += ")";
+    }
     out_ += "\n";
   }
 

@@ -68,6 +68,29 @@ struct Kernel {
   bool early = false;                // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
+// A kernel of a template, in Triton's language: compiled when somebody wants to time or launch it.
+struct TemplateKernel {
+  std::string label;                                           // for people
+  std::string text, symbol;                                    // a Python module, the function in it
+  std::vector<std::pair<std::string, std::string>> arguments;  // name and Triton's type
+  int warps = 4, stages = 0, sm = 90;
+  std::vector<uint32_t> buffers;  // pointer arguments; the error word follows
+  uint32_t blocks = 1;
+};
+
+// A product with what surrounds it: steps that are carried out as they are (the library's way), or by one of some
+// kernels in the place of the last of them. Which one is fastest is found out by timing them. What the kernels read
+// stays as it is from the first of these steps to the last.
+struct Tuned {
+  std::vector<uint32_t> steps;  // launches of nests that make operands, the call, the launch of the nest that reads it
+  uint32_t call = 0;            // which of them is the call
+  std::vector<uint32_t> written;  // buffers that the kernels write; what else the steps write is then not needed
+  std::string key;                // what is computed: those with equal keys are timed once
+  double work = 0;                // multiplications
+  int64_t points = 0;             // elements of the product
+  std::vector<TemplateKernel> kernels;
+};
+
 struct Writeback : loop::Writeback {
   bool through = false;  // the buffer is the input's own memory: nothing is left to copy
 };
@@ -84,6 +107,9 @@ struct Plan {
   std::vector<Writeback> writebacks;
   std::vector<std::pair<Expr, std::pair<uint32_t, int32_t>>> size_symbols;
   uint32_t inputs = 0;
+  std::vector<Tuned> tuned;  // each step belongs to at most one
+  int64_t tuning_seconds = 0;
+  bool keeps_choices = true;     // on disk
   std::string describe() const;  // readable listing
 };
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "plan/plan.h"
 
@@ -15,7 +17,15 @@ class Verifier {
         rule(a->buffer < plan_.buffers.size(), "an Allocate step names a buffer");
         state_[a->buffer] = State::Empty;
       }
-    for (; at_ < plan_.steps.size(); ++at_) std::visit([&](auto& step) { check(step); }, plan_.steps[at_]);
+    for (const Tuned& t : plan_.tuned) check(t);
+    for (; at_ < plan_.steps.size(); ++at_) {
+      std::visit([&](auto& step) { check(step); }, plan_.steps[at_]);
+      // What a kernel reads is still there after the last of the steps that it stands for.
+      for (const Tuned& t : plan_.tuned)
+        if (t.steps.back() == at_)
+          for (const TemplateKernel& k : t.kernels)
+            for (uint32_t b : k.buffers) read(b);
+    }
     for (auto& w : plan_.writebacks) {
       rule(w.input < plan_.inputs, "a writeback goes to an input");
       const Buffer& from = plan_.buffers.at(w.from.buffer.index);
@@ -58,6 +68,19 @@ class Verifier {
     rule(state_[b] == State::Ready, "a buffer is read between its definition and its release");
   }
 
+  void check(const Tuned& t) const {
+    rule(!t.steps.empty() && std::is_sorted(t.steps.begin(), t.steps.end()),
+         "steps that kernels stand for are in order");
+    rule(t.call < t.steps.size(), "one of the steps is the call");
+    for (size_t i = 0; i < t.steps.size(); ++i) {
+      rule(t.steps[i] < plan_.steps.size(), "kernels stand for steps that are there");
+      const Step& s = plan_.steps[t.steps[i]];
+      rule(i == t.call ? std::holds_alternative<Extern>(s) : std::holds_alternative<Launch>(s),
+           "kernels stand for one call, and for launches");
+    }
+    for (const TemplateKernel& k : t.kernels)
+      rule(k.arguments.size() == k.buffers.size() + 1, "a kernel of a template takes its buffers and the error word");
+  }
   void check(const Launch& l) {
     rule(l.kernel < plan_.kernels.size(), "a launch names a kernel");
     const Kernel& k = plan_.kernels[l.kernel];

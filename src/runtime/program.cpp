@@ -73,6 +73,8 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
       steps_.push_back({StepKind::Release, std::get<plan::Release>(plan_->steps[i]).buffer, nullptr, 0, 0});
     }
   }
+  for (const plan::Tuned& t : plan_->tuned)
+    for (uint32_t i : t.steps) steps_[i].tuned = true;
   for (uint32_t b = 0; b < n; ++b) {
     use_starts_.push_back(uses_.size());
     uses_.insert(uses_.end(), uses[b].begin(), uses[b].end());
@@ -208,6 +210,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
     switch (s.kind) {
       case StepKind::Launch: s.kernel(pointers + s.pointers, sizes + s.sizes); break;
       case StepKind::GpuLaunch:
+        if (s.tuned && host.replaces(f, s.index)) break;
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)
           cuda::launch(reinterpret_cast<void*>(s.kernel),
                        {static_cast<uint32_t>(blocks), s.threads, s.shared, s.early, several},

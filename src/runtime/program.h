@@ -45,6 +45,8 @@ class Host {
   // Carries out the Extern step with this index into Plan::steps; for an allocating call, tells the frame the results'
   // addresses (set_pointer), and the sizes it found out (bind).
   virtual void call(Frame& frame, uint32_t step) = 0;
+  // Before a GPU launch that belongs to a plan::Tuned: true if nothing is left of it to do.
+  virtual bool replaces(Frame&, uint32_t) { return false; }
   // An Adopted buffer is dead.
   virtual void release(Frame& frame, uint32_t buffer) = 0;
   // For programs on a GPU: the stream that their kernels go to, and memory for the arena, 64-byte aligned, until the
@@ -93,7 +95,8 @@ class Program {
     uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
     bool early = false;
     Slot blocks = 0;
-    uint32_t gpu = 0;  // in gpus_
+    uint32_t gpu = 0;    // in gpus_
+    bool tuned = false;  // GpuLaunch: the host is asked first
   };
 
   void evaluate(Frame& frame) const;

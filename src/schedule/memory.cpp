@@ -87,7 +87,7 @@ int64_t assign_static(std::vector<Block>& blocks) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const loop::Program& p) {
+MemoryPlan plan_memory(const loop::Program& p, const std::vector<Use>& uses) {
   sym::ExprArena& arena = *p.arena;
   MemoryPlan plan;
   for (const Buffer& b : p.buffers) {
@@ -143,6 +143,11 @@ MemoryPlan plan_memory(const loop::Program& p) {
       }
     }
   for (const loop::Writeback& w : p.writebacks) plan.buffers[w.from.buffer].last = count;
+
+  for (const Use& u : uses) {
+    int32_t& last = plan.buffers[u.buffer].last;
+    last = std::max(last, static_cast<int32_t>(u.item) + 1);
+  }
 
   std::vector<Block> blocks;
   std::vector<size_t> block_of(p.buffers.size(), SIZE_MAX);

@@ -35,6 +35,12 @@ struct MemoryPlan {
   int64_t peak_bytes = 0;  // greatest sum of live arena bytes, of static sizes only (a lower bound for the arena)
 };
 
-MemoryPlan plan_memory(const loop::Program& program);
+struct Use {
+  loop::BufferId buffer;
+  size_t item = 0;
+};
+
+// `uses`: buffers that stay as they are until after that item, and do not become memory of what it writes.
+MemoryPlan plan_memory(const loop::Program& program, const std::vector<Use>& uses = {});
 
 }  // namespace braze::schedule

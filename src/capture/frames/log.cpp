@@ -16,7 +16,8 @@ constexpr std::pair<const char*, Topic> kTopics[] = {{"graph_breaks", Topic::Gra
                                                      {"graph", Topic::Graph},
                                                      {"passes", Topic::Passes},
                                                      {"loops", Topic::Loops},
-                                                     {"kernels", Topic::Kernels}};
+                                                     {"kernels", Topic::Kernels},
+                                                     {"autotune", Topic::Autotune}};
 unsigned g_topics = 0;
 
 }  // namespace

@@ -11,7 +11,8 @@ enum class Topic : unsigned {
   Graph = 8,
   Loops = 16,
   Kernels = 32,
-  Passes = 64
+  Passes = 64,
+  Autotune = 128  // told by launch/
 };
 
 // Reads BRAZE_LOGS (topics by comma). Returns a message naming the accepted ones if one is unknown.

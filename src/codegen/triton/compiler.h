@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct Code {
   std::string cubin;     // with the kernel's name as symbol
   uint32_t threads = 0;  // per block
   uint32_t shared = 0;   // bytes of shared memory that a launch asks for
+  uint32_t scratch = 0;  // bytes of memory that each program wants: the first parameter after the kernel's own
+};
+
+struct Outcome {
+  std::optional<Code> code;
+  std::string refused;  // why there is none; empty: it is not ready
 };
 
 struct Compiler {
@@ -28,6 +35,10 @@ struct Compiler {
   std::function<std::string()> version;
   // Throws Unsupported where the package is missing or refuses.
   std::function<Code(const Source&)> compile;
+  // The same in processes of their own, of which there are as many as CPUs; those of the greatest `weight` first. The
+  // result is a ticket, with which `finish` waits for at most so many seconds.
+  std::function<uint64_t(const std::vector<Source>&, double weight)> start;
+  std::function<std::vector<Outcome>(uint64_t ticket, double seconds)> finish;
 };
 
 // Set once by whoever embeds the compiler in Python; without it compiling throws Unsupported.

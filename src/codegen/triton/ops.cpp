@@ -170,9 +170,9 @@ const char* library_name(OpCode code) {
 std::string Printer::float_op(const LoopOp& op, const std::string& x, const std::string& y) {
   std::string type = compute_type(op.dtype);
   bool twice = op.dtype == DType::F64;
-  // f32's own operators of these names are approximations: good enough between two products of attention.
+  // f32's own operators of these names are approximations: good enough beside products (attention's scores, say).
   auto divide = [&](const std::string& a, const std::string& b) {
-    return twice || !prefix_.empty() ? "(" + a + ") / (" + b + ")" : "tl.div_rn(" + a + ", " + b + ")";
+    return twice || quick_ ? "(" + a + ") / (" + b + ")" : "tl.div_rn(" + a + ", " + b + ")";
   };
   if (const char* function = library_name(op.code))
     return std::string("libdevice.") + function + "(" + x + (y.empty() ? "" : ", " + y) + ")";

@@ -40,6 +40,7 @@ PointText Printer::point(const std::array<Expr, 4>& sizes, const PointNames& nam
       names_of_buffers_[b] = names.pointers.at(buffer.input - names.values.size());
   }
   prefix_ = names.prefix;
+  quick_ = true;
   PointText out;
   for (const LoopOp& op : stage.ops) {
     if (op.code == OpCode::Load && given(op)) {

@@ -15,6 +15,7 @@
 #include "codegen/signature.h"
 #include "codegen/triton/blocks.h"
 #include "codegen/triton/point.h"
+#include "codegen/triton/tile.h"
 
 namespace braze::codegen::triton {
 
@@ -40,6 +41,9 @@ class Printer {
   // A Python module that defines the kernel. Throws Inexpressible.
   std::string run(const std::string& symbol);
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  // See tile.h.
+  TileText tile(const TileNames& names, std::set<std::string>& helpers);
+  bool wide() { return needs_i64(); }
   // See point.h.
   PointText point(const std::array<Expr, 4>& sizes, const PointNames& names, std::set<std::string>& helpers);
 
@@ -123,7 +127,8 @@ class Printer {
   const Blocks& blocks_;
   int sm_;
   sym::ExprArena& arena_;
-  bool wide_ = false;  // indices need 64 bits
+  bool wide_ = false;   // indices need 64 bits
+  bool quick_ = false;  // division of f32 may be approximate
   std::string body_, prefix_;
   int indent_ = 1;
   std::set<std::string> taken_, helpers_;

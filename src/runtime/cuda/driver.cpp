@@ -54,6 +54,14 @@ struct Api {
   Result (*launch_with)(const LaunchConfig*, void*, void**, void**);  // nullptr: a driver without it
   Result (*set_attribute)(void*, int, int);
   Result (*host_alloc)(void**, size_t, unsigned);
+  Result (*device_name)(char*, int, int);
+  Result (*driver_version)(int*);
+  Result (*is_capturing)(void*, int*);
+  Result (*event_create)(void**, unsigned);
+  Result (*event_record)(void*, void*);
+  Result (*event_wait)(void*);
+  Result (*event_elapsed)(float*, void*, void*);
+  Result (*event_destroy)(void*);
   Result (*error_string)(Result, const char**);
   std::string missing;  // why there is no driver
 
@@ -80,6 +88,14 @@ struct Api {
     find(launch, "cuLaunchKernel");
     find(set_attribute, "cuFuncSetAttribute");
     find(host_alloc, "cuMemHostAlloc");
+    find(device_name, "cuDeviceGetName");
+    find(driver_version, "cuDriverGetVersion");
+    find(is_capturing, "cuStreamIsCapturing");
+    find(event_create, "cuEventCreate");
+    find(event_record, "cuEventRecord");
+    find(event_wait, "cuEventSynchronize");
+    find(event_elapsed, "cuEventElapsedTime");
+    find(event_destroy, "cuEventDestroy_v2");
     find(error_string, "cuGetErrorString");
     launch_with = reinterpret_cast<decltype(launch_with)>(dlsym(library, "cuLaunchKernelEx"));
     if (missing.empty())
@@ -192,6 +208,49 @@ void launch(void* function, const Grid& grid, void* stream, void** parameters, i
     r = once();
   }
   if (r) check(r, "launching a kernel");
+}
+
+namespace {
+
+class Event {
+ public:
+  Event() { check(api().event_create(&handle_, 0), "an event"); }
+  ~Event() { api().event_destroy(handle_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void* get() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+}  // namespace
+
+std::string identity(int device) {
+  char name[256] = {};
+  int version = 0;
+  check(api().device_name(name, sizeof name, handle(device)), "the name of the GPU");
+  check(api().driver_version(&version), "the version of the driver");
+  return std::string(name) + ", driver " + std::to_string(version);
+}
+
+bool is_recording(void* stream, int device) {
+  Use use(device);
+  int status = 0;
+  check(api().is_capturing(stream, &status), "asking a stream");
+  return status != 0;
+}
+
+double milliseconds(void* stream, int device, const std::function<void()>& run) {
+  Use use(device);
+  Event first, last;
+  check(api().event_record(first.get(), stream), "recording an event");
+  run();
+  check(api().event_record(last.get(), stream), "recording an event");
+  check(api().event_wait(last.get()), "running a kernel");
+  float passed = 0;
+  check(api().event_elapsed(&passed, first.get(), last.get()), "reading events");
+  return passed;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 // Kernels live in the primary contexts of the devices, which PyTorch uses, too.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/target.h"
@@ -27,6 +28,12 @@ struct Grid {
 };
 // Parameters as cuLaunchKernel takes them. Throws Unsupported with the driver's words.
 void launch(void* function, const Grid& grid, void* stream, void** parameters, int device);
+// What times depend on besides `target`: the GPU's name and the driver's version.
+std::string identity(int device);
+// Whether the stream is being recorded for a CUDA Graph: then nothing may be timed or waited for.
+bool is_recording(void* stream, int device);
+// Milliseconds that what `run` puts on the stream takes there. Waits for it.
+double milliseconds(void* stream, int device, const std::function<void()>& run);
 // A 32-bit word of host memory that kernels set to 1 where an index was out of range.
 void* error_word();
 // Whether one did since the last call. Kernels run later than their launch: a program's error may be seen by a later

@@ -1,0 +1,49 @@
+// Which of several ways to compute the same is the fastest: found out by timing, and kept.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/disk_cache.h"
+
+namespace braze::codegen::triton {
+
+struct Timing {
+  size_t chosen = 0;                 // way 0 is the library's
+  std::vector<double> milliseconds;  // per way; negative: it failed, or was soon seen to be slow and left at that
+};
+
+// `milliseconds(way)` runs a way once; what it throws (std::exception) drops the way, but for way 0. The ways take
+// turns, so that a GPU that grows slow as it heats does so for all. Another way than 0 has to be faster by kMargin.
+inline constexpr double kMargin = 0.03;
+Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds);
+
+// For tests: way 0 is chosen only where no other works. Such choices are made anew, and not kept on disk.
+void prefer_kernels(bool on);
+bool prefers_kernels();
+
+// Choices by what was chosen for: in this process, and on disk (nullopt: not there). Thread-safe.
+class Choices {
+ public:
+  explicit Choices(std::optional<DiskCache> disk) : disk_(std::move(disk)) {}
+  // The name of the way; nullopt: nothing is known.
+  std::optional<std::string> recall(const std::string& key) const;
+  // `lasting`: on disk, too.
+  void keep(const std::string& key, const std::string& way, bool lasting);
+
+ private:
+  std::optional<DiskCache> disk_;
+};
+
+// A line for each choice of this process so far, for logs and tests.
+struct Report {
+  std::string what;                                  // the product
+  std::string chosen;                                // the way's name
+  std::vector<std::pair<std::string, double>> ways;  // and their milliseconds
+  double seconds = 0;                                // of the search
+};
+void report(Report r);
+std::vector<Report> reports();
+
+}  // namespace braze::codegen::triton
