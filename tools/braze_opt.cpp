@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
   std::map<std::string, Codegen> targets;
   for (size_t i = 0; i < names_of(Codegen{}).size(); ++i)
     targets[std::string(names_of(Codegen{})[i])] = static_cast<Codegen>(i);
+  app.add_option("--autotune", options.autotune_seconds,
+                 "products of a GPU by kernels of templates, too, in the stage plan");
   app.add_option("--codegen", options.codegen, "what the kernels of a GPU become")
       ->transform(CLI::CheckedTransformer(targets));
   app.add_option("--max-fusion-size", options.max_fusion_size, "most loop bodies in one kernel");

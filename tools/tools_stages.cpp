@@ -131,8 +131,12 @@ void apply(State& s, const std::string& stage, const Options& options) {
   } else {
     loop::Program& p = need_program(s, stage);
     codegen::Compiled code = codegen::cpu_generator().compile(p, driver::nests_of(p), options);
-    plan::Plan plan =
-        driver::build_plan(p, schedule::plan_memory(p), std::move(code), std::vector<bool>(input_count(p)));
+    const Targets targets = driver::targets_of(p);
+    std::vector<driver::FoundProduct> products;
+    if (options.autotune_seconds > 0) products = driver::find_products(p, targets);
+    schedule::MemoryPlan memory = schedule::plan_memory(p, driver::uses_of(products));
+    products = driver::safe(std::move(products), p, memory);
+    plan::Plan plan = driver::build_plan(p, memory, std::move(code), std::vector<bool>(input_count(p)), products);
     plan::verify(plan);
     s.text = plan.describe();
   }

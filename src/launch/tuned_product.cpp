@@ -171,9 +171,11 @@ class TunedProducts::One {
             return;
           }
     }
-    std::lock_guard lock(kernels().mutex);
-    first_ = kernels().sought.insert(key_).second;
-    if (first_) start();
+    {
+      std::lock_guard lock(kernels().mutex);
+      first_ = kernels().sought.insert(key_).second;
+    }
+    if (first_) start();  // takes the GIL: not under the lock
   }
   void start() {
     std::vector<triton::Source> sources;

@@ -83,10 +83,9 @@ def test_large_tiles_fit_a_multiprocessor(tmp_path, monkeypatch):
         (k["text"], k["kernel"], k["arguments"], k["warps"], 90, k["stages"], True, ()) for k in product["kernels"]
     ]
     ticket = _triton_workers.start(sources, 1.0)
-    for config, k, result in zip(ALL_CONFIGS, product["kernels"], _triton_workers.finish(ticket, 300)):
+    for config, result in zip(ALL_CONFIGS, _triton_workers.finish(ticket, 300), strict=True):
         assert isinstance(result, tuple), f"{config}: {result}"
         assert result[2] <= 227 << 10, f"{config} takes {result[2]} bytes"
-        assert k["shared"] <= result[2] + 1024
 
 
 @needs_triton
