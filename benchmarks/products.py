@@ -109,7 +109,7 @@ def layers():
                 flush=True,
             )
             for r in found:
-                print("   ", r["product"], " ".join(f"[{w} {t:.4f}]" for w, t in r["ways"]))
+                print("   ", r["product"], " ".join(f"[{w} {t:.4f}]" for w, t in r["ways"]) or "known")
             del args, default, tuned
     print(f"geometric mean over eager {math.exp(statistics.mean(map(math.log, ratios))):.3f}")
     print(f"least over eager {min(ratios):.3f}, over default {least:.3f}")

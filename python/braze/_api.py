@@ -275,11 +275,14 @@ class Explanation:
     `checks` (of each graph: the number of `guards`, of `watched` words, of `steps` besides, and the `seconds` that a check of them takes),
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
     explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
-    asked for). Of graphs with a backward, which the counts include:
+    asked for), and `products` (of mode="max-autotune" on a GPU: for each matrix product what was `chosen`, and if it was not known before, the
+    milliseconds of all `ways` and the `seconds` that finding out took). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
-    def __init__(self, output: Any, events: list[dict[str, Any]], compilations: int) -> None:
-        self.output, self.compilations = output, compilations
+    def __init__(
+        self, output: Any, events: list[dict[str, Any]], compilations: int, products: list[dict[str, Any]] | None = None
+    ) -> None:
+        self.output, self.compilations, self.products = output, compilations, products or []
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -313,6 +316,9 @@ class Explanation:
             f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us"
             for i, (g, c) in enumerate(zip(self.graphs, self.checks))
         ]
+        for p in self.products:
+            times = ", ".join(f"{way} {ms:.4f} ms" if ms >= 0 else f"{way} dropped" for way, ms in p["ways"])
+            lines.append(f"product {p['product']}: {p['chosen']}" + (f" of {times}" if times else ", as was known"))
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
         lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]
@@ -418,5 +424,7 @@ def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any
         compiled = f._braze_make(f.__wrapped__)
     else:
         compiled = compile(f)
+    known = len(_C._tuned_products())
     output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
-    return Explanation(output, events, _C.compilations(owner(compiled if before is None else before)))
+    compilations = _C.compilations(owner(compiled if before is None else before))
+    return Explanation(output, events, compilations, _C._tuned_products()[known:])

@@ -162,12 +162,14 @@ class TunedProducts::One {
     if (auto known = choices(plan_.keeps_choices).recall(key_)) {
       if (*known == kLibrary) {
         state_ = State::Library;
+        tell_known(kLibrary);
         return;
       }
       for (size_t i = 0; i < tuned_.kernels.size(); ++i)
         if (tuned_.kernels[i].symbol == *known)
           if (auto loaded = find(tuned_.kernels[i])) {
             chosen_ = i, loaded_ = *loaded, state_ = State::Kernel;
+            tell_known(tuned_.kernels[i].label);
             return;
           }
     }
@@ -176,6 +178,10 @@ class TunedProducts::One {
       first_ = kernels().sought.insert(key_).second;
     }
     if (first_) start();  // takes the GIL: not under the lock
+  }
+  void tell_known(const std::string& chosen) const {
+    log(what_ + ": " + chosen + ", as is known");
+    triton::report({what_, chosen, {}, 0});
   }
   void start() {
     std::vector<triton::Source> sources;

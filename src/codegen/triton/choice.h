@@ -36,11 +36,11 @@ class Choices {
   std::optional<DiskCache> disk_;
 };
 
-// A line for each choice of this process so far, for logs and tests.
+// The choices of this process so far, as graphs were made or first called: for people.
 struct Report {
   std::string what;                                  // the product
   std::string chosen;                                // the way's name
-  std::vector<std::pair<std::string, double>> ways;  // and their milliseconds
+  std::vector<std::pair<std::string, double>> ways;  // and their milliseconds; none: the choice was known before
   double seconds = 0;                                // of the search
 };
 void report(Report r);
