@@ -16,7 +16,7 @@ std::string Target::text() const {
     out << ", masked " << masked_load << ", gather " << gather << ", scatter " << scatter << ", streaming "
         << streaming_stores << ", library " << library_bits << ", cache " << cache_bytes;
   out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
-      << prefers_channels_last;
+      << prefers_channels_last << biases_convolutions_apart;
   return out.str();
 }
 
@@ -26,7 +26,8 @@ Target nvidia_gpu(int sm) {
   t.model = "sm_" + std::to_string(sm);
   t.vector_bits = 32 * 32;
   t.sm = sm;
-  t.fuses_epilogues = t.adds_matrix_free = t.slow_thin_products = t.slow_odd_rows = t.prefers_channels_last = true;
+  t.fuses_epilogues = t.adds_matrix_free = t.slow_thin_products = t.slow_odd_rows = true;
+  t.prefers_channels_last = t.biases_convolutions_apart = true;
   return t;
 }
 

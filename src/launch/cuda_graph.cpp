@@ -22,6 +22,8 @@ constexpr size_t kMostSets = 32;    // sets of sizes per graph
 constexpr int kWarmUps = 2;         // libraries allocate their workspaces in the first calls
 constexpr int kMostRecordings = 8;  // per set: parameters that keep moving
 constexpr size_t kMostAlive = 2;    // recordings per set that take turns
+constexpr size_t kWorthLending = size_t{16} << 20;  // bytes of results that take longer to copy than is lost otherwise
+constexpr int kPatience = 4;  // calls that found all that was lent still in use, before results are copied after all
 
 class Object {  // an owned reference, to be used with the GIL
  public:
@@ -101,6 +103,7 @@ struct ReplayedGraph::Recording {
   std::vector<at::Tensor> inputs;      // copies of arguments; undefined for what stays
   std::vector<const void*> addresses;  // of what stays
   c10::SmallVector<at::Tensor, 8> outputs;
+  size_t copied = 0;  // how many of the first ones are copied out
   std::vector<std::pair<c10::StorageImpl*, size_t>> lent;  // and how often the recording itself refers to it
 
   bool free() const {
@@ -111,7 +114,9 @@ struct ReplayedGraph::Recording {
 };
 
 struct ReplayedGraph::Recordings {
-  int calls = 0, recorded = 0;
+  int calls = 0, recorded = 0, in_use = 0;
+  size_t result_bytes = 0;  // of those that may be copied
+  bool keeps() const { return in_use >= kPatience; }
   std::vector<const void*> arguments;  // where they lay in the last call
   std::vector<char> moved;             // per argument: it is to be copied
   std::vector<std::unique_ptr<Recording>> alive;
@@ -180,6 +185,11 @@ bool ReplayedGraph::run(CompiledGraph::Call& call) {
     }
   }
   graph_.run(call);
+  if (all && all->calls <= kWarmUps) {
+    all->result_bytes = 0;
+    for (size_t i = 0; i < copied_results_ && i < call.results.size(); ++i)
+      if (call.results[i].defined() && facts_.handed_back[i] < 0) all->result_bytes += call.results[i].nbytes();
+  }
   return false;
 }
 
@@ -226,8 +236,13 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
     if (fits(*r, call)) return r.get();
     stale = &r;
   }
-  bool more = all.alive.size() < (facts_.outputs > copied_results_ ? kMostAlive : 1);
-  if (!more && !stale) return nullptr;
+  bool lends = facts_.outputs > copied(all);
+  bool more = all.alive.size() < (lends ? kMostAlive : 1);
+  if (!more && !stale) {
+    // Who holds results for long does not want them lent.
+    if (copied(all) == copied_results_ || ++all.in_use < kPatience) return nullptr;
+    more = true;
+  }
   if (++all.recorded > kMostRecordings) {
     give_up("its parameters move from call to call");
     return nullptr;
@@ -240,6 +255,10 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
   }
   *stale = std::move(fresh);
   return stale->get();
+}
+
+size_t ReplayedGraph::copied(const Recordings& all) const {
+  return all.result_bytes < kWorthLending || all.keeps() ? copied_results_ : 0;
 }
 
 void ReplayedGraph::give_up(const std::string& why) {
@@ -257,7 +276,8 @@ void log_not_recorded(const std::string& why) {
 bool ReplayedGraph::record(Recording& r, const Recordings& all, const CompiledGraph::Call& call) {
   c10::impl::VirtualGuardImpl device(c10::kCUDA);
   c10::Stream stream = device.getStream(device.getDevice());
-  bool lends = facts_.outputs > copied_results_;
+  r.copied = copied(all);
+  bool lends = facts_.outputs > r.copied;
   CompiledGraph::Call recorded;
   recorded.inputs.resize(inputs_.size(), nullptr);
   recorded.symbols = call.symbols;
@@ -306,7 +326,7 @@ bool ReplayedGraph::record(Recording& r, const Recordings& all, const CompiledGr
     const at::Tensor& t = r.outputs[i];
     for (size_t j = 0; j < i; ++j)
       if (r.outputs[j].defined() && !r.outputs[j].is_same(t) && r.outputs[j].is_alias_of(t) &&
-          (i < copied_results_ || j < copied_results_))
+          (i < r.copied || j < r.copied))
         return true;
     for (size_t k = 0; k < inputs_.size(); ++k)
       if (inputs_[k] == Placement::Copied && recorded.inputs[k] && recorded.inputs[k]->is_alias_of(t)) return true;
@@ -323,7 +343,7 @@ bool ReplayedGraph::record(Recording& r, const Recordings& all, const CompiledGr
   }
   for (size_t i = 0; i < r.outputs.size(); ++i)
     if (facts_.handed_back[i] >= 0) r.outputs[i] = at::Tensor();
-  for (size_t i = copied_results_; i < r.outputs.size(); ++i) {
+  for (size_t i = r.copied; i < r.outputs.size(); ++i) {
     if (!r.outputs[i].defined()) continue;
     c10::StorageImpl* storage = r.outputs[i].storage().unsafeGetStorageImpl();
     r.lent.emplace_back(storage, 0);
@@ -361,8 +381,8 @@ void ReplayedGraph::replay(Recording& r, CompiledGraph::Call& call) const {
     for (size_t j = 0; j < i && !result.defined(); ++j)
       if (o.is_same(r.outputs[j])) result = call.results[j];
     if (result.defined()) continue;
-    result = i < copied_results_ ? copy_of(o)
-                                 : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
+    result = i < r.copied ? copy_of(o)
+                          : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
   }
 }
 

@@ -3,9 +3,9 @@
 // The first calls run as they are; then the graph is recorded once per set of argument sizes. A replay copies the
 // arguments to the recorded addresses; what stays where it is (parameters, values that another recording left,
 // arguments that lay at one address in all calls so far, such as a cache) must lie where it lay, else it is recorded
-// anew. A result that is still alive is never overwritten: it is copied out, or, where it is large and soon dropped
-// (values saved for a backward, gradients), lent: the recording is not replayed while somebody holds it, and a second
-// one takes its turn. Recordings that lend have memory pools of their own; the others of a graph share one. A graph
+// anew. A result that is still alive is never overwritten: it is copied out, or, where it is soon dropped (values saved
+// for a backward, gradients) or large, lent: the recording is not replayed while somebody holds it, and a second one
+// takes its turn. Where large results are held longer than that, they are copied after all. Recordings that lend have memory pools of their own; the others of a graph share one. A graph
 // that cannot be recorded runs as it is; the log's topic graph_breaks says why.
 #pragma once
 #include <atomic>
@@ -26,7 +26,8 @@ enum class Placement : uint8_t {
 // May be asked for from several threads; calls that overlap run as they are.
 class ReplayedGraph {
  public:
-  // `inputs`: one per graph input; those of constants do not matter. Results from `copied_results` on are lent.
+  // `inputs`: one per graph input; those of constants do not matter. Results from `copied_results` on are lent;
+  // those before are where they are many bytes and soon dropped.
   ReplayedGraph(const CompiledGraph& graph, std::vector<Placement> inputs, size_t copied_results);
   ~ReplayedGraph();
   ReplayedGraph(const ReplayedGraph&) = delete;
@@ -46,6 +47,7 @@ class ReplayedGraph {
   bool fits(const Recording& r, const CompiledGraph::Call& call) const;
   bool record(Recording& r, const Recordings& all, const CompiledGraph::Call& call);
   void replay(Recording& r, CompiledGraph::Call& call) const;
+  size_t copied(const Recordings& all) const;  // results of a recording that is made now
   void give_up(const std::string& why);
 
   const CompiledGraph& graph_;

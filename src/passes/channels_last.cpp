@@ -56,12 +56,7 @@ class Pass {
   // The operand in channels-last; a copy where it is in another layout, once per value.
   ValueId in_channels_last(const Node& at, ValueId old) {
     ValueId v = r_.map(old);
-    const TensorType& t = r_.out().type(v);
-    std::vector<Expr> wanted = graph::format_strides(g_.arena(), t.sizes, kChannelsLast);
-    bool there = true;
-    for (size_t d = 0; d < wanted.size(); ++d)
-      there = there && (t.strides[d] == wanted[d] || g_.arena().is_const(t.sizes[d], 1));
-    if (there) return v;
+    if (is_channels_last(r_.out().type(v))) return v;
     auto [it, fresh] = copies_.try_emplace(old.index);
     if (fresh) it->second = copy_as(at, v, kChannelsLast);
     return it->second;
@@ -78,12 +73,26 @@ class Pass {
     changed_[old.index] = true;
   }
 
+  bool is_channels_last(const TensorType& t) const {
+    std::vector<Expr> wanted = graph::format_strides(g_.arena(), t.sizes, kChannelsLast);
+    for (size_t d = 0; d < wanted.size(); ++d)
+      if (t.strides[d] != wanted[d] && !g_.arena().is_const(t.sizes[d], 1)) return false;
+    return true;
+  }
+
   void convolution(const Node& n) {
+    const TensorType& recorded = g_.type(n.outputs[0]);
+    const bool there = is_channels_last(recorded);
+    // What is copied back takes the layout that is recorded, which is one of the two.
+    if (!there && !is_contiguous(g_.arena(), recorded)) {
+      keep(n);
+      return;
+    }
     std::vector<Arg> args = r_.map_args(n);
     args[0] = in_channels_last(n, std::get<ValueId>(n.args[0]));
     args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
     graph::NodeId id = r_.copy(n, std::move(args));
-    settle(n, n.outputs[0], r_.out().node(id).outputs[0]);
+    if (!there) settle(n, n.outputs[0], r_.out().node(id).outputs[0]);
   }
 
   // Results of the changed operands' size take their layout.

@@ -26,7 +26,27 @@ Graph unfuse_bias(const Graph& g, const Targets& targets) {
       });
   }
   Rewriter r(g);
+  // The library adds a convolution's bias in a pass of its own: what reads the result may as well.
+  auto convolution_apart = [&](const Node& n) {
+    auto* bias = n.args.size() == 9 ? std::get_if<ValueId>(&n.args[2]) : nullptr;
+    if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || !bias || !bias->valid() ||
+        !in_kernels[n.outputs[0].index])
+      return false;
+    const TensorType& t = g.type(n.outputs[0]);
+    if (!targets.of(t.device).biases_convolutions_apart || t.dim() < 3 || g.type(*bias).dtype != t.dtype) return false;
+    std::vector<Arg> args = r.map_args(n);
+    args[2] = graph::NoneArg{};
+    ValueId product = r.out().node(r.copy(n, std::move(args))).outputs[0];
+    Builder b(r.out(), n, {}, g);
+    std::vector<Expr> along(t.dim() - 1, b.k(1));
+    along[0] = t.sizes[1];
+    ValueId sum = b.add(product, b.view(r.map(*bias), along));
+    r.out().value(sum).type = t;
+    r.replace(n.outputs[0], sum);
+    return true;
+  };
   for (const Node& n : g.nodes()) {
+    if (convolution_apart(n)) continue;
     bool takes = (n.op == Op::addmm || n.op == Op::baddbmm) && n.outputs.size() == 1 && n.outputs[0].valid() &&
                  in_kernels[n.outputs[0].index] && is_one_or_absent(g, n, 3) && is_one_or_absent(g, n, 4);
     if (takes) {

@@ -1,6 +1,7 @@
 #include "schedule/read_ahead.h"
 
 #include <algorithm>
+#include <map>
 
 #include "loop/analysis.h"
 #include "schedule/index.h"
@@ -17,17 +18,18 @@ void read_ahead(loop::Program& p, const Targets& targets) {
   }
   for (const loop::Writeback& w : p.writebacks) of_inputs[w.from.buffer.index] = 1;
 
-  bool changing = true;  // an input may be written by what still runs
+  std::map<int, bool> steady;  // by GPU: nothing that still runs there writes an input
   for (loop::Item& item : p.items) {
     loop::Effects e = loop::effects(item);
     bool writes = std::any_of(e.writes.begin(), e.writes.end(), [&](loop::BufferId b) { return of_inputs[b.index]; });
+    if (writes) steady.clear();
     auto* nest = std::get_if<loop::Nest>(&item);
-    bool gpu = nest && target_of(targets, p, *nest).can_launch_early();
-    if (gpu) nest->mapping.ahead = !changing;
+    if (!nest || !target_of(targets, p, *nest).can_launch_early()) continue;
+    bool& here = steady[Targets::number_of(*loop::device_of(p, *nest))];
+    nest->mapping.ahead = here && !writes;
     // A kernel that surely runs has seen the end of all before it; a call may launch nothing.
-    auto points = gpu ? p.arena->as_const(volume(*p.arena, nest->outer)) : std::nullopt;
-    bool surely = points && *points > 0;
-    changing = writes || (changing && !surely);
+    auto points = p.arena->as_const(volume(*p.arena, nest->outer));
+    here = !writes && (here || (points && *points > 0));
   }
 }
 

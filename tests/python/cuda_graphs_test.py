@@ -230,3 +230,29 @@ def test_arguments_that_stay_and_then_move():
         for a, b in zip(fast(x, ours, at), step(x, theirs, at)):
             torch.testing.assert_close(a, b)
         torch.testing.assert_close(ours, theirs)
+
+
+def test_large_results_are_lent_and_never_overwritten():
+    x = torch.randn(2048, 4096, device="cuda")
+    c = braze.compile(lambda x, k: (x * k, x[:1] + k), mode="reduce-overhead")
+    k = torch.ones((), device="cuda")
+    for i in range(6):
+        k.fill_(i)
+        a, b = c(x, k)
+        assert torch.equal(a, x * i) and torch.equal(b, x[:1] + i)
+        del a, b
+    # What the program holds stays as it is, whoever keeps how many.
+    held = []
+    for i in range(12):
+        k.fill_(i)
+        a, b = c(x, k)
+        held.append((i, a, b))
+    for i, a, b in held:
+        assert torch.equal(a, x * i) and torch.equal(b, x[:1] + i), i
+    a.zero_()
+    held.clear()
+    for i in range(6):
+        k.fill_(i)
+        a, _ = c(x, k)
+        assert torch.equal(a, x * i)
+        a.zero_()
