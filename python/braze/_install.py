@@ -12,7 +12,7 @@ from ._api import compile
 _lock = threading.Lock()
 _holders = 0
 _before: Callable[..., Any] | None = None
-_known = ("fuse", "max_fusion_size", "disk_cache", "cuda_graphs", "memory_budget", "rng", "codegen")
+_known = ("fuse", "max_fusion_size", "disk_cache", "cuda_graphs", "autotune_seconds", "memory_budget", "rng", "codegen")
 
 
 class Installed:

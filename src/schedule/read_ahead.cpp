@@ -16,6 +16,7 @@ void read_ahead(loop::Program& p, const Targets& targets) {
     loop::BufferKind kind = p.buffers[loop::BufferId(i)].kind;
     of_inputs[i] = kind == loop::BufferKind::Input || kind == loop::BufferKind::Constant;
   }
+  const std::vector<char> given = of_inputs;
   for (const loop::Writeback& w : p.writebacks) of_inputs[w.from.buffer.index] = 1;
 
   std::map<int, bool> steady;  // by GPU: nothing that still runs there writes an input
@@ -26,7 +27,8 @@ void read_ahead(loop::Program& p, const Targets& targets) {
     auto* nest = std::get_if<loop::Nest>(&item);
     if (!nest || !target_of(targets, p, *nest).can_launch_early()) continue;
     bool& here = steady[Targets::number_of(*loop::device_of(p, *nest))];
-    nest->mapping.ahead = here && !writes;
+    bool reads = std::any_of(e.reads.begin(), e.reads.end(), [&](loop::BufferId b) { return given[b.index]; });
+    nest->mapping.ahead = here && !writes && reads;
     // A kernel that surely runs has seen the end of all before it; a call may launch nothing.
     auto points = p.arena->as_const(volume(*p.arena, nest->outer));
     here = !writes && (here || (points && *points > 0));

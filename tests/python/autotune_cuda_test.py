@@ -70,7 +70,8 @@ def block(x, norm, up, bias, down):
 
 @pytest.mark.parametrize("mode", ["max-autotune", MODE])
 def test_a_block_over_new_values(mode, kernels_first):
-    weights = [rand(256), rand(1024, 256, scale=0.06), rand(1024), rand(1024, 256, scale=0.03)]
+    wide = 1024 if mode == MODE else 768  # products of their own: what is known is not searched for again
+    weights = [rand(256), rand(wide, 256, scale=0.06), rand(wide), rand(wide, 256, scale=0.03)]
     fast = compiled(block, mode)
     for n in range(8):
         x = rand(2, 64, 256, seed=n)
@@ -117,11 +118,13 @@ def test_written_inputs(kernels_first):
         return x * 2
 
     fast = compiled(step)
-    x, want = rand(512, 256), rand(512, 256)
-    for _ in range(4):
-        got, expected = fast(x, w), step(want, w)
-        torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-        torch.testing.assert_close(x, want, rtol=2e-2, atol=2e-2)
+    x = rand(512, 256)
+    for _ in range(4):  # errors of earlier steps aside: each starts from what ours has left
+        eager, exact = x.clone(), x.double()
+        got, expected, true = fast(x, w), step(eager, w), step(exact, w.double())
+        for g, e, d in ((got, expected, true), (x, eager, exact)):
+            off, bound = (g.double() - d).abs(), (e.double() - d).abs()
+            assert off.max() <= 2 * bound.max() and off.mean() <= 2 * bound.mean()
 
 
 def test_inputs_that_are_not_aligned(kernels_first):

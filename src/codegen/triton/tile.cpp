@@ -11,6 +11,17 @@ namespace braze::codegen::triton {
 using loop::BufferKind;
 using loop::OpCode;
 
+namespace {
+
+// One symbol for a place and an extent: terms are ordered by their symbols, and equal products are to have equal texts.
+Expr position_along(sym::ExprArena& arena, size_t d, int64_t extent) {
+  std::string name = "$p" + std::to_string(d) + "_" + std::to_string(extent);
+  if (auto found = arena.find_symbol(name)) return *found;
+  return arena.symbol(name, sym::SymbolKind::LoopVar, {0, extent - 1});
+}
+
+}  // namespace
+
 std::optional<MatrixNest> over_matrix(const Program& program, const Nest& nest, const std::array<int64_t, 3>& extents) {
   sym::ExprArena& arena = *program.arena;
   if (nest.stages.size() != 1 || !nest.stages[0].axes.empty()) return std::nullopt;
@@ -19,8 +30,7 @@ std::optional<MatrixNest> over_matrix(const Program& program, const Nest& nest, 
   out.nest.outer.clear();
   for (size_t d = 0; d < 3; ++d) {
     Expr extent = arena.constant(extents[d]);
-    Expr var =
-        extents[d] == 1 ? arena.constant(0) : arena.fresh_symbol('p', sym::SymbolKind::LoopVar, {0, extents[d] - 1});
+    Expr var = extents[d] == 1 ? arena.constant(0) : position_along(arena, d, extents[d]);
     out.nest.outer.push_back({var, extent});
     out.position = arena.add(arena.mul(out.position, extent), var);
   }
