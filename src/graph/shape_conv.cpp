@@ -41,8 +41,12 @@ Types convolution(const Call& c) {
   if (!fx || !fw) return std::nullopt;
   TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
   if (*fx || *fw) {
-    // The CPU library keeps channels last for float; other backends decide by themselves.
-    if (transposed || x->dim() != 4 || x->dtype != DType::F32 || x->device.type != DeviceType::CPU) return std::nullopt;
+    // The CPU library keeps channels last for float, the GPU's for what is not double; other backends decide by
+    // themselves.
+    bool kept = x->device.type == DeviceType::CUDA  ? x->dtype != DType::F64
+                : x->device.type == DeviceType::CPU ? x->dtype == DType::F32 && !transposed
+                                                    : false;
+    if (x->dim() != 4 || !kept) return std::nullopt;
     t.strides = format_strides(arena, t.sizes, 2);
   } else if (x->dim() != 4 && !(is_contiguous(arena, *x) && is_contiguous(arena, *w))) {
     return std::nullopt;

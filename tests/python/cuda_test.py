@@ -563,3 +563,17 @@ def test_cross_entropy_of_a_linear_layer_holds_no_logits(bias):
     for g, e, x in zip(got, want, run(f, torch.float64), strict=True):
         worst = lambda r: ((r.double() - x).abs().max() / x.abs().max()).item()
         assert worst(g) <= 2 * worst(e) + 1e-6, (worst(g), worst(e))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("groups", [1, 8, 2])
+def test_convolutions_of_channels_last(groups, dtype):
+    """Layouts as eager has them (check compares strides), no copy between them, biases in the kernels that follow."""
+    x = rand(2, 8, 12, 10, dtype=dtype).to(memory_format=torch.channels_last)
+    w, b = rand(8, 8 // groups, 3, 3, dtype=dtype) / 8, rand(8, dtype=dtype)
+    conv = lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=groups)
+    check(conv, x, w, b)
+    check(lambda x, w, b: F.gelu(conv(x, w, b)) + x, x, w, b, kernels=1, externs=1)
+    check(lambda x, w, b: F.layer_norm(conv(x, w, b).permute(0, 2, 3, 1), (8,)).permute(0, 3, 1, 2) + x, x, w, b)
+    check(lambda x, w, b: conv(conv(x, w, b).relu(), w, b), x, w, b)
+    check(lambda x, w, b: F.conv_transpose2d(x, w.reshape(8, -1, 3, 3), None, stride=2, groups=groups).tanh(), x, w, b)

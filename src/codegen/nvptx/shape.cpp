@@ -20,6 +20,7 @@ using sym::Expr;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
+constexpr int kLoopedElements = 16;  // in flight of a thread that takes turns: more cost more than they hide
 constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
 constexpr int64_t kUnknown = 1 << 20;      // elements of an axis of whose size nothing is expected
 
@@ -134,7 +135,7 @@ class Chooser {
     s_.group = static_cast<int>(group);
     // Groups of several warps are blocks of their own: they meet at the block's barrier.
     s_.threads = s_.group > 32 ? s_.group : points * group < processors_ * 128 ? 32 : 128;
-    s_.copies = 4;
+    s_.copies = std::max(2, std::min(4, kLoopedElements / s_.vector));
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
 

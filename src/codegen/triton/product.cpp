@@ -57,16 +57,12 @@ class Writer {
     auto [at, fresh] = pointers_.try_emplace(b.index);
     if (fresh) {
       const loop::Buffer& buffer = p_.program->buffers[b];
-      at->second = "p" + text(static_cast<int64_t>(out_.buffers.size())) + "_" + plain(buffer.name);
+      // By place: products that differ in their buffers alone are one.
+      at->second = "p" + text(static_cast<int64_t>(out_.buffers.size()));
       out_.source.arguments.emplace_back(at->second, pointer_type(buffer.dtype));
       out_.buffers.push_back(b);
     }
     return at->second;
-  }
-  static std::string plain(std::string s) {
-    for (char& c : s)
-      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    return s;
   }
   void names_factors() {
     for (const Factor* f : {&p_.left, &p_.right})
