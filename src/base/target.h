@@ -41,10 +41,10 @@ struct Target {
   bool has_bf16() const { return sm >= 80; }  // conversions and maxima of bfloat16, two conversions at once
 
   // The libraries for products and convolutions that PyTorch calls on it.
-  bool fuses_epilogues = false;        // a product applies bias and activation to what it still holds in registers
-  bool adds_matrix_free = false;       // a product adds a whole matrix at no cost
+  bool fuses_epilogues = false;            // a product applies bias and activation to what it still holds in registers
+  bool adds_matrix_free = false;           // a product adds a whole matrix at no cost
   bool biases_convolutions_apart = false;  // the bias takes a pass of its own over the result
-  bool slow_thin_products = false;     // a row times a matrix takes longer than reading the matrix does
+  bool slow_thin_products = false;         // a row times a matrix takes longer than reading the matrix does
   bool slow_odd_rows = false;          // so do products of half types with rows of other than a multiple of 16 bytes
   bool prefers_channels_last = false;  // convolutions
 

@@ -18,10 +18,10 @@
 namespace braze::launch {
 namespace {
 
-constexpr size_t kMostSets = 32;    // sets of sizes per graph
-constexpr int kWarmUps = 2;         // libraries allocate their workspaces in the first calls
-constexpr int kMostRecordings = 8;  // per set: parameters that keep moving
-constexpr size_t kMostAlive = 2;    // recordings per set that take turns
+constexpr size_t kMostSets = 32;                    // sets of sizes per graph
+constexpr int kWarmUps = 2;                         // libraries allocate their workspaces in the first calls
+constexpr int kMostRecordings = 8;                  // per set: parameters that keep moving
+constexpr size_t kMostAlive = 2;                    // recordings per set that take turns
 constexpr size_t kWorthLending = size_t{16} << 20;  // bytes of results that take longer to copy than is lost otherwise
 constexpr int kPatience = 4;  // calls that found all that was lent still in use, before results are copied after all
 
@@ -103,7 +103,7 @@ struct ReplayedGraph::Recording {
   std::vector<at::Tensor> inputs;      // copies of arguments; undefined for what stays
   std::vector<const void*> addresses;  // of what stays
   c10::SmallVector<at::Tensor, 8> outputs;
-  size_t copied = 0;  // how many of the first ones are copied out
+  size_t copied = 0;                                       // how many of the first ones are copied out
   std::vector<std::pair<c10::StorageImpl*, size_t>> lent;  // and how often the recording itself refers to it
 
   bool free() const {
@@ -381,8 +381,8 @@ void ReplayedGraph::replay(Recording& r, CompiledGraph::Call& call) const {
     for (size_t j = 0; j < i && !result.defined(); ++j)
       if (o.is_same(r.outputs[j])) result = call.results[j];
     if (result.defined()) continue;
-    result = i < r.copied ? copy_of(o)
-                          : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
+    result =
+        i < r.copied ? copy_of(o) : tensor_on(o.storage(), o.sizes(), o.strides(), o.storage_offset(), o.scalar_type());
   }
 }
 

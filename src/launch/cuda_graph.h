@@ -5,8 +5,9 @@
 // arguments that lay at one address in all calls so far, such as a cache) must lie where it lay, else it is recorded
 // anew. A result that is still alive is never overwritten: it is copied out, or, where it is soon dropped (values saved
 // for a backward, gradients) or large, lent: the recording is not replayed while somebody holds it, and a second one
-// takes its turn. Where large results are held longer than that, they are copied after all. Recordings that lend have memory pools of their own; the others of a graph share one. A graph
-// that cannot be recorded runs as it is; the log's topic graph_breaks says why.
+// takes its turn. Where large results are held longer than that, they are copied after all. Recordings that lend have
+// memory pools of their own; the others of a graph share one. A graph that cannot be recorded runs as it is; the log's
+// topic graph_breaks says why.
 #pragma once
 #include <atomic>
 #include <map>

@@ -20,7 +20,7 @@ using sym::Expr;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
-constexpr int kLoopedElements = 16;  // in flight of a thread that takes turns: more cost more than they hide
+constexpr int kLoopedElements = 16;        // in flight of a thread that takes turns: more cost more than they hide
 constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
 constexpr int64_t kUnknown = 1 << 20;      // elements of an axis of whose size nothing is expected
 
