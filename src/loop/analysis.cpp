@@ -268,11 +268,16 @@ void for_each_expr(const Program& program, const std::function<void(Expr)>& f) {
   for (const Writeback& w : program.writebacks) for_each_expr(w.from, f);
 }
 
-std::optional<DType> dtype_of(const Nest& nest, ValId value) {
+const LoopOp* op_of(const Nest& nest, ValId value) {
   for (const Stage& s : nest.stages)
     for (const LoopOp& op : s.ops)
-      if (op.result == value) return op.dtype;
-  return std::nullopt;
+      if (op.result == value) return &op;
+  return nullptr;
+}
+
+std::optional<DType> dtype_of(const Nest& nest, ValId value) {
+  const LoopOp* op = op_of(nest, value);
+  return op ? std::optional(op->dtype) : std::nullopt;
 }
 
 }  // namespace braze::loop

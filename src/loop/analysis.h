@@ -42,7 +42,9 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program);
 std::string key(const Program& program, const Nest& nest, std::vector<BufferId>* buffers = nullptr);
 uint64_t hash(const Program& program, const Nest& nest);
 
-// What the stages' op that defines `value` gives; nothing where no op does.
+// The stages' op that defines `value`; nullptr where none does.
+const LoopOp* op_of(const Nest& nest, ValId value);
+// What it gives.
 std::optional<DType> dtype_of(const Nest& nest, ValId value);
 
 // Whether the index has an Indirect symbol: it is known only where the stage has read what binds it.

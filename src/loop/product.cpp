@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "loop/analysis.h"
+
 namespace braze::loop {
 namespace {
 
@@ -9,7 +11,7 @@ constexpr int64_t kStepOfK = 32;  // elements of a row that a group of threads h
 
 class Reader {
  public:
-  Reader(const Program& p, const Nest& n) : p_(p), n_(n), arena_(*p.arena), ops_(n.values), uses_(n.values) {}
+  Reader(const Program& p, const Nest& n) : p_(p), n_(n), arena_(*p.arena), uses_(n.values) {}
 
   std::optional<Product> read(int64_t most_columns) {
     if (n_.outer.empty() || n_.outer.size() > 64 || !find_stage() || !collect()) return std::nullopt;
@@ -47,22 +49,18 @@ class Reader {
               if (other.code == OpCode::Store && other.buffer == op.buffer) return false;
         if (!op.result.valid()) continue;
         uint64_t uses = 0;
-        for (int a = 0; a < arity(op); ++a) uses |= uses_[op.args[static_cast<size_t>(a)].index];
+        for (int a = 0; a < arity(op.code); ++a) uses |= uses_[op.args[static_cast<size_t>(a)].index];
         if (op.code == OpCode::Load || op.code == OpCode::Index)
           for (size_t d = 0; d < n_.outer.size(); ++d)
             if (arena_.contains(op.index, n_.outer[d].var)) uses |= uint64_t{1} << d;
-        ops_[op.result.index] = &op;
         uses_[op.result.index] = uses;
       }
     return true;
   }
 
-  static int arity(const LoopOp& op) { return op_row(op.code).arity; }
-  const LoopOp* op_of(ValId v) const { return ops_[v.index]; }
-
   // The value of half type that `v` widens; `dtype` invalid until it is known. Integers of a byte are exact in both.
   bool factor(ValId v, std::optional<DType>& dtype, ValId& out) const {
-    const LoopOp* op = op_of(v);
+    const LoopOp* op = op_of(n_, v);
     auto is_half = [](DType d) { return d == DType::BF16 || d == DType::F16; };
     auto is_byte = [](DType d) { return d == DType::I8 || d == DType::U8; };
     auto agree = [&](DType d) {
@@ -76,20 +74,20 @@ class Reader {
         return agree(p_.buffers[op->buffer].dtype);
       if (is_half(op->dtype) || is_byte(op->dtype)) return agree(op->dtype);
       if (op->code != OpCode::Cast || op->dtype != DType::F32) return false;
-      op = op_of(op->args[0]);
+      op = op_of(n_, op->args[0]);
     }
     return false;
   }
 
   bool is_of_bytes(ValId v) const {
-    const LoopOp* op = op_of(v);
-    while (op && op->code == OpCode::Cast && op->dtype != DType::Bool) op = op_of(op->args[0]);
+    const LoopOp* op = op_of(n_, v);
+    while (op && op->code == OpCode::Cast && op->dtype != DType::Bool) op = op_of(n_, op->args[0]);
     return op && op->code == OpCode::Load && p_.buffers[op->buffer].dtype == DType::I8;
   }
 
   bool add_term(uint32_t index) {
     const LoopOp& sum = stage().ops[index];
-    const LoopOp* product = op_of(sum.args[0]);
+    const LoopOp* product = op_of(n_, sum.args[0]);
     if (sum.reduce != ReduceKind::Sum || sum.dtype != DType::F32 || !product || product->code != OpCode::Mul ||
         product->dtype != DType::F32)
       return false;
@@ -140,7 +138,6 @@ class Reader {
   const Program& p_;
   const Nest& n_;
   const sym::ExprArena& arena_;
-  std::vector<const LoopOp*> ops_;
   std::vector<uint64_t> uses_;  // per value: outer axes
   std::optional<DType> dtype_;
   uint64_t first_ = 0, second_ = 0;

@@ -268,7 +268,7 @@ class Grouper {
     double before = std::max(ga.points, gb.points);
     double small = target_of(targets_, p_, *merged.nest).is_gpu() ? kSmallWorkOfBlock : kSmallWork;
     if (merged.points < std::min<double>(before, kMinPoints) && merged.work > small) return false;
-    if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise) && !(far && one_row(*merged.nest)))
+    if (!vertical && !merged.pointwise && (ga.pointwise || gb.pointwise) && !(far && same_axes(*merged.nest)))
       return false;
     if (ga.pointwise && gb.pointwise && !merged.pointwise && shortest_row(*merged.nest) < kMinRow) return false;
     if (!merged.pointwise && ((ga.pointwise && crosses(*ga.nest)) || (gb.pointwise && crosses(*gb.nest)))) return false;
@@ -303,17 +303,6 @@ class Grouper {
     for (BufferId x : b.reads)
       if (contains(a.reads, x)) bytes += bytes_[x.index];
     return bytes > static_cast<double>(target_of(targets_, p_, *a.nest).cache_bytes);
-  }
-
-  // Whether all loops of a nest's stages are over the same axes, and can be one.
-  static bool one_row(const Nest& n) {
-    const loop::Stage* before = nullptr;
-    for (const loop::Stage& s : n.stages) {
-      if (s.axes.empty()) continue;
-      if (before && !same_axes(before->axes, s.axes)) return false;
-      before = &s;
-    }
-    return true;
   }
 
   // The shortest innermost loop, where fusion made rows of pointwise nests.

@@ -117,4 +117,14 @@ bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b) {
   return true;
 }
 
+bool same_axes(const loop::Nest& nest) {
+  const loop::Stage* before = nullptr;
+  for (const loop::Stage& s : nest.stages) {
+    if (s.axes.empty()) continue;
+    if (before && !same_axes(before->axes, s.axes)) return false;
+    before = &s;
+  }
+  return true;
+}
+
 }  // namespace braze::schedule

@@ -43,5 +43,7 @@ Axis fresh_axis(sym::ExprArena& arena, Expr extent);
 void substitute(sym::ExprArena& arena, loop::Stage& stage, const Substitution& to);
 
 bool same_axes(const std::vector<Axis>& a, const std::vector<Axis>& b);
+// All loops of a nest's stages are over the same axes.
+bool same_axes(const loop::Nest& nest);
 
 }  // namespace braze::schedule

@@ -53,17 +53,10 @@ bool fits_a_block(const Target& target, const Nest& n, sym::ExprArena& arena) {
   if (!target.is_gpu()) return true;
   // Elements: half of the registers, or a few rows of 8 bytes each.
   const int64_t in_registers = target.registers / 2, shared = target.shared_bytes / (3 * 8);
-  bool same = true;
   int64_t longest = 0;
-  const loop::Stage* before = nullptr;
-  for (const loop::Stage& s : n.stages) {
-    if (s.axes.empty()) continue;
-    auto size = arena.as_const(volume(arena, s.axes));
-    longest = std::max(longest, size.value_or(INT64_MAX));
-    same = same && (!before || same_axes(before->axes, s.axes));
-    before = &s;
-  }
-  return longest <= (same ? in_registers : shared);
+  for (const loop::Stage& s : n.stages)
+    if (!s.axes.empty()) longest = std::max(longest, arena.as_const(volume(arena, s.axes)).value_or(INT64_MAX));
+  return longest <= (same_axes(n) ? in_registers : shared);
 }
 
 template <class F>

@@ -138,6 +138,15 @@ def test_weights_of_bytes(rows, n, k, dtype):
     check(lambda x, w, s: F.linear(x, (w > 0).to(x.dtype)), x, w, scale)
 
 
+def test_weights_that_are_rounded_on_their_way():
+    x, w = rand(3, 96, dtype=torch.bfloat16), rand(512, 96, dtype=torch.bfloat16) * 3
+    for through in (torch.int8, torch.uint8, torch.float16, torch.bool):
+        w = w.abs() if through == torch.uint8 else w
+        f = lambda x, w, through=through: F.linear(x, w.to(through).to(x.dtype))
+        got, eager = braze.compile(f, fullgraph=True)(x, w), f(x, w)
+        torch.testing.assert_close(got, eager, rtol=0.01, atol=0.05)
+
+
 def test_infinities_among_the_weights():
     x, w = rand(3, 96, dtype=torch.bfloat16), rand(512, 96, dtype=torch.bfloat16)
     w[5, 95], w[6, 64], x[1, 3] = torch.inf, torch.nan, 0

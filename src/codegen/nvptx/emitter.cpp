@@ -491,19 +491,20 @@ void Emitter::run_axes(const Stage& stage) {
   finish_reductions(std::move(carried));
 }
 
-// The stage's variables at each position (one per copy; the lanes follow it along the last axis).
-void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positions, int lanes) {
-  auto spread = [&](auto at_copy, bool along) {
+// The axes' variables at each position (one per copy, counted with the last axis fastest; the lanes follow it along the
+// last axis, or share it).
+void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positions, int lanes, bool along) {
+  auto spread = [&](auto at_copy, bool follow) {
     Lanes out;
     for (size_t c = 0; c < positions.size(); ++c) {
       Value* v = at_copy(static_cast<int>(c));
       for (int l = 0; l < lanes; ++l)
-        out.v.push_back(l && along ? B.CreateAdd(v, vb_.integer(v, l), "", true, true) : v);
+        out.v.push_back(l && follow ? B.CreateAdd(v, vb_.integer(v, l), "", true, true) : v);
     }
     return out;
   };
   if (axes.size() == 1) {
-    bind(axes[0].var, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, true), lanes == 1);
+    bind(axes[0].var, spread([&](int c) { return positions[static_cast<size_t>(c)]; }, along), !along || lanes == 1);
     return;
   }
   Expr position = fresh("p", schedule::volume(arena_, axes));
@@ -512,8 +513,8 @@ void Emitter::bind_positions(const std::vector<Axis>& axes, const Values& positi
   for (size_t i = axes.size(); i-- > 0;) {
     Expr digit = arena_.floordiv(position, inner);
     if (i) digit = arena_.mod(digit, axes[i].extent);
-    bool last = i + 1 == axes.size();
-    bind(axes[i].var, spread([&](int c) { return emit(digit, c * lanes); }, last), !last || lanes == 1);
+    const bool follow = along && i + 1 == axes.size();
+    bind(axes[i].var, spread([&](int c) { return emit(digit, c * lanes); }, follow), !follow || lanes == 1);
     inner = arena_.mul(inner, axes[i].extent);
   }
 }

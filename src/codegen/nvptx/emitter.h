@@ -86,7 +86,7 @@ class Emitter {
   void divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor);
   void emit_indirect(const LoopOp& op);
   void bind_points(Expr point, const std::vector<loop::Axis>& axes);
-  void bind_positions(const std::vector<loop::Axis>& axes, const Values& positions, int lanes);
+  void bind_positions(const std::vector<loop::Axis>& axes, const Values& positions, int lanes, bool along = true);
   void meet(const loop::Stage& stage);
   void barrier();
   // Memory that what precedes on the stream may still write is accessed after this alone. An input that is read ahead
@@ -143,8 +143,6 @@ class Emitter {
 
   // product.cpp
   void run_product();
-  void bind_numbers(const std::vector<loop::Axis>& axes, const Values& numbers, int lanes);
-  const LoopOp* op_of(loop::ValId v) const;
   void emit_with_operands(loop::ValId v);
   const LoopOp* raw_factor(loop::ValId v, DType half) const;
   std::vector<Values> load_words(BufferId buffer, Expr index);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "codegen/nvptx/emitter.h"
+#include "loop/analysis.h"
 #include "loop/product.h"
 
 namespace braze::codegen::nvptx {
@@ -47,31 +48,6 @@ std::array<Value*, 2> halves_of_bytes(ir::VectorBuilder& vb, Value* word, DType 
 
 }  // namespace
 
-// The axes' variables from numbers of points counted with the last axis fastest: one number per copy.
-void Emitter::bind_numbers(const std::vector<loop::Axis>& axes, const Values& numbers, int lanes) {
-  std::vector<Lanes> digits(axes.size());
-  for (Value* n : numbers) {
-    Value* rest = n;
-    for (size_t i = axes.size(); i-- > 0;) {
-      Value* digit = rest;
-      if (i) {
-        Value* extent = vb_.integer(rest, *arena_.as_const(axes[i].extent));
-        digit = B.CreateURem(rest, extent);
-        rest = B.CreateUDiv(rest, extent);
-      }
-      digits[i].v.append(static_cast<size_t>(lanes), digit);
-    }
-  }
-  for (size_t i = 0; i < axes.size(); ++i) bind(axes[i].var, std::move(digits[i]), true);
-}
-
-const LoopOp* Emitter::op_of(loop::ValId v) const {
-  for (const loop::Stage& s : nest_.stages)
-    for (const LoopOp& op : s.ops)
-      if (op.result == v) return &op;
-  return nullptr;
-}
-
 // Emits what `v` is made of, for the elements in flight.
 void Emitter::emit_with_operands(loop::ValId v) {
   std::vector<char> wanted(nest_.values, 0);
@@ -90,14 +66,17 @@ void Emitter::emit_with_operands(loop::ValId v) {
 
 // The load of a factor that is multiplied as it lies in memory, but for bytes, which are widened; nullptr: it is not.
 const LoopOp* Emitter::raw_factor(loop::ValId v, DType half) const {
-  const LoopOp* op = op_of(v);
-  auto is_exact = [&](DType d) { return is_floating(d) || d == DType::I8; };  // of a byte
-  while (op->code == OpCode::Cast && is_exact(op->dtype)) op = op_of(op->args[0]);
+  const LoopOp* op = loop::op_of(nest_, v);
+  bool widens = true;  // each cast on the way keeps every number of `half`; of a byte any float does
+  auto keeps_bytes = [](DType d) { return d == DType::BF16 || d == DType::F16 || d == DType::F32 || d == DType::F64; };
+  for (; op->code == OpCode::Cast; op = loop::op_of(nest_, op->args[0])) {
+    if (!keeps_bytes(op->dtype)) return nullptr;
+    widens = widens && (op->dtype == half || op->dtype == DType::F32 || op->dtype == DType::F64);
+  }
   if (op->code != OpCode::Load) return nullptr;
   DType stored = program_.buffers[op->buffer].dtype;
-  if (stored == DType::I8 && is_exact(op->dtype)) return op;
-  const LoopOp* outer = op_of(v);
-  return stored == half && (outer == op || outer->dtype == half) ? op : nullptr;
+  if (stored == DType::I8) return op->dtype == stored || keeps_bytes(op->dtype) ? op : nullptr;
+  return stored == half && widens && (op->dtype == half || op->dtype == DType::F32) ? op : nullptr;
 }
 
 // The elements in flight as they lie in memory, in words of 32 bits; per copy.
@@ -190,7 +169,7 @@ void Emitter::run_product() {
   Value* own_first = B.CreateMul(warp, number(piece), "", true, true);
   auto load_factor = [&](bool narrow, Value* done) {
     const Values& points = narrow ? narrow_points : wide_points;
-    bind_numbers(narrow ? product.narrow : product.wide, points, lanes);
+    bind_positions(narrow ? product.narrow : product.wide, points, lanes, /*along=*/false);
     Values out;
     for (int t = 0; t < turns; ++t) {
       Value *at = B.CreateAdd(done, number(t), "", true, true), *exists = nullptr;
@@ -288,8 +267,8 @@ void Emitter::run_product() {
     Value* column = B.CreateUDiv(point, number(kTileWide));
     Value* at = B.CreateAdd(first, B.CreateURem(point, number(kTileWide)));
     if_then(whole ? nullptr : B.CreateICmpULT(at, number(wide)), [&] {
-      bind_numbers(product.wide, {at}, 1);
-      bind_numbers(product.narrow, {column}, 1);
+      bind_positions(product.wide, {at}, 1, /*along=*/false);
+      bind_positions(product.narrow, {column}, 1, /*along=*/false);
       for (size_t s = 0; s < nest_.stages.size(); ++s) {
         if (s != product.stage) {
           run_stage(nest_.stages[s]);

@@ -177,8 +177,8 @@ class Chooser {
     warps = std::min(warps, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps))));
     s_.threads = static_cast<int>(warps) * 32;
     // As many loads in flight as there are registers for: those of the next round, too.
-    const int64_t words =
-        terms * (2 + (product.columns + kTileNarrow - 1) / kTileNarrow) * s_.vector / (product.bytes ? 3 : 2);
+    const int64_t strips = (product.columns + kTileNarrow - 1) / kTileNarrow;
+    const int64_t words = terms * s_.vector * (product.bytes ? 1 + strips : 2 + strips) / 2;
     int64_t turns = (steps + warps - 1) / warps;
     if (words * turns > kProductRegisters)
       turns = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, kProductRegisters / 2 / words)));
