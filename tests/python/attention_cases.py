@@ -4,12 +4,10 @@ As a program (with TRITON_INTERPRET=1): runs the cases named on the command line
 prints {name: "" or what is wrong} as JSON.
 """
 
-import json
-import sys
-import traceback
 from unittest import mock
 
 import torch
+from interpreter import report
 from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -241,12 +239,10 @@ if __name__ == "__main__":
     loaded_bounds()
     _C._register_operators()
     interpreted = Interpreted()
-    found = {}
-    for case in sys.argv[1:] or CASES:
-        try:
-            before = interpreted.runs
-            wrong(case)
-            found[case] = "" if interpreted.runs - before == 7 else f"{interpreted.runs - before} kernels ran"
-        except Exception:
-            found[case] = traceback.format_exc()
-    print(json.dumps(found))
+
+    def check(case):
+        before = interpreted.runs
+        wrong(case)
+        return "" if interpreted.runs - before == 7 else f"{interpreted.runs - before} kernels ran"
+
+    report(CASES, check)

@@ -1,15 +1,11 @@
 """flex_attention in compiled functions: one operator with its functions as a graph, and kernels for it."""
 
 import importlib.util
-import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 import torch
 from attention_cases import CASES, causal, mask_of, qkv, wrong
+from interpreter import interpreted_by
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import braze
@@ -29,18 +25,7 @@ def test_agrees_with_float64(name):
 
 @pytest.fixture(scope="module")
 def interpreted():
-    """What is wrong with the results of kernels, by case. One process, as Triton decides at its import whether it interprets."""
-    here = pathlib.Path(__file__).parent
-    path = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, str(here / "attention_cases.py"), *INTERPRETED],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return interpreted_by("attention_cases.py", *INTERPRETED)
 
 
 @on_cpu

@@ -1,16 +1,12 @@
 """Matrix products from templates: their kernels under Triton's interpreter against eager, compiled for a GPU, and the processes that compile them."""
 
 import importlib.util
-import json
-import os
-import pathlib
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
 import torch.nn.functional as F
+from interpreter import interpreted_by
 from product_cases import CASES, kernels
 
 import braze
@@ -21,18 +17,7 @@ needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, re
 
 @pytest.fixture(scope="module")
 def interpreted():
-    """What is wrong with each case's results. One process, as Triton decides at its import whether it interprets."""
-    here = pathlib.Path(__file__).parent
-    env = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")]),
-    }
-    done = subprocess.run(
-        [sys.executable, str(here / "product_cases.py")], env=env, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return interpreted_by("product_cases.py")
 
 
 @needs_triton

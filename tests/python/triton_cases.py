@@ -3,12 +3,9 @@
 As a program (with TRITON_INTERPRET=1): runs the cases named on the command line, prints {name: "" or what is wrong} as JSON.
 """
 
-import json
-import sys
-import traceback
-
 import torch
 import torch.nn.functional as F
+from interpreter import report
 from trace_test import DTYPES
 
 from braze import _C, _triton
@@ -315,11 +312,4 @@ def wrong(name):
 
 if __name__ == "__main__":
     plain_numbers()
-    found = {}
-    for case in sys.argv[1:] or CASES:
-        try:
-            wrong(case)
-            found[case] = ""
-        except Exception:
-            found[case] = traceback.format_exc()
-    print(json.dumps(found))
+    report(CASES, wrong)
