@@ -16,7 +16,7 @@ std::string Target::text() const {
     out << ", masked " << masked_load << ", gather " << gather << ", scatter " << scatter << ", streaming "
         << streaming_stores << ", library " << library_bits << ", cache " << cache_bytes;
   out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
-      << prefers_channels_last << biases_convolutions_apart;
+      << prefers_channels_last << biases_convolutions_apart << slow_depthwise;
   return out.str();
 }
 
@@ -27,7 +27,7 @@ Target nvidia_gpu(int sm) {
   t.vector_bits = 32 * 32;
   t.sm = sm;
   t.fuses_epilogues = t.adds_matrix_free = t.slow_thin_products = t.slow_odd_rows = true;
-  t.prefers_channels_last = t.biases_convolutions_apart = true;
+  t.prefers_channels_last = t.biases_convolutions_apart = t.slow_depthwise = true;
   return t;
 }
 

@@ -47,6 +47,7 @@ struct Target {
   bool slow_thin_products = false;         // a row times a matrix takes longer than reading the matrix does
   bool slow_odd_rows = false;          // so do products of half types with rows of other than a multiple of 16 bytes
   bool prefers_channels_last = false;  // convolutions
+  bool slow_depthwise = false;         // of each channel by itself: far below the speed of memory
 
   // Every field that code depends on, for keys of what is kept and for people.
   std::string text() const;

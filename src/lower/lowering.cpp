@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/depthwise.h"
 #include "graph/narrow_product.h"
 #include "graph/shape.h"
 #include "lower/realise.h"
@@ -89,6 +90,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   graph::Graph::for_each_operand(node, check);
   if (!plain || (rules_ == Rules::None && !takes_random(node))) return Way::Extern;
   if (graph::is_narrow_product(source, node, targets)) return Way::Product;
+  if (graph::is_depthwise_kernel(source, node, targets)) return Way::Depthwise;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
@@ -152,6 +154,9 @@ void Lowering::lower_node(NodeId n) {
     case Way::Product:
       if (dead() || lower_product(*this, n)) return;
       break;
+    case Way::Depthwise:
+      if (!dead()) lower_depthwise(*this, n);
+      return;
     case Way::Writes:
       if (dead() || lower_writes(*this, n)) return;
       break;

@@ -14,11 +14,6 @@ using graph::ValueId;
 namespace {
 constexpr int64_t kMaxTaps = 16;  // of a window: each is a load in the loop's body
 
-bool inside_for_sure(const Point& p, Expr e, Expr size) { return p.low.indexing.below(e, size); }
-Expr clamped(sym::ExprArena& a, Expr e, Expr size) {
-  return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0));
-}
-
 // The elements of the window at p, each with its place in the plane and whether it lies inside (absent: it does).
 struct Element {
   Val value, place;
@@ -32,16 +27,9 @@ void each_tap(const Point& p, ValueId from, const std::vector<WindowDim>& w, F&&
   for (int64_t y = 0; y < w[0].kernel; ++y)
     for (int64_t x = 0; x < w[1].kernel; ++x) {
       std::optional<Val> inside;
-      Expr e[2] = {w[0].at(a, p.index[n - 2], y), w[1].at(a, p.index[n - 1], x)};
+      Expr e[2] = {w[0].at(a, p.index[n - 2], a.constant(y)), w[1].at(a, p.index[n - 1], a.constant(x))};
       Val place = p.wrap(p.body.index(a.add(a.mul(e[0], w[1].size), e[1]), DType::I64));
-      for (size_t k = 0; k < 2; ++k) {
-        at[n - 2 + k] = e[k];
-        if (inside_for_sure(p, e[k], w[k].size)) continue;
-        Val i = p.wrap(p.body.index(e[k], DType::I64));
-        Val here = (i >= 0.0) & (i < p.wrap(p.body.index(w[k].size, DType::I64)));
-        inside = inside ? *inside & here : here;
-        at[n - 2 + k] = clamped(a, e[k], w[k].size);
-      }
+      for (size_t k = 0; k < 2; ++k) at[n - 2 + k] = place_inside(p.low, p.body, e[k], w[k].size, inside);
       f(Element{p.at(from, at), place, inside});
     }
 }
@@ -181,8 +169,19 @@ std::optional<std::vector<int64_t>> numbers(const sym::ExprArena& arena, const g
   return out;
 }
 
-Expr WindowDim::at(sym::ExprArena& a, Expr out, int64_t tap) const {
-  return a.add(a.mul(out, a.constant(stride)), a.constant(tap * dilation - padding));
+Expr WindowDim::at(sym::ExprArena& a, Expr out, Expr tap) const {
+  return a.add(a.mul(out, a.constant(stride)), a.sub(a.mul(tap, a.constant(dilation)), a.constant(padding)));
+}
+
+Expr place_inside(Lowering& low, Body& body, Expr e, Expr size, std::optional<Val>& inside) {
+  if (low.indexing.below(e, size)) return e;
+  sym::ExprArena& a = low.arena;
+  sym::Range r = a.range(e), to = a.range(size);
+  DType t = r.lo >= INT32_MIN && r.hi <= INT32_MAX && to.hi <= INT32_MAX ? DType::I32 : DType::I64;
+  Val i{&body, body.index(e, t)};
+  Val here = (i >= 0.0) & (i < Val{&body, body.index(size, t)});
+  inside = inside ? *inside & here : here;
+  return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0));
 }
 
 std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, const graph::Node& node, size_t first,
@@ -206,7 +205,8 @@ Expr counted(sym::ExprArena& a, const WindowDim& w, Expr out, bool include_paddi
   auto greatest = [&](Expr x, Expr y) {
     return a.known(a.le(x, y)) == true ? y : a.known(a.le(y, x)) == true ? x : a.max(x, y);
   };
-  Expr start = w.at(a, out, 0), end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
+  Expr start = w.at(a, out, a.constant(0)),
+       end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
   if (include_padding) return a.sub(end, start);
   return a.sub(least(end, w.size), greatest(start, a.constant(0)));
 }

@@ -13,9 +13,12 @@ std::optional<std::vector<int64_t>> numbers(const sym::ExprArena&, const graph::
 // A pool's window along one dimension.
 struct WindowDim {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
-  Expr size;                                                // of the operand
-  Expr at(sym::ExprArena& a, Expr out, int64_t tap) const;  // the operand's place, perhaps outside
+  Expr size;                                             // of the operand
+  Expr at(sym::ExprArena& a, Expr out, Expr tap) const;  // the operand's place, perhaps outside
 };
+// e, a place along a dimension, moved into it: where it may lie outside, `inside` says, along with what it said, that
+// it does not.
+Expr place_inside(Lowering&, Body&, Expr e, Expr size, std::optional<Val>& inside);
 // (operand, kernel_size, stride, padding[, dilation]) from argument `first` on; `from`: the operand's sizes, windows
 // over the last two dimensions.
 std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena&, const graph::Node&, size_t first, bool dilated,

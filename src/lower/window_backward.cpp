@@ -48,7 +48,7 @@ void avg_pool(Lowering& low, const graph::Node& node) {
     for (size_t k = 0; k < 2; ++k) {
       const WindowDim& d = (*w)[k];
       count = a.mul(count, counted(a, d, r[k], std::get<bool>(node.args[6])));
-      Expr e = a.add(d.at(a, r[k], 0), r[2 + k]);
+      Expr e = a.add(d.at(a, r[k], a.constant(0)), r[2 + k]);
       if (!low.indexing.below(e, d.size)) {
         Val place{&b, b.index(e, DType::I64)};
         v = where((place >= 0.0) & (place < Val{&b, b.index(d.size, DType::I64)}), v, 0.0);

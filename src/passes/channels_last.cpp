@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "graph/depthwise.h"
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -18,7 +19,7 @@ bool fits(const Graph& g, const Targets& targets, const Node& n) {
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
   return targets.of(y.device).prefers_channels_last && y.dim() == 4 && y.dtype != DType::F64 && transposed &&
-         !*transposed && groups && g.arena().is_const(*groups, 1);
+         !*transposed && groups && (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
 }
 
 class Pass {

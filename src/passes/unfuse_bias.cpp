@@ -1,5 +1,6 @@
 #include "passes/unfuse_bias.h"
 
+#include "graph/depthwise.h"
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -30,7 +31,7 @@ Graph unfuse_bias(const Graph& g, const Targets& targets) {
   auto convolution_apart = [&](const Node& n) {
     auto* bias = n.args.size() == 9 ? std::get_if<ValueId>(&n.args[2]) : nullptr;
     if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || !bias || !bias->valid() ||
-        !in_kernels[n.outputs[0].index])
+        !in_kernels[n.outputs[0].index] || graph::is_depthwise(g, n, targets))
       return false;
     const TensorType& t = g.type(n.outputs[0]);
     if (!targets.of(t.device).biases_convolutions_apart || t.dim() < 3 || g.type(*bias).dtype != t.dtype) return false;

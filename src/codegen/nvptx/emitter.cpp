@@ -46,6 +46,7 @@ void Emitter::run(const std::string& symbol) {
     case Shape::Way::Rows: run_rows(); break;
     case Shape::Way::Columns: run_columns(); break;
     case Shape::Way::Products: run_product(); break;
+    case Shape::Way::Windows: run_windows(); break;
   }
   B.CreateRetVoid();
 }
@@ -173,9 +174,7 @@ void Emitter::bind_points(Expr point, const std::vector<Axis>& axes) {
   }
 }
 
-void Emitter::run_points() {
-  int lanes = shape_.vector;
-  std::vector<Axis> axes = nest_.outer;
+void Emitter::at_own_point(std::vector<Axis> axes, int lanes, const std::function<void()>& body) {
   Axis last{};
   if (lanes > 1) {
     last = axes.back();
@@ -203,8 +202,12 @@ void Emitter::run_points() {
       flight_ = {last.var, lanes, 1, {}};
     }
     outer_flight_ = flight_;
-    run_stages();
+    body();
   });
+}
+
+void Emitter::run_points() {
+  at_own_point(nest_.outer, shape_.vector, [&] { run_stages(); });
 }
 
 // Whether the nest reads a buffer both as it lies and turned over, so that a square and its mirror image want the same

@@ -86,6 +86,9 @@ class Emitter {
   void divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor);
   void emit_indirect(const LoopOp& op);
   void bind_points(Expr point, const std::vector<loop::Axis>& axes);
+  // Runs `body` with the axes' variables at this thread's point among all of them, where there is one, and `lanes`
+  // neighbouring points of the last axis in flight.
+  void at_own_point(std::vector<loop::Axis> axes, int lanes, const std::function<void()>& body);
   void bind_positions(const std::vector<loop::Axis>& axes, const Values& positions, int lanes, bool along = true);
   void meet(const loop::Stage& stage);
   void barrier();
@@ -140,6 +143,11 @@ class Emitter {
   Value* shuffle(Value* v, int offset);
   Type* part_type(const Accumulator& a, int part);
   int outer_lanes() const { return shape_.way == Shape::Way::Columns ? shape_.vector : 1; }
+
+  // window.cpp
+  void run_windows();
+  void run_taps(const loop::Stage& stage, const std::vector<std::pair<Expr, Expr>>& points, const loop::Axis& tap,
+                Values& sums);
 
   // product.cpp
   void run_product();

@@ -89,7 +89,7 @@ class NvptxGenerator final : public CodeGenerator {
     Shape shape = choose_shape(program, nest, target_);
     ir::Unit u = emit(program, nest, s, shape, "kernel");
     MachineLoan machine(target_.sm);
-    static constexpr const char* kWays[] = {"points", "tiles", "rows", "columns", "products"};
+    static constexpr const char* kWays[] = {"points", "tiles", "rows", "columns", "products", "windows"};
     std::string facts = std::string(kWays[static_cast<int>(shape.way)]) + ", " + std::to_string(shape.threads) +
                         " threads, vectors of " + std::to_string(shape.vector) + ", groups of " +
                         std::to_string(shape.group) + ", blocks " + program.arena->print(shape.blocks);

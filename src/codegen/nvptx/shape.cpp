@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "loop/product.h"
+#include "loop/window.h"
 #include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
@@ -22,7 +23,8 @@ using sym::Expr;
 constexpr int64_t kEarlyBlocks = 4096;
 constexpr int kLoopedElements = 16;        // in flight of a thread that takes turns: more cost more than they hide
 constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
-constexpr int64_t kUnknown = 1 << 20;      // elements of an axis of whose size nothing is expected
+constexpr int kWindowLanes = 4, kWindowPoints = 8;  // of a thread, whose sums and factors are to fit its registers
+constexpr int64_t kUnknown = 1 << 20;               // elements of an axis of whose size nothing is expected
 
 class Chooser {
  public:
@@ -38,6 +40,8 @@ class Chooser {
     bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
     if (auto product = loop::product_of(p_, n_, most_columns_))
       products(*product);
+    else if (auto window = loop::window_of(p_, n_))
+      windows(*window);
     else if (pointwise && n_.mapping.tile > 0 && n_.outer.size() >= 2)
       tiles();
     else if (pointwise)
@@ -184,6 +188,36 @@ class Chooser {
       turns = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, kProductRegisters / 2 / words)));
     s_.copies = static_cast<int>(turns);
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, product.wide), arena_.constant(kTileWide));
+  }
+
+  void windows(const loop::Window& window) {
+    s_.way = Shape::Way::Windows;
+    const Axis& last = n_.outer.back();
+    int v = kWindowLanes;
+    for (const Stage& s : n_.stages)
+      if (int own = vector_of(s, last)) v = std::min(v, own);
+    while (v > 1 && !arena_.known_multiple(last.extent, v)) v /= 2;
+    const int64_t all = volume(n_.outer);
+    // The strip of least loads for each point; the last one of a row that it does not divide does some points again.
+    auto strips = [&](int64_t length) { return (window.points + length - 1) / length; };
+    auto choose = [&](int64_t most) {
+      int64_t best = 1;
+      auto loads = [&](int64_t length) { return strips(length) * (window.step * (length - 1) + window.taps); };
+      for (int64_t length = 2; length <= std::min(most, window.points); ++length)
+        if (loads(length) < loads(best)) best = length;
+      return best;
+    };
+    int64_t strip = choose(kWindowPoints);
+    auto threads = [&] { return all / window.points * strips(strip) / v; };
+    while (threads() < processors_ * 256 && v > 2) v /= 2;
+    while (threads() < processors_ * 128 && strip > 2) strip = choose(strip / 2);
+    s_.vector = v;
+    s_.copies = static_cast<int>(strip);
+    s_.threads = 128;
+    std::vector<Axis> units = n_.outer;
+    units.back().extent = arena_.floordiv(last.extent, arena_.constant(v));
+    units[window.strip].extent = arena_.constant(strips(strip));
+    s_.blocks = arena_.ceildiv(schedule::volume(arena_, units), arena_.constant(s_.threads));
   }
 
   const Program& p_;

@@ -12,13 +12,14 @@ struct Shape {
     Rows,      // a group of threads shares one outer point and splits the axes of its stages
     Columns,   // neighbouring threads have neighbouring points of the last outer axis; rows of threads split the stages
     Products,  // a block computes 16 wide points with all narrow ones (loop/product.h)
+    Windows,  // a thread computes `copies` neighbouring points of a strip and `vector` of the last axis (loop/window.h)
   };
   Way way = Way::Points;
   int threads = 256;  // per block
   int vector = 1;     // neighbouring elements that a thread loads at once. Products: that it holds of a row
   int group = 1;      // Rows: threads per outer point. Columns: threads along the last outer axis.
   int copies = 1;  // Rows: vectors in flight per thread where a stage's axes do not fit `most_copies`. Products: steps
-                   // in its ring
+                   // in its ring. Windows: points of the strip
   int most_copies = 8;  // Rows: a stage of at most this many vectors per thread is straight-line code
   sym::Expr blocks;
   bool early = false;  // worth starting while what precedes it ends (see CompiledKernel)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/interpret.h"
 #include "loop/analysis.h"
 #include "loop/interpret.h"
 
@@ -212,6 +213,47 @@ TEST(Lower, EqualLayersGiveEqualNests) {
   EXPECT_EQ(externs, 2u);
   ASSERT_EQ(keys.size() % 2, 0u);
   for (size_t k = 0; k < keys.size() / 2; ++k) EXPECT_EQ(keys[k], keys[k + keys.size() / 2]);
+}
+
+// Convolutions of each channel by itself, as nests of sums: windows over the edges, strides, dilation, one row or
+// column, with and without bias, against the interpreter of graphs.
+TEST(Lower, DepthwiseConvolutionsAreSumsOverWindows) {
+  struct {
+    const char *image, *strides, *weight, *bias, *how, *result, *result_strides;
+  } cases[] = {
+      {"2,3,5,6", "90,1,18,3", "3,1,3,3", "%2", "[1, 1], [1, 1], [1, 1]", "2,3,5,6", "90,1,18,3"},
+      {"1,4,7,9", "252,1,36,4", "4,1,2,5", "none", "[2, 3], [1, 2], [2, 1]", "1,4,4,3", "48,1,12,4"},
+      {"2,2,4,8", "64,1,16,2", "2,1,1,4", "%2", "[1, 2], [0, 3], [1, 2]", "2,2,4,4", "32,1,8,2"},
+      {"1,2,6,3", "36,1,6,2", "2,1,6,1", "none", "[1], [0], [1]", "1,2,1,3", "6,1,6,2"},
+  };
+  Targets targets;
+  targets.cpu.slow_depthwise = true;
+  for (const auto& c : cases) {
+    std::string text = std::string("graph {\n%0: f32[") + c.image + "]{" + c.strides + "} = input argument\n%1: f32[" +
+                       c.weight + "] = input argument\n%2: f32[" + c.image[2] + "] = input argument\n%3: f32[" +
+                       c.result + "]{" + c.result_strides + "} = aten::convolution(%0, %1, " + c.bias + ", " + c.how +
+                       ", false, [0, 0], " + c.image[2] + ")\nreturn %3\n}";
+    graph::Graph g = graph::parse(text);
+    graph::verify(g);
+    loop::Program p = lower::lower(g, {}, targets);
+    loop::verify(p);
+    EXPECT_EQ(nests(p), 2u) << loop::print(p);
+    EXPECT_EQ(p.items.size(), 2u);
+    std::vector<loop::HostTensor> in;
+    std::vector<graph::HostTensor> same;
+    for (const graph::Input& i : g.inputs) {
+      std::vector<int64_t> sizes, strides;
+      for (sym::Expr e : g.type(i.value).sizes) sizes.push_back(*g.arena().as_const(e));
+      for (sym::Expr e : g.type(i.value).strides) strides.push_back(*g.arena().as_const(e));
+      loop::HostTensor t = loop::host_tensor(DType::F32, sizes);
+      for (size_t k = 0; k < t.storage.size() / 4; ++k)
+        loop::set_number(t, static_cast<int64_t>(k), static_cast<double>((k * 7 + 3) % 11) - 5);
+      t.strides = strides;
+      same.push_back({DType::F32, sizes, elements(t)});
+      in.push_back(std::move(t));
+    }
+    EXPECT_EQ(elements(loop::run(p, in)[0]), graph::interpret(g, same)[0].data) << text;
+  }
 }
 
 TEST(Lower, UnknownOperatorIsAnExternCallOnRecordedStrides) {

@@ -1,0 +1,53 @@
+#include "graph/depthwise.h"
+
+namespace braze::graph {
+namespace {
+
+constexpr int64_t kMostTaps = 256, kMostTapsOfRow = 16;
+
+// A list of one or two constants.
+bool is_known(const Graph& g, const Arg& arg) {
+  auto* list = std::get_if<IntList>(&arg);
+  if (!list || list->v.empty() || list->v.size() > 2) return false;
+  for (sym::Expr e : list->v)
+    if (!g.arena().as_const(e)) return false;
+  return true;
+}
+
+const TensorType* operand(const Graph& g, const Node& n, size_t i) {
+  auto* v = std::get_if<ValueId>(&n.args[i]);
+  return v && v->valid() ? &g.type(*v) : nullptr;
+}
+
+}  // namespace
+
+bool is_depthwise(const Graph& g, const Node& n, const Targets& targets) {
+  if (n.op != Op::convolution || n.args.size() != 9 || n.outputs.size() != 1 || !n.outputs[0].valid()) return false;
+  const TensorType *x = operand(g, n, 0), *w = operand(g, n, 1), *bias = operand(g, n, 2);
+  const TensorType& out = g.type(n.outputs[0]);
+  if (!x || !w || x->dim() != 4 || w->dim() != 4 || out.dim() != 4) return false;
+  if (!targets.of(out.device).slow_depthwise || x->device != out.device || w->device != out.device) return false;
+  if (out.dtype != DType::F32 && out.dtype != DType::F16 && out.dtype != DType::BF16) return false;
+  if (x->dtype != out.dtype || w->dtype != out.dtype) return false;
+  if (bias ? bias->dtype != out.dtype || bias->device != out.device : !std::holds_alternative<NoneArg>(n.args[2]))
+    return false;
+  auto* transposed = std::get_if<bool>(&n.args[6]);
+  auto* groups = std::get_if<sym::Expr>(&n.args[8]);
+  if (!transposed || *transposed || !groups || !is_known(g, n.args[3]) || !is_known(g, n.args[4]) ||
+      !is_known(g, n.args[5]))
+    return false;
+  const sym::ExprArena& a = g.arena();
+  auto channels = a.as_const(out.sizes[1]), high = a.as_const(w->sizes[2]), wide = a.as_const(w->sizes[3]);
+  if (!channels || *channels < 2 || !a.is_const(*groups, *channels) || !a.is_const(x->sizes[1], *channels))
+    return false;
+  if (!a.is_const(w->sizes[1], 1) || !a.as_const(out.sizes[3])) return false;
+  return high && wide && *high >= 1 && *wide >= 1 && *wide <= kMostTapsOfRow && *high <= kMostTaps / *wide &&
+         *high * *wide > 1;
+}
+
+bool is_depthwise_kernel(const Graph& g, const Node& n, const Targets& targets) {
+  return is_depthwise(g, n, targets) && g.arena().is_const(g.type(std::get<ValueId>(n.args[0])).strides[1], 1) &&
+         g.arena().is_const(g.type(n.outputs[0]).strides[1], 1);
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,24 @@
+// Nests that add up windows of a row: neighbouring points want mostly the same elements, so a thread that computes
+// several of them reads each once.
+#pragma once
+#include <optional>
+
+#include "loop/loop.h"
+
+namespace braze::loop {
+
+// The nest's first stage sums over axes of known sizes, the last of them `taps` places of a row, without any other
+// effect, and no later one has axes. What it loads for the next point of the outer axis `strip` (which is not the last
+// one) is what it loads for this one `step` taps further on.
+//
+//   for ..., strip, ..., last:  sum over rows and taps of  f(x(strip * step + tap, ...), ...)
+struct Window {
+  size_t strip = 0;    // an outer axis, of known size
+  int64_t points = 0;  // its size
+  int64_t step = 1, taps = 0;
+};
+
+// nullopt: the nest is something else.
+std::optional<Window> window_of(const Program& program, const Nest& nest);
+
+}  // namespace braze::loop

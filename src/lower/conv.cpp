@@ -1,0 +1,69 @@
+// Convolutions of each channel by itself as nests of sums (graph/depthwise.h): over the window's rows and the places of
+// a row, in float.
+#include "lower/window.h"
+
+namespace braze::lower {
+namespace {
+
+// The factors with those of neighbouring channels next to each other, as the images have them: a copy of a few
+// kilobytes.
+View by_place(Lowering& low, const graph::Node& node, graph::ValueId factors) {
+  TensorType t = low.source.type(factors);
+  sym::ExprArena& a = low.arena;
+  const Expr channels = t.sizes[0];
+  t.strides = {a.constant(1), channels, a.mul(channels, t.sizes[3]), channels};
+  View to = low.fresh_buffer(t, /*exact=*/true);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.pointwise_nest(low.nest_name(node) + "_factors", to, std::move(locs),
+                     [&](Body& body, std::span<const Expr> at) { return low.emit(body, factors, at); });
+  return to;
+}
+
+}  // namespace
+
+void lower_depthwise(Lowering& low, graph::NodeId n) {
+  const graph::Node& node = low.source.node(n);
+  sym::ExprArena& a = low.arena;
+  const graph::ValueId result = node.outputs[0], image = tensor(node, 0), factors = tensor(node, 1);
+  const auto stride = *numbers(a, node.args[3], 2), padding = *numbers(a, node.args[4], 2),
+             dilation = *numbers(a, node.args[5], 2);
+  View x = low.realise(image), w = by_place(low, node, factors);
+  View target = low.allocate(result);
+  std::vector<Expr> at;
+  std::vector<loop::Axis> outer = low.axes(target.sizes, target.strides, at), inner;
+  std::vector<Expr> place = at, factor = {at[1], a.constant(0)};
+  Body body = low.body();
+  std::vector<std::pair<WindowDim, Expr>> taps;
+  for (size_t k = 0; k < 2; ++k) {
+    const Expr places = sizes(low, factors)[2 + k];
+    Expr tap = a.constant(0);
+    if (!low.indexing.is_one(places)) {
+      tap = low.symbols.loop_var('r', static_cast<int>(inner.size()), places);
+      inner.push_back({tap, places});
+    }
+    taps.push_back({{*a.as_const(places), stride[k], padding[k], dilation[k], sizes(low, image)[2 + k]}, tap});
+    factor.push_back(tap);
+  }
+  body.begin_stage(std::move(inner));
+  std::optional<Val> inside;
+  for (size_t k = 0; k < 2; ++k) {
+    const auto& [window, tap] = taps[k];
+    place[2 + k] = place_inside(low, body, window.at(a, at[2 + k], tap), window.size, inside);
+  }
+  auto load = [&](const View& from, std::span<const Expr> index) {
+    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))}.to(DType::F32);
+  };
+  Val element = load(x, place);
+  if (inside) element = where(*inside, element, 0.0);
+  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, (element * load(w, factor)).id)};
+  body.begin_stage({});
+  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
+    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
+  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+}
+
+}  // namespace braze::lower
