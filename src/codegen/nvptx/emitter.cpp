@@ -444,6 +444,9 @@ void Emitter::run_axes(const Stage& stage) {
       else
         place(first, copies, *known / step);
       stage_flight_ = flight_;
+      // Of so few blocks each waits for memory by itself; of more the others hide it, and registers are worth more.
+      auto blocks = arena_.as_const(shape_.blocks);
+      if (!again && workers_ > 1 && blocks && *blocks <= vb_.target.multiprocessors) load_for_later(stage);
       Values carried = begin_reductions(stage);
       run_ops(stage, &carried);
       finish_reductions(std::move(carried));

@@ -119,6 +119,7 @@ class Emitter {
   // memory.cpp
   void emit_load(const LoopOp& op);
   void emit_store(const LoopOp& op);
+  void load_for_later(const loop::Stage& stage);
   Lanes load(BufferId buffer, Expr index);
   Value* address(BufferId buffer, Expr index, int element);
   Value* load_one(BufferId buffer, Expr index, int element);

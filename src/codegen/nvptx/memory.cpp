@@ -5,11 +5,16 @@
 #include "base/check.h"
 #include "codegen/nvptx/emitter.h"
 #include "loop/analysis.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::nvptx {
 
 using loop::BufferKind;
 using loop::OpCode;
+
+namespace {
+constexpr int kMostWordsAhead = 64;  // registers of a thread for what later stages read
+}
 
 bool Emitter::stores_to(BufferId buffer) const {
   for (const loop::Stage& s : nest_.stages)
@@ -203,6 +208,26 @@ void Emitter::emit_load(const LoopOp& op) {
   for (Value*& v : out.v) v = ir::emit_cast(vb_, v, out.dtype, op.dtype);
   out.dtype = op.dtype;
   values_[op.result.index] = std::move(out);
+}
+
+// What the straight-line stages after this one, over the same axes, read of memory that the nest does not write is on its
+// way while this one's sums are combined; before the wait only what needs none.
+void Emitter::load_for_later(const loop::Stage& stage) {
+  int words = kMostWordsAhead;
+  for (const loop::Stage* s = &stage + 1; s != nest_.stages.data() + nest_.stages.size(); ++s) {
+    if (s->axes.empty()) continue;
+    if (!stage_is_straight(*s) || !schedule::same_axes(s->axes, stage.axes)) return;
+    for (const LoopOp& op : s->ops) {
+      if (op.code != OpCode::Load || locals_.contains(op.buffer.index) || stores_to(op.buffer) || !varies(op.index) ||
+          loop::is_indirect(arena_, op.index) || (!waited_ && !is_steady(op.buffer)))
+        continue;
+      auto key = std::make_pair(op.buffer.index, op.index.id);
+      if (known_.contains(key)) continue;
+      words -= flight_.elements() * size_of(program_.buffers[op.buffer].dtype) / 4;
+      if (words < 0) return;
+      known_[key] = load(op.buffer, op.index);
+    }
+  }
 }
 
 void Emitter::emit_store(const LoopOp& op) {
