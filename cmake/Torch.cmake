@@ -1,5 +1,13 @@
 # PyTorch and Python of the interpreter that builds. Only headers and sonames are used.
 find_package(Python COMPONENTS Interpreter Development.Module REQUIRED)
+if(Python_VERSION VERSION_LESS 3.11 OR Python_VERSION VERSION_GREATER_EQUAL 3.14)
+  message(FATAL_ERROR "Braze runs on CPython 3.11, 3.12 and 3.13, and this is ${Python_VERSION}")
+endif()
+execute_process(COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
+  OUTPUT_VARIABLE BRAZE_NO_GIL OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+if(BRAZE_NO_GIL)
+  message(FATAL_ERROR "Braze does not run on free-threaded builds of Python")
+endif()
 if(NOT BRAZE_TORCH_ROOT)
   execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
     OUTPUT_VARIABLE BRAZE_TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -97,6 +105,6 @@ function(braze_extension name)
   file(STRINGS ${BRAZE_TORCH_ROOT}/include/torch/headeronly/version.h version REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
   list(TRANSFORM version REPLACE ".* " "")
   list(JOIN version "." version)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py CONTENT "\"\"\"What the extension was built for.\"\"\"\n\nPYTORCH = \"${version}\"\n")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py CONTENT "\"\"\"What the extension was built for.\"\"\"\n\nPYTORCH = \"${version}\"\nPYTHON = \"${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}\"\n")
   install(FILES ${PROJECT_BINARY_DIR}/_built.py DESTINATION braze COMPONENT extension)
 endfunction()

@@ -1,8 +1,19 @@
 """Braze: a compiler for PyTorch programs. `braze.compile(model)` is the way in."""
 
-import torch as _torch  # the extension needs its libraries
+import sys as _sys
+import sysconfig as _sysconfig
 
 from . import _built
+
+if _sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError("braze does not run on free-threaded builds of Python: use the ordinary build")
+if _sys.implementation.name != "cpython" or "%d.%d" % _sys.version_info[:2] != _built.PYTHON:
+    raise ImportError(
+        f"braze was built for CPython {_built.PYTHON}, but this is {_sys.implementation.name} "
+        f"{'%d.%d' % _sys.version_info[:2]}: build braze for this interpreter (CPython 3.11, 3.12 or 3.13)"
+    )
+
+import torch as _torch  # noqa: E402: the extension needs its libraries
 
 if _torch.__version__.split(".")[:2] != _built.PYTORCH.split("."):
     raise ImportError(

@@ -59,6 +59,18 @@ def test_another_version(version):
     ), done.stderr
 
 
+@pytest.mark.parametrize("version", [(3, 10, 2), (3, 14, 0)], ids=lambda v: "%d.%d" % v[:2])
+def test_another_python(version):
+    done = run(f"import sys; sys.version_info = {version + ('final', 0)!r}; import braze")
+    here, there = "%d.%d" % sys.version_info[:2], "%d.%d" % version[:2]
+    assert f"ImportError: braze was built for CPython {here}, but this is cpython {there}: build braze" in done.stderr
+
+
+def test_a_python_without_the_lock():
+    done = run("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1; import braze")
+    assert "ImportError: braze does not run on free-threaded builds of Python" in done.stderr
+
+
 def test_marks_of_torch_compile():
     marks = {text for text, holder in ATTRIBUTES if holder == "Mark"}
     done = run(

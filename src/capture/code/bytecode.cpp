@@ -133,6 +133,13 @@ std::unique_ptr<Bytecode> decode_now(PyCodeObject* code) {
     for (int i = first; i < u; ++i) bc->index_at[i] = static_cast<int32_t>(bc->instructions.size());
     bc->instructions.push_back(in);
     targets.push_back(m.target_unit);
+    if (auto second = cpython::second_instruction(op, arg)) {
+      in.op = second->op;
+      in.arg = second->arg;
+      in.second = true;
+      bc->instructions.push_back(in);
+      targets.push_back(second->target_unit);
+    }
   }
   bc->index_at[units] = static_cast<int32_t>(bc->instructions.size());
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -140,6 +147,9 @@ std::unique_ptr<Bytecode> decode_now(PyCodeObject* code) {
     BRAZE_CHECK(targets[i] < units, "jump out of the code");
     bc->instructions[i].target = bc->index_at[targets[i]];
   }
+  // Some versions push a variable's cell as they push a variable's value.
+  for (Instruction& in : bc->instructions)
+    if (in.op == Opcode::LoadFast && (bc->is_cell(in.arg) || bc->is_free(in.arg))) in.op = Opcode::LoadClosure;
   read_handlers(*bc, code);
   return bc;
 }

@@ -14,6 +14,7 @@ struct Instruction {
   int32_t arg = 0;          // meaning as in opcodes.def; jump targets are in `target`
   int32_t target = -1;      // jumps: index of the instruction to go to
   int32_t handler = -1;     // index into Bytecode::handlers of the innermost try block, or -1
+  bool second = false;      // CPython has it and the one before as one instruction: the interpreter cannot start here
   int32_t offset = 0;       // in bytes, of the instruction proper (after its EXTENDED_ARGs)
   int32_t next_offset = 0;  // in bytes, where the next instruction (with its EXTENDED_ARGs) starts, after the caches
   int32_t line = 0, end_line = 0, column = -1, end_column = -1;

@@ -35,7 +35,7 @@ bool has_end_to_run(cpython::Frame* f) {
   if (!f) return false;
   try {
     const Bytecode& code = decode(cpython::code(f));
-    return code.has_end_to_run(code.index_at[static_cast<size_t>(cpython::position(f)) / 2]);
+    return code.has_end_to_run(code.index_at[static_cast<size_t>(cpython::left_at(f)) / 2]);
   } catch (const Unsupported&) {
     return true;
   }

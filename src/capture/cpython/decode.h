@@ -2,6 +2,8 @@
 #pragma once
 #include <Python.h>
 
+#include <optional>
+
 #include "capture/cpython/opcodes.h"
 
 namespace braze::capture::cpython {
@@ -17,5 +19,7 @@ bool is_cache(int raw);  // an inline cache entry: no instruction
 bool is_extended_arg(int raw);
 // `next`: the code unit after the instruction and its caches.
 Mapped map_instruction(int raw, int arg, int next);
+// Of an instruction that stands for two, which map_instruction() gave the first of.
+std::optional<Mapped> second_instruction(int raw, int arg);
 
 }  // namespace braze::capture::cpython

@@ -20,12 +20,15 @@ Mapped map_instruction(int raw, int arg, int next) {
     case NOP:
     case PRECALL: return plain(Opcode::Nop);
     case LOAD_CLASSDEREF: return plain(Opcode::LoadClassDeref);
+    case LOAD_CLOSURE: return plain(Opcode::LoadClosure);
     case LOAD_GLOBAL: return {Opcode::LoadGlobal, arg >> 1, (arg & 1) != 0};
     case LOAD_ATTR: return plain(Opcode::LoadAttr);
     case LOAD_METHOD: return {Opcode::LoadMethod, arg, true};
     case COMPARE_OP: return plain(Opcode::CompareOp);
     case UNARY_POSITIVE: return plain(Opcode::UnaryPositive);
     case LIST_TO_TUPLE: return plain(Opcode::ListToTuple);
+    case FORMAT_VALUE: return plain(Opcode::FormatValue);
+    case KW_NAMES: return plain(Opcode::KwNames);
     case FOR_ITER: return ahead(Opcode::ForIter);
     case JUMP_FORWARD: return ahead(Opcode::Jump);
     case JUMP_BACKWARD:
@@ -48,6 +51,8 @@ Mapped map_instruction(int raw, int arg, int next) {
     default: return {Opcode::Unknown, raw};
   }
 }
+
+std::optional<Mapped> second_instruction(int, int) { return {}; }
 
 }  // namespace braze::capture::cpython
 #endif

@@ -20,6 +20,7 @@ Mapped map_instruction(int raw, int arg, int next) {
     case NOP: return plain(Opcode::Nop);
     case LOAD_FAST_CHECK: return plain(Opcode::LoadFastCheck);
     case LOAD_FAST_AND_CLEAR: return plain(Opcode::LoadFastAndClear);
+    case LOAD_CLOSURE: return plain(Opcode::LoadClosure);
     case LOAD_GLOBAL: return {Opcode::LoadGlobal, arg >> 1, (arg & 1) != 0};
     case LOAD_LOCALS: return plain(Opcode::LoadLocals);
     case LOAD_FROM_DICT_OR_DEREF: return plain(Opcode::LoadClassDeref);  // in class bodies
@@ -29,6 +30,8 @@ Mapped map_instruction(int raw, int arg, int next) {
     case BINARY_SLICE: return plain(Opcode::BinarySlice);
     case STORE_SLICE: return plain(Opcode::StoreSlice);
     case COMPARE_OP: return {Opcode::CompareOp, arg >> 4};
+    case FORMAT_VALUE: return plain(Opcode::FormatValue);
+    case KW_NAMES: return plain(Opcode::KwNames);
     case FOR_ITER: return {Opcode::ForIter, arg, false, next + arg + 1};  // past END_FOR
     case JUMP_FORWARD: return ahead(Opcode::Jump);
     case JUMP_BACKWARD:
@@ -56,6 +59,8 @@ Mapped map_instruction(int raw, int arg, int next) {
     default: return {Opcode::Unknown, raw};
   }
 }
+
+std::optional<Mapped> second_instruction(int, int) { return {}; }
 
 }  // namespace braze::capture::cpython
 #endif

@@ -18,7 +18,9 @@ int depth(Frame*);         // of the value stack
 void set_depth(Frame*, int);
 Frame* frame_of(PyFrameObject*);
 Frame* suspended(PyObject* generator);  // nullptr: it has not begun, runs, or has ended
-int position(Frame*);                   // the byte offset of the instruction that it is at
+// Of a frame whose generator waits: the byte offset of the instruction that it left with.
+int left_at(Frame*);
+void set_left_at(Frame*, int offset);
 // How many more calls of Python functions this thread may be in.
 int recursion_left();
 // Counts a call of a Python function that the interpreter does not count, as it would; false: it is one too many, and
@@ -33,6 +35,7 @@ void set_next(Frame*, int offset);
 void link(PyThreadState*, Frame*);
 void unlink(PyThreadState*, Frame*);
 // CPython's interpreter goes on with the frame to its end; raise: with the exception that is set.
+// An exception has come from the instruction of set_position().
 PyObject* go_on(PyThreadState*, Frame*, bool raise);
 
 // The frame hook of PEP 523. A hook that was there before is called for frames that `take` does not want.

@@ -24,4 +24,9 @@ PyObject* imported(const char* module, const char* path, bool optional) {
   return at.release();
 }
 
+PyTypeObject* method_wrapper_type() {
+  static PyObject* const type = imported("types", "MethodWrapperType");
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
 }  // namespace braze::capture

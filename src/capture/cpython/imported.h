@@ -7,4 +7,7 @@ namespace braze::capture {
 // missing: InternalError, or, if `optional`, nullptr without a Python exception.
 PyObject* imported(const char* module, const char* path, bool optional = false);
 
+// The class of object().__str__: a special method of a class written in C, bound.
+PyTypeObject* method_wrapper_type();
+
 }  // namespace braze::capture

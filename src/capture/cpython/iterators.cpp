@@ -1,4 +1,4 @@
-// The structures are private to CPython's sources; 3.11 and 3.12 share those that are read in place. What __reduce__
+// The structures are private to CPython's sources; 3.11 to 3.13 share those that are read in place. What __reduce__
 // tells is asked of the classes where it needs no look-up of names that a program may have replaced.
 #include "capture/cpython/iterators.h"
 
@@ -6,6 +6,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/cpython/itertool.h"
 #include "capture/cpython/ref.h"
+#include "capture/cpython/set_table.h"
 
 namespace braze::capture::cpython {
 namespace {
@@ -117,10 +118,8 @@ PyObject* of_set(PyObject* o) {
   auto* it = as<SetIterator>(o);
   if (!it->set) return PyTuple_New(0);
   if (it->size != PySet_GET_SIZE(it->set)) return nullptr;
-  PyObject* key;
-  Py_hash_t hash;
   Py_ssize_t place = 0, n = 0;
-  while (_PySet_NextEntry(it->set, &place, &key, &hash) && place <= it->position) ++n;
+  while (next_element(it->set, place) && place <= it->position) ++n;
   return Py_BuildValue("(On)", it->set, n);
 }
 
@@ -188,6 +187,12 @@ PyObject* advance(PyObject*, PyObject* const* args, Py_ssize_t) {
 }
 
 }  // namespace
+
+bool is_iterator_class(PyTypeObject* t) {
+  PyObject instance{};
+  Py_SET_TYPE(&instance, t);
+  return PyIter_Check(&instance);  // which looks at the class alone
+}
 
 int dict_part(PyTypeObject* t) {
   if (t == &PyDictRevIterKey_Type || t == &PyDictRevIterValue_Type || t == &PyDictRevIterItem_Type)

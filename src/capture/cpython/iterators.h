@@ -5,6 +5,9 @@
 
 namespace braze::capture::cpython {
 
+// Whether instances have a next item, as the class's slot has it.
+bool is_iterator_class(PyTypeObject*);
+
 // The families of classes that are known here, by what a tuple of iterator_content() has.
 enum class IteratorFamily : uint8_t {
   None,

@@ -1,4 +1,4 @@
-// The structures are private to CPython's sources; 3.11 and 3.12 share what is named here.
+// The structures are private to CPython's sources; 3.11 to 3.13 share what is named here.
 #include "capture/cpython/itertool.h"
 
 #include <iterator>

@@ -6,7 +6,7 @@ namespace braze::capture {
 namespace {
 
 PySetObject* cast(PyObject* set) { return reinterpret_cast<PySetObject*>(set); }
-bool active(const setentry& e) { return e.key && e.key != _PySet_Dummy; }
+bool active(const setentry& e) { return e.key && e.hash != -1; }  // -1: what a removed element leaves
 
 template <class F>
 void for_each_active(PyObject* set, F&& f) {
@@ -36,6 +36,12 @@ bool copy_table(PyObject* set, PyObject* like, const std::vector<PyObject*>& ele
 }
 
 }  // namespace
+
+PyObject* next_element(PyObject* set, Py_ssize_t& place) {
+  while (place <= cast(set)->mask)
+    if (const setentry& e = cast(set)->table[place++]; active(e)) return e.key;
+  return nullptr;
+}
 
 Ref set_like(PyTypeObject* type, PyObject* like) {
   Ref set = Ref::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));

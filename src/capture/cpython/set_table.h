@@ -7,6 +7,10 @@
 
 namespace braze::capture {
 
+// The next element, borrowed, as the set itself has it, whatever its class says of an iteration. `place`: 0 before the
+// first. nullptr: there is none.
+PyObject* next_element(PyObject* set, Py_ssize_t& place);
+
 // A set or frozenset (`type`) that iterates as `like` does.
 Ref set_like(PyTypeObject* type, PyObject* like);
 // `set` (a set, or a fresh frozenset) becomes the set of `elements`, which stand for the keys of `like` in the order of

@@ -311,10 +311,8 @@ class Classifier {
   Variable* set_content() {
     tr_.guards().set_members(source_, object_, tr_.line());
     std::unordered_map<PyObject*, Variable*> of;
-    PyObject* key;
-    Py_ssize_t pos = 0;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(object_, &pos, &key, &hash)) {
+    Py_ssize_t place = 0;
+    while (PyObject* key = next_element(object_, place)) {
       // Objects that are told apart by identity are members as such.
       PyTypeObject* kind = Py_TYPE(key);
       bool by_identity =

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "capture/code/bytecode.h"
+#include "capture/cpython/call_order.h"
 #include "capture/eval/variable.h"
 
 namespace braze::capture {
@@ -30,6 +31,11 @@ struct Frame {
 
   void push(Variable* v) { stack[sp++] = v; }
   Variable* pop() { return stack[--sp]; }
+  void push_callable(Variable* v) {  // one without `self`
+    auto pair = cpython::without_self(v);
+    push(pair.lower);
+    push(pair.upper);
+  }
   Variable*& top(int i = 1) { return stack[sp - i]; }
   UserLine line() const { return {code->code, code->instructions[ip].line}; }
 };

@@ -1,5 +1,6 @@
 #include "capture/eval/variable.h"
 
+#include "capture/cpython/iterators.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -71,8 +72,7 @@ Variable* Variable::iter(Translator& tr) {
   tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not iterable");
 }
 Variable* Variable::next(Translator& tr) {
-  if (type()->tp_iternext && type()->tp_iternext != _PyObject_NextNotImplemented)
-    tr.unsupported("the next item of " + describe());
+  if (cpython::is_iterator_class(type())) tr.unsupported("the next item of " + describe());
   tr.raise(PyExc_TypeError, std::string("'") + tr.name_of(type()) + "' object is not an iterator");
 }
 int64_t Variable::len(Translator& tr) {

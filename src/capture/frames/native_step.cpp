@@ -1,5 +1,7 @@
 #include "capture/frames/native_step.h"
 
+#include "capture/cpython/call_order.h"
+
 namespace braze::capture {
 
 namespace {
@@ -9,7 +11,7 @@ using Binary = PyObject* (*)(PyObject*, PyObject*);
 PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
 PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
-// In the order of CPython's NB_ numbers, which 3.11 and 3.12 share.
+// In the order of CPython's NB_ numbers, which 3.11 to 3.13 share.
 constexpr Binary kBinary[] = {PyNumber_Add,
                               PyNumber_And,
                               PyNumber_FloorDivide,
@@ -66,11 +68,22 @@ class Stepper {
 
   StepResult run() {
     switch (in_.op) {
+      case Opcode::LoadFast:
+        return in_.second ? push(Py_NewRef(cpython::slots(frame_)[in_.arg])) : StepResult{StepResult::NotTaken};
+      case Opcode::StoreFast: {
+        if (!in_.second) return {StepResult::NotTaken};
+        Ref gone = Ref::steal(std::exchange(cpython::slots(frame_)[in_.arg], pop().release()));
+        return next();
+      }
       case Opcode::PopTop: {
         Ref gone = pop();
         return next();
       }
-      case Opcode::Call: return call();
+      case Opcode::Call: return call(kw_names_);
+      case Opcode::CallKw: {
+        Ref names = pop();
+        return call(names.get());
+      }
       case Opcode::CallFunctionEx: return call_ex();
       case Opcode::PopJumpIfTrue: return jump_if(true, false);
       case Opcode::PopJumpIfFalse: return jump_if(false, false);
@@ -79,7 +92,7 @@ class Stepper {
       case Opcode::UnaryNot: {
         Ref v = pop();
         int t = PyObject_IsTrue(v.get());
-        return t < 0 ? raised() : push(Py_NewRef(t ? Py_False : Py_True));
+        return t < 0 ? raised() : push(PyBool_FromLong(!t));
       }
       case Opcode::UnaryNegative: return unary(PyNumber_Negative);
       case Opcode::UnaryPositive: return unary(PyNumber_Positive);
@@ -94,7 +107,8 @@ class Stepper {
       }
       case Opcode::CompareOp: {
         Ref b = pop(), a = pop();
-        return push(PyObject_RichCompare(a.get(), b.get(), in_.arg));
+        Ref r = Ref::steal(PyObject_RichCompare(a.get(), b.get(), in_.arg));
+        return in_.flag && r ? push(truth(r.get())) : push(r.release());
       }
       case Opcode::ContainsOp: {
         Ref container = pop(), item = pop();
@@ -108,9 +122,7 @@ class Stepper {
       case Opcode::LoadMethod: {
         Ref o = pop();
         Ref v = Ref::steal(PyObject_GetAttr(o.get(), code_.name(in_.arg)));
-        if (!v) return raised();
-        put(nullptr);
-        return push(v.release());
+        return push_callable(std::move(v));
       }
       case Opcode::LoadSuperAttr:
       case Opcode::LoadSuperMethod: {
@@ -118,9 +130,7 @@ class Stepper {
         PyObject* args[] = {cls.get(), self.get()};
         Ref object = Ref::steal(PyObject_Vectorcall(super.get(), args, 2, nullptr));
         Ref v = Ref::steal(object ? PyObject_GetAttr(object.get(), code_.name(in_.arg)) : nullptr);
-        if (!v) return raised();
-        if (in_.op == Opcode::LoadSuperMethod) put(nullptr);
-        return push(v.release());
+        return in_.op == Opcode::LoadSuperMethod ? push_callable(std::move(v)) : push(v.release());
       }
       case Opcode::StoreAttr: {
         Ref o = pop(), v = pop();
@@ -157,6 +167,10 @@ class Stepper {
       }
       case Opcode::RaiseVarargs: return in_.arg ? raise() : StepResult{StepResult::NotTaken};
       case Opcode::UnpackSequence: return unpack();
+      case Opcode::ConvertValue: {
+        Ref v = pop();
+        return push(converted(v, in_.arg).release());
+      }
       case Opcode::FormatValue: return format();
       case Opcode::BeforeWith: return before_with();
       case Opcode::ImportName: return import_name();
@@ -180,6 +194,17 @@ class Stepper {
     put(owned);
     return next();
   }
+  StepResult push_callable(Ref owned) {  // one without `self`
+    if (!owned) return raised();
+    auto pair = cpython::without_self(owned.release());
+    put(pair.lower);
+    put(pair.upper);
+    return next();
+  }
+  static PyObject* truth(PyObject* o) {
+    int t = PyObject_IsTrue(o);
+    return t < 0 ? nullptr : PyBool_FromLong(t);
+  }
   StepResult done(int status) { return status < 0 ? raised() : next(); }
   StepResult unary(PyObject* (*f)(PyObject*)) {
     Ref v = pop();
@@ -198,25 +223,23 @@ class Stepper {
     return {StepResult::Next, jumps ? in_.target : at_ + 1};
   }
 
-  StepResult call() {
+  StepResult call(PyObject* names) {
     size_t n = static_cast<size_t>(in_.arg);
     std::vector<Ref> held(n + 2);
     for (size_t i = n + 2; i-- > 0;) held[i] = pop();
     std::vector<PyObject*> args(n + 2);
     for (size_t i = 0; i < n + 2; ++i) args[i] = held[i].get();
-    // [NULL, callable, args...] or [method, self, args...]
-    bool method = args[0] != nullptr;
-    PyObject* callable = method ? args[0] : args[1];
-    PyObject** first = args.data() + (method ? 1 : 2);
-    size_t total = method ? n + 1 : n;
-    size_t kw = kw_names_ ? static_cast<size_t>(PyTuple_GET_SIZE(kw_names_)) : 0;
-    return push(PyObject_Vectorcall(callable, first, (total - kw) | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_names_));
+    auto [callable, self] = cpython::called(args[0], args[1]);
+    PyObject** first = args.data() + (self ? 1 : 2);
+    size_t total = self ? n + 1 : n;
+    size_t kw = names ? static_cast<size_t>(PyTuple_GET_SIZE(names)) : 0;
+    return push(PyObject_Vectorcall(callable, first, (total - kw) | PY_VECTORCALL_ARGUMENTS_OFFSET, names));
   }
 
   StepResult call_ex() {
     Ref kwargs = in_.arg & 1 ? pop() : Ref();
-    Ref args = pop(), callable = pop();
-    pop();  // the NULL below
+    Ref args = pop(), upper = pop(), lower = pop();
+    PyObject* callable = cpython::called(lower.get(), upper.get()).callable;
     if (!PyTuple_CheckExact(args.get())) {
       args = Ref::steal(PySequence_Tuple(args.get()));
       if (!args) return raised();
@@ -226,7 +249,7 @@ class Stepper {
       if (!d || PyDict_Update(d.get(), kwargs.get()) < 0) return raised();
       kwargs = d;
     }
-    return push(PyObject_Call(callable.get(), args.get(), kwargs.get()));
+    return push(PyObject_Call(callable, args.get(), kwargs.get()));
   }
 
   // An instance of what is raised: a class is called.
@@ -288,15 +311,18 @@ class Stepper {
     return next();
   }
 
+  static Ref converted(const Ref& v, int conversion) {
+    switch (conversion) {
+      case 1: return Ref::steal(PyObject_Str(v.get()));
+      case 2: return Ref::steal(PyObject_Repr(v.get()));
+      case 3: return Ref::steal(PyObject_ASCII(v.get()));
+      default: return v;
+    }
+  }
+
   StepResult format() {
     Ref spec = in_.arg & 4 ? pop() : Ref();
-    Ref v = pop();
-    switch (in_.arg & 3) {
-      case 1: v = Ref::steal(PyObject_Str(v.get())); break;
-      case 2: v = Ref::steal(PyObject_Repr(v.get())); break;
-      case 3: v = Ref::steal(PyObject_ASCII(v.get())); break;
-      default: break;
-    }
+    Ref v = converted(pop(), in_.arg & 3);
     if (!v) return raised();
     if (PyUnicode_CheckExact(v.get()) && !spec) return push(v.release());
     return push(PyObject_Format(v.get(), spec.get()));

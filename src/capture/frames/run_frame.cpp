@@ -36,6 +36,7 @@ bool take(PyThreadState* ts, cpython::Frame* frame, PyObject** result) {
 
 // Where the interpreter has to start so that instruction `i` is carried out: names of keywords belong to the call.
 int entry_offset(const Bytecode& code, int i) {
+  BRAZE_CHECK(!code.instructions[i].second, "an entry within an instruction of the interpreter's");
   if (code.instructions[i].op == Opcode::Call)
     for (int k = i - 1; k >= 0 && k >= i - 2; --k) {
       if (code.instructions[k].op == Opcode::KwNames) i = k;
@@ -171,15 +172,12 @@ class FrameRunner {
   PyObject* run(const FrameImage* images, size_t num_images, Registers* regs) {
     if (num_images && !advance(images, num_images, regs)) return result_;
     for (;;) {
-      if (PyErr_CheckSignals() < 0) {
-        cpython::set_position(frame_, code_.instructions[ip_].offset);
-        return cpython::go_on(ts_, frame_, true);
-      }
+      if (PyErr_CheckSignals() < 0) return raise_at(ip_);
       GilPtr<Entry> entry;
       GuardValues values;
       if (idle_ < kMostIdle) {
         entry = find(values);
-        if (!entry && PyErr_Occurred()) return cpython::go_on(ts_, frame_, true);
+        if (!entry && PyErr_Occurred()) return raise_at(ip_);
       }
       if (!entry) {
         cpython::set_next(frame_, entry_offset(code_, ip_));
@@ -224,7 +222,7 @@ class FrameRunner {
     Ran ran = execute(entry, values, regs.get());
     cpython::unlink(ts_, frame_);
     if (ran == Ran::Raised) {
-      result_ = cpython::go_on(ts_, frame_, true);
+      result_ = raise_at(ip_);
       return false;
     }
     if (ran == Ran::Uncompiled) {
@@ -259,6 +257,11 @@ class FrameRunner {
     switch (s.kind) {
       case StepResult::Next:
         ip_ = s.next;
+        if (code_.instructions[instruction].second) {  // the interpreter cannot carry it out, but go on behind it
+          cpython::set_next(frame_, entry_offset(code_, ip_));
+          result_ = cpython::go_on(ts_, frame_, false);
+          return false;
+        }
         return !at[0].raises || !region_.options().fullgraph || did_not_raise(instruction);
       case StepResult::Raised: return raised(instruction);
       case StepResult::NotTaken: break;
@@ -289,16 +292,26 @@ class FrameRunner {
             "an operation that raises an exception on fake tensors, and not on real ones",
             {code_.code, code_.instructions[instruction].line},
             {}});
-    result_ = cpython::go_on(ts_, frame_, true);
+    result_ = raise_at(instruction);
     return false;
   }
 
   bool raised(int instruction) {
     // The interpreter lets go of an exception where the code does, a segment at its end.
-    ip_ = raised_keeps_end() ? -1 : land(ts_, frame_, code_, instruction);
-    if (ip_ >= 0) return true;
-    result_ = cpython::go_on(ts_, frame_, true);
+    if (!raised_keeps_end() && (ip_ = land(ts_, frame_, code_, instruction)) >= 0) return true;
+    result_ = raise_at(instruction);
     return false;
+  }
+
+  // The interpreter goes on with the exception that is set, which has come from the instruction.
+  PyObject* raise_at(int instruction) {
+    int handler = land(ts_, frame_, code_, instruction);
+    if (handler < 0) {
+      cpython::set_position(frame_, code_.instructions[instruction].offset);
+      return cpython::go_on(ts_, frame_, true);
+    }
+    cpython::set_next(frame_, entry_offset(code_, handler));
+    return cpython::go_on(ts_, frame_, false);
   }
 
   Region& region_;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "capture/cpython/dict.h"
+#include "capture/cpython/set_table.h"
 #include "capture/guards/dynamic.h"
 #include "capture/guards/guard_eval.h"
 #include "launch/tensor_spec.h"
@@ -24,10 +25,8 @@ bool same_key(PyObject* key, const LooseRef& want) {
 
 bool same_members(PyObject* set, const std::vector<LooseRef>& expected) {
   if (!PyAnySet_Check(set) || static_cast<size_t>(PySet_GET_SIZE(set)) != expected.size()) return false;
-  PyObject* key;
-  Py_ssize_t pos = 0;
-  Py_hash_t hash;
-  for (size_t i = 0; _PySet_NextEntry(set, &pos, &key, &hash); ++i)
+  Py_ssize_t place = 0;
+  for (size_t i = 0; PyObject* key = next_element(set, place); ++i)
     if (key != expected[i].get() && !equal_constants(key, expected[i].get())) return false;
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "capture/cpython/dict.h"
+#include "capture/cpython/set_table.h"
 #include "capture/guards/guard_eval.h"
 #include "launch/tensor_spec.h"
 
@@ -142,10 +143,8 @@ void GuardSet::all_distinct(std::vector<SourceId> group, UserLine line) {
 void GuardSet::set_members(SourceId s, PyObject* set, UserLine line) {
   // As the set has them, whatever its class says of an iteration.
   std::vector<LooseRef> members;
-  PyObject* member;
-  Py_ssize_t at = 0;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(set, &at, &member, &hash)) members.push_back(Ref::borrow(member));
+  Py_ssize_t place = 0;
+  while (PyObject* member = next_element(set, place)) members.push_back(Ref::borrow(member));
   add({GuardKind::SetMembers, s, {}, 0, {}, nullptr, line, {}, {}, std::move(members)});
 }
 void GuardSet::range_is(SourceId s, PyObject* range, UserLine line) {

@@ -1,5 +1,6 @@
 // Python functions, bound methods, partials, cells, generators.
 #pragma once
+#include "capture/cpython/imported.h"
 #include "capture/eval/variable.h"
 
 namespace braze::capture {
@@ -77,7 +78,7 @@ class BuiltinMethodVariable final : public Variable {
   BuiltinMethodVariable(Variable* self, PyObject* descr, PyTypeObject* owner, PyObject* name)
       : Variable(Kind::BuiltinMethod), self(self), descr(Ref::borrow(descr)), owner(owner), name(name) {}
   PyTypeObject* type() const override {
-    return Py_TYPE(descr.get()) == &PyWrapperDescr_Type ? &_PyMethodWrapper_Type : &PyCFunction_Type;
+    return Py_TYPE(descr.get()) == &PyWrapperDescr_Type ? method_wrapper_type() : &PyCFunction_Type;
   }
   std::string describe() const override;
   Variable* getattr(Translator&, PyObject* name) override;

@@ -1,5 +1,6 @@
 #include "capture/vars/host.h"
 
+#include "capture/cpython/imported.h"
 #include "capture/eval/open_sizes.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -52,7 +53,7 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 }
 
 Variable* HostVariable::call(Translator& tr, Args& args) {
-  if (Py_TYPE(object.get()) == &_PyMethodWrapper_Type)
+  if (Py_TYPE(object.get()) == method_wrapper_type())
     return tr.real.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
   return tr.host.call(object.get(), args);
 }

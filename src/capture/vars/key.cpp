@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "capture/cpython/set_table.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/constant.h"
 
@@ -83,10 +84,8 @@ bool holds_made_key(PyObject* key) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
       if (holds_made_key(PyTuple_GET_ITEM(key, i))) return true;
   } else if (PyFrozenSet_Check(key)) {
-    PyObject* element;
-    Py_ssize_t pos = 0;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(key, &pos, &element, &hash))
+    Py_ssize_t place = 0;
+    while (PyObject* element = next_element(key, place))
       if (holds_made_key(element)) return true;
   } else if (PyMethod_Check(key)) {
     return holds_made_key(PyMethod_GET_FUNCTION(key)) || holds_made_key(PyMethod_GET_SELF(key));

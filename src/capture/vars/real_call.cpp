@@ -1,6 +1,7 @@
 // Calls of objects that are known by identity: classes, functions in C, methods, caches.
 #include "capture/builtins/builtins.h"
 #include "capture/builtins/signature_errors.h"
+#include "capture/cpython/imported.h"
 #include "capture/cpython/lru_cache.h"
 #include "capture/eval/callback.h"
 #include "capture/eval/calls.h"
@@ -101,7 +102,7 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
 
 Variable* call_method_wrapper(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();
-  if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
+  if (Py_TYPE(o) == method_wrapper_type()) {
     Ref self = Ref::steal(native::attr(Ground::fixed(), o, "__self__")),
         name = Ref::steal(native::attr(Ground::fixed(), o, "__name__"));
     if (self && name && PyUnicode_CompareWithASCIIString(name.get(), "__get__") == 0)

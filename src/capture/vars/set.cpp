@@ -32,10 +32,8 @@ SetVariable::SetVariable(Translator& tr, PyTypeObject* t, PyObject* like, const 
 
 std::vector<Variable*> SetVariable::elements() const {
   std::vector<Variable*> out;
-  PyObject* key;
-  Py_ssize_t pos = 0;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(keys_.get(), &pos, &key, &hash)) out.push_back(of_.at(key));
+  Py_ssize_t place = 0;
+  while (PyObject* key = next_element(keys_.get(), place)) out.push_back(of_.at(key));
   return out;
 }
 
@@ -59,7 +57,7 @@ void SetVariable::merge(Translator& tr, Variable* iterable) {
   iterable = tr.force(iterable);
   if (!set_of(tr, iterable) && iterable->type() != &PyDict_Type) {
     for (Variable* v : tr.unpack(iterable)) add(tr, v);
-  } else if (_PySet_Update(keys_.get(), operand(tr, iterable).get()) < 0) {
+  } else if (!Ref::steal(PyObject_CallMethod(keys_.get(), "update", "O", operand(tr, iterable).get()))) {
     tr.raise_current();
   }
 }

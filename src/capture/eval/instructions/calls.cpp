@@ -32,30 +32,31 @@ void Instructions::YieldValue(Execution& x) {
 
 void Instructions::KwNames(Execution& x) { x.f.kw_names = x.f.code->constant(x.ins.arg); }
 
-void Instructions::Call(Execution& x) {
+static void call(Execution& x, PyObject* names) {
   int n = x.ins.arg;
   Args args;
   x.f.sp -= n;
   auto* at = x.f.stack.data() + x.f.sp;
-  Variable *second = x.f.pop(), *first = x.f.pop();
-  Variable* callee = second;
-  if (first) {
-    callee = first;
-    args.pos.push_back(second);
-  }
-  int named = 0;
-  PyObject* names = std::exchange(x.f.kw_names, nullptr);
-  if (names) named = static_cast<int>(PyTuple_GET_SIZE(names));
+  Variable *upper = x.f.pop(), *lower = x.f.pop();
+  auto [callee, self] = cpython::called(lower, upper);
+  if (self) args.pos.push_back(self);
+  int named = names ? static_cast<int>(PyTuple_GET_SIZE(names)) : 0;
   for (int i = 0; i < n - named; ++i) args.pos.push_back(at[i]);
   for (int i = 0; i < named; ++i) args.kw.emplace_back(PyTuple_GET_ITEM(names, i), at[n - named + i]);
   x.f.push(x.tr.call(callee, std::move(args), true));
 }
 
+void Instructions::Call(Execution& x) { call(x, std::exchange(x.f.kw_names, nullptr)); }
+void Instructions::CallKw(Execution& x) {
+  x.f.pop();  // loaded by the instruction before
+  call(x, x.f.code->constant(x.f.code->instructions[static_cast<size_t>(x.f.ip) - 1].arg));
+}
+
 void Instructions::CallFunctionEx(Execution& x) {
   Variable* kw = x.ins.arg & 1 ? x.tr.force(x.f.pop()) : nullptr;
   Variable* pos = x.f.pop();
-  Variable* callee = x.f.pop();
-  x.f.pop();
+  Variable *upper = x.f.pop(), *lower = x.f.pop();
+  Variable* callee = cpython::called(lower, upper).callable;
   Args args;
   args.pos = x.tr.unpack(pos);
   if (kw) {
@@ -80,6 +81,15 @@ static Variable* annotations_dict(Translator& tr, Variable* v) {
   return d;
 }
 
+static void set_function_attribute(Translator& tr, FunctionVariable* fn, int flag, Variable* v) {
+  switch (flag) {
+    case 8: fn->closure = v; break;
+    case 4: fn->annotations = annotations_dict(tr, v); break;
+    case 2: fn->kwdefaults = v; break;
+    default: fn->defaults = v;
+  }
+}
+
 void Instructions::MakeFunction(Execution& x) {
   int flags = x.ins.arg;
   Variable* code = x.tr.force(x.f.pop());
@@ -88,10 +98,14 @@ void Instructions::MakeFunction(Execution& x) {
   fn->globals = x.f.globals;
   fn->builtins = x.f.builtins;
   fn->globals_source = x.f.globals_source;
-  if (flags & 8) fn->closure = x.f.pop();
-  if (flags & 4) fn->annotations = annotations_dict(x.tr, x.f.pop());
-  if (flags & 2) fn->kwdefaults = x.f.pop();
-  if (flags & 1) fn->defaults = x.f.pop();
+  for (int flag : {8, 4, 2, 1})
+    if (flags & flag) set_function_attribute(x.tr, fn, flag, x.f.pop());
+  x.f.push(fn);
+}
+
+void Instructions::SetFunctionAttribute(Execution& x) {
+  auto* fn = x.f.pop()->as<FunctionVariable>();
+  set_function_attribute(x.tr, fn, x.ins.arg, x.f.pop());
   x.f.push(fn);
 }
 

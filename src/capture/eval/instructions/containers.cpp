@@ -159,6 +159,11 @@ void Instructions::FormatValue(Execution& x) {
   x.f.push(x.tr.format(v, spec, x.ins.arg & 3));
 }
 
+void Instructions::ConvertValue(Execution& x) {
+  Variable* v = x.f.pop();
+  x.f.push(x.tr.format(v, "", x.ins.arg));
+}
+
 void Instructions::UnpackSequence(Execution& x) { unpack_sequence(x.tr, x.f, x.ins.arg); }
 
 void Instructions::UnpackEx(Execution& x) { unpack_ex(x.tr, x.f, x.ins.arg & 0xff, x.ins.arg >> 8); }

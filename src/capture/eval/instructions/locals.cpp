@@ -88,8 +88,10 @@ void Instructions::DeleteDeref(Execution& x) {
 
 void Instructions::LoadGlobal(Execution& x) {
   Variable* v = x.tr.load_global(x.f, x.f.code->name(x.ins.arg));
-  if (x.ins.flag) x.f.push(nullptr);
-  x.f.push(v);
+  if (x.ins.flag)
+    x.f.push_callable(v);
+  else
+    x.f.push(v);
 }
 
 void Instructions::StoreGlobal(Execution& x) {

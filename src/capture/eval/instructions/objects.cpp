@@ -16,8 +16,7 @@ void Instructions::LoadMethod(Execution& x) {
     x.f.push(v->as<BoundMethodVariable>()->self);
   } else {
     if (v->is(Kind::BuiltinMethod)) v->as<BuiltinMethodVariable>()->only_called = true;
-    x.f.push(nullptr);
-    x.f.push(v);
+    x.f.push_callable(v);
   }
 }
 
@@ -31,7 +30,7 @@ void Instructions::LoadSuperAttr(Execution& x) {
       x.f.push(v->as<BoundMethodVariable>()->self);
       return;
     }
-    x.f.push(nullptr);
+    return x.f.push_callable(v);
   }
   x.f.push(v);
 }

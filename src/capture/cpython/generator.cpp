@@ -1,7 +1,6 @@
-// CPython 3.11 and 3.12: a generator holds its frame.
-#include <Python.h>
+// A generator holds its frame, and a word that says what it is about.
+#include "capture/cpython/generator.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
@@ -13,7 +12,6 @@
 #include "capture/cpython/any_arguments.h"
 #include "capture/cpython/fast_function.h"
 #include "capture/cpython/frame.h"
-#include "capture/cpython/generator.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
@@ -23,15 +21,26 @@ constexpr Py_ssize_t kBeforeSlots = 2;  // the function and the offset
 
 PyGenObject* as_generator(PyObject* o) { return reinterpret_cast<PyGenObject*>(o); }
 Frame* frame_in(PyGenObject* g) { return reinterpret_cast<Frame*>(g->gi_iframe); }
-bool waits(PyGenObject* g) { return g->gi_frame_state == FRAME_SUSPENDED || g->gi_frame_state == FRAME_CREATED; }
+bool waits(PyGenObject* g) { return g->gi_frame_state == FRAME_CREATED || suspended(reinterpret_cast<PyObject*>(g)); }
+int num_slots(Frame* f) { return code(f)->co_nlocalsplus + depth(f); }
+
+// What a generator's word says where it left with this instruction.
+int8_t state_at([[maybe_unused]] Frame* f, [[maybe_unused]] int at) {
+#if PY_VERSION_HEX >= 0x030D0000
+  // The argument says whether it is the yield of a `yield from`.
+  if (_PyCode_CODE(code(f))[at / 2].op.arg) return FRAME_SUSPENDED_YIELD_FROM;
+#endif
+  return FRAME_SUSPENDED;
+}
 
 // What was there ends when all of the frame is as it is to be: that may run code.
 void fill(Frame* f, PyObject* const* values, Py_ssize_t n) {
   std::vector<Ref> before;
-  for (int i = 0; i < f->stacktop; ++i) before.push_back(Ref::steal(std::exchange(f->localsplus[i], nullptr)));
-  f->stacktop = std::max(static_cast<int>(n), f->f_code->co_nlocalsplus);
-  for (int i = 0; i < f->stacktop; ++i)
-    f->localsplus[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
+  PyObject** all = slots(f);
+  for (int i = 0; i < num_slots(f); ++i) before.push_back(Ref::steal(std::exchange(all[i], nullptr)));
+  set_depth(f, std::max(static_cast<int>(n) - code(f)->co_nlocalsplus, 0));
+  for (int i = 0; i < num_slots(f); ++i)
+    all[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
 }
 
 // nullptr: an exception is set.
@@ -47,8 +56,8 @@ PyObject* go_to(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref alive = Ref::borrow(args[0]);
   int at = static_cast<int>(PyLong_AsLong(args[1]));
   // One that has not begun waits at the instruction that made it.
-  if (at != position(f)) as_generator(args[0])->gi_frame_state = FRAME_SUSPENDED;
-  set_position(f, at);
+  if (at != left_at(f)) as_generator(args[0])->gi_frame_state = state_at(f, at);
+  set_left_at(f, at);
   fill(f, args + kBeforeSlots, n - kBeforeSlots);
   Py_RETURN_NONE;
 }
@@ -58,7 +67,7 @@ PyObject* end(PyObject*, PyObject* const* args, Py_ssize_t) {
   Frame* f = waiting_frame(args[0]);
   if (!f) return nullptr;
   Ref alive = Ref::borrow(args[0]);
-  set_position(f, static_cast<int>(PyLong_AsLong(args[1])));
+  set_left_at(f, static_cast<int>(PyLong_AsLong(args[1])));
   fill(f, nullptr, 0);
   as_generator(args[0])->gi_frame_state = FRAME_SUSPENDED;
   return PyObject_CallMethod(args[0], "close", nullptr);
@@ -85,13 +94,13 @@ PyObject* generator_content(PyObject* generator) {
   if (!waits(g) || (handled && handled != Py_None) || !function(f) || !PyFunction_Check(function(f)) ||
       PyFunction_GET_CODE(function(f)) != reinterpret_cast<PyObject*>(code(f)))
     return nullptr;
-  Ref at = Ref::steal(PyLong_FromLong(position(f)));
-  Ref out = Ref::steal(at ? PyTuple_New(kBeforeSlots + f->stacktop) : nullptr);
+  Ref at = Ref::steal(PyLong_FromLong(left_at(f)));
+  Ref out = Ref::steal(at ? PyTuple_New(kBeforeSlots + num_slots(f)) : nullptr);
   if (!out) return PyErr_Clear(), nullptr;
   PyTuple_SET_ITEM(out.get(), 0, Py_NewRef(function(f)));
   PyTuple_SET_ITEM(out.get(), 1, at.release());
-  for (int i = 0; i < f->stacktop; ++i)
-    PyTuple_SET_ITEM(out.get(), kBeforeSlots + i, Py_NewRef(f->localsplus[i] ? f->localsplus[i] : empty_slot()));
+  for (int i = 0; i < num_slots(f); ++i)
+    PyTuple_SET_ITEM(out.get(), kBeforeSlots + i, Py_NewRef(slots(f)[i] ? slots(f)[i] : empty_slot()));
   return out.release();
 }
 
@@ -111,4 +120,3 @@ PyObject* generator_ended() {
 }
 
 }  // namespace braze::capture::cpython
-#endif

@@ -1,0 +1,65 @@
+// What is done with frames whatever their layout: the hook, the count of calls.
+#include "capture/cpython/frame.h"
+
+namespace braze::capture::cpython {
+
+int recursion_left() {
+#if PY_VERSION_HEX < 0x030C0000
+  return PyThreadState_Get()->recursion_remaining;
+#else
+  return PyThreadState_Get()->py_recursion_remaining;
+#endif
+}
+bool enter_call() {
+  if (Py_EnterRecursiveCall("")) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+  // That counted what takes of C's stack; calls of Python's are counted apart.
+  int& left = PyThreadState_Get()->py_recursion_remaining;
+  if (left <= 0) {
+    Py_LeaveRecursiveCall();
+    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+    return false;
+  }
+  --left;
+#endif
+  return true;
+}
+void leave_call() {
+#if PY_VERSION_HEX >= 0x030C0000
+  ++PyThreadState_Get()->py_recursion_remaining;
+#endif
+  Py_LeaveRecursiveCall();
+}
+
+namespace {
+
+Take g_take = nullptr;
+_PyFrameEvalFunction g_before = nullptr;
+int g_installed = 0;  // by threads that await a frame
+
+PyObject* hook(PyThreadState* ts, Frame* f, int throwflag) {
+  _PyFrameEvalFunction before = g_before;
+  PyObject* result = nullptr;
+  if (!throwflag && g_take && g_take(ts, f, &result)) return result;
+  return (before ? before : _PyEval_EvalFrameDefault)(ts, f, throwflag);
+}
+
+}  // namespace
+
+void install_hook(Take take) {
+  PyInterpreterState* interp = PyInterpreterState_Get();
+  _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
+  g_take = take;
+  ++g_installed;
+  if (now == hook) return;
+  g_before = now;
+  _PyInterpreterState_SetEvalFrameFunc(interp, hook);
+}
+
+void remove_hook() {
+  if (--g_installed > 0) return;
+  PyInterpreterState* interp = PyInterpreterState_Get();
+  if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook) _PyInterpreterState_SetEvalFrameFunc(interp, g_before);
+}
+
+}  // namespace braze::capture::cpython
