@@ -16,6 +16,12 @@ template <class T>
 CallPair<T> without_self(T callable) {
   return kNullAbove ? CallPair<T>{callable, nullptr} : CallPair<T>{nullptr, callable};
 }
+// The callable of two neighbours on the stack that are such a pair; nullptr: they are none.
+template <class T>
+T called_without_self(T lower, T upper) {
+  T stands = kNullAbove ? lower : upper, null = kNullAbove ? upper : lower;
+  return null ? nullptr : stands;
+}
 // What is called, of a pair with or without `self`; `self` is nullptr if there is none.
 template <class T>
 struct Called {

@@ -4,6 +4,9 @@
 
 namespace braze::capture::cpython {
 
+// Whether close() gives what the generator returned as it was closed; None otherwise.
+inline constexpr bool kCloseGivesResult = PY_VERSION_HEX >= 0x030D0000;
+
 // Stands for a slot of a frame that has no value (borrowed).
 PyObject* empty_slot();
 

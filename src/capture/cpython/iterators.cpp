@@ -168,7 +168,8 @@ PyObject* advance(PyObject*, PyObject* const* args, Py_ssize_t) {
     case IteratorFamily::Sequence: {
       auto* s = as<SequenceIterator>(it);
       bool back = Py_TYPE(it) == &PyListRevIter_Type || Py_TYPE(it) == &PyReversed_Type;
-      s->index = ended && back ? -1 : s->index + (back ? -n : n);
+      // Those of lists have come to their end in 3.13 by the index, before by the sequence.
+      s->index = ended && (back || Py_TYPE(it) == &PyListIter_Type) ? -1 : s->index + (back ? -n : n);
       if (ended) Py_CLEAR(s->sequence);
       break;
     }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
 
@@ -39,7 +40,40 @@ int watcher() {
 
 }  // namespace
 
+namespace {
+
+// An instance's dict whose values lie in the instance. CPython 3.13.0 tells no watcher when one is stored there.
+bool is_in_instance(PyObject* dict) { return reinterpret_cast<PyDictObject*>(dict)->ma_values != nullptr; }
+
+bool watcher_hears_of_instances() {
+  static const bool hears = [] {
+    Ref cls = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Trial"));
+    Ref object = Ref::steal(cls ? PyObject_CallNoArgs(cls.get()) : nullptr);
+    Ref dict = Ref::steal(object ? PyObject_GenericGetDict(object.get(), nullptr) : nullptr);
+    if (!dict || PyDict_Watch(watcher(), dict.get()) < 0) throw InternalError("a dict cannot be watched");
+    auto count = counts()[dict.get()] = std::make_shared<uint64_t>(0);
+    PyObject_SetAttrString(object.get(), "a", Py_None);
+    return *count != 0;
+  }();
+  return hears;
+}
+
+// Gives the dict a table of its own, by taking its last item out and putting it back.
+void move_out_of_instance(PyObject* dict) {
+  bool empty = PyDict_GET_SIZE(dict) == 0;
+  if (empty) PyDict_SetItemString(dict, "_", Py_None);
+  Ref item = Ref::steal(PyObject_CallMethod(dict, "popitem", nullptr));
+  if (item && !empty) PyDict_SetItem(dict, PyTuple_GET_ITEM(item.get(), 0), PyTuple_GET_ITEM(item.get(), 1));
+  if (PyErr_Occurred() || is_in_instance(dict)) {
+    PyErr_Clear();
+    throw InternalError("a dict cannot be watched");
+  }
+}
+
+}  // namespace
+
 DictVersion::DictVersion(PyObject* dict) : dict_(dict) {
+  if (is_in_instance(dict) && !watcher_hears_of_instances()) move_out_of_instance(dict);
   std::shared_ptr<uint64_t>& count = counts()[dict];
   if (!count) {
     if (PyDict_Watch(watcher(), dict) < 0) {

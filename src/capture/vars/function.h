@@ -123,7 +123,7 @@ class GeneratorVariable final : public Variable {
   // Resumes; nullptr when it returned (the value is in `result`).
   Variable* send(Translator&, Variable* value);
   Variable* throw_(Translator&, Variable* exception);
-  void close(Translator&);
+  Variable* close(Translator&);  // what it gives
   // Suspended where the interpreter would run more of its code when nobody holds it any more.
   bool has_end_to_run(Translator&);
   Reg build(Codegen&) override;

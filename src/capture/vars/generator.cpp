@@ -124,19 +124,20 @@ Variable* GeneratorVariable::throw_(Translator& tr, Variable* exception) {
 
 Variable* GeneratorVariable::next(Translator& tr) { return send(tr, tr.none()); }
 
-void GeneratorVariable::close(Translator& tr) {
+Variable* GeneratorVariable::close(Translator& tr) {
   change(tr);
   if (!started || finished) {
     finished = true;
-    return;
+    return tr.none();
   }
   try {
     throw_(tr, tr.call(tr.global_object(PyExc_GeneratorExit, Ground::fixed()), std::vector<Variable*>{}));
   } catch (PyRaise& e) {
-    if (is_exit(tr, e.exception) || tr.is_instance(e.exception, PyExc_StopIteration)) return;
+    if (is_exit(tr, e.exception) || tr.is_instance(e.exception, PyExc_StopIteration)) return tr.none();
     throw;
   }
   if (!finished) tr.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
+  return cpython::kCloseGivesResult ? result : tr.none();
 }
 
 bool GeneratorVariable::has_end_to_run(Translator& tr) {
@@ -203,7 +204,7 @@ Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args&
     if (!is_exception(e)) return nullptr;
     return stop(throw_(tr, e));
   }
-  if (n == "close" && args.size() == 0) return close(tr), tr.none();
+  if (n == "close" && args.size() == 0) return close(tr);
   return nullptr;
 }
 
