@@ -7,6 +7,9 @@ namespace braze::capture::cpython {
 // Whether close() gives what the generator returned as it was closed; None otherwise.
 inline constexpr bool kCloseGivesResult = PY_VERSION_HEX >= 0x030D0000;
 
+// Whether throw() with more than an exception is deprecated, which a warning says.
+inline constexpr bool kThrowWarns = PY_VERSION_HEX >= 0x030C0000;
+
 // Stands for a slot of a frame that has no value (borrowed).
 PyObject* empty_slot();
 

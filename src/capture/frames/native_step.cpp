@@ -128,7 +128,8 @@ class Stepper {
       case Opcode::LoadSuperMethod: {
         Ref self = pop(), cls = pop(), super = pop();
         PyObject* args[] = {cls.get(), self.get()};
-        Ref object = Ref::steal(PyObject_Vectorcall(super.get(), args, 2, nullptr));
+        bool given = in_.flag || super.get() == reinterpret_cast<PyObject*>(&PySuper_Type);
+        Ref object = Ref::steal(PyObject_Vectorcall(super.get(), args, given ? 2 : 0, nullptr));
         Ref v = Ref::steal(object ? PyObject_GetAttr(object.get(), code_.name(in_.arg)) : nullptr);
         return in_.op == Opcode::LoadSuperMethod ? push_callable(std::move(v)) : push(v.release());
       }

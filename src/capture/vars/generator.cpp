@@ -187,6 +187,7 @@ Variable* GeneratorVariable::call_method(Translator& tr, const char* name, Args&
   if (n == "__next__" && args.size() == 0) return stop(next(tr));
   if (n == "send" && args.size() == 1) return stop(send(tr, args[0]));
   if (n == "throw" && args.size() >= 1 && args.size() <= 3) {
+    if (args.size() > 1 && cpython::kThrowWarns) return nullptr;
     if (args.size() == 3 && !is_none(tr.force(args[2])) && !tr.force(args[2])->is(Kind::Traceback)) return nullptr;
     Variable* e = tr.force(args[0]);
     PyObject* cls = e->as_constant();

@@ -33,7 +33,9 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
     if (self_object && PyType_Check(self_object)) {
       // Through a class: functions stay unbound, class methods bind to it.
       auto itself = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)); };
-      if (Py_TYPE(d) == &PyFunction_Type || PyType_IsSubtype(Py_TYPE(d), &PyProperty_Type)) return itself();
+      PyTypeObject* kind = Py_TYPE(d);
+      if (kind == &PyFunction_Type || kind == &PyWrapperDescr_Type || PyType_IsSubtype(kind, &PyProperty_Type))
+        return itself();
       if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
         SourceId get_at;
         PyObject* get = tr.attributes.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);

@@ -22,7 +22,9 @@ void Instructions::LoadMethod(Execution& x) {
 
 void Instructions::LoadSuperAttr(Execution& x) {
   Variable *self = x.f.pop(), *cls = x.f.pop(), *super = x.f.pop();
-  Variable* bound = x.tr.call(super, {cls, self});
+  // A super() without arguments finds them itself; what has taken its name is called as it is written.
+  bool as_written = !x.ins.flag && x.tr.force(super)->as_constant() != reinterpret_cast<PyObject*>(&PySuper_Type);
+  Variable* bound = x.tr.call(super, as_written ? std::vector<Variable*>{} : std::vector<Variable*>{cls, self});
   Variable* v = x.tr.getattr(bound, x.f.code->name(x.ins.arg));
   if (x.ins.op == Opcode::LoadSuperMethod) {
     if (v->is(Kind::BoundMethod)) {
