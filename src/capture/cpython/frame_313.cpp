@@ -23,8 +23,9 @@ void correct_traceback(PyCodeObject* code, int at) {
   Ref exception = Ref::steal(PyErr_GetRaisedException());
   Ref trace = Ref::steal(PyException_GetTraceback(exception.get()));
   auto* entry = reinterpret_cast<PyTracebackObject*>(trace.get());
-  if (entry && entry->tb_lasti == at + kUnit && Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(
-                                                    entry->tb_frame))).get() == reinterpret_cast<PyObject*>(code)) {
+  if (entry && entry->tb_lasti == at + kUnit &&
+      Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame))).get() ==
+          reinterpret_cast<PyObject*>(code)) {
     entry->tb_lasti = at;
     entry->tb_lineno = PyCode_Addr2Line(code, at);
   }

@@ -39,8 +39,7 @@ void fill(Frame* f, PyObject* const* values, Py_ssize_t n) {
   PyObject** all = slots(f);
   for (int i = 0; i < num_slots(f); ++i) before.push_back(Ref::steal(std::exchange(all[i], nullptr)));
   set_depth(f, std::max(static_cast<int>(n) - code(f)->co_nlocalsplus, 0));
-  for (int i = 0; i < num_slots(f); ++i)
-    all[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
+  for (int i = 0; i < num_slots(f); ++i) all[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
 }
 
 // nullptr: an exception is set.

@@ -127,8 +127,7 @@ void SegmentEnd::emit_frames(Codegen& cg) {
     }
     const auto depth = static_cast<size_t>(f->sp);
     for (size_t i = 0; i < depth; ++i) {
-      Variable* callable =
-          i + 1 < depth ? cpython::called_without_self(f->stack[i], f->stack[i + 1]) : nullptr;
+      Variable* callable = i + 1 < depth ? cpython::called_without_self(f->stack[i], f->stack[i + 1]) : nullptr;
       auto* method = callable && callable->is(Kind::BuiltinMethod) ? callable->as<BuiltinMethodVariable>() : nullptr;
       if (method && method->only_called && Py_TYPE(method->descr.get()) == &PyMethodDescr_Type) {
         // As the interpreter has a method that it calls at once: some texts of exceptions tell it from a bound one.

@@ -94,13 +94,6 @@ TEST(Bytecode, CellsAndFreeVariables) {
   EXPECT_EQ(cells, 2);
 }
 
-std::vector<Opcode> opcodes(const Bytecode& code) {
-  std::vector<Opcode> out;
-  for (const Instruction& i : code.instructions)
-    if (i.op != Opcode::Nop && i.op != Opcode::Resume) out.push_back(i.op);
-  return out;
-}
-
 TEST(Bytecode, CellsArePushedAsCells) {
   const Bytecode& code = decoded("def f(a):\n  return lambda: a\n");
   EXPECT_EQ(count(code, Opcode::LoadClosure), 1u);
@@ -123,6 +116,13 @@ TEST(Bytecode, ALoopEndsBehindWhatTheInterpreterSkips) {
 }
 
 #if PY_VERSION_HEX >= 0x030D0000
+std::vector<Opcode> opcodes(const Bytecode& code) {
+  std::vector<Opcode> out;
+  for (const Instruction& i : code.instructions)
+    if (i.op != Opcode::Nop && i.op != Opcode::Resume) out.push_back(i.op);
+  return out;
+}
+
 TEST(Bytecode, OneInstructionForTwo) {
   using enum Opcode;
   const Bytecode& code = decoded("def f(a, b):\n  a, b = b, a\n  c = a\n  return c + b\n");
