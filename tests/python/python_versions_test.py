@@ -171,6 +171,38 @@ def test_what_classes_say_of_their_source():
     check(lambda x: (x + 1, Plain.__static_attributes__, Plain.__firstlineno__, Plain.__doc__), X)
 
 
+class Slots:
+    __slots__ = ("a",)
+
+
+class SlotsWithSetattr(Slots):
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: Slots().a,
+        lambda: setattr(Slots(), "b", 1),
+        lambda: setattr(SlotsWithSetattr(), "b", 1),
+        lambda: list[int].__bases__,
+        lambda: list[int].nothing,
+    ],
+    ids=["empty", "no_dict", "own_setattr", "bases_of_alias", "of_alias"],
+)
+def test_texts_of_exceptions_that_are_caught(ask):
+    def f(x):
+        try:
+            return x + 1, ask()
+        except AttributeError as e:
+            return x + 2, str(e)
+
+    check(f, X)
+
+
 def test_a_name_like_super():
     class Base:
         def scale(self):

@@ -109,6 +109,9 @@ Variable* Protocols::getattr(Variable* v, PyObject* name) {
   // A method passes on what it is asked for to its function.
   PyTypeObject* t = v->is(Kind::BoundMethod) ? tr_.force(v->as<BoundMethodVariable>()->function)->type() : v->type();
   std::string type_name = t->tp_flags & Py_TPFLAGS_HEAPTYPE ? tr_.name_of(t) : t->tp_name;
+  if (v->is(Kind::Object))
+    if (PyObject* d = tr_.attributes.lookup_on_type(t, name, nullptr); d && Py_TYPE(d) == &PyMemberDescr_Type)
+      type_name = tr_.name_of_owner(t);
   if (v->is(Kind::Tensor)) type_name.erase(0, type_name.rfind('.') + 1);
   tr_.raise(PyExc_AttributeError, "'" + type_name + "' object has no attribute '" + n + "'");
 }

@@ -31,6 +31,8 @@ class Raising {
 
   // What a message calls a class. The program may rename its own.
   std::string name_of(PyTypeObject* cls);
+  // As texts about an empty slot have it: from 3.13 on with its module and the scopes around it.
+  std::string name_of_owner(PyTypeObject* cls);
   [[noreturn]] void raise(PyObject* type, const std::string& message);
   [[noreturn]] void raise(Variable* exception);
   [[noreturn]] void raise_current();  // the Python exception that is set, after a call into CPython failed

@@ -69,9 +69,11 @@ void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* valu
   if (!d && tr.attributes.lookup_on_type(cls, name, nullptr))
     tr.raise(PyExc_AttributeError,
              std::string("'") + tr.name_of(cls) + "' object attribute '" + text(name) + "' is read-only");
-  if (!d)
-    tr.raise(PyExc_AttributeError,
-             std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
+  if (!d) {
+    bool why = PY_VERSION_HEX >= 0x030D0000 && cls->tp_setattro == PyObject_GenericSetAttr;
+    tr.raise(PyExc_AttributeError, std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) +
+                                       (why ? "' and no __dict__ for setting new attributes" : "'"));
+  }
   if (value) {
     d->set(tr, name, value);
   } else if (!d->remove(tr, tr.constant(name, Ground::pure(this, value)))) {

@@ -194,7 +194,8 @@ bool passed_on_by_alias(PyObject* name) {
                                                         "__copy__",
                                                         "__deepcopy__",
                                                         "__typing_unpacked_tuple_args__"};
-  return own.count(PyUnicode_AsUTF8(name)) == 0;
+  std::string_view n = PyUnicode_AsUTF8(name);
+  return own.count(n) == 0 && !(PY_VERSION_HEX >= 0x030D0000 && n == "__bases__");
 }
 
 }  // namespace
