@@ -18,6 +18,16 @@ Made by `tools/operators.py` from `src/graph/ops.def` and the rules; `tests/pyth
 - *extern*: a call of PyTorch's own kernel, in order with the rest of the plan. Operators without a row are extern, too; the lists
   of tensors of `aten::_foreach_*` are decomposed by name (`src/passes/decompose_foreach.cpp`).
 
+Floats of a byte (`float8_e4m3fn`, `float8_e5m2`, their `fnuz` kinds, `float8_e8m0fnu`) are read and rounded in kernels, computed in float32:
+casts, copies, views, `where`, `cat`, `stack`, indexing, `==` and `!=` fuse with their neighbours, with the results of eager's casts bit by bit
+(in versions of PyTorch whose casts to `float8_e4m3fn` saturate, and in those whose casts give NaN); other operators on them stay
+calls, which compute or raise as eager does. `torch._scaled_mm` and the operators on packed weights (`_weight_int8pack_mm`,
+`_weight_int4pack_mm`, ...) are calls. Weights that plain code unpacks and scales (int8, float8, two or eight groups of four bits to a
+byte or word) are multiplied where they are read: products of up to eight rows on a GPU, of one row on a CPU.
+
+Sums, means, norms and softmax of `bfloat16` and `float16` are added up in float32, and so is what is added to elements
+of a tensor on a CPU (`scatter_add`, `index_add`, `scatter_reduce` with "sum"); a GPU's additions to memory round each, as eager's do there.
+
 An operator breaks the graph only when its result depends on data in a way that a plan cannot hold: a Python number read from a tensor
 (`item`; not with `fullgraph=True`), tensors that are not strided, and operators for which
 PyTorch has no Meta kernel.

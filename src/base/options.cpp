@@ -9,6 +9,7 @@ uint64_t hash_of(const Options& options) {
 #define BRAZE_OPTION(type, name, init, text) h.add(options.name);
 #include "base/options.def"
 #undef BRAZE_OPTION
+  h.add(options.float8_saturates);
   return h.value();
 }
 

@@ -19,6 +19,9 @@ struct Options {
 #define BRAZE_OPTION(type, name, init, text) type name = init;
 #include "base/options.def"
 #undef BRAZE_OPTION
+  // Not the user's choice: whether this PyTorch's casts to float8_e4m3fn make the greatest number of what is out of
+  // range, or NaN.
+  bool float8_saturates = true;
 };
 
 // Hash of every option that changes generated code.

@@ -39,6 +39,9 @@ struct Target {
   // it has no such instruction.
   int most_product_columns() const { return sm >= 80 ? 8 : 0; }
   bool has_bf16() const { return sm >= 80; }  // conversions and maxima of bfloat16, two conversions at once
+  bool has_float8() const {
+    return sm >= 90;
+  }  // conversions of e4m3fn and e5m2 (in the version of PTX that is written)
 
   // The libraries for products and convolutions that PyTorch calls on it.
   bool fuses_epilogues = false;            // a product applies bias and activation to what it still holds in registers

@@ -1,5 +1,8 @@
 #include "bind/options.h"
 
+#include <c10/util/Float8_e4m3fn.h>
+
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -51,6 +54,7 @@ std::string accepted_by(Choice c) {
 
 std::optional<Options> options_from(PyObject* dict) {
   Options o;
+  o.float8_saturates = !std::isnan(static_cast<float>(c10::Float8_e4m3fn(1e9F)));
   if (!dict || dict == Py_None) return o;
   if (!PyDict_Check(dict)) {
     PyErr_SetString(PyExc_TypeError, "options: a dict is expected");

@@ -32,6 +32,15 @@ NodeId Graph::add_node(Op op, std::vector<Arg> args, std::vector<TensorType> typ
   return nodes_.add(std::move(node));
 }
 
+bool Graph::leaves_float8(const Node& node) const {
+  if (takes_float8(node.op)) return false;
+  bool any = false;
+  auto look = [&](ValueId v) { any = any || (v.valid() && float8(type(v).dtype)); };
+  for (ValueId v : node.outputs) look(v);
+  for_each_operand(node, look);
+  return any;
+}
+
 LocId Graph::add_location(Location loc) { return locations_.add(std::move(loc)); }
 
 }  // namespace braze::graph

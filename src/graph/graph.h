@@ -155,6 +155,9 @@ class Graph {
     }
   }
 
+  // A float of a byte is among the node's operands or results, and that is left to eager (takes_float8).
+  bool leaves_float8(const Node& node) const;
+
   std::vector<Input> inputs;
   std::vector<ValueId> outputs;  // invalid id: None
   std::vector<Writeback> writebacks;

@@ -18,6 +18,7 @@ int64_t count(const Dims& sizes) {
 
 double rounded(double v, DType d) {
   if (d == DType::F64 || d == DType::C128) return v;
+  if (auto* f = float8(d)) return from_float8(*f, to_float8(*f, static_cast<float>(v)));
   if (is_floating(d) || is_complex(d)) return static_cast<float>(v);
   if (d == DType::Bool) return v != 0;
   return std::trunc(v);

@@ -10,4 +10,9 @@ namespace braze::graph {
 // (one of a matrix of bytes that are widened) and the target's most at most, columns of whole vectors of 16 bytes.
 bool is_narrow_product(const Graph& g, const Node& n, const Targets& targets);
 
+// mm(row, matrix), or addmm(bias, row, matrix) without factors, of floats of at most four bytes and columns that lie
+// dense, which sums compute faster than the library that the target has, or than making the matrix first: of a matrix
+// that is computed from fewer bytes than it takes. Not what is_narrow_product is.
+bool is_thin_product(const Graph& g, const Node& n, const Targets& targets);
+
 }  // namespace braze::graph

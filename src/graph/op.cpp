@@ -48,6 +48,22 @@ Op op_from_name(std::string_view aten_name) {
   return it == names->end() ? Op::Extern : it->second;
 }
 
+bool takes_float8(Op op) {
+  if (op_class(op) == OpClass::View) return true;
+  // clang-format off: a table, with as many rows of a kind as fit on a line
+  switch (op) {
+    case Op::_to_copy: case Op::copy: case Op::clone: case Op::contiguous: return true;
+    case Op::where_self: case Op::where_ScalarOther: case Op::where_ScalarSelf: return true;
+    case Op::eq_Tensor: case Op::eq_Scalar: case Op::ne_Tensor: case Op::ne_Scalar: case Op::isnan: return true;
+    case Op::cat: case Op::stack: case Op::flip: case Op::roll: case Op::repeat: return true;
+    case Op::index_Tensor: case Op::_unsafe_index_Tensor: case Op::index_select: case Op::embedding: return true;
+    case Op::slice_scatter: case Op::select_scatter: return true;
+    case Op::empty_memory_format: case Op::empty_like: case Op::empty_strided: case Op::new_empty: case Op::new_empty_strided: return true;
+    default: return false;
+  }
+  // clang-format on
+}
+
 bool accepts(Op op, DType dtype) {
   switch (op_row(op).accepts) {
     case Accepts::AnyDType: return true;

@@ -99,6 +99,10 @@ inline uint8_t op_traits(Op op) { return op_row(op).traits; }
 inline std::string_view op_name(Op op) { return op_row(op).name; }
 Op op_from_name(std::string_view aten_name);  // Op::Extern when there is no row
 
+// Whether the operator moves elements without arithmetic on them, or is one of the few which eager computes of floats
+// of a byte on every device: then it is computed here on these, too; else it stays a call, which computes or raises as
+// eager does.
+bool takes_float8(Op op);
 // Whether a result of that dtype is computed here; of NoBoolOperand, the operands' dtypes are asked one by one, too.
 bool accepts(Op op, DType dtype);
 

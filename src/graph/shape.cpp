@@ -15,6 +15,7 @@ DType combine(std::optional<DType> higher, std::optional<DType> lower, bool& any
   if (is_complex(*higher)) return *higher;
   if (is_floating(*higher)) {
     if (!is_complex(*lower)) return *higher;
+    if (float8(*higher)) return DType::Opaque;
     return *higher == DType::F64 ? DType::C128 : *higher == DType::F16 ? DType::C32 : DType::C64;
   }
   if (*higher == DType::Bool || is_floating(*lower) || is_complex(*lower)) return promote(*higher, *lower);

@@ -95,7 +95,7 @@ Types cat(const Call& c, const TensorList& list, bool stack) {
     // cat skips tensors of sizes [0], whatever the rank of the others.
     if (stack || o.type->dim() != 1 || !arena.is_const(o.type->sizes[0], 0)) parts.push_back(o.type);
   }
-  if (parts.empty()) return std::nullopt;
+  if (parts.empty() || promotion.result() == DType::Opaque) return std::nullopt;
   const TensorType& first = *parts[0];
   auto dim = c.integer(1) ? wrap_dim(*c.integer(1), first.dim() + (stack ? 1 : 0)) : std::nullopt;
   if (!dim || (!stack && first.dim() == 0)) return std::nullopt;

@@ -98,10 +98,12 @@ Types norm_types(const Call& c) {
     }
     case Op::_fused_rms_norm: {
       auto stats = normalized(c, *x, 1);
-      if (!stats || !is_contiguous(c.arena(), *x) || x->dtype != DType::F32) return std::nullopt;
+      const bool halves = x->device.type != DeviceType::CPU && compute_dtype(x->dtype) == DType::F32 && !float8(x->dtype);
+      if (!stats || !is_contiguous(c.arena(), *x) || !(halves || x->dtype == DType::F32)) return std::nullopt;
       const TensorType* w = c.tensor(2);
       if (w && w->dtype != x->dtype) return std::nullopt;
-      return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes), c.fresh(*x, x->dtype, std::move(*stats))};
+      return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes),
+                                     c.fresh(*x, statistics_dtype(*x, w), std::move(*stats))};
     }
     case Op::native_group_norm: {
       auto *n = c.get<Expr>(3), *groups = c.get<Expr>(6);

@@ -12,7 +12,7 @@ struct Row {
   std::string_view name;
   int size;
 };
-constexpr std::array<Row, 14> kRows = {{{DType::U8, "u8", 1},
+constexpr std::array<Row, 19> kRows = {{{DType::U8, "u8", 1},
                                         {DType::I8, "i8", 1},
                                         {DType::I16, "i16", 2},
                                         {DType::I32, "i32", 4},
@@ -25,6 +25,11 @@ constexpr std::array<Row, 14> kRows = {{{DType::U8, "u8", 1},
                                         {DType::C128, "c128", 16},
                                         {DType::Bool, "bool", 1},
                                         {DType::BF16, "bf16", 2},
+                                        {DType::F8E5M2, "f8e5m2", 1},
+                                        {DType::F8E4M3, "f8e4m3fn", 1},
+                                        {DType::F8E5M2fnuz, "f8e5m2fnuz", 1},
+                                        {DType::F8E4M3fnuz, "f8e4m3fnuz", 1},
+                                        {DType::F8E8M0, "f8e8m0fnu", 1},
                                         {DType::Opaque, "opaque", 0}}};
 
 const Row& row(DType d) {
@@ -59,7 +64,20 @@ std::optional<DType> dtype_from_name(std::string_view s) {
 
 int size_of(DType d) { return row(d).size; }
 
-bool is_floating(DType d) { return d == DType::F16 || d == DType::BF16 || d == DType::F32 || d == DType::F64; }
+const Float8* float8(DType d) {
+  switch (d) {
+    case DType::F8E5M2: return &kFloat8E5M2;
+    case DType::F8E4M3: return &kFloat8E4M3;
+    case DType::F8E5M2fnuz: return &kFloat8E5M2fnuz;
+    case DType::F8E4M3fnuz: return &kFloat8E4M3fnuz;
+    case DType::F8E8M0: return &kFloat8E8M0;
+    default: return nullptr;
+  }
+}
+
+bool is_floating(DType d) {
+  return d == DType::F16 || d == DType::BF16 || d == DType::F32 || d == DType::F64 || float8(d);
+}
 
 bool is_integral(DType d) {
   return d == DType::U8 || d == DType::I8 || d == DType::I16 || d == DType::I32 || d == DType::I64;
@@ -69,7 +87,7 @@ bool is_complex(DType d) { return d == DType::C32 || d == DType::C64 || d == DTy
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
-  if (a == DType::Opaque || b == DType::Opaque) return DType::Opaque;
+  if (a == DType::Opaque || b == DType::Opaque || float8(a) || float8(b)) return DType::Opaque;
   if (is_complex(a) || is_complex(b)) {
     DType va = is_integral(a) || a == DType::Bool ? DType::F16 : value_dtype(a);
     DType vb = is_integral(b) || b == DType::Bool ? DType::F16 : value_dtype(b);

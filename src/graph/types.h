@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/float8.h"
 #include "symbolic/expr.h"
 
 namespace braze {
@@ -25,15 +26,25 @@ enum class DType : int8_t {
   C128 = 10,
   Bool = 11,
   BF16 = 15,
+  F8E5M2 = 23,
+  F8E4M3 = 24,
+  F8E5M2fnuz = 25,
+  F8E4M3fnuz = 26,
+  F8E8M0 = 44,
   Opaque = 127,
 };
 std::string_view name(DType);  // "f32", "bf16", "i64", "bool", ...
 std::optional<DType> dtype_from_name(std::string_view);
 int size_of(DType);  // bytes; 0 for Opaque
 bool is_floating(DType);
-bool is_integral(DType);  // without bool
+const Float8* float8(DType);  // nullptr: not a float of a byte
+bool is_integral(DType);      // without bool
 bool is_complex(DType);
-DType promote(DType a, DType b);  // PyTorch's lattice for two tensors of one category
+// PyTorch's lattice for two tensors of one category. Opaque: it has none, as of a float of a byte with anything else.
+DType promote(DType a, DType b);
+// What its numbers are computed in: floats of one or two bytes as F32, else it itself.
+inline DType compute_dtype(DType d) { return d == DType::F16 || d == DType::BF16 || float8(d) ? DType::F32 : d; }
+inline bool is_rounded_float(DType d) { return compute_dtype(d) != d; }  // where it is stored or cast to
 
 enum class DeviceType : uint8_t { CPU, CUDA, Meta, Other };
 struct Device {

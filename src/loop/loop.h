@@ -13,8 +13,8 @@
 // nest has one stage (pointwise), or two (reduction and its store); schedule/ merges nests.
 //
 // Arithmetic: integers wrap, and dividing one by zero is a Fault; floats are IEEE without contraction unless the op
-// says so (Fma); f16 and bf16 values are computed in f32 and rounded where a Cast says so or when stored. Bool is 0
-// or 1. Comparisons yield Bool.
+// says so (Fma); f16 and bf16 values are computed in f32 and rounded where a Cast says so or when stored. Floats of a
+// byte are only moved: loaded, stored, cast, bit-cast and chosen. Bool is 0 or 1. Comparisons yield Bool.
 #pragma once
 #include <array>
 #include <memory>

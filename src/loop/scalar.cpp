@@ -48,6 +48,7 @@ double to_compute(DType t, double v) { return t == DType::F64 ? v : static_cast<
 double to_storage(DType t, double v) {
   if (t == DType::BF16) return bf16_to_float(float_to_bf16(static_cast<float>(v)));
   if (t == DType::F16) return f16_to_float(float_to_f16(static_cast<float>(v)));
+  if (auto* f = float8(t)) return from_float8(*f, to_float8(*f, static_cast<float>(v)));
   return to_compute(t, v);
 }
 int64_t wrap(DType t, int64_t v) {
@@ -63,6 +64,10 @@ int64_t wrap(DType t, int64_t v) {
 
 Scalar load(DType t, const uint8_t* p) {
   Scalar s;
+  if (auto* f = float8(t)) {
+    s.f = from_float8(*f, *p);
+    return s;
+  }
   auto as = [&](auto z) {
     std::memcpy(&z, p, sizeof z);
     return z;
@@ -85,6 +90,7 @@ Scalar load(DType t, const uint8_t* p) {
 
 void store(DType t, uint8_t* p, Scalar s) {
   auto put = [&](auto z) { std::memcpy(p, &z, sizeof z); };
+  if (auto* f = float8(t)) return put(to_float8(*f, static_cast<float>(s.f)));
   switch (t) {
     case DType::F64: put(s.f); break;
     case DType::F32: put(static_cast<float>(s.f)); break;

@@ -202,6 +202,11 @@ class Verifier {
 
   void operands(const LoopOp& op, const std::vector<Def>& defs) {
     auto type = [&](size_t i) { return defs[op.args[i].index].dtype; };
+    const bool moves = op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Cast ||
+                       op.code == OpCode::Bitcast || op.code == OpCode::Where;
+    bool bytes = float8(op.dtype);
+    for (size_t i = 0; i < static_cast<size_t>(arity(op.code)); ++i) bytes = bytes || float8(type(i));
+    require((moves && !op.atomic_add) || !bytes, "floats of a byte have no arithmetic");
     switch (op.code) {
       case OpCode::Load: require(op.dtype == p_.buffers[op.buffer].dtype, "a Load has its buffer's dtype"); return;
       case OpCode::Store:

@@ -51,8 +51,8 @@ int64_t wrap(int64_t v, DType t) {  // C++ conversion of an integer constant
 
 }  // namespace
 
-Body::Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers)
-    : arena_(arena), symbols_(symbols), buffers_(buffers) {}
+Body::Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers, bool float8_saturates)
+    : arena_(arena), symbols_(symbols), buffers_(buffers), float8_saturates_(float8_saturates) {}
 
 ValId Body::append(loop::LoopOp op) {
   uint64_t key = key_of(op);
@@ -152,12 +152,27 @@ ValId Body::index(Expr e, DType dtype) {
   return cast(v, dtype);
 }
 
-ValId Body::cast(ValId v, DType dtype) { return this->dtype(v) == dtype ? v : op(OpCode::Cast, dtype, v); }
-
-ValId Body::rounded(ValId v, DType half) {
+const loop::LoopOp* Body::made_here(ValId v) const {
   const auto& ops = nest_.stages.back().ops;
   auto made = std::find_if(ops.rbegin(), ops.rend(), [&](const loop::LoopOp& o) { return o.result == v; });
-  if (made != ops.rend() && made->code == OpCode::Cast && this->dtype(made->args[0]) == half) return v;
+  return made == ops.rend() ? nullptr : &*made;
+}
+
+ValId Body::cast(ValId v, DType dtype) {
+  if (this->dtype(v) == dtype) return v;
+  if (dtype != DType::F8E4M3 || float8_saturates_) return op(OpCode::Cast, dtype, v);
+  if (const auto* made = made_here(v); made && made->code == OpCode::Cast && this->dtype(made->args[0]) == dtype)
+    return made->args[0];
+  constexpr double kLast = 464;  // that rounds to the greatest number
+  ValId x = cast(v, DType::F32);
+  ValId beyond = op(OpCode::Gt, DType::Bool, op(OpCode::Abs, DType::F32, x), constant(kLast, DType::F32));
+  ValId nan = op(OpCode::Copysign, DType::F32, constant(NAN, DType::F32), x);
+  return op(OpCode::Cast, dtype, op(OpCode::Where, DType::F32, beyond, nan, x));
+}
+
+ValId Body::rounded(ValId v, DType half) {
+  const auto* made = made_here(v);
+  if (made && made->code == OpCode::Cast && this->dtype(made->args[0]) == half) return v;
   return cast(cast(v, half), this->dtype(v));
 }
 

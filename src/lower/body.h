@@ -12,15 +12,12 @@ using loop::ReduceKind;
 using loop::ValId;
 using sym::Expr;
 
-// f16 and bf16 are computed in f32, everything else in its own type.
-inline DType compute_dtype(DType t) { return t == DType::F16 || t == DType::BF16 ? DType::F32 : t; }
-
 class Symbols;
 
 // Appends ops to a nest's stages.
 class Body {
  public:
-  Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers);
+  Body(sym::ExprArena& arena, Symbols& symbols, const Store<BufferId, loop::Buffer>& buffers, bool float8_saturates);
 
   ValId op(OpCode code, DType dtype, ValId a, ValId b = {}, ValId c = {});
   ValId load(BufferId buffer, Expr index);
@@ -49,6 +46,7 @@ class Body {
 
  private:
   ValId append(loop::LoopOp op);
+  const loop::LoopOp* made_here(ValId v) const;  // of the current stage
   // Integer arithmetic on index expressions is one: then its loads stay affine.
   ValId fold(OpCode code, ValId a, ValId b);
   const Expr* expr_of(ValId v) const;
@@ -67,6 +65,7 @@ class Body {
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // of the current stage's ops
   std::unordered_multimap<uint64_t, Seen> seen_;
   int indirects_ = 0;
+  bool float8_saturates_;  // Options
 };
 
 // Loop variables and indirect symbols by position and extent: one per arena, whatever the nest.

@@ -40,13 +40,14 @@ bool has_arithmetic(DType t) { return !is_complex(t) && t != DType::Opaque; }
 
 }  // namespace
 
-Lowering::Lowering(const graph::Graph& g, const Options&, const Targets& t, Rules rules)
+Lowering::Lowering(const graph::Graph& g, const Options& o, const Targets& t, Rules rules)
     : source(g),
       targets(t),
       arena(g.arena()),
       symbols(g.arena()),
       indexing(g.arena(), symbols),
       program(g.shared_arena()),
+      options_(o),
       rules_(rules) {}
 
 loop::Program Lowering::run() {
@@ -88,6 +89,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   for (ValueId v : node.outputs)
     if (v.valid()) check(v);
   graph::Graph::for_each_operand(node, check);
+  plain = plain && !source.leaves_float8(node);
   if (!plain || (rules_ == Rules::None && !takes_random(node))) return Way::Extern;
   if (graph::is_narrow_product(source, node, targets)) return Way::Product;
   if (graph::is_depthwise_kernel(source, node, targets)) return Way::Depthwise;
@@ -219,6 +221,11 @@ void Lowering::lower_view(NodeId n, ValueId v) {
     Expr start = t.offset;
     if (node.op == graph::Op::as_strided)
       start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : ut.offset;
+    if (const int from = size_of(ut.dtype), to = size_of(t.dtype); node.op == graph::Op::view_dtype && from != to) {
+      base.offset = from < to ? arena.floordiv(base.offset, arena.constant(to / from))
+                              : arena.mul(base.offset, arena.constant(from / to));
+      start = ut.offset;
+    }
     s.view = View{base.buffer, t.sizes, t.strides, arena.add(base.offset, arena.sub(start, ut.offset)), t.dtype};
     return;
   }
@@ -282,8 +289,7 @@ ValId Lowering::emit(Body& body, ValueId v, std::span<const Expr> index) {
   if (s.view) {
     const View& w = *s.view;
     BRAZE_CHECK(has_arithmetic(w.dtype), "element of a tensor without arithmetic");
-    out = body.load(w.buffer, indexing.dot(index, w.strides, w.offset));
-    out = body.bitcast(out, w.dtype);
+    out = load_as(body, program.buffers[w.buffer].dtype, w, indexing.dot(index, w.strides, w.offset));
   } else {
     NodeId n = source.value(v).node;
     const graph::Node& node = source.node(n);

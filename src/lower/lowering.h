@@ -46,7 +46,7 @@ class Lowering {
   // Axes over the dimensions of a window that have more than one element, outermost the largest stride; index[d] is the
   // variable of dimension d, or 0. Dimensions with stride 0 are not iterated.
   std::vector<loop::Axis> axes(std::span<const Expr> sizes, std::span<const Expr> strides, std::vector<Expr>& index);
-  Body body() { return Body(arena, symbols, program.buffers); }
+  Body body() { return Body(arena, symbols, program.buffers, options_.float8_saturates); }
   // target[...] = value(index) for every element of a window; `value` is called once.
   template <class F>
   void pointwise_nest(const std::string& name, const View& target, std::vector<graph::LocId> locs, F&& value,
@@ -94,6 +94,7 @@ class Lowering {
   void follow(ValueId v);
   bool promised(ValueId v, const View& view);
 
+  const Options& options_;
   Rules rules_;
   std::vector<State> states_;
   std::vector<Way> ways_;

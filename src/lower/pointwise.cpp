@@ -233,12 +233,15 @@ RULES_EQUAL(op_or_Scalar, bitwise_or_Tensor)
 RULE(bitwise_xor_Tensor) { return p.in(0) ^ p.in(1); }
 RULES_EQUAL(bitwise_xor_Scalar, bitwise_xor_Tensor)
 RULES_EQUAL(op_xor_Tensor, bitwise_xor_Tensor)
+RULES_EQUAL(op_xor_Scalar, bitwise_xor_Tensor)
 RULE(bitwise_not) { return ~p.in(0); }
 RULE(bitwise_left_shift_Tensor) { return shift(p, true); }
 RULES_EQUAL(bitwise_left_shift_Tensor_Scalar, bitwise_left_shift_Tensor)
+RULES_EQUAL(op_lshift_Tensor, bitwise_left_shift_Tensor)
 RULES_EQUAL(op_lshift_Scalar, bitwise_left_shift_Tensor)
 RULE(bitwise_right_shift_Tensor) { return shift(p, false); }
 RULES_EQUAL(bitwise_right_shift_Tensor_Scalar, bitwise_right_shift_Tensor)
+RULES_EQUAL(op_rshift_Tensor, bitwise_right_shift_Tensor)
 RULES_EQUAL(op_rshift_Scalar, bitwise_right_shift_Tensor)
 
 #define FLOAT_FUNCTION(name, code) \

@@ -184,4 +184,30 @@ ViewMap view_map(Lowering& low, const graph::Node& node, uint32_t output) {
   return {};
 }
 
+ValId load_as(Body& body, DType stored, const View& window, Expr at) {
+  const int from = size_of(stored), to = size_of(window.dtype);
+  if (from == to) return body.bitcast(body.load(window.buffer, at), window.dtype);
+  auto bits_of = [](int size) {
+    return size == 1 ? DType::U8 : size == 2 ? DType::I16 : size == 4 ? DType::I32 : DType::I64;
+  };
+  sym::ExprArena& arena = body.arena();
+  if (from > to) {
+    Expr ratio = arena.constant(from / to);
+    Val whole{&body, body.bitcast(body.load(window.buffer, arena.floordiv(at, ratio)), bits_of(from))};
+    Val distance{&body, body.index(arena.mul(arena.mod(at, ratio), arena.constant(8 * to)), whole.dtype())};
+    return body.bitcast(binary(OpCode::Shr, whole, distance).to(bits_of(to)).id, window.dtype);
+  }
+  Val all;
+  for (int i = 0; i < to / from; ++i) {
+    Expr where = arena.add(arena.mul(at, arena.constant(to / from)), arena.constant(i));
+    Val part{&body, body.bitcast(body.load(window.buffer, where), bits_of(from))};
+    part = part.to(bits_of(to));
+    if (from > 1) part = part & Val{&body, body.constant((int64_t{1} << (8 * from)) - 1, part.dtype())};
+    if (i)
+      part = binary(OpCode::Shl, part, Val{&body, body.constant(static_cast<int64_t>(8 * from * i), part.dtype())});
+    all = i ? all | part : part;
+  }
+  return body.bitcast(all.id, window.dtype);
+}
+
 }  // namespace braze::lower

@@ -52,8 +52,7 @@ class Builder {
   ValueId where(Arg c, Arg a, Arg b) { return call(Op::where_self, {std::move(c), std::move(a), std::move(b)}); }
   ValueId unary(Op op, ValueId v) { return call(op, {v}); }
   ValueId cast(ValueId v, DType dtype);
-  ValueId compute(ValueId v) { return v.valid() ? cast(v, compute_dtype(type(v).dtype)) : v; }  // half types in float
-  static DType compute_dtype(DType d) { return d == DType::F16 || d == DType::BF16 ? DType::F32 : d; }
+  ValueId compute(ValueId v) { return v.valid() ? cast(v, compute_dtype(type(v).dtype)) : v; }  // halves in float
   ValueId sum(ValueId v, const std::vector<int64_t>& dims, bool keep);
   ValueId mean(ValueId v, const std::vector<int64_t>& dims, bool keep);
   ValueId amax(ValueId v, const std::vector<int64_t>& dims, bool keep);

@@ -181,7 +181,7 @@ class Writer {
 
   void forward() {
     const TensorType& logp = g_.type(p_.softmax->outputs[0]);
-    const DType t = Builder::compute_dtype(logp.dtype);
+    const DType t = compute_dtype(logp.dtype);
     ValueId target = b_.tensor(1), weight = b_.optional_tensor(2);
     const int64_t reduction = b_.integer(3);
     counted_ = b_.call(Op::ne_Scalar, {target, b_.args.at(4)});

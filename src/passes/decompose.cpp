@@ -16,6 +16,10 @@ DecomposeRule rule_of(Op op) {
 Graph decompose(const Graph& g) {
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
+    if (g.leaves_float8(n)) {
+      r.copy(n);
+      continue;
+    }
     DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op);
     bool foreach = n.op == Op::Extern && n.extern_name.starts_with("aten::_foreach_");
     bool done = rule ? rewrite(r, n, g, rule) : foreach && rewrite(r, n, g, decompose_foreach);

@@ -193,6 +193,21 @@ void fill(Builder& b) {
   }
 }
 
+// (self, dim, index, source, ...) of half types on a CPU: eager adds all that goes to one element up in float. A GPU's
+// additions to memory round each.
+void add_halves(Builder& b) {
+  const TensorType& out = b.result(0);
+  ValueId self = b.tensor(0), source = b.tensor(3);
+  const bool sum = b.node.op != Op::scatter_reduce_two || std::get<std::string>(b.args.at(4)) == "sum";
+  if (compute_dtype(out.dtype) == out.dtype || out.device.type != DeviceType::CPU || !sum ||
+      b.type(source).dtype != out.dtype)
+    throw NoRule{};
+  std::vector<Arg> args = b.args;
+  args[0] = b.compute(self);
+  args[3] = b.compute(source);
+  b.set(0, b.call(b.node.op, std::move(args)));
+}
+
 // Tensors of sizes [0] count for the dtype alone.
 void cat(Builder& b) {
   auto* list = std::get_if<TensorList>(&b.args.at(0));
@@ -210,6 +225,9 @@ void cat(Builder& b) {
 DecomposeRule misc_rule(Op op) {
   switch (op) {
     case Op::cat: return cat;
+    case Op::scatter_add:
+    case Op::index_add:
+    case Op::scatter_reduce_two: return add_halves;
     case Op::_adaptive_avg_pool2d: return adaptive_avg_pool2d;
     case Op::native_dropout: return dropout_without_training;
     case Op::_adaptive_avg_pool3d: return adaptive_avg_pool3d;

@@ -37,7 +37,7 @@ void rms_norm(Builder& b) {
   double eps;
   if (!std::holds_alternative<NoneArg>(b.args.at(3)))
     eps = b.number(3);
-  else if (b.type(input).dtype == DType::F32)
+  else if (b.type(x).dtype == DType::F32)  // of the type that is computed in
     eps = std::numeric_limits<float>::epsilon();
   else if (b.type(input).dtype == DType::F64)
     eps = std::numeric_limits<double>::epsilon();

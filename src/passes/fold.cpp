@@ -32,7 +32,7 @@ Graph fold(const Graph& g) {
     if (v.valid()) result[v.index] = true;
   Rewriter r(g);
   for (const Node& n : g.nodes()) {
-    if (n.op != Op::Extern && n.outputs.size() == 1 && n.outputs[0].valid()) {
+    if (n.op != Op::Extern && !g.leaves_float8(n) && n.outputs.size() == 1 && n.outputs[0].valid()) {
       ValueId out = n.outputs[0];
       bool is_view = graph::op_class(n.op) == graph::OpClass::View;
       int i = (is_view ? result[out.index] : leaves[out.index]) ? -1 : identity_operand(g, n, g.type(out).dtype);

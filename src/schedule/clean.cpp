@@ -162,7 +162,7 @@ class Simplifier {
           same[op.result.index] = rounded;
           continue;
         }
-        if (op.code == OpCode::Cast) casts_.insert_or_assign(op.result.index, op);
+        if (op.code == OpCode::Cast || op.code == OpCode::Load) rounded_.insert_or_assign(op.result.index, op);
         OpKey k = key_of(op);
         if (op.code == OpCode::Indirect) {
           auto [it, fresh] = symbols_here.emplace(k, op.index);
@@ -183,8 +183,7 @@ class Simplifier {
           out.push_back(op);
           continue;
         }
-        bool half = op.dtype == DType::F16 || op.dtype == DType::BF16;
-        if (op.code == OpCode::Load && half && stored_.count(hit->second.index)) {
+        if (op.code == OpCode::Load && is_rounded_float(op.dtype) && stored_.count(hit->second.index)) {
           // What was stored was rounded; the value is not.
           LoopOp cast;
           cast.code = OpCode::Cast;
@@ -205,13 +204,13 @@ class Simplifier {
     }
   }
 
-  // A half type's value that was seen as f32 and is rounded back is that value.
+  // A value of a type of few bits, read from memory or rounded, that was seen as f32 and is rounded back is that value.
   ValId rounded_already(const LoopOp& op) const {
-    if (op.code != OpCode::Cast || (op.dtype != DType::F16 && op.dtype != DType::BF16)) return {};
-    auto wide = casts_.find(op.args[0].index);
-    if (wide == casts_.end() || wide->second.dtype != DType::F32) return {};
-    auto half = casts_.find(wide->second.args[0].index);
-    return half != casts_.end() && half->second.dtype == op.dtype ? half->second.result : ValId();
+    if (op.code != OpCode::Cast || !is_rounded_float(op.dtype)) return {};
+    auto wide = rounded_.find(op.args[0].index);
+    if (wide == rounded_.end() || wide->second.code != OpCode::Cast || wide->second.dtype != DType::F32) return {};
+    auto half = rounded_.find(wide->second.args[0].index);
+    return half != rounded_.end() && half->second.dtype == op.dtype ? half->second.result : ValId();
   }
 
   LoopOp load_of(const LoopOp& store) const {
@@ -279,7 +278,7 @@ class Simplifier {
   Nest& n_;
   const std::vector<char>& private_;
   std::unordered_map<uint32_t, bool> stored_;
-  std::unordered_map<uint32_t, LoopOp> casts_;  // by the result
+  std::unordered_map<uint32_t, LoopOp> rounded_;  // by the result
 };
 
 }  // namespace

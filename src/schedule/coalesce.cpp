@@ -59,13 +59,12 @@ std::optional<Copy> whole_copy(const Program& p, const Item& item) {
   const LoopOp &load = s.ops.front(), &store = s.ops.back();
   if (load.code != OpCode::Load || store.code != OpCode::Store || store.atomic_add || load.index != store.index)
     return std::nullopt;
-  // Half types by way of one that holds all of their values.
+  // Types of few bits by way of one that holds all of their values.
   loop::ValId moved = load.result;
   for (size_t i = 1; i + 1 < s.ops.size(); ++i) {
     const LoopOp& op = s.ops[i];
     bool lossless = op.code == OpCode::Cast && (op.dtype == DType::F32 || op.dtype == load.dtype);
-    if (!lossless || !(load.dtype == DType::F16 || load.dtype == DType::BF16) || op.args[0] != moved)
-      return std::nullopt;
+    if (!lossless || !is_rounded_float(load.dtype) || op.args[0] != moved) return std::nullopt;
     moved = op.result;
   }
   if (store.args[0] != moved) return std::nullopt;

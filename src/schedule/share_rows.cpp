@@ -116,8 +116,7 @@ void share_rows(Program& p, Nest& n) {
       }
       DType type = t.ops[i].dtype;
       auto length = volume(arena, t.axes);
-      if (cost < kWorthARow || type == DType::F16 || type == DType::BF16 || estimate(arena, length) > kLongestRow)
-        continue;
+      if (cost < kWorthARow || is_rounded_float(type) || estimate(arena, length) > kLongestRow) continue;
       Expr at = arena.constant(0);
       for (const Axis& a : t.axes) at = arena.add(arena.mul(at, a.extent), a.var);
       auto [row, fresh] = row_of.emplace(numbers[i], BufferId());

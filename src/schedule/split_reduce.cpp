@@ -34,12 +34,12 @@ constexpr int64_t kLeastBlockPiece = 4096,
 constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
 constexpr int64_t kOpenPieces = 32;  // of a length that only the run knows, which may be short
 
-// Whether partial results of it can be made one: not of 16 bit floats, where they would be rounded.
+// Whether partial results of it can be made one: not of floats of few bits, where they would be rounded.
 bool has_parts(const LoopOp& op) {
   switch (loop::reduce_row(op.reduce).family) {
     case loop::ReduceFamily::Fold:
     case loop::ReduceFamily::Exponent:
-    case loop::ReduceFamily::Moment: return op.dtype != DType::F16 && op.dtype != DType::BF16;
+    case loop::ReduceFamily::Moment: return !is_rounded_float(op.dtype);
     case loop::ReduceFamily::Choice:
     case loop::ReduceFamily::Index: return true;
   }

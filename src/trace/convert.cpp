@@ -23,6 +23,11 @@ BRAZE_SAME(C64, ComplexFloat);
 BRAZE_SAME(C128, ComplexDouble);
 BRAZE_SAME(Bool, Bool);
 BRAZE_SAME(BF16, BFloat16);
+BRAZE_SAME(F8E5M2, Float8_e5m2);
+BRAZE_SAME(F8E4M3, Float8_e4m3fn);
+BRAZE_SAME(F8E5M2fnuz, Float8_e5m2fnuz);
+BRAZE_SAME(F8E4M3fnuz, Float8_e4m3fnuz);
+BRAZE_SAME(F8E8M0, Float8_e8m0fnu);
 #undef BRAZE_SAME
 static_assert(static_cast<int>(c10::MemoryFormat::Contiguous) == 0);
 static_assert(static_cast<int>(c10::MemoryFormat::Preserve) == 1);
@@ -35,7 +40,8 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
   auto number = static_cast<int>(type);
   if ((number >= 0 && number <= static_cast<int>(DType::Bool)) || type == c10::ScalarType::BFloat16)
     return static_cast<DType>(number);
-  return std::nullopt;
+  auto dtype = static_cast<DType>(number);
+  return float8(dtype) ? std::optional(dtype) : std::nullopt;
 }
 
 std::optional<Device> device_of(c10::Device device) {

@@ -11,7 +11,7 @@
 
 namespace braze::trace {
 
-// nullopt: a dtype that the compiler does not take (quantised, float8, unsigned 16 to 64, ...).
+// nullopt: a dtype that the compiler does not take (quantised, unsigned 16 to 64, floats of four bits, ...).
 std::optional<DType> dtype_of(c10::ScalarType type);
 inline c10::ScalarType scalar_type(DType dtype) { return static_cast<c10::ScalarType>(dtype); }
 

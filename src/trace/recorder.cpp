@@ -368,6 +368,26 @@ void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::ji
   if (known) compute_known(op, std::move(*known), *stack);
 }
 
+// Some Meta kernels (where's) promote floats of a byte with others, which eager refuses: raises as eager does.
+static void refuse_float8_mix(const graph::Graph& g, const OpInfo& info, const std::vector<Arg>& args) {
+  const graph::ResultRule& rule = graph::op_row(info.op).result;
+  const bool list = info.op == graph::Op::cat || info.op == graph::Op::stack;
+  if (!list && (rule.family != graph::TypeFamily::Pointwise || rule.dtype == graph::ResultDType::Own)) return;
+  const size_t first = info.op == graph::Op::where_self ? 1 : 0;
+  std::vector<c10::ScalarType> types;
+  bool any = false;
+  auto look = [&](ValueId v) {
+    if (!v.valid() || g.type(v).dim() == 0) return;
+    types.push_back(scalar_type(g.type(v).dtype));
+    any = any || float8(g.type(v).dtype);
+  };
+  for (size_t i = first; i < args.size(); ++i) {
+    if (auto* v = std::get_if<ValueId>(&args[i])) look(*v);
+    if (auto* l = std::get_if<graph::TensorList>(&args[i])) std::for_each(l->begin(), l->end(), look);
+  }
+  for (size_t i = 1; any && i < types.size(); ++i) c10::promoteTypes(types[0], types[i]);
+}
+
 void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
   size_t base = stack->size() - info.args.size();
 
@@ -423,6 +443,7 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
       return record(info, std::move(args), std::move(*types), list_sizes, stack);
     }
   }
+  refuse_float8_mix(graph_, info, args);
   run_meta(op, info, std::move(args), stack);
 }
 

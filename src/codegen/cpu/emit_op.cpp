@@ -43,7 +43,9 @@ void Emitter::emit_op(const LoopOp& op) {
       Lanes out;
       out.dtype = op.dtype;
       Type* t = compute_type(vb_, op.dtype);
-      out.v.push_back(is_floating(op.dtype)     ? vb_.num(t, op.number)
+      const Float8* format = float8(op.dtype);
+      out.v.push_back(format                    ? vb_.integer(t, to_float8(*format, static_cast<float>(op.number)))
+                      : is_floating(op.dtype)   ? vb_.num(t, op.number)
                       : op.dtype == DType::Bool ? vb_.integer(t, op.integer != 0)
                                                 : vb_.integer(t, op.integer));
       value(op.result) = std::move(out);

@@ -31,7 +31,8 @@ int64_t Emitter::lane_bytes(DType dtype) { return dtype == DType::F64 || dtype =
 int Emitter::body_cost(const loop::Stage& stage) const {
   int cost = 0;
   for (const LoopOp& op : stage.ops) {
-    cost += op.dtype == DType::BF16 && op.code == OpCode::Cast ? 8 : loop::op_row(op.code).instructions;
+    const bool narrows = op.code == OpCode::Cast && (op.dtype == DType::BF16 || float8(op.dtype));
+    cost += narrows ? (float8(op.dtype) ? 14 : 8) : loop::op_row(op.code).instructions;
     if (op.code == OpCode::Store && program_.buffers[op.buffer].dtype == DType::BF16) cost += 8;
   }
   return cost;

@@ -119,7 +119,21 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
         B.CreateConstInBoundsGEP1_64(element, address(buffer, at_copy(index, copy)), static_cast<uint64_t>(1 - width_));
     return B.CreateVectorReverse(B.CreateAlignedLoad(type, p, align));
   }
+  if (Value* shared = load_shared(buffer, index, copy, element)) return shared;
   return gather(buffer, index, copy, element);
+}
+
+// Lanes that share elements, as those do that unpack them: all that they read at once. nullptr: they read otherwise.
+Value* Emitter::load_shared(BufferId buffer, Expr index, int copy, Type* element) {
+  if (vector_.mask || lane_step(index)) return nullptr;
+  const std::vector<int64_t> at = ir::lane_offsets(arena_, index, lane_facts());
+  if (at.empty() || at.back() + 1 >= width_) return nullptr;
+  const auto n = static_cast<unsigned>(at.back() + 1);
+  llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
+  Value* p = address(buffer, at_copy(index, copy));
+  if (n == 1) return vb_.splat(B.CreateAlignedLoad(element, p, align), width_);
+  llvm::SmallVector<int, 16> lanes(at.begin(), at.end());
+  return B.CreateShuffleVector(B.CreateAlignedLoad(VectorBuilder::vector(element, n), p, align), lanes);
 }
 
 Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {

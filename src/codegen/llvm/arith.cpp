@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "codegen/llvm/float8.h"
 #include "codegen/llvm/math.h"
 
 namespace braze::codegen::ir {
@@ -203,6 +204,7 @@ Type* storage_type(VectorBuilder& b, DType dtype) {
   // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (dtype) {
     case DType::Bool: case DType::U8: case DType::I8: return b.i8();
+    case DType::F8E5M2: case DType::F8E4M3: case DType::F8E5M2fnuz: case DType::F8E4M3fnuz: case DType::F8E8M0: return b.i8();
     case DType::I16: case DType::BF16: return b.i16();
     case DType::F16: return b.B.getHalfTy();
     case DType::I32: return b.i32();
@@ -243,6 +245,8 @@ Value* to_storage(VectorBuilder& b, DType dtype, Value* value) {
 
 Value* emit_cast(VectorBuilder& b, Value* v, DType from, DType to) {
   if (from == to) return v;
+  if (const Float8* format = float8(from)) return emit_cast(b, widen_float8(b, *format, v), DType::F32, to);
+  if (const Float8* format = float8(to)) return narrow_float8(b, *format, emit_cast(b, v, from, DType::F32));
   bool f = is_floating(from), t = is_floating(to);
   Type* type = VectorBuilder::like(v, compute_type(b, to));
   if (to == DType::Bool) return f ? b.B.CreateFCmpUNE(v, b.num(v, 0.0)) : b.B.CreateICmpNE(v, b.integer(v, 0));

@@ -5,7 +5,8 @@
 
 namespace braze::codegen::ir {
 
-// In memory and in registers: bool is i8 and i1, f16 and bf16 are 16 bits and float.
+// In memory and in registers: bool is i8 and i1, f16 and bf16 are 16 bits and float, floats of a byte that
+// byte in both.
 Type* storage_type(VectorBuilder& b, DType dtype);
 Type* compute_type(VectorBuilder& b, DType dtype);
 Value* from_storage(VectorBuilder& b, DType dtype, Value* stored);

@@ -1,5 +1,7 @@
 #include "codegen/llvm/integers.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace braze::codegen::ir {
@@ -56,14 +58,39 @@ Value* combine_integers(VectorBuilder& b, const sym::ExprArena& arena, Expr e,
   }
 }
 
+// What e is in one lane, of a block of which nothing is known.
+static Expr in_lane(sym::ExprArena& arena, Expr e, const LaneFacts& facts, int lane) {
+  auto block = arena.find_symbol("$lane_block");
+  if (!block) block = arena.symbol("$lane_block", sym::SymbolKind::LoopVar, {0, INT64_MAX});
+  Expr start = arena.mul(*block, arena.constant(facts.lanes));
+  std::pair<Expr, Expr> to[] = {{*facts.var, arena.add(start, arena.constant(lane))}};
+  return arena.substitute(e, to);
+}
+
 bool aligned_at_first_lane(sym::ExprArena& arena, Expr e, const LaneFacts& facts, int64_t divisor) {
   if (divisor == 1) return true;
   if (facts.lanes % divisor && divisor % facts.lanes) return false;
   if (!facts.var || !arena.contains(e, *facts.var)) return arena.known_multiple(e, divisor);
-  auto block = arena.find_symbol("$lane_block");
-  if (!block) block = arena.symbol("$lane_block", sym::SymbolKind::LoopVar, {0, INT64_MAX});
-  std::pair<Expr, Expr> to[] = {{*facts.var, arena.mul(*block, arena.constant(facts.lanes))}};
-  return arena.known_multiple(arena.substitute(e, to), divisor);
+  return arena.known_multiple(in_lane(arena, e, facts, 0), divisor);
+}
+
+std::vector<int64_t> lane_offsets(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
+  if (!facts.var || !arena.contains(e, *facts.var)) return {};
+  std::function<bool(Expr)> others_stay = [&](Expr part) {
+    if (part == *facts.var || !facts.varies(part)) return true;
+    if (arena.kind(part) == Kind::Symbol) return facts.step_of_symbol(part) == 0;
+    auto ops = arena.operands(part);
+    return std::all_of(ops.begin(), ops.end(), others_stay);
+  };
+  if (!others_stay(e)) return {};
+  std::vector<int64_t> out{0};
+  const Expr first = in_lane(arena, e, facts, 0);
+  for (int l = 1; l < facts.lanes; ++l) {
+    auto distance = arena.as_const(arena.sub(in_lane(arena, e, facts, l), first));
+    if (!distance || *distance < out.back()) return {};
+    out.push_back(*distance);
+  }
+  return out;
 }
 
 std::optional<int64_t> lane_step(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "codegen/llvm/vector_builder.h"
 #include "symbolic/expr.h"
@@ -22,6 +23,8 @@ struct LaneFacts {
 };
 // e(lane) = e(0) + step * lane; nullopt: not known.
 std::optional<int64_t> lane_step(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
+// e(lane) - e(0) of each lane, where these are known and none is below the one before; empty: they are not.
+std::vector<int64_t> lane_offsets(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
 // Whether e is a multiple of the divisor at lane 0: proved, or else false.
 bool aligned_at_first_lane(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts, int64_t divisor);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/float8.h"
 #include "codegen/llvm/headers.h"
 
 namespace braze::codegen::ir {
@@ -74,6 +75,9 @@ class VectorBuilder {
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }  // of two floats, NaN if either is
   virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }      // p * 2^n, n integral, rounded once
   virtual Value* native_reciprocal(Value*) { return nullptr; }                     // to 14 bits
+  // A float of a byte as f32 and back (codegen/llvm/float8.h).
+  virtual Value* native_from_float8(const Float8&, Value* /*bits*/) { return nullptr; }
+  virtual Value* native_to_float8(const Float8&, Value*) { return nullptr; }
   // e^x for x that is NaN or not above 0; where that is less than a normal number it may be 0.
   virtual Value* native_exp_below(Value*) { return nullptr; }
   // How many floats of a table lanes shaped like `x` can pick from, each by an index of its own; 0: none.

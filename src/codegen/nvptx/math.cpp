@@ -60,6 +60,36 @@ Value* DeviceBuilder::pack(DType dtype, Value* low, Value* high) {
   return B.CreateBitCast(B.CreateIntrinsic(id, {}, {high, low}), i32());
 }
 
+// The hardware's two layouts: those without a sign of NaN's or zero's own.
+static const char* suffix_of(const Float8& f) {
+  return f == kFloat8E4M3 ? "e4m3x2" : f == kFloat8E5M2 ? "e5m2x2" : nullptr;
+}
+
+Value* DeviceBuilder::native_from_float8(const Float8& format, Value* bits) {
+  const char* suffix = suffix_of(format);
+  if (!target.has_float8() || !suffix) return nullptr;
+  auto* type = llvm::FunctionType::get(i32(), {i16()}, false);
+  auto* convert = llvm::InlineAsm::get(type, std::string("cvt.rn.f16x2.") + suffix + " $0, $1;", "=r,h", false);
+  Value* both = B.CreateCall(convert, {B.CreateZExt(bits, i16())});
+  return B.CreateFPExt(B.CreateBitCast(B.CreateTrunc(both, i16()), B.getHalfTy()), f32());
+}
+
+// The instruction saturates: what it should have made infinity is made so.
+Value* DeviceBuilder::native_to_float8(const Float8& format, Value* x) {
+  const char* suffix = suffix_of(format);
+  if (!target.has_float8() || !suffix) return nullptr;
+  auto* type = llvm::FunctionType::get(i16(), {f32(), f32()}, false);
+  auto* convert =
+      llvm::InlineAsm::get(type, std::string("cvt.rn.satfinite.") + suffix + ".f32 $0, $1, $2;", "=h,f,f", false);
+  Value* rounded = B.CreateTrunc(B.CreateCall(convert, {num(x, 0.0), x}), i8());
+  if (format.kind != Float8::Kind::Ieee) return rounded;
+  Value* infinity = B.CreateOr(B.CreateAnd(rounded, integer(rounded, 0x80)), integer(rounded, 0x7c));
+  Value* limit = unbits(integer(i32(), format.limit()));
+  // Numbers that round up to the limit, too: half way between it and the greatest number is a tie, which goes there.
+  Value* half_way = B.CreateFMul(limit, num(x, 0.9375));
+  return B.CreateSelect(B.CreateFCmpOGE(fabs(x), half_way), infinity, rounded);
+}
+
 Value* DeviceBuilder::native_max(Value* x, Value* y, bool minimum) {
   if (!target.has_bf16() || !x->getType()->isFloatTy()) return nullptr;
   return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);

@@ -19,6 +19,8 @@ class DeviceBuilder final : public ir::VectorBuilder {
   Value* to_bf16(Value* x) override;
   // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
   Value* pack(DType dtype, Value* low, Value* high);
+  Value* native_from_float8(const Float8& format, Value* bits) override;
+  Value* native_to_float8(const Float8& format, Value* x) override;
   Value* native_max(Value* x, Value* y, bool minimum) override;
   Value* native_exp_below(Value* x) override;
   Value* frem(Value* x, Value* y) override;

@@ -180,9 +180,18 @@ Emitter::Lanes Emitter::load(BufferId buffer, Expr index) {
   auto step = lane_step(index);
   int lanes = flight_.lanes;
   bool vector = lanes > 1 && step == 1 && lanes * size_of(out.dtype) <= 16 && aligned(index, lanes);
+  // Lanes that share elements, as those do that unpack them: all that they read at once.
+  std::vector<int64_t> at;
+  if (lanes > 1 && !step) at = ir::lane_offsets(arena_, index, lane_facts());
+  const int64_t together = at.empty() ? 0 : at.back() + 1;
+  bool shared = together > 1 && together < lanes && std::has_single_bit(static_cast<uint64_t>(together)) &&
+                together * size_of(out.dtype) <= 16 && aligned(index, together);
   for (int c = 0; c < flight_.copies; ++c) {
     int first = c * lanes;
-    if (vector) {
+    if (shared) {
+      Values all = load_vector(buffer, address(buffer, index, first), static_cast<int>(together));
+      for (int64_t l : at) out.v.push_back(all[static_cast<size_t>(l)]);
+    } else if (vector) {
       out.v.append(load_vector(buffer, address(buffer, index, first), lanes));
     } else if (step == 0) {
       out.v.append(static_cast<size_t>(lanes), load_one(buffer, index, first));

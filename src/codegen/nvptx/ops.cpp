@@ -75,8 +75,10 @@ void Emitter::emit_op(const LoopOp& op) {
       Lanes out;
       out.dtype = op.dtype;
       Type* t = ir::compute_type(vb_, op.dtype);
-      out.v.push_back(is_floating(op.dtype) ? vb_.num(t, op.number)
-                                            : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
+      const Float8* format = float8(op.dtype);
+      out.v.push_back(format                  ? vb_.integer(t, to_float8(*format, static_cast<float>(op.number)))
+                      : is_floating(op.dtype) ? vb_.num(t, op.number)
+                                              : vb_.integer(t, op.dtype == DType::Bool ? op.integer != 0 : op.integer));
       values_[op.result.index] = std::move(out);
       return;
     }

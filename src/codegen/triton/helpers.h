@@ -81,6 +81,33 @@ inline constexpr Helper kHelpers[] = {
     down = tl.where(div != 0, down, plain * 0.0)
     return tl.where(y == 0, plain, down)
 )"},
+    // Floats of a byte as base/float8.h has them, from and to their bits.
+    {"from_e4m3fn", R"(def from_e4m3fn(x):
+    bits = x.to(tl.int32)
+    low = bits & 127
+    wide = tl.where(low < 8, low.to(tl.float32) * 0.001953125, ((low << 20) + 0x3C000000).to(tl.float32, bitcast=True))
+    wide = tl.where(low == 127, float("nan"), wide)
+    return (wide.to(tl.int32, bitcast=True) | ((bits & 128) << 24)).to(tl.float32, bitcast=True)
+)"},
+    {"from_e5m2", R"(def from_e5m2(x):
+    return (x.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+)"},
+    {"to_e4m3fn", R"(def to_e4m3fn(x):
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    small = (size.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
+    r = tl.where(size < 0x3C800000, small, (size + ((size >> 20) & 1) - 0x3BF80001) >> 20)
+    r = tl.where(size >= 0x43E80000, tl.where(size > 0x7F800000, 127, 126), r)
+    return (r | ((bits >> 24) & 128)).to(tl.uint8)
+)"},
+    {"to_e5m2", R"(def to_e5m2(x):
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    small = (size.to(tl.float32, bitcast=True) + 128.0).to(tl.int32, bitcast=True) - 0x43000000
+    r = tl.where(size < 0x38800000, small, (size + ((size >> 21) & 1) - 0x37F00001) >> 21)
+    r = tl.where(size >= 0x47800000, tl.where(size > 0x7F800000, 127, 124), r)
+    return (r | ((bits >> 24) & 128)).to(tl.uint8)
+)"},
     {"integer_pow", R"(def integer_pow(base, exponent):
     power = base + exponent * 0
     left = exponent + base * 0

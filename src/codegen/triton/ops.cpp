@@ -13,6 +13,8 @@ using loop::OpCode;
 std::string storage_type(DType dtype) {
   switch (dtype) {
     case DType::Bool: return "tl.int1";
+    case DType::F8E4M3:
+    case DType::F8E5M2:  // helpers tell its bits: Triton's conversions saturate, and not every GPU has them
     case DType::U8: return "tl.uint8";
     case DType::I8: return "tl.int8";
     case DType::I16: return "tl.int16";
@@ -48,9 +50,13 @@ std::string Printer::constant(const LoopOp& op) const {
          compute_type(op.dtype) + ")";
 }
 
-std::string Printer::cast(const Val& v, DType to) const {
+std::string Printer::cast(const Val& v, DType to) {
   DType from = v.dtype;
   if (from == to) return v.s;
+  auto name_of = [](DType d) { return d == DType::F8E4M3 ? "e4m3fn" : "e5m2"; };
+  if (float8(from))
+    return cast({helper(std::string("from_") + name_of(from)) + "(" + v.s + ")", v.dims, DType::F32}, to);
+  if (float8(to)) return helper(std::string("to_") + name_of(to)) + "(" + cast(v, DType::F32) + ")";
   std::string have = compute_type(from), want = compute_type(to);
   auto as = [](const std::string& type) { return ".to(" + type + ")"; };
   if (to == DType::Bool) return "(" + v.s + " != 0)";

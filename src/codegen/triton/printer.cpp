@@ -84,6 +84,8 @@ std::string Printer::helper(const std::string& name) {
 std::string pointer_type(DType t) {
   switch (t) {
     case DType::Bool: return "*i1";
+    case DType::F8E4M3:
+    case DType::F8E5M2:
     case DType::U8: return "*u8";
     case DType::I8: return "*i8";
     case DType::I16: return "*i16";

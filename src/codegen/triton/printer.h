@@ -107,7 +107,7 @@ class Printer {
   // ops.cpp
   void emit_op(const LoopOp& op);
   std::string constant(const LoopOp& op) const;
-  std::string cast(const Val& v, DType to) const;
+  std::string cast(const Val& v, DType to);
   std::string arithmetic(const LoopOp& op, const std::array<Val, 3>& v);
   std::string float_op(const LoopOp& op, const std::string& x, const std::string& y);
   std::string integer_op(const LoopOp& op, const std::string& x, const std::string& y);
