@@ -72,6 +72,12 @@ void scatter_add(HostCall& c) {
   c.give(std::move(out));
 }
 
+// (self, dim, index, source, reduce, include_self): of sums.
+void scatter_reduce(HostCall& c) {
+  BRAZE_CHECK(c.text(4) == "sum" && c.flag(5), "sums that begin with self alone are scattered here");
+  scatter_add(c);
+}
+
 // (self, dim, index of one dimension, source, alpha)
 void index_add(HostCall& c) {
   const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
@@ -205,6 +211,7 @@ Rule index_rule(Op op) {
     case Op::constant_pad_nd: return pad;
     case Op::gather: return gather;
     case Op::scatter_add: return scatter_add;
+    case Op::scatter_reduce_two: return scatter_reduce;
     case Op::index_add: return index_add;
     case Op::index_Tensor: return index;
     case Op::index_put:

@@ -55,7 +55,7 @@ bool takes_float8(Op op) {
     case Op::_to_copy: case Op::copy: case Op::clone: case Op::contiguous: return true;
     case Op::where_self: case Op::where_ScalarOther: case Op::where_ScalarSelf: return true;
     case Op::eq_Tensor: case Op::eq_Scalar: case Op::ne_Tensor: case Op::ne_Scalar: case Op::isnan: return true;
-    case Op::cat: case Op::stack: case Op::flip: case Op::roll: case Op::repeat: return true;
+    case Op::cat: case Op::stack: case Op::repeat: return true;
     case Op::index_Tensor: case Op::_unsafe_index_Tensor: case Op::index_select: case Op::embedding: return true;
     case Op::slice_scatter: case Op::select_scatter: return true;
     case Op::empty_memory_format: case Op::empty_like: case Op::empty_strided: case Op::new_empty: case Op::new_empty_strided: return true;

@@ -36,6 +36,11 @@ bool has_parts(const Graph& g, const Node& n) {
   });
 }
 
+// On a CPU a choice between cat's parts, of which each is read under a mask, takes longer than putting them together.
+bool is_cheap(const Graph& g, const Targets& targets, const Node& n) {
+  return n.op == Op::stack || targets.of(g.type(n.outputs[0]).device).is_gpu();
+}
+
 // Per value: part of the formula of a matrix that is multiplied where it is read (graph/narrow_product.h), and of
 // nothing else.
 std::vector<bool> in_products(const Graph& g, const Targets& targets) {
@@ -107,7 +112,8 @@ Graph select_parts(const Graph& g, const Targets& targets) {
   const bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& n) { return has_parts(g, n); });
   const std::vector<bool> multiplied = any ? in_products(g, targets) : std::vector<bool>(g.values().size(), false);
   for (const Node& n : g.nodes()) {
-    const bool chosen = has_parts(g, n) && (is_small(g, targets, n) || multiplied[n.outputs[0].index]);
+    const bool chosen =
+        has_parts(g, n) && (is_small(g, targets, n) || (multiplied[n.outputs[0].index] && is_cheap(g, targets, n)));
     if (!chosen || !rewrite(r, n, g, select)) r.copy(n);
   }
   return r.finish();

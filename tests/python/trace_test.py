@@ -19,6 +19,8 @@ DTYPES = {
     "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
     "c32": torch.complex32, "c64": torch.complex64, "c128": torch.complex128,
+    "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "f8e4m3fnuz": torch.float8_e4m3fnuz,
+    "f8e5m2fnuz": torch.float8_e5m2fnuz, "f8e8m0fnu": torch.float8_e8m0fnu,
 }  # fmt: skip
 # Operators whose Meta kernels in PyTorch give other strides, or other sizes of auxiliary results, than its CPU kernels.
 LOOSE = {

@@ -24,12 +24,29 @@ BF16, F16, F64, I64, I32 = torch.bfloat16, torch.float16, torch.float64, torch.i
 POSITIVE = lambda x: x.abs() + 0.5
 
 
+E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
+BYTES = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+
+
+def wide_range(n):
+    """Numbers in and out of float8's ranges, ties and denormals among them."""
+    x = torch.cat(
+        [BYTES.view(E4).float(), BYTES.view(E5).float(), BYTES.view(E5).float() * 1.0625, r(n) * 1e-3, r(n) * 500]
+    )
+    return torch.cat(
+        [x, x * 1.125, torch.tensor([464.0, 464.1, 480.0, 61439.0, 61440.0, float("inf"), -float("inf"), 1e-40])]
+    )
+
+
 def pad(x):
     return F.pad(x, (1, 2, 3, 0), value=-1.0)
 
 
 # name: (function, arguments)
 CASES = {
+    "float8_read": (lambda x, y: (x.float() * 2, y.to(BF16) + 1), BYTES.view(E4), BYTES.view(E5)),
+    "float8_rounded": (lambda x: (x.to(E4), x.to(E5)), wide_range(100)),
+    "float8_moved": (lambda x, y: (torch.where(y > 0, x[:128], x[128:]), x[:128] == x[128:]), BYTES.view(E5), r(128)),
     "pointwise": (lambda x, y: F.gelu(x * 2 + y, approximate="tanh") * torch.sigmoid(y), r(33, 70), r(33, 70, seed=1)),
     "pointwise_f64": (lambda x, y: F.gelu(x * 2.1 + y) / (y + 3), r(70, dtype=F64), r(70, dtype=F64, seed=1)),
     "pointwise_bf16": (lambda x, y: F.silu(x) * y + 1, r(40, 16, dtype=BF16), r(40, 16, dtype=BF16, seed=1)),
@@ -283,7 +300,8 @@ def run(name, **flags):
         kernel.fn.__globals__["libdevice"] = Library()
         error = torch.zeros(1, dtype=torch.int32)
         if step["programs"]:
-            kernel[(step["programs"],)](*[memory[b] for b in step["buffers"]], *step["sizes"], error)
+            given = [m.view(torch.uint8) if m.dtype in (E4, E5) else m for m in (memory[b] for b in step["buffers"])]
+            kernel[(step["programs"],)](*given, *step["sizes"], error)
         assert int(error) == 0, "an index out of range"
     view = lambda v: torch.as_strided(memory[v[0]], v[1], v[2], v[3])
     return [view(v) for v in made["outputs"]]
@@ -298,6 +316,9 @@ def wrong(name):
     assert len(got) == len(want)
     for i, (g, w) in enumerate(zip(got, want)):
         low = w.dtype in (BF16, F16)
+        if w.dtype in (E4, E5):
+            assert torch.equal(w.float().nan_to_num(1e6), g.float().nan_to_num(1e6)), f"result {i}"
+            continue
         torch.testing.assert_close(
             g,
             w,

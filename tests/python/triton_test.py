@@ -28,7 +28,7 @@ def test_agrees_with_eager(interpreted, name):
 
 # One of each shape of kernel: all would take a minute.
 COMPILED = ["pointwise", "transposed", "softmax", "softmax_in_turns", "columns", "positions_in_turns", "layer_norm_in_turns", "scatter_add",
-            "integer_division", "open_sizes_transposed", "extremes_nan", "embedding"]  # fmt: skip
+            "integer_division", "float8_read", "float8_rounded", "open_sizes_transposed", "extremes_nan", "embedding"]  # fmt: skip
 
 
 @needs_triton
