@@ -299,5 +299,25 @@ TEST(Lower, HalfPrecisionRoundsAtStoresAndCasts) {
   EXPECT_EQ(elements(out[1])[0], 1.0);
 }
 
+// What PyTorch's older casts to float8_e4m3fn make of numbers out of range is NaN; all others are the same.
+TEST(Lower, FloatsOfAByteBeyondTheirRange) {
+  graph::Graph g = graph::parse(
+      "graph {\n  %0: f32[8] = input argument\n"
+      "  %1: f8e4m3fn[8] = aten::_to_copy(%0, dtype.f8e4m3fn, none, none, none, false, none)\n  return %1\n}\n");
+  const std::vector<double> x{1.3, 464, -464.1, 1e9, INFINITY, -INFINITY, NAN, -0.001};
+  for (bool saturates : {true, false}) {
+    Options options;
+    options.float8_saturates = saturates;
+    loop::Program p = lower::lower(g, options, {});
+    loop::verify(p);
+    std::vector<loop::HostTensor> in{tensor({8}, x)};
+    std::vector<double> y = elements(loop::run(p, in)[0]);
+    const double top = saturates ? 448 : NAN;
+    const std::vector<double> want{1.25, 448, -top, top, top, -top, NAN, -0.001953125};
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(y[i]) : y[i] == want[i]) << saturates << " " << i << ": " << y[i];
+  }
+}
+
 }  // namespace
 }  // namespace braze
