@@ -80,7 +80,7 @@ def compile(
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
         GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
-        they are. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
+        they are. "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
     disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
         when this is called.
     """
@@ -276,13 +276,20 @@ class Explanation:
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
     explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
     asked for), and `products` (of mode="max-autotune" on a GPU: for each matrix product what was `chosen`, and if it was not known before, the
-    milliseconds of all `ways` and the `seconds` that finding out took). Of graphs with a backward, which the counts include:
+    milliseconds of all `ways` and the `seconds` that finding out took), and `speeds` (with options={"guard_speed": True}, of a
+    compiled function or module: of each graph and class of sizes that its own calls met the `form` that runs, "compiled", "calls" (PyTorch's) or "open",
+    `compiled_seconds` and `calls_seconds` of a run, 0 where not known, and `why`). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
 
     def __init__(
-        self, output: Any, events: list[dict[str, Any]], compilations: int, products: list[dict[str, Any]] | None = None
+        self,
+        output: Any,
+        events: list[dict[str, Any]],
+        compilations: int,
+        products: list[dict[str, Any]] | None = None,
+        speeds: list[dict[str, Any]] | None = None,
     ) -> None:
-        self.output, self.compilations, self.products = output, compilations, products or []
+        self.output, self.compilations, self.products, self.speeds = output, compilations, products or [], speeds or []
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -319,6 +326,10 @@ class Explanation:
         for p in self.products:
             times = ", ".join(f"{way} {ms:.4f} ms" if ms >= 0 else f"{way} dropped" for way, ms in p["ways"])
             lines.append(f"product {p['product']}: {p['chosen']}" + (f" of {times}" if times else ", as was known"))
+        for s in self.speeds:
+            if s["form"] == "calls":
+                sizes = f" (sizes like {', '.join(map(str, s['sizes']))})" if s["sizes"] else ""
+                lines.append(f"runs as PyTorch's calls: {s['place']}{sizes}: {s['why']}")
         lines += [f"break {i}: {b!r}" for i, b in enumerate(self.breaks)]
         lines.append("times: " + ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in self.times.items()))
         lines += [f"code of graph {i}:\n{c}" for i, c in enumerate(self.code) if c]
@@ -426,5 +437,5 @@ def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any
         compiled = compile(f)
     known = len(_C._tuned_products())
     output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
-    compilations = _C.compilations(owner(compiled if before is None else before))
-    return Explanation(output, events, compilations, _C._tuned_products()[known:])
+    callers = owner(compiled if before is None else before)
+    return Explanation(output, events, _C.compilations(callers), _C._tuned_products()[known:], _C.speeds(callers))

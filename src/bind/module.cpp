@@ -140,6 +140,30 @@ PyObject* compilations(PyObject*, PyObject* compiled) {
   return region ? PyLong_FromSize_t(region->compilations) : nullptr;
 }
 
+// speeds(compiled): what options={"guard_speed": True} found of its graphs so far.
+PyObject* speeds(PyObject*, PyObject* compiled) {
+  capture::Region* region = region_of(compiled);
+  if (!region) return nullptr;
+  PyObject* list = PyList_New(0);
+  for (const capture::SpeedReport& r : region->speeds()) {
+    Ref d = Ref::steal(PyDict_New());
+    put(d.get(), "place", PyUnicode_FromString(r.place.c_str()));
+    Ref sizes = Ref::steal(PyList_New(0));
+    for (int64_t s : r.sizes) PyList_Append(sizes.get(), Ref::steal(PyLong_FromLongLong(s)).get());
+    put(d.get(), "sizes", sizes.release());
+    using Form = SpeedRecord::Form;
+    const char* form = r.form == Form::Calls ? "calls" : r.form == Form::Compiled ? "compiled" : "open";
+    put(d.get(), "form", PyUnicode_FromString(form));
+    put(d.get(), "compiled_seconds", PyFloat_FromDouble(r.compiled));
+    put(d.get(), "calls_seconds", PyFloat_FromDouble(r.calls));
+    put(d.get(), "calls", PyLong_FromUnsignedLongLong(r.num_calls));
+    put(d.get(), "samples", PyLong_FromLong(r.samples));
+    put(d.get(), "why", PyUnicode_FromString(r.why.c_str()));
+    PyList_Append(list, d.get());
+  }
+  return list;
+}
+
 PyObject* reset(PyObject*, PyObject*) {
   capture::Region::clear_all();
   Py_RETURN_NONE;
@@ -177,6 +201,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
                            {"compilations", compilations, METH_O, nullptr},
+                           {"speeds", speeds, METH_O, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},
                            {"set_disabled", set_disabled, METH_O, nullptr},

@@ -21,11 +21,23 @@ void lay_out_inputs(Entry& entry, const Segment& segment) {
     entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
 }
 
+void guard_speed(Entry& entry, const Segment& segment, const UserLine& at) {
+  std::string untimed;
+  if (segment.captured.needs_grad)
+    untimed = "its results have a history, and what the backward takes is not seen here";
+  else if (!segment.tracer->has_torch_level())
+    untimed = "it is known at the level of ATen alone";
+  else if (segment.without_torch_functions)
+    untimed = "subclasses of tensors or modes take its functions over";
+  entry.speed = std::make_unique<SpeedGuard>(segment.captured.graph, at, entry.num_symbols, std::move(untimed));
+}
+
 // By our own compiler. Throws Unsupported or InternalError.
-void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& event, const std::string& captured,
-                   bool texts) {
+void make_runnable(const Region& region, Entry& entry, Segment& segment, const UserLine& at, Event& event,
+                   const std::string& captured, bool texts) {
   const Options& options = region.options().options;
   bool training = segment.captured.needs_grad;
+  if (options.guard_speed) guard_speed(entry, segment, at);
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
   if (training) {
     auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options,
@@ -38,6 +50,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, Event& 
     entry.runnable = std::move(runnable);
   } else {
     entry.runnable = launch::make_runnable(std::move(segment.captured), options, texts);
+    if (entry.speed && entry.speed->times()) entry.speed->keep(std::move(segment.tracer));
   }
   event.graph_status = "compiled";
   if (texts || region.events) event.report = entry.runnable->report();
@@ -83,7 +96,7 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
     graph::Graph kept = segment.captured.graph;  // for the report of a failure
     const bool open = !segment.captured.size_symbols.empty() || segment.tracer->has_unbacked();
     try {
-      make_runnable(region, entry, segment, event, captured, texts);
+      make_runnable(region, entry, segment, at, event, captured, texts);
       return GraphOutcome::Ready;
     } catch (const Unsupported& e) {
       // What cannot be had for all sizes may be had for each.

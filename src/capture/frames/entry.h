@@ -7,6 +7,7 @@
 
 #include "capture/eval/capture.h"
 #include "capture/frames/gil_ptr.h"
+#include "capture/frames/speed_guard.h"
 #include "launch/training.h"
 
 namespace braze::capture {
@@ -27,9 +28,10 @@ struct Entry : GilCounted {
       false;  // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
   bool random = false;  // the graph draws from PyTorch's generators
   std::unique_ptr<launch::Runnable> runnable;
-  Ref callable;                      // instead of runnable: a user backend's result, or the graph as a GraphModule
-  std::vector<PyObject*> constants;  // owned; inputs of `callable` that are no sources
-  std::vector<int> layout;           // of the callable's inputs: index of a guard value, or ~index of a constant
+  std::unique_ptr<SpeedGuard> speed;  // of a runnable, where it is asked for
+  Ref callable;                       // instead of runnable: a user backend's result, or the graph as a GraphModule
+  std::vector<PyObject*> constants;   // owned; inputs of `callable` that are no sources
+  std::vector<int> layout;            // of the callable's inputs: index of a guard value, or ~index of a constant
   size_t num_inputs = 0, num_loads = 0, num_locks = 0, num_outputs = 0;
   size_t num_integers = 0, num_symbols = 0;  // of the guards' size values: the recipe's, then the graph's
 

@@ -19,7 +19,8 @@ namespace braze::capture {
 
 namespace {
 
-bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObject** outputs) {
+// `callable`: takes the values of the size symbols, then the inputs as they are laid out.
+bool call_backend(Entry& e, PyObject* callable, PyObject* const* inputs, const int64_t* sizes, PyObject** outputs) {
   size_t symbols = e.num_symbols, n = symbols + e.layout.size();
   constexpr size_t kInline = 256;
   PyObject* small[kInline + 1];
@@ -36,7 +37,7 @@ bool call_backend(Entry& e, PyObject* const* inputs, const int64_t* sizes, PyObj
   }
   for (size_t i = 0; i < e.layout.size(); ++i)
     args[symbols + i] = e.layout[i] >= 0 ? inputs[e.layout[i]] : e.constants[~e.layout[i]];
-  Ref result = Ref::steal(PyObject_Vectorcall(e.callable.get(), args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  Ref result = Ref::steal(PyObject_Vectorcall(callable, args, n | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   if (!result) return false;
   PyObject* r = result.get();
   bool tuple = PyTuple_Check(r), list = PyList_Check(r);
@@ -156,6 +157,27 @@ class RandomNumbers {
   std::vector<State> states_;
 };
 
+class GraphCall : public TwoForms {
+ public:
+  GraphCall(Entry& e, PyObject* const* inputs, const int64_t* symbols) : e_(e), inputs_(inputs), symbols_(symbols) {}
+  bool compiled(PyObject** outputs) override {
+    return e_.runnable->run(inputs_, e_.num_inputs, outputs, e_.num_outputs, symbols_);
+  }
+  bool calls(PyObject* callable, PyObject** outputs) override {
+    trace::WithoutTorchFunctions off(e_.without_torch_functions);
+    return call_backend(e_, callable, inputs_, symbols_, outputs);
+  }
+  bool run(PyObject** outputs) {
+    if (e_.speed) return e_.speed->run(*this, inputs_, e_.num_inputs, symbols_, outputs, e_.num_outputs);
+    return e_.runnable ? compiled(outputs) : calls(e_.callable.get(), outputs);
+  }
+
+ private:
+  Entry& e_;
+  PyObject* const* inputs_;
+  const int64_t* symbols_;
+};
+
 }  // namespace
 
 Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
@@ -179,10 +201,7 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     PyObject* const* given = e.numbers ? inputs.data() : values.values();
     std::optional<launch::InferenceScope> inference;
     if (e.inference) inference.emplace();
-    trace::WithoutTorchFunctions off(e.runnable ? 0 : e.without_torch_functions);
-    bool ok = e.runnable ? e.runnable->run(given, e.num_inputs, outputs.get(), e.num_outputs, symbols)
-                         : call_backend(e, given, symbols, outputs.get());
-    if (!ok) {
+    if (!GraphCall(e, given, symbols).run(outputs.get())) {
       if (!before || PyErr_ExceptionMatches(launch::internal_failure())) return Ran::Raised;
       if (logs(Topic::GraphBreaks))
         log(Topic::GraphBreaks, e.name + ": a run ended in " +

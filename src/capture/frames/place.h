@@ -30,6 +30,7 @@ class Place : public GilCounted {
   // Changes whenever the entries do: those that there were before a change may be gone, others come.
   uint64_t changes() const { return changes_; }
   size_t inserted() const { return inserted_; }  // so far
+  const std::vector<GilPtr<Entry>>& entries() const { return entries_; }
   // Why the last of the entries that ended did; empty once it was asked.
   std::string take_ended() { return std::exchange(ended_, {}); }
   int traverse(visitproc visit, void* arg) const;

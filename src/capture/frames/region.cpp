@@ -49,6 +49,17 @@ int Region::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
+std::vector<SpeedReport> Region::speeds() const {
+  std::vector<SpeedReport> out;
+  for (const auto& [code, places] : places_)
+    for (const auto& [start, place] : places)
+      for (const GilPtr<Entry>& e : place->entries())
+        if (e->speed)
+          for (SpeedReport& r : e->speed->reports()) out.push_back(std::move(r));
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  return out;
+}
+
 void Region::clear() {
   auto old = std::move(places_);  // released last: it may run code, which may end the region
   places_.clear();

@@ -54,6 +54,8 @@ class Region {
   std::vector<Event>* events = nullptr;  // explain's
   bool keep_texts = false;               // the events' reports with the texts of all stages
   size_t compilations = 0;               // of graphs, since it was made
+  // Of the graphs that it has now, with options={"guard_speed": True}.
+  std::vector<SpeedReport> speeds() const;
   void clear();
   static void clear_all();
   int traverse(visitproc visit, void* arg) const;  // for the garbage collector of the one callable that owns this
