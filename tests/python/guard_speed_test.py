@@ -383,6 +383,31 @@ def test_modules_follow_their_parameters(airy):
     assert g(x).grad_fn is not None  # with a history: code of its own
 
 
+def test_what_is_not_compiled_is_not_timed():
+    """A graph that PyTorch runs in any case, because a device in it has no kernels."""
+
+    def f(x):
+        return torch.ones(2, device="meta"), x + 1
+
+    g = braze.compile(f, options=GUARDED)
+    for _ in range(40):
+        assert torch.equal(g(torch.ones(2))[1], torch.full((2,), 2.0))
+    assert speeds(g) == []
+
+
+def test_gradients_inside_of_the_region():
+    def f(x):
+        w = torch.ones(4, requires_grad=True)
+        (x @ w).sum().backward()
+        return w.grad
+
+    g = braze.compile(f, options=GUARDED)
+    x = torch.ones(3, 4)
+    for _ in range(40):
+        assert torch.equal(g(x), torch.full((4,), 3.0))
+    assert all(s["form"] == "compiled" and s["why"].startswith("not timed: ") for s in speeds(g))
+
+
 def test_graph_breaks(airy):
     def f(x):
         y = torch.special.airy_ai(x) + 1

@@ -21,7 +21,7 @@ void lay_out_inputs(Entry& entry, const Segment& segment) {
     entry.layout.push_back(in.kind == graph::InputKind::Constant ? ~next_constant++ : next_input++);
 }
 
-void guard_speed(Entry& entry, const Segment& segment, const UserLine& at) {
+std::unique_ptr<SpeedGuard> guard_speed(const Entry& entry, const Segment& segment, const UserLine& at) {
   std::string untimed;
   if (segment.captured.needs_grad)
     untimed = "its results have a history, and what the backward takes is not seen here";
@@ -29,7 +29,7 @@ void guard_speed(Entry& entry, const Segment& segment, const UserLine& at) {
     untimed = "it is known at the level of ATen alone";
   else if (segment.without_torch_functions)
     untimed = "subclasses of tensors or modes take its functions over";
-  entry.speed = std::make_unique<SpeedGuard>(segment.captured.graph, at, entry.num_symbols, std::move(untimed));
+  return std::make_unique<SpeedGuard>(segment.captured.graph, at, entry.num_symbols, std::move(untimed));
 }
 
 // By our own compiler. Throws Unsupported or InternalError.
@@ -37,7 +37,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
                    const std::string& captured, bool texts) {
   const Options& options = region.options().options;
   bool training = segment.captured.needs_grad;
-  if (options.guard_speed) guard_speed(entry, segment, at);
+  std::unique_ptr<SpeedGuard> speed = options.guard_speed ? guard_speed(entry, segment, at) : nullptr;
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
   if (training) {
     auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options,
@@ -50,8 +50,9 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
     entry.runnable = std::move(runnable);
   } else {
     entry.runnable = launch::make_runnable(std::move(segment.captured), options, texts);
-    if (entry.speed && entry.speed->times()) entry.speed->keep(std::move(segment.tracer));
+    if (speed && speed->times()) speed->keep(std::move(segment.tracer));
   }
+  entry.speed = std::move(speed);
   event.graph_status = "compiled";
   if (texts || region.events) event.report = entry.runnable->report();
   if (!texts) return;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "base/check.h"
 #include "capture/cpython/imported.h"
 #include "capture/frames/entry.h"
 #include "capture/frames/log.h"
@@ -138,14 +139,20 @@ bool SpeedGuard::probe(SizeClass& c, TwoForms& forms, PyObject** outputs) {
 bool SpeedGuard::make_calls() {
   if (calls_) return true;
   out_of_memory();  // cannot be imported while an exception is set
-  Ref module = Ref::steal(tracer_ ? tracer_->graph_module() : nullptr);
+  Ref module;
+  std::string failure;
+  try {
+    module = Ref::steal(tracer_ ? tracer_->graph_module() : nullptr);
+  } catch (const InternalError& e) {  // what the program computed from a backward of its own, say, no call gave
+    failure = e.what();
+  }
   static PyObject* foreign = imported("braze._fx", "foreign_calls");
   Ref names = Ref::steal(module ? PyObject_CallOneArg(foreign, module.get()) : nullptr);
   if (names && names.get() == Py_None) calls_ = Ref::steal(PyObject_GetAttrString(module.get(), "forward"));
   if (calls_) return true;
   const char* name = names ? PyUnicode_AsUTF8(names.get()) : nullptr;
   why_not_ = name ? std::string("it calls ") + name + ", which is no function of PyTorch's own"
-                  : "there is no graph of PyTorch's calls: " + take_exception();
+                  : "there is no graph of PyTorch's calls: " + (failure.empty() ? take_exception() : failure);
   tracer_ = nullptr;
   return false;
 }
