@@ -1,4 +1,5 @@
-"""Braze on an NVIDIA GPU beside eager, torch.compile and JAX: `python -m benchmarks.gpu --help`.
+"""Braze on an NVIDIA GPU beside eager, torch.compile and JAX: `python -m benchmarks.gpu --help`; whole programs in all modes, with memory and
+rates: `python -m benchmarks.gpu columns --help`.
 
 Times are the median of interleaved runs by CUDA events (beside JAX: by the host's clock, each call waited for), with the caches
 of the GPU as the runs leave them. Cold calls are first calls in fresh processes with empty caches; importing the compiler counts."""
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 import braze
+from benchmarks import gpu_columns
 from benchmarks.gpu_cases import MODELS, REPLAYS, TRAINING, encoder, jax_encoder, on_gpu, stepper, without_dropout
 
 
@@ -307,6 +309,8 @@ def cold(names, others):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["columns"]:
+        sys.exit(gpu_columns.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "what",
