@@ -22,6 +22,8 @@ def compile(
     fullgraph: bool,
     dynamic: bool | None,
     options: Mapping[str, Any] | None,
+    recompile_limit: int = 0,
+    name: str = "",
     /,
 ) -> Compiled:
     """`bound`: the first argument of each call, in front of those given or, if it replaces the first, in its place. None: there is none."""
@@ -39,6 +41,16 @@ def capturing() -> bool: ...
 def set_disabled(on: bool, /) -> bool:
     """What it was before."""
 
+def set_stance(name: str, /) -> str:
+    """What it was before."""
+
+def set_logs(topics: str, /) -> str:
+    """Those told before."""
+
+def counters(clear: bool, /) -> dict[str, Any]: ...
+def set_listener(listener: Callable[[str, int, str, str, dict[str, Any] | None], None] | None, /) -> None: ...
+def allow_in_graph(callable: object, /) -> None: ...
+def substitute(callable: object, by: Callable[..., Any], /) -> None: ...
 def set_markers(
     graph_break: Callable[[], None], is_compiling: Callable[[], bool], unsupported: type[Exception], /
 ) -> None: ...

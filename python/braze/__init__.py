@@ -25,6 +25,7 @@ from ._api import (  # noqa: E402
     Explanation,
     Unsupported,
     compile,
+    compile_module_,
     disable,
     explain,
     graph_break,
@@ -35,21 +36,42 @@ from ._api import (  # noqa: E402
     maybe_mark_dynamic,
     reset,
 )
+from ._control import (  # noqa: E402
+    Compilation,
+    allow_in_graph,
+    assume_constant_result,
+    counters,
+    mark_static_address,
+    on_compile,
+    set_logs,
+    set_stance,
+    substitute_in_graph,
+)
 from ._install import install  # noqa: E402
 
 __all__ = [
     "compile",
+    "compile_module_",
     "explain",
     "Explanation",
     "Unsupported",
+    "Compilation",
+    "allow_in_graph",
+    "assume_constant_result",
+    "counters",
     "disable",
     "graph_break",
     "install",
     "is_compiling",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "on_compile",
     "reset",
+    "set_logs",
+    "set_stance",
+    "substitute_in_graph",
 ]
 __version__ = "0.1.0"

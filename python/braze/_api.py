@@ -18,7 +18,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _Backend = str | Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 BACKENDS = ("braze", "eager")
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 class Unsupported(RuntimeError):
@@ -35,6 +35,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
 ) -> _F: ...
 
 
@@ -48,6 +50,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -60,6 +64,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
 ) -> Any:
     """Returns `f` compiled: a function or method as a native callable, a module as one of the same class on the same state.
 
@@ -75,7 +81,8 @@ def compile(
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; "max-autotune" and
         "max-autotune-no-cudagraphs" time kernels of templates for matrix products against the library's, at the first call,
-        and keep the choices on disk; on the CPU all modes compile alike.
+        and keep the choices on disk; on the CPU these compile as "default". "lite" changes least: loops are not
+        fused and random numbers are PyTorch's, as with the options {"fuse": False, "rng": "eager"}.
     options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. "memory_budget" (0 to 1): the share of what
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
@@ -83,6 +90,9 @@ def compile(
         they are. "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
     disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
         when this is called.
+    name: what profiles, and callbacks of on_compile, call it.
+    recompile_limit: at most so many versions of code that begins at one place; calls that would need another run uncompiled, with a
+        warning, or raise RuntimeError with fullgraph=True. None: no limit; the 64 used last are kept.
     """
     if fullgraph not in (True, False):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
@@ -90,6 +100,10 @@ def compile(
         raise TypeError(f"dynamic: None or a bool is expected, not {dynamic!r}")
     if mode is not None and mode not in MODES:
         raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name: a str is expected, not {name!r}")
+    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
+        raise ValueError(f"recompile_limit: None or an int from 1 on is expected, not {recompile_limit!r}")
     options = with_mode(options, mode)
     if (
         isinstance(options, dict)
@@ -99,6 +113,7 @@ def compile(
     ):
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
+    settings += (recompile_limit or 0, name or "")
     _C.check_options(options)
     if disable or _switched_off():
         return (lambda g: g) if f is None else f
@@ -109,7 +124,7 @@ def compile(
 
 def with_mode(options, mode):
     """The options that a mode stands for, and those given, which win."""
-    meant = {}
+    meant = {"fuse": False, "rng": "eager"} if mode == "lite" else {}
     if mode in ("reduce-overhead", "max-autotune"):
         meant["cuda_graphs"] = True
     if mode in ("max-autotune", "max-autotune-no-cudagraphs"):
@@ -122,9 +137,9 @@ def _switched_off():
     return "1" in (os.environ.get("BRAZE_DISABLE"), *torchs)
 
 
-def _compile(f, backend, fullgraph, dynamic, options):
+def _compile(f, backend, fullgraph, dynamic, options, recompile_limit, name):
     make = lambda function, bound=None, replaces=False: _C.compile(
-        function, bound, replaces, backend, fullgraph, dynamic, options
+        function, bound, replaces, backend, fullgraph, dynamic, options, recompile_limit, name
     )
     if isinstance(f, _C.Compiled):
         f = f.__wrapped__
@@ -173,6 +188,21 @@ def _compile_module(module, make):
     return compiled
 
 
+def compile_module_(module: torch.nn.Module, **options: Any) -> torch.nn.Module:
+    """Compiles calls of the module in place, as `module.compile(...)` does with torch.compile, and returns it. It stays the object that it is:
+    its class, names of its state_dict, parameters and hooks. Options are those of `compile`; disable=True makes it as it was. Copies
+    and pickles of the module are of the uncompiled one."""
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"braze.compile_module_ takes a torch.nn.Module, not {module!r}; braze.compile takes functions")
+    if hasattr(type(module), "_braze_make"):
+        raise TypeError(
+            "braze.compile_module_ takes a module that is not compiled; this one is what braze.compile gave"
+        )
+    compiled = compile(module._call_impl, **options)
+    module._compiled_call_impl = compiled if isinstance(compiled, _C.Compiled) else None
+    return module
+
+
 def _same(module):
     return module
 
@@ -219,6 +249,9 @@ _C.set_markers(graph_break, is_compiling, Unsupported)
 
 
 class _Disabled:
+    def __init__(self, recursive: bool = True, reason: str | None = None) -> None:
+        self.recursive, self.reason = recursive, reason
+
     def __enter__(self) -> None:
         self.before = _C.set_disabled(True)
 
@@ -226,27 +259,34 @@ class _Disabled:
         _C.set_disabled(self.before)
 
     def __call__(self, fn: _F) -> _F:
-        return disable(fn)
+        return disable(fn, self.recursive, reason=self.reason)
 
 
 @overload
-def disable(fn: _F) -> _F: ...
+def disable(fn: _F, recursive: bool = True, *, reason: str | None = None) -> _F: ...
 
 
 @overload
-def disable(fn: None = None) -> _Disabled: ...
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> _Disabled: ...
 
 
-def disable(fn: Any = None) -> Any:
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """As a decorator: the function is never captured and runs as it is. As a context, `with braze.disable():`, compiled
-    callables that are called inside run as they are."""
+    callables that are called inside run as they are.
+
+    recursive: whether compiled callables that the function calls run as they are, too. reason: told with the graph break that a
+        call of it from compiled code is."""
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError(f"reason: a str is expected, not {reason!r}")
     if fn is None:
-        return _Disabled()
+        return _Disabled(recursive, reason)
     if not callable(fn):
         raise TypeError(f"braze.disable takes a callable, not {fn!r}")
 
     @functools.wraps(fn)
     def run(*args, **kwargs):
+        if not recursive:
+            return fn(*args, **kwargs)
         before = _C.set_disabled(True)
         try:
             return fn(*args, **kwargs)
@@ -254,6 +294,8 @@ def disable(fn: Any = None) -> Any:
             _C.set_disabled(before)
 
     run._braze_disable = True
+    if reason is not None:
+        run._torchdynamo_disable_msg = reason
     return run
 
 

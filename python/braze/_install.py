@@ -1,17 +1,19 @@
 """torch.compile made ours, for programs and libraries that call it themselves."""
 
 import logging
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from ._api import compile
+from ._api import compile, disable, reset
+from ._control import allow_in_graph, assume_constant_result, set_stance, substitute_in_graph
 
 _lock = threading.Lock()
 _holders = 0
-_before: Callable[..., Any] | None = None
+_before: dict[tuple[Any, str], Any] = {}
 _known = ("fuse", "max_fusion_size", "disk_cache", "cuda_graphs", "autotune_seconds", "memory_budget", "rng", "codegen")
 
 
@@ -29,7 +31,9 @@ class Installed:
             self._holds = False
             _holders -= 1
             if _holders == 0:
-                torch.compile, _before = _before, None
+                for (module, name), function in _before.items():
+                    setattr(module, name, function)
+                _before.clear()
 
     def __enter__(self) -> "Installed":
         return self
@@ -41,16 +45,20 @@ class Installed:
 def install() -> Installed:
     """From here on torch.compile is braze.compile: `torch.compile(f)`, `nn.Module.compile()`, `torch.compiler.compile`, and what libraries
     compile of themselves (transformers' `generate`, trainers). Captured natively, without TorchDynamo. For the whole process, or inside
-    `with braze.install():`; may be nested.
+    `with braze.install():`; may be nested. So are those functions of torch.compiler that would load TorchDynamo: set_stance, disable,
+    allow_in_graph, substitute_in_graph, assume_constant_result, cudagraph_mark_step_begin (a CUDA Graph of Braze needs no such mark) and
+    reset.
 
     Arguments are torch.compile's. `backend`: None is the default one, which together with "inductor" and "braze" is Braze; others are given the
     graphs that Braze captures. `options` that Braze does not have are left out, which `logging.getLogger("braze")` is told (info).
-    `recompile_limit`, `isolate_recompiles` and `name` are taken and do nothing.
+    `isolate_recompiles` is taken and does nothing: callables share no compiled code.
     """
-    global _holders, _before
+    global _holders
     with _lock:
         if _holders == 0:
-            _before, torch.compile = torch.compile, _compile
+            for (module, name), function in _ours.items():
+                _before[module, name] = getattr(module, name)
+                setattr(module, name, function)
         _holders += 1
     return Installed()
 
@@ -74,8 +82,9 @@ def _compile(
         raise ValueError("torch.compile under braze.install(): shapes_spec is not taken; mark_dynamic says what varies")
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if backend is None and hasattr(torch.compiler, "get_default_backend"):
-        backend = torch.compiler.get_default_backend()
+    registry = sys.modules.get("torch._dynamo.backends.registry")  # where nobody loaded it, nobody set a default
+    if backend is None and hasattr(registry, "get_default_backend"):
+        backend = registry.get_default_backend()
     if backend in (None, "inductor"):
         backend = "braze"
     return compile(
@@ -86,7 +95,42 @@ def _compile(
         mode=mode,
         options=_options(options, backend),
         disable=disable,
+        name=name,
+        recompile_limit=recompile_limit,
     )
+
+
+def _set_stance(
+    stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+) -> set_stance:
+    """torch.compiler.set_stance, by Braze: guards are always checked."""
+    if force_backend is not None:
+        raise ValueError(
+            "torch.compiler.set_stance under braze.install(): force_backend is not taken; torch.compile takes a backend"
+        )
+    return set_stance(stance)
+
+
+def _reset() -> None:
+    reset()
+    if "torch._dynamo" in sys.modules:
+        _before[torch.compiler, "reset"]()
+
+
+def _mark_step_begin() -> None:
+    """Nothing: which results of a CUDA Graph the program still holds is known without it."""
+
+
+_ours = {
+    (torch, "compile"): _compile,
+    (torch.compiler, "set_stance"): _set_stance,
+    (torch.compiler, "disable"): disable,
+    (torch.compiler, "allow_in_graph"): allow_in_graph,
+    (torch.compiler, "substitute_in_graph"): substitute_in_graph,
+    (torch.compiler, "assume_constant_result"): assume_constant_result,
+    (torch.compiler, "cudagraph_mark_step_begin"): _mark_step_begin,
+    (torch.compiler, "reset"): _reset,
+}
 
 
 def _options(given: Mapping[str, Any] | None, backend: Any) -> dict[str, Any] | None:

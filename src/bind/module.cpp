@@ -4,14 +4,17 @@
 #include <cstdlib>
 
 #include "base/cpu.h"
+#include "base/log_topics.h"
 #include "bind/attention.h"
 #include "bind/callable.h"
 #include "bind/options.h"
 #include "bind/trace_hooks.h"
 #include "bind/triton.h"
+#include "capture/builtins/builtins.h"
 #include "capture/eval/markers.h"
-#include "capture/frames/log.h"
+#include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
+#include "capture/frames/stance.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
 
@@ -45,21 +48,26 @@ std::string program_text(PyObject* function, PyObject* bound) {
   return text;
 }
 
-// compile(function, bound, replaces_first, backend, fullgraph, dynamic, options)
+// compile(function, bound, replaces_first, backend, fullgraph, dynamic, options, recompile_limit, name)
 PyObject* compile(PyObject*, PyObject* args) {
   PyObject *function, *bound, *backend, *dynamic, *options;
   int replaces_first, fullgraph;
-  if (!PyArg_ParseTuple(args, "O!OpOpOO:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend,
-                        &fullgraph, &dynamic, &options))
+  Py_ssize_t recompile_limit = 0;
+  const char* name = "";
+  if (!PyArg_ParseTuple(args, "O!OpOpOO|ns:compile", &PyFunction_Type, &function, &bound, &replaces_first, &backend,
+                        &fullgraph, &dynamic, &options, &recompile_limit, &name))
     return nullptr;
   std::optional<Options> o = options_from(options);
   if (!o) return nullptr;
   if (backend == Py_None) codegen::warm_up(o->disk_cache ? program_text(function, bound) : std::string());
-  capture::RegionOptions region{*o, fullgraph != 0,
+  capture::RegionOptions region{*o,
+                                fullgraph != 0,
                                 dynamic == Py_None   ? capture::Dynamic::Auto
                                 : dynamic == Py_True ? capture::Dynamic::Always
                                                      : capture::Dynamic::Never,
-                                backend == Py_None ? Ref() : Ref::borrow(backend)};
+                                backend == Py_None ? Ref() : Ref::borrow(backend),
+                                static_cast<size_t>(recompile_limit),
+                                name};
   return new_callable(std::make_shared<capture::Region>(std::move(region)), function,
                       bound == Py_None ? nullptr : bound, replaces_first != 0);
 }
@@ -186,6 +194,68 @@ PyObject* set_markers(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// set_stance(name): the one before.
+PyObject* set_stance(PyObject*, PyObject* arg) {
+  const char* name = PyUnicode_Check(arg) ? PyUnicode_AsUTF8(arg) : nullptr;
+  std::string before = name ? capture::set_stance(name) : "";
+  if (before.empty())
+    return PyErr_Format(PyExc_ValueError, "no stance %R; accepted: %s", arg, capture::stance_names().c_str());
+  return PyUnicode_FromString(before.c_str());
+}
+
+// set_logs(topics): those before.
+PyObject* set_logs(PyObject*, PyObject* arg) {
+  const char* topics = PyUnicode_AsUTF8(arg);
+  if (!topics) return nullptr;
+  std::string before = log_topics(), bad = set_log_topics(topics);
+  if (bad.empty()) return PyUnicode_FromString(before.c_str());
+  PyErr_SetString(PyExc_ValueError, bad.c_str());
+  return nullptr;
+}
+
+PyObject* counters(PyObject*, PyObject* clear) {
+  capture::Counters& c = capture::counters();
+  Ref breaks = Ref::steal(PyDict_New());
+  for (const auto& [reason, n] : c.breaks) put(breaks.get(), reason.c_str(), PyLong_FromSize_t(n));
+  PyObject* d = Py_BuildValue("{snsnsnsnsnsdsdsO}", "captures", c.captures, "graphs", c.graphs, "training_graphs",
+                              c.training_graphs, "recompiles", c.recompiles, "failures", c.failures, "capture_seconds",
+                              c.capture_seconds, "compile_seconds", c.compile_seconds, "graph_breaks", breaks.get());
+  if (PyObject_IsTrue(clear)) c = {};
+  return d;
+}
+
+PyObject* g_listener = nullptr;
+
+void tell_listener(const capture::UserLine& at, const std::string& name, const capture::Event* ended) {
+  if (!g_listener) return;
+  PyObject *type, *value, *trace;  // the capture may have ended in an exception
+  PyErr_Fetch(&type, &value, &trace);
+  Ref listener = Ref::borrow(g_listener), event = ended ? Ref::steal(describe_event(*ended)) : Ref::borrow(Py_None);
+  Ref r = Ref::steal(PyObject_CallFunction(listener.get(), "OissO", at.code ? at.code->co_filename : Py_None, at.line,
+                                           at.code ? PyUnicode_AsUTF8(at.code->co_qualname) : "", name.c_str(),
+                                           event.get()));
+  if (!r) PyErr_WriteUnraisable(listener.get());
+  PyErr_Restore(type, value, trace);
+}
+
+PyObject* set_listener(PyObject*, PyObject* listener) {
+  Py_XSETREF(g_listener, listener == Py_None ? nullptr : Py_NewRef(listener));
+  capture::set_listener(g_listener ? tell_listener : nullptr);
+  Py_RETURN_NONE;
+}
+
+PyObject* allow_in_graph(PyObject*, PyObject* callable) {
+  capture::allow_in_graph(callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* substitute(PyObject*, PyObject* args) {
+  PyObject *callable, *by;
+  if (!PyArg_ParseTuple(args, "OO:substitute", &callable, &by)) return nullptr;
+  capture::substitute(callable, by);
+  Py_RETURN_NONE;
+}
+
 PyObject* make_leaf(PyObject*, PyObject* tensor) {
   launch::make_leaf(tensor);
   return Py_NewRef(tensor);
@@ -205,6 +275,12 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},
                            {"capturing", capturing, METH_NOARGS, nullptr},
                            {"set_disabled", set_disabled, METH_O, nullptr},
+                           {"set_stance", set_stance, METH_O, nullptr},
+                           {"set_logs", set_logs, METH_O, nullptr},
+                           {"counters", counters, METH_O, nullptr},
+                           {"set_listener", set_listener, METH_O, nullptr},
+                           {"allow_in_graph", allow_in_graph, METH_O, nullptr},
+                           {"substitute", substitute, METH_VARARGS, nullptr},
                            {"set_markers", set_markers, METH_VARARGS, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
 
@@ -219,7 +295,8 @@ PYBIND11_MODULE(_C, m) {
   braze::bind::init_trace_hooks(m);
   braze::bind::init_triton(m);
   braze::bind::init_attention(m);
-  std::string bad = braze::capture::read_log_topics(std::getenv("BRAZE_LOGS"));
+  const char* topics = std::getenv("BRAZE_LOGS");
+  std::string bad = braze::set_log_topics(topics ? topics : "");
   if (bad.empty()) bad = braze::cpu_error();
   if (!bad.empty()) throw std::runtime_error(bad);
 }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/strict.h"
+
 namespace braze::bind {
 
 namespace {
@@ -55,6 +57,8 @@ std::string accepted_by(Choice c) {
 std::optional<Options> options_from(PyObject* dict) {
   Options o;
   o.float8_saturates = !std::isnan(static_cast<float>(c10::Float8_e4m3fn(1e9F)));
+  const bool no_caches = is_set("BRAZE_FORCE_DISABLE_CACHES");  // whatever the program asks for
+  if (no_caches) o.disk_cache = false;
   if (!dict || dict == Py_None) return o;
   if (!PyDict_Check(dict)) {
     PyErr_SetString(PyExc_TypeError, "options: a dict is expected");
@@ -86,6 +90,7 @@ std::optional<Options> options_from(PyObject* dict) {
       return std::nullopt;
     }
   }
+  if (no_caches) o.disk_cache = false;
   return o;
 }
 

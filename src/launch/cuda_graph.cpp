@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "base/log_topics.h"
 #include "launch/extern.h"
 #include "launch/runnable.h"
 #include "runtime/cuda/driver.h"
@@ -267,9 +268,7 @@ void ReplayedGraph::give_up(const std::string& why) {
 }
 
 void log_not_recorded(const std::string& why) {
-  if (const char* logs = std::getenv("BRAZE_LOGS");
-      logs && std::string_view(logs).find("graph_breaks") != std::string_view::npos)
-    std::fprintf(stderr, "[braze] no CUDA Graph: %s\n", why.c_str());
+  tell(logs(Topic::CudaGraphs) ? Topic::CudaGraphs : Topic::GraphBreaks, "no CUDA Graph: " + why);
 }
 
 // False: the graph is not to be recorded.

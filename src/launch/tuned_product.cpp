@@ -21,6 +21,7 @@
 #include "base/build_id.h"
 #include "base/check.h"
 #include "base/fork_mutex.h"
+#include "base/log_topics.h"
 #include "codegen/triton/choice.h"
 #include "codegen/triton/compiler.h"
 #include "runtime/cuda/driver.h"
@@ -58,17 +59,6 @@ std::optional<triton::Code> code_from(const std::string& text) {
   if (text.size() <= static_cast<size_t>(end) || text[static_cast<size_t>(end)] != '\n') return std::nullopt;
   c.cubin = text.substr(static_cast<size_t>(end) + 1);
   return c;
-}
-
-bool logs() {
-  static const bool on = [] {
-    const char* topics = std::getenv("BRAZE_LOGS");
-    return topics && std::string_view(topics).find("autotune") != std::string_view::npos;
-  }();
-  return on;
-}
-void log(const std::string& line) {
-  if (logs()) std::fprintf(stderr, "[braze] autotune: %s\n", line.c_str());
 }
 
 triton::Source source_of(const plan::TemplateKernel& k) {
@@ -109,7 +99,7 @@ class TunedProducts::One {
     try {
       begin();
     } catch (const std::exception& e) {
-      log(what_ + ": library, as " + e.what());
+      tell(Topic::Autotune, what_ + ": library, as " + e.what());
       state_ = State::Library;
     }
   }
@@ -152,7 +142,7 @@ class TunedProducts::One {
   void begin() {
     std::string version = triton::compiler().version ? triton::compiler().version() : "";
     if (version.empty() || !triton::compiler().start) {
-      log(what_ + ": library, as there is no package triton (pip install triton)");
+      tell(Topic::Autotune, what_ + ": library, as there is no package triton (pip install triton)");
       state_ = State::Library;
       return;
     }
@@ -180,7 +170,7 @@ class TunedProducts::One {
     if (first_) start();  // takes the GIL: not under the lock
   }
   void tell_known(const std::string& chosen) const {
-    log(what_ + ": " + chosen + ", as is known");
+    tell(Topic::Autotune, what_ + ": " + chosen + ", as is known");
     triton::report({what_, chosen, {}, 0});
   }
   void start() {
@@ -273,7 +263,7 @@ class TunedProducts::One {
     try {
       decide(frame, call, calls, start);
     } catch (const std::exception& e) {
-      log(what_ + ": library, as " + e.what());
+      tell(Topic::Autotune, what_ + ": library, as " + e.what());
       state_ = State::Library;
     }
     try {
@@ -304,14 +294,15 @@ class TunedProducts::One {
       const plan::TemplateKernel& k = tuned_.kernels[i];
       if (!made[i].code) {
         complete = complete && !made[i].refused.empty();
-        log(what_ + ": not " + k.label + ": " + (made[i].refused.empty() ? "not compiled in time" : made[i].refused));
+        tell(Topic::Autotune,
+             what_ + ": not " + k.label + ": " + (made[i].refused.empty() ? "not compiled in time" : made[i].refused));
         continue;
       }
       try {
         ways.emplace_back(i, load(k, *made[i].code));
         codes.emplace(k.symbol, std::move(*made[i].code));
       } catch (const Unsupported& e) {
-        log(what_ + ": not " + k.label + ": " + e.detail());
+        tell(Topic::Autotune, what_ + ": not " + k.label + ": " + e.detail());
       }
     }
     triton::Timing timing = time(frame, call, calls, ways);
@@ -326,7 +317,7 @@ class TunedProducts::One {
       std::snprintf(number, sizeof number, " %.4f ms", ms);
       line += " [" + name + (ms < 0 ? " slow or wrong" : number) + "]";
     }
-    log(line);
+    tell(Topic::Autotune, line);
     triton::report(report);
     std::string chosen = kLibrary;
     if (timing.chosen) {
@@ -413,8 +404,8 @@ class TunedProducts::One {
     auto most = [](const at::Tensor& t) { return at::max(at::abs(at::nan_to_num(t, 0, 0, 0))).item<double>(); };
     double difference = most(at::sub(wrapped(theirs), wrapped(mine))), greatest = most(wrapped(theirs));
     if (difference > kWrong * greatest) {
-      log(what_ + ": a kernel's result is off by " + std::to_string(difference) + " where the greatest is " +
-          std::to_string(greatest));
+      tell(Topic::Autotune, what_ + ": a kernel's result is off by " + std::to_string(difference) +
+                                " where the greatest is " + std::to_string(greatest));
       throw std::runtime_error("a wrong result");
     }
   }

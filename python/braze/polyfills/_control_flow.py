@@ -52,6 +52,11 @@ def cond(pred, true_fn, false_fn, operands=()):
     return select(pred, results[0], results[1])
 
 
+def call_region(function, *args, **kwargs):
+    """What torch.compiler.nested_compile_region marks: evaluated where it is called."""
+    return function(*args, **kwargs)
+
+
 def while_loop(cond_fn, body_fn, carried_inputs):
     if not callable(cond_fn) or not callable(body_fn):
         raise RuntimeError("while_loop: the condition and the body must be callable")

@@ -95,6 +95,40 @@ const char* find_polyfill(PyObject* callable) {
   return it == polyfills().end() ? nullptr : it->second;
 }
 
+namespace {
+std::unordered_map<PyObject*, PyObject*>& substitutes() {
+  static std::unordered_map<PyObject*, PyObject*> s;
+  return s;
+}
+std::unordered_set<PyObject*>& allowed_in_graph() {
+  static std::unordered_set<PyObject*> a;
+  return a;
+}
+}  // namespace
+
+PyObject* find_substitute(PyObject* callable) {
+  auto it = substitutes().find(callable);
+  return it == substitutes().end() ? nullptr : it->second;
+}
+
+void substitute(PyObject* callable, PyObject* by) {
+  substitutes()[Py_NewRef(callable)] = Py_NewRef(by);  // references of the process
+}
+
+bool is_allowed_in_graph(PyObject* callable) {
+  if (allowed_in_graph().count(callable)) return true;
+  Ref ids = Ref::steal(pytorch::loaded(pytorch::Name::allowed_in_graph));
+  if (!ids) return false;
+  Ref id = Ref::steal(PyLong_FromVoidPtr(callable));
+  int has = id ? PySequence_Contains(ids.get(), id.get()) : -1;
+  if (has < 0) PyErr_Clear();
+  return has == 1;
+}
+
+void allow_in_graph(PyObject* callable) {
+  if (allowed_in_graph().insert(callable).second) Py_INCREF(callable);
+}
+
 void register_polyfill(const char* module, const char* qualname, const char* name) {
   once_loaded(module, [=] {
     if (PyObject* o = find(module, qualname)) polyfills()[to_register(o)] = name;

@@ -27,6 +27,14 @@ const char* find_polyfill(PyObject* callable);
 void register_polyfill(const char* module, const char* qualname, const char* name);
 void register_polyfill(pytorch::Name of, const char* name);
 
+// The program's function that is evaluated in place of this callable (borrowed), or nullptr.
+PyObject* find_substitute(PyObject* callable);
+void substitute(PyObject* callable, PyObject* by);  // for good: both stay alive
+
+// Callables in C that the program vouches for: called on fakes, recorded. Those of torch.compiler.allow_in_graph, too.
+bool is_allowed_in_graph(PyObject* callable);
+void allow_in_graph(PyObject* callable);  // for good: it stays alive
+
 // Functions of C whose handlers know no keyword arguments.
 bool takes_no_keywords(PyObject* callable);
 void register_no_keywords(const char* module, const char* qualname);

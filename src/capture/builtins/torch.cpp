@@ -298,6 +298,7 @@ void register_torch_builtins() {
   register_polyfill(pytorch::Name::while_loop, "while_loop");
   register_polyfill(pytorch::Name::map, "map");
   register_polyfill(pytorch::Name::scan, "scan");
+  register_polyfill(pytorch::Name::nested_region, "call_region");
   register_builtin("braze.polyfills", "run_branches", run_branches);
   register_builtin("braze.polyfills", "has_attributes", has_attributes);
   register_builtin(pytorch::Name::check, torch_check);

@@ -195,6 +195,10 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
     }
     if (of_numpy(real))
       if (Variable* v = call_numpy(tr, real, args)) return v;
+    if (PyObject* by = find_substitute(real))
+      return tr.call(tr.global_object(by, Ground::pure(fn, args)), args, resumable);
+    if (has_constant_result(real))
+      if (Variable* v = tr.real.call_once(real, fn, args)) return v;
     if (const char* name = find_polyfill(real)) return tr.call(tr.real.polyfill(name), args, resumable);
     if (is_pure(real) &&
         std::all_of(args.pos.begin(), args.pos.end(), [&](Variable* a) { return tr.real.is_python_constant(a); }) &&
@@ -210,7 +214,7 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
     if (is_disabled(real)) {
       if (Ref own = kept_out_of_optimizer(real))
         return tr.call(tr.global_object(tr.keep(own), Ground::pure(fn, args)), args, resumable);
-      tr.unsupported(Reason::DisabledFunction, fn->describe());
+      tr.unsupported(Reason::DisabledFunction, fn->describe() + why_disabled(real));
     }
     guard_code(tr, fn);
   }

@@ -33,6 +33,20 @@ bool is_disabled(PyObject* function) {
   return false;
 }
 
+std::string why_disabled(PyObject* function) {
+  PyObject** dict = _PyObject_GetDictPtr(function);
+  if (!dict || !*dict || !PyDict_Check(*dict)) return {};
+  PyObject* why = PyDict_GetItem(*dict, pytorch::interned(pytorch::Attribute::disabled_because));
+  const char* text = why && PyUnicode_Check(why) ? PyUnicode_AsUTF8(why) : nullptr;
+  return text ? std::string(": ") + text : std::string();
+}
+
+bool has_constant_result(PyObject* function) {
+  PyObject** dict = _PyObject_GetDictPtr(function);
+  if (!dict || !*dict || !PyDict_Check(*dict)) return false;
+  return PyDict_GetItem(*dict, pytorch::interned(pytorch::Attribute::constant_result)) == Py_True;
+}
+
 bool capturing() { return t_capturing; }
 
 CapturingScope::CapturingScope() : before_(t_capturing) { t_capturing = true; }

@@ -1,6 +1,7 @@
 // What Python code says to the compiler, and what capture says to Python code.
 #pragma once
 #include <array>
+#include <string>
 
 #include "capture/cpython/ref.h"
 
@@ -17,6 +18,11 @@ Markers& markers();
 bool is_disabled(PyObject* function);
 // The names in its __dict__ that say so.
 const std::array<PyObject*, 2>& disabling_marks();
+
+// ": why", where it was said then; else empty.
+std::string why_disabled(PyObject* function);
+// True if torch.compiler.assume_constant_result was told of the function: it is called once, in capture.
+bool has_constant_result(PyObject* function);
 
 // True while this thread captures.
 bool capturing();

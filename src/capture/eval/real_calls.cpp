@@ -11,6 +11,7 @@
 #include "capture/vars/all.h"
 #include "capture/vars/random_generator.h"
 #include "trace/pytorch/names.h"
+#include "trace/untraced.h"
 
 namespace braze::capture {
 
@@ -306,6 +307,17 @@ Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
     tr_.unsupported(Reason::UnknownFunction,
                     std::string("an object of class ") + Py_TYPE(o)->tp_name + " from a C function");
   return tr_.from_python(std::move(result), Ground::pure(given));
+}
+
+Variable* RealCalls::call_once(PyObject* fn, Variable* function, const Args& args) {
+  auto constant = [&](Variable* v) { return is_python_constant(v); };
+  if (!std::all_of(args.pos.begin(), args.pos.end(), constant) ||
+      !std::all_of(args.kw.begin(), args.kw.end(), [&](const auto& a) { return constant(a.second); }))
+    return nullptr;
+  RealArgs real = convert(tr_, args, /*open=*/false);
+  Ref result = Ref::steal(trace::call_untraced(fn, real.pos.data(), real.pos.size(), real.kw.get()));
+  if (!result) tr_.raise_current();
+  return tr_.global_object(tr_.keep(std::move(result)), Ground::pure(function, args));
 }
 
 Variable* RealCalls::specialised(Variable* v) {

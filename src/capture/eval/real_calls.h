@@ -19,6 +19,9 @@ class RealCalls {
   Variable* query_torch(PyObject* fn, const Args& args);
   // Calls a real function without effects on constants. Throws Unsupported when an argument is none.
   Variable* call_pure(PyObject* fn, const Args& args);
+  // Calls the program's function (`fn`, known as `function`), whose result is the same in every call by its word: once
+  // for all of them. nullptr: its arguments are no constants; it is to be evaluated.
+  Variable* call_once(PyObject* fn, Variable* function, const Args& args);
   // A call of a functools.lru_cache (a real one) on arguments that are the same objects in every call: what the cache
   // holds for them. nullptr: not for these; the function is to be evaluated.
   Variable* cached_call(Variable* cache, const Args& args);

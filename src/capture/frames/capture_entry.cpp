@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/log_topics.h"
 #include "base/strict.h"
 #include "capture/eval/markers.h"
-#include "capture/frames/log.h"
+#include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
+#include "capture/frames/stance.h"
 #include "trace/global_state.h"
 
 namespace braze::capture {
@@ -48,22 +50,40 @@ class EntryMaker {
       : region_(region), place_(place), view_(view), values_(values), at_(first_line(view)) {
     view_.torch_level |= static_cast<bool>(region_.options().backend);
     view_.gradients = !region_.options().backend;
-    view_.unbacked = region_.options().fullgraph;
+    config_ = torch_config();
+    view_.unbacked = region_.options().fullgraph || config_.numbers;
   }
 
   GilPtr<Entry> run() {
     if (!region_.options().fullgraph && place_->rests()) return {};
     GilPtr<Entry> made;
     bool again = true;
+    if (Listener told = listener()) told(at_, region_.options().name, nullptr);
+    const bool before = place_->inserted() > 0;
     while (again) {
       event_ = {};
       again = false;
       made = attempt(again);
     }
+    count(before);
+    if (Listener told = listener()) told(at_, region_.options().name, &event_);
+    if (region_.events) region_.events->push_back(std::move(event_));
     return made;
   }
 
  private:
+  void count(bool again) const {
+    Counters& c = counters();
+    ++c.captures;
+    c.recompiles += again;
+    c.failures += event_.failed;
+    c.graphs += event_.compiled;
+    c.training_graphs += event_.trained && event_.compiled;
+    c.capture_seconds += event_.capture_seconds;
+    c.compile_seconds += event_.compile_seconds;
+    if (event_.stop) ++c.breaks[std::string(name(event_.stop->reason))];
+  }
+
   GilPtr<Entry> attempt(bool& again) {
     uint64_t before = place_->changes();
     GilPtr<Entry> entry;
@@ -78,7 +98,6 @@ class EntryMaker {
     } catch (const std::exception& e) {
       failed(e.what());
     }
-    if (region_.events) region_.events->push_back(std::move(event_));
     if (!entry) return {};
     place_->capture_succeeded();
     if (place_->changes() != before) {
@@ -126,17 +145,25 @@ class EntryMaker {
     event_.compile_seconds = seconds_since(start);
     if (outcome == GraphOutcome::Raised) return {};
     if (entry->callable && writes) entry->again_uncompiled = false;  // PyTorch's operators write as they run
-    if (entry->runnable || region_.options().backend) ++region_.compilations;
+    if (entry->runnable || region_.options().backend) {
+      ++region_.compilations;
+      event_.compiled = true;
+    }
     // The backend may have run code that changed what is guarded.
     check(*entry, "compiling changed what was guarded", entry->recipe);
     return entry;
+  }
+
+  Dynamic asked_dynamic() const {
+    Dynamic given = region_.options().dynamic;
+    return given == Dynamic::Auto && config_.dynamic ? *config_.dynamic : given;
   }
 
   Segment capture_segment() {
     auto start = std::chrono::steady_clock::now();
     CapturingScope scope;
     FrameView asked = view_;
-    if (!view_.fixed_sizes) asked.dynamic = region_.options().dynamic;
+    if (!view_.fixed_sizes) asked.dynamic = asked_dynamic();
     asked.seen = &place_->seen;
     Segment segment = capture(asked, region_.options().options);
     event_.capture_seconds = seconds_since(start);
@@ -146,7 +173,7 @@ class EntryMaker {
   // A graph break. False: it is an error, which is set.
   bool stopped(const BreakInfo& stop) {
     event_.stop = stop;
-    log(Topic::GraphBreaks, explain_break(stop));
+    tell(Topic::GraphBreaks, explain_break(stop));
     if (!region_.options().fullgraph || stop.reason == Reason::RaisedException) return true;
     refuse(stop);
     return false;
@@ -159,7 +186,9 @@ class EntryMaker {
       if (s.kind == StepKind::Load) wanted.push_back(s.source);
     wanted.insert(wanted.end(), segment.locks.begin(), segment.locks.end());
     entry->num_locks = segment.locks.size();
-    entry->name = "Torch-Compiled Region: " + std::to_string(place_->number) + "/" + std::to_string(place_->inserted());
+    const std::string& given = region_.options().name;
+    entry->name = "Torch-Compiled Region: " + (given.empty() ? "" : given + " ") + std::to_string(place_->number) +
+                  "/" + std::to_string(place_->inserted());
     entry->num_inputs = segment.inputs.size();
     entry->num_loads = wanted.size() - segment.inputs.size() - segment.locks.size();
     entry->num_outputs = segment.num_outputs;
@@ -179,12 +208,17 @@ class EntryMaker {
       if (may_be_empty((*segment.sources)[s].kind)) segment.guards.exists(s, {});
     entry->guards = GuardProgram::compile(segment.sources, segment.guards, wanted, segment.global_state,
                                           static_cast<size_t>(view_.bytecode->num_locals_plus), segment.sizes);
+    if (logs(Topic::Dynamic)) {
+      std::string text;
+      for (const std::string& s : print(segment.sizes, *segment.sources)) text += "  " + s + "\n";
+      if (!text.empty()) tell(Topic::Dynamic, describe(at_) + " serves sizes and numbers where\n" + text);
+    }
     if (logs(Topic::Guards) || region_.events) {
       for (const Guard& g : segment.guards.items()) event_.guards.push_back(print(g, *segment.sources));
       for (std::string& g : print(segment.sizes, *segment.sources)) event_.guards.push_back(std::move(g));
       std::string text = describe(at_) + "\n";
       for (const std::string& g : event_.guards) text += "  " + g + "\n";
-      log(Topic::Guards, text);
+      tell(Topic::Guards, text);
     }
     return entry;
   }
@@ -200,6 +234,7 @@ class EntryMaker {
   void failed(std::string what) {
     if (PyErr_Occurred()) what += " (" + take_exception() + ")";
     event_.graph_status = "internal failure: " + what;
+    event_.failed = true;
     std::string text = describe_failure(at_, what, dump_);
     if (strict() || region_.options().fullgraph) {
       PyErr_SetString(PyExc_RuntimeError, text.c_str());
@@ -216,10 +251,23 @@ class EntryMaker {
   UserLine at_;
   Event event_;
   std::string dump_;
+  TorchConfig config_;
   int changed_ = 0;
 };
 
 }  // namespace
+
+void note_sizes(Region& region, Place& place, const FrameView& view) {
+  try {
+    CapturingScope scope;
+    FrameView asked = view;
+    asked.dynamic = region.options().dynamic;
+    asked.seen = &place.seen;
+    capture(asked, region.options().options);
+  } catch (const std::exception&) {
+    PyErr_Clear();  // the capture of the next call will say it
+  }
+}
 
 GilPtr<Entry> capture_entry(Region& region, const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
   return EntryMaker(region, place, view, values).run();

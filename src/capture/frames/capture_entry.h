@@ -8,6 +8,9 @@ namespace braze::capture {
 // exception is set, or the frame is to run uncompiled (never with fullgraph=True).
 GilPtr<Entry> capture_entry(Region& region, const GilPtr<Place>& place, const FrameView& view, GuardValues& values);
 
+// Captures the frame only to learn which sizes it has, for the next capture.
+void note_sizes(Region& region, Place& place, const FrameView& view);
+
 enum class GraphOutcome { Ready, CaptureAgain, Raised };
 // Makes the entry's `runnable` or `callable` of the segment's graph. CaptureAgain: as `again` says now. Raised: a
 // Python exception is set. Throws InternalError where no graph is to run uncompiled.

@@ -1,8 +1,9 @@
 #include <span>
 
+#include "base/log_topics.h"
 #include "base/strict.h"
 #include "capture/frames/capture_entry.h"
-#include "capture/frames/log.h"
+#include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
 
 namespace braze::capture {
@@ -39,6 +40,7 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
   bool training = segment.captured.needs_grad;
   std::unique_ptr<SpeedGuard> speed = options.guard_speed ? guard_speed(entry, segment, at) : nullptr;
   if (training && segment.no_gradients) throw Unsupported(segment.no_gradients->reason, segment.no_gradients->detail);
+  event.trained = training;
   if (training) {
     auto runnable = launch::make_training_runnable(std::move(segment.captured), std::move(*segment.gradients), options,
                                                    texts, region.options().fullgraph);
@@ -54,12 +56,16 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
   }
   entry.speed = std::move(speed);
   event.graph_status = "compiled";
-  if (texts || region.events) event.report = entry.runnable->report();
+  if (texts || region.events || listener() || logs(Topic::PerfHints)) event.report = entry.runnable->report();
+  if (event.report.externs)
+    tell(Topic::PerfHints, entry.name + ": " + std::to_string(event.report.externs) +
+                               " calls of PyTorch's operators beside " + std::to_string(event.report.kernels) +
+                               " kernels");
   if (!texts) return;
-  log(Topic::Graph, "captured\n" + captured + "optimised\n" + event.report.graph);
-  log(Topic::Passes, event.report.passes);
-  log(Topic::Loops, event.report.scheduled);
-  log(Topic::Kernels, event.report.plan + event.report.source);
+  tell(Topic::Graph, "captured\n" + captured + "optimised\n" + event.report.graph);
+  tell(Topic::Passes, event.report.passes);
+  tell(Topic::Loops, event.report.scheduled);
+  tell(Topic::Kernels, event.report.plan + event.report.source);
 }
 
 GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValues& values, PyObject* graph_module,
@@ -92,7 +98,8 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
   bool given = static_cast<bool>(region.options().backend);
   std::string why;
   if (!given) {
-    bool texts = logs_texts() || region.keep_texts;
+    bool texts =
+        region.keep_texts || logs(Topic::Graph) || logs(Topic::Passes) || logs(Topic::Loops) || logs(Topic::Kernels);
     std::string captured = texts ? graph::print(segment.captured.graph) : std::string();
     graph::Graph kept = segment.captured.graph;  // for the report of a failure
     const bool open = !segment.captured.size_symbols.empty() || segment.tracer->has_unbacked();
@@ -125,7 +132,8 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
   if (!graph_module) throw InternalError("no GraphModule: " + take_exception());
   if (given) return give_to_backend(region, entry, values, graph_module.get(), event);
   event.graph_status = "eagerly: " + why;
-  log(Topic::GraphBreaks, "a graph runs eagerly: " + why);
+  tell(Topic::GraphBreaks, "a graph runs eagerly: " + why);
+  tell(Topic::PerfHints, "a graph runs eagerly: " + why);
   say_uncompiled(at, why);
   entry.callable = Ref::steal(PyObject_GetAttrString(graph_module.get(), "forward"));
   if (!entry.callable) throw InternalError("no GraphModule: " + take_exception());

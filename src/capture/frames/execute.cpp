@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/log_topics.h"
 #include "capture/cpython/imported.h"
 #include "capture/frames/entry.h"
-#include "capture/frames/log.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 #include "launch/internal_failure.h"
@@ -204,9 +204,9 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     if (!GraphCall(e, given, symbols).run(outputs.get())) {
       if (!before || PyErr_ExceptionMatches(launch::internal_failure())) return Ran::Raised;
       if (logs(Topic::GraphBreaks))
-        log(Topic::GraphBreaks, e.name + ": a run ended in " +
-                                    reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name +
-                                    "; the call is made again uncompiled");
+        tell(Topic::GraphBreaks, e.name + ": a run ended in " +
+                                     reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name +
+                                     "; the call is made again uncompiled");
       PyErr_Clear();
       return before->restore() ? Ran::Uncompiled : Ran::Raised;
     }

@@ -57,7 +57,7 @@ void Place::insert(GilPtr<Entry> entry) {
     remove_ended();
   });
   GilPtr<Entry> leaves;  // its end may run code
-  if (entries_.size() >= kMostEntries) {
+  if (entries_.size() >= most_) {
     leaves = std::move(entries_.back());
     entries_.pop_back();
     leaves->guards->when_over({});

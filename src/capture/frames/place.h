@@ -1,5 +1,6 @@
 // The entries of one place: of an instruction of a code object where compiled code may begin.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +11,7 @@ namespace braze::capture {
 
 class Place : public GilCounted {
  public:
-  // So many are kept. What a call needs that has left is compiled again.
+  // So many are kept, if not asked for more. What a call needs that has left is compiled again.
   static constexpr size_t kMostEntries = 64;
 
   Place();
@@ -31,6 +32,9 @@ class Place : public GilCounted {
   uint64_t changes() const { return changes_; }
   size_t inserted() const { return inserted_; }  // so far
   const std::vector<GilPtr<Entry>>& entries() const { return entries_; }
+  size_t size() const { return entries_.size(); }
+  void keep_at_least(size_t entries) { most_ = std::max(most_, entries); }
+  bool is_first_call() { return !std::exchange(called_, true); }  // of those that ask
   // Why the last of the entries that ended did; empty once it was asked.
   std::string take_ended() { return std::exchange(ended_, {}); }
   int traverse(visitproc visit, void* arg) const;
@@ -49,6 +53,8 @@ class Place : public GilCounted {
   size_t inserted_ = 0;
   std::string ended_;
   unsigned failed_ = 0, resting_ = 0;
+  size_t most_ = kMostEntries;
+  bool called_ = false;
 };
 
 }  // namespace braze::capture

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/log_topics.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/markers.h"
 #include "capture/frames/bind_args.h"
 #include "capture/frames/capture_entry.h"
-#include "capture/frames/log.h"
 #include "capture/frames/report.h"
+#include "capture/frames/stance.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 
@@ -96,7 +97,8 @@ bool Region::begin(PyCodeObject* code) {
 PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* fn = reinterpret_cast<PyObject*>(function);
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  if (capturing() || disabled()) return PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  if (capturing() || disabled() || stance() == Stance::ForceEager)
+    return PyObject_Vectorcall(fn, args, nargsf, kwnames);
   if (code != last_code_ && !begin(code))
     return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
 
@@ -144,20 +146,55 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   return PyObject_Vectorcall(fn, args, nargsf, kwnames);
 }
 
+bool Region::may_compile(Place& place, const FrameView& view, const std::string& why) {
+  const TorchConfig config = torch_config();
+  const Stance now = config.off ? Stance::ForceEager : stance();
+  const UserLine at = first_line(view);
+  if (now == Stance::FailOnRecompile || (config.fail && place.inserted())) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    ("braze: " + describe(at) + " is not compiled for this call, and " +
+                     (config.fail ? "error_on_recompile of torch._dynamo.config" : "the stance fail_on_recompile") +
+                     " forbids to compile it" + (why.empty() ? "" : ":\n" + why))
+                        .c_str());
+    return false;
+  }
+  if (now == Stance::ForceEager || now == Stance::EagerOnRecompile) return false;
+  if (now == Stance::EagerThenCompile && view.start == 0 && place.is_first_call()) {
+    note_sizes(*this, place, view);
+    return false;
+  }
+  size_t limit = options_.recompile_limit ? options_.recompile_limit : config.recompile_limit;
+  if (!limit) return true;
+  place.keep_at_least(limit);
+  if (place.size() < limit) return true;
+  std::string text = "it was compiled " + std::to_string(place.size()) + " times, which is the recompile_limit";
+  if (options_.fullgraph)
+    PyErr_SetString(PyExc_RuntimeError, ("braze: " + describe(at) + ": " + text).c_str());
+  else
+    say_uncompiled(at, text);
+  return false;
+}
+
 GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
   std::string why;
   GilPtr<Entry> found;
+  const Stance now = stance();
+  const bool asks_why = logs(Topic::Recompiles) || now == Stance::FailOnRecompile;
   try {
-    found = place->find(view, values, logs(Topic::Recompiles) ? &why : nullptr);
+    found = place->find(view, values, asks_why ? &why : nullptr);
   } catch (const InternalError& e) {  // of guards that are verified
     values.clear();
     PyErr_SetString(PyExc_RuntimeError, e.what());
     return {};
   }
   if (found) return found;
+  if (!may_compile(*place, view, why)) {
+    values.clear();
+    return {};
+  }
   if (logs(Topic::Recompiles)) {
     why += place->take_ended();
-    if (!why.empty()) log(Topic::Recompiles, describe(first_line(view)) + " compiled again:\n" + why);
+    if (!why.empty()) tell(Topic::Recompiles, describe(first_line(view)) + " compiled again:\n" + why);
   }
   found = capture_entry(*this, place, view, values);
   if (!found) {

@@ -14,7 +14,9 @@ struct RegionOptions {
   Options options;
   bool fullgraph = false;
   Dynamic dynamic = Dynamic::Auto;
-  Ref backend;  // nullptr: our own compiler; else called with (GraphModule, example inputs)
+  Ref backend;                 // nullptr: our own compiler; else called with (GraphModule, example inputs)
+  size_t recompile_limit = 0;  // of entries at one place, after which what is new runs uncompiled; 0: none
+  std::string name;            // what profiles and callbacks call it
 };
 
 // For explain: what happened, in order.
@@ -27,6 +29,9 @@ struct Event {
   launch::Report report;
   std::optional<launch::TrainingReport> training;  // of a graph with a backward
   double capture_seconds = 0, compile_seconds = 0;
+  bool compiled = false;  // a graph
+  bool trained = false;   // with a backward
+  bool failed = false;    // by an error of ours
 };
 
 // Calls on several threads may overlap, also with clear(): whatever a call uses, it holds. Whoever calls a member keeps
@@ -65,6 +70,9 @@ class Region {
   // Makes the place where this code begins the last one. False: it is not captured; an exception is set with
   // fullgraph=True.
   bool begin(PyCodeObject* code);
+  // Whether code for the frame may be made, as there is none: by the stance and the limit. False: it is to run
+  // uncompiled, or an exception is set. `why`: what each entry said.
+  bool may_compile(Place& place, const FrameView& view, const std::string& why);
 
   RegionOptions options_;
   std::unordered_map<PyCodeObject*, std::unordered_map<int, GilPtr<Place>>> places_;

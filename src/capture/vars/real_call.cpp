@@ -215,7 +215,8 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
   if (Variable* v = call_with_open_scalar(tr, o, args)) return v;
   for (Variable*& a : args.pos) a = tr.force(a);
-  if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o));
+  if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o) + why_disabled(o));
+  if (PyObject* by = find_substitute(o)) return tr.call(tr.global_object(by, Ground::pure(this, args)), args);
   if (BuiltinHandler handler = find_builtin(o)) {
     if (!args.kw.empty() && takes_no_keywords(o)) raise_if_miscalled(tr, o, nullptr, args);
     if (!args.kw.empty() && takes_no_keywords(o))
@@ -255,6 +256,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   for (Rule rule : kRules)
     if (Variable* v = rule(tr, *this, args)) return v;
   if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
+  if (is_allowed_in_graph(o)) return tr.real.call_torch(o, args);
   tr.unsupported(Reason::UnknownFunction, full_name(o));
 }
 

@@ -131,6 +131,23 @@ std::string version_now() {
 
 const NameRow& row(Name name) { return kRows[static_cast<size_t>(name)]; }
 
+PyObject* loaded(Name name) {
+  // Asked in every call of compiled code: texts that are interned have their hash.
+  static std::array<PyObject*, std::size(kRows)> modules{}, paths{};
+  const size_t i = static_cast<size_t>(name);
+  if (!modules[i]) {
+    modules[i] = PyUnicode_InternFromString(kRows[i].module);
+    paths[i] = PyUnicode_InternFromString(kRows[i].path);
+  }
+  PyObject* module = modules[i] ? PyDict_GetItemWithError(PyImport_GetModuleDict(), modules[i]) : nullptr;
+  if (!module || !*kRows[i].path) return Py_XNewRef(module);
+  PyObject* found = PyModule_CheckExact(module)
+                        ? Py_XNewRef(PyDict_GetItemWithError(PyModule_GetDict(module), paths[i]))
+                        : PyObject_GetAttr(module, paths[i]);
+  if (!found) PyErr_Clear();
+  return found;
+}
+
 PyObject* get(Name name) {
   static std::array<std::atomic<PyObject*>, std::size(kRows)> found{};
   std::atomic<PyObject*>& slot = found[static_cast<size_t>(name)];

@@ -28,6 +28,9 @@ const NameRow& row(Name name);
 // its name. Needs the GIL.
 PyObject* get(Name name);
 PyTypeObject* get_type(Name name);
+// What the name stands for at the moment, a new reference; nullptr, without an exception, where its module is not
+// imported, which this does not do. For what PyTorch replaces as it runs. Needs the GIL.
+PyObject* loaded(Name name);
 
 enum class Attribute : uint8_t {
 #define BRAZE_PYTORCH_ATTRIBUTE(name, text, holder) name,

@@ -1,0 +1,17 @@
+#include "capture/frames/compilations.h"
+
+namespace braze::capture {
+
+namespace {
+Listener g_listener = nullptr;
+}
+
+Counters& counters() {
+  static auto* c = new Counters();
+  return *c;
+}
+
+void set_listener(Listener l) { g_listener = l; }
+Listener listener() { return g_listener; }
+
+}  // namespace braze::capture

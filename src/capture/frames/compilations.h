@@ -1,0 +1,28 @@
+// What compiling does, counted and told: braze.counters(), braze.on_compile().
+#pragma once
+#include <map>
+#include <string>
+
+#include "capture/frames/region.h"
+
+namespace braze::capture {
+
+// Of the process, since it started or cleared them. Needs the GIL.
+struct Counters {
+  size_t captures = 0;         // that ended: in an entry, or in code that runs uncompiled
+  size_t graphs = 0;           // compiled
+  size_t training_graphs = 0;  // of these, with a backward
+  size_t recompiles = 0;       // captures of code that had been compiled
+  size_t failures = 0;         // captures that an error of ours ended
+  double capture_seconds = 0, compile_seconds = 0;
+  std::map<std::string, size_t> breaks;  // by the name of the reason
+};
+Counters& counters();
+
+// Told when a capture begins (`ended` is nullptr) and when it has ended, on the thread that compiles. Leaves no
+// exception.
+using Listener = void (*)(const UserLine& at, const std::string& name, const Event* ended);
+void set_listener(Listener);  // nullptr: none
+Listener listener();
+
+}  // namespace braze::capture
