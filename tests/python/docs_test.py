@@ -13,7 +13,10 @@ import braze
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("docs/*.md")),
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md", "examples/README.md")
+    ),
 ]
 TABLES = (ROOT / "docs/options.md").read_text()
 
