@@ -36,6 +36,7 @@ from ._api import (  # noqa: E402
     maybe_mark_dynamic,
     reset,
 )
+from ._artifacts import load_cache_artifacts, save_cache_artifacts  # noqa: E402
 from ._control import (  # noqa: E402
     Compilation,
     allow_in_graph,
@@ -63,6 +64,7 @@ __all__ = [
     "graph_break",
     "install",
     "is_compiling",
+    "load_cache_artifacts",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
@@ -70,6 +72,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "on_compile",
     "reset",
+    "save_cache_artifacts",
     "set_logs",
     "set_stance",
     "substitute_in_graph",

@@ -150,7 +150,9 @@ def _compile(f, backend, fullgraph, dynamic, options, recompile_limit, name):
         made._braze_make = make
         return made
     if isinstance(f, types.MethodType) and isinstance(f.__func__, types.FunctionType):
-        return functools.update_wrapper(make(f.__func__, f.__self__), f)
+        made = functools.update_wrapper(make(f.__func__, f.__self__), f)
+        made._braze_make = lambda function: make(function, f.__self__)
+        return made
     if isinstance(f, type) or not callable(f):
         raise TypeError(f"braze.compile takes a function, a method, a module or a callable object, not {f!r}")
     call = getattr(type(f), "__call__", None)
@@ -468,6 +470,8 @@ def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any
         was compiled with options={"codegen": "triton"}. The Explanation has it as `code` and prints it. An argument of `f` that is
         called `code` cannot be given by name here.
     """
+    if isinstance(f, torch.nn.Module) and isinstance(f._compiled_call_impl, _C.Compiled):
+        f = f._compiled_call_impl  # compiled in place
     owner = lambda c: type(c).__dict__["__call__"] if isinstance(c, torch.nn.Module) else c
     made_module = isinstance(f, torch.nn.Module) and hasattr(type(f), "_braze_make")
     before = f if made_module or isinstance(f, _C.Compiled) else None

@@ -15,6 +15,7 @@
 #include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
+#include "codegen/disk_cache.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
 
@@ -244,6 +245,14 @@ PyObject* set_listener(PyObject*, PyObject* listener) {
   Py_RETURN_NONE;
 }
 
+// cache_files(): the folder of the cache ('' where there is none), and paths of what this process used of it.
+PyObject* cache_files(PyObject*, PyObject*) {
+  Ref paths = Ref::steal(PyList_New(0));
+  for (const std::string& p : codegen::used_cache_files())
+    PyList_Append(paths.get(), Ref::steal(PyUnicode_DecodeFSDefault(p.c_str())).get());
+  return Py_BuildValue("NO", PyUnicode_DecodeFSDefault(codegen::DiskCache().folder().c_str()), paths.get());
+}
+
 PyObject* allow_in_graph(PyObject*, PyObject* callable) {
   capture::allow_in_graph(callable);
   Py_RETURN_NONE;
@@ -278,6 +287,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"set_stance", set_stance, METH_O, nullptr},
                            {"set_logs", set_logs, METH_O, nullptr},
                            {"counters", counters, METH_O, nullptr},
+                           {"cache_files", cache_files, METH_NOARGS, nullptr},
                            {"set_listener", set_listener, METH_O, nullptr},
                            {"allow_in_graph", allow_in_graph, METH_O, nullptr},
                            {"substitute", substitute, METH_VARARGS, nullptr},

@@ -10,10 +10,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "base/background.h"
+#include "base/fork_mutex.h"
 #include "base/hash.h"
 
 namespace braze::codegen {
@@ -53,6 +56,19 @@ bool make_folder(const std::string& path) {
   }
   struct stat s;
   return lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && ours(s);
+}
+
+struct Used {
+  ForkMutex lock;
+  std::set<std::string> paths;
+};
+Used& used() {
+  static auto* u = new Used();
+  return *u;
+}
+void note_used(std::string path) {
+  std::lock_guard hold(used().lock);
+  used().paths.insert(std::move(path));
 }
 
 class File {
@@ -114,6 +130,7 @@ std::optional<std::string> DiskCache::find(std::string_view name, std::string_vi
   if (!f.read(found.data(), found.size()) || found != key || !f.read(object.data(), object.size())) return std::nullopt;
   if (checksum_of(key, object) != h.checksum) return std::nullopt;
   futimens(f.fd(), nullptr);  // used: trimming goes by age
+  note_used(folder_ + "/" + std::string(name) + ".o");
   return object;
 }
 
@@ -137,6 +154,7 @@ void DiskCache::keep(std::string_view name, std::string_view key, std::string_vi
     unlink(part.c_str());
     return;
   }
+  note_used(std::move(path));
   static std::atomic<int64_t> left{0};
   if ((left -= static_cast<int64_t>(sizeof(Header) + key.size() + object.size())) < 0) {
     left = int64_t{64} << 20;
@@ -144,6 +162,11 @@ void DiskCache::keep(std::string_view name, std::string_view key, std::string_vi
     auto* trimming = new Background([cache = *this] { cache.trim(); }, true);
     if (std::thread::hardware_concurrency() < 2) trimming->wait();
   }
+}
+
+std::vector<std::string> used_cache_files() {
+  std::lock_guard hold(used().lock);
+  return {used().paths.begin(), used().paths.end()};
 }
 
 void DiskCache::trim() const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace braze::codegen {
 
@@ -18,6 +19,7 @@ class DiskCache {
   DiskCache();
   explicit DiskCache(std::string folder, int64_t limit = int64_t{1} << 30);
   bool usable() const { return !folder_.empty(); }
+  const std::string& folder() const { return folder_; }
   std::optional<std::string> find(std::string_view name, std::string_view key) const;
   // Also trims the folder, when the process first writes and after every 64 MiB, on a thread of its own.
   void keep(std::string_view name, std::string_view key, std::string_view object);
@@ -27,5 +29,8 @@ class DiskCache {
   std::string folder_;  // empty: unusable
   int64_t limit_;
 };
+
+// Paths of what this process found or kept, of all its caches, in order.
+std::vector<std::string> used_cache_files();
 
 }  // namespace braze::codegen

@@ -160,6 +160,47 @@ def test_without_caches(tmp_path):
         assert bool([p for p in tmp_path.rglob("*") if p.is_file()]) == files
 
 
+def test_artifacts_go_to_another_cache(tmp_path):
+    save = """
+import braze, torch, sys
+assert braze.save_cache_artifacts() is None
+with torch.no_grad(): braze.compile(lambda x: x.sin() * 2 + 1)(torch.ones(3))
+open(sys.argv[1], "wb").write(braze.save_cache_artifacts())
+"""
+    load = """
+import braze, torch, sys, os
+print(braze.load_cache_artifacts(open(sys.argv[1], "rb").read()) > 0)
+folder = os.environ["BRAZE_CACHE_DIR"]
+files = lambda: {f: os.stat(os.path.join(folder, f)).st_ino for f in os.listdir(folder)}
+before = files()
+with torch.no_grad(): braze.compile(lambda x: x.sin() * 2 + 1)(torch.ones(3))
+used = {os.path.basename(f) for f in braze._C.cache_files()[1]}
+print(files() == before and used == set(before))  # found there, and nothing written
+"""
+    for program, folder, told in ((save, "a", ""), (load, "b", "True\nTrue\n")):
+        env = {**os.environ, "BRAZE_CACHE_DIR": str(tmp_path / folder)}
+        command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "artifacts")]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, told), done.stderr
+    kept = sorted((tmp_path / "b").glob("*.o"))
+    assert kept and all(f.stat().st_mode & 0o777 == 0o600 for f in kept)
+
+
+def test_no_artifacts():
+    with pytest.raises(ValueError, match="these are others"):
+        braze.load_cache_artifacts(b"something")
+    with pytest.raises(TypeError, match="takes the bytes of save_cache_artifacts"):
+        braze.load_cache_artifacts("text")
+    import io
+    import zipfile
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as z:
+        z.writestr("../outside.o", b"BRAZEOBJ")
+    with pytest.raises(ValueError, match="these are others"):
+        braze.load_cache_artifacts(file.getvalue())
+
+
 # ---- functions ----
 
 
@@ -296,6 +337,25 @@ def test_parts_of_a_module_in_place():
     want = model[1].inner(model[0].inner(x).relu()).relu()
     same(model(x), want)
     assert [_C.compilations(part._compiled_call_impl) for part in model] == [1, 1]
+
+
+def test_modules_in_place_and_methods_are_explained():
+    net, x = Net(), torch.randn(2, 3)
+    braze.compile_module_(net, fullgraph=True)
+    found = braze.explain(net, x)
+    assert found.graph_count == 1 and found.graph_break_count == 0
+    same(found.output, net(x))
+    assert braze.explain(nn.Sequential(net, nn.ReLU()), x).graph_count == 1
+
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def scale(self, x):
+            return x * self.factor
+
+    method = braze.compile(Scaled(3.0).scale)
+    same(braze.explain(method, x).output, x * 3)
 
 
 def test_no_modules_in_place():

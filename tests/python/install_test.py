@@ -129,6 +129,24 @@ def test_the_default_backend():
     assert len(graphs) == 1
 
 
+def test_a_trainer_compiles_itself(tmp_path):
+    pytest.importorskip("accelerate")
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    small = dict(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    model = BertForSequenceClassification(BertConfig(**small, num_labels=2))
+    data = [dict(input_ids=torch.randint(0, 50, (8,)), labels=torch.tensor(i % 2)) for i in range(32)]
+    quiet = dict(report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True)
+    braze.counters(clear=True)
+    with braze.install():
+        how = TrainingArguments(
+            str(tmp_path), torch_compile=True, max_steps=3, per_device_train_batch_size=8, use_cpu=True, **quiet
+        )
+        Trainer(model, how, train_dataset=data).train()
+    n = braze.counters()
+    assert n["training_graphs"] >= 1 and n["failures"] == 0 and n["graph_breaks"] == {}
+
+
 def test_generate_compiles_itself():
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=64, n_positions=64)).eval()
