@@ -297,6 +297,39 @@ def test_what_stands_for_no_function():
     assert braze.allow_in_graph((math.sin,)) == (math.sin,)
 
 
+def test_breaks_that_are_errors_for_a_while():
+    def inner(x):
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+    def f(x):
+        y = inner(x) + 1
+        with torch._dynamo.error_on_graph_break(True):
+            z = y.sin()
+            if y.shape[0] > 3:
+                z = inner(z)
+        return z
+
+    fast = braze.compile(f)
+    same(fast(torch.ones(2)), f(torch.ones(2)))  # the break outside is none
+    for _ in range(2):
+        with pytest.raises(braze.Unsupported, match=r"(?s)error_on_graph_break\(True\).*if x.sum\(\) > 0"):
+            fast(torch.ones(4))
+    assert not torch._dynamo.utils._error_on_graph_break  # the block was left
+    same(fast(torch.ones(3)), f(torch.ones(3)))
+
+    @torch._dynamo.error_on_graph_break(True)
+    def g(x):
+        return inner(x)
+
+    with pytest.raises(braze.Unsupported):
+        braze.compile(g)(torch.ones(2))
+    with pytest.raises(braze.Unsupported, match="fullgraph=True"):
+        with torch._dynamo.error_on_graph_break(False):
+            braze.compile(inner, fullgraph=True)(torch.ones(2))
+
+
 def test_nested_regions():
     @torch.compiler.nested_compile_region
     def g(x, scale=1.0):

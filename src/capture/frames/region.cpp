@@ -188,15 +188,13 @@ GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, Gu
     return {};
   }
   if (found) return found;
-  if (!may_compile(*place, view, why)) {
-    values.clear();
-    return {};
+  if (may_compile(*place, view, why)) {
+    if (logs(Topic::Recompiles)) {
+      why += place->take_ended();
+      if (!why.empty()) tell(Topic::Recompiles, describe(first_line(view)) + " compiled again:\n" + why);
+    }
+    found = capture_entry(*this, place, view, values);
   }
-  if (logs(Topic::Recompiles)) {
-    why += place->take_ended();
-    if (!why.empty()) tell(Topic::Recompiles, describe(first_line(view)) + " compiled again:\n" + why);
-  }
-  found = capture_entry(*this, place, view, values);
   if (!found) {
     values.clear();
     forget_array_tensors();

@@ -1,5 +1,7 @@
 #include "capture/frames/report.h"
 
+#include "capture/frames/stance.h"
+
 #include "launch/warn_once.h"
 
 namespace braze::capture {
@@ -13,7 +15,8 @@ PyObject* g_unsupported = nullptr;
 void set_unsupported_exception(PyObject* type) { g_unsupported = type; }
 
 void refuse(const BreakInfo& stop) {
-  std::string text = "this can't be compiled as one graph (fullgraph=True)\n" + explain_break(stop);
+  std::string why = breaks_are_errors() ? "error_on_graph_break(True)" : "fullgraph=True";
+  std::string text = "this can't be compiled as one graph (" + why + ")\n" + explain_break(stop);
   PyErr_SetString(g_unsupported ? g_unsupported : PyExc_RuntimeError, text.c_str());
 }
 

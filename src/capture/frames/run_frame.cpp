@@ -5,6 +5,7 @@
 #include "capture/frames/native_step.h"
 #include "capture/frames/region.h"
 #include "capture/frames/report.h"
+#include "capture/frames/stance.h"
 
 namespace braze::capture {
 
@@ -234,6 +235,9 @@ class FrameRunner {
     if (entry.stop) {
       const std::vector<FrameImage>& images = entry.recipe.frames;
       BRAZE_CHECK(!images.empty(), "a break without frames");
+      // Asked here, not in capture: what came before the break has run, and may be what says so.
+      if (entry.stop->reason != Reason::RaisedException && breaks_are_errors())
+        return refuse_break(images[0], *entry.stop, &regs);
       return advance(images.data(), images.size(), &regs);
     }
     if (entry.recipe.handled != kNoReg) set_handled(ts_, regs.get()[entry.recipe.handled]);
@@ -284,6 +288,16 @@ class FrameRunner {
     cpython::set_depth(frame_, d + 1);
     ip_ = instruction + 1;
     return true;
+  }
+
+  // A break that is an error: of the program's at that instruction.
+  bool refuse_break(const FrameImage& at, const BreakInfo& stop, Registers* regs) {
+    fill(frame_, code_, at, regs->get());
+    if (at.handled != kNoReg) set_handled(ts_, regs->get()[at.handled]);
+    regs->clear();
+    cpython::set_position(frame_, code_.instructions[at.instruction].offset);
+    refuse(stop);
+    return raised(at.instruction);
   }
 
   // With fullgraph only what raises an exception may run uncompiled. False, with the error of the program's.

@@ -62,6 +62,8 @@ std::string stance_names() {
   return all;
 }
 
+bool breaks_are_errors() { return Ref::steal(pytorch::loaded(pytorch::Name::error_on_graph_break)).get() == Py_True; }
+
 TorchConfig torch_config() {
   TorchConfig out;
   Ref config = Ref::steal(pytorch::loaded(pytorch::Name::dynamo_config));

@@ -16,6 +16,9 @@ Stance stance();
 std::string set_stance(const std::string& name);  // what it was before; empty: there is none of this name
 std::string stance_names();                       // by commas
 
+// Whether the program is inside of torch._dynamo.error_on_graph_break(True).
+bool breaks_are_errors();
+
 // What programs set in torch._dynamo.config, where they loaded it.
 struct TorchConfig {
   size_t recompile_limit = 0;      // 0: as by default
