@@ -274,7 +274,8 @@ def disable(fn: None = None, recursive: bool = True, *, reason: str | None = Non
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """As a decorator: the function is never captured and runs as it is. As a context, `with braze.disable():`, compiled
-    callables that are called inside run as they are.
+    callables that are called inside run as they are. A class is marked, so that compiled code does not capture how its objects are made;
+    of a module a twin on the same parameters is returned, whose forward is never captured.
 
     recursive: whether compiled callables that the function calls run as they are, too. reason: told with the graph break that a
         call of it from compiled code is."""
@@ -284,6 +285,13 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return _Disabled(recursive, reason)
     if not callable(fn):
         raise TypeError(f"braze.disable takes a callable, not {fn!r}")
+    if isinstance(fn, type):
+        fn._braze_disable = True
+        return fn
+    if isinstance(fn, torch.nn.Module):
+        module = copy.copy(fn)
+        module.forward = disable(fn.forward, recursive, reason=reason)
+        return module
 
     @functools.wraps(fn)
     def run(*args, **kwargs):

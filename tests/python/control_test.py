@@ -230,6 +230,26 @@ def test_disabled_with_what_it_calls(recursive):
     assert _C.compilations(inner) == (not recursive)
 
 
+def test_modules_and_classes_are_disabled():
+    net, x = Net(), torch.randn(2, 3)
+    off = braze.disable(net, reason="for now")
+    assert type(off) is Net and off.inner is net.inner and "forward" not in vars(net)
+    found = braze.explain(lambda x: off(x) + 1, x)
+    same(found.output, net(x) + 1)
+    assert [b.name for b in found.breaks] == ["DisabledFunction"] and "for now" in found.breaks[0].detail
+    assert braze.explain(lambda x: net(x) + 1, x).graph_break_count == 0
+
+    @braze.disable
+    class Scale:
+        def __init__(self, n):
+            self.n = n
+
+    assert isinstance(Scale(2), Scale)
+    found = braze.explain(lambda x: x * Scale(3).n, x)
+    same(found.output, x * 3)
+    assert [b.name for b in found.breaks] == ["DisabledFunction"]
+
+
 @pytest.mark.parametrize("assume", [braze.assume_constant_result, torch.compiler.assume_constant_result])
 def test_a_constant_result(assume):
     calls = []
