@@ -14,6 +14,28 @@ if(NOT BRAZE_TORCH_ROOT)
 endif()
 set(BRAZE_TORCH_ROOT ${BRAZE_TORCH_ROOT} CACHE PATH "folder of the torch package (include/ and lib/)")
 
+# The version that is built for must be one that the source is for. What python/braze/__init__.py compares before it loads the
+# extension, whose symbols another version may lack, is _built.py.
+set(BRAZE_TORCH_VERSIONS_FILE src/trace/pytorch/versions.def)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${BRAZE_TORCH_VERSIONS_FILE})
+file(STRINGS ${BRAZE_TORCH_ROOT}/include/torch/headeronly/version.h BRAZE_TORCH_VERSION REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+list(TRANSFORM BRAZE_TORCH_VERSION REPLACE ".* " "")
+list(JOIN BRAZE_TORCH_VERSION "." BRAZE_TORCH_VERSION)
+file(STRINGS ${BRAZE_TORCH_VERSIONS_FILE} BRAZE_TORCH_VERSIONS REGEX "^BRAZE_PYTORCH_VERSION")
+list(TRANSFORM BRAZE_TORCH_VERSIONS REPLACE ".*\\((.*)\\)" "\\1")
+if(NOT BRAZE_TORCH_VERSION IN_LIST BRAZE_TORCH_VERSIONS)
+  list(GET BRAZE_TORCH_VERSIONS -1 newest)
+  list(JOIN BRAZE_TORCH_VERSIONS ", " known)
+  message(FATAL_ERROR "braze is for PyTorch ${known}, but this is ${BRAZE_TORCH_VERSION}: install torch==${newest}.*")
+endif()
+list(JOIN BRAZE_TORCH_VERSIONS "\", \"" known)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py @ONLY CONTENT "\"\"\"What the extension was built for, and what it can be built for.\"\"\"
+
+PYTORCH = \"@BRAZE_TORCH_VERSION@\"
+PYTHON = \"@Python_VERSION_MAJOR@.@Python_VERSION_MINOR@\"
+VERSIONS = (\"@known@\",)
+")
+
 add_library(braze_torch_headers INTERFACE)
 target_include_directories(braze_torch_headers SYSTEM INTERFACE
   ${BRAZE_TORCH_ROOT}/include ${BRAZE_TORCH_ROOT}/include/torch/csrc/api/include ${Python_INCLUDE_DIRS})
@@ -101,10 +123,5 @@ function(braze_extension name)
   target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10 -Wl,--as-needed)
   set_property(TARGET braze${name} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   install(TARGETS braze${name} DESTINATION braze COMPONENT extension)
-  # What python/braze/__init__.py compares before it loads the extension, whose symbols another version may lack.
-  file(STRINGS ${BRAZE_TORCH_ROOT}/include/torch/headeronly/version.h version REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
-  list(TRANSFORM version REPLACE ".* " "")
-  list(JOIN version "." version)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py CONTENT "\"\"\"What the extension was built for.\"\"\"\n\nPYTORCH = \"${version}\"\nPYTHON = \"${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}\"\n")
   install(FILES ${PROJECT_BINARY_DIR}/_built.py DESTINATION braze COMPONENT extension)
 endfunction()

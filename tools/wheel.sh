@@ -31,6 +31,7 @@ library = next(build.glob("_C.*.so"))
 stripped = build / "stripped.so"
 subprocess.run(["strip", "-o", stripped, library], check=True)
 files[f"braze/{library.name}"] = stripped.read_bytes()
+files["braze/_built.py"] = (build / "_built.py").read_bytes()
 info = f"braze-{version}.dist-info"
 files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: braze\nVersion: {version}\n".encode()
 files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tools/wheel.sh\nRoot-Is-Purelib: false\nTag: {tag}-{tag}-linux_x86_64\n".encode()

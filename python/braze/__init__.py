@@ -15,10 +15,14 @@ if _sys.implementation.name != "cpython" or "%d.%d" % _sys.version_info[:2] != _
 
 import torch as _torch  # noqa: E402: the extension needs its libraries
 
-if _torch.__version__.split(".")[:2] != _built.PYTORCH.split("."):
+_version = ".".join(_torch.__version__.split(".")[:2])
+if _version != _built.PYTORCH:
+    _or = "or build braze against this PyTorch"
+    if _version not in _built.VERSIONS:
+        _or = f"or build braze against a version from {_built.VERSIONS[0]} to {_built.VERSIONS[-1]}, which it is for"
     raise ImportError(
         f"braze was built for PyTorch {_built.PYTORCH}, but this is {_torch.__version__}: "
-        f"install torch=={_built.PYTORCH}.*, or build braze against this PyTorch"
+        f"install torch=={_built.PYTORCH}.*, {_or}"
     )
 
 from ._api import (  # noqa: E402

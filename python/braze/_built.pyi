@@ -1,4 +1,5 @@
-"""What the extension was built for: written by the build."""
+"""What the extension was built for, and what it can be built for: written by the build."""
 
-PYTORCH: str  # its minor version, as "2.13"
+PYTORCH: str  # a minor version, as "2.13"
+VERSIONS: tuple[str, ...]  # of PyTorch, oldest first
 PYTHON: str  # CPython's, as "3.12"

@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-DOOR = Path(__file__).parents[2] / "src/trace/pytorch"
+ROOT = Path(__file__).parents[2]
+DOOR = ROOT / "src/trace/pytorch"
+VERSIONS = re.findall(r"^BRAZE_PYTORCH_VERSION\(([\d.]+)\)", (DOOR / "versions.def").read_text(), re.M)
 NAMES = re.findall(r'^BRAZE_PYTORCH_NAME\(\w+, "([\w.]+)", "([\w.]*)", (\w+)\)', (DOOR / "names.def").read_text(), re.M)
 ATTRIBUTES = re.findall(r'^BRAZE_PYTORCH_ATTRIBUTE\(\w+, "(\w+)", (\w+)\)', (DOOR / "attributes.def").read_text(), re.M)
 
@@ -39,8 +42,8 @@ def test_without_a_needed_name_the_extension_does_not_load(name):
     done = run(f"import torch; del torch._C.{name}; import braze")
     assert done.returncode
     assert re.search(
-        rf"ImportError: braze: built for PyTorch [\d.]+, but this is \S+, which has no torch._C.{name}: "
-        r"install torch==[\d.]+\*, or build braze against this PyTorch",
+        rf"ImportError: braze: built for PyTorch (\d+\.\d+\.\d+), but this is \S+, which has no torch._C.{name}: "
+        r"install torch==\1\n",
         done.stderr,
     ), done.stderr
 
@@ -51,10 +54,11 @@ def test_without_an_attribute_the_extension_does_not_load():
 
 
 @pytest.mark.parametrize("version", ["2.10.0", "2.99.1+cpu", "3.13.0"])
-def test_another_version(version):
+def test_a_version_that_this_source_is_not_for(version):
     done = run(f"import torch; torch.__version__ = {version!r}; import braze")
     assert re.search(
-        rf"ImportError: braze was built for PyTorch [\d.]+, but this is {re.escape(version)}: install torch==",
+        rf"ImportError: braze was built for PyTorch (\d+\.\d+), but this is {re.escape(version)}: install torch==\1\.\*, "
+        rf"or build braze against a version from {VERSIONS[0]} to {VERSIONS[-1]}, which it is for\n",
         done.stderr,
     ), done.stderr
 
@@ -69,6 +73,33 @@ def test_another_python(version):
 def test_a_python_without_the_lock():
     done = run("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1; import braze")
     assert "ImportError: braze does not run on free-threaded builds of Python" in done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_version_that_this_source_is_for(version):
+    done = run(f"import torch; torch.__version__ = '{version}.7+cpu'; import braze; print(braze.__name__)")
+    if torch.__version__.startswith(version + "."):
+        assert done.stdout == "braze\n", done.stderr
+        return
+    assert re.search(
+        rf"ImportError: braze was built for PyTorch (\d+\.\d+), but this is {re.escape(version)}\.7\+cpu: "
+        r"install torch==\1\.\*, or build braze against this PyTorch\n",
+        done.stderr,
+    ), done.stderr
+
+
+def test_the_build_takes_no_version_that_this_source_is_not_for(tmp_path):
+    (tmp_path / "torch/include/torch/headeronly").mkdir(parents=True)
+    (tmp_path / "torch/include/torch/headeronly/version.h").write_text(
+        "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 99\n"
+    )
+    done = subprocess.run(
+        ["cmake", "-S", ROOT, "-B", tmp_path / "build", f"-DBRAZE_TORCH_ROOT={tmp_path}/torch",
+         f"-DPython_EXECUTABLE={sys.executable}"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    said = " ".join(done.stderr.split())
+    assert f"but this is 2.99: install torch=={VERSIONS[-1]}.*" in said and done.returncode, done.stdout + done.stderr
 
 
 def test_marks_of_torch_compile():

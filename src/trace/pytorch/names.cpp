@@ -122,9 +122,9 @@ std::string version_now() {
 }
 
 [[noreturn]] void refuse(const std::string& what) {
-  std::string built = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
+  const std::string built = TORCH_VERSION;
   throw std::runtime_error("braze: built for PyTorch " + built + ", but this is " + version_now() + ", " + what +
-                           ": install torch==" + built + ".*, or build braze against this PyTorch");
+                           ": install torch==" + built);
 }
 
 }  // namespace
