@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/log_topics.h"
 #include "capture/cpython/imported.h"
 #include "capture/frames/entry.h"
-#include "capture/frames/log.h"
 #include "capture/frames/report.h"
 
 namespace braze::capture {
@@ -202,7 +202,7 @@ void SpeedGuard::decided(SizeClass& c) {
   } else {
     c.why = compiled + " compiled, " + calls + " by PyTorch's calls, in " + std::to_string(r.samples()) + " samples";
   }
-  log(Topic::Autotune, place_ + ": " + c.why);
+  tell(Topic::Autotune, place_ + ": " + c.why);
   // Without open sizes the other form is not asked for again.
   if (r.form() == Form::Compiled && !num_symbols_) calls_ = Ref(), tracer_ = nullptr;
 }

@@ -219,8 +219,8 @@ void Emitter::emit_load(const LoopOp& op) {
   values_[op.result.index] = std::move(out);
 }
 
-// What the straight-line stages after this one, over the same axes, read of memory that the nest does not write is on its
-// way while this one's sums are combined; before the wait only what needs none.
+// What the straight-line stages after this one, over the same axes, read of memory that the nest does not write is on
+// its way while this one's sums are combined; before the wait only what needs none.
 void Emitter::load_for_later(const loop::Stage& stage) {
   int words = kMostWordsAhead;
   for (const loop::Stage* s = &stage + 1; s != nest_.stages.data() + nest_.stages.size(); ++s) {
