@@ -14,7 +14,17 @@ from ._control import allow_in_graph, assume_constant_result, set_stance, substi
 _lock = threading.Lock()
 _holders = 0
 _before: dict[tuple[Any, str], Any] = {}
-_known = ("fuse", "max_fusion_size", "disk_cache", "cuda_graphs", "autotune_seconds", "memory_budget", "rng", "codegen")
+_known = (
+    "fuse",
+    "max_fusion_size",
+    "disk_cache",
+    "cuda_graphs",
+    "autotune_seconds",
+    "guard_speed",
+    "memory_budget",
+    "rng",
+    "codegen",
+)
 
 
 class Installed:
