@@ -336,7 +336,10 @@ RULE(nan_to_num) {
 }
 RULE(logit) {
   Val x = p.in(0);
-  if (!p.none(1)) x = min(max(x, p.number(1)), 1.0 - p.number(1));
+  if (!p.none(1)) {  // of bounds that cross the lower one decides for what is below it, as in eager
+    Val low = x.same(p.number(1)), high = x.same(1.0 - p.number(1));
+    x = where(x < low, low, where(x > high, high, x));
+  }
   return log(x / (1.0 - x));
 }
 RULE(sinc) {

@@ -73,12 +73,16 @@ def test_captured_values_are_guarded():
     def f(q, k, v):
         return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * scale + bias[h])
 
+    def want():  # PyTorch 2.15 refuses a float that score_mod captures once it has changed
+        scores = q @ k.mT / q.shape[-1] ** 0.5 * scale + bias[:, None, None]
+        return scores.softmax(-1) @ v
+
     c = braze.compile(f, fullgraph=True)
-    torch.testing.assert_close(c(q, k, v), f(q, k, v))
+    torch.testing.assert_close(c(q, k, v), want())
     scale = 3.0
-    torch.testing.assert_close(c(q, k, v), f(q, k, v))
+    torch.testing.assert_close(c(q, k, v), want())
     bias.mul_(2)
-    torch.testing.assert_close(c(q, k, v), f(q, k, v))
+    torch.testing.assert_close(c(q, k, v), want())
 
 
 @on_cpu

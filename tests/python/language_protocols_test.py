@@ -155,7 +155,7 @@ def test_deterministic_algorithms_set_inside():
 
 def test_struct_sequences_are_made():
     check(lambda x: torch.return_types.max((x, x + 1)), X)
-    check(lambda x: tuple(torch.return_types.qr((x, x + 1))), X)
+    check(lambda x: tuple(torch.return_types.linalg_qr((x, x + 1))), X)
 
 
 def test_iterators_leave_before_their_first_item():

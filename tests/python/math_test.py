@@ -146,3 +146,23 @@ def test_powers_and_remainders(n, dtype):
         torch.testing.assert_close(braze.compile(f, fullgraph=True)(a, b), f(a, b), **tol)
     for f in (torch.fmod, torch.remainder, torch.floor_divide):
         torch.testing.assert_close(braze.compile(f, fullgraph=True)(a, b), f(a, b), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
+@pytest.mark.parametrize("bound", [-300, -7, 3, 300])
+@pytest.mark.parametrize(
+    "f",
+    [torch.clamp_min, torch.clamp_max, lambda x, b: x.clamp(b, 100), lambda x, b: x.clamp(1, b), lambda x, b: x.clone().clamp_(b)],
+    ids=["min", "max", "both", "high", "in_place"],
+)  # fmt: skip
+def test_integer_bounds_outside_of_the_type(f, bound, dtype):
+    x = torch.tensor([0, 1, 2, 100, 127, 253]).to(dtype)
+    try:
+        want = f(x, bound)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError) as raised:
+            braze.compile(f, dynamic=False)(x, bound)
+        assert str(raised.value) == str(error)
+        return
+    got = braze.compile(f, dynamic=False)(x, bound)
+    assert got.dtype == want.dtype and torch.equal(got, want)

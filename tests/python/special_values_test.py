@@ -58,7 +58,7 @@ MORE = {
     "pow_Scalar": [{"self": s} for s in (0.0, -0.0, 1.0, -1.0, 0.5, 10, INF, -INF, NAN)],
     "softshrink": [{"lambd": 0.0}], "hardshrink": [{"lambd": 0.0}], "threshold": [{"threshold": 0.0, "value": -0.0}],
     "leaky_relu": [{"negative_slope": 0.0}, {"negative_slope": -1.0}], "elu": [{"alpha": 1.0, "scale": 1.0}], "celu": [{"alpha": 0.5}],
-    "softplus": [{"beta": 2, "threshold": 10}], "logit": [{"eps": 1e-6}], "nan_to_num": [{"nan": 1.0, "posinf": 2.0, "neginf": -0.0}],
+    "softplus": [{"beta": 2, "threshold": 10}], "logit": [{"eps": 1e-6}, {"eps": 0.6}], "nan_to_num": [{"nan": 1.0, "posinf": 2.0, "neginf": -0.0}],
     "round_decimals": [{"decimals": d} for d in (0, 3, -2)],
     "lerp_Scalar": [{"weight": w} for w in (0.0, 0.5, 1.0, -2.0)], "addcmul": [{"value": 1}], "addcdiv": [{"value": -1.5}],
     **{op: [{"other": s} for s in SCALARS] for op in (

@@ -20,6 +20,7 @@ void install_front_kernels() {
   others->fallback(torch::CppFunction::makeFallthrough());
   install_batch_norm();
   install_symbolic_matmul();
+  install_clamp();
 }
 
 }  // namespace braze::pytorch

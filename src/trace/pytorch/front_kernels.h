@@ -28,4 +28,8 @@ void install_batch_norm();
 // are taken apart here, to the same products.
 void install_symbolic_matmul();
 
+// From PyTorch 2.15 on an integer bound that no element of the tensor's type can reach is no bound; kernels convert it
+// to that type, as PyTorch before 2.15 does.
+void install_clamp();
+
 }  // namespace braze::pytorch
