@@ -149,8 +149,9 @@ def graph_launches(run):
     return sum(e.name == "cudaGraphLaunch" for e in p.events())
 
 
-def test_recordings_are_split_around_the_cpu(monkeypatch, capfd):
-    monkeypatch.setenv("BRAZE_LOGS", "graph_breaks")
+def test_recordings_are_split_around_the_cpu(request, capfd):
+    before = braze.set_logs("graph_breaks")
+    request.addfinalizer(lambda: braze.set_logs(*before))
 
     def f(x, y):
         a = torch.sin(x) @ x
