@@ -205,7 +205,8 @@ bool run_and_compare(State state, const Options& options, const RunOptions& run,
     apply(state, "schedule", options);
   }
   const loop::Program &reference = *state.reference, &program = *state.program;
-  codegen::Compiled code = codegen::cpu_generator().compile(program, driver::nests_of(program), options);
+  codegen::Compiled code =
+      codegen::cpu_generator().compile(program, codegen::one_by_one(driver::nests_of(program)), options);
   auto plan = std::make_shared<const plan::Plan>(driver::build_plan(
       program, schedule::plan_memory(program), std::move(code), std::vector<bool>(input_count(program))));
   plan::verify(*plan);

@@ -130,7 +130,7 @@ void apply(State& s, const std::string& stage, const Options& options) {
     for (const loop::Nest* n : driver::nests_of(p)) *s.text += codegen::cpu_generator().assembly(p, *n) + "\n";
   } else {
     loop::Program& p = need_program(s, stage);
-    codegen::Compiled code = codegen::cpu_generator().compile(p, driver::nests_of(p), options);
+    codegen::Compiled code = codegen::cpu_generator().compile(p, codegen::one_by_one(driver::nests_of(p)), options);
     const Targets targets = driver::targets_of(p);
     std::vector<driver::FoundProduct> products;
     if (options.autotune_seconds > 0) products = driver::find_products(p, targets);

@@ -27,14 +27,25 @@ struct CompiledKernel {
   bool early = false;    // GPU: may start while what precedes it still ends: it waits for that itself
 };
 
+// Neighbours in a program that may be carried out at the same time, by one launch: none writes memory that another one
+// touches (schedule/concurrent.h).
+using Run = std::vector<const loop::Nest*>;
+// Each nest by itself.
+std::vector<Run> one_by_one(const std::vector<const loop::Nest*>& nests);
+
+// How one or more nests are carried out.
+struct Launch {
+  uint32_t nests = 1;                   // how many: the next ones of those requested, all of one run
+  uint32_t kernel = 0;                  // equal nests share one, their buffers differ
+  std::vector<loop::BufferId> buffers;  // pointer arguments
+  std::vector<sym::Expr> sizes;         // size arguments
+  sym::Expr blocks;                     // GPU: how many blocks
+};
+
 struct Compiled {
-  std::vector<CompiledKernel> kernels;  // one per distinct nest
-  std::vector<uint32_t>
-      kernel_of;  // for each requested nest, in order: which kernel; equal nests share one (their buffers differ)
-  std::vector<std::vector<loop::BufferId>> buffers_of;  // per requested nest: its pointer arguments
-  std::vector<std::vector<sym::Expr>> sizes_of;         // per requested nest: its size arguments
-  std::vector<sym::Expr> blocks_of;                     // per requested nest: GPU: how many blocks
-  std::vector<std::string> blobs;                       // relocatable objects (CPU), cubin or PTX (GPU)
+  std::vector<CompiledKernel> kernels;  // one per distinct launch
+  std::vector<Launch> launches;         // of the requested nests, in order
+  std::vector<std::string> blobs;       // relocatable objects (CPU), cubin or PTX (GPU)
 };
 
 // For one target. Thread-safe; lives as long as the process.
@@ -46,10 +57,9 @@ class CodeGenerator {
   virtual std::string fingerprint() const = 0;
   // Whether it can express the nest. One that cannot is for another generator of the target.
   virtual bool takes(const loop::Program&, const loop::Nest&) const { return true; }
-  virtual Compiled compile(const loop::Program& program, const std::vector<const loop::Nest*>& nests,
-                           const Options& options) = 0;
-  // Source text of one nest for people to read (LLVM IR, PTX, Triton, C++).
-  virtual std::string source(const loop::Program& program, const loop::Nest& nest, const Options& options) = 0;
+  virtual Compiled compile(const loop::Program& program, const std::vector<Run>& runs, const Options& options) = 0;
+  // Source text of a run's kernels for people to read (LLVM IR, PTX, Triton, C++).
+  virtual std::string source(const loop::Program& program, const Run& run, const Options& options) = 0;
   // The machine code of one nest as text, from a generator whose code is assembled in this process; else empty.
   virtual std::string assembly(const loop::Program&, const loop::Nest&) { return {}; }
 };

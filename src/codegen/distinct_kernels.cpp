@@ -16,11 +16,16 @@ std::string symbol_of(const std::string& fingerprint, const std::string& key) {
   return std::string("braze_") + text;
 }
 
-CompiledKernel* DistinctKernels::add(const Signature& signature, const std::string& key) {
+std::vector<Run> one_by_one(const std::vector<const loop::Nest*>& nests) {
+  std::vector<Run> runs;
+  for (const loop::Nest* n : nests) runs.push_back({n});
+  return runs;
+}
+
+CompiledKernel* DistinctKernels::add(const Signature& signature, const std::string& key, sym::Expr blocks,
+                                     uint32_t nests) {
   auto [it, fresh] = by_key_.try_emplace(key, static_cast<uint32_t>(out_.kernels.size()));
-  out_.kernel_of.push_back(it->second);
-  out_.buffers_of.push_back(signature.buffers);
-  out_.sizes_of.push_back(signature.sizes);
+  out_.launches.push_back({nests, it->second, signature.buffers, signature.sizes, blocks});
   if (!fresh) return nullptr;
   CompiledKernel& k = out_.kernels.emplace_back();
   k.symbol = symbol_of(fingerprint_, key);

@@ -40,14 +40,18 @@ class Builder {
       plan_.kernels.push_back({k.symbol, k.blob, static_cast<uint32_t>(k.buffers.size()),
                                static_cast<uint32_t>(k.sizes.size()), Device{}, k.threads, k.shared, k.early});
     plan_.blobs = std::move(compiled_.blobs);
-    for (size_t i = 0; i < program_.items.size(); ++i) {
-      for (uint32_t b : allocate_before_[i]) plan_.steps.emplace_back(plan::Allocate{b});
-      step_of_.push_back(static_cast<uint32_t>(plan_.steps.size()));
-      if (auto* nest = std::get_if<loop::Nest>(&program_.items[i]))
-        launch(*nest);
+    for (size_t i = 0; i < program_.items.size();) {
+      auto* nest = std::get_if<loop::Nest>(&program_.items[i]);
+      const size_t end = i + (nest ? compiled_.launches.at(next_launch_).nests : 1);
+      for (size_t k = i; k < end; ++k)
+        for (uint32_t b : allocate_before_[k]) plan_.steps.emplace_back(plan::Allocate{b});
+      step_of_.resize(end, static_cast<uint32_t>(plan_.steps.size()));
+      if (nest)
+        launch(i, end);
       else
         plan_.steps.emplace_back(plan::Extern{renamed(std::get<loop::ExternCall>(program_.items[i]))});
-      for (uint32_t b : release_after_[i]) plan_.steps.emplace_back(plan::Release{b});
+      for (; i < end; ++i)
+        for (uint32_t b : release_after_[i]) plan_.steps.emplace_back(plan::Release{b});
     }
     for (const FoundProduct& p : products_) tuned(p);
     for (loop::Output o : program_.outputs) {
@@ -184,16 +188,16 @@ class Builder {
     return call;
   }
 
-  void launch(const loop::Nest& nest) {
+  // The nests from item `begin` to `end`, which are carried out together.
+  void launch(size_t begin, size_t end) {
+    const codegen::Launch& made = compiled_.launches[next_launch_++];
     plan::Launch l;
-    l.name = nest.name;
-    l.kernel = compiled_.kernel_of.at(next_nest_);
-    for (loop::BufferId b : compiled_.buffers_of.at(next_nest_)) l.buffers.push_back(number(b));
-    l.sizes = compiled_.sizes_of.at(next_nest_);
-    l.blocks = arena_.constant(0);
-    if (next_nest_ < compiled_.blocks_of.size()) l.blocks = compiled_.blocks_of[next_nest_];
-    l.kernel = kernel_on(codegen::device_of(program_, nest), l.kernel);
-    ++next_nest_;
+    for (size_t i = begin; i < end; ++i)
+      l.name += (i > begin ? "+" : "") + std::get<loop::Nest>(program_.items[i]).name;
+    for (loop::BufferId b : made.buffers) l.buffers.push_back(number(b));
+    l.sizes = made.sizes;
+    l.blocks = made.blocks;
+    l.kernel = kernel_on(codegen::device_of(program_, std::get<loop::Nest>(program_.items[begin])), made.kernel);
     plan_.steps.emplace_back(std::move(l));
   }
 
@@ -248,7 +252,7 @@ class Builder {
   plan::Plan plan_;
   std::vector<uint32_t> number_;  // of the plan's buffer, per buffer of the program
   std::vector<std::vector<uint32_t>> allocate_before_, release_after_;  // per item
-  size_t next_nest_ = 0;
+  size_t next_launch_ = 0;
   const std::vector<FoundProduct>& products_;
   std::vector<uint32_t> step_of_;  // per item
   std::set<uint32_t> launched_;    // kernels

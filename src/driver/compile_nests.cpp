@@ -23,41 +23,61 @@ codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
   return *llvm;
 }
 
-codegen::Compiled compile_nests(const loop::Program& program, const Options& options, const Targets& targets) {
+namespace {
+
+// Runs cut where another generator takes over, with the number of the first nest of each.
+struct Piece {
+  codegen::CodeGenerator* generator = nullptr;
+  Device device;
+  uint32_t first = 0;
+  codegen::Run nests;
+};
+std::vector<Piece> pieces_of(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
+                             const Options& options, const Targets& targets) {
   std::vector<const loop::Nest*> nests = nests_of(program);
   Generators generators(program, options, targets);
+  std::vector<Piece> pieces;
+  for (const std::vector<uint32_t>& run : runs)
+    for (uint32_t i : run) {
+      codegen::CodeGenerator& generator = generators.of(*nests[i]);
+      if (i == run.front() || &generator != pieces.back().generator)
+        pieces.push_back({&generator, codegen::device_of(program, *nests[i]), i, {}});
+      pieces.back().nests.push_back(nests[i]);
+    }
+  return pieces;
+}
+
+}  // namespace
+
+codegen::Compiled compile_nests(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
+                                const Options& options, const Targets& targets) {
   // By generator, and by device: of two equal GPUs each has kernels of its own.
   struct Group {
     codegen::CodeGenerator* generator = nullptr;
-    std::vector<size_t> nests;
+    std::vector<codegen::Run> runs;
+    std::vector<uint32_t> nests;
   };
   std::map<std::tuple<int, int, std::string_view>, Group> groups;
-  for (size_t i = 0; i < nests.size(); ++i) {
-    Device device = codegen::device_of(program, *nests[i]);
-    codegen::CodeGenerator& generator = generators.of(*nests[i]);
-    const Target& target = targets.of(device);
+  for (Piece& piece : pieces_of(program, runs, options, targets)) {
+    const Target& target = targets.of(piece.device);
     if (target.is_gpu() && !target.unavailable.empty())
       throw Unsupported(Reason::UnsupportedTensor, target.unavailable);
-    Group& g = groups[{static_cast<int>(device.type), device.index, generator.name()}];
-    g.generator = &generator;
-    g.nests.push_back(i);
+    Group& g = groups[{static_cast<int>(piece.device.type), piece.device.index, piece.generator->name()}];
+    g.generator = piece.generator;
+    for (uint32_t i = 0; i < piece.nests.size(); ++i) g.nests.push_back(piece.first + i);
+    g.runs.push_back(std::move(piece.nests));
   }
   codegen::Compiled out;
-  out.kernel_of.resize(nests.size());
-  out.buffers_of.resize(nests.size());
-  out.sizes_of.resize(nests.size());
-  out.blocks_of.resize(nests.size());
+  std::map<uint32_t, codegen::Launch> launches;  // by their first nest
   for (auto& [key, group] : groups) {
-    const std::vector<size_t>& which = group.nests;
-    std::vector<const loop::Nest*> some;
-    for (size_t i : which) some.push_back(nests[i]);
-    codegen::Compiled part = group.generator->compile(program, some, options);
+    codegen::Compiled part = group.generator->compile(program, group.runs, options);
     auto kernels = static_cast<uint32_t>(out.kernels.size()), blobs = static_cast<uint32_t>(out.blobs.size());
-    for (size_t k = 0; k < which.size(); ++k) {
-      out.kernel_of[which[k]] = kernels + part.kernel_of[k];
-      out.buffers_of[which[k]] = std::move(part.buffers_of[k]);
-      out.sizes_of[which[k]] = std::move(part.sizes_of[k]);
-      if (!part.blocks_of.empty()) out.blocks_of[which[k]] = part.blocks_of[k];
+    size_t next = 0;
+    for (codegen::Launch& l : part.launches) {
+      l.kernel += kernels;
+      const uint32_t first = group.nests[next];
+      next += l.nests;
+      launches.emplace(first, std::move(l));
     }
     for (codegen::CompiledKernel& k : part.kernels) {
       k.blob += blobs;
@@ -65,7 +85,16 @@ codegen::Compiled compile_nests(const loop::Program& program, const Options& opt
     }
     for (std::string& b : part.blobs) out.blobs.push_back(std::move(b));
   }
+  for (auto& [first, launch] : launches) out.launches.push_back(std::move(launch));
   return out;
+}
+
+std::string sources_of(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
+                       const Options& options, const Targets& targets) {
+  std::string text;
+  for (const Piece& piece : pieces_of(program, runs, options, targets))
+    text += piece.generator->source(program, piece.nests, options) + "\n";
+  return text;
 }
 
 }  // namespace braze::driver

@@ -7,9 +7,13 @@
 
 namespace braze::driver {
 
-// In the order of the program's items. Throws Unsupported for a device that no code generator writes for, or that is
-// not here.
-codegen::Compiled compile_nests(const loop::Program& program, const Options& options, const Targets& targets);
+// In the order of the program's items. `runs`: which nests may share a launch (schedule/concurrent.h). Throws
+// Unsupported for a device that no code generator writes for, or that is not here.
+codegen::Compiled compile_nests(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
+                                const Options& options, const Targets& targets);
+// What is generated, as text.
+std::string sources_of(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
+                       const Options& options, const Targets& targets);
 
 // The generators of a program's nests, each asked for once.
 class Generators {

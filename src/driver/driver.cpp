@@ -18,6 +18,7 @@
 #include "passes/dce.h"
 #include "passes/optimize.h"
 #include "passes/split_by_device.h"
+#include "schedule/concurrent.h"
 #include "schedule/memory.h"
 #include "schedule/schedule.h"
 
@@ -82,8 +83,9 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
     products = stage("products", [&] { return find_products(program, targets); });
   schedule::MemoryPlan memory = stage("memory", [&] { return schedule::plan_memory(program, uses_of(products)); });
   products = safe(std::move(products), program, memory);
-  codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, options, targets); });
-  if (dumps) dumps->kernels = sources(program, options);
+  const auto runs = schedule::concurrent_nests(program, memory, items_of(products, program));
+  codegen::Compiled code = stage("codegen", [&] { return compile_nests(program, runs, options, targets); });
+  if (dumps) dumps->kernels = sources_of(program, runs, options, targets);
   made.plan = stage("plan", [&] {
     return checked(build_plan(program, memory, std::move(code), droppable(graph, owns_inputs), products));
   });
@@ -180,11 +182,8 @@ std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
 }
 
 std::string sources(const loop::Program& program, const Options& options) {
-  std::string text;
-  const Targets targets = targets_of(program);
-  Generators generators(program, options, targets);
-  for (const loop::Nest* n : nests_of(program)) text += generators.of(*n).source(program, *n, options) + "\n";
-  return text;
+  const auto runs = schedule::concurrent_nests(program, schedule::plan_memory(program));
+  return sources_of(program, runs, options, targets_of(program));
 }
 
 }  // namespace braze::driver

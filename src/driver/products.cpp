@@ -296,6 +296,13 @@ std::vector<schedule::Use> uses_of(const std::vector<FoundProduct>& products) {
   return out;
 }
 
+std::vector<bool> items_of(const std::vector<FoundProduct>& products, const loop::Program& program) {
+  std::vector<bool> out(products.empty() ? 0 : program.items.size());
+  for (const FoundProduct& p : products)
+    for (size_t i : p.items) out[i] = true;
+  return out;
+}
+
 std::vector<FoundProduct> safe(std::vector<FoundProduct> products, const loop::Program& program,
                                const schedule::MemoryPlan& memory) {
   using Place = schedule::Placement::Kind;

@@ -29,6 +29,9 @@ std::vector<FoundProduct> find_products(const loop::Program& program, const Targ
 // What their kernels read stays until after the last of their items.
 std::vector<schedule::Use> uses_of(const std::vector<FoundProduct>& products);
 
+// Per item of the program: whether it is one of theirs. Empty: none is.
+std::vector<bool> items_of(const std::vector<FoundProduct>& products, const loop::Program& program);
+
 // Without those whose kernels would read what something writes between the first and the last of their items, or what
 // they write themselves.
 std::vector<FoundProduct> safe(std::vector<FoundProduct> products, const loop::Program& program,

@@ -1,4 +1,5 @@
-"""One token of a language model on an NVIDIA GPU: attention over a cache of grouped heads, rotary embeddings, counters."""
+"""One token of a language model on an NVIDIA GPU: attention over a cache of grouped heads, rotary embeddings, counters, launches that
+small kernels share."""
 
 import pytest
 import torch
@@ -175,3 +176,46 @@ def test_weights_written_by_the_step_before():
         assert torch.equal(w, other)
         w.copy_(w / 1.5)
         other.copy_(w)
+
+
+def launches(run):
+    """How many kernels of Braze's own a call launches."""
+    run()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        run()
+        torch.cuda.synchronize()
+    return sum("braze" in e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA)
+
+
+def test_small_kernels_that_need_nothing_of_each_other_share_a_launch():
+    def f(x, y, z, w):
+        return x.sin(), (y * y).sum(-1), torch.softmax(z, -1), w.cos() @ w, w.tanh().mean(0)
+
+    args = rand(50), rand(70, 333), rand(40, 1000), rand(31, 31)
+    check(f, *args)
+    small = lambda x, y, z: (x.sin(), (y * y).sum(-1), z.exp())
+    args = rand(50), rand(70, 24), rand(3, 111)
+    check(small, *args)
+    compiled = braze.compile(small, fullgraph=True)
+    assert launches(lambda: compiled(*args)) == 1
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_what_a_launch_writes_to_an_input_is_read_after_it(mode):
+    """The kernels beside the write, and those after it, see the input as eager does."""
+
+    def step(x, kept, other):
+        before = kept.sum(-1)
+        kept.copy_(x.cos() * 2)
+        beside = other.sin()
+        after = kept * 3 + 1
+        return before, beside, after, other[:5] + kept[0, :5], kept.T @ kept
+
+    compiled = braze.compile(step, fullgraph=True, mode=mode)
+    ours, eager = (rand(64, 96, seed=9) for _ in range(2))
+    for n in range(20):
+        x, other = rand(64, 96, seed=n), rand(40, seed=n)
+        for want, got in zip(step(x, eager, other), compiled(x, ours, other), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)

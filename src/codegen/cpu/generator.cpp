@@ -31,13 +31,16 @@ class CpuGenerator final : public CodeGenerator {
     return "cpu " + build_id() + " " + target_.text() + (target_.host ? host_text() : "") + " sleef " +
            std::to_string(library_symbols().size());
   }
-  Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override;
-  std::string source(const Program& program, const Nest& nest, const Options&) override {
+  Compiled compile(const Program& program, const std::vector<Run>& runs, const Options& options) override;
+  std::string source(const Program& program, const Run& run, const Options&) override {
     MachineLoan machine(target_);
-    ir::Unit u = emit(program, nest, signature_of(program, nest), "kernel", *machine);
-    std::string text = head_comment(program, nest, ";");
-    llvm::raw_string_ostream stream(text);
-    u.module->print(stream, nullptr);
+    std::string text;
+    for (const Nest* nest : run) {
+      ir::Unit u = emit(program, *nest, signature_of(program, *nest), "kernel", *machine);
+      text += (text.empty() ? "" : "\n") + head_comment(program, *nest, ";");
+      llvm::raw_string_ostream stream(text);
+      u.module->print(stream, nullptr);
+    }
     return text;
   }
   std::string assembly(const Program& program, const Nest& nest) override {
@@ -59,19 +62,20 @@ class CpuGenerator final : public CodeGenerator {
   const Target target_;
 };
 
-Compiled CpuGenerator::compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) {
+Compiled CpuGenerator::compile(const Program& program, const std::vector<Run>& runs, const Options& options) {
   BRAZE_CHECK(target_.unavailable.empty(), target_.unavailable);
   Compiled out;
   std::string print = fingerprint() + "\n";
   DistinctKernels distinct(out, print);
   std::vector<Signature> signatures;  // of distinct kernels
   std::vector<const Nest*> sources;
-  for (const Nest* nest : nests) {
-    Signature s = signature_of(program, *nest);
-    if (!distinct.add(s, s.key)) continue;
-    signatures.push_back(std::move(s));
-    sources.push_back(nest);
-  }
+  for (const Run& run : runs)
+    for (const Nest* nest : run) {
+      Signature s = signature_of(program, *nest);
+      if (!distinct.add(s, s.key, program.arena->constant(0))) continue;
+      signatures.push_back(std::move(s));
+      sources.push_back(nest);
+    }
   out.blobs.resize(out.kernels.size());
   std::optional<DiskCache> cache;
   // Without a build-id objects of another build could not be told from ours.

@@ -37,7 +37,7 @@ void run() {
     loop::Program program = loop::parse(kProgram);
     Options options;
     options.disk_cache = false;
-    Compiled made = cpu_generator().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
+    Compiled made = cpu_generator().compile(program, {{&std::get<loop::Nest>(program.items[0])}}, options);
     cpu_loader().load(made.blobs[0], {made.kernels[0].symbol});
   } catch (...) {
     // Whoever compiles something real meets the same failure and reports it.

@@ -26,20 +26,20 @@ bool accumulates(const Stage& stage) {
 
 }  // namespace
 
-Emitter::Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
-                 const Target& target, bool early, llvm::Module& module)
+Emitter::Emitter(const Program& program, const Part& part, const Target& target, bool early, llvm::Module& module)
     : program_(program),
-      nest_(nest),
-      signature_(signature),
-      shape_(shape),
+      nest_(*part.nest),
+      signature_(part.signature),
+      shape_(part.shape),
       early_(early),
+      ahead_(part.ahead),
       arena_(*program.arena),
       vb_(module, target),
       B(vb_.B),
-      values_(nest.values) {}
+      values_(nest_.values) {}
 
-void Emitter::run(const std::string& symbol) {
-  begin(symbol);
+void Emitter::run(const Place& place) {
+  begin(place);
   switch (shape_.way) {
     case Shape::Way::Points: run_points(); break;
     case Shape::Way::Tiles: run_tiles(); break;
@@ -51,33 +51,18 @@ void Emitter::run(const std::string& symbol) {
   B.CreateRetVoid();
 }
 
-void Emitter::begin(const std::string& symbol) {
-  llvm::SmallVector<Type*, 8> types;
-  Type* pointer = llvm::PointerType::get(vb_.context(), 1);
-  for (size_t i = 0; i < signature_.buffers.size(); ++i) types.push_back(pointer);
-  for (size_t i = 0; i < signature_.sizes.size(); ++i) types.push_back(vb_.i64());
-  types.push_back(pointer);
-  function_ = llvm::Function::Create(llvm::FunctionType::get(B.getVoidTy(), types, false),
-                                     llvm::Function::ExternalLinkage, symbol, vb_.module);
-  function_->setDoesNotThrow();
-  function_->addFnAttr("denormal-fp-math", "ieee,ieee");
-  auto* notes = vb_.module.getOrInsertNamedMetadata("nvvm.annotations");
-  auto note = [&](const char* what, int n) {
-    llvm::Metadata* parts[] = {llvm::ValueAsMetadata::get(function_), llvm::MDString::get(vb_.context(), what),
-                               llvm::ConstantAsMetadata::get(B.getInt32(static_cast<uint32_t>(n)))};
-    notes->addOperand(llvm::MDNode::get(vb_.context(), parts));
-  };
-  note("kernel", 1);
-  note("maxntidx", shape_.threads);
-  unsigned arg = 0;
+void Emitter::begin(const Place& place) {
+  function_ = place.function;
+  unsigned arg = place.argument;
   for (BufferId b : signature_.buffers) bases_[b.index] = function_->getArg(arg++);
   for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(arg++);
-  error_ = function_->getArg(arg);
-  B.SetInsertPoint(llvm::BasicBlock::Create(vb_.context(), "entry", function_));
+  error_ = function_->getArg(static_cast<unsigned>(function_->arg_size()) - 1);
+  B.SetInsertPoint(place.begin);
   waited_ = !early_;
-  if (!nest_.mapping.ahead) wait();
+  if (!ahead_) wait();
   thread_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   block_ = intrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+  if (place.first_block) block_ = B.CreateSub(block_, B.getInt32(static_cast<uint32_t>(place.first_block)));
   mates_ = B.getInt32(0xffffffffu);
 }
 
@@ -92,7 +77,7 @@ void Emitter::wait() {
 
 bool Emitter::is_steady(BufferId read) const {
   BufferKind kind = program_.buffers[read].kind;
-  return nest_.mapping.ahead && (kind == BufferKind::Input || kind == BufferKind::Constant);
+  return ahead_ && (kind == BufferKind::Input || kind == BufferKind::Constant);
 }
 
 Value* Emitter::intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {

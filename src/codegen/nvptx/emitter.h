@@ -1,9 +1,10 @@
-// One nest -> LLVM IR for one GPU kernel.
+// Nests -> LLVM IR for one GPU kernel.
 //
-// The kernel `symbol(pointer..., size..., error)` computes, with the threads of its Shape, every outer point of the
-// nest. A thread's code is scalar; it has some elements in flight (the Flight): `copies` groups of `lanes` neighbouring
-// values of one axis. An op is emitted once where its operands are the same for all of them, else once per element.
-// Groups beyond the end of an axis read element 0 instead and neither store nor count in reductions.
+// The kernel `symbol(pointer..., size..., error)` computes, with the threads of their Shapes, every outer point of its
+// nests; each has the arguments and the blocks after those of the ones before it. A thread's code is scalar; it has
+// some elements in flight (the Flight): `copies` groups of `lanes` neighbouring values of one axis. An op is emitted
+// once where its operands are the same for all of them, else once per element. Groups beyond the end of an axis read
+// element 0 instead and neither store nor count in reductions.
 //
 // Threads that share an outer point meet at a barrier between a stage that stores and one that loads the same buffer.
 // `error` points to one word of host memory, which is set where an index was out of range (see runtime/cuda).
@@ -29,11 +30,30 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
+// One nest of a launch.
+struct Part {
+  const Nest* nest = nullptr;
+  Signature signature;
+  Shape shape;  // all parts have the same number of threads per block; of several each has a known number of blocks
+  bool ahead = false;  // as Mapping::ahead, of the whole launch
+};
+
+// Adds the kernel to the module. `early`: launched so (see CompiledKernel).
+void emit_kernel(const Program& program, const std::vector<Part>& parts, const Target& target, bool early,
+                 const std::string& symbol, llvm::Module& module);
+
+// Where the code of one nest goes: arguments from a number on, the blocks that count from `first_block` on.
+struct Place {
+  llvm::Function* function = nullptr;
+  llvm::BasicBlock* begin = nullptr;
+  unsigned argument = 0;
+  int64_t first_block = 0;
+};
+
 class Emitter {
  public:
-  Emitter(const Program& program, const Nest& nest, const Signature& signature, const Shape& shape,
-          const Target& target, bool early, llvm::Module& module);
-  void run(const std::string& symbol);
+  Emitter(const Program& program, const Part& part, const Target& target, bool early, llvm::Module& module);
+  void run(const Place& place);
 
  private:
   using Values = llvm::SmallVector<Value*, 8>;
@@ -68,7 +88,7 @@ class Emitter {
   };
 
   // emitter.cpp
-  void begin(const std::string& symbol);
+  void begin(const Place& place);
   void run_points();
   void run_tiles();
   bool mirrored();
@@ -163,7 +183,7 @@ class Emitter {
   const Nest& nest_;
   const Signature& signature_;
   const Shape& shape_;
-  bool early_;          // launched so (see CompiledKernel)
+  bool early_, ahead_;  // launched so (see CompiledKernel); it reads inputs ahead
   bool waited_ = true;  // on every way to here
   sym::ExprArena& arena_;
   DeviceBuilder vb_;

@@ -28,13 +28,14 @@ constexpr int64_t kUnknown = 1 << 20;               // elements of an axis of wh
 
 class Chooser {
  public:
-  Chooser(const Program& p, const Nest& n, const Target& t)
+  Chooser(const Program& p, const Nest& n, const Target& t, const Beside& beside)
       : p_(p),
         n_(n),
         arena_(*p.arena),
         most_columns_(t.most_product_columns()),
         processors_(t.multiprocessors),
-        filling_(processors_ * (t.threads / 2)) {}
+        filling_(std::max<int64_t>(0, processors_ * (t.threads / 2) - beside.threads)),
+        block_(beside.block) {}
 
   Shape run() {
     bool pointwise = std::all_of(n_.stages.begin(), n_.stages.end(), [](const Stage& s) { return s.axes.empty(); });
@@ -94,6 +95,7 @@ class Chooser {
       while (s_.vector > 1 && all / s_.vector < filling_) s_.vector /= 2;
     }
     if (all / s_.vector < processors_ * 256) s_.threads = 128;
+    if (block_) s_.threads = block_;
     Expr units = schedule::volume(arena_, n_.outer);
     if (s_.vector > 1) {
       std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
@@ -139,6 +141,7 @@ class Chooser {
     s_.group = static_cast<int>(group);
     // Groups of several warps are blocks of their own: they meet at the block's barrier.
     s_.threads = s_.group > 32 ? s_.group : points * group < processors_ * 128 ? 32 : 128;
+    if (s_.group <= 32 && block_) s_.threads = block_;
     s_.copies = std::max(2, std::min(4, kLoopedElements / s_.vector));
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
@@ -225,13 +228,18 @@ class Chooser {
   sym::ExprArena& arena_;
   const int64_t most_columns_;          // of a product in the tensor cores
   const int64_t processors_, filling_;  // threads that hide memory latency on all of them
+  const int block_;                     // as in Beside
   Shape s_;
 };
 
 }  // namespace
 
-Shape choose_shape(const Program& program, const Nest& nest, const Target& target) {
-  return Chooser(program, nest, target).run();
+Shape choose_shape(const Program& program, const Nest& nest, const Target& target, const Beside& beside) {
+  return Chooser(program, nest, target, beside).run();
+}
+
+bool fits_any_block(const Shape& shape) {
+  return shape.way == Shape::Way::Points || (shape.way == Shape::Way::Rows && shape.group <= 32);
 }
 
 }  // namespace braze::codegen::nvptx

@@ -30,6 +30,15 @@ inline constexpr int kTile = 32, kTileRows = 8;
 // Way::Products: points of one multiplication of the tensor cores.
 inline constexpr int kTileWide = 16, kTileNarrow = 8;
 
-Shape choose_shape(const loop::Program& program, const loop::Nest& nest, const Target& target);
+// What a launch has besides the nest.
+struct Beside {
+  int64_t threads = 0;  // of its other nests, in all blocks
+  int block = 0;        // threads per block, where the nest leaves a choice; 0: as suits it
+};
+
+Shape choose_shape(const loop::Program& program, const loop::Nest& nest, const Target& target,
+                   const Beside& beside = {});
+// Whether `Beside::block` decides its threads per block.
+bool fits_any_block(const Shape& shape);
 
 }  // namespace braze::codegen::nvptx

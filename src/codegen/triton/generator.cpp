@@ -50,32 +50,36 @@ class TritonGenerator final : public CodeGenerator {
     }
   }
 
-  Compiled compile(const Program& program, const std::vector<const Nest*>& nests, const Options& options) override {
+  Compiled compile(const Program& program, const std::vector<Run>& runs, const Options& options) override {
     Compiled out;
     std::string print_key = fingerprint() + "\n";
     DistinctKernels distinct(out, print_key);
     std::optional<DiskCache> cache;
     if (options.disk_cache && !build_id().empty()) cache.emplace();
-    for (const Nest* nest : nests) {
-      Signature s = signature_of(program, *nest);
-      Blocks blocks = choose_blocks(program, *nest, target_);
-      out.blocks_of.push_back(blocks.grid);
-      CompiledKernel* k = distinct.add(s, s.key);
-      if (!k) continue;
-      auto found = cache ? cache->find(k->symbol, print_key + s.key) : std::nullopt;
-      Code code = found ? code_from(*found) : compile_one(program, *nest, k->symbol);
-      if (cache && !found) cache->keep(k->symbol, print_key + s.key, text_of(code));
-      k->threads = code.threads;
-      k->shared = code.shared;
-      out.blobs.push_back(std::move(code.cubin));
-    }
+    for (const Run& run : runs)
+      for (const Nest* nest : run) {
+        Signature s = signature_of(program, *nest);
+        CompiledKernel* k = distinct.add(s, s.key, choose_blocks(program, *nest, target_).grid);
+        if (!k) continue;
+        auto found = cache ? cache->find(k->symbol, print_key + s.key) : std::nullopt;
+        Code code = found ? code_from(*found) : compile_one(program, *nest, k->symbol);
+        if (cache && !found) cache->keep(k->symbol, print_key + s.key, text_of(code));
+        k->threads = code.threads;
+        k->shared = code.shared;
+        out.blobs.push_back(std::move(code.cubin));
+      }
     return out;
   }
 
-  std::string source(const Program& program, const Nest& nest, const Options&) override {
-    Blocks b = choose_blocks(program, nest, target_);
-    std::string facts = "grid " + program.arena->print(b.grid) + ", " + std::to_string(b.warps) + " warps";
-    return head_comment(program, nest, "#", facts) + print(program, nest, "kernel").text;
+  std::string source(const Program& program, const Run& run, const Options&) override {
+    std::string text;
+    for (const Nest* nest : run) {
+      Blocks b = choose_blocks(program, *nest, target_);
+      std::string facts = "grid " + program.arena->print(b.grid) + ", " + std::to_string(b.warps) + " warps";
+      text +=
+          (text.empty() ? "" : "\n") + head_comment(program, *nest, "#", facts) + print(program, *nest, "kernel").text;
+    }
+    return text;
   }
 
  private:

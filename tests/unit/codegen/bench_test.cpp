@@ -115,12 +115,12 @@ TEST(DISABLED_Bench, Kernels) {
       Options options;
       options.disk_cache = false;
       double t = now();
-      cpu_generator().compile(p, {&std::get<loop::Nest>(p.items[0])}, options);
+      cpu_generator().compile(p, {{&std::get<loop::Nest>(p.items[0])}}, options);
       compile = std::min(compile, now() - t);
     }
     Linked l = link(p);
     std::vector<void*> pointers;
-    for (loop::BufferId id : l.compiled.buffers_of[0]) {
+    for (loop::BufferId id : l.compiled.launches[0].buffers) {
       const loop::Buffer& buffer = p.buffers[id];
       size_t bytes = static_cast<size_t>(size_of(buffer.dtype));
       for (auto s : buffer.sizes) bytes *= static_cast<size_t>(*p.arena->as_const(s));

@@ -96,7 +96,7 @@ std::string key_of(Program& p) { return signature_of(p, nest_of(p)).key; }
 std::string code_of(Program& p) {
   try {
     loop::verify(p);
-    return cpu_generator().source(p, nest_of(p), Options());
+    return cpu_generator().source(p, {&nest_of(p)}, Options());
   } catch (const std::exception&) {
     return {};
   }

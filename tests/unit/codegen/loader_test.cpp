@@ -35,7 +35,7 @@ Compiled compiled() {
   static const loop::Program program = loop::parse(kSum);
   Options options;
   options.disk_cache = false;
-  return cpu_generator().compile(program, {&std::get<loop::Nest>(program.items[0])}, options);
+  return cpu_generator().compile(program, {{&std::get<loop::Nest>(program.items[0])}}, options);
 }
 
 TEST(Loader, LinksCallsAndConstants) {
@@ -45,7 +45,7 @@ TEST(Loader, LinksCallsAndConstants) {
   std::vector<double> x(64 * 8), y(64);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i) * 0.75;
   void* pointers[] = {x.data(), y.data()};
-  if (c.buffers_of[0][0].index != 0) std::swap(pointers[0], pointers[1]);
+  if (c.launches[0].buffers[0].index != 0) std::swap(pointers[0], pointers[1]);
   kernel(pointers, nullptr);
   for (size_t i = 0; i < 64; ++i) {
     double want = 0;

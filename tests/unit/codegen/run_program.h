@@ -42,9 +42,9 @@ inline Linked link(const Program& p) {
   }
   Options options;
   options.disk_cache = false;
-  Linked l{cpu_generator().compile(p, nests, options), {}};
-  for (uint32_t k : l.compiled.kernel_of) {
-    const CompiledKernel& kernel = l.compiled.kernels[k];
+  Linked l{cpu_generator().compile(p, one_by_one(nests), options), {}};
+  for (const Launch& launch : l.compiled.launches) {
+    const CompiledKernel& kernel = l.compiled.kernels[launch.kernel];
     l.entry.push_back(cpu_loader().load(l.compiled.blobs[kernel.blob], {kernel.symbol})[0]);
   }
   return l;
@@ -88,8 +88,8 @@ inline std::vector<HostTensor> run_compiled(const Program& p, std::vector<HostTe
   for (size_t n = 0; n < l.entry.size(); ++n) {
     std::vector<void*> pointers;
     std::vector<int64_t> sizes;
-    for (loop::BufferId b : l.compiled.buffers_of[n]) pointers.push_back(base[b.index]);
-    for (sym::Expr s : l.compiled.sizes_of[n]) sizes.push_back(env(s));
+    for (loop::BufferId b : l.compiled.launches[n].buffers) pointers.push_back(base[b.index]);
+    for (sym::Expr s : l.compiled.launches[n].sizes) sizes.push_back(env(s));
     reinterpret_cast<void (*)(void* const*, const int64_t*)>(l.entry[n])(pointers.data(), sizes.data());
   }
   for (size_t i = 0; i < memory.size(); ++i)

@@ -34,7 +34,7 @@ TEST(CpuTargets, TextOfEveryArchitecture) {
   EXPECT_TRUE(has(x86_target(CpuLevel::Avx2), "%ymm"));
   EXPECT_FALSE(has(x86_target(CpuLevel::Avx2), "%zmm"));
   EXPECT_TRUE(has(x86_target(CpuLevel::Avx512), "%zmm"));
-  EXPECT_NE(cpu_generator(neon_target()).source(program(), nest(), {}).find("fadd <4 x float>"), std::string::npos);
+  EXPECT_NE(cpu_generator(neon_target()).source(program(), {&nest()}, {}).find("fadd <4 x float>"), std::string::npos);
 }
 
 TEST(CpuTargets, CodeOfAnotherCpuIsRefused) {
@@ -42,7 +42,7 @@ TEST(CpuTargets, CodeOfAnotherCpuIsRefused) {
   Options options;
   options.disk_cache = false;
   try {
-    cpu_generator(foreign).compile(program(), {&nest()}, options);
+    cpu_generator(foreign).compile(program(), {{&nest()}}, options);
     FAIL() << "it was compiled to be run";
   } catch (const InternalError& e) {
     EXPECT_NE(std::string(e.what()).find("this CPU does not"), std::string::npos) << e.what();
@@ -82,7 +82,7 @@ output view %1 f32 sizes [262144] strides [1] offset 0
 )");
   Target small = h200();
   small.multiprocessors = 16;
-  auto text = [&](const Target& t) { return nvptx_generator(t).source(p, std::get<loop::Nest>(p.items[0]), {}); };
+  auto text = [&](const Target& t) { return nvptx_generator(t).source(p, {&std::get<loop::Nest>(p.items[0])}, {}); };
   EXPECT_NE(text(h200()).find("vectors of 1,"), std::string::npos) << text(h200()).substr(0, 200);
   EXPECT_NE(text(small).find("vectors of 4,"), std::string::npos) << text(small).substr(0, 200);
 }

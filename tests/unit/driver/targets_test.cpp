@@ -50,7 +50,7 @@ TEST(Targets, ABackendThatIsNotLinkedIsMissed) {
 })"),
                               {});
   try {
-    codegen::cpu_generator(foreign).source(p, *nests_of(p)[0], {});
+    codegen::cpu_generator(foreign).source(p, {nests_of(p)[0]}, {});
     FAIL() << "it has a backend";
   } catch (const InternalError& e) {
     EXPECT_NE(std::string(e.what()).find("this build has no code generator for"), std::string::npos) << e.what();
