@@ -54,6 +54,8 @@ class Emitter {
  public:
   Emitter(const Program& program, const Part& part, const Target& target, bool early, llvm::Module& module);
   void run(const Place& place);
+  // What it placed in a block's memory: multiples of 16 bytes.
+  const std::vector<std::pair<llvm::GlobalVariable*, uint64_t>>& shared() const { return shared_; }
 
  private:
   using Values = llvm::SmallVector<Value*, 8>;
@@ -202,6 +204,7 @@ class Emitter {
   std::unordered_map<uint32_t, bool> varies_;
   std::unordered_map<uint32_t, Value*> bases_, sizes_;
   uint64_t shared_bytes_ = 0;
+  std::vector<std::pair<llvm::GlobalVariable*, uint64_t>> shared_;
   std::vector<Lanes> values_;
   std::vector<Accumulator> accumulators_;
   const loop::Stage* stage_ = nullptr;

@@ -1,4 +1,6 @@
 // The kernel around the nests that it computes.
+#include <algorithm>
+
 #include "codegen/nvptx/emitter.h"
 
 namespace braze::codegen::nvptx {
@@ -29,6 +31,38 @@ llvm::Function* declare_kernel(const std::vector<Part>& parts, const std::string
   return function;
 }
 
+// Arrays of a block's memory. A block runs one part: those of different parts lie in the same place.
+class SharedMemory {
+ public:
+  void add(const Emitter& part) {
+    uint64_t at = 0;
+    for (auto [array, bytes] : part.shared()) {
+      arrays_.emplace_back(array, at);
+      at += bytes;
+    }
+    size_ = std::max(size_, at);
+  }
+
+  void place(llvm::Module& module) {
+    if (arrays_.empty()) return;
+    Type* byte = Type::getInt8Ty(module.getContext());
+    auto* type = llvm::ArrayType::get(byte, size_);
+    auto* all =
+        new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+                                 "shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
+    all->setAlignment(llvm::Align(16));
+    for (auto [array, at] : arrays_) {
+      auto* offset = llvm::ConstantInt::get(Type::getInt64Ty(module.getContext()), at);
+      array->replaceAllUsesWith(llvm::ConstantExpr::getInBoundsGetElementPtr(byte, all, offset));
+      array->eraseFromParent();
+    }
+  }
+
+ private:
+  std::vector<std::pair<llvm::GlobalVariable*, uint64_t>> arrays_;
+  uint64_t size_ = 0;
+};
+
 }  // namespace
 
 void emit_kernel(const Program& program, const std::vector<Part>& parts, const Target& target, bool early,
@@ -37,25 +71,28 @@ void emit_kernel(const Program& program, const std::vector<Part>& parts, const T
   llvm::LLVMContext& context = module.getContext();
   Place place{function, llvm::BasicBlock::Create(context, "entry", function)};
   llvm::BasicBlock* from = place.begin;  // where the nests that are left are told apart
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& part = parts[i];
-    if (parts.size() > 1) {
-      const int64_t end = place.first_block + *program.arena->as_const(part.shape.blocks);
-      place.begin = from;
-      if (i + 1 < parts.size()) {
-        llvm::IRBuilder<> b(from);
-        place.begin = llvm::BasicBlock::Create(context, "", function);
-        from = llvm::BasicBlock::Create(context, "", function);
-        Value* block = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
-        b.CreateCondBr(b.CreateICmpULT(block, b.getInt32(static_cast<uint32_t>(end))), place.begin, from);
-      }
-      Emitter(program, part, target, early, module).run(place);
-      place.first_block = end;
-    } else {
-      Emitter(program, part, target, early, module).run(place);
-    }
-    place.argument += static_cast<unsigned>(part.signature.buffers.size() + part.signature.sizes.size());
+  if (parts.size() == 1) {
+    Emitter(program, parts.front(), target, early, module).run(place);
+    return;
   }
+  SharedMemory shared;
+  for (const Part& part : parts) {
+    place.begin = from;
+    const int64_t end = place.first_block + *program.arena->as_const(part.shape.blocks);
+    if (&part != &parts.back()) {
+      llvm::IRBuilder<> b(from);
+      place.begin = llvm::BasicBlock::Create(context, "", function);
+      from = llvm::BasicBlock::Create(context, "", function);
+      Value* block = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+      b.CreateCondBr(b.CreateICmpULT(block, b.getInt32(static_cast<uint32_t>(end))), place.begin, from);
+    }
+    Emitter emitter(program, part, target, early, module);
+    emitter.run(place);
+    shared.add(emitter);
+    place.argument += static_cast<unsigned>(part.signature.buffers.size() + part.signature.sizes.size());
+    place.first_block = end;
+  }
+  shared.place(module);
 }
 
 }  // namespace braze::codegen::nvptx

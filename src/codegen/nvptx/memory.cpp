@@ -26,7 +26,8 @@ bool Emitter::stores_to(BufferId buffer) const {
 Value* Emitter::shared_array(Type* element, uint64_t n) {
   auto* type = llvm::ArrayType::get(element, n);
   uint64_t bytes = n * ((element->getScalarSizeInBits() + 7) / 8);
-  shared_bytes_ += (bytes + 15) / 16 * 16;
+  bytes = (bytes + 15) / 16 * 16;
+  shared_bytes_ += bytes;
   if (auto most = static_cast<uint64_t>(vb_.target.shared_bytes); shared_bytes_ > most)
     throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most >> 10) +
                                                  " KiB of shared memory (nest " + nest_.name + ")");
@@ -34,6 +35,7 @@ Value* Emitter::shared_array(Type* element, uint64_t n) {
       new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
                                "shared", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
   g->setAlignment(llvm::Align(16));
+  shared_.emplace_back(g, bytes);
   return g;
 }
 
