@@ -54,9 +54,14 @@ std::string accepted_by(Choice c) {
 
 }  // namespace
 
-std::optional<Options> options_from(PyObject* dict) {
+Options default_options() {
   Options o;
   o.float8_saturates = !std::isnan(static_cast<float>(c10::Float8_e4m3fn(1e9F)));
+  return o;
+}
+
+std::optional<Options> options_from(PyObject* dict) {
+  Options o = default_options();
   const bool no_caches = is_set("BRAZE_FORCE_DISABLE_CACHES");  // whatever the program asks for
   if (no_caches) o.disk_cache = false;
   if (!dict || dict == Py_None) return o;

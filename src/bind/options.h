@@ -8,6 +8,9 @@
 
 namespace braze::bind {
 
+// The defaults, as this PyTorch computes.
+Options default_options();
+
 // `dict`: None or a dict of names in base/options.def. Nothing: an exception is set that names the accepted ones.
 std::optional<Options> options_from(PyObject* dict);
 

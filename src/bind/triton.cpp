@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "base/check.h"
+#include "bind/options.h"
 #include "codegen/codegen.h"
 #include "codegen/triton/choice.h"
 #include "codegen/triton/compiler.h"
@@ -87,7 +88,7 @@ graph::Graph on_gpu(graph::Graph graph) {
 // `sizes`: values of the size symbols by name.
 py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t>& sizes,
                     const std::map<std::string, bool>& flags) {
-  Options options;
+  Options options = default_options();
   options.codegen = Codegen::Triton;
   if (auto it = flags.find("fuse"); it != flags.end()) options.fuse = it->second;
   loop::Program program = driver::scheduled(on_gpu(graph::parse(text)), options);
@@ -152,7 +153,7 @@ py::dict kernels_of(const std::string& text, const std::map<std::string, int64_t
 py::dict product_kernels(const std::string& text,
                          const std::vector<std::tuple<int, int, int, int, int, bool, bool>>& configs,
                          int multiprocessors) {
-  Options options;
+  Options options = default_options();
   Target target = h200();
   target.multiprocessors = multiprocessors;
   loop::Program program = driver::scheduled(on_gpu(graph::parse(text)), options);

@@ -17,6 +17,7 @@
 #include "schedule/share_rows.h"
 #include "schedule/sink_updates.h"
 #include "schedule/split_reduce.h"
+#include "schedule/spread_updates.h"
 #include "schedule/update_inputs.h"
 
 namespace braze::schedule {
@@ -85,6 +86,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     simplify(p, n, nothing);
   });
   verify_after(p, "normalise");
+  spread_updates(p, targets);
+  verify_after(p, "spread_updates");
   coalesce_copies(p);
   verify_after(p, "coalesce_copies");
   update_inputs(p);

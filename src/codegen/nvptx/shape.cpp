@@ -83,11 +83,19 @@ class Chooser {
     return v;
   }
 
+  // Each element by itself, so that those of neighbouring threads lie side by side.
+  bool adds_to_memory() const {
+    for (const Stage& s : n_.stages)
+      for (const LoopOp& op : s.ops)
+        if (op.code == OpCode::Store && op.atomic_add) return true;
+    return false;
+  }
+
   void points() {
     s_.way = Shape::Way::Points;
     s_.threads = 256;
     int64_t all = volume(n_.outer);
-    if (!n_.outer.empty()) {
+    if (!n_.outer.empty() && !adds_to_memory()) {
       int v = 16;
       for (const Stage& s : n_.stages)
         if (int own = vector_of(s, n_.outer.back())) v = std::min(v, own);
@@ -124,7 +132,7 @@ class Chooser {
       longest = std::max(longest, volume(s.axes));
       if (int own = vector_of(s, s.axes.back())) v = std::min(v, own);
     }
-    s_.vector = v == 16 ? 1 : v;
+    s_.vector = v == 16 || adds_to_memory() ? 1 : v;
     while (s_.vector > 1 && longest / s_.vector < 32) s_.vector /= 2;
     int64_t vectors = (longest + s_.vector - 1) / s_.vector;
     s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));

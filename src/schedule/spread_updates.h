@@ -1,0 +1,14 @@
+// Scatters on a GPU.
+//
+// What may change one place of a tensor twice are the points of a stage, which a CPU runs in order. A GPU adds to
+// memory by one instruction, and PyTorch promises no order of its writes there: all points are outer ones, so that a
+// scatter of millions of elements to few places is not the work of one block.
+#pragma once
+#include "graph/targets.h"
+#include "loop/loop.h"
+
+namespace braze::schedule {
+
+void spread_updates(loop::Program& program, const Targets& targets);
+
+}  // namespace braze::schedule
