@@ -1,29 +1,32 @@
-#include <torch/version.h>
-
-#include "trace/pytorch/front_kernels.h"
-
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+// Bounds of integers that their dtype does not hold: from PyTorch 2.15 on they are never reached, or an error; before,
+// each is an error of the kernel, which a tensor without memory does not run.
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ops/clamp_max_ops.h>
 #include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/clamp_ops.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <limits>
 #include <optional>
 
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/front_kernels.h"
 
 namespace braze::pytorch {
 namespace {
 
 using Bound = std::optional<at::Scalar>;
 
-// The bound that is never reached in place of an integer below (`lower`) or above all that the tensor holds.
+bool applies(const at::Tensor& x, const Bound& bound) {
+  return bound && !bound->isSymbolic() && bound->isIntegral(false) && trace::unwrap_fake(x) &&
+         c10::isIntegralType(x.scalar_type(), false);
+}
+
+// The bound as the kernel takes it.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
 Bound within(const at::Tensor& x, const Bound& bound, bool lower) {
-  if (!bound || bound->isSymbolic() || !bound->isIntegral(false) || !trace::unwrap_fake(x) ||
-      !c10::isIntegralType(x.scalar_type(), false))
-    return bound;
+  if (!applies(x, bound)) return bound;
   return AT_DISPATCH_V2(x.scalar_type(), "clamp", AT_WRAP([&]() -> Bound {
                           using Limits = std::numeric_limits<scalar_t>;
                           if (bound->type() == at::kUInt64) return bound;
@@ -35,6 +38,19 @@ Bound within(const at::Tensor& x, const Bound& bound, bool lower) {
                         }),
                         AT_EXPAND(AT_INTEGRAL_TYPES_V2));
 }
+#else
+Bound within(const at::Tensor& x, const Bound& bound, bool) {
+  if (!applies(x, bound)) return bound;
+  switch (x.scalar_type()) {
+    case at::kByte: bound->to<uint8_t>(); break;
+    case at::kChar: bound->to<int8_t>(); break;
+    case at::kShort: bound->to<int16_t>(); break;
+    case at::kInt: bound->to<int32_t>(); break;
+    default: break;
+  }
+  return bound;
+}
+#endif
 
 at::Tensor clamp(c10::DispatchKeySet keys, const at::Tensor& x, const Bound& min, const Bound& max) {
   return at::_ops::clamp::redispatch(behind_front(keys), x, within(x, min, true), within(x, max, false));
@@ -68,9 +84,3 @@ void install_clamp() {
 }
 
 }  // namespace braze::pytorch
-
-#else
-namespace braze::pytorch {
-void install_clamp() {}
-}  // namespace braze::pytorch
-#endif
