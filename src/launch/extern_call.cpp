@@ -6,7 +6,10 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "graph/written.h"
 #include "launch/extern.h"
+#include "launch/written_inputs.h"
+#include "trace/kernel_launches.h"
 #include "trace/schema.h"
 
 namespace braze::launch {
@@ -185,7 +188,7 @@ std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
 class BoxedCall : public ExternCall {
  public:
   BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants)
-      : name_(step.call.name) {
+      : name_(step.call.name), keeps_strides_(name_ == trace::kLaunchKernel) {
     const loop::ExternCall& call = step.call;
     size_t dot = name_.find('.');
     std::string base = name_.substr(0, dot), overload = dot == std::string::npos ? "" : name_.substr(dot + 1);
@@ -214,6 +217,7 @@ class BoxedCall : public ExternCall {
         arguments_.push_back({.constant = *formal.default_value()});
       }
     }
+    note_in_place(program.plan(), call);
     for (size_t i = 0; i < formals && !writes_outputs_; ++i)
       if (trace::is_written(schema.arguments()[i])) written_.push_back(i);
     for (const loop::View& v : call.views) views_.emplace_back(program, v);
@@ -255,16 +259,18 @@ class BoxedCall : public ExternCall {
         stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
     std::vector<at::Tensor> copies = copy_written(stack);
     op_->callBoxed(stack);
+    if (writes_inputs_) note_inputs_written(true);
     if (writes_outputs_) {
       stack.clear();
     } else {
       std::vector<at::Tensor> results = flatten(stack);
       stack.clear();
+      const size_t own = results.size();
       std::move(copies.begin(), copies.end(), std::back_inserter(results));
       BRAZE_CHECK(results.size() == outputs_.size(), name_ + " returned " + std::to_string(results.size()) +
                                                          " tensors instead of " + std::to_string(outputs_.size()));
       for (size_t i = 0; i < outputs_.size(); ++i) {
-        if (!outputs_[i].spec.valid()) continue;
+        if (!outputs_[i].spec.valid() || (i >= own && in_place_[i - own])) continue;
         BRAZE_CHECK(results[i].defined(), name_ + " returned no tensor for result " + std::to_string(i));
         if (preallocated_)
           state.outputs[i].get(outputs_[i].spec, frame, call).copy_(results[i]);
@@ -324,10 +330,33 @@ class BoxedCall : public ExternCall {
     }
   }
 
-  // What the operator writes to is the graph's: it gets copies, which are results after its own.
+  // Which of the operands that it writes to are its results' own memory.
+  void note_in_place(const plan::Plan& plan, const loop::ExternCall& call) {
+    std::vector<int32_t> operands = graph::written_operands(call.list_sizes);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] < 0) continue;
+      BRAZE_CHECK(i < call.outputs.size(), "a copy of an operand is no result of " + name_);
+      const loop::View &from = call.views.at(static_cast<size_t>(operands[i])), &to = call.outputs[i];
+      bool same = to.buffer == from.buffer;
+      if (to.buffer.valid() && !same) {
+        const plan::Buffer &a = plan.buffers[from.buffer.index], &b = plan.buffers[to.buffer.index];
+        same = a.where == plan::Where::Input && b.where == plan::Where::Input && a.index == b.index;
+      }
+      in_place_.push_back(same);
+      writes_inputs_ |= same && plan.buffers[from.buffer.index].where == plan::Where::Input;
+    }
+  }
+
+  // What the operator writes to is the graph's: where it is not the results' own memory, it gets copies. Both are
+  // results after its own.
   std::vector<at::Tensor> copy_written(torch::jit::Stack& stack) const {
     std::vector<at::Tensor> copies;
     auto copy = [&](const at::Tensor& t) {
+      if (in_place_.at(copies.size())) return copies.emplace_back(t);
+      if (keeps_strides_) {
+        copies.push_back(at::empty_strided(t.sizes(), t.strides(), t.options()));
+        return copies.back().copy_(t);
+      }
       return copies.emplace_back(
           t.clone(t.is_non_overlapping_and_dense() ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous));
     };
@@ -409,6 +438,9 @@ class BoxedCall : public ExternCall {
   std::vector<Output> outputs_;
   std::vector<int32_t> list_sizes_;
   bool preallocated_ = false, writes_outputs_ = false;
+  std::vector<char> in_place_;  // of those written to
+  bool writes_inputs_ = false;  // in place
+  bool keeps_strides_;          // of what it writes to: it was told them
 };
 
 }  // namespace

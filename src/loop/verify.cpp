@@ -88,6 +88,9 @@ class Verifier {
   void call(const ExternCall& c) {
     nest_ = nullptr;
     op_ = nullptr;
+    // What it only writes to, it is given as it is.
+    for (const View& v : c.outputs)
+      if (v.buffer.valid() && v.buffer.index < written_.size()) written_[v.buffer.index] = 1;
     for (const View& v : c.views) {
       view(v);
       require(written_[v.buffer.index], "buffers are written before they are read");

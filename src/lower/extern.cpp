@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/written.h"
 #include "lower/rules.h"
 
 namespace braze::lower {
@@ -42,6 +43,19 @@ std::optional<TensorType> padded_rows(Lowering& low, graph::ValueId v) {
 
 }  // namespace
 
+// Memory that nobody wrote to yet.
+bool is_uninitialised(const graph::Graph& g, graph::ValueId v) {
+  if (!g.value(v).node.valid()) return false;
+  switch (g.node(g.value(v).node).op) {
+    case Op::empty_memory_format:
+    case Op::empty_like:
+    case Op::empty_strided:
+    case Op::new_empty:
+    case Op::new_empty_strided: return true;
+    default: return false;
+  }
+}
+
 void lower_extern(Lowering& low, graph::NodeId n) {
   const graph::Node& node = low.source.node(n);
   loop::ExternCall call;
@@ -50,8 +64,17 @@ void lower_extern(Lowering& low, graph::NodeId n) {
   call.preallocated = graph::op_traits(node.op) & graph::kOutVariant;
   call.list_sizes = node.list_sizes;
   if (node.loc.valid()) call.locs.push_back(node.loc);
+  std::vector<int32_t> copied = graph::written_operands(node.list_sizes);
+  std::vector<loop::View> made(node.outputs.size());  // results that are operands, on their memory from the start
   auto tensor = [&](graph::ValueId v) {
     if (!v.valid()) return loop::ViewRef{};
+    auto at = static_cast<size_t>(std::find(copied.begin(), copied.end(), static_cast<int32_t>(call.views.size())) -
+                                  copied.begin());
+    if (at < made.size() && node.outputs[at].valid() && is_uninitialised(low.source, v) &&
+        low.source.type(v).strides == low.source.type(node.outputs[at]).strides) {
+      call.views.push_back(made[at] = low.allocate(node.outputs[at], true));
+      return loop::ViewRef(call.views.size() - 1);
+    }
     call.views.push_back(call.preallocated ? low.realise(v) : low.realise_exact(v));
     return loop::ViewRef(call.views.size() - 1);
   };
@@ -72,8 +95,11 @@ void lower_extern(Lowering& low, graph::NodeId n) {
         },
         arg));
   }
-  for (graph::ValueId v : node.outputs) {
-    if (!v.valid() || (!call.preallocated && low.unused(v) && !low.binds_symbol(v))) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    graph::ValueId v = node.outputs[i];
+    if (made[i].buffer.valid()) {
+      call.outputs.push_back(made[i]);
+    } else if (!v.valid() || (!call.preallocated && low.unused(v) && !low.binds_symbol(v))) {
       call.outputs.push_back({});
     } else if (auto padded = call.preallocated ? padded_rows(low, v) : std::nullopt) {
       call.outputs.push_back(low.fresh_buffer(*padded, true));

@@ -95,6 +95,10 @@ class Verifier {
       if (!v.buffer.valid()) continue;
       uint32_t b = v.buffer.index;
       rule(b < plan_.buffers.size(), "a call names a buffer");
+      if (is_given(e.call, b)) {
+        read(b);
+        continue;
+      }
       rule(plan_.buffers[b].where != Where::Input, "inputs are written by writebacks alone");
       if (e.call.preallocated) {
         read(b);
@@ -104,6 +108,15 @@ class Verifier {
         state_[b] = State::Ready;
       }
     }
+  }
+  // Whether the call writes to memory that it is given: this buffer, or an input that is the buffer's memory.
+  bool is_given(const loop::ExternCall& call, uint32_t b) const {
+    const Buffer& made = plan_.buffers[b];
+    return std::any_of(call.views.begin(), call.views.end(), [&](const loop::View& v) {
+      const Buffer& given = plan_.buffers.at(v.buffer.index);
+      return v.buffer.index == b ||
+             (given.where == Where::Input && made.where == Where::Input && given.index == made.index);
+    });
   }
   void check(const Allocate& a) {
     rule(plan_.buffers[a.buffer].where == Where::Output && state_[a.buffer] == State::Empty,

@@ -126,7 +126,9 @@ MemoryPlan plan_memory(const loop::Program& p, const std::vector<Use>& uses) {
       if (x.kind == Kind::Input) continue;
       BufferKind k = p.buffers[b].kind;
       if (k != BufferKind::Temp && k != BufferKind::Output) continue;
-      if (c && !c->preallocated)
+      bool there =
+          std::find(e.reads.begin(), e.reads.end(), b) != e.reads.end();  // the call writes to what it is given
+      if (c && !c->preallocated && !there)
         x.kind = Kind::Adopted;
       else
         x.kind = k == BufferKind::Temp ? Kind::Arena : Kind::Output;

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/strict.h"
 #include "loop/analysis.h"
+#include "schedule/call_in_place.h"
 #include "schedule/clean.h"
 #include "schedule/coalesce.h"
 #include "schedule/fuse.h"
@@ -127,6 +128,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     auto* n = std::get_if<Nest>(&item);
     return n && n->stages.empty();
   });
+  write_calls_in_place(p, options);
   read_ahead(p, targets);
   return p;
 }

@@ -11,6 +11,7 @@
 #include "graph/shape.h"
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
+#include "trace/kernel_launches.h"
 #include "trace/pytorch/python_kernels.h"
 #include "trace/recorder.h"
 
@@ -260,12 +261,26 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     for (c10::IValue& value : meta) stack->push_back(std::move(value));
     return {};
   }
+  std::vector<graph::ValueId> operands;
+  for (const graph::Arg& a : args) {
+    if (auto* v = std::get_if<graph::ValueId>(&a)) operands.push_back(*v);
+    if (auto* l = std::get_if<graph::TensorList>(&a))
+      std::copy_if(l->begin(), l->end(), std::back_inserter(operands), [](graph::ValueId v) { return v.valid(); });
+  }
   for (graph::ValueId v : written) {
     TensorType type = graph_.type(v);
-    if (!graph::is_non_overlapping_and_dense(arena(), type)) type.strides = contiguous_strides(arena(), type.sizes);
+    if (info.name == kLaunchKernel) {
+      // The program passes strides as numbers.
+      for (size_t d = 0; d < type.sizes.size(); ++d)
+        if (arena().is_const(type.strides[d], 0) && !arena().is_const(type.sizes[d], 1))
+          throw Unsupported(Reason::UnsupportedMutation, "an expanded tensor is written");
+    } else if (!graph::is_non_overlapping_and_dense(arena(), type)) {
+      type.strides = contiguous_strides(arena(), type.sizes);
+    }
     type.offset = arena().constant(0);
     types.push_back(std::move(type));
-    list_sizes.push_back(-1);
+    auto at = std::find(operands.begin(), operands.end(), v) - operands.begin();
+    list_sizes.push_back(-2 - static_cast<int32_t>(at));
   }
 
   std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);

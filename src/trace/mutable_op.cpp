@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "trace/graph_break.h"
+#include "trace/kernel_launches.h"
 #include "trace/recorder.h"
 #include "trace/schema.h"
 
@@ -52,17 +53,53 @@ bool is_of_pytorch(std::string_view name) {
 struct Operand {
   at::Tensor tensor;  // as the program has it
   bool written;
+  size_t place;     // among all tensors
+  size_t standing;  // of the first operand that is on the same memory, if the operator is told of that
 };
 
-// Of two views on one memory: whether no element is in both. Decided, with a guard, where sizes are open.
+// A view's elements as a box of steps, the largest first.
+struct Box {
+  explicit Box(const at::Tensor& t) : start(t.sym_storage_offset()) {
+    for (int64_t d = 0; d < t.dim(); ++d)
+      if (t.sym_size(d) != 1) steps.emplace_back(t.sym_stride(d), t.sym_size(d));
+    std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  }
+  // Up to the end of the elements, without the steps before `from`.
+  c10::SymInt span(size_t from) const {
+    c10::SymInt n = 1;
+    for (size_t i = from; i < steps.size(); ++i) n += (steps[i].second - 1) * steps[i].first;
+    return n;
+  }
+  c10::SymInt start;
+  std::vector<std::pair<c10::SymInt, c10::SymInt>> steps;  // and how many
+};
+
+// Of two views on one memory: whether no element is in both. Decided, with a guard, where sizes are open. False where
+// it is not seen: they lie one after the other, or side by side in rows of the same length.
 bool are_apart(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type()) return false;
   if (a.sym_numel() == 0 || b.sym_numel() == 0) return true;
-  auto last = [](const at::Tensor& t) {
-    c10::SymInt at = t.sym_storage_offset();
-    for (int64_t d = 0; d < t.dim(); ++d) at += (t.sym_size(d) - 1) * t.sym_stride(d);
-    return at;
-  };
-  return last(a) < b.sym_storage_offset() || last(b) < a.sym_storage_offset();
+  Box first(a), second(b);
+  if (second.start < first.start) std::swap(first, second);
+  c10::SymInt between = second.start - first.start;
+  for (size_t i = 0;; ++i) {
+    if (first.span(i) <= between) {
+      if (i == 0) return true;
+      if (between + second.span(i) <= first.steps[i - 1].first) return true;
+    }
+    // The steps that both make in the same way are left out, where what they repeat fits into one.
+    if (i >= first.steps.size() || i >= second.steps.size() || first.steps[i].first != second.steps[i].first)
+      return false;
+    const c10::SymInt& step = first.steps[i].first;
+    between = between % step;
+    if (first.span(i + 1) > step || between + second.span(i + 1) > step) return false;
+  }
+}
+
+bool are_same(const at::Tensor& a, const at::Tensor& b) {
+  return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
+         a.scalar_type() == b.scalar_type() && a.sym_storage_offset() == b.sym_storage_offset() &&
+         a.sym_sizes() == b.sym_sizes() && a.sym_strides() == b.sym_strides();
 }
 
 // What is written must not be seen through another argument: the node's copies are apart.
@@ -70,11 +107,27 @@ void check_apart(const std::vector<Operand>& operands, const std::string& name) 
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t k = 0; k < operands.size(); ++k) {
       const at::Tensor &a = operands[i].tensor, &b = operands[k].tensor;
-      if (i == k || !operands[i].written || a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl())
+      if (operands[i].standing == operands[k].standing || !operands[i].written ||
+          a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl())
         continue;
       if (!are_apart(a, b))
         throw_graph_break(Reason::UnsupportedMutation, name + " writes to an argument that shares memory with another");
     }
+}
+
+// The same memory handed in twice is no obstacle to a launch, which says so to whoever runs it.
+void find_same(std::vector<Operand>& operands, size_t tensors, c10::IValue& same) {
+  std::vector<int64_t> places(tensors);
+  for (size_t i = 0; i < tensors; ++i) places[i] = static_cast<int64_t>(i);
+  bool any = false;
+  for (Operand& o : operands)
+    for (const Operand& first : operands) {
+      if (first.place >= o.place || !first.written || !are_same(first.tensor, o.tensor)) continue;
+      places[o.place] = static_cast<int64_t>(o.standing = first.standing);
+      any = true;
+      break;
+    }
+  if (any) same = places;
 }
 
 void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -84,14 +137,16 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   Recorder* recorder = Recorder::current();
   std::vector<Operand> operands;
   bool written = false;
+  size_t place = 0;
   auto inner = [&](const at::Tensor& t) {
+    size_t at = place++;
     if (!t.defined() || !functional::isFunctionalTensor(t)) {
       if (written && t.defined())
         throw_graph_break(Reason::UnsupportedMutation,
                           info.name + " writes to a tensor that is met in the middle of a call");
       return t;
     }
-    operands.push_back({t, written});
+    operands.push_back({t, written, at, at});
     functional::sync(t);
     return functional::from_functional_tensor(t);
   };
@@ -112,6 +167,7 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
     }
   }
   TORCH_CHECK(recorder, "braze: ", info.name, " has no form without writes outside of a capture");
+  if (info.name == kLaunchKernel) find_same(operands, place, (*stack)[start + 3]);
   check_apart(operands, info.name);
   std::vector<at::Tensor> copies;
   {
@@ -125,7 +181,9 @@ void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
     if (!o.written) continue;
     if (!counted && !o.tensor.is_inference()) o.tensor.unsafeGetTensorImpl()->bump_version();
     BRAZE_CHECK(copy != copies.end(), "a written argument without a result");
-    functional::replace_(o.tensor, *copy++);
+    const at::Tensor& made = *copy++;
+    if (o.standing != o.place) continue;
+    functional::replace_(o.tensor, made);
     functional::commit_update(o.tensor);
     functional::sync(o.tensor);
   }

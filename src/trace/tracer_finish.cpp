@@ -13,6 +13,7 @@
 #include "symbolic/given_symbol.h"
 #include "trace/fake_tensor.h"
 #include "trace/graph_break.h"
+#include "trace/kernel_launches.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -321,6 +322,7 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   }
   std::vector<PyObject*> constants;
   take_inputs(inputs, constants);
+  hold_launches(graph, 0, constants);
   Captured captured{graph::Graph(graph.shared_arena()),
                     std::move(constants),
                     needs_grad,

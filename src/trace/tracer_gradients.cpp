@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "trace/fake_tensor.h"
+#include "trace/kernel_launches.h"
 #include "trace/pytorch/python_function.h"
 #include "trace/tracer_impl.h"
 
@@ -182,6 +183,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
       throw Unsupported(Reason::TraceFailed, "the backward reads an input that the forward does not");
     captured.constants.push_back(THPVariable_Wrap(slot.real));
   }
+  hold_launches(graph, first, captured.constants);
   // What no gradient goes to is not held: the program may wait for its end.
   std::vector<uint32_t> all = std::exchange(out.inputs, {});
   for (size_t k = 0; k < all.size(); ++k)

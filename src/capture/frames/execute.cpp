@@ -12,6 +12,7 @@
 #include "launch/internal_failure.h"
 #include "launch/profile.h"
 #include "launch/random_state.h"
+#include "launch/written_inputs.h"
 #include "trace/global_state.h"
 #include "trace/number.h"
 
@@ -201,8 +202,10 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     PyObject* const* given = e.numbers ? inputs.data() : values.values();
     std::optional<launch::InferenceScope> inference;
     if (e.inference) inference.emplace();
+    launch::note_inputs_written(false);
     if (!GraphCall(e, given, symbols).run(outputs.get())) {
-      if (!before || PyErr_ExceptionMatches(launch::internal_failure())) return Ran::Raised;
+      if (!before || launch::note_inputs_written(false) || PyErr_ExceptionMatches(launch::internal_failure()))
+        return Ran::Raised;
       if (logs(Topic::GraphBreaks))
         tell(Topic::GraphBreaks, e.name + ": a run ended in " +
                                      reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name +
