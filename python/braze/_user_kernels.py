@@ -94,3 +94,43 @@ def _function(kernel):
     while hasattr(kernel.fn, "fn"):
         kernel = kernel.fn
     return kernel
+
+
+def operator_of(op, definitions):
+    """What capture needs to evaluate a torch.library.triton_op in the place of calling it: its definition, its parameters
+    and a Function of autograd that calls it; None: `op`, an overload or a packet of them, is none. `definitions`: PyTorch's, by name."""
+    overload = isinstance(op, torch._ops.OpOverload)
+    name = op._name.removesuffix(".default") if overload else op._qualified_op_name
+    definition = definitions.get(name)
+    function = getattr(definition, "_init_fn", None)
+    if getattr(function, "__module__", "") != "torch._library.triton" or definition._abstract_fn is None:
+        return None
+    parameters = []
+    for a in definition._opoverload._schema.arguments:
+        if a.kwarg_only:
+            return None
+        parameters.append((a.name, a.has_default_value(), a.default_value if a.has_default_value() else None))
+    return definition, tuple(parameters), _function_of(definition)
+
+
+_functions = {}  # PyTorch keeps definitions until another of that name comes
+
+
+def _function_of(definition):
+    name = definition._qualname
+    if name not in _functions or _functions[name][0] is not definition:
+
+        class TritonOperator(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *args):
+                result = definition._abstract_fn(*args)
+                if definition._setup_context_fn is not None:
+                    definition._setup_context_fn(ctx=ctx, inputs=args, output=result)
+                return result
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return definition._backward_fn(ctx, *grads)
+
+        _functions[name] = definition, TritonOperator
+    return _functions[name][1]

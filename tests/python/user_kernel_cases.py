@@ -447,12 +447,79 @@ def triton_op():
     assert kernels == [add, increment, increment, add]
 
 
+@torch.library.triton_op("braze_test::scale", mutates_args=())
+def scale_op(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(scale_into)[(2,)](x, out, None, x.numel(), by, "keep", tl.float32)
+    return out
+
+
+def save_scale(ctx, inputs, output):
+    ctx.by = inputs[1]
+    ctx.save_for_backward(output)
+
+
+def scale_backward(ctx, grad):
+    (out,) = ctx.saved_tensors
+    return scale_op(grad.contiguous(), ctx.by) + out * 0, None
+
+
+scale_op.register_autograd(scale_backward, setup_context=save_scale)
+
+
+def triton_op_with_gradients():
+    compiled = braze.compile(lambda x, w: (scale_op(x * w) ** 2).sum() + scale_op(w, by=3.0).sum(), fullgraph=True)
+    with launches() as kernels:
+        for _ in range(2):
+            x, w = r(30).requires_grad_(), r(30, seed=1).requires_grad_()
+            result = compiled(x, w)
+            torch.testing.assert_close(result, ((x * w * 2) ** 2).sum() + (w * 3).sum())
+            result.backward()
+            torch.testing.assert_close(x.grad, (8 * x * w**2).detach())
+            torch.testing.assert_close(w.grad, (8 * w * x**2 + 3).detach())
+    assert kernels == [scale_into] * 8
+
+
+@torch.library.triton_op("braze_test::of_device", mutates_args=())
+def of_device(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(scale_into)[(2,)](x, out, None, x.numel(), 2.0, "keep", tl.float32)
+    return out
+
+
+@of_device.register_kernel("cpu")
+def _(x):
+    return x * 5
+
+
+def triton_op_for_a_device():
+    """Another function has taken the CPU over."""
+    compiled = braze.compile(lambda x: of_device(x) + 1)
+    torch.testing.assert_close(compiled(r(8)), r(8) * 5 + 1)
+
+
+def views_as_inputs():
+    def f(x, y):
+        add[(1,)](x, y, x, 8, BLOCK=8)
+        return x + 1, y + 1
+
+    for first, second in ((0, 8), (0, 4), (0, 0)):
+        mine, theirs = r(16), r(16)
+        compiled = braze.compile(f)
+        for _ in range(2):
+            got = compiled(mine[first : first + 8], mine[second : second + 8])
+            expected = f(theirs[first : first + 8], theirs[second : second + 8])
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(mine, theirs)
+
+
 CASES = [
     result_of_a_grid_function, grid_of_numbers, constants, sizes_stay_open, writes_an_input, writes_a_view,
     writes_a_view_of_an_input, views_beside_each_other, strided_views_beside_each_other, one_tensor_twice,
     one_memory_twice, overlapping_views_run_as_they_are, two_in_a_row, order_by_data, launched_once_in_each_call, hooks_run,
     unused_launches, writes_nothing, autotuner, autotuner_that_resets, heuristics, backward, versions_are_eagers,
-    raises, another_kernel, graph_for_another_backend, inference_mode,
+    raises, another_kernel, graph_for_another_backend, inference_mode, triton_op, triton_op_with_gradients,
+    triton_op_for_a_device, views_as_inputs,
 ]  # fmt: skip
 CASES = {case.__name__: case for case in CASES}
 

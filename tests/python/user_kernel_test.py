@@ -11,11 +11,14 @@ from interpreter import interpreted_by
 if importlib.util.find_spec("triton") is None:
     pytest.skip("no triton package", allow_module_level=True)
 
+import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+import braze
 from braze._kernel_writes import written
+from braze._user_kernels import Launch
 
 CASES = [
     "result_of_a_grid_function", "grid_of_numbers", "constants", "sizes_stay_open", "writes_an_input", "writes_a_view",
@@ -23,7 +26,8 @@ CASES = [
     "one_memory_twice", "overlapping_views_run_as_they_are", "two_in_a_row", "order_by_data",
     "launched_once_in_each_call", "hooks_run", "unused_launches", "writes_nothing", "autotuner",
     "autotuner_that_resets", "heuristics", "backward", "versions_are_eagers", "raises", "another_kernel",
-    "graph_for_another_backend", "inference_mode",
+    "graph_for_another_backend", "inference_mode", "triton_op", "triton_op_with_gradients", "triton_op_for_a_device",
+    "views_as_inputs",
 ]  # fmt: skip
 
 
@@ -174,3 +178,104 @@ def test_written(kernel, known, expected):
     found = written(kernel, known)
     tensors = {"x_ptr", "y_ptr", "z_ptr", "index_ptr"}
     assert found is None if expected is None else found & tensors == expected
+
+
+# ---- kernels that are not interpreted: what is captured of them, and how they are launched ----
+
+
+def captured(f, *args):
+    """The launches that a function makes in capture, and their tensors and integers. It returns a tensor like its first argument."""
+    found = []
+
+    def backend(module, inputs):
+        found.extend((n.target, *n.args) for n in module.graph.nodes if isinstance(n.target, Launch))
+        return lambda *values: [torch.zeros_like(args[0])]
+
+    braze.compile(f, fullgraph=True, backend=backend)(*args)
+    return found
+
+
+def test_captured_kernel():
+    def f(x, scale):
+        out = torch.empty_like(x)
+        plain[(x.shape[0], 2)](x, out, n=x.numel(), BLOCK=16, num_warps=2)
+        return out
+
+    ((launch, tensors, integers),) = captured(f, torch.ones(7), 0.5)
+    assert launch.kernel is plain and launch.is_written == [False, True] and len(tensors) == 2
+    assert launch.arguments == [("tensor", 0), ("tensor", 1)]
+    assert launch.keywords == [("n", ("constant", 7)), ("BLOCK", ("constant", 16)), ("num_warps", ("constant", 2))]
+    assert integers == [7, 2, 1]
+
+
+def test_captured_autotuner():
+    configs = [triton.Config({"BLOCK": b}, num_warps=w) for b, w in ((32, 1), (64, 2), (64, 4))]
+    tuned = triton.heuristics({"n": lambda args: 100})(triton.autotune(configs=configs, key=["n"])(plain))
+
+    def f(x):
+        out = torch.empty_like(x)
+        tuned[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 3)](x, out)
+        return out
+
+    ((launch, _, integers),) = captured(f, torch.ones(100))
+    assert launch.kernel is tuned and launch.is_written == [False, True]
+    assert integers == [4, 3, 1, 2, 3, 1, 2, 3, 1]
+    assert [(c["BLOCK"], c["num_warps"]) for c in launch.choices] == [(32, 1), (64, 2), (64, 4)]
+
+
+@pytest.mark.parametrize("hook", ["pre_hook", "post_hook", "pre_run_hook", "config"])
+def test_what_hooks_write_is_not_known(hook):
+    hooks = {hook: lambda *args, **kwargs: None} if hook.endswith("hook") and hook != "pre_run_hook" else {}
+    config = triton.Config({"BLOCK": 16}, pre_hook=(lambda args: None) if hook == "config" else None)
+    tuned = triton.autotune(configs=[config], key=["n"], **hooks)(plain)
+
+    def f(x):
+        out = torch.empty_like(x)
+        tuned[(1,)](x, out, 5)
+        return out
+
+    if hook == "pre_run_hook":
+        plain.add_pre_run_hook(lambda *args, **kwargs: None)
+    try:
+        ((launch, *_),) = captured(f, torch.ones(5))
+    finally:
+        plain.pre_run_hooks.clear()
+    assert launch.is_written == [True, True]
+
+
+class Kernel:
+    """Stands for one: notes how it is launched."""
+
+    def __init__(self, meta=None):
+        self.meta, self.calls = meta, []
+
+    def run(self, *args, grid, warmup, **kwargs):
+        assert warmup is False
+        self.calls.append((args, grid(self.meta) if callable(grid) else grid, kwargs))
+
+
+def test_launch():
+    kernel, shown = Kernel(), torch.tensor(2.5, dtype=torch.float64)
+    how = [("tensor", 1), ("integer", 0), ("constant", None), ("tuple", (("tensor", 0), ("constant", 3))), ("float", 2)]
+    launch = Launch(kernel, how, [("FLAG", ("constant", True))], {1}, 3, [{}], 1)
+    a, b = torch.ones(2), torch.zeros(2)
+    launch.run([b], [a, shown], [9, 4, 1, 1])
+    (((tensor, *numbers, pair, scale), grid, keywords),) = kernel.calls
+    assert tensor is b and numbers == [9, None] and pair[0] is a and pair[1] == 3 and scale == 2.5
+    assert grid == (4, 1, 1) and keywords == {"FLAG": True}
+
+
+def test_launch_of_the_chosen_configuration():
+    kernel = Kernel({"BLOCK": 64, "x_ptr": 0})
+    choices = [{"BLOCK": 32, "num_warps": 1}, {"BLOCK": 64, "num_warps": 2}]
+    Launch(kernel, [], [], set(), 0, choices, 0).run([], [], [4, 1, 1, 2, 1, 1])
+    assert kernel.calls == [((), (2, 1, 1), {})]
+    kernel.meta["BLOCK"] = 128
+    with pytest.raises(RuntimeError, match="not there when it was captured"):
+        Launch(kernel, [], [], set(), 0, choices, 0).run([], [], [4, 1, 1, 2, 1, 1])
+
+
+def test_a_launch_that_is_gone():
+    braze.compile(lambda x: x + 1)(torch.ones(2))  # the operator is there from the first capture on
+    with pytest.raises(RuntimeError, match="outlived"):
+        torch.ops.braze.launch_kernel([torch.ones(2)], [], [1, 1, 1], [], 2**40)

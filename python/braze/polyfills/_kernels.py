@@ -1,5 +1,7 @@
 """Launches of Triton kernels: capture evaluates these in the place of Triton's own."""
 
+import torch
+
 from ._attention import not_captured
 
 
@@ -47,3 +49,24 @@ def run_kernel(kernel, *args, grid, warmup, **kwargs):
         if not 1 <= len(g) <= 3:
             not_captured("a grid of a Triton kernel that has not one to three sizes")
     launch(kernel, args, kwargs, names, configs, extra, [(*g, 1, 1)[:3] for g in grids])
+
+
+def triton_operator(definition, parameters, function, *args, **kwargs):
+    """A torch.library.triton_op by its function, whose launches are captured. NotImplemented: it is called as it is."""
+    if [*definition._backend_fns] != [None] or definition._autocast_dtype:
+        return NotImplemented  # not that function on each device, or on other dtypes
+    values = [*args]
+    for name, has_default, default in parameters[len(args) :]:
+        if name in kwargs:
+            values.append(kwargs[name])
+        elif has_default:
+            values.append(default)
+        else:
+            return NotImplemented
+    if len(values) != len(parameters) or len(args) + len(kwargs) > len(parameters):
+        return NotImplemented
+    needs_grad = torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+    if not needs_grad:
+        with torch.no_grad():
+            return definition._abstract_fn(*values)
+    return NotImplemented if definition._backward_fn is None else function.apply(*values)

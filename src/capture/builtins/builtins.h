@@ -54,6 +54,10 @@ enum class TorchRule : uint8_t {
 };
 TorchRule torch_rule(PyObject* callable);
 
+// A call of an operator that torch.library.triton_op made, by its function (builtins/user_kernels.cpp). nullptr: it is
+// none, or is called as it is.
+Variable* call_triton_operator(Translator& tr, PyObject* op, const Args& args);
+
 // Filled by each file at the first capture.
 void register_object_builtins();
 void register_number_builtins();

@@ -145,6 +145,9 @@ Variable* record_launch(Translator& tr, Args& a) {
   return tr.real.call_torch(tr.keep(made), Args{{tr.list(all.tensors), tr.list(all.integers)}, {}});
 }
 
+// wrap_triton(kernel): in captured code a launch is seen as it is.
+Variable* wrap_triton(Translator&, Args& a) { return a.size() == 1 && a.kw.empty() ? a[0] : nullptr; }
+
 // kernel_kind(kernel)
 Variable* kernel_kind(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
@@ -164,10 +167,29 @@ Variable* run_kernel(Translator& tr, Args& a) { return tr.call(tr.real.polyfill(
 
 }  // namespace
 
+Variable* call_triton_operator(Translator& tr, PyObject* op, const Args& args) {
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(op));
+  if (type != library().op_overload && type != library().op_packet) return nullptr;
+  static PyObject* find = imported("braze._user_kernels", "operator_of");
+  Ref definitions = Ref::steal(pytorch::loaded(pytorch::Name::custom_op_definitions));
+  if (!definitions) return nullptr;
+  Ref found = Ref::steal(PyObject_CallFunctionObjArgs(find, op, definitions.get(), nullptr));
+  if (!found) tr.raise_current();
+  if (found.get() == Py_None) return nullptr;
+  auto part = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(found.get(), i); };
+  Args all = args;
+  all.pos.insert(all.pos.begin(), {tr.global_object(part(0), Ground::pure(args)),
+                                   tr.from_python(Ref::borrow(part(1)), Ground::pure(args)),
+                                   tr.global_object(part(2), Ground::pure(args))});
+  Variable* result = tr.force(tr.call(tr.real.polyfill("triton_operator"), all));
+  return result->as_constant() == Py_NotImplemented ? nullptr : result;
+}
+
 void register_user_kernel_builtins() {
   launch::register_launch_kernel();
   register_builtin("braze.polyfills", "kernel_kind", kernel_kind);
   register_builtin("braze.polyfills", "launch", record_launch);
+  register_builtin("torch.library", "wrap_triton", wrap_triton);
   register_builtin("triton.runtime.jit", "JITFunction.run", run_kernel);
   register_builtin("triton.runtime.interpreter", "InterpretedFunction.run", run_kernel);
   register_builtin("triton.runtime.autotuner", "Autotuner.run", run_kernel);

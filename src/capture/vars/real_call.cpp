@@ -242,6 +242,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
         f->anchored = true;
         return f->call(tr, args);
       }
+      if (Variable* v = call_triton_operator(tr, o, args)) return v;
       return tr.real.call_torch(o, args);
     case TorchRule::Host:
       if (traces_by_itself(o)) tr.unsupported("torch.func.linearize");
