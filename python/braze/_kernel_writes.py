@@ -66,7 +66,7 @@ def written(kernel, known):
         names = [a.arg for a in function.args.posonlyargs + function.args.args + function.args.kwonlyargs]
         run = _Run(kernel, {n: known[n] for n in names if n in known}, 0)
         run.call(function, {n: frozenset((n,)) for n in names})
-    except (NotUnderstood, OSError, TypeError, SyntaxError, RecursionError):
+    except (NotUnderstood, OSError, TypeError, ValueError, AttributeError, SyntaxError, RecursionError):
         return None
     return run.written
 

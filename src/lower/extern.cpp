@@ -41,8 +41,6 @@ std::optional<TensorType> padded_rows(Lowering& low, graph::ValueId v) {
   return t;
 }
 
-}  // namespace
-
 // Memory that nobody wrote to yet.
 bool is_uninitialised(const graph::Graph& g, graph::ValueId v) {
   if (!g.value(v).node.valid()) return false;
@@ -56,6 +54,16 @@ bool is_uninitialised(const graph::Graph& g, graph::ValueId v) {
   }
 }
 
+}  // namespace
+
+std::optional<size_t> filled_result(const graph::Graph& g, const graph::Node& node, size_t place, graph::ValueId v) {
+  if (!is_uninitialised(g, v)) return std::nullopt;
+  const std::vector<int32_t> copied = graph::written_operands(node.list_sizes);
+  auto at = static_cast<size_t>(std::find(copied.begin(), copied.end(), static_cast<int32_t>(place)) - copied.begin());
+  if (at >= node.outputs.size() || !node.outputs[at].valid()) return std::nullopt;
+  return g.type(v).strides == g.type(node.outputs[at]).strides ? std::optional(at) : std::nullopt;
+}
+
 void lower_extern(Lowering& low, graph::NodeId n) {
   const graph::Node& node = low.source.node(n);
   loop::ExternCall call;
@@ -64,15 +72,11 @@ void lower_extern(Lowering& low, graph::NodeId n) {
   call.preallocated = graph::op_traits(node.op) & graph::kOutVariant;
   call.list_sizes = node.list_sizes;
   if (node.loc.valid()) call.locs.push_back(node.loc);
-  std::vector<int32_t> copied = graph::written_operands(node.list_sizes);
   std::vector<loop::View> made(node.outputs.size());  // results that are operands, on their memory from the start
   auto tensor = [&](graph::ValueId v) {
     if (!v.valid()) return loop::ViewRef{};
-    auto at = static_cast<size_t>(std::find(copied.begin(), copied.end(), static_cast<int32_t>(call.views.size())) -
-                                  copied.begin());
-    if (at < made.size() && node.outputs[at].valid() && is_uninitialised(low.source, v) &&
-        low.source.type(v).strides == low.source.type(node.outputs[at]).strides) {
-      call.views.push_back(made[at] = low.allocate(node.outputs[at], true));
+    if (auto at = filled_result(low.source, node, call.views.size(), v)) {
+      call.views.push_back(made[*at] = low.allocate(node.outputs[*at], true));
       return loop::ViewRef(call.views.size() - 1);
     }
     call.views.push_back(call.preallocated ? low.realise(v) : low.realise_exact(v));

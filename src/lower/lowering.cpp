@@ -125,7 +125,10 @@ void Lowering::count_uses() {
         if (states_[v.index].wanted && (!partial || operand.uses > states_[v.index].uses)) operand.wanted = true;
       }
     } else {
+      size_t place = 0;
       graph::Graph::for_each_operand(node, [&](ValueId v) {
+        const size_t at = place++;
+        if (ways_[i] == Way::Extern && filled_result(source, node, at, v)) return;
         ++states_[v.index].uses;
         if (ways_[i] == Way::Extern) states_[v.index].wanted = true;
       });

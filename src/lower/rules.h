@@ -62,6 +62,9 @@ void lower_depthwise(Lowering&, graph::NodeId);  // graph/depthwise.h
 bool lower_writes(Lowering&, graph::NodeId);     // cat, stack, scatters
 bool takes_writes(const graph::Graph&, const graph::Node&);
 void lower_extern(Lowering&, graph::NodeId);
+// Of a call that writes to its operand `v`, the tensor at this place: which result is that memory from the start, as
+// nobody wrote to it before.
+std::optional<size_t> filled_result(const graph::Graph& g, const graph::Node& node, size_t place, ValueId v);
 
 // Views. How result dimensions address the operand's: operand index j = start + sum of step * result index.
 struct DimMap {

@@ -102,8 +102,9 @@ def test_fresh_memory_is_the_results():
         sum_to(a, b, out)
         return out
 
-    out, _, given = run(f, torch.randn(50), torch.randn(50))
+    out, (a, b), given = run(f, torch.randn(50), torch.randn(50))
     assert given == [out.data_ptr()]
+    assert braze.explain(f, a, b).kernel_count == 0  # nothing fills it before
 
 
 def test_two_of_fresh_memory():
