@@ -147,6 +147,17 @@ bool Call::same_sizes(const Sizes& a, const Sizes& b) const {
   return true;
 }
 
+bool Call::expands(const Sizes& part, const Sizes& whole) const {
+  auto both = broadcast_sizes(arena(), whole, part, context.decide);
+  return both && same_sizes(*both, whole);
+}
+
+bool Call::none_negative(const Sizes& sizes) const {
+  return std::all_of(sizes.begin(), sizes.end(), [&](Expr s) {
+    return arena().range(s).lo >= 0 || arena().depends_on_data(s) || less(s, arena().constant(0)) == false;
+  });
+}
+
 std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, const Sizes& b, Decide decide) {
   const Sizes &longer = a.size() >= b.size() ? a : b, &shorter = a.size() >= b.size() ? b : a;
   Sizes out = longer;

@@ -54,6 +54,7 @@ struct ShapeContext {
   sym::ExprArena& arena;
   DType default_dtype = DType::F32;  // torch.get_default_dtype()
   Decide decide = nullptr;
+  bool* refused = nullptr;  // set with an answer of nullopt where eager raises, and PyTorch's Meta kernel would not
 };
 
 // One type per tensor result, lists flattened (as Node::outputs); a result that eager leaves undefined (masked-out

@@ -21,6 +21,7 @@ DType of_scalar(const Call& c, size_t i) {
 
 Types made(const Call& c, const Sizes& sizes, DType dtype, size_t options, Device base = {}) {
   if (auto* l = c.get<LayoutArg>(options); l && l->value != 0) return std::nullopt;
+  if (!c.none_negative(sizes)) return c.refuse();
   auto device = device_at(c, options + 1, base);
   if (!device) return std::nullopt;
   TensorType t{dtype, *device, sizes, contiguous_strides(c.arena(), sizes), c.arena().constant(0)};

@@ -82,6 +82,32 @@ Types index(const Call& c) {
   return one(TensorType{x->dtype, x->device, source.sizes, std::move(*strides), arena.constant(0)});
 }
 
+// Of index_put: whether the values can be expanded to what the indices choose. Masks are left to the kernel.
+bool takes_values(const Call& c, const TensorType& x, const TensorType& values) {
+  auto* list = c.get<TensorList>(1);
+  if (!list || list->size() > x.dim()) return false;
+  Sizes common, chosen;
+  size_t first = x.dim(), last = 0, count = 0;
+  for (size_t d = 0; d < x.dim(); ++d) {
+    if (d >= list->size() || !(*list)[d].valid()) {
+      chosen.push_back(x.sizes[d]);
+      continue;
+    }
+    const TensorType* t = c.context.operand((*list)[d]).type;
+    if (!is_index(t)) return true;
+    auto both = broadcast_sizes(c.arena(), common, t->sizes, c.context.decide);
+    if (!both) return false;
+    common = std::move(*both);
+    first = std::min(first, d);
+    last = d;
+    ++count;
+  }
+  // Indices that are not side by side go to the front, as in index().
+  bool adjacent = count && last - first + 1 == count;
+  chosen.insert(chosen.begin() + static_cast<ptrdiff_t>(adjacent ? first : 0), common.begin(), common.end());
+  return c.expands(values.sizes, chosen);
+}
+
 Types cat(const Call& c, const TensorList& list, bool stack) {
   if (list.empty()) return std::nullopt;
   sym::ExprArena& arena = c.arena();
@@ -237,6 +263,7 @@ Types index_types(const Call& c) {
     case Op::index_select: {
       const TensorType* i = c.tensor(2);
       auto d = c.dim(1, x->dim());
+      if (i && i->dim() > 1) return c.refuse();
       if (!is_index(i) || i->dim() != 1 || !d || x->dim() == 0) return std::nullopt;
       Sizes sizes = x->sizes;
       sizes[*d] = i->sizes[0];
@@ -246,6 +273,7 @@ Types index_types(const Call& c) {
     case Op::index_put: case Op::_unsafe_index_put: {
       const TensorType* v = c.tensor(2);
       if (!v || v->dtype != x->dtype) return std::nullopt;
+      if (!takes_values(c, *x, *v)) return c.refuse();
       TensorType t = *x;
       t.offset = arena.constant(0);
       return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
@@ -262,7 +290,10 @@ Types index_types(const Call& c) {
     }
     case Op::index_add: {
       const TensorType *i = c.tensor(2), *s = c.tensor(3);
-      if (!is_index(i) || !s || s->dtype != x->dtype || s->dim() != x->dim() || !c.dim(1, x->dim())) return std::nullopt;
+      auto at = c.dim(1, x->dim());
+      if (!is_index(i) || i->dim() > 1 || !s || s->dtype != x->dtype || s->dim() != x->dim() || !at) return std::nullopt;
+      for (size_t d = 0; d < x->dim(); ++d)
+        if (!c.surely_equal(s->sizes[d], d == *at ? numel(arena, i->sizes) : x->sizes[d])) return c.refuse();
       return like(*x);
     }
     case Op::slice_scatter: case Op::select_scatter: {
@@ -294,18 +325,25 @@ Types index_types(const Call& c) {
       return sizes ? one(c.fresh(*x, x->dtype, sizes->v)) : std::nullopt;
     }
     case Op::flip: {
+      if (!c.dims(1, x->dim())) return std::nullopt;
       TensorType t = *x;
       t.offset = arena.constant(0);
       return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
     }
-    case Op::roll:
+    case Op::roll: {
+      auto *shifts = c.get<IntList>(1), *dims = c.get<IntList>(2);
+      if (!shifts || !dims || shifts->v.size() != std::max<size_t>(dims->v.size(), 1)) return std::nullopt;
+      for (Expr d : dims->v)
+        if (!wrap_dim(arena.as_const(d).value_or(INT64_MAX), x->dim())) return std::nullopt;
       if (x->dim() > 3) return roll(c, *x);
       for (Expr s : x->sizes)
         if (arena.range(s).lo < 1 && !arena.depends_on_data(s)) return std::nullopt;
       return is_contiguous(arena, *x) ? like(*x) : std::nullopt;
+    }
     case Op::repeat: {
       auto* times = c.get<IntList>(1);
       if (!times || times->v.size() < x->dim()) return std::nullopt;
+      if (!c.none_negative(times->v)) return c.refuse();
       Sizes sizes = times->v;
       size_t shift = sizes.size() - x->dim();
       for (size_t d = 0; d < x->dim(); ++d) sizes[shift + d] = arena.mul(sizes[shift + d], x->sizes[d]);

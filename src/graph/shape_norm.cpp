@@ -80,6 +80,7 @@ Types norm_types(const Call& c) {
   // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::_softmax: case Op::_log_softmax:
+      if (c.integer(1) && !c.dim(1, x->dim())) return c.refuse();
       if (!c.dim(1, x->dim())) return std::nullopt;
       return one(c.fresh(*x, c.flag(2) ? DType::F32 : x->dtype, x->sizes));
     case Op::_safe_softmax:
@@ -145,6 +146,7 @@ Types norm_types(const Call& c) {
     }
     case Op::mse_loss: case Op::smooth_l1_loss: case Op::huber_loss: {
       const TensorType* y = c.tensor(1);
+      if (auto* delta = c.get<double>(3); delta && (c.op == Op::huber_loss ? !(*delta > 0) : *delta < 0)) return c.refuse();
       return y ? reduced_loss(c, *x, *y, 2) : std::nullopt;
     }
     case Op::mse_loss_backward: case Op::smooth_l1_loss_backward: case Op::huber_loss_backward: {

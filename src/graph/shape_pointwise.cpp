@@ -11,6 +11,7 @@ Types copy_types(const Call& c) {
   TensorType t = *x;
   t.offset = c.arena().constant(0);
   if (c.op == Op::copy) {
+    if (const TensorType* from = c.tensor(1); from && !c.expands(from->sizes, x->sizes)) return c.refuse();
     if (!is_non_overlapping_and_dense(c.arena(), *x) || x->offset != t.offset) return std::nullopt;
     return one(std::move(t));
   }
@@ -36,10 +37,19 @@ Types copy_types(const Call& c) {
 
 Types masked_fill_types(const Call& c) {
   const TensorType *x = c.tensor(0), *mask = c.tensor(1);
-  if (!x || !mask || mask->dtype != DType::Bool) return std::nullopt;
+  if (!x || !mask || mask->dtype != DType::Bool || (c.tensor(2) && c.tensor(2)->dim())) return std::nullopt;
   auto sizes = broadcast_sizes(c.arena(), x->sizes, mask->sizes, c.context.decide);
   if (!sizes) return std::nullopt;
   return one(c.fresh(*x, x->dtype, std::move(*sizes)));
+}
+
+// Numbers and words among the arguments that only the kernels look at.
+bool takes_options(const Call& c) {
+  if (c.op == Op::gelu || c.op == Op::gelu_backward)
+    if (auto* kind = c.get<std::string>(c.size() - 1)) return *kind == "none" || *kind == "tanh";
+  if (c.op == Op::softshrink)
+    if (auto* bound = c.get<double>(1)) return *bound >= 0;
+  return true;
 }
 
 }  // namespace
@@ -59,6 +69,7 @@ Types pointwise_types(const Call& c) {
     default: break;
   }
   // clang-format on
+  if (!takes_options(c)) return c.refuse();
   const ResultRule& rule = op_row(c.op).result;
   if (rule.dtype == ResultDType::Own || c.size() == 0) return std::nullopt;
   Promotion promotion(c.context.default_dtype);

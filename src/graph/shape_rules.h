@@ -73,6 +73,14 @@ struct Call {
   // Of a condition that eager raises this message for where it does not hold.
   bool require(Expr condition, const sym::Failure& failure) const;
   bool same_sizes(const Sizes& a, const Sizes& b) const;
+  // Whether a tensor of the sizes `part` can be expanded to `whole`.
+  bool expands(const Sizes& part, const Sizes& whole) const;
+  // Of fresh memory; a size of data is checked where it is used.
+  bool none_negative(const Sizes& sizes) const;
+  std::nullopt_t refuse() const {
+    if (context.refused) *context.refused = true;
+    return std::nullopt;
+  }
 };
 
 // A result with these strides; no rule where they are not known.

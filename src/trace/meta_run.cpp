@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
+#include <torch/csrc/Exceptions.h>
 
 #include <algorithm>
 
@@ -216,6 +217,12 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     if (!done) call();
   } catch (const c10::NotImplementedError&) {
     throw Unsupported(Reason::UnsupportedOp, "no Meta kernel gives its result's size");
+  } catch (const python_error&) {
+    python_kernel_raised = true;
+    throw;
+  } catch (const pybind11::error_already_set&) {
+    python_kernel_raised = true;
+    throw;
   }
   if (symbolic) {
     refresh_sizes();

@@ -413,12 +413,15 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
     auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
     graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
                                 *dtype_of(c10::get_default_dtype_as_scalartype())};
+    bool refused = false;
+    context.refused = &refused;
     auto types = graph::infer(info.op, args, context);
     if (!types && (!sizes_->base().empty() || sizes_->has_unbacked())) {
       // What is not provable is decided as it is in this call, with a guard, or left to the run.
       SizeDecider decider(*sizes_);
       context.decide = &decider;
       size_t learnt = sizes_->replacements();
+      refused = false;
       types = graph::infer(info.op, args, context);
       if (learnt != sizes_->replacements()) {
         refresh_sizes(true);
@@ -431,6 +434,7 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
       }
       if (types) decider.commit();
     }
+    if (!types && refused) throw Unsupported(Reason::RaisedException, "eager PyTorch refuses these arguments");
     if (types) {
       std::vector<int32_t> list_sizes;
       if (info.tensor_lists == 1) {

@@ -91,6 +91,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<uint32_t> input_slots;   // per graph input: its slot
   std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates
   std::string failure;                 // what an InternalError said that a call ended with; empty: none
+  bool python_kernel_raised = false;   // a Meta kernel in Python, in the last call
 
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);

@@ -65,11 +65,25 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
       return;
     }
     c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
-    op.callBoxed(stack);
+    try {
+      op.callBoxed(stack);
+    } catch (const c10::Error&) {
+      throw;
+    } catch (...) {
+      if (current_recorder) current_recorder->python_kernel_raised = true;
+      throw;
+    }
     return;
   }
   if (!recorder) recorder = current_recorder;
   if (!recorder) throw_graph_break(Reason::TraceFailed, info.name + ": the recorder was reached outside of tracing");
+  if (info.name == "aten::_foreach_zero") {  // its kernel writes to copies
+    std::vector<at::Tensor> zeros;
+    for (const at::Tensor& t : args[0].toTensorVector()) zeros.push_back(at::zeros_like(t));
+    torch::jit::drop(*stack, info.args.size());
+    stack->emplace_back(std::move(zeros));
+    return;
+  }
   // Operators on lists of tensors are loops of the operators on tensors: those fuse.
   if (info.name.compare(0, 14, "aten::_foreach") == 0 &&
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {

@@ -134,6 +134,9 @@ class Tracer {
   // the user's line of all ATen calls made meanwhile.
   virtual PyObject* call(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
                          const graph::Location& loc) = 0;
+  // Whether a Meta kernel in Python raised an exception in the last call: eager's kernel words it otherwise, or takes
+  // what that one refuses.
+  virtual bool python_kernel_raised() const = 0;
 
   // Calls a function of PyTorch that may call back into the capture, which then calls call() in turn. The torch-level
   // graph shows it as a call of `noted` on the same arguments; without one there is no torch-level graph any more.

@@ -93,6 +93,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   recorder_->set_location(&loc);
   Ambient ambient = current_ambient();
   size_t before = recorder_->graph().nodes().size();
+  recorder_->python_kernel_raised = false;
   WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
   PyObject* function = called(fn, args, nargs, kwargs);
   PyObject* result = function ? PyObject_VectorcallDict(function, args, nargs, kwargs) : nullptr;
@@ -111,6 +112,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     break_on_memory_access();
     return nullptr;
   }
+  recorder_->python_kernel_raised = false;
   bool recorded = recorder_->graph().nodes().size() != before;
   if (noted && (recorded || holds_fake(result)) && !calls_.add(noted, args, nargs, kwargs, result, ambient)) {
     Py_DECREF(result);

@@ -44,6 +44,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void leave() override;
   PyObject* lift_int(int64_t value, sym::Range range) override;
   PyObject* known_number(PyObject* fake) override;
+  bool python_kernel_raised() const override { return recorder_->python_kernel_raised; }
   PyObject* storage_offset(PyObject* fake) override;
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
   bool size_expression(PyObject* sym, sym::Expr* out) override;

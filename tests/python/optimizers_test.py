@@ -214,3 +214,19 @@ def test_division_by_a_number_that_becomes_zero():
         torch.testing.assert_close(f(x, s), x / s)
     with pytest.raises(ZeroDivisionError):
         f(x, 0.0)
+
+
+def test_gradients_set_to_zero_as_a_list():
+    """What `zero_grad(set_to_none=False)` of optimizers with `foreach` calls."""
+
+    def f(grads):
+        torch._foreach_zero_(grads[1:])
+        return [g + 1 for g in grads]
+
+    compiled = braze.compile(f, fullgraph=True)
+    for _ in range(2):
+        want, got = ([torch.full((3,), 2.0), torch.randn(2, 4).t(), torch.full((), float("nan"))] for _ in range(2))
+        for a, b in zip(f(want), compiled(got)):
+            torch.testing.assert_close(a, b)
+        for a, b in zip(want, got):
+            torch.testing.assert_close(a, b)

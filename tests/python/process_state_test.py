@@ -152,6 +152,20 @@ def test_changed_state_is_seen(module, name):
     assert graphs.count >= 1
 
 
+@pytest.mark.parametrize("name", ["enabled", "benchmark", "deterministic", "allow_tf32"])
+def test_flags_of_a_backend(name):
+    """Properties of a module: `torch.backends.cudnn.enabled` calls what the tests above change."""
+
+    def f(x):
+        return x * 2 if getattr(torch.backends.cudnn, name) else x * 3
+
+    compiled, x = braze.compile(f, fullgraph=True), torch.ones(2)
+    assert torch.equal(compiled(x), f(x))
+    with CHANGES["_get_cudnn_" + name]():
+        assert torch.equal(compiled(x), f(x))
+    assert torch.equal(compiled(x), f(x))
+
+
 def test_initialised_process_group(tmp_path):
     """What the program asks before its first collective, before and after it is part of a group."""
     import torch.distributed as dist

@@ -60,9 +60,12 @@ Segment capture(const FrameView& frame, const Options& options) {
       auto& stops = decisions.stops;
       constexpr size_t kMostAttempts = 200;
       // So many places where it can't stop: it ends before it begins.
-      if (stops.size() == kMostAttempts)
+      auto [stop, fresh] = stops.emplace(r.ordinal, r.stop);
+      if (stops.size() > kMostAttempts)
         stops = {{1, r.stop}};
-      else if (!stops.emplace(r.ordinal, r.stop).second)
+      else if (!fresh && r.stop.unseen && !stop->second.unseen)
+        stop->second = r.stop;
+      else if (!fresh)
         throw InternalError("the capture can't stop at step " + std::to_string(r.ordinal) + ": " +
                             std::string(name(r.stop.reason)) + " " + r.stop.detail);
     }

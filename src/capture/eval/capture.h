@@ -47,6 +47,7 @@ struct BreakInfo {
 struct Stop {
   Reason reason;
   std::string detail;
+  bool unseen = false;  // of a raised exception: what the instruction looks at can't be asked for without its effects
 };
 
 // What the user is to be told with an exception: the program asks for something that can't be.

@@ -171,7 +171,7 @@ void Raising::refuse_words_of_traces(PyObject* exception) {
   };
   bool of_leaf = pytorch::is_of_written_leaf(said) &&
                  std::any_of(tr_.lifted_tensors().begin(), tr_.lifted_tensors().end(), is_view);
-  if (of_leaf || pytorch::names_tracing(said))
+  if (of_leaf || pytorch::names_tracing(said) || tr_.tracer().python_kernel_raised())
     tr_.unsupported(Reason::RaisedException, "an error in words of the trace");
 }
 

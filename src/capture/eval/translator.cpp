@@ -9,6 +9,7 @@
 #include "capture/eval/open_sizes.h"
 #include "capture/eval/segment_end.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 
@@ -130,6 +131,40 @@ static void refuse_dropped(const std::vector<Variable*>& generators, const Frame
   }
 }
 
+// How often the tensors of the capture were written.
+static int64_t writes(Translator& tr) {
+  int64_t n = 0;
+  for (const auto& v : tr.all()) {
+    if (!v->is(Kind::Tensor) || !v->as<TensorVariable>()->fake) continue;
+    Ref version =
+        Ref::steal(native::of_tensor(v->as<TensorVariable>()->fake.get(), pytorch::text(pytorch::Attribute::version)));
+    if (version) n += PyLong_AsLongLong(version.get());
+    PyErr_Clear();  // an inference tensor has none
+  }
+  return n;
+}
+
+// The instruction raises an exception, and is to do so natively: evaluated once more, its guards say for which values.
+// Without them, the place where a program once got a wrong size would end the graph in each later call.
+void Translator::look_at_raising(Frame& f, const Instruction& ins, const Stop& stop) {
+  bool raised = false;
+  int64_t before = writes(*this);
+  size_t modified = effects.modifications().size();
+  try {
+    step(f, ins);
+  } catch (const PyRaise&) {
+    raised = true;
+  } catch (const Unsupported&) {
+    raised = true;
+  } catch (const Restart&) {
+  }
+  PyErr_Clear();
+  frame_ = &f;
+  // A call of PyTorch's that fails has changed nothing, unless it wrote to a tensor first.
+  if (ordinal_ == f.ordinal && effects.modifications().size() == modified && writes(*this) == before) dirty_ = false;
+  if (!raised || dirty_) throw Restart{f.ordinal, {stop.reason, stop.detail, true}};
+}
+
 constexpr uint64_t kMostQuietSteps = 300'000;
 constexpr uint64_t kApart = uint64_t{1} << 40;  // ordinals of trials: where no attempt stops
 
@@ -153,8 +188,13 @@ Variable* Translator::run_frame(Frame* frame) {
     dirty_ = false;
     try {
       if (const auto& stops = decisions_.stops; !stops.empty())
-        if (auto stop = stops.find(ordinal_); stop != stops.end())
+        if (auto stop = stops.find(ordinal_); stop != stops.end()) {
+          // A raise statement looks at nothing but the exception, which the interpreter is to raise for the first time.
+          bool statement = ins.op == Opcode::RaiseVarargs || ins.op == Opcode::Reraise;
+          if (stop->second.reason == Reason::RaisedException && !stop->second.unseen && !statement)
+            look_at_raising(f, ins, stop->second);
           throw Unsupported(stop->second.reason, stop->second.detail);
+        }
       if (ordinal_ > last_ordinal_) unsupported("a capture of too many steps");
       // The interpreter is faster at what makes no graph.
       if (!may_be_unbacked() && segment_.num_calls == 0 && ordinal_ > kMostQuietSteps && ordinal_ < kApart)
@@ -164,8 +204,11 @@ Variable* Translator::run_frame(Frame* frame) {
       f.sp = sp;
       f.kw_names = kw;
       frame_ = frame;
-      guards().truncate(known);  // to stop here is right whatever the instruction saw
-      guards_truncated();
+      // To stop here is right whatever the instruction saw. An exception is raised as long as it sees the same.
+      if (e.reason() != Reason::RaisedException) {
+        guards().truncate(known);
+        guards_truncated();
+      }
       forget_from(made);
       stop_here({e.reason(), e.detail()});
     } catch (PyRaise& raised) {

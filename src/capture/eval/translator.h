@@ -118,6 +118,7 @@ class Translator : public Values, public Protocols, public Raising {
   Variable* step(Frame& f, const Instruction& ins);  // non-null: the value returned or yielded
   bool handle(Frame& f, PyRaise& raised);            // finds the handler
   [[noreturn]] void stop_here(const Stop& stop);
+  void look_at_raising(Frame& f, const Instruction& ins, const Stop& stop);
   void leave();
   struct Finished {};  // thrown by stop_here when the segment is complete
 

@@ -20,8 +20,12 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
     bool own = t->tp_getattro != PyModule_Type.tp_getattro &&
                tr.attributes.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) !=
                    of_module(tr.intern("__getattribute__"));
-    PyObject* on_type = tr.attributes.lookup_on_type(t, name, nullptr);
-    if (own || (on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set))
+    SourceId at;
+    PyObject* on_type = tr.attributes.lookup_on_type(t, name, &at);
+    bool data = on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set;
+    if (!own && data && Py_TYPE(on_type)->tp_descr_get)  // of torch.backends.cudnn: its flags
+      return tr.attributes.bind_descriptor(on_type, at, self, t, name);
+    if (own || data)
       tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a module that looks it up itself");
   }
   PyObject* dict = PyModule_GetDict(self->object.get());

@@ -30,6 +30,14 @@ int64_t rank_of(Translator& tr, TensorVariable* t) {
   return PyLong_AsLong(n.get());
 }
 
+bool may_hold_one(Translator& tr, TensorVariable* t) {
+  Ref shape = Ref::steal(native::of_tensor(t->value(tr), "shape"));
+  if (!shape) tr.raise_current();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape.get()); ++i)
+    if (PyObject* n = PyTuple_GET_ITEM(shape.get(), i); PyLong_Check(n) && PyLong_AsLong(n) != 1) return false;
+  return true;
+}
+
 // The text of `lambda: "..."`, or of a string.
 std::string text_of(Translator& tr, Variable* message) {
   if (!message) return {};
@@ -61,6 +69,7 @@ Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as) {
     return tr.from_python(std::move(known), Ground::pure(t));
   }
   if (!tr.may_be_unbacked()) return nullptr;
+  if (!may_hold_one(tr, t)) tr.unsupported(Reason::RaisedException, "a number of a tensor that does not hold one");
   NumberKind kind = kind_of(tr, t);
   if (kind == NumberKind::Complex || as == &PyComplex_Type) return nullptr;
   if (as == &PyFloat_Type || (kind == NumberKind::Float && as != &PyLong_Type)) return float_of(tr, t);

@@ -5,9 +5,10 @@
 
 namespace braze::pytorch {
 
-// It names what only tracing has: a symbolic number, a fake's kind, a function of the extension.
+// It names what only tracing has: a symbolic number, a fake's kind, a function of the extension; or it is of a check
+// that fakes fail within PyTorch, on the way to an error of its own.
 inline bool names_tracing(std::string_view message) {
-  for (std::string_view part : {"braze._C.", "SymInt", "SymFloat", "(Meta"})
+  for (std::string_view part : {"braze._C.", "SymInt", "SymFloat", "(Meta", "INTERNAL ASSERT FAILED"})
     if (message.find(part) != std::string_view::npos) return true;
   return message.starts_with("Promotion of ");  // operators in place speak of themselves as functions
 }
