@@ -1,4 +1,4 @@
-"""Machine code of one process for another: what the cache on disk holds of it, as bytes."""
+"""Compiled graphs and machine code of one process for another: what the cache on disk holds of them, as bytes."""
 
 import io
 import os

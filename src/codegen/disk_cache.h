@@ -1,9 +1,9 @@
 // Objects kept on disk between processes.
 //
-// One file per kernel in a folder of the user's own (mode 0700, files 0600): BRAZE_CACHE_DIR, else
-// $XDG_CACHE_HOME/braze, else ~/.cache/braze. A folder or file that is not ours or that others may write is not used. A
-// file carries the whole key and a checksum; one that does not match is ignored and written anew. Writing is atomic.
-// The oldest files go when all together pass 1 GiB.
+// One file per kernel, and per compiled graph, in a folder of the user's own (mode 0700, files 0600): BRAZE_CACHE_DIR,
+// else $XDG_CACHE_HOME/braze, else ~/.cache/braze. A folder or file that is not ours or that others may write is not
+// used. A file carries the whole key and a checksum; one that does not match is ignored and written anew. Writing is
+// atomic. The oldest files go when all together pass 1 GiB.
 #pragma once
 #include <cstdint>
 #include <optional>

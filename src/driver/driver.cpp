@@ -11,6 +11,7 @@
 #include "driver/build_plan.h"
 #include "driver/compile_nests.h"
 #include "driver/fallback.h"
+#include "driver/kept_results.h"
 #include "driver/products.h"
 #include "driver/targets.h"
 #include "lower/lower.h"
@@ -65,6 +66,9 @@ bool calls_only() {
   return on;
 }
 
+// Texts are those of the stages as they run.
+bool may_be_kept(const Options& options, const Dumps* dumps) { return options.disk_cache && !dumps && !calls_only(); }
+
 // The stages after the graph passes.
 Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Options& options, const Targets& targets,
                            Dumps* dumps, bool owns_inputs, bool calls = calls_only()) {
@@ -107,11 +111,14 @@ loop::Program scheduled(const graph::Graph& captured, const Options& options) {
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verifying()) graph::verify(captured);
-  Timings timings;
   const Targets targets = targets_of(captured);
-  graph::Graph graph = optimized(captured, options, targets, timings, dumps);
-  if (autodiff::has_checkpoints(graph)) graph = checked(passes::cse(autodiff::repeat_checkpoints(graph)));
-  return compile_optimized(graph, std::move(timings), options, targets, dumps, owns_inputs);
+  auto make = [&](Timings timings) {
+    graph::Graph graph = optimized(captured, options, targets, timings, dumps);
+    if (autodiff::has_checkpoints(graph)) graph = checked(passes::cse(autodiff::repeat_checkpoints(graph)));
+    return compile_optimized(graph, std::move(timings), options, targets, dumps, owns_inputs);
+  };
+  if (!may_be_kept(options, dumps)) return make({});
+  return kept_or_made(captured, options, targets, owns_inputs ? "graph that owns its inputs" : "graph", captured, make);
 }
 
 Artefact compile_to_calls(const graph::Graph& graph, const Options& options, bool owns_inputs) {
@@ -120,24 +127,27 @@ Artefact compile_to_calls(const graph::Graph& graph, const Options& options, boo
 
 Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
   if (verifying()) graph::verify(captured.graph);
-  Timings timings;
   const Targets targets = targets_of(captured.graph);
-  graph::Graph optimal = optimized(captured.graph, options, targets, timings, dumps);
-  autodiff::Joint joint = staged(timings, "narrow", [&] {
-    graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
-    return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
-                           captured.tangents, captured.reads};
-  });
-  Training made;
-  made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
-  // What checkpoints compute again was not shared between them; in the forward half it may be.
-  if (autodiff::has_checkpoints(joint.graph)) made.parts.forward = passes::cse(made.parts.forward);
-  if (verifying()) {
-    graph::verify(made.parts.forward);
-    graph::verify(made.parts.backward);
-  }
-  made.forward = compile_optimized(made.parts.forward, std::move(timings), options, targets, dumps, false);
-  return made;
+  auto make = [&](Timings timings) {
+    graph::Graph optimal = optimized(captured.graph, options, targets, timings, dumps);
+    autodiff::Joint joint = staged(timings, "narrow", [&] {
+      graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
+      return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,
+                             captured.tangents, captured.reads};
+    });
+    Training made;
+    made.parts = staged(timings, "partition", [&] { return autodiff::partition(joint, options.memory_budget); });
+    // What checkpoints compute again was not shared between them; in the forward half it may be.
+    if (autodiff::has_checkpoints(joint.graph)) made.parts.forward = passes::cse(made.parts.forward);
+    if (verifying()) {
+      graph::verify(made.parts.forward);
+      graph::verify(made.parts.backward);
+    }
+    made.forward = compile_optimized(made.parts.forward, std::move(timings), options, targets, dumps, false);
+    return made;
+  };
+  if (!may_be_kept(options, dumps)) return make({});
+  return kept_or_made(captured.graph, options, targets, describe(captured), captured, make);
 }
 
 Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps) {

@@ -1,5 +1,6 @@
 #include "graph/types.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -53,6 +54,10 @@ DType to_complex(DType d) {
 }
 
 }  // namespace
+
+bool is_value(DType d) {  // graph/archive.h
+  return std::any_of(kRows.begin(), kRows.end(), [&](const Row& r) { return r.dtype == d; });
+}
 
 std::string_view name(DType d) { return row(d).name; }
 

@@ -97,11 +97,12 @@ class Writer {
   }
 
   void write(const Launch& l) {
-    out_ += "launch " + plan_.kernels[l.kernel].symbol + "(";
+    const std::string symbol = l.kernel < plan_.kernels.size() ? plan_.kernels[l.kernel].symbol : "none";
+    out_ += "launch " + symbol + "(";
     for (size_t i = 0; i < l.buffers.size(); ++i) out_ += (i ? ", " : "") + buffer_name(l.buffers[i]);
     out_ += ")";
     if (!l.sizes.empty()) out_ += " sizes " + list(l.sizes);
-    if (!l.name.empty() && l.name != plan_.kernels[l.kernel].symbol) out_ += "  ; " + l.name;
+    if (!l.name.empty() && l.name != symbol) out_ += "  ; " + l.name;
   }
 
   void write(const Extern& e) {
@@ -118,7 +119,9 @@ class Writer {
   void write(const Release& r) { out_ += "release " + buffer_name(r.buffer); }
 
   void argument(const Extern&, graph::NoneArg) { out_ += "none"; }
-  void argument(const Extern& e, loop::ViewRef v) { out_ += v.valid() ? view(e.call.views.at(v.index)) : "none"; }
+  void argument(const Extern& e, loop::ViewRef v) {
+    out_ += v.index < e.call.views.size() ? view(e.call.views[v.index]) : "none";
+  }
   void argument(const Extern& e, const std::vector<loop::ViewRef>& vs) {
     out_ += "[";
     for (size_t i = 0; i < vs.size(); ++i) {

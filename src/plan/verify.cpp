@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "plan/plan.h"
+#include "symbolic/given_symbol.h"
 
 namespace braze::plan {
 namespace {
@@ -11,6 +12,10 @@ class Verifier {
   explicit Verifier(const Plan& plan) : plan_(plan), state_(plan.buffers.size(), State::Ready) {}
 
   void run() {
+    for (const auto& [symbol, origin] : plan_.size_symbols)
+      rule(plan_.arena->kind(symbol) == sym::Kind::Symbol &&
+               (origin.first == sym::kGivenSymbol || origin.first < plan_.inputs),
+           "a size symbol is given, or read from an input");
     for (size_t b = 0; b < plan_.buffers.size(); ++b) buffer(b);
     for (const Step& s : plan_.steps)
       if (auto* a = std::get_if<Allocate>(&s)) {
@@ -28,10 +33,10 @@ class Verifier {
     }
     for (auto& w : plan_.writebacks) {
       rule(w.input < plan_.inputs, "a writeback goes to an input");
-      const Buffer& from = plan_.buffers.at(w.from.buffer.index);
+      read(w.from.buffer.index);
+      const Buffer& from = plan_.buffers[w.from.buffer.index];
       if (w.through)
         rule(from.where == Where::Input && from.index == w.input, "what is written at once is on the input's memory");
-      read(w.from.buffer.index);
     }
     for (auto& o : plan_.outputs) {
       if (o.kind == loop::Output::Kind::Input) rule(o.input < plan_.inputs, "an output that is an input names one");
@@ -72,6 +77,7 @@ class Verifier {
     rule(!t.steps.empty() && std::is_sorted(t.steps.begin(), t.steps.end()),
          "steps that kernels stand for are in order");
     rule(t.call < t.steps.size(), "one of the steps is the call");
+    for (uint32_t b : t.written) rule(b < plan_.buffers.size(), "kernels write buffers");
     for (size_t i = 0; i < t.steps.size(); ++i) {
       rule(t.steps[i] < plan_.steps.size(), "kernels stand for steps that are there");
       const Step& s = plan_.steps[t.steps[i]];
@@ -89,8 +95,16 @@ class Verifier {
          "a launch has as many arguments as its kernel takes");
     for (uint32_t b : l.buffers) read(b);
   }
+  void argument(const loop::ExternArg& a, size_t views) const {
+    auto known = [&](loop::ViewRef v) {
+      rule(!v.valid() || v.index < views, "an argument of a call is one of its views");
+    };
+    if (auto* v = std::get_if<loop::ViewRef>(&a)) known(*v);
+    if (auto* list = std::get_if<std::vector<loop::ViewRef>>(&a)) std::for_each(list->begin(), list->end(), known);
+  }
   void check(const Extern& e) {
     for (auto& v : e.call.views) read(v.buffer.index);
+    for (auto& a : e.call.args) argument(a, e.call.views.size());
     for (auto& v : e.call.outputs) {
       if (!v.buffer.valid()) continue;
       uint32_t b = v.buffer.index;

@@ -175,7 +175,7 @@ files = lambda: {f: os.stat(os.path.join(folder, f)).st_ino for f in os.listdir(
 before = files()
 with torch.no_grad(): braze.compile(lambda x: x.sin() * 2 + 1)(torch.ones(3))
 used = {os.path.basename(f) for f in braze._C.cache_files()[1]}
-print(files() == before and used == set(before))  # found there, and nothing written
+print(files() == before and used and used <= set(before))  # found there, and nothing written
 """
     for program, folder, told in ((save, "a", ""), (load, "b", "True\nTrue\n")):
         env = {**os.environ, "BRAZE_CACHE_DIR": str(tmp_path / folder)}
