@@ -13,6 +13,8 @@ namespace braze::capture {
 
 namespace {
 
+constexpr size_t kFirstPlaces = 256;
+
 uint64_t hash_of(const Guard& guard) {
   Hasher h;
   h.add(guard.kind);
@@ -35,6 +37,9 @@ bool GuardSet::add(Guard guard) {
   });
   if (known != HashIndex::kNone) return false;
   index_.insert(hash, static_cast<uint32_t>(items_.size()));
+  // A model has thousands, which are large: each move to a larger place touches fresh pages.
+  static_assert(std::is_nothrow_move_constructible_v<Guard>);
+  if (items_.size() == items_.capacity()) items_.reserve(std::max(kFirstPlaces, 4 * items_.size()));
   items_.push_back(std::move(guard));
   return true;
 }
