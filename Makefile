@@ -1,7 +1,7 @@
 # Two commands: `make demo` does the main job, `make test` passes the tests. Both do all their set-up.
 PYTHON ?= python3
 SHELL := /bin/bash
-.PHONY: docs demo test test-full setup install test-style test-unit test-text test-python test-sweeps check fuzz bench format golden clean
+.PHONY: docs demo wheels test test-full setup install test-style test-unit test-text test-python test-sweeps check fuzz bench format golden clean
 
 demo: install
 	@$$(cat build/python) -m benchmarks.demo
@@ -33,6 +33,10 @@ fuzz: install
 
 bench: install
 	@$$(cat build/python) -m benchmarks.run $(ARGS)
+
+# Wheels for each CPython here, each with extensions for several PyTorchs, in build/wheels/out: docs/install.md
+wheels:
+	@tools/wheels.sh
 
 # The documentation site, links checked: build/docs/site/index.html; make docs ARGS=serve shows it while you write
 docs:

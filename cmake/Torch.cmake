@@ -14,8 +14,8 @@ if(NOT BRAZE_TORCH_ROOT)
 endif()
 set(BRAZE_TORCH_ROOT ${BRAZE_TORCH_ROOT} CACHE PATH "folder of the torch package (include/ and lib/)")
 
-# The version that is built for must be one that the source is for. What python/braze/__init__.py compares before it loads the
-# extension, whose symbols another version may lack, is _built.py.
+# The version that is built for must be one that the source is for. What python/braze/__init__.py compares before it loads an
+# extension, whose symbols another version may lack, is _built.py. A package may hold an extension for each of several versions.
 set(BRAZE_TORCH_VERSIONS_FILE src/trace/pytorch/versions.def)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${BRAZE_TORCH_VERSIONS_FILE})
 file(STRINGS ${BRAZE_TORCH_ROOT}/include/torch/headeronly/version.h BRAZE_TORCH_VERSION REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
@@ -29,9 +29,10 @@ if(NOT BRAZE_TORCH_VERSION IN_LIST BRAZE_TORCH_VERSIONS)
   message(FATAL_ERROR "braze is for PyTorch ${known}, but this is ${BRAZE_TORCH_VERSION}: install torch==${newest}.*")
 endif()
 list(JOIN BRAZE_TORCH_VERSIONS "\", \"" known)
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py @ONLY CONTENT "\"\"\"What the extension was built for, and what it can be built for.\"\"\"
+string(REPLACE "." "_" BRAZE_EXTENSION_FOLDER _torch${BRAZE_TORCH_VERSION})
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built.py @ONLY CONTENT "\"\"\"What the extensions were built for, and what they can be built for.\"\"\"
 
-PYTORCH = \"@BRAZE_TORCH_VERSION@\"
+PYTORCH = (\"@BRAZE_TORCH_VERSION@\",)
 PYTHON = \"@Python_VERSION_MAJOR@.@Python_VERSION_MINOR@\"
 VERSIONS = (\"@known@\",)
 ")
@@ -56,27 +57,6 @@ function(braze_use_torch target)
   endif()
   set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess ${BRAZE_TORCH_CHECKS_OFF})
 endfunction()
-
-# LLVM's tables hold 90000 addresses, which the loader fills in at every import: in the packed form it reads 2 MB less for that.
-# The C library understands it from 2.36 on.
-include(CheckCXXSourceCompiles)
-include(CheckLinkerFlag)
-check_cxx_source_compiles("#include <features.h>
-#if !__GLIBC_PREREQ(2, 36)
-#error
-#endif
-int main() {}" BRAZE_GLIBC_2_36)
-check_linker_flag(CXX -Wl,-z,pack-relative-relocs BRAZE_LINKER_PACKS)
-
-# LLVM registers its options and passes as the module is loaded, by some thousand small functions that lie all over its code. Side
-# by side they are on a few pages: half the time of the import, and 10 MB less of the process.
-set(BRAZE_LOAD_ORDER ${PROJECT_BINARY_DIR}/load_order.txt)
-if(LLD AND CMAKE_NM AND NOT EXISTS ${BRAZE_LOAD_ORDER})
-  file(GLOB archives ${LLVM_LIBRARY_DIR}/libLLVM*.a)
-  execute_process(COMMAND ${CMAKE_NM} -j --defined-only --quiet ${archives}
-    COMMAND grep -E "llvm2cl|CommandLineParser|DebugCounter|ManagedStatic|object_creator|PassRegistry|RegisterPassParser"
-    COMMAND sort -u OUTPUT_FILE ${BRAZE_LOAD_ORDER} ERROR_QUIET)
-endif()
 
 # The extension module: the files of its folders, everything else linked statically and hidden.
 function(braze_extension name)
@@ -109,19 +89,16 @@ function(braze_extension name)
   target_precompile_headers(braze${name} REUSE_FROM braze_trace)
   set_property(TARGET braze${name} APPEND PROPERTY COMPILE_OPTIONS -fpch-preprocess ${BRAZE_TORCH_CHECKS_OFF})
   target_link_directories(braze${name} PRIVATE ${BRAZE_TORCH_ROOT}/lib)
+  braze_shared_library(braze${name} extension.map)
+  if(BRAZE_CORE_BUILD)
+    set_target_properties(braze${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/..")
+  else()
+    braze_holds_llvm(braze${name})
+  endif()
   # torch_python before the rest: `import torch` loads its libraries locally, so they must be in DT_NEEDED.
-  target_link_options(braze${name} PRIVATE -Wl,--no-as-needed -Wl,--gc-sections
-    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--exclude-libs,ALL)
-  if(BRAZE_GLIBC_2_36 AND BRAZE_LINKER_PACKS)
-    target_link_options(braze${name} PRIVATE -Wl,-z,pack-relative-relocs)
-  endif()
-  if(EXISTS ${BRAZE_LOAD_ORDER})
-    target_link_options(braze${name} PRIVATE -Wl,-z,keep-text-section-prefix
-      -Wl,--symbol-ordering-file=${BRAZE_LOAD_ORDER} -Wl,--no-warn-symbol-ordering)
-  endif()
+  target_link_options(braze${name} PRIVATE -Wl,--no-as-needed -Wl,--exclude-libs,ALL)
   # What LLVM's package says it may need comes after these, and is only loaded if it is used.
   target_link_libraries(braze${name} PRIVATE torch_python torch torch_cpu c10 -Wl,--as-needed)
-  set_property(TARGET braze${name} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
-  install(TARGETS braze${name} DESTINATION braze COMPONENT extension)
+  install(TARGETS braze${name} DESTINATION braze/${BRAZE_EXTENSION_FOLDER} COMPONENT extension)
   install(FILES ${PROJECT_BINARY_DIR}/_built.py DESTINATION braze COMPONENT extension)
 endfunction()

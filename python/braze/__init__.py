@@ -1,5 +1,6 @@
 """Braze: a compiler for PyTorch programs. `braze.compile(model)` is the way in."""
 
+import os as _os
 import sys as _sys
 import sysconfig as _sysconfig
 
@@ -16,14 +17,16 @@ if _sys.implementation.name != "cpython" or "%d.%d" % _sys.version_info[:2] != _
 import torch as _torch  # noqa: E402: the extension needs its libraries
 
 _version = ".".join(_torch.__version__.split(".")[:2])
-if _version != _built.PYTORCH:
+if _version not in _built.PYTORCH:
     _or = "or build braze against this PyTorch"
     if _version not in _built.VERSIONS:
         _or = f"or build braze against a version from {_built.VERSIONS[0]} to {_built.VERSIONS[-1]}, which it is for"
     raise ImportError(
-        f"braze was built for PyTorch {_built.PYTORCH}, but this is {_torch.__version__}: "
-        f"install torch=={_built.PYTORCH}.*, {_or}"
+        f"braze was built for PyTorch {', '.join(_built.PYTORCH)}, but this is {_torch.__version__}: "
+        f"install torch=={_built.PYTORCH[-1]}.*, {_or}"
     )
+# The extension for this PyTorch, braze._C, has a folder to itself.
+__path__.insert(0, _os.path.join(__path__[0], "_torch" + _version.replace(".", "_")))
 
 from ._api import (  # noqa: E402
     Explanation,

@@ -1,5 +1,5 @@
-"""What the extension was built for, and what it can be built for: written by the build."""
+"""What the extensions were built for, and what they can be built for: written by the build."""
 
-PYTORCH: str  # a minor version, as "2.13"
+PYTORCH: tuple[str, ...]  # minor versions, as "2.13", oldest first: each has its extension in _torch2_13/
 VERSIONS: tuple[str, ...]  # of PyTorch, oldest first
 PYTHON: str  # CPython's, as "3.12"

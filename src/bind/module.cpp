@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "base/build_id.h"
 #include "base/cpu.h"
 #include "base/log_topics.h"
 #include "bind/attention.h"
@@ -299,6 +300,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
 }  // namespace braze::bind
 
 PYBIND11_MODULE(_C, m) {
+  braze::add_to_build_id(braze::bind::functions);
   braze::trace::initialize();
   if (!braze::bind::init_callable(m.ptr()) || PyModule_AddFunctions(m.ptr(), braze::bind::functions) < 0)
     throw pybind11::error_already_set();
