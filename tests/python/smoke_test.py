@@ -160,9 +160,10 @@ import triton
 from triton._C import libtriton
 def work():
     libtriton.llvm.init_targets()
-    assert ".func empty()" in libtriton.llvm.translate_to_asm(
-        "define void @empty() { ret void }", "nvptx64-nvidia-cuda", "sm_80", "", [], False, False
-    )
+    translate = libtriton.llvm.translate_to_asm
+    flags = [False] * translate.__doc__.count(": bool")  # Triton's versions differ in how many
+    text = "define void @empty() { ret void }"
+    assert ".func empty()" in translate(text, "nvptx64-nvidia-cuda", "sm_80", "", [], *flags)
 """,
 }
 
