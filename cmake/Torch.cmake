@@ -1,7 +1,7 @@
 # PyTorch and Python of the interpreter that builds. Only headers and sonames are used.
 find_package(Python COMPONENTS Interpreter Development.Module REQUIRED)
-if(Python_VERSION VERSION_LESS 3.11 OR Python_VERSION VERSION_GREATER_EQUAL 3.14)
-  message(FATAL_ERROR "Braze runs on CPython 3.11, 3.12 and 3.13, and this is ${Python_VERSION}")
+if(Python_VERSION VERSION_LESS 3.11 OR Python_VERSION VERSION_GREATER_EQUAL 3.15)
+  message(FATAL_ERROR "Braze runs on CPython 3.11 to 3.14, and this is ${Python_VERSION}")
 endif()
 execute_process(COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
   OUTPUT_VARIABLE BRAZE_NO_GIL OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

@@ -11,7 +11,7 @@ if _sysconfig.get_config_var("Py_GIL_DISABLED"):
 if _sys.implementation.name != "cpython" or "%d.%d" % _sys.version_info[:2] != _built.PYTHON:
     raise ImportError(
         f"braze was built for CPython {_built.PYTHON}, but this is {_sys.implementation.name} "
-        f"{'%d.%d' % _sys.version_info[:2]}: build braze for this interpreter (CPython 3.11, 3.12 or 3.13)"
+        f"{'%d.%d' % _sys.version_info[:2]}: build braze for this interpreter (CPython 3.11 to 3.14)"
     )
 
 import torch as _torch  # noqa: E402: the extension needs its libraries

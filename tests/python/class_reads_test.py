@@ -4,6 +4,7 @@ import collections
 import contextvars
 import enum
 import functools
+import sys
 import types
 
 import pytest
@@ -232,6 +233,10 @@ def test_module_that_computes_later():
     )
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="3.14 reads past a property of a module's new class where the line ran often",
+)
 def test_class_of_a_module():
     class Computes(types.ModuleType):
         @property

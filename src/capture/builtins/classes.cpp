@@ -29,6 +29,20 @@ Ref real_keywords(Translator& tr, const Args& a) {
   return d;
 }
 
+// Whether the annotations of a class's body, which CPython 3.14 makes in a function of their own, read this variable of
+// the function around it.
+bool annotations_read(const Bytecode& body, PyObject* name) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(body.code->co_consts); ++i) {
+    PyObject* constant = PyTuple_GET_ITEM(body.code->co_consts, i);
+    if (!PyCode_Check(constant)) continue;
+    auto* made = reinterpret_cast<PyCodeObject*>(constant);
+    if (PyUnicode_CompareWithASCIIString(made->co_name, "__annotate__") != 0) continue;
+    for (int k = made->co_nlocalsplus - made->co_nfreevars; k < made->co_nlocalsplus; ++k)
+      if (PyUnicode_Compare(PyTuple_GET_ITEM(made->co_localsplusnames, k), name) == 0) return true;
+  }
+  return false;
+}
+
 // Real cells for the closure of a class's body. The capture takes each for the cell that it knows; what the body itself
 // reads must be there for real.
 Ref real_closure(Translator& tr, FunctionVariable* body) {
@@ -38,7 +52,7 @@ Ref real_closure(Translator& tr, FunctionVariable* body) {
   Ref out = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(cells.size())));
   for (size_t i = 0; i < cells.size(); ++i) {
     auto* cell = tr.force(cells[i])->as<CellVariable>();
-    bool read = false;
+    bool read = annotations_read(code, code.local_name(first + static_cast<int>(i)));
     for (const Instruction& in : code.instructions)
       read = read ||
              ((in.op == Opcode::LoadDeref || in.op == Opcode::LoadClassDeref) && in.arg == first + static_cast<int>(i));

@@ -17,6 +17,9 @@ Variable* do_partial(Translator& tr, Args& a) {
     fn->as<PartialVariable>()->merge(tr, own);
     fn = fn->as<PartialVariable>()->function;
   }
+  if (PyObject* place = partial_placeholder())
+    for (Variable* v : own.pos)
+      if (tr.force(v)->type() == Py_TYPE(place)) tr.unsupported("a functools.partial with a Placeholder");
   auto* keywords = tr.dict();
   for (auto& [k, v] : own.kw) keywords->set(tr, k, v);
   return tr.make<PartialVariable>(fn, tr.tuple(own.pos), keywords);

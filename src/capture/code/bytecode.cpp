@@ -168,6 +168,7 @@ int32_t Bytecode::raised_again(int32_t at, std::vector<int32_t>& compared) const
   for (auto i = static_cast<size_t>(at); i < instructions.size();) {
     const Instruction& ins = instructions[i];
     switch (ins.op) {
+      case Opcode::Nop:
       case Opcode::PushExcInfo:
       case Opcode::Copy:  // of the saved exception, where the handler itself is left
       case Opcode::PopExcept:

@@ -60,7 +60,7 @@ class Search {
 
   bool in_frame(cpython::Frame* f) {
     for (int i = 0, n = cpython::code(f)->co_nlocalsplus; i < n; ++i)
-      if (in_object(cpython::slots(f)[i])) return true;
+      if (in_object(cpython::slot(f, i))) return true;
     return false;
   }
 

@@ -7,6 +7,9 @@ namespace braze::capture::cpython {
 
 inline constexpr bool kNullAbove = PY_VERSION_HEX >= 0x030D0000;
 
+// Whether the __exit__ of a `with` waits on the stack as such a pair, not as one bound method.
+inline constexpr bool kExitIsPair = PY_VERSION_HEX >= 0x030E0000;
+
 // The two in the order of the stack. T: a pointer.
 template <class T>
 struct CallPair {

@@ -15,6 +15,7 @@ Mapped map_instruction(int raw, int arg, int next) {
   switch (raw) {
 #define BRAZE_SAME(raw, op) \
   case raw: return plain(Opcode::op);
+#include "capture/cpython/decode_before_314.def"
 #include "capture/cpython/decode_same.def"
 #undef BRAZE_SAME
     case NOP:

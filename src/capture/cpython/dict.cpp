@@ -10,7 +10,7 @@ bool compares_natively(PyObject* key) {
          PyFloat_CheckExact(key) || PyBytes_CheckExact(key);
 }
 
-// The head of a dict's table, the same in 3.11 to 3.13. The kind is 0 for keys of any class.
+// The head of a dict's table, the same in 3.11 to 3.14. The kind is 0 for keys of any class.
 struct Keys {
   Py_ssize_t references;
   uint8_t log2_size, log2_index_bytes, kind;

@@ -31,6 +31,17 @@ void leave_call() {
   Py_LeaveRecursiveCall();
 }
 
+int num_slots(Frame* f) { return code(f)->co_nlocalsplus + depth(f); }
+void push(Frame* f, Ref value) {
+  put_slot(f, num_slots(f), std::move(value));
+  set_depth(f, depth(f) + 1);
+}
+Ref pop(Frame* f) {
+  Ref value = take_slot(f, num_slots(f) - 1);
+  set_depth(f, depth(f) - 1);
+  return value;
+}
+
 namespace {
 
 Take g_take = nullptr;

@@ -3,6 +3,8 @@
 #pragma once
 #include <Python.h>
 
+#include "capture/cpython/ref.h"
+
 struct _PyInterpreterFrame;
 
 namespace braze::capture::cpython {
@@ -13,9 +15,18 @@ PyCodeObject* code(Frame*);  // borrowed, all of them
 PyObject* function(Frame*);  // nullptr if the frame has none
 PyObject* globals(Frame*);
 PyObject* builtins(Frame*);
-PyObject** slots(Frame*);  // localsplus, then the value stack; owned by the frame
-int depth(Frame*);         // of the value stack
+// Slots are numbered: localsplus, then the value stack. What is in one, borrowed; nullptr: nothing.
+PyObject* slot(Frame*, int);
+Ref take_slot(Frame*, int);       // leaves nothing in it
+void put_slot(Frame*, int, Ref);  // over nothing, or above the stack
+int depth(Frame*);                // of the value stack
 void set_depth(Frame*, int);
+int num_slots(Frame*);  // that are in use
+void push(Frame*, Ref);
+Ref pop(Frame*);
+// What a handler finds on the stack that goes on where the exception came from: the code unit of the instruction, which
+// push() and put_slot() put there as the interpreter does.
+Ref instruction_mark(int unit);
 Frame* frame_of(PyFrameObject*);
 Frame* suspended(PyObject* generator);  // nullptr: it has not begun, runs, or has ended
 // Of a frame whose generator waits: the byte offset of the instruction that it left with.

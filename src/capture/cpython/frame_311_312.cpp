@@ -6,6 +6,8 @@
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
 
+#include <utility>
+
 #include "capture/cpython/frame.h"
 
 namespace braze::capture::cpython {
@@ -18,12 +20,15 @@ PyObject* function(Frame* f) { return f->f_funcobj; }
 #endif
 PyObject* globals(Frame* f) { return f->f_globals; }
 PyObject* builtins(Frame* f) { return f->f_builtins; }
-PyObject** slots(Frame* f) { return f->localsplus; }
+PyObject* slot(Frame* f, int i) { return f->localsplus[i]; }
+Ref take_slot(Frame* f, int i) { return Ref::steal(std::exchange(f->localsplus[i], nullptr)); }
+void put_slot(Frame* f, int i, Ref value) { f->localsplus[i] = value.release(); }
+Ref instruction_mark(int unit) { return Ref::steal(PyLong_FromLong(unit)); }
 int depth(Frame* f) { return f->stacktop - f->f_code->co_nlocalsplus; }
 Frame* frame_of(PyFrameObject* o) { return o->f_frame; }
 Frame* suspended(PyObject* generator) {
   auto* g = reinterpret_cast<PyGenObject*>(generator);
-  return g->gi_frame_state == FRAME_SUSPENDED ? reinterpret_cast<Frame*>(g->gi_iframe) : nullptr;
+  return g->gi_frame_state == FRAME_SUSPENDED ? reinterpret_cast<Frame*>(&g->gi_iframe) : nullptr;
 }
 int left_at(Frame* f) { return static_cast<int>(f->prev_instr - _PyCode_CODE(f->f_code)) * 2; }
 void set_depth(Frame* f, int n) { f->stacktop = f->f_code->co_nlocalsplus + n; }

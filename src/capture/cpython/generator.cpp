@@ -4,9 +4,11 @@
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe_structs.h>
+#endif
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "capture/cpython/any_arguments.h"
@@ -20,9 +22,8 @@ namespace {
 constexpr Py_ssize_t kBeforeSlots = 2;  // the function and the offset
 
 PyGenObject* as_generator(PyObject* o) { return reinterpret_cast<PyGenObject*>(o); }
-Frame* frame_in(PyGenObject* g) { return reinterpret_cast<Frame*>(g->gi_iframe); }
+Frame* frame_in(PyGenObject* g) { return reinterpret_cast<Frame*>(&g->gi_iframe); }
 bool waits(PyGenObject* g) { return g->gi_frame_state == FRAME_CREATED || suspended(reinterpret_cast<PyObject*>(g)); }
-int num_slots(Frame* f) { return code(f)->co_nlocalsplus + depth(f); }
 
 // What a generator's word says where it left with this instruction.
 int8_t state_at([[maybe_unused]] Frame* f, [[maybe_unused]] int at) {
@@ -36,10 +37,10 @@ int8_t state_at([[maybe_unused]] Frame* f, [[maybe_unused]] int at) {
 // What was there ends when all of the frame is as it is to be: that may run code.
 void fill(Frame* f, PyObject* const* values, Py_ssize_t n) {
   std::vector<Ref> before;
-  PyObject** all = slots(f);
-  for (int i = 0; i < num_slots(f); ++i) before.push_back(Ref::steal(std::exchange(all[i], nullptr)));
+  for (int i = 0; i < num_slots(f); ++i) before.push_back(take_slot(f, i));
   set_depth(f, std::max(static_cast<int>(n) - code(f)->co_nlocalsplus, 0));
-  for (int i = 0; i < num_slots(f); ++i) all[i] = i < n && values[i] != empty_slot() ? Py_NewRef(values[i]) : nullptr;
+  for (int i = 0; i < num_slots(f); ++i)
+    put_slot(f, i, i < n && values[i] != empty_slot() ? Ref::borrow(values[i]) : Ref());
 }
 
 // nullptr: an exception is set.
@@ -80,6 +81,9 @@ PyObject* made(PyObject*, PyObject* const* args, Py_ssize_t) {
 
 }  // namespace
 
+size_t generator_name_offset() { return offsetof(PyGenObject, gi_name); }
+size_t generator_qualname_offset() { return offsetof(PyGenObject, gi_qualname); }
+
 PyObject* empty_slot() {
   static PyObject* const stands = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   return stands;
@@ -98,8 +102,10 @@ PyObject* generator_content(PyObject* generator) {
   if (!out) return PyErr_Clear(), nullptr;
   PyTuple_SET_ITEM(out.get(), 0, Py_NewRef(function(f)));
   PyTuple_SET_ITEM(out.get(), 1, at.release());
-  for (int i = 0; i < num_slots(f); ++i)
-    PyTuple_SET_ITEM(out.get(), kBeforeSlots + i, Py_NewRef(slots(f)[i] ? slots(f)[i] : empty_slot()));
+  for (int i = 0; i < num_slots(f); ++i) {
+    PyObject* value = slot(f, i);
+    PyTuple_SET_ITEM(out.get(), kBeforeSlots + i, Py_NewRef(value ? value : empty_slot()));
+  }
   return out.release();
 }
 

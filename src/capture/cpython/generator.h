@@ -10,6 +10,10 @@ inline constexpr bool kCloseGivesResult = PY_VERSION_HEX >= 0x030D0000;
 // Whether throw() with more than an exception is deprecated, which a warning says.
 inline constexpr bool kThrowWarns = PY_VERSION_HEX >= 0x030C0000;
 
+// Where a generator has its __name__ and __qualname__, in bytes.
+size_t generator_name_offset();
+size_t generator_qualname_offset();
+
 // Stands for a slot of a frame that has no value (borrowed).
 PyObject* empty_slot();
 

@@ -24,6 +24,20 @@ PyObject* imported(const char* module, const char* path, bool optional) {
   return at.release();
 }
 
+PyTypeObject* union_type() {
+  static PyTypeObject* const type = [] {
+    Ref u = Ref::steal(
+        PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
+    return Py_TYPE(u.get());
+  }();
+  return type;
+}
+
+PyObject* partial_placeholder() {
+  static PyObject* const placeholder = imported("functools", "Placeholder", true);
+  return placeholder;
+}
+
 PyTypeObject* method_wrapper_type() {
   static PyObject* const type = imported("types", "MethodWrapperType");
   return reinterpret_cast<PyTypeObject*>(type);

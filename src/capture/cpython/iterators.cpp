@@ -1,4 +1,4 @@
-// The structures are private to CPython's sources; 3.11 to 3.13 share those that are read in place. What __reduce__
+// The structures are private to CPython's sources; 3.11 to 3.14 share those that are read in place. What __reduce__
 // tells is asked of the classes where it needs no look-up of names that a program may have replaced.
 #include "capture/cpython/iterators.h"
 
@@ -148,7 +148,8 @@ PyObject* of_zip(PyObject* o) {
 
 PyObject* of_call(PyObject* o) {
   Ref r = Ref::steal(reduced(o));
-  return r ? Py_NewRef(PyTuple_GET_ITEM(r.get(), 1)) : nullptr;
+  if (!r || PyTuple_GET_SIZE(r.get()) > 2) return nullptr;  // map(strict=True), which ends otherwise
+  return Py_NewRef(PyTuple_GET_ITEM(r.get(), 1));
 }
 
 // Of classes that give references and nothing else.

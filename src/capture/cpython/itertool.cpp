@@ -1,6 +1,7 @@
-// The structures are private to CPython's sources; 3.11 to 3.13 share what is named here.
+// The structures are private to CPython's sources; 3.11 to 3.14 share what is named here, but for cycle().
 #include "capture/cpython/itertool.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -28,9 +29,16 @@ struct CountFields {
 };
 struct CycleFields {
   PyObject_HEAD PyObject *it, *saved;
-  Py_ssize_t index;
+  Py_ssize_t index;  // from 3.14 on -1 in the first pass
+#if PY_VERSION_HEX < 0x030E0000
   int first_pass;
+#endif
 };
+#if PY_VERSION_HEX < 0x030E0000
+constexpr size_t kFirstPass = offsetof(CycleFields, first_pass);
+#else
+constexpr size_t kFirstPass = 0;  // it always saves what it gives in the first pass
+#endif
 struct IsliceFields {
   PyObject_HEAD PyObject* it;
   Py_ssize_t next, stop, step, count;
@@ -44,7 +52,7 @@ struct ZipLongestFields {
   PyObject *its, *result, *fill;
 };
 
-enum class Type : uint8_t { Object, Size, Long, Int };
+enum class Type : uint8_t { Object, Size, Long, CycleIndex, CycleFirstPass };
 struct Place {
   size_t offset;
   Type type;
@@ -72,8 +80,8 @@ const Layout& layout(Itertool tool) {
       {{"cycle", {Object, Object, Number, Number}},
        {object_at(offsetof(CycleFields, it)),
         object_at(offsetof(CycleFields, saved)),
-        {offsetof(CycleFields, index), Type::Size},
-        {offsetof(CycleFields, first_pass), Type::Int}}},
+        {offsetof(CycleFields, index), Type::CycleIndex},
+        {kFirstPass, Type::CycleFirstPass}}},
       {{"dropwhile", {Object, Object, Number}}, until},
       {{"filterfalse", {Object, Object}}, {first, second}},
       {{"islice", {Object, Number, Number, Number, Number}},
@@ -107,7 +115,8 @@ PyObject* read(PyObject* it, Place p) {
     case Type::Object: return or_empty(field<PyObject*>(it, p.offset));
     case Type::Size: return PyLong_FromSsize_t(field<Py_ssize_t>(it, p.offset));
     case Type::Long: return PyLong_FromLong(field<long>(it, p.offset));
-    case Type::Int: return PyLong_FromLong(field<int>(it, p.offset));
+    case Type::CycleIndex: return PyLong_FromSsize_t(std::max<Py_ssize_t>(field<Py_ssize_t>(it, p.offset), 0));
+    case Type::CycleFirstPass: return PyLong_FromLong(p.offset ? field<int>(it, p.offset) : 0);
   }
   return nullptr;
 }
@@ -120,7 +129,13 @@ void write(PyObject* it, Place p, PyObject* value, std::vector<Ref>& before) {
       break;
     case Type::Size: field<Py_ssize_t>(it, p.offset) = PyLong_AsSsize_t(value); break;
     case Type::Long: field<long>(it, p.offset) = PyLong_AsLong(value); break;
-    case Type::Int: field<int>(it, p.offset) = static_cast<int>(PyLong_AsLong(value)); break;
+    case Type::CycleIndex:
+      field<Py_ssize_t>(it, p.offset) =
+          kFirstPass || !reinterpret_cast<CycleFields*>(it)->it ? PyLong_AsSsize_t(value) : -1;
+      break;
+    case Type::CycleFirstPass:
+      if (p.offset) field<int>(it, p.offset) = static_cast<int>(PyLong_AsLong(value));
+      break;
   }
 }
 

@@ -1,4 +1,4 @@
-// The structure behind functools.lru_cache is private to _functoolsmodule.c; 3.11 to 3.13 share it, and a trial at the
+// The structure behind functools.lru_cache is private to _functoolsmodule.c; 3.11 to 3.14 share it, and a trial at the
 // first use says whether the one at hand does.
 #include "capture/cpython/lru_cache.h"
 

@@ -221,7 +221,7 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     if (at.valid()) tr_.guard_identity(at, descr);
     return tuple_field(tr_, descr, static_cast<ObjectVariable*>(self)->base->as<TupleVariable>());
   }
-  if (d == library().lru_cache) {
+  if (d == library().lru_cache || (d == library().partial && d->tp_descr_get)) {  // a partial: from 3.14 on
     if (at.valid()) tr_.guard_identity(at, descr);
     return tr_.make<BoundMethodVariable>(tr_.force(value()), self);
   }

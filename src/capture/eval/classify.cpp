@@ -234,6 +234,9 @@ class Classifier {
     has_type();
     auto field = [&](const char* name) { return Ref::steal(native::attr(Ground::guarded(source_), object_, name)); };
     auto* args = tr_.force(tr_.wrap(field("args").get(), part(SourceKind::PartialArgs)))->as<TupleVariable>();
+    if (PyObject* place = partial_placeholder())
+      for (Variable* v : args->elements)
+        if (tr_.force(v)->type() == Py_TYPE(place)) tr_.unsupported("a functools.partial with a Placeholder");
     auto* keywords =
         tr_.force(tr_.wrap(field("keywords").get(), part(SourceKind::PartialKeywords)))->as<DictVariable>();
     auto* made =

@@ -261,7 +261,7 @@ bool Protocols::is_instance(Variable* v, PyObject* cls) {
       if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
     return false;
   }
-  if (std::string_view kind = Py_TYPE(cls)->tp_name; kind == "types.UnionType" || kind == "_UnionGenericAlias") {
+  if (Py_TYPE(cls) == union_type() || std::string_view(Py_TYPE(cls)->tp_name) == "_UnionGenericAlias") {
     Ref args = Ref::steal(native::attr(Ground::fixed(), cls, "__args__"));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
       PyObject* c = PyTuple_GET_ITEM(args.get(), i);

@@ -48,15 +48,17 @@ std::string Raising::name_of_owner(PyTypeObject* cls) {
 #if PY_VERSION_HEX >= 0x030D0000
   auto* heap = reinterpret_cast<PyHeapTypeObject*>(cls);
   PyObject* module = tr_.intern("__module__");
-  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) || tr_.is_made_class(cls)) return name_of(cls);
-  auto& sources = tr_.sources();
-  SourceId of = sources.constant(reinterpret_cast<PyObject*>(cls));
-  tr_.guard_identity(
-      sources.add(SourceKind::Slot, of, offsetof(PyHeapTypeObject, ht_qualname), tr_.intern("__qualname__")),
-      heap->ht_qualname);
-  SourceId at = sources.dict_item(sources.constant(type_dict(cls)), module);
-  PyObject* name = native::item(Ground::guarded(at), type_dict(cls), module);
-  if (name) tr_.guard_identity(at, name);
+  if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE)) return name_of(cls);
+  if (!tr_.is_made_class(cls)) {
+    auto& sources = tr_.sources();
+    SourceId of = sources.constant(reinterpret_cast<PyObject*>(cls));
+    tr_.guard_identity(
+        sources.add(SourceKind::Slot, of, offsetof(PyHeapTypeObject, ht_qualname), tr_.intern("__qualname__")),
+        heap->ht_qualname);
+    SourceId at = sources.dict_item(sources.constant(type_dict(cls)), module);
+    PyObject* name = native::item(Ground::guarded(at), type_dict(cls), module);
+    if (name) tr_.guard_identity(at, name);
+  }
   if (Ref full = Ref::steal(PyType_GetFullyQualifiedName(cls))) return PyUnicode_AsUTF8(full.get());
   PyErr_Clear();
 #endif

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "capture/code/liveness.h"
+#include "capture/cpython/frame.h"
 #include "capture/eval/instructions/instructions.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/open_sizes.h"
@@ -266,7 +267,7 @@ bool Translator::handle(Frame& f, PyRaise& raised) {
   if (ins.handler < 0) return false;
   const Handler& h = f.code->handlers[static_cast<size_t>(ins.handler)];
   f.sp = h.depth;
-  if (h.push_lasti) f.push(integer(ins.offset / 2, Ground::code()));
+  if (h.push_lasti) f.push(constant(cpython::instruction_mark(ins.offset / 2), Ground::code()));
   f.push(raised.exception);
   f.ip = h.target;
   return true;

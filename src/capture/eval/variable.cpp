@@ -1,6 +1,7 @@
 #include "capture/eval/variable.h"
 
 #include "capture/cpython/iterators.h"
+#include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -59,7 +60,7 @@ bool Variable::contains(Translator& tr, Variable* item) {
       !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
       !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) &&
       !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
-    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + "' is not iterable");
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + cpython::kNoContainer);
   Variable* it = tr.force(tr.iter(this));  // what comes after the item stays in what gives each item once
   while (Variable* v = it->next(tr))
     if (tr.same_item(v, item)) return true;

@@ -1,6 +1,8 @@
 #include "capture/frames/native_step.h"
 
 #include "capture/cpython/call_order.h"
+#include "capture/cpython/template.h"
+#include "capture/cpython/texts.h"
 
 namespace braze::capture {
 
@@ -11,7 +13,7 @@ using Binary = PyObject* (*)(PyObject*, PyObject*);
 PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
 PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
-// In the order of CPython's NB_ numbers, which 3.11 to 3.13 share.
+// In the order of CPython's NB_ numbers, which 3.11 to 3.14 share.
 constexpr Binary kBinary[] = {PyNumber_Add,
                               PyNumber_And,
                               PyNumber_FloorDivide,
@@ -58,21 +60,16 @@ PyObject* special(PyObject* self, const char* name, const char* missing) {
 class Stepper {
  public:
   Stepper(cpython::Frame* frame, const Bytecode& code, int at, PyObject* kw_names)
-      : frame_(frame),
-        code_(code),
-        in_(code.instructions[at]),
-        at_(at),
-        kw_names_(kw_names),
-        base_(cpython::slots(frame) + code.num_locals_plus),
-        depth_(cpython::depth(frame)) {}
+      : frame_(frame), code_(code), in_(code.instructions[at]), at_(at), kw_names_(kw_names) {}
 
   StepResult run() {
     switch (in_.op) {
       case Opcode::LoadFast:
-        return in_.second ? push(Py_NewRef(cpython::slots(frame_)[in_.arg])) : StepResult{StepResult::NotTaken};
+        return in_.second ? push(Py_NewRef(cpython::slot(frame_, in_.arg))) : StepResult{StepResult::NotTaken};
       case Opcode::StoreFast: {
         if (!in_.second) return {StepResult::NotTaken};
-        Ref gone = Ref::steal(std::exchange(cpython::slots(frame_)[in_.arg], pop().release()));
+        Ref gone = cpython::take_slot(frame_, in_.arg);
+        cpython::put_slot(frame_, in_.arg, pop());
         return next();
       }
       case Opcode::PopTop: {
@@ -155,9 +152,8 @@ class Stepper {
         return done(PyObject_DelItem(container.get(), key.get()));
       }
       case Opcode::ForIter: {
-        PyObject* it = base_[depth_ - 1];
-        Ref hold = Ref::borrow(it);
-        PyObject* v = Py_TYPE(it)->tp_iternext(it);
+        Ref it = top();
+        PyObject* v = Py_TYPE(it.get())->tp_iternext(it.get());
         if (v) return push(v);
         if (PyErr_Occurred()) {
           if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return raised();
@@ -173,21 +169,25 @@ class Stepper {
         return push(converted(v, in_.arg).release());
       }
       case Opcode::FormatValue: return format();
+      case Opcode::BuildInterpolation: {
+        Ref spec = in_.arg & 1 ? pop() : Ref(), text = pop(), v = pop();
+        return push(cpython::build_interpolation(v, text, in_.arg >> 2, spec).release());
+      }
+      case Opcode::BuildTemplate: {
+        Ref interpolations = pop(), strings = pop();
+        return push(cpython::build_template(strings, interpolations).release());
+      }
       case Opcode::BeforeWith: return before_with();
+      case Opcode::LoadSpecial: return load_special();
       case Opcode::ImportName: return import_name();
       default: return {StepResult::NotTaken};
     }
   }
 
  private:
-  Ref pop() {
-    cpython::set_depth(frame_, --depth_);
-    return Ref::steal(base_[depth_]);
-  }
-  void put(PyObject* owned) {
-    base_[depth_] = owned;
-    cpython::set_depth(frame_, ++depth_);
-  }
+  Ref pop() { return cpython::pop(frame_); }
+  Ref top() { return Ref::borrow(cpython::slot(frame_, cpython::num_slots(frame_) - 1)); }
+  void put(PyObject* owned) { cpython::push(frame_, Ref::steal(owned)); }
   StepResult raised() { return {StepResult::Raised}; }
   StepResult next() { return {StepResult::Next, at_ + 1}; }
   StepResult push(PyObject* owned) {
@@ -216,7 +216,7 @@ class Stepper {
     return push(f(a.get(), b.get()));
   }
   StepResult jump_if(bool when, bool keep) {
-    Ref v = Ref::borrow(base_[depth_ - 1]);
+    Ref v = top();
     int t = PyObject_IsTrue(v.get());
     if (t < 0) return raised();
     bool jumps = (t != 0) == when;
@@ -305,7 +305,12 @@ class Stepper {
       return raised();
     }
     if (got > n) {
-      PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %zd)", n);
+      PyTypeObject* t = Py_TYPE(seq.get());
+      if (cpython::kTellsLength && (t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type))
+        PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %zd, got %zd)", n,
+                     PyObject_Size(seq.get()));
+      else
+        PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %zd)", n);
       return raised();
     }
     for (Py_ssize_t i = n; i-- > 0;) put(items[i].release());
@@ -329,8 +334,17 @@ class Stepper {
     return push(PyObject_Format(v.get(), spec.get()));
   }
 
+  // Left to the interpreter where it is missing, which says so.
+  StepResult load_special() {
+    static PyObject* const names[] = {PyUnicode_InternFromString("__enter__"), PyUnicode_InternFromString("__exit__")};
+    Ref mgr = top();
+    if (in_.arg > 1 || !_PyType_Lookup(Py_TYPE(mgr.get()), names[in_.arg])) return {StepResult::NotTaken};
+    pop();
+    return push_callable(Ref::steal(special(mgr.get(), PyUnicode_AsUTF8(names[in_.arg]), "")));
+  }
+
   StepResult before_with() {
-    Ref mgr = Ref::borrow(base_[depth_ - 1]);
+    Ref mgr = top();
     Ref enter =
         Ref::steal(special(mgr.get(), "__enter__", "'%.200s' object does not support the context manager protocol"));
     if (!enter) return raised();
@@ -362,8 +376,6 @@ class Stepper {
   const Instruction& in_;
   int at_;
   PyObject* kw_names_;
-  PyObject** base_;
-  int depth_;
 };
 
 }  // namespace

@@ -46,24 +46,20 @@ int entry_offset(const Bytecode& code, int i) {
   return i ? code.instructions[i - 1].next_offset : 0;
 }
 
+// What is popped may run code as it ends.
+void unwind(cpython::Frame* frame, int depth) {
+  while (cpython::depth(frame) > depth) Ref gone = cpython::pop(frame);
+}
+
 PyObject* leave(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, PyObject* owned) {
   // The interpreter ends the frame itself, by a return instruction of its code.
   for (size_t i = 0; i < code.instructions.size(); ++i) {
     const Instruction& in = code.instructions[i];
     bool constant = in.op == Opcode::ReturnConst && code.constant(in.arg) == owned;
     if (in.op != Opcode::ReturnValue && !constant) continue;
-    PyObject** base = cpython::slots(frame) + code.num_locals_plus;
-    while (cpython::depth(frame) > 0) {
-      int d = cpython::depth(frame) - 1;
-      cpython::set_depth(frame, d);
-      Py_XDECREF(base[d]);
-    }
-    if (constant) {
-      Py_DECREF(owned);
-    } else {
-      base[0] = owned;
-      cpython::set_depth(frame, 1);
-    }
+    unwind(frame, 0);
+    Ref value = Ref::steal(owned);
+    if (!constant) cpython::push(frame, std::move(value));
     cpython::set_next(frame, entry_offset(code, static_cast<int>(i)));
     return cpython::go_on(ts, frame, false);
   }
@@ -73,18 +69,17 @@ PyObject* leave(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, 
 }
 
 void fill(cpython::Frame* frame, const Bytecode& code, const FrameImage& image, PyObject** regs) {
-  auto value = [&](Reg r) { return r == kNoReg ? nullptr : Py_XNewRef(regs[r]); };
-  PyObject** slots = cpython::slots(frame);
-  size_t locals = static_cast<size_t>(code.num_locals_plus);
-  size_t before = locals + static_cast<size_t>(cpython::depth(frame));
-  std::vector<PyObject*> old(slots, slots + before);
-  for (size_t i = 0; i < locals; ++i) {
-    Reg local = i < image.locals.size() ? image.locals[i] : kNoReg;
-    slots[i] = local == kAsBefore ? std::exchange(old[i], nullptr) : value(local);
+  auto value = [&](Reg r) { return r == kNoReg ? Ref() : Ref::borrow(regs[r]); };
+  int locals = code.num_locals_plus, before = cpython::num_slots(frame);
+  std::vector<Ref> old;  // ends last: it may run code
+  for (int i = 0; i < before; ++i) old.push_back(cpython::take_slot(frame, i));
+  for (int i = 0; i < locals; ++i) {
+    auto at = static_cast<size_t>(i);
+    Reg local = at < image.locals.size() ? image.locals[at] : kNoReg;
+    cpython::put_slot(frame, i, local == kAsBefore ? std::move(old[at]) : value(local));
   }
-  for (size_t i = 0; i < image.stack.size(); ++i) slots[locals + i] = value(image.stack[i]);
-  cpython::set_depth(frame, static_cast<int>(image.stack.size()));
-  for (PyObject* o : old) Py_XDECREF(o);  // last: it may run code
+  cpython::set_depth(frame, 0);
+  for (Reg r : image.stack) cpython::push(frame, value(r));
 }
 
 void set_handled(PyThreadState* ts, PyObject* exception) {
@@ -111,16 +106,9 @@ int land(PyThreadState* ts, cpython::Frame* frame, const Bytecode& code, int ins
   if (trace) PyException_SetTraceback(value, trace);
   Py_XDECREF(type);
   Py_XDECREF(trace);
-  PyObject** base = cpython::slots(frame) + code.num_locals_plus;
-  while (cpython::depth(frame) > h.depth) {
-    int d = cpython::depth(frame) - 1;
-    cpython::set_depth(frame, d);
-    Py_XDECREF(base[d]);
-  }
-  int d = cpython::depth(frame);
-  if (h.push_lasti) base[d++] = PyLong_FromLong(code.instructions[instruction].offset / 2);
-  base[d++] = value;
-  cpython::set_depth(frame, d);
+  unwind(frame, h.depth);
+  if (h.push_lasti) cpython::push(frame, cpython::instruction_mark(code.instructions[instruction].offset / 2));
+  cpython::push(frame, Ref::steal(value));
   return h.target;
 }
 
@@ -190,21 +178,19 @@ class FrameRunner {
 
  private:
   GilPtr<Entry> find(GuardValues& values) {
-    PyObject** slots = cpython::slots(frame_);
-    std::vector<PyObject*> start;
+    std::vector<PyObject*> slots;
+    for (int i = 0, n = cpython::num_slots(frame_); i < n; ++i) slots.push_back(cpython::slot(frame_, i));
     if (ip_ == 0) {
       // Free variables are not copied into the frame yet.
       auto* function = reinterpret_cast<PyFunctionObject*>(cpython::function(frame_));
-      start.assign(slots, slots + code_.num_locals_plus);
       for (int i = 0; i < code_.num_frees; ++i)
-        start[code_.num_locals_plus - code_.num_frees + i] = PyTuple_GET_ITEM(function->func_closure, i);
-      slots = start.data();
+        slots[code_.num_locals_plus - code_.num_frees + i] = PyTuple_GET_ITEM(function->func_closure, i);
     }
     FrameView view{&code_,
                    cpython::globals(frame_),
                    cpython::builtins(frame_),
                    cpython::function(frame_),
-                   slots,
+                   slots.data(),
                    cpython::depth(frame_),
                    ip_};
     // Code that capture runs (reprs, torch's functions) must find this frame below it.
@@ -243,7 +229,7 @@ class FrameRunner {
     if (entry.recipe.handled != kNoReg) set_handled(ts_, regs.get()[entry.recipe.handled]);
     // A traceback may keep the frame, and be kept by what the code has let go of: the exception of an `except ... as e`
     // that ended.
-    for (int i : entry.recipe.released) Ref gone = Ref::steal(std::exchange(cpython::slots(frame_)[i], nullptr));
+    for (int i : entry.recipe.released) Ref gone = cpython::take_slot(frame_, i);
     result_ = leave(ts_, frame_, code_, Py_NewRef(regs.get()[entry.recipe.result]));
     return false;
   }
@@ -283,9 +269,7 @@ class FrameRunner {
     if (Waiting waiting; !waiting.too_deep()) v = call_image(region_, images, n, regs);
     cpython::unlink(ts_, frame_);
     if (!v) return raised(instruction);
-    int d = cpython::depth(frame_);
-    cpython::slots(frame_)[code_.num_locals_plus + d] = v;
-    cpython::set_depth(frame_, d + 1);
+    cpython::push(frame_, Ref::steal(v));
     ip_ = instruction + 1;
     return true;
   }

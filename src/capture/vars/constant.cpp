@@ -172,8 +172,10 @@ bool ConstantVariable::has_len(Translator&) {
 int64_t ConstantVariable::len(Translator& tr) {
   if (Variable* v = own_method(tr, this, "__len__", {})) {
     PyObject* own = constant_of(tr.force(v));
-    if (!own || !PyLong_Check(own) || _PyLong_Sign(own) < 0) tr.unsupported("__len__ that does not return a size");
-    return PyLong_AsLongLong(own);
+    int overflow = 0;
+    long long size = own && PyLong_Check(own) ? PyLong_AsLongLongAndOverflow(own, &overflow) : -1;
+    if (size < 0 || overflow) tr.unsupported("__len__ that does not return a size");
+    return size;
   }
   Py_ssize_t n = PyObject_Length(value.get());
   if (n < 0) tr.raise_current();

@@ -67,7 +67,7 @@ void DictVariable::reindex() {
 
 // Of a key that was written: which entry of a dict that was there before a tensor finds says which tensor it has to be.
 Ref DictVariable::key_in(Translator& tr, Variable* key) {
-  Ref k = key->hash_key(tr);
+  Ref k = key_of(tr, key);
   if (real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, k.get());
   return k;
 }

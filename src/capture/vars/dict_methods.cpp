@@ -1,4 +1,5 @@
 // Methods of dict, OrderedDict and defaultdict.
+#include "capture/cpython/texts.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/methods.h"
@@ -65,6 +66,8 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
       kv = tr.unpack(pair);
     } catch (const PyRaise& e) {
       if (d.is_ordered_dict() || !tr.is_instance(e.exception, PyExc_TypeError)) throw;
+      if (cpython::kNotesElement)
+        tr.unsupported(Reason::RaisedException, "an element of a dict's update without items");
       tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
     }
     if (kv.size() != 2 && d.is_ordered_dict())

@@ -1,11 +1,11 @@
 #include "capture/vars/function.h"
 
-#include <cstddef>
 #include <string_view>
 #include <unordered_set>
 
 #include "capture/builtins/builtins.h"
 #include "capture/builtins/signature_errors.h"
+#include "capture/cpython/function_fields.h"
 #include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/scalar_operands.h"
@@ -89,12 +89,7 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
       return v;
     if (Variable* v = derived("__globals__", SourceKind::FuncGlobals, PyFunction_GET_GLOBALS(real.get()))) return v;
     if (Variable* v = derived("__closure__", SourceKind::FuncClosure, PyFunction_GET_CLOSURE(real.get()))) return v;
-    static constexpr std::pair<const char*, size_t> fields[] = {
-        {"__name__", offsetof(PyFunctionObject, func_name)},
-        {"__qualname__", offsetof(PyFunctionObject, func_qualname)},
-        {"__module__", offsetof(PyFunctionObject, func_module)},
-        {"__doc__", offsetof(PyFunctionObject, func_doc)}};
-    for (auto [attr, offset] : fields)
+    for (auto [attr, offset] : cpython::kFunctionFields)
       if (named(name, attr)) {
         SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
         PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
@@ -103,22 +98,15 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
         return tr.none();
       }
     PyObject* field = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
-    if (named(name, "__annotations__") || named(name, "__builtins__") || named(name, "__type_params__")) {
-      if (!field) return nullptr;
-      size_t offset = named(name, "__annotations__") ? offsetof(PyFunctionObject, func_annotations)
-                      : named(name, "__builtins__")  ? offsetof(PyFunctionObject, func_builtins)
-                                                     : 0;
-#if PY_VERSION_HEX >= 0x030C0000
-      if (named(name, "__type_params__")) offset = offsetof(PyFunctionObject, func_typeparams);
-#endif
-      PyObject* kept = offset ? *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset) : nullptr;
-      // Annotations are made, or brought into the form of a dict, when they are first asked for.
-      if (!kept || PyTuple_Check(kept))
-        tr.unsupported(std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a function");
-      SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
-      tr.guards().exists(at, tr.line());
-      return tr.wrap(kept, at);
-    }
+    for (auto [attr, offset] : cpython::kFunctionFieldsMadeLate)
+      if (named(name, attr)) {
+        PyObject* kept = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
+        if (!kept || (PyTuple_Check(kept) && named(name, "__annotations__")))
+          tr.unsupported(std::string("attribute '") + attr + "' of a function");
+        SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
+        tr.guards().exists(at, tr.line());
+        return tr.wrap(kept, at);
+      }
     if (named(name, "__dict__")) return own_dict(tr);
     if (dict_) {
       if (Variable* v = dict_->get(tr, name)) return v;
@@ -152,7 +140,13 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__defaults__")) return defaults ? defaults : tr.none();
   if (named(name, "__kwdefaults__")) return kwdefaults ? kwdefaults : tr.none();
   if (named(name, "__closure__")) return closure ? closure : tr.none();
-  if (named(name, "__annotations__")) return annotations ? annotations : annotations = tr.dict();
+  if (named(name, "__annotations__")) {
+    if (!annotations && annotate && !is_none(tr.force(annotate)))
+      annotations = tr.call(annotate, {tr.integer(1, Ground::fixed())});  // as values
+    return annotations ? annotations : annotations = tr.dict();
+  }
+  if (named(name, "__annotate__") && native::type_attr(Ground::fixed(), &PyFunction_Type, name))
+    return annotate ? annotate : tr.none();
   if (named(name, "__type_params__")) return tr.tuple({});
   if (named(name, "__builtins__")) return tr.global_object(builtins, Ground::pure(this));
   if (named(name, "__dict__")) return own_dict(tr);
@@ -186,6 +180,12 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
   }
   if (named(name, "__annotations__")) {
     annotations = value;
+    annotate = nullptr;
+    return;
+  }
+  if (named(name, "__annotate__") && native::type_attr(Ground::fixed(), &PyFunction_Type, name)) {
+    annotate = value;
+    if (!is_none(tr.force(value))) annotations = nullptr;
     return;
   }
   bool field = false;
@@ -229,6 +229,7 @@ Ref FunctionVariable::hash_key(Translator& tr) {
 }
 
 Reg FunctionVariable::build(Codegen& cg) {
+  if (annotate && annotations) throw CannotRebuild{this, "a function whose annotations were made"};
   Reg name = kNoReg;
   std::vector<std::pair<PyObject*, Variable*>> rest;
   for (auto& [k, v] : attributes)
@@ -240,6 +241,7 @@ Reg FunctionVariable::build(Codegen& cg) {
                                               cg.reg(kwdefaults), cg.reg(closure), cg.reg(annotations)});
   reg = f;  // an attribute may refer to the function
   emitting = false;
+  if (annotate) cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(annotate)}, cg.tr.intern("__annotate__"));
   for (auto& [k, v] : rest) cg.recipe.effect(StepKind::SetAttr, {f, cg.reg(v)}, k);
   if (dict_)
     for (const auto& e : dict_->entries(cg.tr)) {

@@ -52,6 +52,7 @@ class FunctionVariable final : public Variable {
   Variable* kwdefaults = nullptr;  // dict
   Variable* closure = nullptr;     // tuple of cells
   Variable* annotations = nullptr;
+  Variable* annotate = nullptr;                             // makes them when they are first asked for (CPython 3.14)
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // set on it here: __name__ and the like
 
  private:

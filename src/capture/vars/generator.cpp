@@ -163,8 +163,8 @@ Variable* GeneratorVariable::getattr(Translator& tr, PyObject* name) {
   if (is("gi_running")) return tr.boolean(running, Ground::pure(this));
   if (is("gi_suspended")) return tr.boolean(started && !running && !finished, Ground::pure(this));
   if (is("gi_frame") && finished) return tr.none();
-  for (auto [own, offset] : {std::pair{"__name__", offsetof(PyGenObject, gi_name)},
-                             std::pair{"__qualname__", offsetof(PyGenObject, gi_qualname)}})
+  for (auto [own, offset] : {std::pair{"__name__", cpython::generator_name_offset()},
+                             std::pair{"__qualname__", cpython::generator_qualname_offset()}})
     if (source.valid() && is(own)) {
       PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
       return tr.wrap(value, tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name));

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "capture/cpython/set_table.h"
+#include "capture/cpython/texts.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/constant.h"
 
@@ -65,6 +66,17 @@ Ref make_key(Translator& tr, Variable* v, Py_hash_t hash) {
   k->variable = v;
   k->hash = hash == -1 ? -2 : hash;
   return Ref::steal(reinterpret_cast<PyObject*>(k));
+}
+
+Ref key_of(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if constexpr (!cpython::kTellsUseOfKey) return v->hash_key(tr);
+  try {
+    return v->hash_key(tr);
+  } catch (const PyRaise& e) {
+    if (reinterpret_cast<PyObject*>(e.exception->type()) != PyExc_TypeError) throw;
+  }
+  tr.unsupported(Reason::RaisedException, "a key without a hash");
 }
 
 Py_hash_t hash_said(Translator& tr, Variable* returned) {

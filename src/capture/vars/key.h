@@ -8,6 +8,9 @@ namespace braze::capture {
 // without a comparison, as in CPython.
 Ref make_key(Translator& tr, Variable* v, Py_hash_t hash);
 
+// v.hash_key(), for a key of a dict or an element of a set.
+Ref key_of(Translator& tr, Variable* v);
+
 // The hash of an object whose __hash__ returned this. Raises TypeError when it is no integer.
 Py_hash_t hash_said(Translator& tr, Variable* returned);
 

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
 
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
+#include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -391,7 +393,7 @@ bool ObjectVariable::contains(Translator& tr, Variable* item) {
   if (Variable* v = special(tr, "__contains__", {item})) return tr.truth(v);
   if (!tr.attributes.lookup_on_type(cls, tr.intern("__iter__"), nullptr) &&
       !tr.attributes.lookup_on_type(cls, tr.intern("__getitem__"), nullptr))
-    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(cls) + "' is not iterable");
+    tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(cls) + cpython::kNoContainer);
   Variable* it = iter(tr);
   while (Variable* v = tr.next(it))
     if (tr.same_item(v, item)) return true;
@@ -467,7 +469,7 @@ Ref ObjectVariable::hash_key(Translator& tr) {
       tr.guard_identity(source, real.get());
       return real;
     }
-    if (!identity_) identity_ = make_key(tr, this, _Py_HashPointer(this));
+    if (!identity_) identity_ = make_key(tr, this, static_cast<Py_hash_t>(std::hash<void*>{}(this)));
     return identity_;
   }
   if (base && is_c_method(hash)) {
@@ -554,7 +556,10 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   if (n == "add_note" && args.size() == 1 && is_exception()) {
     Variable* note = tr.force(args[0]);
     if (!PyType_IsSubtype(note->type(), &PyUnicode_Type))
-      tr.raise(PyExc_TypeError, std::string("note must be a str, not '") + tr.name_of(note->type()) + "'");
+      tr.raise(PyExc_TypeError,
+               cpython::kNoteIsArgument
+                   ? "add_note() argument must be str, not " + (is_none(note) ? "None" : tr.name_of(note->type()))
+                   : "note must be a str, not '" + tr.name_of(note->type()) + "'");
     Variable* notes = instance_get(tr, tr.intern("__notes__"));
     if (!notes) instance_set(tr, tr.intern("__notes__"), notes = tr.list({}));
     notes = tr.force(notes);

@@ -66,6 +66,12 @@ Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
   PyObject* dict = type_dict(cls);
   SourceId at = tr.sources().dict_item(tr.sources().constant(dict), name);
   PyObject* value = native::item(Ground::guarded(at), dict, name);
+  if (!value && named(name, "__annotations__")) {  // where CPython 3.14 keeps what it made when it was asked
+    tr.guards().absent(at, tr.line());
+    PyObject* made = tr.intern("__annotations_cache__");
+    at = tr.sources().dict_item(tr.sources().constant(dict), made);
+    value = native::item(Ground::guarded(at), dict, made);
+  }
   return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, at) : nullptr;
 }
 
@@ -236,18 +242,13 @@ Variable* RealVariable::getattr(Translator& tr, PyObject* name) {
   if (d && PyType_HasFeature(Py_TYPE(d), Py_TPFLAGS_METHOD_DESCRIPTOR) && find_builtin(d) && !_PyObject_GetDictPtr(o))
     return tr.make<BoundMethodVariable>(at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)), this);
   // What a getter in C gives is only known to stay for these.
-  static PyTypeObject* union_type = [] {
-    Ref u = Ref::steal(
-        PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
-    return Py_TYPE(u.get());
-  }();
   PyTypeObject* t = Py_TYPE(o);
   auto* type = reinterpret_cast<PyObject*>(t);
   bool fixed = PyCFunction_Check(o) || t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type ||
                t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || t == &PyClassMethodDescr_Type ||
                t == &PyCode_Type || t == &PyFunction_Type || PyType_IsSubtype(t, &PyProperty_Type) ||
                t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == library().lru_cache ||
-               t == &Py_GenericAliasType || t == union_type || type == library().op_overload ||
+               t == &Py_GenericAliasType || t == union_type() || type == library().op_overload ||
                type == library().op_packet;
   if (!fixed) {
     bool generic = t->tp_getattro == PyObject_GenericGetAttr;

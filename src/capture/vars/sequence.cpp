@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -138,6 +139,7 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
       if (is_item(i)) return tr.integer(static_cast<int64_t>(i), Ground::pure(this, args));
     if (is(Kind::Tuple)) tr.raise(PyExc_ValueError, "tuple.index(x): x not in tuple");
     if (type() != &PyList_Type) tr.unsupported("an item that is not in a deque");
+    if (cpython::kTellsNoItem) tr.raise(PyExc_ValueError, "list.index(x): x not in list");
     tr.raise(PyExc_ValueError,
              std::string(PyUnicode_AsUTF8(constant_of(tr.force(tr.format(args[0], "", 2))))) + " is not in list");
   }

@@ -3,6 +3,7 @@
 #include "capture/cpython/set_table.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/key.h"
 
 namespace braze::capture {
 
@@ -22,7 +23,7 @@ SetVariable::SetVariable(Translator& tr, PyTypeObject* t, PyObject* like, const 
     : SetVariable(t) {
   std::vector<PyObject*> keys;
   for (Variable* e : elements) {
-    Ref k = tr.force(e)->hash_key(tr);
+    Ref k = key_of(tr, e);
     of_.try_emplace(k.get(), e);
     tr.keep(k);
     keys.push_back(k.get());
@@ -38,7 +39,7 @@ std::vector<Variable*> SetVariable::elements() const {
 }
 
 bool SetVariable::add(Translator& tr, Variable* v) {
-  Ref k = tr.force(v)->hash_key(tr);
+  Ref k = key_of(tr, v);
   Py_ssize_t before = PySet_GET_SIZE(keys_.get());
   of_.try_emplace(k.get(), v);
   tr.keep(k);  // the address stands for the key
@@ -47,7 +48,7 @@ bool SetVariable::add(Translator& tr, Variable* v) {
 }
 
 bool SetVariable::remove(Translator& tr, Variable* v) {
-  Ref k = tr.force(v)->hash_key(tr);
+  Ref k = key_of(tr, v);
   int r = PySet_Discard(keys_.get(), k.get());
   if (r < 0) tr.raise_current();
   return r == 1;
@@ -72,7 +73,7 @@ bool SetVariable::contains(Translator& tr, Variable* item) {
   if (item->is(Kind::Set) && item->as<SetVariable>()->cls == &PySet_Type)
     k = Ref::steal(PyFrozenSet_New(item->as<SetVariable>()->keys_.get()));
   else
-    k = item->hash_key(tr);
+    k = key_of(tr, item);
   int there = PySet_Contains(keys_.get(), k.get());
   if (there < 0) tr.raise_current();
   return there == 1;
@@ -108,7 +109,7 @@ Ref SetVariable::operand(Translator& tr, Variable* v) {
   }
   Ref out = Ref::steal(PyList_New(0));
   for (Variable* e : v->items(tr)) {
-    Ref k = tr.force(e)->hash_key(tr);
+    Ref k = key_of(tr, e);
     of_.try_emplace(k.get(), e);
     tr.keep(k);
     if (PyList_Append(out.get(), k.get()) < 0) tr.raise_current();

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "capture/cpython/imported.h"
+#include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -165,9 +166,9 @@ Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
   Variable* zero = number_of_double(tr, 0);
   if (fn == div) {
     if (y->is(Kind::Tensor))
-      require(tr, compared(tr, "ne", y, zero), "ZeroDivisionError", "float division by zero");
+      require(tr, compared(tr, "ne", y, zero), "ZeroDivisionError", cpython::kFloatDivision);
     else if (PyFloat_AS_DOUBLE(constant_of(y)) == 0)
-      tr.raise(PyExc_ZeroDivisionError, "float division by zero");
+      tr.raise(PyExc_ZeroDivisionError, cpython::kFloatDivision);
   }
   if (fn == pow) {
     // Powers that may be complex, divide by zero or overflow are Python's own.

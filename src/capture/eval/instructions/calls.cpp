@@ -53,7 +53,8 @@ void Instructions::CallKw(Execution& x) {
 }
 
 void Instructions::CallFunctionEx(Execution& x) {
-  Variable* kw = x.ins.arg & 1 ? x.tr.force(x.f.pop()) : nullptr;
+  Variable* kw = x.ins.arg & 1 ? x.f.pop() : nullptr;
+  if (kw) kw = x.tr.force(kw);
   Variable* pos = x.f.pop();
   Variable *upper = x.f.pop(), *lower = x.f.pop();
   Variable* callee = cpython::called(lower, upper).callable;
@@ -86,6 +87,7 @@ static void set_function_attribute(Translator& tr, FunctionVariable* fn, int fla
     case 8: fn->closure = v; break;
     case 4: fn->annotations = annotations_dict(tr, v); break;
     case 2: fn->kwdefaults = v; break;
+    case 16: fn->annotate = v; break;
     default: fn->defaults = v;
   }
 }
@@ -109,15 +111,38 @@ void Instructions::SetFunctionAttribute(Execution& x) {
   x.f.push(fn);
 }
 
+// A special method of an object, bound; nullptr: its class has none.
+static Variable* special_method(Translator& tr, Variable* object, const char* name) {
+  SourceId at;
+  PyObject* d = tr.attributes.lookup_on_type(object->type(), tr.intern(name), &at);
+  return d ? tr.attributes.bind_descriptor(d, at, object, object->type(), tr.intern(name)) : nullptr;
+}
+
+void Instructions::LoadSpecial(Execution& x) {
+  if (x.ins.arg > 1) x.tr.unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(x.ins.op)));
+  Variable* manager = x.tr.force(x.f.pop());
+  const char* name = x.ins.arg == 0 ? "__enter__" : "__exit__";
+  if (Variable* method = special_method(x.tr, manager, name)) return x.f.push_callable(method);
+  auto has = [&](const char* method) {
+    return x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(method), nullptr) != nullptr;
+  };
+  bool async = has("__aenter__") && has("__aexit__");
+  x.tr.raise(
+      PyExc_TypeError,
+      "'" + x.tr.name_of_owner(manager->type()) + "' object does not support the context manager protocol (missed " +
+          name + " method)" +
+          (async ? " but it supports the asynchronous context manager protocol. Did you mean to use 'async with'?"
+                 : ""));
+}
+
 void Instructions::BeforeWith(Execution& x) {
   Variable* manager = x.tr.force(x.f.pop());
-  SourceId at;
-  auto method = [&](const char* name, const char* missed = "") -> Variable* {
-    PyObject* d = x.tr.attributes.lookup_on_type(manager->type(), x.tr.intern(name), &at);
-    if (!d)
-      x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(manager->type()) +
+  auto method = [&](const char* name, const char* missed = "") {
+    Variable* found = special_method(x.tr, manager, name);
+    if (!found)
+      x.tr.raise(PyExc_TypeError, "'" + x.tr.name_of(manager->type()) +
                                       "' object does not support the context manager protocol" + missed);
-    return x.tr.attributes.bind_descriptor(d, at, manager, manager->type(), x.tr.intern(name));
+    return found;
   };
   Variable *enter = method("__enter__"), *exit = method("__exit__", " (missed __exit__ method)");
   // While __enter__ runs, the frame has __exit__ in place of the manager; an instruction that can't be captured finds

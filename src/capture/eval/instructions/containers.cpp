@@ -1,4 +1,5 @@
 // Containers and texts that instructions build, change and take apart.
+#include "capture/cpython/texts.h"
 #include "capture/eval/instructions/instructions.h"
 #include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
@@ -20,11 +21,14 @@ void unpack_sequence(Translator& tr, Frame& f, int n) {
       (v->is(Kind::Constant) && !v->as<ConstantVariable>()->has_len(tr) && !PyRange_Check(v->as_constant())))
     tr.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + tr.name_of(v->type()) + " object");
   auto items = v->items(tr);
+  PyTypeObject* t = v->type();
+  bool counted = cpython::kTellsLength && (t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type);
   if (static_cast<int>(items.size()) < n)
     tr.raise(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(n) + ", got " +
                                    std::to_string(items.size()) + ")");
   if (static_cast<int>(items.size()) > n)
-    tr.raise(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(n) + ")");
+    tr.raise(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(n) +
+                                   (counted ? ", got " + std::to_string(items.size()) : "") + ")");
   for (int i = n - 1; i >= 0; --i) f.push(items[static_cast<size_t>(i)]);
 }
 

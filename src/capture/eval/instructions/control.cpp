@@ -16,10 +16,11 @@ static bool checked_in_run(Execution& x) {
   const bool may = x.tr.view().checks && !x.tr.view().fixed_sizes && !open_float(x.f.top());
   if (!may && !x.tr.may_be_unbacked()) return false;
   OpenNumbers open(x.tr);
-  if (x.ins.op == Opcode::PopJumpIfTrue && static_cast<size_t>(x.next) < x.f.code->instructions.size() &&
-      x.f.code->instructions[static_cast<size_t>(x.next)].op == Opcode::LoadAssertionError) {
-    const auto& all = x.f.code->instructions;
-    const Instruction& after = all[static_cast<size_t>(x.next) + 1];
+  const auto& all = x.f.code->instructions;
+  auto raises = static_cast<size_t>(x.next);
+  while (raises < all.size() && all[raises].op == Opcode::Nop) ++raises;
+  if (x.ins.op == Opcode::PopJumpIfTrue && raises < all.size() && all[raises].op == Opcode::LoadAssertionError) {
+    const Instruction& after = all[raises + 1];
     Variable* message = after.op == Opcode::LoadConst ? x.tr.load_const(x.f.code->constant(after.arg)) : nullptr;
     if (assume(x.tr, x.f.top(), "AssertionError", message)) {
       x.next = x.ins.target;

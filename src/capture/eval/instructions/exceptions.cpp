@@ -71,9 +71,14 @@ void Instructions::Reraise(Execution& x) {
 }
 
 void Instructions::WithExceptStart(Execution& x) {
-  Variable *e = x.tr.force(x.f.top(1)), *exit = x.f.top(4);
+  // [exit, (self), number of the instruction, what was handled, exception]
+  Variable* e = x.tr.force(x.f.top(1));
+  auto [exit, self] =
+      cpython::kExitIsPair ? cpython::called(x.f.top(5), x.f.top(4)) : cpython::Called<Variable*>{x.f.top(4), nullptr};
   Variable* cls = x.tr.global_object(reinterpret_cast<PyObject*>(e->type()), Ground::pure(e));
-  Variable* r = x.tr.call(exit, {cls, e, e->is(Kind::Object) ? x.tr.getattr(e, "__traceback__") : x.tr.none()});
+  std::vector<Variable*> args{cls, e, e->is(Kind::Object) ? x.tr.getattr(e, "__traceback__") : x.tr.none()};
+  if (self) args.insert(args.begin(), self);
+  Variable* r = x.tr.call(exit, args);
   x.f.push(r);
 }
 

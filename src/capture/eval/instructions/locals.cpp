@@ -51,6 +51,17 @@ void Instructions::Swap(Execution& x) { std::swap(x.f.top(1), x.f.top(x.ins.arg)
 
 void Instructions::LoadConst(Execution& x) { x.f.push(x.tr.load_const(x.f.code->constant(x.ins.arg))); }
 
+void Instructions::LoadSmallInt(Execution& x) { x.f.push(x.tr.integer(x.ins.arg, Ground::code())); }
+
+void Instructions::LoadCommonConstant(Execution& x) {
+  static PyObject* const constants[] = {PyExc_AssertionError, PyExc_NotImplementedError,
+                                        reinterpret_cast<PyObject*>(&PyTuple_Type), native::builtin("all"),
+                                        native::builtin("any")};
+  auto i = static_cast<size_t>(x.ins.arg);
+  if (i >= std::size(constants)) x.tr.unsupported(Reason::UnsupportedBytecode, std::string(opcode_name(x.ins.op)));
+  x.f.push(x.tr.global_object(constants[i], Ground::fixed()));
+}
+
 void Instructions::LoadFast(Execution& x) { x.f.push(bound(x)); }
 void Instructions::LoadFastCheck(Execution& x) { LoadFast(x); }
 

@@ -19,6 +19,8 @@ void Instructions::ImportStar(Execution& x) { not_captured(x); }
 void Instructions::CheckEgMatch(Execution& x) { not_captured(x); }
 void Instructions::PrepReraiseStar(Execution& x) { not_captured(x); }
 void Instructions::SetupAnnotations(Execution& x) { not_captured(x); }
+void Instructions::BuildInterpolation(Execution& x) { not_captured(x); }
+void Instructions::BuildTemplate(Execution& x) { not_captured(x); }
 void Instructions::PrintExpr(Execution& x) { not_captured(x); }
 void Instructions::BeforeAsyncWith(Execution& x) { not_captured(x); }
 void Instructions::GetAiter(Execution& x) { not_captured(x); }

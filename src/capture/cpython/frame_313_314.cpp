@@ -1,10 +1,14 @@
-// CPython 3.13: a frame points at the instruction that it carries out, and once it has left, at the next one.
+// CPython 3.13 and 3.14: a frame points at the instruction that it carries out, and once it has left, at the next one.
+// What its slots hold is in frame_values_*.cpp.
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030D0000 && PY_VERSION_HEX < 0x030E0000
+#if PY_VERSION_HEX >= 0x030D0000 && PY_VERSION_HEX < 0x030F0000
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe_structs.h>
+#endif
 
 #include "capture/cpython/frame.h"
 #include "capture/cpython/ref.h"
@@ -34,17 +38,12 @@ void correct_traceback(PyCodeObject* code, int at) {
 
 }  // namespace
 
-PyCodeObject* code(Frame* f) { return reinterpret_cast<PyCodeObject*>(f->f_executable); }
-PyObject* function(Frame* f) { return f->f_funcobj; }
 PyObject* globals(Frame* f) { return f->f_globals; }
 PyObject* builtins(Frame* f) { return f->f_builtins; }
-PyObject** slots(Frame* f) { return f->localsplus; }
-int depth(Frame* f) { return f->stacktop - code(f)->co_nlocalsplus; }
-void set_depth(Frame* f, int n) { f->stacktop = code(f)->co_nlocalsplus + n; }
 Frame* frame_of(PyFrameObject* o) { return o->f_frame; }
 Frame* suspended(PyObject* generator) {
   auto* g = reinterpret_cast<PyGenObject*>(generator);
-  return FRAME_STATE_SUSPENDED(g->gi_frame_state) ? reinterpret_cast<Frame*>(g->gi_iframe) : nullptr;
+  return FRAME_STATE_SUSPENDED(g->gi_frame_state) ? reinterpret_cast<Frame*>(&g->gi_iframe) : nullptr;
 }
 int left_at(Frame* f) { return offset(f) - kUnit; }
 void set_left_at(Frame* f, int at) { set_offset(f, at + kUnit); }
@@ -61,7 +60,7 @@ PyObject* go_on(PyThreadState* ts, Frame* f, bool raise) {
   if (!raise) return _PyEval_EvalFrameDefault(ts, f, false);
   // The interpreter takes the handler of the unit before the one that the frame points at.
   int at = offset(f);
-  Ref hold = Ref::borrow(f->f_executable);
+  Ref hold = Ref::borrow(reinterpret_cast<PyObject*>(code(f)));
   set_offset(f, at + kUnit);
   PyObject* result = _PyEval_EvalFrameDefault(ts, f, true);
   if (!result) correct_traceback(reinterpret_cast<PyCodeObject*>(hold.get()), at);
