@@ -36,6 +36,26 @@ Variable* compare(Translator& tr, DictVariable& d, Args& a) {
   return tr.compare(op, &d, a[0]);
 }
 
+// The items of an element of an update; a note in the exception says which element has none.
+std::vector<Variable*> noted_items(Translator& tr, Variable* element, const std::string& name) {
+  auto is_type_error = [&](const PyRaise& e) { return tr.is_instance(e.exception, PyExc_TypeError); };
+  auto iterator = [&] {
+    try {
+      return tr.iter(element);
+    } catch (const PyRaise& e) {
+      if (!is_type_error(e)) throw;
+    }
+    tr.raise(PyExc_TypeError, "object is not iterable");
+  };
+  try {
+    return tr.unpack(iterator());
+  } catch (const PyRaise& e) {
+    if (is_type_error(e))
+      tr.call_method(e.exception, "add_note", {tr.string("Cannot convert " + name + " to a sequence", Ground::made())});
+    throw;
+  }
+}
+
 void update_with(Translator& tr, DictVariable& d, Variable* other) {
   other = tr.force(other);
   if (other->is(Kind::Object) && other->as<ObjectVariable>()->base &&
@@ -63,11 +83,9 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
     std::string element = "dictionary update sequence element #" + std::to_string(at++);
     std::vector<Variable*> kv;
     try {
-      kv = tr.unpack(pair);
+      kv = cpython::kNotesElement && !d.is_ordered_dict() ? noted_items(tr, pair, element) : tr.unpack(pair);
     } catch (const PyRaise& e) {
-      if (d.is_ordered_dict() || !tr.is_instance(e.exception, PyExc_TypeError)) throw;
-      if (cpython::kNotesElement)
-        tr.unsupported(Reason::RaisedException, "an element of a dict's update without items");
+      if (cpython::kNotesElement || d.is_ordered_dict() || !tr.is_instance(e.exception, PyExc_TypeError)) throw;
       tr.raise(PyExc_TypeError, "cannot convert " + element + " to a sequence");
     }
     if (kv.size() != 2 && d.is_ordered_dict())
