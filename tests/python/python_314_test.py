@@ -394,3 +394,33 @@ def test_unions_of_classes():
         return x + 1, isinstance(1, either), isinstance(1.5, int | str), isinstance("a", typing.Optional[str]), either
 
     check(f, X)
+
+
+def test_texts_of_functions_made_inside():
+    def f(x, n):
+        def formatted():
+            f"Not a docstring {n}"
+
+        def plain():
+            "A docstring."
+
+        def returned():
+            return "Not a docstring"
+
+        return x + 1, formatted.__doc__, plain.__doc__, returned.__doc__
+
+    check(f, X, 3)
+
+
+@pytest.mark.parametrize("attribute", ["__defaults__", "__kwdefaults__"])
+def test_defaults_of_a_wrong_class(attribute):
+    def f(x):
+        def g(a=1, *, b=2):
+            return a + b
+
+        try:
+            setattr(g, attribute, [("b", 4)])
+        except TypeError as e:
+            return x * g(), str(e)
+
+    check(f, X)

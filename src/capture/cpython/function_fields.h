@@ -31,4 +31,13 @@ inline constexpr FunctionField kFunctionFieldsMadeLate[] = {
 #endif
 };
 
+// The text that a function made from this code has for its __doc__, borrowed; nullptr: none.
+inline PyObject* docstring(PyCodeObject* code) {
+#if PY_VERSION_HEX >= 0x030E0000
+  if (!(code->co_flags & CO_HAS_DOCSTRING)) return nullptr;
+#endif
+  PyObject* first = PyTuple_GET_SIZE(code->co_consts) ? PyTuple_GET_ITEM(code->co_consts, 0) : nullptr;
+  return first && PyUnicode_Check(first) ? first : nullptr;
+}
+
 }  // namespace braze::capture::cpython

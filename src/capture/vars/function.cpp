@@ -129,8 +129,8 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__qualname__")) return tr.constant(co->co_qualname, Ground::pure(this));
   if (named(name, "__code__")) return tr.global_object(code.get(), Ground::pure(this));
   if (named(name, "__doc__")) {
-    PyObject* doc = PyTuple_GET_SIZE(co->co_consts) ? PyTuple_GET_ITEM(co->co_consts, 0) : nullptr;
-    return doc && PyUnicode_Check(doc) ? tr.constant(doc, Ground::pure(this)) : tr.none();
+    PyObject* doc = cpython::docstring(co);
+    return doc ? tr.constant(doc, Ground::pure(this)) : tr.none();
   }
   if (named(name, "__module__")) {
     Variable* m =
@@ -168,6 +168,13 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
                std::string("'function' object has no attribute '") + PyUnicode_AsUTF8(name) + "'");
     return;
   }
+  auto refuse = [&](const char* attribute, PyTypeObject* type) {
+    PyTypeObject* t = tr.force(value)->type();
+    if (named(name, attribute) && t != Py_TYPE(Py_None) && !PyType_IsSubtype(t, type))
+      tr.raise(PyExc_TypeError, std::string(attribute) + " must be set to a " + type->tp_name + " object");
+  };
+  refuse("__defaults__", &PyTuple_Type);
+  refuse("__kwdefaults__", &PyDict_Type);
   tr.mutate();
   tr.keep(Ref::borrow(name));
   if (named(name, "__defaults__")) {
