@@ -3,6 +3,7 @@
 #include <c10/core/MemoryFormat.h>
 
 #include "base/check.h"
+#include "trace/global_state.h"
 #include "trace/symnode.h"
 
 namespace braze::trace {
@@ -47,7 +48,8 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
 std::optional<Device> device_of(c10::Device device) {
   switch (device.type()) {
     case c10::DeviceType::CPU: return Device{DeviceType::CPU, device.index()};
-    case c10::DeviceType::CUDA: return Device{DeviceType::CUDA, device.index()};
+    case c10::DeviceType::CUDA:  // results on "cuda" say which device that is
+      return Device{DeviceType::CUDA, static_cast<int8_t>(device.has_index() ? device.index() : current_gpu())};
     case c10::DeviceType::Meta: return Device{DeviceType::Meta, device.index()};
     default: return std::nullopt;
   }

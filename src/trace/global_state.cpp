@@ -3,9 +3,12 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/PyInterpreter.h>
+
+#include <atomic>
 
 #include "base/hash.h"
 #include "trace/global_state.h"
@@ -34,6 +37,9 @@ void add_function_modes(Hasher& hash) {
   }
 }
 
+// Whether the process asked which GPU is the current one: before, asking it in each call could start CUDA.
+std::atomic<bool> gpu_matters{false};
+
 }  // namespace
 
 bool dispatch_mode_active() { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
@@ -50,6 +56,12 @@ WithoutTorchFunctions::WithoutTorchFunctions(int which) {
 WithoutTorchFunctions::~WithoutTorchFunctions() {
   if (before_ >= 0)
     at::impl::PythonTorchFunctionTLS::set_disabled_state(static_cast<at::impl::TorchFunctionDisabledState>(before_));
+}
+
+int current_gpu() {
+  if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) return -1;
+  gpu_matters.store(true, std::memory_order_relaxed);
+  return c10::impl::getDeviceGuardImpl(c10::kCUDA)->getDevice().index();
 }
 
 uint64_t global_state_key() {
@@ -88,6 +100,11 @@ uint64_t global_state_key() {
   dtypes = dtypes << 8 | static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA));
   dtypes = dtypes << 8 | static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
   hash.add(dtypes);
+  if (gpu_matters.load(std::memory_order_relaxed)) try {
+      if (int gpu = current_gpu(); gpu > 0) hash.add(static_cast<uint64_t>(gpu));
+    } catch (const c10::Error&) {  // a forked child has no CUDA
+      gpu_matters.store(false, std::memory_order_relaxed);
+    }
   add_function_modes(hash);
   return hash.value();
 }

@@ -20,7 +20,11 @@ class WithoutTorchFunctions {
 
 // One word that changes whenever global state that tracing depends on changes: grad mode, inference mode, autocast
 // state and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend
-// switches that choose operators (scaled dot product attention, cuDNN, oneDNN).
+// switches that choose operators (scaled dot product attention, cuDNN, oneDNN), the current GPU.
 uint64_t global_state_key();
+
+// The number of the device that "cuda" means on this thread; -1: PyTorch has no CUDA. From the first call on it is part
+// of global_state_key(), if it is not 0.
+int current_gpu();
 
 }  // namespace braze::trace

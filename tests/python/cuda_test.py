@@ -544,3 +544,13 @@ def test_cross_entropy_of_a_linear_layer_holds_no_logits(bias):
     for g, e, x in zip(got, want, run(f, torch.float64), strict=True):
         worst = lambda r: ((r.double() - x).abs().max() / x.abs().max()).item()
         assert worst(g) <= 2 * worst(e) + 1e-6, (worst(g), worst(e))
+
+
+def test_a_device_without_a_number_is_the_current_one():
+    def f(x, index):
+        made = torch.zeros(4, 8, device="cuda")
+        return made.index_add(0, index, x), made.device == x.device, x.to("cuda") is x, str(made.device)
+
+    args = rand(3, 8), torch.tensor([0, 3, 0], device="cuda")
+    want, got = f(*args), braze.compile(f, fullgraph=True)(*args)
+    assert torch.equal(got[0], want[0]) and got[0].device == want[0].device and got[1:] == want[1:]
