@@ -38,6 +38,10 @@ def interpreted():
 
 @pytest.mark.parametrize("name", CASES)
 def test_interpreted(interpreted, name):
+    if name in ("triton_op", "triton_op_with_gradients") and not hasattr(
+        importlib.import_module("torch._library.triton"), "_is_interpreted_triton_kernel"
+    ):
+        pytest.skip("wrap_triton of this PyTorch takes no interpreted kernels")
     assert interpreted[name] == "", interpreted[name]
 
 
