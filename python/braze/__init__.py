@@ -2,11 +2,11 @@
 
 import os as _os
 import sys as _sys
-import sysconfig as _sysconfig
+import typing as _typing
 
 from . import _built
 
-if _sysconfig.get_config_var("Py_GIL_DISABLED"):
+if "t" in _sys.abiflags:
     raise ImportError("braze does not run on free-threaded builds of Python: use the ordinary build")
 if _sys.implementation.name != "cpython" or "%d.%d" % _sys.version_info[:2] != _built.PYTHON:
     raise ImportError(
@@ -43,19 +43,51 @@ from ._api import (  # noqa: E402
     maybe_mark_dynamic,
     reset,
 )
-from ._artifacts import load_cache_artifacts, save_cache_artifacts  # noqa: E402
-from ._control import (  # noqa: E402
-    Compilation,
-    allow_in_graph,
-    assume_constant_result,
-    counters,
-    mark_static_address,
-    on_compile,
-    set_logs,
-    set_stance,
-    substitute_in_graph,
-)
-from ._install import install  # noqa: E402
+
+# What many programs never ask for is imported where it is asked for: importing braze is part of the start of each process.
+if _typing.TYPE_CHECKING:
+    from ._artifacts import load_cache_artifacts, save_cache_artifacts
+    from ._control import (
+        Compilation,
+        allow_in_graph,
+        assume_constant_result,
+        counters,
+        mark_static_address,
+        on_compile,
+        set_logs,
+        set_stance,
+        substitute_in_graph,
+    )
+    from ._install import install
+
+_LATER = {
+    "_artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
+    "_control": (
+        "Compilation",
+        "allow_in_graph",
+        "assume_constant_result",
+        "counters",
+        "mark_static_address",
+        "on_compile",
+        "set_logs",
+        "set_stance",
+        "substitute_in_graph",
+    ),
+    "_install": ("install",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LATER.items():
+        if name in names:
+            found = getattr(__import__(f"{__name__}.{module}", fromlist=[name]), name)
+            return globals().setdefault(name, found)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "compile",

@@ -1,5 +1,7 @@
 """The public functions: arguments checked here, the work done in braze._C."""
 
+from __future__ import annotations
+
 import copy
 import functools
 import importlib.util

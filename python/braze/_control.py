@@ -1,5 +1,7 @@
 """What a program says to the compiler besides `compile`: stances, logs, counts, callbacks, and what functions stand for."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import threading

@@ -1,5 +1,7 @@
 """torch.compile made ours, for programs and libraries that call it themselves."""
 
+from __future__ import annotations
+
 import logging
 import sys
 import threading
