@@ -136,6 +136,22 @@ def default_dict(a):
     return d["k"], len(d)
 
 
+@case(x)
+def default_dict_stored_by_its_factory(a):
+    count = 0
+
+    def factory():
+        nonlocal count
+        count += 1
+        mine = count
+        if mine == 1:
+            d["k"]
+        return mine
+
+    d = collections.defaultdict(factory)
+    return d["k"], count, dict(d), a + d["k"]
+
+
 @case(x, graphs=0)
 def deques(a):
     d = collections.deque([1, 2], maxlen=3)

@@ -1,5 +1,6 @@
 #include "capture/cpython/dict.h"
 
+#include "capture/cpython/imported.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture::cpython {
@@ -58,6 +59,20 @@ bool lookups_run_no_code(PyObject* dict) {
   for (Py_ssize_t pos = 0; PyDict_Next(dict, &pos, &key, &value);)
     if (!compares_natively(key)) return false;
   return true;
+}
+
+bool defaultdict_keeps_stored() {
+  static const bool keeps = [] {
+    Ref trial = Ref::steal(PyObject_CallNoArgs(imported("collections", "defaultdict")));
+    Ref update = Ref::steal(PyObject_GetAttrString(trial.get(), "update"));
+    // Stores 1 under "a", and gives None.
+    Ref stored = Ref::steal(Py_BuildValue("{s:i}", "a", 1));
+    Ref factory = Ref::steal(PyObject_CallFunctionObjArgs(imported("functools", "partial"), update.get(), stored.get(), nullptr));
+    Ref key = Ref::steal(PyUnicode_FromString("a"));
+    PyObject_SetAttrString(trial.get(), "default_factory", factory.get());
+    return PyLong_Check(Ref::steal(PyObject_GetItem(trial.get(), key.get())).get());
+  }();
+  return keeps;
 }
 
 }  // namespace braze::capture::cpython

@@ -30,6 +30,10 @@ inline PyObject* keys_in_order(PyObject* dict) {
   return keys;
 }
 
+// Whether a defaultdict whose factory stored under the missing key itself keeps that value. Earlier releases put the
+// factory's result over it.
+bool defaultdict_keeps_stored();
+
 // A class's own dict, borrowed. Static classes of 3.12 and later keep theirs elsewhere than in the class.
 inline PyObject* type_dict(PyTypeObject* t) {
 #if PY_VERSION_HEX >= 0x030C0000

@@ -282,6 +282,7 @@ Variable* DictVariable::getitem(Translator& tr, Variable* key) {
   if (Variable* v = get(tr, key)) return v;
   if (default_factory && !is_none(tr.force(default_factory))) {
     Variable* v = tr.call(default_factory, std::vector<Variable*>{});
+    if (Variable* stored = cpython::defaultdict_keeps_stored() ? get(tr, key) : nullptr) return stored;
     set(tr, key, v);
     return v;
   }
