@@ -39,6 +39,10 @@ struct Geometry {
 
 struct TorchFrame;
 
+// Whether others than the caller, who has one reference, hold the tensor or its memory. A Python object that only the
+// tensor itself keeps alive, as it does once Python code has seen it, is none.
+bool is_held_elsewhere(const at::Tensor&);
+
 // A tensor over memory that someone else owns, kept between calls and retargeted when the memory moved.
 class WrappedView {
  public:

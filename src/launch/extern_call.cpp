@@ -403,8 +403,7 @@ class BoxedCall : public ExternCall {
       call.adopted[spec.buffer] = std::move(result);
       return;
     }
-    bool shared = result.use_count() > 1 || !result.has_storage() || result.storage().use_count() > 1 ||
-                  result.is_conj() || result.is_neg();
+    bool shared = is_held_elsewhere(result) || result.is_conj() || result.is_neg();
     bool fits = true;
     c10::SmallVector<int64_t, 5> strides;
     if (out.depends_on_data) {

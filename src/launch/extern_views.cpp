@@ -71,8 +71,27 @@ const at::Tensor& WrappedView::get(const ViewSpec& spec, const runtime::Frame& f
   return tensor_;
 }
 
+namespace {
+bool is_held_elsewhere(size_t references, const c10::impl::PyObjectSlot& python) {
+  if (!python.load_pyobj()) return references > 1;
+  return references > 2 || !python.has_unique_reference();
+}
+}  // namespace
+
+bool is_held_elsewhere(const at::Tensor& t) {
+  if (is_held_elsewhere(t.use_count(), *t.unsafeGetTensorImpl()->pyobj_slot()) || !t.has_storage()) return true;
+  return is_held_elsewhere(t.storage().use_count(), *t.storage().unsafeGetStorageImpl()->pyobj_slot());
+}
+
 void WrappedView::let_go_if_kept() {
-  if (!tensor_.defined() || (tensor_.use_count() == 1 && tensor_.storage().use_count() == 1)) return;
+  if (!tensor_.defined()) return;
+  if (!is_held_elsewhere(tensor_)) {
+    // Weak references to what Python code has seen end here.
+    if (tensor_.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() ||
+        tensor_.storage().unsafeGetStorageImpl()->pyobj_slot()->load_pyobj())
+      tensor_ = at::Tensor();
+    return;
+  }
   if (!tensor_.device().is_cpu()) {
     // On the stream that wrote it.
     at::Tensor bytes = at::empty({static_cast<int64_t>(bytes_)}, tensor_.options().dtype(at::kByte));

@@ -1,5 +1,7 @@
 """Operators that a library defines and that write to their arguments: part of one graph, with eager's results and writes."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -193,3 +195,39 @@ def test_overloads_are_tried_by_turns():
     c = Counted(f, fullgraph=True)
     same(f(x, x > 0, v), c(x, x > 0, v))
     assert c.count == 1 and not c.breaks and repr(x).startswith("tensor(")
+
+
+@torch.library.custom_op("braze_custom_op::grow", mutates_args=())
+def grow(x: torch.Tensor) -> torch.Tensor:
+    out = torch.from_numpy(x.numpy() + 1)
+    seen.append((x.data_ptr(), out.data_ptr(), weakref.ref(x), x if keeps else None))
+    return out
+
+
+@grow.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+seen, keeps = [], False
+
+
+def test_what_python_code_saw_is_not_copied():
+    compiled = braze.compile(lambda x: grow(grow(x * 2)), fullgraph=True)
+    for _ in range(2):
+        seen.clear()
+        got = compiled(torch.ones(1000))
+        (_, first, argument, _), (second, result, _, _) = seen
+        assert second == first and result == got.data_ptr() and argument() is None
+        assert torch.equal(got, torch.full((1000,), 4.0))
+
+
+def test_an_argument_that_is_kept(monkeypatch):
+    monkeypatch.setitem(globals(), "keeps", True)
+    compiled = braze.compile(lambda x: grow(x * 2), fullgraph=True)
+    kept = []
+    for i in range(3):
+        compiled(torch.full((1000,), float(i)))
+        kept.append(seen[-1][3])
+    assert [k[0].item() for k in kept] == [0.0, 2.0, 4.0]
+    seen.clear()

@@ -53,7 +53,8 @@ def run_kernel(kernel, *args, grid, warmup, **kwargs):
 
 def triton_operator(definition, parameters, function, *args, **kwargs):
     """A torch.library.triton_op by its function, whose launches are captured. NotImplemented: it is called as it is."""
-    if [*definition._backend_fns] != [None] or definition._autocast_dtype:
+    dtypes = ("_autocast_dtype", "_autocast_cpu_dtype", "_autocast_cuda_dtype")  # one, or of each kind of device
+    if [*definition._backend_fns] != [None] or any(getattr(definition, name, None) for name in dtypes):
         return NotImplemented  # not that function on each device, or on other dtypes
     values = [*args]
     for name, has_default, default in parameters[len(args) :]:
