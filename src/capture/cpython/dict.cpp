@@ -67,7 +67,8 @@ bool defaultdict_keeps_stored() {
     Ref update = Ref::steal(PyObject_GetAttrString(trial.get(), "update"));
     // Stores 1 under "a", and gives None.
     Ref stored = Ref::steal(Py_BuildValue("{s:i}", "a", 1));
-    Ref factory = Ref::steal(PyObject_CallFunctionObjArgs(imported("functools", "partial"), update.get(), stored.get(), nullptr));
+    Ref factory =
+        Ref::steal(PyObject_CallFunctionObjArgs(imported("functools", "partial"), update.get(), stored.get(), nullptr));
     Ref key = Ref::steal(PyUnicode_FromString("a"));
     PyObject_SetAttrString(trial.get(), "default_factory", factory.get());
     return PyLong_Check(Ref::steal(PyObject_GetItem(trial.get(), key.get())).get());
