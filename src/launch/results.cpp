@@ -1,5 +1,7 @@
 // What results need besides their values: to be leaves, to have no history left, to be tensors of the inference mode,
 // to be views.
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -14,6 +16,7 @@
 #include "launch/launch.h"
 #include "launch/runnable.h"
 #include "trace/as_view_of.h"
+#include "trace/convert.h"
 #include "trace/pytorch/autograd_node.h"
 
 namespace braze::launch {
@@ -23,7 +26,21 @@ void make_leaf(PyObject* tensor) {
   if (!t.requires_grad()) t.set_requires_grad(true);
 }
 
-void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views) {
+void set_lazy(CompiledGraph::Call& call, const std::vector<trace::LazyBits>& lazy) {
+  for (size_t i = 0; i < lazy.size(); ++i) {
+    if (!lazy[i].any()) continue;
+    at::Tensor& result = call.results[i];
+    at::Tensor plain = result;  // which may be another result, too
+    trace::AsViewOf kind(plain);
+    result = pytorch::without_history(plain);
+    trace::set_lazy_bits(result, lazy[i]);
+    for (size_t j = i + 1; j < lazy.size(); ++j)
+      if (lazy[j] == lazy[i] && call.results[j].is_same(plain)) call.results[j] = result;
+  }
+}
+
+void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views,
+                const std::vector<trace::LazyBits>& lazy) {
   using Made = trace::OutputView::Made;
   for (const trace::OutputView& v : views) {
     const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
@@ -32,6 +49,7 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     if (v.made == Made::Apart) {
       trace::AsViewOf kind(base);
       result = pytorch::without_history(base);
+      trace::set_lazy_bits(result, lazy[v.output]);
       continue;
     }
     std::optional<c10::InferenceMode> inference;
@@ -39,7 +57,13 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
     c10::AutoGradMode grad(v.made == Made::Plainly || v.made == Made::AsOneOfSeveral);
     bool whole = base.sizes() == result.sizes() && base.strides() == result.strides() &&
                  base.storage_offset() == result.storage_offset();
-    result = whole ? at::alias(base) : base.as_strided(result.sizes(), result.strides(), result.storage_offset());
+    const trace::LazyBits bits = trace::lazy_bits(base), seen = lazy[v.output];
+    if (!whole)
+      result = base.as_strided(result.sizes(), result.strides(), result.storage_offset());
+    else
+      result = bits == seen ? at::alias(base) : base;
+    if (bits.conj != seen.conj) result = at::_conj(result);
+    if (bits.neg != seen.neg) result = at::_neg_view(result);
     auto* meta = v.made == Made::AsOneOfSeveral && result.is_view()
                      ? torch::autograd::impl::get_view_autograd_meta(result)
                      : nullptr;

@@ -49,7 +49,9 @@ namespace {
 class InferenceRunnable : public Runnable {
  public:
   InferenceRunnable(Captured captured, const Options& options, bool texts)
-      : given_(inputs_without_constants(captured.graph)), views_(std::move(captured.views)) {
+      : given_(inputs_without_constants(captured.graph)),
+        views_(std::move(captured.views)),
+        lazy_(std::move(captured.lazy)) {
     driver::Dumps dumps;
     driver::Artefact made = driver::compile(captured.graph, options, texts ? &dumps : nullptr);
     report_ = {made.nests,
@@ -82,7 +84,8 @@ class InferenceRunnable : public Runnable {
       replayed_->run(call);
     else
       compiled_->run(call);
-    make_views(call, views_);
+    set_lazy(call, lazy_);
+    make_views(call, views_, lazy_);
     wrap_outputs(call, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -97,6 +100,7 @@ class InferenceRunnable : public Runnable {
  private:
   std::vector<uint32_t> given_;
   std::vector<trace::OutputView> views_;
+  std::vector<trace::LazyBits> lazy_;
   std::unique_ptr<CompiledGraph> compiled_;
   std::unique_ptr<ReplayedGraph> replayed_;
   Report report_;

@@ -12,8 +12,11 @@ void unpack_inputs(const std::vector<uint32_t>& given, PyObject* const* objects,
                    size_t inputs);
 // New references to the first m results; throws python_error.
 void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m);
+// Results get the bits of what the program sees. Before they have a history.
+void set_lazy(CompiledGraph::Call& call, const std::vector<trace::LazyBits>& lazy);
 // Results that the program sees as views become views. After what they are views of has its history.
-void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views);
+void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views,
+                const std::vector<trace::LazyBits>& lazy);
 // Throws the Python exception that is set as python_error. Needs the GIL.
 [[noreturn]] void throw_python_error();
 

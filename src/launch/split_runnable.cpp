@@ -17,6 +17,7 @@ class SplitRunnable : public Runnable {
   SplitRunnable(driver::Split split, Captured captured, const driver::Dumps& dumps)
       : given_(inputs_without_constants(captured.graph)),
         views_(std::move(captured.views)),
+        lazy_(std::move(captured.lazy)),
         constants_(std::make_shared<Constants>(std::move(captured.constants))),
         num_inputs_(captured.graph.inputs.size()),
         slots_(split.slots),
@@ -76,7 +77,8 @@ class SplitRunnable : public Runnable {
       for (uint32_t s : p.dead) values[s] = at::Tensor();
     }
     for (int32_t s : outputs_) whole.results.push_back(s < 0 ? at::Tensor() : values[static_cast<size_t>(s)]);
-    make_views(whole, views_);
+    set_lazy(whole, lazy_);
+    make_views(whole, views_, lazy_);
     wrap_outputs(whole, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -97,6 +99,7 @@ class SplitRunnable : public Runnable {
   };
   std::vector<uint32_t> given_, constant_slots_;
   std::vector<trace::OutputView> views_;
+  std::vector<trace::LazyBits> lazy_;
   std::shared_ptr<const Constants> constants_;
   size_t num_inputs_, slots_;
   std::vector<int32_t> outputs_;  // slots; -1: None

@@ -99,11 +99,12 @@ class NodeRunnable : public TrainingRunnable {
     for (uint32_t i : given_)
       node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);
     node->finish();
+    set_lazy(call, program_->lazy);
     for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);
     for (auto [output, input] : program_->written) take_history(*call.inputs[input], call.results[output]);
     for (uint32_t i : program_->parts.read_inputs) node->watch(*call.inputs[i]);
     for (uint32_t i : program_->parts.read_outputs) node->watch(call.results[i]);
-    make_views(call, program_->views);
+    make_views(call, program_->views, program_->lazy);
   }
 
   std::shared_ptr<TrainingProgram> program_;

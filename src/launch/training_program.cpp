@@ -17,6 +17,7 @@ TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, cons
                                  bool must_compile)
     : gradients(std::move(added)),
       views(std::move(captured.views)),
+      lazy(std::move(captured.lazy)),
       options_(options),
       texts_(texts),
       must_compile_(must_compile) {

@@ -48,6 +48,7 @@ class TrainingProgram {
 
   trace::Gradients gradients;
   std::vector<trace::OutputView> views;
+  std::vector<trace::LazyBits> lazy;
   autodiff::Partition parts;
   std::unique_ptr<CompiledGraph> forward;
   std::unique_ptr<ReplayedGraph> forward_replayed;

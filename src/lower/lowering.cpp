@@ -78,7 +78,7 @@ loop::Program Lowering::run() {
 }
 
 Lowering::Way Lowering::way_of(const graph::Node& node) const {
-  if (is_view(node)) return Way::View;
+  if (is_view(source, node)) return Way::View;
   bool plain = !node.outputs.empty();
   const Device* device = nullptr;
   auto check = [&](ValueId v) {

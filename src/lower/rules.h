@@ -86,7 +86,7 @@ struct ViewMap {
   bool partial = false;      // the result may leave out elements of the operand
 };
 ViewMap view_map(Lowering&, const graph::Node&, uint32_t output);
-bool is_view(const graph::Node&);
+bool is_view(const graph::Graph&, const graph::Node&);
 // Element `at` of a window, counted from its buffer's start in elements of the window's dtype, which may be wider or
 // narrower than the buffer's: put together from the bits of several, or a part of those of one.
 ValId load_as(Body& body, DType stored, const View& window, Expr at);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/copied_view.h"
 #include "lower/rules.h"
 
 namespace braze::lower {
@@ -20,13 +21,8 @@ int wrap_dim(int64_t d, size_t rank) { return static_cast<int>(d < 0 ? d + stati
 
 }  // namespace
 
-bool is_view(const graph::Node& node) {
-  switch (node.op) {
-    case Op::view_as_real:
-    case Op::view_as_complex:
-    case Op::real: return false;
-    default: return graph::op_class(node.op) == graph::OpClass::View;
-  }
+bool is_view(const graph::Graph& graph, const graph::Node& node) {
+  return graph::op_class(node.op) == graph::OpClass::View && !graph::is_copied_view(graph, node);
 }
 
 ViewMap view_map(Lowering& low, const graph::Node& node, uint32_t output) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "graph/types.h"
+#include "trace/lazy_bits.h"
 
 namespace braze::trace {
 
@@ -25,5 +26,13 @@ sym::Expr expr_of(sym::ExprArena& arena, const c10::SymInt& size);
 // The type of a strided tensor: its offset is that of its own storage. Throws Unsupported (UnsupportedTensor) for
 // dtypes and devices that are not taken.
 TensorType type_of(sym::ExprArena& arena, const at::Tensor& tensor);
+
+inline LazyBits lazy_bits(const at::Tensor& t) { return {t.is_conj(), t.is_neg()}; }
+// Of a tensor that nobody else has: others on its memory keep theirs.
+inline void set_lazy_bits(const at::Tensor& t, LazyBits bits) {
+  if (lazy_bits(t) == bits) return;
+  t._set_conj(bits.conj);
+  t._set_neg(bits.neg);
+}
 
 }  // namespace braze::trace

@@ -1,4 +1,4 @@
-// A tensor without storage: the true device, dtype, sizes and strides, and the value of the graph that it stands for.
+// A tensor without storage: the true device, dtype, sizes and strides, and the value of the graph that is its memory.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
@@ -31,6 +31,7 @@ class FakeTensor final : public c10::TensorImpl {
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& impl) override;
 
   const std::shared_ptr<Recorder>& recorder() const { return recorder_; }
+  // Its memory; see LazyBits.
   graph::ValueId value() const { return value_; }
   uint32_t slot() const { return slot_; }
 

@@ -88,7 +88,7 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     FakeTensor* fake = unwrap_fake(root);
     BRAZE_CHECK(fake, "a root of the backward is no fake");
     out.tangents.push_back(static_cast<uint32_t>(graph.inputs.size()));
-    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.value_of(*fake))),
+    ValueId tangent = graph.add_input(tangent_type(recorder.arena(), graph.type(recorder.memory_of(*fake))),
                                       graph::InputKind::Argument);
     starts.push_back(torch::autograd::impl::gradient_edge(root));
     tangents.push_back(functional::to_functional_tensor(

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "trace/below_tracing.h"
+#include "trace/convert.h"
 #include "trace/recorder.h"
 
 namespace braze::trace {
@@ -28,7 +29,8 @@ std::optional<torch::jit::Stack> Recorder::known_operands(const c10::OperatorHan
     if (!t.defined()) return &t;
     any = true;
     if (auto* fake = as_fake(t))
-      return fake->value().valid() && fake->recorder().get() == this ? known(fake->value()) : nullptr;
+      return fake->value().valid() && fake->recorder().get() == this && !lazy_bits(t).any() ? known(fake->value())
+                                                                                            : nullptr;
     return t.unsafeGetTensorImpl()->is_wrapped_number() && !wrapped_symbol(t) ? &t : nullptr;
   };
   for (size_t i = 0; i < args.size(); ++i) {  // most calls end here
@@ -68,7 +70,9 @@ void Recorder::compute_known(const c10::OperatorHandle& op, torch::jit::Stack op
   if (op.schema().returns().size() != 1 || !results.back().isTensor()) return;
   const at::Tensor& result = results.back().toTensor();
   auto* fake = result.defined() ? as_fake(result) : nullptr;
-  if (!fake || !fake->value().valid() || fake->has_symbolic_sizes_strides() || !is_small(result)) return;
+  if (!fake || lazy_bits(result).any() || !fake->value().valid() || fake->has_symbolic_sizes_strides() ||
+      !is_small(result))
+    return;
   BelowTracing below;
   op.callBoxed(operands);
   known_.emplace(fake->value().index, operands.back().toTensor());

@@ -92,6 +92,7 @@ class MetaArgs {
       meta.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
     else if (offset.maybe_as_int() != 0)
       meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sym_sizes(), t.sym_strides(), offset);
+    set_lazy_bits(meta, lazy_bits(t));
     storages_.push_back(meta.storage().unsafeGetStorageImpl());
     return meta;
   }
@@ -236,14 +237,19 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
   auto device = device_of(convert.device());
   if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
   std::vector<TensorType> types;
+  std::vector<LazyBits> bits;
   std::vector<int32_t> list_sizes;
   bool any = false;
   auto note = [&](const at::Tensor& t) {
     if (!t.defined() || leaves_undefined(info, *stack, types.size())) {
       types.emplace_back().dtype = DType::Opaque;
+      bits.emplace_back();
       return;
     }
     any = true;
+    bits.push_back(lazy_bits(t));
+    if (bits.back().any() && graph::op_class(info.op) != graph::OpClass::View)
+      throw Unsupported(Reason::UnsupportedTensor, "a result that is lazily conjugated or negated");
     if (t.layout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a result that is not strided");
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
@@ -291,6 +297,8 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
   }
 
   std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
+  for (size_t i = 0; i < bits.size(); ++i)
+    if (results[i].defined()) set_lazy_bits(results[i], bits[i]);
   torch::jit::drop(*stack, info.args.size());
   size_t at = 0;
   for (size_t i = 0; i < meta.size(); ++i) {

@@ -45,6 +45,8 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   for (const char* norm : norms)
     if (name == norm) return Treatment::NormInTraining;
   if (name == "aten::detach" || name == "aten::alias" || name == "aten::lift") return Treatment::Same;
+  if (name == "aten::_conj") return Treatment::Conjugates;
+  if (name == "aten::_neg_view") return Treatment::Negates;
   if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;

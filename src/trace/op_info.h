@@ -32,6 +32,8 @@ enum class ArgKind : uint8_t {
 enum class Treatment : uint8_t {
   Record,
   Same,            // the result is the operand's value: detach, alias, lift
+  Conjugates,      // the operand's memory, seen as its conjugate
+  Negates,         // the operand's memory, seen as its negative
   Literal,         // a tensor written in the program: fresh memory at every call
   ReadsValue,      // a Python number would be needed
   DynamicOutput,   // the result's size depends on data

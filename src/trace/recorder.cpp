@@ -23,14 +23,33 @@ using graph::ValueId;
 
 namespace {
 
-const OpInfo& copy_info() {
-  static const OpInfo info = [] {
-    OpInfo clone;
-    clone.name = "aten::clone";
-    clone.op = graph::op_from_name(clone.name);
-    return clone;
-  }();
+OpInfo info_of(const char* name) {
+  OpInfo info;
+  info.name = name;
+  info.op = graph::op_from_name(info.name);
   return info;
+}
+
+const OpInfo& copy_info() {
+  static const OpInfo info = info_of("aten::clone");
+  return info;
+}
+
+const OpInfo& conjugate_info() {
+  static const OpInfo info = info_of("aten::_conj_physical");
+  return info;
+}
+
+const OpInfo& negative_info() {
+  static const OpInfo info = info_of("aten::neg");
+  return info;
+}
+
+bool is_lazy(const c10::IValue& v) {
+  if (v.isTensor()) return v.toTensor().defined() && lazy_bits(v.toTensor()).any();
+  if (!v.isTensorList() && !v.isOptionalTensorList()) return false;
+  auto list = v.toListRef();
+  return std::any_of(list.begin(), list.end(), is_lazy);
 }
 
 }  // namespace
@@ -92,9 +111,37 @@ ValueId Recorder::use_slot(uint32_t slot) {
 }
 
 ValueId Recorder::value_of(const FakeTensor& fake) {
+  return resolved(memory_of(fake), {fake.is_conj(), fake.is_neg()});
+}
+
+ValueId Recorder::memory_of(const FakeTensor& fake) {
   if (closed_ || fake.recorder().get() != this)
     throw Unsupported(Reason::TraceFailed, "a fake tensor of another capture");
   return fake.value().valid() ? fake.value() : use_slot(fake.slot());
+}
+
+ValueId Recorder::resolved(ValueId memory, LazyBits bits) {
+  auto apply = [&](const OpInfo& info) {
+    auto [it, fresh] = resolved_.try_emplace({memory.index, info.op != graph::Op::neg});
+    if (fresh) {
+      std::vector<TensorType> types{graph_.type(memory)};
+      if (!graph::is_non_overlapping_and_dense(arena(), types[0]))
+        types[0].strides = contiguous_strides(arena(), types[0].sizes);
+      types[0].offset = arena().constant(0);
+      it->second = as_fake(append(info, {memory}, std::move(types), {-1})[0])->value();
+    }
+    memory = it->second;
+  };
+  if (bits.conj) apply(conjugate_info());
+  if (bits.neg) apply(negative_info());
+  return memory;
+}
+
+at::Tensor Recorder::under_bits(const at::Tensor& values, LazyBits bits) {
+  ValueId memory = resolved(value_of(*as_fake(values)), bits);
+  at::Tensor fake = make_fake(shared_from_this(), memory, FakeTensor::kNoSlot, graph_.type(memory));
+  set_lazy_bits(fake, bits);
+  return fake;
 }
 
 ValueId Recorder::constant(const at::Tensor& real) {
@@ -305,6 +352,8 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
     case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
     case Treatment::Record:
     case Treatment::Same:
+    case Treatment::Conjugates:
+    case Treatment::Negates:
     case Treatment::Literal:
     case Treatment::Ignore: return;
   }
@@ -326,6 +375,9 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
   const at::Tensor operand = stack->back().toTensor();
   torch::jit::drop(*stack, 1);
   auto* fake = as_fake(operand);
+  LazyBits bits = lazy_bits(operand);
+  bits.conj ^= info.treatment == Treatment::Conjugates;
+  bits.neg ^= info.treatment == Treatment::Negates;
   if (!fake) {
     ValueId value = constant(operand);
     if (info.treatment == Treatment::Literal) {
@@ -337,15 +389,23 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
     }
     AsViewOf plain(operand);
     stack->emplace_back(make_fake(shared_from_this(), value, FakeTensor::kNoSlot, graph_.type(value)));
+    set_lazy_bits(stack->back().toTensor(), bits);
     return;
   }
   AsViewOf plain(operand);
   const TensorType& type = fake->value().valid() ? graph_.type(fake->value()) : slots[fake->slot()].type;
   stack->emplace_back(make_fake(shared_from_this(), fake->value(), fake->slot(), type));
+  set_lazy_bits(stack->back().toTensor(), bits);
 }
 
 void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
-  if (info.treatment == Treatment::Same || info.treatment == Treatment::Literal) return pass_on(info, stack);
+  switch (info.treatment) {
+    case Treatment::Same:
+    case Treatment::Conjugates:
+    case Treatment::Negates:
+    case Treatment::Literal: return pass_on(info, stack);
+    default: break;
+  }
   if (info.treatment == Treatment::Ignore) return torch::jit::drop(*stack, info.args.size());
   auto known = known_operands(op, info, *stack);
   if (known && info.treatment == Treatment::ReadsValue) {
@@ -389,11 +449,25 @@ static void refuse_float8_mix(const graph::Graph& g, const OpInfo& info, const s
 }
 
 void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
+  auto operands = torch::jit::last(*stack, info.args.size());
+  bool lazy = std::any_of(operands.begin(), operands.end(), is_lazy);
+  // What is written to a tensor with bits goes to its memory through them, and it keeps them.
+  LazyBits of_written;
+  if (lazy && info.op == graph::Op::copy) of_written = lazy_bits(operands[0].toTensor());
+  note_plain_call(op, info, stack, lazy);
+  if (of_written.any()) stack->back() = under_bits(stack->back().toTensor(), of_written);
+}
+
+void Recorder::note_plain_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack, bool lazy) {
   size_t base = stack->size() - info.args.size();
 
   std::vector<Arg> args;
   args.reserve(info.args.size());
-  for (size_t i = 0; i < info.args.size(); ++i) args.push_back(convert(info.args[i], (*stack)[base + i], info));
+  bool of_memory = lazy && graph::op_class(info.op) == graph::OpClass::View;
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    auto* viewed = of_memory && i == 0 ? as_fake((*stack)[base].toTensor()) : nullptr;
+    args.push_back(viewed ? Arg(memory_of(*viewed)) : convert(info.args[i], (*stack)[base + i], info));
+  }
   bool depends = info.treatment == Treatment::ReadsValue || info.treatment == Treatment::DynamicOutput ||
                  info.treatment == Treatment::MaskedIndex;
   try {
@@ -408,7 +482,9 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
   bool is_view = graph::op_class(info.op) == graph::OpClass::View && info.op != graph::Op::view_dtype;
   if (is_view && (*stack)[base].isTensor()) kind.emplace((*stack)[base].toTensor());
 
-  if (info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 && !info.tensor_results.empty()) {
+  // PyTorch's kernels of views say which bits the result has.
+  if (!of_memory && info.op != graph::Op::Extern && info.only_tensors && info.tensor_lists <= 1 &&
+      !info.tensor_results.empty()) {
     refresh_sizes();
     auto lookup = [&](ValueId v) { return graph::Operand{&graph_.type(v), false}; };
     graph::ShapeContext context{graph::OperandLookup(lookup), arena(),
@@ -457,6 +533,9 @@ std::vector<at::Tensor> Recorder::call_writing(const c10::OperatorHandle& op, co
   std::vector<Arg> args;
   std::vector<ValueId> written;
   for (size_t i = 0; i < info.args.size(); ++i) {
+    if (is_lazy((*stack)[base + i]))
+      throw Unsupported(Reason::UnsupportedMutation,
+                        "a lazily conjugated or negated tensor beside one that is written");
     args.push_back(convert(info.args[i], (*stack)[base + i], info));
     if (!is_written(op.schema().arguments()[i])) continue;
     if (auto* v = std::get_if<ValueId>(&args.back())) written.push_back(*v);

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -17,6 +18,7 @@
 #include "graph/graph.h"
 #include "trace/checkpoints.h"
 #include "trace/fake_tensor.h"
+#include "trace/lazy_bits.h"
 #include "trace/mutable_op.h"
 #include "trace/op_info.h"
 #include "trace/symnode.h"
@@ -30,7 +32,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   // A fake for a real tensor; an input of the graph once its value is asked for.
   at::Tensor lift(const at::Tensor& real, graph::InputKind kind, std::string name, TensorType type);
+  // Its elements. Where it is lazily conjugated or negated, a node computes them from its memory.
   graph::ValueId value_of(const FakeTensor& fake);
+  // Its memory, whatever bits it carries.
+  graph::ValueId memory_of(const FakeTensor& fake);
   // The graph's value for a real tensor met while recording.
   graph::ValueId constant(const at::Tensor& real);
   // Makes the input of this slot part of the graph.
@@ -96,6 +101,11 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
  private:
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
   graph::Arg convert_tensor(const at::Tensor& tensor, const OpInfo& info);
+  // What the bits say of this memory, as a value of its own.
+  graph::ValueId resolved(graph::ValueId memory, LazyBits bits);
+  // A fake that shows the elements of `values` through these bits.
+  at::Tensor under_bits(const at::Tensor& values, LazyBits bits);
+  void note_plain_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack, bool lazy);
   void pass_on(const OpInfo& info, torch::jit::Stack* stack);
   // Appends a node and makes its results; a type of dtype Opaque stands for an undefined one.
   std::vector<at::Tensor> append(const OpInfo& info, std::vector<graph::Arg> args, std::vector<TensorType> types,
@@ -123,6 +133,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::Graph graph_;
   std::shared_ptr<SizeEnv> sizes_;
   std::unordered_map<const c10::TensorImpl*, uint32_t> constant_slots_;
+  std::map<std::pair<uint32_t, bool>, graph::ValueId> resolved_;  // by memory: conjugated (true), negated
   const graph::Location* pending_location_ = nullptr;
   graph::LocId location_, last_location_;
   size_t refreshed_ = 0;  // replaced symbols that the types know of

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/options.h"
 #include "graph/graph.h"
+#include "trace/lazy_bits.h"
 
 namespace braze::trace {
 
@@ -66,6 +67,7 @@ struct Captured {
   std::vector<SizeGuard> size_guards;    // over size_symbols
   std::vector<sym::Expr> symbol_values;  // per symbol of the graph: its value, over size_symbols
   std::vector<OutputView> views;
+  std::vector<LazyBits> lazy;  // per output of finish(): what is to be seen in it; the graph gives its memory
 };
 
 // A dimension of an input whose size (dim >= 0), or stride (~dim), is to be a symbol, with the range that the graph is

@@ -51,7 +51,9 @@ PyObject* TracerImpl::known_number(PyObject* fake) {
   const at::Tensor& t = THPVariable_Unpack(fake);
   if (functional::isFunctionalTensor(t)) functional::sync(t);
   FakeTensor* inner = unwrap_fake(t);
-  const at::Tensor* known = inner && inner->value().valid() ? recorder_->known(inner->value()) : nullptr;
+  const at::Tensor* known = inner && inner->value().valid() && !inner->is_conj() && !inner->is_neg()
+                                ? recorder_->known(inner->value())
+                                : nullptr;
   if (!known || known->numel() != 1) return nullptr;
   c10::Scalar number;
   {

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/copied_view.h"
 #include "symbolic/given_symbol.h"
+#include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/graph_break.h"
 #include "trace/kernel_launches.h"
@@ -121,7 +123,7 @@ std::vector<uint32_t> TracerImpl::write_back_mutations(graph::Graph& graph) {
     FakeTensor* now = unwrap_fake(fake);
     BRAZE_CHECK(now, "an input's functional wrapper holds no fake");
     mutated_[fake.storage().unsafeGetStorageImpl()] = i;
-    if (now->slot() == lifted_[i].slot && !now->value().valid()) continue;
+    if (now->slot() == lifted_[i].slot && !now->value().valid() && !now->is_conj() && !now->is_neg()) continue;
     graph::ValueId input = recorder_->use_slot(lifted_[i].slot), value = recorder_->value_of(*now);
     if (input == value) continue;
     if (graph.type(input).dtype != graph.type(value).dtype || graph.type(input).sizes != graph.type(value).sizes)
@@ -141,13 +143,19 @@ std::vector<uint32_t> TracerImpl::write_back_mutations(graph::Graph& graph) {
   return counts;
 }
 
+graph::ValueId TracerImpl::memory_of_output(const FakeTensor& fake, const at::Tensor& output) {
+  if (fake.is_conj() != output.is_conj() || fake.is_neg() != output.is_neg())
+    throw Unsupported(Reason::UnsupportedMutation, "what a lazily conjugated or negated tensor holds is replaced");
+  return recorder_->memory_of(fake);
+}
+
 graph::ValueId TracerImpl::output_value(PyObject* output, bool& needs_grad) {
   if (output == Py_None) return {};
   BRAZE_CHECK(THPVariable_Check(output), "an output that is not a tensor");
   const at::Tensor& tensor = THPVariable_Unpack(output);
   needs_grad |= tensor.requires_grad() && !by_fake_.count(output) && !without_history_.count(output);
   if (!functional::isFunctionalTensor(tensor)) {
-    if (FakeTensor* fake = unwrap_fake(tensor)) return recorder_->value_of(*fake);
+    if (FakeTensor* fake = unwrap_fake(tensor)) return memory_of_output(*fake, tensor);
     return recorder_->constant(tensor);
   }
   auto* wrapper = functional::unsafeGetFunctionalWrapper(tensor);
@@ -157,12 +165,12 @@ graph::ValueId TracerImpl::output_value(PyObject* output, bool& needs_grad) {
     for (const auto& meta : wrapper->view_metas()) view = meta->forward(view);
     FakeTensor* fake = as_fake(view);
     BRAZE_CHECK(fake, "views of an input are not fakes");
-    return recorder_->value_of(*fake);
+    return memory_of_output(*fake, tensor);
   }
   functional::sync(tensor);
   FakeTensor* fake = unwrap_fake(tensor);
   BRAZE_CHECK(fake, "a functional wrapper holds no fake");
-  return recorder_->value_of(*fake);
+  return memory_of_output(*fake, tensor);
 }
 
 void TracerImpl::take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObject*>& constants) {
@@ -190,7 +198,7 @@ graph::ValueId memory_root(const graph::Graph& graph, graph::ValueId v) {
   while (graph.value(v).node.valid()) {
     const graph::Node& n = graph.node(graph.value(v).node);
     auto* operand = n.args.empty() ? nullptr : std::get_if<graph::ValueId>(&n.args[0]);
-    if (graph::op_class(n.op) != graph::OpClass::View || !operand) break;
+    if (graph::op_class(n.op) != graph::OpClass::View || !operand || graph::is_copied_view(graph, n)) break;
     v = *operand;
   }
   return v;
@@ -259,7 +267,7 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     FakeTensor* fake = unwrap_fake(base);
     if (!fake) continue;
     auto at = static_cast<uint32_t>(graph.outputs.size());
-    graph.outputs.push_back(recorder_->value_of(*fake));
+    graph.outputs.push_back(memory_of_output(*fake, base));
     hidden_bases_.push_back(base);
     for (uint32_t member : members.mapped()) add(member, graph.outputs[at], at, false);
   }
@@ -286,6 +294,22 @@ void TracerImpl::find_detached(const graph::Graph& graph, std::vector<OutputView
   }
 }
 
+// What shares memory in the program shares it in the graph: with an input, or with another output.
+void TracerImpl::check_aliases(const graph::Graph& graph) const {
+  std::unordered_map<const c10::StorageImpl*, graph::ValueId> memory;
+  for (const Lifted& l : lifted_) memory.emplace(l.storage, recorder_->slots[l.slot].value);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
+    const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+    if (!functional::isFunctionalTensor(t) || t.sym_numel().maybe_as_int() == 0) continue;
+    graph::ValueId root = memory_root(graph, graph.outputs[i]);
+    if (memory.emplace(t.storage().unsafeGetStorageImpl(), root).first->second != root)
+      throw Unsupported(
+          Reason::UnsupportedMutation,
+          "a result shares memory with an input or with another result by a view that is computed as a copy");
+  }
+}
+
 Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) {
   RecordingScope scope(recorder_.get());
   c10::AutoGradMode no_grad(false);
@@ -300,11 +324,16 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   bool needs_grad = false;
   std::vector<uint32_t> write_counts;
   std::vector<OutputView> views;
+  std::vector<LazyBits> lazy;
   try {
     write_counts = write_back_mutations(graph);
-    for (PyObject* o : outputs) graph.outputs.push_back(output_value(o, needs_grad));
+    for (PyObject* o : outputs) {
+      graph.outputs.push_back(output_value(o, needs_grad));
+      lazy.push_back(o == Py_None ? LazyBits() : lazy_bits(THPVariable_Unpack(o)));
+    }
     needs_grad |= !written_with_history_.empty();
     views = find_views(graph);
+    check_aliases(graph);
   } catch (python_error& e) {  // a graph break met while views were replayed
     e.restore();
     PyObject *type, *value, *traceback;
@@ -331,7 +360,8 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
                     {},
                     {},
                     {},
-                    std::move(views)};
+                    std::move(views),
+                    std::move(lazy)};
   inputs_ = inputs;
   finish_sizes(captured, graph);
   captured.graph = std::move(graph);

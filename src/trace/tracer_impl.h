@@ -90,6 +90,8 @@ class TracerImpl final : public Tracer, public Differentiable {
   // How often these fakes were written, and those that were lifted.
   size_t writes_of(const std::vector<PyObject*>& fakes) const;
   bool holds_fake(PyObject* obj) const;
+  // Whether a node from `first` on casts what goes to an out= of this call, where eager may refuse its dtype.
+  bool casts_out(PyObject* kwargs, size_t first) const;
   // Calls fn under the recorder; the torch-level graph gets a call of `noted`, if any.
   PyObject* perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
                     PyObject* noted);
@@ -104,6 +106,9 @@ class TracerImpl final : public Tracer, public Differentiable {
   std::vector<uint32_t> write_back_mutations(graph::Graph& graph);  // see Captured::write_counts
   bool differs_in_history(const Lifted& lifted) const;
   graph::ValueId output_value(PyObject* output, bool& needs_grad);
+  // The memory of an output's fake; the output carries the same bits.
+  graph::ValueId memory_of_output(const FakeTensor& fake, const at::Tensor& output);
+  void check_aliases(const graph::Graph& graph) const;
   std::vector<OutputView> find_views(graph::Graph& graph);
   void find_detached(const graph::Graph& graph, std::vector<OutputView>& views) const;
   void take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObject*>& constants);

@@ -32,4 +32,7 @@ void install_symbolic_matmul();
 // to that type, as PyTorch before 2.15 does.
 void install_clamp();
 
+// What is written to a lazily conjugated or negated fake keeps its bits.
+void install_copy();
+
 }  // namespace braze::pytorch

@@ -1,0 +1,17 @@
+#include "graph/copied_view.h"
+
+namespace braze::graph {
+
+bool is_copied_view(const Graph& graph, const Node& node) {
+  switch (node.op) {
+    case Op::view_as_real:
+    case Op::view_as_complex:
+    case Op::real: return true;
+    case Op::view_dtype:
+      return is_complex(graph.type(node.outputs[0]).dtype) !=
+             is_complex(graph.type(std::get<ValueId>(node.args[0])).dtype);
+    default: return false;
+  }
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,10 @@
+// Views that are computed as copies, since kernels read no complex numbers.
+#pragma once
+#include "graph/graph.h"
+
+namespace braze::graph {
+
+// Whether a node of OpClass::View gives memory of its own: complex numbers as reals, or reals as complex numbers.
+bool is_copied_view(const Graph& graph, const Node& node);
+
+}  // namespace braze::graph
