@@ -333,6 +333,7 @@ Types index_types(const Call& c) {
     case Op::roll: {
       auto *shifts = c.get<IntList>(1), *dims = c.get<IntList>(2);
       if (!shifts || !dims || shifts->v.size() != std::max<size_t>(dims->v.size(), 1)) return std::nullopt;
+      if (x->dim() == 0 && !dims->v.empty()) return c.refuse();
       for (Expr d : dims->v)
         if (!wrap_dim(arena.as_const(d).value_or(INT64_MAX), x->dim())) return std::nullopt;
       if (x->dim() > 3) return roll(c, *x);

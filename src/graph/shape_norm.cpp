@@ -65,6 +65,15 @@ Types reduced_loss(const Call& c, const TensorType& x, const TensorType& y, size
   return one(TensorType{x.dtype, x.device, std::move(*sizes), std::move(*strides), c.arena().constant(0)});
 }
 
+// What the kernels of losses by classes take, and their Meta kernels do not look at: classes as int64 or uint8, and a
+// weight for each class.
+bool are_classes(const Call& c, const TensorType& x, const TensorType& target, const TensorType* weight) {
+  if (target.dtype != DType::I64 && target.dtype != DType::U8) return false;
+  if (!weight) return true;
+  return weight->dtype == x.dtype && weight->dim() == 1 &&
+         c.surely_equal(weight->sizes[0], x.sizes[x.dim() == 1 ? 0 : 1]);
+}
+
 }  // namespace
 
 Types norm_types(const Call& c) {
@@ -154,10 +163,17 @@ Types norm_types(const Call& c) {
       if (!in || !y || x->dtype != in->dtype || y->dtype != in->dtype || is_complex(in->dtype) || !c.same_sizes(in->sizes, y->sizes)) return std::nullopt;
       return one(c.fresh(*in, in->dtype, in->sizes));
     }
-    case Op::nll_loss_forward: {
+    case Op::binary_cross_entropy: {
+      const TensorType *target = c.tensor(1), *weight = c.tensor(2);
+      bool same = (!target || target->dtype == x->dtype) && (!weight || weight->dtype == x->dtype);
+      return same ? std::nullopt : c.refuse();
+    }
+    case Op::nll_loss_forward: case Op::nll_loss2d_forward: {
       const TensorType* target = c.tensor(1);
       auto reduction = c.integer(3);
-      if (!target || !reduction || x->dim() == 0 || x->dim() > 2) return std::nullopt;
+      if (!target || !reduction || x->dim() == 0) return std::nullopt;
+      if (!are_classes(c, *x, *target, c.tensor(2))) return c.refuse();
+      if (c.op == Op::nll_loss2d_forward || x->dim() > 2) return std::nullopt;
       bool each = *reduction == 0 && x->dim() == 2;
       return std::vector<TensorType>{c.fresh(*x, x->dtype, each ? Sizes{x->sizes[0]} : Sizes{}), c.fresh(*x, x->dtype, {})};
     }

@@ -101,6 +101,7 @@ Types reduce_types(const Call& c) {
     default:
       if (op_traits(c.op) & kNotEmpty && !surely_not_empty(c, *x)) return std::nullopt;
   }
+  if (x->dim() > 64) return c.refuse();  // eager's sets of dimensions are words
   DType dtype = result_dtype(c, x->dtype);
   auto sizes = reduced_sizes(c, *x);
   if (!sizes || dtype == DType::Opaque) return std::nullopt;
