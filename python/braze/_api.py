@@ -8,6 +8,7 @@ import importlib.util
 import linecache
 import os
 import re
+import shutil
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, overload
@@ -89,7 +90,7 @@ def compile(
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
         GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
-        they are. "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
+        they are. "codegen": "cpp" prints the CPU's kernels as C++ for the system's compiler (CXX, c++, g++ or clang++; RuntimeError without one). "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
     disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
         when this is called.
     name: what profiles, and callbacks of on_compile, call it.
@@ -114,6 +115,10 @@ def compile(
         and importlib.util.find_spec("triton") is None
     ):
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
+    if isinstance(options, dict) and options.get("codegen") == "cpp" and not _has_compiler():
+        raise RuntimeError(
+            "options={'codegen': 'cpp'} needs a C++ compiler: install g++ or clang++, or name one in the variable CXX"
+        )
     settings = (_backend(backend), bool(fullgraph), None if dynamic is None else bool(dynamic), options)
     settings += (recompile_limit or 0, name or "")
     _C.check_options(options)
@@ -122,6 +127,11 @@ def compile(
     if f is None:
         return lambda g: _compile(g, *settings)
     return _compile(f, *settings)
+
+
+def _has_compiler():
+    named = os.environ.get("CXX")
+    return any(shutil.which(name) for name in ([named] if named else ["c++", "g++", "clang++"]))
 
 
 def with_mode(options, mode):
@@ -476,7 +486,7 @@ def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any
     """Compiles `f` afresh, calls it with the arguments and returns an Explanation of what was captured and what was not.
 
     What `compile` gave for a module or a function is compiled with the options that it has.
-    code: also keep the source of the kernels, with the lines that each computes: LLVM IR on the CPU, PTX on a GPU, or Triton for what
+    code: also keep the source of the kernels, with the lines that each computes: LLVM IR (or C++) on the CPU, PTX on a GPU, or Triton for what
         was compiled with options={"codegen": "triton"}. The Explanation has it as `code` and prints it. An argument of `f` that is
         called `code` cannot be given by name here.
     """

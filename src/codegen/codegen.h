@@ -74,6 +74,9 @@ Target neon_target();
 // text.
 CodeGenerator& cpu_generator(const Target& target = cpu_target());
 
+// The same CPU through the system's C++ compiler; it does not take every nest. `source` needs no compiler.
+CodeGenerator& cpp_generator(const Target& target = cpu_target());
+
 // An NVIDIA GPU through LLVM and nvJitLink. Throws Unsupported.
 CodeGenerator& nvptx_generator(const Target& target);
 

@@ -18,6 +18,11 @@ codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
     if (!triton) triton = &codegen::triton_generator(target);
     if (triton->takes(program_, nest)) return *triton;
   }
+  if (!target.is_gpu() && options_.codegen == Codegen::Cpp) {
+    codegen::CodeGenerator*& cpp = cpp_[&target];
+    if (!cpp) cpp = &codegen::cpp_generator(target);
+    if (cpp->takes(program_, nest)) return *cpp;
+  }
   codegen::CodeGenerator*& llvm = llvm_[&target];
   if (!llvm) llvm = target.is_gpu() ? &codegen::nvptx_generator(target) : &codegen::cpu_generator(target);
   return *llvm;

@@ -27,7 +27,7 @@ class Generators {
   const loop::Program& program_;
   const Options& options_;
   const Targets& targets_;
-  std::unordered_map<const Target*, codegen::CodeGenerator*> llvm_, triton_;
+  std::unordered_map<const Target*, codegen::CodeGenerator*> llvm_, triton_, cpp_;
 };
 
 }  // namespace braze::driver

@@ -19,6 +19,7 @@ constexpr const char* kFormat = "result 1";
 // stages are to say so.
 std::optional<std::string> generators(const Options& options, const Targets& targets) {
   std::string out = targets.cpu.text() + "\n" + codegen::cpu_generator(targets.cpu).fingerprint() + "\n";
+  if (options.codegen == Codegen::Cpp) out += codegen::cpp_generator(targets.cpu).fingerprint() + "\n";
   for (const auto& [number, target] : targets.gpus) {
     if (!target.unavailable.empty()) return std::nullopt;
     try {

@@ -90,8 +90,9 @@ class Image {
   explicit Image(const Object& object) : object_(object), place_(object.sections.size(), kNowhere) {
     for (size_t i = 0; i < object.sections.size(); ++i) {
       const Elf64_Shdr& s = object.sections[i];
-      if (!(s.sh_flags & SHF_ALLOC) || s.sh_type == object.machine.unwind)
-        continue;  // nothing is thrown through a kernel
+      // Nothing is thrown through a kernel; assemblers make sections of data that stay empty, and notes.
+      if (!(s.sh_flags & SHF_ALLOC) || s.sh_type == object.machine.unwind || s.sh_type == SHT_NOTE || !s.sh_size)
+        continue;
       require(!(s.sh_flags & (SHF_WRITE | SHF_TLS)) && s.sh_type == SHT_PROGBITS && s.sh_addralign <= kMostAligned,
               "a section of another kind than code and constants");
       (void)object.data(s);

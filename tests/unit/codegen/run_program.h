@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
@@ -34,7 +35,13 @@ struct Linked {
   std::vector<void*> entry;  // per nest
 };
 
-inline Linked link(const Program& p) {
+// BRAZE_TEST_CODEGEN=cpp runs every nest of these tests through the C++ compiler.
+inline CodeGenerator& generator_under_test() {
+  const char* name = std::getenv("BRAZE_TEST_CODEGEN");
+  return name && std::string_view(name) == "cpp" ? cpp_generator() : cpu_generator();
+}
+
+inline Linked link(const Program& p, CodeGenerator& generator = generator_under_test()) {
   std::vector<const loop::Nest*> nests;
   for (const loop::Item& item : p.items) nests.push_back(&std::get<loop::Nest>(item));
   if (forced_cpu() == CpuLevel::Avx2) {
@@ -42,7 +49,7 @@ inline Linked link(const Program& p) {
   }
   Options options;
   options.disk_cache = false;
-  Linked l{cpu_generator().compile(p, one_by_one(nests), options), {}};
+  Linked l{generator.compile(p, one_by_one(nests), options), {}};
   for (const Launch& launch : l.compiled.launches) {
     const CompiledKernel& kernel = l.compiled.kernels[launch.kernel];
     l.entry.push_back(cpu_loader().load(l.compiled.blobs[kernel.blob], {kernel.symbol})[0]);
@@ -59,8 +66,9 @@ inline sym::Env sizes_from(const Program& p, const std::vector<HostTensor>& inpu
 }
 
 // Outputs as packed-by-buffer tensors, like loop::run; inputs are changed only through atomic or in-place stores.
-inline std::vector<HostTensor> run_compiled(const Program& p, std::vector<HostTensor>& inputs) {
-  Linked l = link(p);
+inline std::vector<HostTensor> run_compiled(const Program& p, std::vector<HostTensor>& inputs,
+                                            CodeGenerator& generator = generator_under_test()) {
+  Linked l = link(p, generator);
   sym::Env env = sizes_from(p, inputs);
   std::vector<std::vector<uint8_t>> memory(p.buffers.size());
   std::vector<void*> base(p.buffers.size());
@@ -158,11 +166,12 @@ inline void expect_close(const std::vector<HostTensor>& got, const std::vector<H
 }
 
 // Runs the text compiled and interpreted on the same inputs and compares.
-inline void check(const std::string& text, std::vector<HostTensor> inputs, double tolerance = 2e-6) {
+inline void check(const std::string& text, std::vector<HostTensor> inputs, double tolerance = 2e-6,
+                  CodeGenerator& generator = generator_under_test()) {
   Program p = loop::parse(text);
   loop::verify(p);
   std::vector<HostTensor> copy = inputs;
-  std::vector<HostTensor> got = run_compiled(p, inputs);
+  std::vector<HostTensor> got = run_compiled(p, inputs, generator);
   std::vector<HostTensor> want = loop::run(p, copy);
   expect_close(got, want, tolerance, text);
   auto fault = take_fault();
