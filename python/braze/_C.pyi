@@ -28,6 +28,9 @@ def compile(
 ) -> Compiled:
     """`bound`: the first argument of each call, in front of those given or, if it replaces the first, in its place. None: there is none."""
 
+def has_cpp_compiler() -> bool:
+    """Whether CXX, or else PATH, names a C++ compiler."""
+
 def check_options(options: Mapping[str, Any] | None, /) -> None:
     """Raises what compile() would for them."""
 

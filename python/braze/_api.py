@@ -8,7 +8,6 @@ import importlib.util
 import linecache
 import os
 import re
-import shutil
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, overload
@@ -115,7 +114,7 @@ def compile(
         and importlib.util.find_spec("triton") is None
     ):
         raise ImportError("options={'codegen': 'triton'} needs the package triton: pip install triton")
-    if isinstance(options, dict) and options.get("codegen") == "cpp" and not _has_compiler():
+    if isinstance(options, dict) and options.get("codegen") == "cpp" and not _C.has_cpp_compiler():
         raise RuntimeError(
             "options={'codegen': 'cpp'} needs a C++ compiler: install g++ or clang++, or name one in the variable CXX"
         )
@@ -127,11 +126,6 @@ def compile(
     if f is None:
         return lambda g: _compile(g, *settings)
     return _compile(f, *settings)
-
-
-def _has_compiler():
-    named = os.environ.get("CXX")
-    return any(shutil.which(name) for name in ([named] if named else ["c++", "g++", "clang++"]))
 
 
 def with_mode(options, mode):

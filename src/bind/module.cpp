@@ -16,6 +16,7 @@
 #include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
+#include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/warm_up.h"
 #include "trace/trace.h"
@@ -79,6 +80,8 @@ PyObject* check_options(PyObject*, PyObject* options) {
   if (!options_from(options)) return nullptr;
   Py_RETURN_NONE;
 }
+
+PyObject* has_cpp_compiler(PyObject*, PyObject*) { return PyBool_FromLong(codegen::has_cpp_compiler()); }
 
 PyObject* describe_event(const capture::Event& e) {
   PyObject* d = PyDict_New();
@@ -278,6 +281,7 @@ PyObject* mark_consumed(PyObject*, PyObject* tensor) {
 PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
                            {"check_options", check_options, METH_O, nullptr},
+                           {"has_cpp_compiler", has_cpp_compiler, METH_NOARGS, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
                            {"compilations", compilations, METH_O, nullptr},

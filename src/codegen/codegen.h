@@ -76,6 +76,8 @@ CodeGenerator& cpu_generator(const Target& target = cpu_target());
 
 // The same CPU through the system's C++ compiler; it does not take every nest. `source` needs no compiler.
 CodeGenerator& cpp_generator(const Target& target = cpu_target());
+// Whether there is one: what CXX names, else c++, g++ or clang++ on PATH, as they are now.
+bool has_cpp_compiler();
 
 // An NVIDIA GPU through LLVM and nvJitLink. Throws Unsupported.
 CodeGenerator& nvptx_generator(const Target& target);

@@ -120,6 +120,8 @@ class CppGenerator final : public CodeGenerator {
 }  // namespace
 }  // namespace cpp
 
+bool has_cpp_compiler() { return !cpp::compiler_path().empty(); }
+
 CodeGenerator& cpp_generator(const Target& target) { return kept_generator<cpp::CppGenerator>(target); }
 
 }  // namespace braze::codegen
