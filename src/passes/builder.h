@@ -1,7 +1,5 @@
 // What decomposition rules write with: calls that infer their result types. Internal to passes/.
 #pragma once
-#include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -36,9 +34,6 @@ class Builder {
   const std::vector<Expr>& ints(size_t i) const;
   bool mask(size_t i, size_t k) const;      // element k of a bool list
   size_t dim(size_t i, size_t rank) const;  // wrapped
-  void refuse_complex(ValueId v) const {
-    if (is_complex(type(v).dtype)) throw NoRule{};
-  }
   bool wants(size_t output) const { return node.outputs.at(output).valid(); }
   const TensorType& result(size_t output) const { return from.type(node.outputs.at(output)); }
 
@@ -103,17 +98,7 @@ DecomposeRule norm_rule(Op);
 DecomposeRule norm_backward_rule(Op);
 DecomposeRule loss_rule(Op);
 DecomposeRule misc_rule(Op);
-// Operators without a row, by name.
-struct NamedRule {
-  std::string_view name;
-  DecomposeRule rule;
-};
-std::span<const NamedRule> copy_rules();
-std::span<const NamedRule> search_rules();
-std::span<const NamedRule> few_rules();
-std::span<const NamedRule> loss_rules();
-std::span<const NamedRule> polynomial_rules();
-// Lists of tensors; false: not one of them.
+// Operators without a row, by name; false: not one of them.
 bool decompose_foreach(Builder&);
 
 }  // namespace braze::passes
