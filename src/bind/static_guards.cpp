@@ -30,7 +30,8 @@ Guard* of(long long* word) { return reinterpret_cast<Guard*>(word); }
 constinit std::mutex g_mutex;
 std::vector<std::pair<Guard*, pthread_t>>* g_begun = nullptr;
 
-void note_begin(Guard* guard) {
+// Whether this thread is to initialise it. It is busy and known to be so at once for whoever forks.
+bool begin(Guard* guard) {
   std::lock_guard lock(g_mutex);
   if (!g_begun) {
     g_begun = new std::vector<std::pair<Guard*, pthread_t>>;
@@ -44,14 +45,15 @@ void note_begin(Guard* guard) {
                      g_mutex.unlock();
                    });
   }
+  if (guard->done.load(std::memory_order_acquire) || guard->busy.load(std::memory_order_relaxed)) return false;
   g_begun->emplace_back(guard, pthread_self());
+  guard->busy.store(1, std::memory_order_relaxed);
+  return true;
 }
 
 void end(Guard* guard) noexcept {
-  {
-    std::lock_guard lock(g_mutex);
-    std::erase_if(*g_begun, [&](const auto& b) { return b.first == guard; });
-  }
+  std::lock_guard lock(g_mutex);
+  std::erase_if(*g_begun, [&](const auto& b) { return b.first == guard; });
   guard->busy.store(0, std::memory_order_release);
   guard->busy.notify_all();
 }
@@ -65,13 +67,8 @@ int __cxa_guard_acquire(long long* word) {
   Guard* guard = of(word);
   for (;;) {
     if (guard->done.load(std::memory_order_acquire)) return 0;
-    uint32_t idle = 0;
-    if (guard->busy.compare_exchange_strong(idle, 1, std::memory_order_acquire)) {
-      if (!guard->done.load(std::memory_order_acquire)) return note_begin(guard), 1;
-      guard->busy.store(0, std::memory_order_release);
-      guard->busy.notify_all();
-      return 0;
-    }
+    if (begin(guard)) return 1;
+    if (guard->done.load(std::memory_order_acquire)) return 0;
     braze::launch::GilRelease others_go_on;
     guard->busy.wait(1, std::memory_order_acquire);
   }

@@ -8,6 +8,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +22,17 @@ namespace {
 
 namespace functional = at::functionalization::impl;
 using graph::ValueId;
+
+// How many threads are inside of the engine; changed under the GIL alone.
+int g_traced_backwards = 0;
+thread_local int t_traced_backwards = 0;
+
+struct TracedBackward {
+  TracedBackward() { ++g_traced_backwards, ++t_traced_backwards; }
+  ~TracedBackward() { --g_traced_backwards, --t_traced_backwards; }
+  TracedBackward(const TracedBackward&) = delete;
+  TracedBackward& operator=(const TracedBackward&) = delete;
+};
 
 // A gradient has its output's sizes; it is asked for in the output's layout where that is dense.
 TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
@@ -101,6 +114,7 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   torch::autograd::variable_list gradients;
   try {
+    TracedBackward counted;
     pybind11::gil_scoped_release no_gil;
     gradients = torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false,
                                                                       /*create_graph=*/false,
@@ -133,6 +147,14 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
     out.gradients.push_back(fake ? recorder.value_of(*fake) : recorder.constant(g));
   }
   return out;
+}
+
+void wait_for_traced_backwards() {
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (g_traced_backwards > t_traced_backwards && std::chrono::steady_clock::now() < end) {
+    pybind11::gil_scoped_release others_go_on;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
 }
 
 }  // namespace braze::trace

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/fork_mutex.h"
+
 namespace braze::trace {
 namespace {
 
@@ -82,10 +84,10 @@ std::unique_ptr<OpInfo> describe(const c10::OperatorHandle& op) {
 const OpInfo& op_info(const c10::OperatorHandle& op) {
   // Schemas live as long as their operators, and operators as long as the library that defines them; the name is
   // compared so that a schema at the address of one that is gone is not taken for it.
-  static std::mutex mutex;
+  static auto& mutex = *new ForkMutex;
   static auto* cache = new std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>>();
   const c10::FunctionSchema* key = &op.schema();
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard lock(mutex);
   auto& entry = (*cache)[key];
   if (!entry || entry->name.compare(0, key->name().size(), key->name()) != 0) entry = describe(op);
   return *entry;

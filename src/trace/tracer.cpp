@@ -198,6 +198,12 @@ std::unique_ptr<Tracer> Tracer::create(const Options&) {
 void initialize() {
   pytorch::check();
   install_recorder();
+  static bool waits = [] {
+    pybind11::module_::import("os").attr("register_at_fork")(pybind11::arg("before") =
+                                                                 pybind11::cpp_function(&wait_for_traced_backwards));
+    return true;
+  }();
+  (void)waits;
 }
 
 PyObject* size_hint(PyObject* size) {

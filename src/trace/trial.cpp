@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/fork_mutex.h"
 #include "graph/shape.h"
 #include "trace/convert.h"
 #include "trace/schema.h"
@@ -41,7 +42,7 @@ Op functional_form(const c10::OperatorHandle& op) {
 }
 
 Op functional_form(const c10::OperatorHandle& op, const OpInfo& info) {
-  static std::mutex mutex;
+  static auto& mutex = *new ForkMutex;
   static auto* known = new std::unordered_map<std::string, Op>;
   std::lock_guard lock(mutex);
   auto [it, fresh] = known->try_emplace(info.name, Op::Extern);

@@ -167,6 +167,30 @@ CASES = {
         run(5, 6, work)
         assert done
     """,
+    # A capture's backward is traced without the GIL: a child that began amid it would find PyTorch's locks and ours held for ever.
+    "forks while threads capture": """
+        x = torch.randn(4, 8, requires_grad=True)
+        def work(i, k):
+            def f(x):
+                for _ in range(12): x = (x.sin() * 2).tanh().mean(-1, keepdim=True) + x
+                return x
+            c = braze.compile(f, fullgraph=True)
+            if i:
+                c(x).sum().backward()
+                return
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    signal.alarm(15)
+                    torch.testing.assert_close(c(x), f(x))
+                    os._exit(0)
+                except BaseException:
+                    import traceback; traceback.print_exc()
+                finally:
+                    os._exit(1)
+            assert os.waitpid(pid, 0)[1] == 0
+        run(4, 6, work)
+    """,
     # The process ends as soon as the main thread does, while daemon threads call.
     "the end while threads call": """
         def f(x): return (x.sin() * 2).relu().sum(0)  # kernels alone: PyTorch's own functions are not made for this end
