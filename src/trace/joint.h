@@ -23,8 +23,8 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
                           const torch::autograd::edge_list& leaves);
 
 // Waits, with the GIL given up, until no other thread is inside of trace_backward(): what calls it before a fork finds
-// no lock, of PyTorch or ours, held by a trace that the child will never end. Needs the GIL. Goes on after 10 s: a trace
-// may wait for what the caller holds.
+// no lock, of PyTorch or ours, held by a trace that the child will never end. Needs the GIL. Goes on after 10 s: a
+// trace may wait for what the caller holds.
 void wait_for_traced_backwards();
 
 // Gives a fake that stands for the result of a computation outside a history: as that one it is no leaf. Returns its
