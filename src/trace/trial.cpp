@@ -44,10 +44,14 @@ Op functional_form(const c10::OperatorHandle& op) {
 Op functional_form(const c10::OperatorHandle& op, const OpInfo& info) {
   static auto& mutex = *new ForkMutex;
   static auto* known = new std::unordered_map<std::string, Op>;
+  {
+    std::lock_guard lock(mutex);
+    if (auto it = known->find(info.name); it != known->end()) return it->second;
+  }
+  Op form = functional_form(op);  // takes op_info()'s mutex: one of them at a time, as a fork takes both
   std::lock_guard lock(mutex);
-  auto [it, fresh] = known->try_emplace(info.name, Op::Extern);
-  if (fresh) it->second = functional_form(op);
-  return it->second;
+  known->emplace(info.name, form);
+  return form;
 }
 
 // Every element has an address of its own, as eager demands of what is written: sizes and strides that could have been
