@@ -109,4 +109,15 @@ uint64_t global_state_key() {
   return hash.value();
 }
 
+uint64_t global_state_of_capture() {
+  if (c10::impl::hasDeviceGuardImpl(c10::kCUDA) && !gpu_matters.load(std::memory_order_relaxed)) {
+    // Not asked where CUDA is yet to start: the current GPU is 0 then, and asking would start it.
+    PyObject* answer = PyObject_CallNoArgs(pytorch::get(pytorch::Name::cuda_is_initialized));
+    if (answer == Py_True) gpu_matters.store(true, std::memory_order_relaxed);
+    if (!answer) PyErr_Clear();
+    Py_XDECREF(answer);
+  }
+  return global_state_key();
+}
+
 }  // namespace braze::trace

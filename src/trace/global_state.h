@@ -22,6 +22,9 @@ class WithoutTorchFunctions {
 // state and dtypes, default dtype and device, deterministic mode, torch function modes, functorch levels, backend
 // switches that choose operators (scaled dot product attention, cuDNN, oneDNN), the current GPU.
 uint64_t global_state_key();
+// The same at the beginning of a capture: from now on the key holds the current GPU if the process has used CUDA, since
+// the capture may find that it matters. Needs the GIL.
+uint64_t global_state_of_capture();
 
 // The number of the device that "cuda" means on this thread; -1: PyTorch has no CUDA. From the first call on it is part
 // of global_state_key(), if it is not 0.

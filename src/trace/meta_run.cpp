@@ -103,7 +103,8 @@ class MetaArgs {
 };
 
 // The results of operators without a Meta kernel, all dense; nullopt: another.
-std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch::jit::Stack& meta) {
+std::optional<torch::jit::Stack> results_by_rule(const c10::OperatorHandle& op, const OpInfo& info,
+                                                 const torch::jit::Stack& meta) {
   auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
     return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
                                          std::nullopt);
@@ -114,6 +115,10 @@ std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch
   for (const char* name : kLikeSecond)
     if (info.name == name && meta.size() > 1 && meta[1].isTensor())
       return torch::jit::Stack{made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
+  // PyTorch 2.11 has no Meta kernel for it.
+  if (info.name == "aten::_transformer_encoder_layer_fwd" &&
+      !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta))
+    return torch::jit::Stack{made(meta[0].toTensor(), meta[0].toTensor().sym_sizes())};
   if (info.name == "aten::_ctc_loss") {  // (log_probs, targets, input_lengths, target_lengths, ...)
     const at::Tensor& probabilities = meta[0].toTensor();
     TORCH_CHECK(probabilities.dim() == 3, "log_probs has to be of 3 dimensions");
@@ -174,7 +179,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
   auto call = [&] {
     BelowTracing below;
     number = 0;
-    if (auto results = results_by_rule(info, meta)) {
+    if (auto results = results_by_rule(op, info, meta)) {
       meta = std::move(*results);
     } else if (!pytorch::run_fake_kernel(op, info, meta, new_size)) {
       torch::jit::Stack operands =

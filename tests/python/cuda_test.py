@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -415,6 +416,20 @@ def test_two_devices():
     g = braze.compile(lambda x, y: (x * 2).to(y.device) + y)
     x, y = torch.randn(64, device="cuda:0"), torch.randn(64, device="cuda:1")
     torch.testing.assert_close(g(x, y), (x * 2).to(y.device) + y)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_current_device():
+    """In a process of its own, whose first capture finds the second GPU current."""
+    program = """
+        import torch, braze
+        x = torch.ones(3)
+        f = braze.compile(lambda x: (x + 1, torch.zeros(2, device="cuda")))
+        for device in (1, 0, 1):
+            torch.cuda.set_device(device)
+            assert f(x)[1].device.index == device, (device, f(x)[1].device)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
 @pytest.mark.parametrize("n", [1 << 16, 1 << 22, 3 * (1 << 20) + 96])

@@ -1,8 +1,10 @@
 """What Python and PyTorch keep between calls, read by compiled functions: caches, context variables, weak references, modes."""
 
+import contextlib
 import contextvars
 import functools
 import gc
+import logging
 import weakref
 from fractions import Fraction
 
@@ -169,6 +171,121 @@ def test_context_variable():
     var.reset(token)
     same(x * 2 + 7, compiled(x))
     same(x * 4 + 7, contextvars.copy_context().run(lambda: (var.set(4), compiled(x))[1]))
+
+
+def sets_and_resets(var, t):
+    token = var.set(var.get() + 1)
+    inner = var.set(t * var.get())
+    a = var.get()
+    var.reset(inner)
+    b = var.get()
+    var.reset(token)
+    return a + b, var.get()
+
+
+def leaves_it_set(var, t):
+    var.set(5)
+    var.set(var.get() + 2)
+    return t * var.get()
+
+
+def gives_the_tokens(var, t):
+    first = var.set("a")
+    return var.set("b"), t + 1, first
+
+
+@contextlib.contextmanager
+def holding(var, value):
+    token = var.set(value)
+    try:
+        yield var
+    finally:
+        var.reset(token)
+
+
+def in_a_manager(var, t):
+    with holding(var, 4) as v, holding(var, 5):
+        t = t * v.get()
+    return t + v.get()
+
+
+def raises_inside(var, t):
+    try:
+        with holding(var, 4):
+            t = t * var.get()
+            raise KeyError(1)
+    except KeyError:
+        return t + var.get()
+
+
+@pytest.mark.parametrize("f", [sets_and_resets, leaves_it_set, in_a_manager, raises_inside], ids=lambda f: f.__name__)
+def test_context_variable_that_is_set(f):
+    var = contextvars.ContextVar("var", default=2)
+    compiled = braze.compile(lambda t: f(var, t), fullgraph=True)
+    for before in (None, 3, 3):
+        for g in (compiled, lambda t: f(var, t)):
+            context = contextvars.copy_context()
+            if before is not None:
+                context.run(var.set, before)
+            got = context.run(g, x)
+            if g is compiled:
+                result, after = got, dict(context.items()).get(var)
+        same(got, result)
+        assert after == dict(context.items()).get(var)
+
+
+def test_tokens_that_are_given_away():
+    var = contextvars.ContextVar("var")
+    compiled = braze.compile(lambda t: gives_the_tokens(var, t), fullgraph=True)
+    for _ in range(2):
+        second, y, first = contextvars.copy_context().run(compiled, x)
+        same(y, x + 1)
+        assert (first.var, first.old_value, second.old_value) == (var, contextvars.Token.MISSING, "a")
+    second, _, first = compiled(x)
+    var.reset(second)
+    assert var.get() == "a"
+    var.reset(first)
+    assert var.get(None) is None
+
+
+def test_break_while_a_context_variable_is_set():
+    var = contextvars.ContextVar("var", default=2)
+    seen = []
+
+    def f(t):
+        with holding(var, 4):
+            t = t + 1
+            torch._dynamo.graph_break()
+            seen.append(var.get())
+            t = t * var.get()
+        return t * var.get()
+
+    same(braze.compile(f)(x), (x + 1) * 8)
+    assert seen == [4] and var.get() == 2
+
+
+def test_messages_while_a_context_variable_is_set():
+    """The handler asks for it when the message comes."""
+    var, seen = contextvars.ContextVar("var", default=2), []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            seen.append((record.getMessage(), var.get()))
+
+    log = logging.getLogger("braze_test.context")
+    log.addHandler(Handler())
+    log.setLevel(logging.INFO)
+
+    def f(t):
+        log.info("before")
+        with holding(var, 4):
+            log.info("inside")
+            t = t * var.get()
+        log.info("after")
+        return t
+
+    same(braze.compile(f)(x), x * 4)
+    assert seen == [("before", 2), ("inside", 4), ("after", 2)]
 
 
 # ---- weak references ----

@@ -148,12 +148,13 @@ def test_powers_and_remainders(n, dtype):
         torch.testing.assert_close(braze.compile(f, fullgraph=True)(a, b), f(a, b), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
-@pytest.mark.parametrize("bound", [-300, -7, 3, 300])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("bound", [-(2**40), -300, -7, 3, True, 300, 2**40])
 @pytest.mark.parametrize(
     "f",
-    [torch.clamp_min, torch.clamp_max, lambda x, b: x.clamp(b, 100), lambda x, b: x.clamp(1, b), lambda x, b: x.clone().clamp_(b)],
-    ids=["min", "max", "both", "high", "in_place"],
+    [torch.clamp_min, torch.clamp_max, lambda x, b: x.clamp(b, 100), lambda x, b: x.clamp(1, b), lambda x, b: x.clone().clamp_(b),
+     lambda x, b: x.clamp(b, 400.5), lambda x, b: torch.nn.functional.hardtanh(x.clone(), b, 2**41)],
+    ids=["min", "max", "both", "high", "in_place", "beside_a_float", "hardtanh"],
 )  # fmt: skip
 def test_integer_bounds_outside_of_the_type(f, bound, dtype):
     x = torch.tensor([0, 1, 2, 100, 127, 253]).to(dtype)

@@ -1,4 +1,4 @@
-// What Python keeps between calls: functools.lru_cache, context variables, weak references.
+// What Python keeps between calls: functools.lru_cache, weak references.
 #include <algorithm>
 
 #include "capture/builtins/builtins.h"
@@ -30,32 +30,6 @@ Ref fixed_object(Translator& tr, Variable* v) {
     return v->as<ObjectVariable>()->real;
   }
   return Ref();
-}
-
-// ContextVar.get([default])
-Variable* context_get(Translator& tr, Args& a) {
-  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || !a[0]->is(Kind::Real)) return nullptr;
-  PyObject* var = a[0]->as_constant();
-  PyObject* v = nullptr;
-  // The default that is given comes before the variable's own, which its getter does not tell from a value that was
-  // set.
-  static PyObject* unset = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
-  if (PyContextVar_Get(var, a.size() == 2 ? unset : nullptr, &v) < 0) tr.raise_current();
-  Ref value = Ref::steal(v);
-  if (a.size() == 2) {
-    Ref empty = Ref::steal(PyContext_New());
-    PyObject* own = nullptr;
-    PyContext_Enter(empty.get());
-    PyContextVar_Get(var, nullptr, &own);
-    PyContext_Exit(empty.get());
-    if (own) Py_DECREF(own), tr.unsupported("a context variable with two defaults");
-  }
-  if (value.get() == unset) value = Ref();
-  SourceId at = tr.sources().derived(SourceKind::ContextValue, a[0]->source);
-  if (value) return tr.wrap(value.get(), at);
-  if (a.size() == 1) return nullptr;  // a LookupError
-  tr.guards().absent(at, tr.line());
-  return a[1];
 }
 
 Variable* make_weakref(Translator& tr, Args& a) {
@@ -185,9 +159,6 @@ Reg WeakrefVariable::build(Codegen& cg) {
                         {cg.constant(reinterpret_cast<PyObject*>(&_PyWeakref_RefType)), cg.reg(target)});
 }
 
-void register_cache_builtins() {
-  register_builtin("contextvars", "ContextVar.get", context_get);
-  register_builtin("weakref", "ref", make_weakref);
-}
+void register_cache_builtins() { register_builtin("weakref", "ref", make_weakref); }
 
 }  // namespace braze::capture

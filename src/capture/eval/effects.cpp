@@ -1,8 +1,11 @@
 // Effects of a capture, and the steps of an entry that carry them out.
 #include "capture/eval/effects.h"
 
+#include <algorithm>
+
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "capture/vars/context_token.h"
 #include "trace/global_state.h"
 
 namespace braze::capture {
@@ -21,7 +24,7 @@ void Effects::no_effect(const char* what) {
   if (pure_since_) tr_.unsupported(Reason::UnsupportedMutation, std::string(pure_part_) + " " + what);
 }
 
-bool Effects::pending() const { return !modified_.empty() || deferred_.size() != unseen_; }
+bool Effects::pending() const { return !modified_.empty() || deferred_.size() != unseen_ || !context_tokens.empty(); }
 
 void Effects::defer_call(Variable* callee, Args args) {
   no_effect("has an effect");
@@ -84,6 +87,35 @@ bool Effects::StatesOfCallback::changed() const {
     if (!now || PyObject_RichCompareBool(now.get(), s.before.get(), Py_EQ) != 1) return true;
   }
   return false;
+}
+
+// ---- context variables ----
+
+void Effects::set_context(ContextTokenVariable* token) {
+  tr_.mutate();
+  ++seen_;
+  token->in_pure_part = in_pure_part();
+  if (!context_since_) context_since_ = tr_.ordinal();
+  context_tokens.push_back(token);
+}
+
+void Effects::reset_context(ContextTokenVariable* token) {
+  tr_.mutate();
+  token->used = true;
+  context_tokens.erase(std::find(context_tokens.begin(), context_tokens.end(), token));
+}
+
+void Effects::emit_contexts(Codegen& cg) {
+  // What writes messages may read the variable, and would find what it is at the end.
+  if (context_since_ && deferred_.size() != unseen_)
+    throw Restart{context_since_, {Reason::UnsupportedMutation, "a context variable that is set beside messages"}};
+  for (ContextTokenVariable* token : context_tokens) {
+    if (token->in_pure_part)
+      throw Restart{
+          token->born,
+          {Reason::UnsupportedMutation, "a context variable that is left set in a function that PyTorch calls"}};
+    cg.reg(token);
+  }
 }
 
 // ---- locks ----
@@ -192,6 +224,7 @@ void Effects::emit(Codegen& cg) {
   for (const Attributes::Write& w : tr_.attributes.writes())
     cg.recipe.effect(StepKind::SetAttr, {cg.constant(reinterpret_cast<PyObject*>(w.type)), cg.reg(w.value)}, w.name);
   emit_gradients(cg);
+  emit_contexts(cg);
   for (Variable* v : always_made_) cg.reg(v);
   emit_calls(cg);
   tr_.torch_functions.emit_modes(cg);

@@ -11,6 +11,7 @@
 
 namespace braze::capture {
 
+class ContextTokenVariable;
 class TensorVariable;
 
 // A lock of threading that was there before and that the captured code takes or asks for.
@@ -53,6 +54,11 @@ class Effects {
   // end.
   class StatesOfCallback;
 
+  // A contextvars.ContextVar set, and back to what it was. One that is set and reset is no effect.
+  void set_context(ContextTokenVariable* token);
+  void reset_context(ContextTokenVariable* token);
+  std::vector<ContextTokenVariable*> context_tokens;  // set and not reset, in order
+
   // The entry gives the tensor's .grad what it has at the end of the capture (vars/tensor_grad.h).
   void watch_gradient(TensorVariable* t);
 
@@ -81,6 +87,7 @@ class Effects {
   void emit_gradients(Codegen& cg);
   void emit_calls(Codegen& cg);
   void emit_states(Codegen& cg);
+  void emit_contexts(Codegen& cg);
 
   Translator& tr_;
   std::vector<Variable*> modified_;
@@ -90,7 +97,8 @@ class Effects {
     Args args;
   };
   std::vector<DeferredCall> deferred_;
-  size_t unseen_ = 0;  // of these
+  size_t unseen_ = 0;           // of these
+  uint64_t context_since_ = 0;  // the instruction that set a context variable first; 0: none
   uint64_t seen_ = 0;
   std::vector<Variable*> always_made_;
   std::deque<HeldLock> locks_;  // addresses stay

@@ -32,7 +32,7 @@ Translator::Translator(const FrameView& view, const Options& options, const Deci
   segment_.tracer = trace::Tracer::create(options);
   if (view.unbacked) segment_.tracer->allow_numbers(true);
   if (view.fixed_sizes && !view.unbacked) segment_.tracer->refuse_open_results();
-  segment_.global_state = trace::global_state_key();
+  segment_.global_state = trace::global_state_of_capture();
   size_lines_.push_back({});
   tracer().set_where([this] {
     size_lines_.push_back(line());

@@ -54,9 +54,10 @@ enum class Kind : uint8_t {
   Module,  // an nn.Module
   Super,
   MappingProxy,
-  Traceback,  // of an exception that was raised in the capture
-  Host,       // see vars/host.h
-  Weakref,    // made in the capture
+  Traceback,     // of an exception that was raised in the capture
+  Host,          // see vars/host.h
+  Weakref,       // made in the capture
+  ContextToken,  // see vars/context_token.h
 };
 
 struct Args {
