@@ -492,6 +492,24 @@ def test_is_compiling_is_true_only_inside():
     assert not torch.compiler.is_compiling()
 
 
+def test_what_fails_only_while_compiling():
+    """As models of libraries do, which leave the mask to be made elsewhere while they are compiled, and then use it."""
+
+    def f(a, mask=None, strict=False):
+        if mask is None and not torch.compiler.is_compiling():
+            mask = torch.ones_like(a)
+        if strict:
+            raise ValueError if torch.compiler.is_compiling() else KeyError(mask.shape[0])
+        return a + mask[:, None].sum() * 2
+
+    g = braze.compile(f, fullgraph=True)
+    same(g(X), f(X))
+    same(g(X, X + 1), f(X, X + 1))
+    for h in (f, braze.compile(f)):
+        with pytest.raises(KeyError, match=str(X.shape[0])):
+            h(X, strict=True)
+
+
 def test_the_flag_of_compiling_outlives_no_capture():
     """Captures of several threads overlap: whoever ends last must not put back what another capture had set."""
 

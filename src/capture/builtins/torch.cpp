@@ -75,7 +75,7 @@ TorchRule find_rule(PyObject* o) {
 
 // ---- questions about compiling ----
 
-Variable* yes(Translator& tr, Args&) { return tr.boolean(true, Ground::fixed()); }
+Variable* is_compiling(Translator& tr, Args&) { return tr.boolean(tr.is_compiling(), Ground::fixed()); }
 Variable* no(Translator& tr, Args&) { return tr.boolean(false, Ground::fixed()); }
 Variable* zero(Translator& tr, Args&) { return tr.integer(0, Ground::fixed()); }
 Variable* nothing(Translator& tr, Args&) { return tr.none(); }
@@ -281,7 +281,7 @@ TorchRule torch_rule(PyObject* o) {
 void register_torch_builtins() {
   register_builtin("torch", "use_deterministic_algorithms", use_deterministic);
   register_pure(pytorch::Name::accelerator_getAccelerator);
-  for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, yes);
+  for (const char* n : {"is_compiling", "is_dynamo_compiling"}) register_builtin("torch.compiler", n, is_compiling);
   const std::pair<const char*, const char*> falsehoods[] = {{"torch.compiler", "is_exporting"},
                                                             {"torch.jit", "is_scripting"},
                                                             {"torch.jit", "is_tracing"},

@@ -188,7 +188,7 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
   PyCodeObject* co = fn->code_object();
   if (real) {
     if (real == markers().graph_break) tr.unsupported(Reason::ExplicitBreak, "");
-    if (real == markers().is_compiling) return tr.boolean(true, Ground::pure(fn, args));
+    if (real == markers().is_compiling) return tr.boolean(tr.is_compiling(), Ground::pure(fn, args));
     if (BuiltinHandler handler = find_builtin(real)) {
       for (Variable*& a : args.pos) a = tr.force(a);
       if (Variable* v = handler(tr, args)) return v;

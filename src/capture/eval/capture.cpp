@@ -56,6 +56,9 @@ Segment capture(const FrameView& frame, const Options& options) {
       PyErr_Clear();
       if (!decisions.made_calls.insert(call.number).second)
         throw InternalError("a call of a cache that is made for real is tried again");
+    } catch (const HideCompiling&) {
+      PyErr_Clear();
+      decisions = {.compiling = false};  // what was found out belongs to another path through the program
     } catch (const Restart& r) {
       PyErr_Clear();
       auto& stops = decisions.stops;

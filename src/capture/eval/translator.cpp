@@ -64,6 +64,7 @@ Segment Translator::run() {
     end.at_return(run_frame(frame_));
   } catch (const Finished&) {
   } catch (const PyRaise& e) {
+    if (asked_compiling_ && decisions_.compiling) throw HideCompiling();
     throw Restart{std::max<uint64_t>(e.origin, 1), {Reason::RaisedException, describe_exception(e.exception)}};
   }
   segment_.without_torch_functions = torch_functions.has_modes() ? 2 : torch_functions.has_subclasses() ? 1 : 0;

@@ -46,8 +46,14 @@ struct MakeCall {
   uint64_t number;
 };
 
-// What earlier attempts found out: where to stop, and which calls of caches are made for real.
+// Thrown to start the capture again as if nothing were being captured: the program raised an exception after it had
+// asked, which it may not raise where it runs as it is.
+struct HideCompiling {};
+
+// What earlier attempts found out: where to stop, which calls of caches are made for real, and what the program is told
+// when it asks whether it is being compiled.
 struct Decisions {
+  bool compiling = true;
   std::map<uint64_t, Stop> stops;
   std::set<uint64_t> made_calls;
 };
@@ -110,6 +116,9 @@ class Translator : public Values, public Protocols, public Raising {
   class Trial;
   bool makes_call(uint64_t number) const { return decisions_.made_calls.count(number) != 0; }
 
+  // What torch.compiler.is_compiling() says to the captured program.
+  bool is_compiling() { return asked_compiling_ = true, decisions_.compiling; }
+
   // To be called before any change that can't be taken back by forgetting the current instruction's operands.
   void mutate() { dirty_ = true; }
 
@@ -139,6 +148,7 @@ class Translator : public Values, public Protocols, public Raising {
   uint64_t last_ordinal_ = 20'000'000;
   bool dirty_ = false, yielded_ = false;
   bool entered_ = false;  // the tracer
+  bool asked_compiling_ = false;
 };
 
 // While it lives, numbers that depend on data become symbols whatever the options say: for checks of them.
