@@ -1,4 +1,5 @@
 // Convolutions and windows, by the pairs of elements that meet in them.
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -144,6 +145,38 @@ void adaptive_avg_pool_backward(HostCall& c) {
   c.give(std::move(out));
 }
 
+// (self, output size, align_corners, scale of rows, of columns): between the four neighbours of each place
+void upsample_bilinear2d(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  const bool corners = c.flag(2);
+  c.each([&](const Dims& index) {
+    Dims lower = index, upper = index;
+    double weight[2];  // of the upper neighbour
+    for (size_t k = 0; k < 2; ++k) {
+      const size_t d = k + 2;
+      const auto from = static_cast<double>(x.sizes[d]), to = static_cast<double>(c.sizes()[d]);
+      const auto i = static_cast<double>(index[d]);
+      double place = i;
+      if (from != to && corners)
+        place = to > 1 ? i * (from - 1) / (to - 1) : 0;
+      else if (from != to)
+        place = std::max((i + 0.5) * (c.none(3 + k) ? from / to : 1 / c.number(3 + k)) - 0.5, 0.0);
+      lower[d] = std::min(static_cast<int64_t>(place), x.sizes[d] - 1);
+      upper[d] = std::min(lower[d] + 1, x.sizes[d] - 1);
+      weight[k] = std::min(place - static_cast<double>(lower[d]), 1.0);
+    }
+    double sum = 0;
+    for (int rows = 0; rows < 2; ++rows)
+      for (int columns = 0; columns < 2; ++columns) {
+        Dims at_tap = lower;
+        if (rows) at_tap[2] = upper[2];
+        if (columns) at_tap[3] = upper[3];
+        sum += at(x, at_tap) * (rows ? weight[0] : 1 - weight[0]) * (columns ? weight[1] : 1 - weight[1]);
+      }
+    return sum;
+  });
+}
+
 }  // namespace
 
 Rule conv_rule(Op op) {
@@ -154,6 +187,7 @@ Rule conv_rule(Op op) {
     case Op::_adaptive_avg_pool2d: return adaptive_avg_pool<2>;
     case Op::_adaptive_avg_pool3d: return adaptive_avg_pool<3>;
     case Op::_adaptive_avg_pool2d_backward: return adaptive_avg_pool_backward<2>;
+    case Op::upsample_bilinear2d: return upsample_bilinear2d;
     case Op::_adaptive_avg_pool3d_backward: return adaptive_avg_pool_backward<3>;
     default: return nullptr;
   }

@@ -8,6 +8,7 @@
 #include "graph/shape.h"
 #include "lower/realise.h"
 #include "lower/rules.h"
+#include "lower/scatter.h"
 
 namespace braze::lower {
 
@@ -192,6 +193,8 @@ void Lowering::account(NodeId n, ValueId v) {
       if (broadcast && (o.expensive || o.inlined.size() > kMaxBroadcastOps) && !o.reads.empty())
         realise_for_broadcast(u);
     }
+    // Read several times for each element.
+    if (!o.view && o.expensive && !o.reads.empty() && window_rule(node.op)) realise(u);
     if (o.view) {
       insert(s.reads, o.view->buffer.index);
     } else {

@@ -243,12 +243,12 @@ std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType
     bool whole = to % from == 0;
     for (int64_t k = 0; whole && k < to; ++k) whole = place(k) == k / (to / from);
     if (whole) return {{a.floordiv(out, a.constant(to / from)), std::nullopt}};
-    Val at = floor((shift != 0 ? i + shift : i) * scale).to(DType::I64);
+    Val at = floor((shift != 0 ? i + shift : i) * scale).to(DType::I32);
     return {
         {b.indirect(min(at, static_cast<double>(from - 1)).id, r.size, {loop::Fault::Index, true, 0}), std::nullopt}};
   }
   Val real = r.kind == Kind::LinearCorners ? i * scale : max((i + 0.5) * scale - 0.5, 0.0);
-  Val first = min(floor(real).to(DType::I64), static_cast<double>(from - 1));
+  Val first = min(floor(real).to(DType::I32), static_cast<double>(from - 1));
   Val lambda = min(max(real - first.to(t), 0.0), 1.0);
   Val second = min(first + 1.0, static_cast<double>(from - 1));
   loop::IndexCheck never{loop::Fault::Index, true, 0};
@@ -281,6 +281,13 @@ std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, co
     if (!arena.as_const(r.size) || !arena.as_const(r.to)) return std::nullopt;
     if (scales + k < node.args.size())
       if (auto* s = std::get_if<double>(&node.args[scales + k])) r.scale = *s;
+    // Where the sizes are equal or one is twice the other, which of PyTorch's kernels runs decides whether the nearest
+    // place goes by them or by a scale that says something else.
+    const bool nearest = r.kind == Kind::Nearest || r.kind == Kind::NearestExact;
+    const int64_t size = *arena.as_const(r.size), more = *arena.as_const(r.to);
+    if (nearest && r.scale && *r.scale > 0)
+      for (int64_t factor : {1, 2})
+        if (more == factor * size && *r.scale != static_cast<double>(factor)) return std::nullopt;
     out.push_back(r);
   }
   return out;

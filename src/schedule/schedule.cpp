@@ -17,6 +17,7 @@
 #include "schedule/read_ahead.h"
 #include "schedule/share_rows.h"
 #include "schedule/sink_updates.h"
+#include "schedule/split_axis.h"
 #include "schedule/split_reduce.h"
 #include "schedule/spread_updates.h"
 #include "schedule/update_inputs.h"
@@ -115,6 +116,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
     if (rows) make_local(p, n, mine);
     make_rows(arena, n);
+    if (!target.is_gpu()) split_axis(p, n);
     hoist(arena, n);
     merge_stages(arena, n);
     simplify(p, n, std::vector<char>(p.buffers.size(), 0));

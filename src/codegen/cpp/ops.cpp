@@ -6,6 +6,7 @@
 #include "base/float8.h"
 #include "codegen/cpp/printer.h"
 #include "loop/analysis.h"
+#include "loop/value_range.h"
 
 namespace braze::codegen::cpp {
 
@@ -116,6 +117,11 @@ void Printer::print_op(const LoopOp& op) {
       const Val& v = values_[op.args[0].index];
       int kind = static_cast<int>(op.check.fault) | op.check.dim << 8;
       std::string name = fresh("at");
+      if (loop::is_inside(program_, nest_, op)) {
+        line("const auto " + name + " = " + cast(v, DType::I64) + ";");
+        symbols_[op.index.id] = {name, v.vec};
+        return;
+      }
       line("const auto " + name + " = checked<" + std::to_string(kind) + ", " + (op.check.wrap ? "true" : "false") +
            ">(" + cast(v, DType::I64) + ", " + index(op.bound) + ");");
       symbols_[op.index.id] = {name, v.vec};

@@ -3,6 +3,7 @@
 #include "codegen/cpu/emitter.h"
 #include "codegen/llvm/math.h"
 #include "loop/analysis.h"
+#include "loop/value_range.h"
 
 namespace braze::codegen::cpu {
 
@@ -138,8 +139,10 @@ void Emitter::emit_indirect(const LoopOp& op) {
   out.vec = x.vec;
   out.depth = std::max(x.depth, depth_of(op.bound));
   Value* bound = emit(op.bound);
+  const bool inside = loop::is_inside(program_, nest_, op);
   for (size_t c = 0; c < x.v.size(); ++c) {
     out.v.push_back(at_depth(out.depth, [&] {
+      if (inside) return emit_cast(vb_, x.v[c], x.dtype, x.vec ? DType::I32 : DType::I64);
       Value* v = emit_cast(vb_, x.v[c], x.dtype, DType::I64);
       Value* limit = x.vec ? vb_.splat(bound, width_) : bound;
       Value* at = v;

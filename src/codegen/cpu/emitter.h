@@ -171,6 +171,7 @@ class Emitter {
   bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);
   Value* load_shared(BufferId buffer, Expr index, int copy, Type* element);
+  Value* load_neighbours(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);
   Expr local_index(Expr index);
   void allocate_locals();

@@ -120,7 +120,38 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateVectorReverse(B.CreateAlignedLoad(type, p, align));
   }
   if (Value* shared = load_shared(buffer, index, copy, element)) return shared;
+  if (Value* either = load_neighbours(buffer, index, copy, element)) return either;
   return gather(buffer, index, copy, element);
+}
+
+// Lanes that are neighbours in most vectors, as those of a rolled, mirrored or repeated axis: a branch decides.
+// nullptr: they may be anywhere.
+Value* Emitter::load_neighbours(BufferId buffer, Expr index, int copy, Type* element) {
+  if (vector_.mask || !vector_.var || width_ < 4 || !ir::lane_slope(arena_, index, lane_facts()).up) return nullptr;
+  const Expr first = at_copy(index, copy);
+  const auto steps = static_cast<uint64_t>(width_ - 1);
+  std::pair<Expr, Expr> to_last[] = {{*vector_.var, arena_.add(*vector_.var, arena_.constant(width_ - 1))}};
+  Value* distance = B.CreateSub(emit(arena_.substitute(first, to_last)), emit(first));
+  Value* p = address(buffer, first);
+  auto block = [&] { return llvm::BasicBlock::Create(vb_.context(), "", function_); };
+  llvm::BasicBlock *near = block(), *apart = block(), *join = block();
+  B.CreateCondBr(B.CreateICmpEQ(distance, B.getInt64(steps)), near, apart);
+  B.SetInsertPoint(near);
+  llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
+  Value* whole = B.CreateAlignedLoad(VectorBuilder::vector(element, width_), p, align);
+  B.CreateBr(join);
+  B.SetInsertPoint(apart);
+  // What this block computes is not known behind it.
+  const Scope known = scopes_.back();
+  Value* each = gather(buffer, index, copy, element);
+  scopes_.back() = known;
+  llvm::BasicBlock* gathered = B.GetInsertBlock();
+  B.CreateBr(join);
+  B.SetInsertPoint(join);
+  llvm::PHINode* out = B.CreatePHI(whole->getType(), 2);
+  out->addIncoming(whole, near);
+  out->addIncoming(each, gathered);
+  return out;
 }
 
 // Lanes that share elements, as those do that unpack them: all that they read at once. nullptr: they read otherwise.

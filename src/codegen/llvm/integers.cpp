@@ -146,4 +146,42 @@ std::optional<int64_t> lane_step(sym::ExprArena& arena, Expr e, const LaneFacts&
   }
 }
 
+LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
+  if (auto s = lane_step(arena, e, facts)) return {*s <= 1, *s >= -1};
+  auto ops = arena.operands(e);
+  switch (arena.kind(e)) {
+    case Kind::Add:
+    case Kind::Mul: {
+      const bool sum = arena.kind(e) == Kind::Add;
+      std::optional<LaneSlope> moving;
+      int64_t factor = 1;
+      for (Expr o : ops) {
+        if (lane_step(arena, o, facts) != 0) {
+          if (moving) return {};
+          moving = lane_slope(arena, o, facts);
+        } else if (!sum) {
+          factor *= arena.as_const(o).value_or(0);
+        }
+      }
+      if (!moving || (factor != 1 && factor != -1)) return {};
+      return factor == 1 ? *moving : LaneSlope{moving->down, moving->up};
+    }
+    case Kind::Min:
+    case Kind::Max: {
+      LaneSlope all{true, true};
+      for (Expr o : ops) {
+        LaneSlope s = lane_slope(arena, o, facts);
+        all = {all.up && s.up, all.down && s.down};
+      }
+      return all;
+    }
+    case Kind::Mod: {
+      auto s = lane_step(arena, ops[0], facts);
+      if (!s || lane_step(arena, ops[1], facts) != 0 || arena.range(ops[1]).lo < 1) return {};
+      return {*s == 1, *s == -1};
+    }
+    default: return {};
+  }
+}
+
 }  // namespace braze::codegen::ir

@@ -23,6 +23,13 @@ struct LaneFacts {
 };
 // e(lane) = e(0) + step * lane; nullopt: not known.
 std::optional<int64_t> lane_step(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
+// How much e differs between a lane and the next at most: never more than one up, never more than one down; of sums and
+// extremes of ramps, as mirrored places are, and of remainders of ramps, which start again. Where e rises by at most
+// one and is W - 1 more in the last of W lanes than in the first, the lanes are neighbours.
+struct LaneSlope {
+  bool up = false, down = false;
+};
+LaneSlope lane_slope(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
 // e(lane) - e(0) of each lane, where these are known and none is below the one before; empty: they are not.
 std::vector<int64_t> lane_offsets(sym::ExprArena& arena, sym::Expr e, const LaneFacts& facts);
 // Whether e is a multiple of the divisor at lane 0: proved, or else false.

@@ -7,6 +7,7 @@
 #include "codegen/nvptx/emitter.h"
 #include "codegen/nvptx/math.h"
 #include "loop/analysis.h"
+#include "loop/value_range.h"
 
 namespace braze::codegen::nvptx {
 
@@ -147,7 +148,12 @@ void Emitter::emit_indirect(const LoopOp& op) {
   const Lanes& x = values_[op.args[0].index];
   Lanes out;
   out.dtype = DType::I64;
+  const bool inside = loop::is_inside(program_, nest_, op);
   for (size_t e = 0; e < x.v.size(); ++e) {
+    if (inside) {
+      out.v.push_back(ir::emit_cast(vb_, x.v[e], x.dtype, DType::I64));
+      continue;
+    }
     Value* bound = emit(op.bound, static_cast<int>(e), true);
     Value* v = ir::emit_cast(vb_, x.v[e], x.dtype, DType::I64);
     Value* at = op.check.wrap ? B.CreateSelect(B.CreateICmpSLT(v, B.getInt64(0)), B.CreateAdd(v, bound), v) : v;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/triton/printer.h"
+#include "loop/value_range.h"
 
 namespace braze::codegen::triton {
 
@@ -67,6 +68,11 @@ void Printer::emit_indirect(const LoopOp& op) {
   Text bound = index(op.bound);
   std::string n = bound.atom ? bound.s : "(" + bound.s + ")";
   std::string name = "i" + std::to_string(op.args[0].index);
+  if (loop::is_inside(program_, nest_, op)) {
+    symbols_[op.index.id] = {assign(name, x.s + (wide_ ? ".to(tl.int64)" : ".to(tl.int32)")), x.dims};
+    std::erase_if(known_, [&](auto& entry) { return arena_.contains(Expr{entry.first.second}, op.index); });
+    return;
+  }
   std::string at = assign(name, x.s + ".to(tl.int64)");
   if (op.check.wrap) at = assign(name, "tl.where(" + at + " < 0, " + at + " + " + n + ", " + at + ")");
   std::string bad = assign("bad", "(" + at + " < 0) | (" + at + " >= " + n + ")");

@@ -25,7 +25,7 @@ namespace {
 // Those that compute floats by other operations; all others must not change a bit.
 bool rounds(std::string_view pass) {
   constexpr std::string_view kRounding[] = {"decompose",       "seed_random", "accumulate_scatter", "unfold_attention",
-                                            "unfold_products", "unfuse_bias", "fuse_activation"};
+                                            "unfold_products", "unfuse_bias", "fuse_activation",    "split_resampling"};
   return std::find(std::begin(kRounding), std::end(kRounding), pass) != std::end(kRounding);
 }
 
