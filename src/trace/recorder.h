@@ -91,6 +91,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   graph::ValueId known_value(const FakeTensor& fake) const {
     return fake.value().valid() ? fake.value() : slots[fake.slot()].value;
   }
+  // Tangents of forward-mode differentiation that are zeros because there are none.
+  void note_zero_tangent(const at::Tensor& fake);
+  bool is_zero_tangent(const at::Tensor& fake) const;
   Checkpoints checkpoints;
   std::vector<Slot> slots;             // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;   // per graph input: its slot
@@ -99,6 +102,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   bool python_kernel_raised = false;   // a Meta kernel in Python, in the last call
 
  private:
+  std::vector<graph::ValueId> zero_tangents_;
   graph::Arg convert(ArgKind kind, const c10::IValue& value, const OpInfo& info);
   graph::Arg convert_tensor(const at::Tensor& tensor, const OpInfo& info);
   // What the bits say of this memory, as a value of its own.

@@ -5,6 +5,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "base/background.h"
 #include "base/check.h"
 #include "trace/graph_break.h"
@@ -84,6 +86,27 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     stack->emplace_back(std::move(zeros));
     return;
   }
+  // The tangent that forward-mode differentiation takes for a number: zeros marked as a number, which functionalisation
+  // leaves wrapped.
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    if (!args[i].isTensor()) continue;
+    const at::Tensor& t = args[i].toTensor();
+    if (!at::functionalization::impl::isFunctionalTensor(t) || !t.unsafeGetTensorImpl()->is_wrapped_number()) continue;
+    at::Tensor zero = at::functionalization::impl::unsafeGetFunctionalWrapper(t)->value();
+    torch::jit::peek(*stack, i, info.args.size()) = std::move(zero);
+  }
+  // A product with such zeros is zeros, whatever the other factor is.
+  if (info.name == "aten::mul.Tensor" || info.name == "aten::div.Tensor")
+    for (size_t i = 0; i < (info.name == "aten::mul.Tensor" ? 2 : 1); ++i) {
+      const at::Tensor &zero = args[i].toTensor(), other = args[1 - i].toTensor();
+      bool whole = zero.dim() == 0 || zero.sym_sizes().equals(other.sym_sizes());
+      if (!whole || !recorder->is_zero_tangent(zero) || !at::isFloatingType(other.scalar_type())) continue;
+      at::Tensor zeros = at::zeros_like(other);
+      recorder->note_zero_tangent(zeros);
+      torch::jit::drop(*stack, info.args.size());
+      stack->emplace_back(std::move(zeros));
+      return;
+    }
   // Operators on lists of tensors are loops of the operators on tensors: those fuse.
   if (info.name.compare(0, 14, "aten::_foreach") == 0 &&
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
@@ -94,13 +117,23 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     if (info.name == "aten::_efficientzerotensor") {
       // What forward-mode differentiation takes for a tangent of zeros: it has no memory, which a kernel would read.
       static const c10::OperatorHandle zeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
-      return recorder->call(zeros, op_info(zeros), stack);
+      recorder->call(zeros, op_info(zeros), stack);
+      return recorder->note_zero_tangent(stack->back().toTensor());
     }
     recorder->call(op, info, stack);
   });
 }
 
 }  // namespace
+
+void Recorder::note_zero_tangent(const at::Tensor& tensor) {
+  if (auto* fake = unwrap_fake(tensor)) zero_tangents_.push_back(fake->value());
+}
+bool Recorder::is_zero_tangent(const at::Tensor& tensor) const {
+  auto* fake = zero_tangents_.empty() ? nullptr : unwrap_fake(tensor);
+  return fake && fake->value().valid() &&
+         std::find(zero_tangents_.begin(), zero_tangents_.end(), fake->value()) != zero_tangents_.end();
+}
 
 Recorder* Recorder::current() { return current_recorder; }
 

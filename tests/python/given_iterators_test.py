@@ -493,3 +493,37 @@ def test_known_values_of_a_legacy_constructor():
 
     torch.testing.assert_close(braze.compile(f)(torch.arange(4.0)), torch.arange(2.0))
     assert braze.explain(f, torch.arange(4.0)).graph_count == 1
+
+
+@pytest.mark.parametrize("lengths", [(2, 3), (3, 2), (0, 1), (2, 2, 3)], ids=str)
+def test_zip_of_unequal_lengths(lengths):
+    """Whether the message is that of eager: what the capture looks at before it leaves the raising to the interpreter stays there."""
+
+    def looped(*lists):
+        out = []
+        for items in zip(*lists, strict=True):
+            out.append(sum(items))
+        return out
+
+    def seen_at_the_end(log, *lists):
+        it = iter(lists[-1])
+        try:
+            return [a for a in zip(*lists[:-1], it, strict=True)]
+        finally:
+            log.append(next(it, "end"))
+
+    compiled = [braze.compile(f) for f in (looped, lambda *lists: [sum(t) for t in zip(*lists, strict=True)])]
+    for _ in range(2):
+        lists = [[torch.ones(2)] * n for n in lengths]
+        with pytest.raises(ValueError) as want:
+            looped(*lists)
+        for f in compiled:
+            with pytest.raises(ValueError) as got:
+                f(*lists)
+            assert str(got.value) == str(want.value)
+        logs = []
+        for f in (seen_at_the_end, braze.compile(seen_at_the_end)):
+            logs.append([])
+            with pytest.raises(ValueError):
+                f(logs[-1], *[list(range(n)) for n in lengths])
+        assert logs[0] == logs[1]

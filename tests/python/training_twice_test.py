@@ -110,3 +110,21 @@ def test_dual_numbers_reach_a_compiled_function():
             want, got = (forward.unpack_dual(g(forward.make_dual(x, t))) for g in (f, compiled))
         torch.testing.assert_close(tuple(got), tuple(want))
         torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda d: d * 2, lambda d: 3 - d, lambda d: d + True, lambda d: (d * 2 + 1).sin() / 4, lambda d: d * 0.5 - d],
+    ids=["times", "from", "and_true", "chain", "difference"],
+)
+def test_dual_numbers_and_numbers(f):
+    import torch.autograd.forward_ad as forward
+
+    def tangent(x):
+        with forward.dual_level():
+            return tuple(forward.unpack_dual(f(forward.make_dual(x, torch.ones_like(x)))))
+
+    for x in (torch.randn(3), torch.tensor([float("inf"), 0.0, 1e30])):
+        torch.testing.assert_close(braze.compile(tangent)(x), tangent(x), equal_nan=True)
+        product = lambda x: torch.func.jvp(f, (x,), (x.sign(),))
+        torch.testing.assert_close(braze.compile(product)(x), product(x), equal_nan=True)

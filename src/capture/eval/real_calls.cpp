@@ -254,7 +254,7 @@ Variable* RealCalls::call_torch(PyObject* fn, const Args& args) {
 
 Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
   RealArgs real = convert(tr_, args, /*open=*/true);
-  tr_.mutate();
+  tr_.call_of_torch();
   Ref result = Ref::steal(tr_.tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
   ++tr_.segment().num_calls;
   if (!result) tr_.raise_current();

@@ -150,6 +150,7 @@ static int64_t writes(Translator& tr) {
 // Without them, the place where a program once got a wrong size would end the graph in each later call.
 void Translator::look_at_raising(Frame& f, const Instruction& ins, const Stop& stop) {
   bool raised = false;
+  changed_ = false;
   int64_t before = writes(*this);
   size_t modified = effects.modifications().size();
   try {
@@ -162,8 +163,8 @@ void Translator::look_at_raising(Frame& f, const Instruction& ins, const Stop& s
   }
   PyErr_Clear();
   frame_ = &f;
-  // A call of PyTorch's that fails has changed nothing, unless it wrote to a tensor first.
-  if (ordinal_ == f.ordinal && effects.modifications().size() == modified && writes(*this) == before) dirty_ = false;
+  if (ordinal_ == f.ordinal && !changed_ && effects.modifications().size() == modified && writes(*this) == before)
+    dirty_ = false;
   if (!raised || dirty_) throw Restart{f.ordinal, {stop.reason, stop.detail, true}};
 }
 

@@ -120,7 +120,9 @@ class Translator : public Values, public Protocols, public Raising {
   bool is_compiling() { return asked_compiling_ = true, decisions_.compiling; }
 
   // To be called before any change that can't be taken back by forgetting the current instruction's operands.
-  void mutate() { dirty_ = true; }
+  void mutate() { dirty_ = changed_ = true; }
+  // The same of a call of PyTorch's, which, when it fails, has changed nothing but tensors.
+  void call_of_torch() { dirty_ = true; }
 
  private:
   void start_frame();
@@ -146,7 +148,7 @@ class Translator : public Values, public Protocols, public Raising {
   Frame* frame_ = nullptr;
   uint64_t ordinal_ = 0;
   uint64_t last_ordinal_ = 20'000'000;
-  bool dirty_ = false, yielded_ = false;
+  bool dirty_ = false, changed_ = false, yielded_ = false;
   bool entered_ = false;  // the tracer
   bool asked_compiling_ = false;
 };
