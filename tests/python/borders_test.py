@@ -63,6 +63,13 @@ PLACES = {
     "first_places": lambda x: torch.where(torch.arange(x.shape[-1]) < 5, x, -x),
     "one_place": lambda x: torch.where(torch.arange(x.shape[-1]) == 5, x, -x),
     "all_but_one": lambda x: torch.where((torch.arange(x.shape[-1]) > 3) & (torch.arange(x.shape[-1]) != 9), x, x.flip(-1)),
+    "every_second": lambda x: x[..., ::2] + x[..., 1 : x.shape[-1] // 2 * 2 : 2].sum(),
+    "every_second_from_one": lambda x: x[..., 1::2] * 3,
+    "every_fourth": lambda x: x[..., 3::4] + 1,
+    "every_fifth": lambda x: x[..., ::5] + 1,
+    "interleaved": lambda x: torch.stack([x + 1, -x], -1),
+    "three_interleaved": lambda x: torch.stack([x + 1, -x, x * x], -1).flatten(-2),
+    "rotated_pairs": lambda x: torch.stack((-x[..., 1::2][..., :8], x[..., ::2][..., :8]), -1).flatten(-2),
     "clamped": lambda x: x[..., torch.arange(x.shape[-1]).clamp(3, 9)],
     "mirrored_and_rolled": lambda x: x.flip(-1) + x.roll(1, -1),
 }  # fmt: skip

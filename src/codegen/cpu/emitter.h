@@ -171,6 +171,8 @@ class Emitter {
   bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);
   Value* load_shared(BufferId buffer, Expr index, int copy, Type* element);
+  Value* load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step);
+  void store_interleaved(Value* p, Value* v, llvm::Align align, int64_t step);
   Value* load_neighbours(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);
   Expr local_index(Expr index);

@@ -10,6 +10,10 @@ namespace braze::codegen::cpu {
 using loop::BufferKind;
 using sym::Kind;
 
+namespace {
+constexpr int64_t kInterleaved = 4;  // elements apart that are still read by whole vectors
+}  // namespace
+
 // A pointer to buffer[index] at lane 0, with the part that outer loops know added there.
 Value* Emitter::address(BufferId buffer, Expr index) {
   int depth = depth_of(index);
@@ -119,6 +123,8 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
         B.CreateConstInBoundsGEP1_64(element, address(buffer, at_copy(index, copy)), static_cast<uint64_t>(1 - width_));
     return B.CreateVectorReverse(B.CreateAlignedLoad(type, p, align));
   }
+  if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask)
+    return load_interleaved(buffer, index, copy, element, *step);
   if (Value* shared = load_shared(buffer, index, copy, element)) return shared;
   if (Value* either = load_neighbours(buffer, index, copy, element)) return either;
   return gather(buffer, index, copy, element);
@@ -151,6 +157,32 @@ Value* Emitter::load_neighbours(BufferId buffer, Expr index, int copy, Type* ele
   llvm::PHINode* out = B.CreatePHI(whole->getType(), 2);
   out->addIncoming(whole, near);
   out->addIncoming(each, gathered);
+  return out;
+}
+
+// Every second, third or fourth element: whole vectors over all that lies between the first lane and the last, and of
+// each what the lanes take. None goes beyond the last lane's element.
+Value* Emitter::load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step) {
+  const int64_t lanes = width_, last = (lanes - 1) * step;
+  llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
+  Type* type = VectorBuilder::vector(element, width_);
+  Value *p = address(buffer, at_copy(index, copy)), *out = nullptr;
+  for (int64_t i = 0; i < step; ++i) {
+    const int64_t from = std::min(i * lanes, last + 1 - lanes);
+    Value* part =
+        B.CreateAlignedLoad(type, B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(from)), align);
+    // Lanes keep what they have, or take theirs of this part.
+    llvm::SmallVector<int, 16> take;
+    bool any = false;
+    for (int64_t l = 0; l < lanes; ++l) {
+      const int64_t at = l * step - from;
+      const bool here = at >= 0 && at < lanes && (l * step) / lanes == i;
+      take.push_back(here ? static_cast<int>(lanes + at) : static_cast<int>(l));
+      any = any || here;
+    }
+    if (!any) continue;
+    out = B.CreateShuffleVector(out ? out : llvm::PoisonValue::get(type), part, take);
+  }
   return out;
 }
 
@@ -285,6 +317,8 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     }
     return;
   }
+  if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask && vb_.target.loads_masked(size_of(dtype)))
+    return store_interleaved(address(buffer, at_copy(index, copy)), v, align, *step);
   Value* lanes = lane_values(index, copy);
   Value* base = bases_.at(buffer.index);
   if (vb_.target.scatters(size_of(dtype))) {
@@ -298,6 +332,23 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     if (vector_.mask) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
     B.CreateAlignedStore(x, p, align);
     if (vector_.mask) vb_.end_if(resume);
+  }
+}
+
+// To every second, third or fourth element: whole vectors, masked between the lanes.
+void Emitter::store_interleaved(Value* p, Value* v, llvm::Align align, int64_t step) {
+  Type* element = llvm::cast<llvm::VectorType>(v->getType())->getElementType();
+  for (int64_t i = 0; i < step; ++i) {
+    llvm::SmallVector<int, 16> take;
+    llvm::SmallVector<llvm::Constant*, 16> here;
+    for (int64_t l = 0; l < width_; ++l) {
+      const int64_t at = i * width_ + l;
+      take.push_back(static_cast<int>(at / step));
+      here.push_back(B.getInt1(at % step == 0));
+    }
+    B.CreateMaskedStore(B.CreateShuffleVector(v, take),
+                        B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(i * width_)), align,
+                        llvm::ConstantVector::get(here));
   }
 }
 
