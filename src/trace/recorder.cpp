@@ -11,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/number_range.h"
 #include "trace/pytorch/names.h"
 #include "trace/schema.h"
 #include "trace/size_decider.h"
@@ -550,6 +551,7 @@ std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> ar
   std::vector<bool> defined;
   for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
   std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
+  if (!types.empty()) refuse_out_of_range(arena(), info.op, args, types[0].dtype);
   assume_sizes(types);
   graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), origin(),
                                        info.op == graph::Op::Extern ? info.name : std::string(), std::move(list_sizes));
