@@ -11,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/number.h"
 #include "trace/number_range.h"
 #include "trace/pytorch/names.h"
 #include "trace/schema.h"
@@ -461,7 +462,7 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
 
 void Recorder::note_plain_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack, bool lazy) {
   size_t base = stack->size() - info.args.size();
-
+  unwrap_complex_numbers(stack->data() + base, info.args.size());
   std::vector<Arg> args;
   args.reserve(info.args.size());
   bool of_memory = lazy && graph::op_class(info.op) == graph::OpClass::View;
