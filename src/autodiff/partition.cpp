@@ -9,6 +9,7 @@
 #include "autodiff/dependence.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
+#include "graph/raises.h"
 #include "graph/random.h"
 #include "passes/symbols.h"
 #include "symbolic/given_symbol.h"
@@ -319,6 +320,9 @@ class Partitioner {
     kept_ = cut(fixed);
   }
 
+  // Whether the forward half runs it, though nobody there reads its result.
+  bool acts(const Node& n) const { return graph::traits_of(n) & graph::kEffect || graph::may_raise(g_, n); }
+
   void make_forward(Partition& out) {
     Copier copy(g_, out.forward);
     for (size_t i = 0; i < g_.inputs.size(); ++i)
@@ -331,7 +335,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       if (after_[i]) continue;
       const Node& n = g_.node(NodeId(i));
-      keep[i] = binds_[i] || (graph::traits_of(n) & graph::kEffect);
+      keep[i] = binds_[i] || acts(n);
       for (ValueId v : n.outputs) keep[i] = keep[i] || (v.valid() && live[v.index]);
       if (!keep[i]) continue;
       Graph::for_each_operand(n, [&](ValueId v) { live[v.index] = true; });
@@ -446,7 +450,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.node(NodeId(i));
       if (!after_[i]) continue;
-      live[i] = binds_[i] || (graph::traits_of(n) & graph::kEffect);
+      live[i] = binds_[i] || (graph::traits_of(n) & graph::kEffect);  // eager's forward has asked what may raise
       for (ValueId v : n.outputs) live[i] = live[i] || (v.valid() && wanted[v.index]);
       if (live[i]) Graph::for_each_operand(n, [&](ValueId v) { wanted[v.index] = true; });
     }
@@ -472,7 +476,7 @@ class Partitioner {
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.node(NodeId(i));
       if (after_[i]) continue;
-      bool any = binds_[i] || (graph::traits_of(n) & graph::kEffect);
+      bool any = binds_[i] || acts(n);
       for (ValueId v : n.outputs) any = any || (v.valid() && needed[v.index]);
       if (any) Graph::for_each_operand(n, [&](ValueId v) { needed[v.index] = true; });
     }

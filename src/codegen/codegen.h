@@ -86,7 +86,7 @@ CodeGenerator& nvptx_generator(const Target& target);
 // package.
 CodeGenerator& triton_generator(const Target& target);
 
-// loop::device_of() of a nest that stores something.
+// loop::device_of(); the CPU for a nest that stores nothing, but checks what is there.
 Device device_of(const loop::Program& program, const loop::Nest& nest);
 
 // Links a relocatable object into the process; symbol addresses stay valid for ever. Throws InternalError.

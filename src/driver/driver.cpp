@@ -17,6 +17,7 @@
 #include "lower/lower.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
+#include "passes/keep_checks.h"
 #include "passes/optimize.h"
 #include "passes/split_by_device.h"
 #include "schedule/concurrent.h"
@@ -106,6 +107,7 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 loop::Program scheduled(const graph::Graph& captured, const Options& options) {
   const Targets targets = targets_of(captured);
   graph::Graph graph = passes::optimize(captured, options, targets);
+  graph = passes::keep_checks(graph, graph.outputs.size(), {});
   return checked(schedule::schedule(checked(lower::lower(graph, options, targets)), options, targets));
 }
 
@@ -114,6 +116,7 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
   const Targets targets = targets_of(captured);
   auto make = [&](Timings timings) {
     graph::Graph graph = optimized(captured, options, targets, timings, dumps);
+    graph = checked(passes::keep_checks(graph, graph.outputs.size(), {}));
     if (autodiff::has_checkpoints(graph)) graph = checked(passes::cse(autodiff::repeat_checkpoints(graph)));
     return compile_optimized(graph, std::move(timings), options, targets, dumps, owns_inputs);
   };
@@ -130,6 +133,7 @@ Training compile_training(const autodiff::Joint& captured, const Options& option
   const Targets targets = targets_of(captured.graph);
   auto make = [&](Timings timings) {
     graph::Graph optimal = optimized(captured.graph, options, targets, timings, dumps);
+    optimal = checked(passes::keep_checks(optimal, captured.outputs, captured.tangents));
     autodiff::Joint joint = staged(timings, "narrow", [&] {
       graph::Graph graph = checked(autodiff::narrow_masks(std::move(optimal)));
       return autodiff::Joint{checked(autodiff::keep_overwritten(std::move(graph), captured.tangents)), captured.outputs,

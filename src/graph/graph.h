@@ -1,15 +1,17 @@
 // The tensor graph: SSA over ATen operators.
 //
 // Semantics, once for all passes:
-// - Every operator means what PyTorch's means (docs of ATen): integer overflow wraps, division by zero of integers is
-//   undefined, NaN propagates as the operator says, float results may differ by rounding when a pass decomposes them.
+// - Every operator means what PyTorch's means (docs of ATen): integer overflow wraps, division by zero of integers
+//   raises, NaN propagates as the operator says, float results may differ by rounding when a pass decomposes them.
 // - The graph is functional: no node writes to a value. Mutations of inputs are `writebacks`, carried out in order
 // after
 //   all nodes. Views are operators of class View: their result shares its operand's storage only as an optimisation.
 // - A value's type is what eager PyTorch gives (sizes, strides, offset of a view). Strides of values that do not leave
 // the
 //   graph and are no argument of an extern operator are free; those of outputs are a promise.
-// - A pass may drop a node whose results are unused unless its operator has trait Effect (random, assert, write).
+// - A pass may drop a node whose results are unused unless its operator has trait Effect (random, assert, write) or the
+// node
+//   may raise (graph/raises.h).
 // - Nodes are in topological order.
 #pragma once
 #include <memory>

@@ -108,6 +108,16 @@ void assert_scalar(HostCall& c) {
   if (!holds) throw InternalError("an assertion of the graph: " + c.text(4));
 }
 
+void check(HostCall& c) {
+  const std::string fault = c.text(1);
+  for (double x : c.tensor(0).data) {
+    bool holds = fault == "Division"         ? x != 0
+                 : fault.starts_with("Unit") ? x >= 0 && x <= 1
+                                             : x < c.number(2) && x >= (c.flag(3) ? -c.number(2) : 0);
+    if (!holds) throw InternalError("a check of the graph: " + fault);
+  }
+}
+
 // addmm, then relu, or gelu where the last argument says so.
 void addmm_activation(HostCall& c) {
   const HostTensor &bias = c.tensor(0), &a = c.tensor(1), &b = c.tensor(2);
@@ -166,6 +176,7 @@ Rule misc_rule(Op op) {
     case Op::channel_shuffle: return channel_shuffle;
     case Op::_local_scalar_dense: return local_scalar;
     case Op::_assert_scalar: return assert_scalar;
+    case Op::check: return check;
     default: return nullptr;
   }
 }

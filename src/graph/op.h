@@ -68,6 +68,7 @@ enum class Accepts : uint8_t { AnyDType, NoBool, NoBoolOperand, Floats, Integers
 // Of computing it again in each reader: nothing; no more than a load; more than a load; a pass over memory or a call.
 enum class Cost : uint8_t { Free, Cheap, Expensive, Dear };
 
+// On a CPU, for some values of its operands.
 enum class Raises : uint8_t { Never, ZeroDivisor /* of integers */, Values };
 
 enum OpTrait : uint8_t {

@@ -22,6 +22,12 @@ const Row& row(Fault f) { return kRows[static_cast<int>(f)]; }
 
 std::string_view name(Fault f) { return row(f).name; }
 
+std::optional<Fault> fault_of(std::string_view name) {
+  for (int i = 0; i < kFaults; ++i)
+    if (kRows[i].name == name) return static_cast<Fault>(i);
+  return std::nullopt;
+}
+
 Exception FaultReport::exception() const { return row(fault).exception; }
 
 std::string FaultReport::message() const {

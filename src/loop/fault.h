@@ -1,6 +1,7 @@
 // What kernels may find wrong with the data at run time, with the exception that eager raises for it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ inline constexpr int kFaults = 0
     ;
 
 std::string_view name(Fault);
+std::optional<Fault> fault_of(std::string_view name);
 
 // One occurrence. For a division the numbers mean nothing.
 struct FaultReport {

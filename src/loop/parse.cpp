@@ -313,11 +313,10 @@ class Parser {
       expect("=");
       op.args[0] = value_ref();
       if (accept("check")) {
-        std::string_view fault = word();
-        int row = 0;
-        while (row < kFaults && loop::name(static_cast<Fault>(row)) != fault) ++row;
-        if (row == kFaults) fail("no fault " + std::string(fault));
-        op.check.fault = static_cast<Fault>(row);
+        std::string_view named = word();
+        auto fault = fault_of(named);
+        if (!fault) fail("no fault " + std::string(named));
+        op.check.fault = *fault;
         op.check.dim = static_cast<uint8_t>(integer());
         op.check.wrap = !accept("nonnegative");
       }

@@ -9,7 +9,6 @@ namespace braze::lower {
 
 using graph::Op;
 using graph::ValueId;
-using loop::Fault;
 
 namespace {
 
@@ -40,15 +39,13 @@ std::optional<Val> both(std::optional<Val> a, std::optional<Val> b) {
   return *a & *b;
 }
 
-// Losses mark their gathers (ops.def), so that a class that is not there is called what it is.
-loop::IndexCheck check_of(const Point& p, size_t formals, loop::IndexCheck otherwise) {
-  return p.args() > formals ? loop::IndexCheck{Fault::Target, false, 0} : otherwise;
-}
+// Of the node's index number k (graph/raises.h).
+Expr checked_index(const Point& p, ValId row, size_t k) { return checked_index(p.low, p.body, p.node, row, k); }
 
 Val embedding(const Point& p) {
   ValueId table = tensor(p, 0), rows = tensor(p, 1);
   ValId row = p.low.emit(p.body, rows, p.index.first(sizes(p, rows).size()));
-  Expr at[2] = {p.body.indirect(row, sizes(p, table)[0], {Fault::Self, false}), p.index.back()};
+  Expr at[2] = {checked_index(p, row, 0), p.index.back()};
   return p.at(table, at);
 }
 
@@ -59,7 +56,7 @@ Val index_select(const Point& p) {
   std::vector<Expr> at(p.index.begin(), p.index.end());
   bool scalar = sizes(p, rows).empty();
   ValId row = p.low.emit(p.body, rows, scalar ? std::span<const Expr>{} : std::span<const Expr>(&at[d], 1));
-  at[d] = p.body.indirect(row, sizes(p, from)[d], {d ? Fault::Select : Fault::Self, false});
+  at[d] = checked_index(p, row, 0);
   return p.at(from, at);
 }
 
@@ -70,7 +67,7 @@ Val gather(const Point& p) {
   std::vector<Expr> at(p.index.begin(), p.index.end());
   if (at.empty()) at.push_back(p.low.arena.constant(0));
   int d = dim_of(p, 1, at.size());
-  at[d] = p.body.indirect(row, sizes(p, from)[d], check_of(p, 4, {Fault::Gather, false, static_cast<uint8_t>(d)}));
+  at[d] = checked_index(p, row, 0);
   return p.at(from, at);
 }
 
@@ -79,7 +76,7 @@ Val take(const Point& p) {
   ValueId from = tensor(p, 0), places = tensor(p, 1);
   sym::ExprArena& a = p.low.arena;
   Expr whole[1] = {a.product(sizes(p, from))};
-  Expr flat[1] = {p.body.indirect(p.low.emit(p.body, places, p.index), whole[0], {Fault::Index, true, 0})};
+  Expr flat[1] = {checked_index(p, p.low.emit(p.body, places, p.index), 0)};
   return p.at(from, p.low.indexing.reshape(flat, whole, sizes(p, from)));
 }
 
@@ -104,11 +101,11 @@ Val index_tensor(const Point& p) {
   std::vector<Expr> block_sizes(out.begin() + static_cast<long>(start), out.begin() + static_cast<long>(start + depth));
   std::vector<Expr> at(rank);
   size_t next = 0;
-  uint8_t number = 0;  // eager counts the indexed dimensions only
+  size_t number = 0;
   for (size_t i = 0; i < rank; ++i) {
     if (i < list.size() && list[i].valid()) {
       ValId row = p.low.emit_broadcast(p.body, list[i], where_in_block, block_sizes);
-      at[i] = p.body.indirect(row, sizes(p, from)[i], check_of(p, 2, {Fault::Index, true, number++}));
+      at[i] = checked_index(p, row, number++);
     } else {
       if (next == start) next += depth;
       at[i] = p.index[next++];

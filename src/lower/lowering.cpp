@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "graph/depthwise.h"
 #include "graph/narrow_product.h"
+#include "graph/raises.h"
 #include "graph/shape.h"
 #include "lower/realise.h"
 #include "lower/rules.h"
@@ -80,6 +81,7 @@ loop::Program Lowering::run() {
 
 Lowering::Way Lowering::way_of(const graph::Node& node) const {
   if (is_view(source, node)) return Way::View;
+  if (node.op == graph::Op::check) return Way::Check;
   bool plain = !node.outputs.empty();
   const Device* device = nullptr;
   auto check = [&](ValueId v) {
@@ -166,11 +168,13 @@ void Lowering::lower_node(NodeId n) {
     case Way::Writes:
       if (dead() || lower_writes(*this, n)) return;
       break;
+    case Way::Check: lower_check(*this, n); return;
     case Way::Extern: break;
   }
   bool defines =
       std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return v.valid() && binds_symbol(v); });
-  if (node.op != graph::Op::Extern && !(graph::op_traits(node.op) & graph::kEffect) && dead() && !defines) return;
+  bool effect = graph::op_traits(node.op) & graph::kEffect || graph::may_raise(source, node);
+  if (node.op != graph::Op::Extern && !effect && dead() && !defines) return;
   lower_extern(*this, n);
 }
 

@@ -71,7 +71,7 @@ class Lowering {
   loop::Program program;
 
  private:
-  enum class Way : uint8_t { Element, View, Reduction, Product, Depthwise, Writes, Extern };
+  enum class Way : uint8_t { Element, View, Reduction, Product, Depthwise, Writes, Check, Extern };
   struct State {
     std::optional<View> view;
     uint32_t uses = 0;    // readers, seen through views

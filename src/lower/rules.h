@@ -61,6 +61,9 @@ bool lower_product(Lowering&, graph::NodeId);    // graph/narrow_product.h
 void lower_depthwise(Lowering&, graph::NodeId);  // graph/depthwise.h
 bool lower_writes(Lowering&, graph::NodeId);     // cat, stack, scatters
 bool takes_writes(const graph::Graph&, const graph::Node&);
+void lower_check(Lowering&, graph::NodeId);  // braze::check
+// A value of the node's index number k (graph/raises.h), checked when it runs.
+Expr checked_index(Lowering&, Body&, const graph::Node&, ValId value, size_t k);
 void lower_extern(Lowering&, graph::NodeId);
 // Of a call that writes to its operand `v`, the tensor at this place: which result is that memory from the start, as
 // nobody wrote to it before.

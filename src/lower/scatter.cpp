@@ -12,7 +12,6 @@ namespace braze::lower {
 
 using graph::Op;
 using graph::ValueId;
-using loop::Fault;
 
 View start_from(Lowering& low, const graph::Node& node, ValueId from) {
   ValueId out = node.outputs[0];
@@ -93,7 +92,7 @@ void scatter(Lowering& low, const graph::Node& node) {
     std::vector<Expr> at = with(i, d, r[0]);
     auto* src = std::get_if<ValueId>(&node.args[3]);
     Val v = src ? element(low, b, *src, at).to(to) : number(b, node.args[3], to);
-    at[d] = b.indirect(low.emit(b, index, at), out[d], {Fault::Gather, false, static_cast<uint8_t>(d)});
+    at[d] = checked_index(low, b, node, low.emit(b, index, at), 0);
     put(at, v);
   });
 }
@@ -106,10 +105,6 @@ void slices(Lowering& low, const graph::Node& node) {
   View target = start_from(low, node, tensor(node, 0));
   DType to = compute_dtype(target.dtype);
   std::vector<Expr> apart = without(out, d);
-  auto dim = static_cast<uint8_t>(d);
-  loop::IndexCheck check{Fault::Index, true, dim};
-  if (node.op == Op::index_add) check = {Fault::Self, false, dim};
-  if (node.op == Op::index_copy) check = {Fault::Copy, false, dim};
   update(low, node, target, apart, sizes(low, index), node.op == Op::index_add,
          [&](Body& b, auto i, auto r, const auto& put) {
            std::vector<Expr> at = with(i, d, r.empty() ? low.arena.constant(0) : r[0]);
@@ -121,7 +116,7 @@ void slices(Lowering& low, const graph::Node& node) {
              auto* alpha = std::get_if<Expr>(&node.args[4]);
              if (!alpha || !low.indexing.is_one(*alpha)) v = v * number(b, node.args[4], to);
            }
-           at[d] = b.indirect(low.emit(b, index, r), out[d], check);
+           at[d] = checked_index(low, b, node, low.emit(b, index, r), 0);
            put(at, v);
          });
 }
@@ -154,12 +149,11 @@ void index_put(Lowering& low, const graph::Node& node) {
     Val v = Val{&b, low.emit_broadcast(b, values, from, shown)}.to(to);
     std::vector<Expr> at;
     size_t next = 0;
-    uint8_t ordinal = 0;
+    size_t ordinal = 0;
     for (size_t d = 0; d < out.size(); ++d) {
       bool indexed = d < list.size() && list[d].valid();
-      at.push_back(indexed
-                       ? b.indirect(low.emit_broadcast(b, list[d], r, block), out[d], {Fault::Index, true, ordinal++})
-                       : i[next++]);
+      at.push_back(indexed ? checked_index(low, b, node, low.emit_broadcast(b, list[d], r, block), ordinal++)
+                           : i[next++]);
     }
     put(at, v);
   });
@@ -177,7 +171,7 @@ void embedding_backward(Lowering& low, const graph::Node& node) {
     from.push_back(i[0]);
     Val v = element(low, b, grad, from), row = element(low, b, index, r);
     if (low.arena.range(padding).hi >= 0) v = where(row == Val{&b, b.index(padding, row.dtype())}, 0.0, v);
-    Expr at[2] = {b.indirect(row.id, out[0], {Fault::Self, false, 0}), i[0]};
+    Expr at[2] = {checked_index(low, b, node, row.id, 0), i[0]};
     put(at, v);
   });
 }

@@ -59,6 +59,11 @@ std::vector<ValueId> Builder::calls(Op op, std::vector<Arg> call_args) {
   return g_.node(g_.add_node(op, std::move(call_args), std::move(*types), node.origin().step())).outputs;
 }
 
+void Builder::check(ValueId v, std::string fault) {
+  if (type(v).device.type != DeviceType::CPU) return;
+  g_.add_node(Op::check, {v, std::move(fault), NoneArg{}, false, NoneArg{}}, {}, {node.loc, {}});
+}
+
 ValueId Builder::cast(ValueId v, DType dtype) {
   if (!v.valid() || type(v).dtype == dtype) return v;
   return call(Op::_to_copy, {v, dtype, NoneArg{}, NoneArg{}, NoneArg{}, false, NoneArg{}});

@@ -66,6 +66,9 @@ class Builder {
   ValueId full(std::vector<Expr> sizes, Arg value, DType dtype, Device device);
   IntList list(const std::vector<int64_t>& dims) const;
 
+  // Eager raises this row of loop/faults.def for some elements of v, where the node runs on a CPU.
+  void check(ValueId v, std::string fault);
+
   // Makes v the node's result: cast to its dtype, and with the layout that the result promises.
   void set(size_t output, ValueId v);
   std::vector<std::pair<ValueId, ValueId>> results;  // old value, new value

@@ -1,5 +1,6 @@
 #include "passes/dce.h"
 
+#include "graph/raises.h"
 #include "graph/random.h"
 #include "passes/rewrite.h"
 #include "passes/symbols.h"
@@ -24,7 +25,7 @@ Graph dce(const Graph& g) {
   for (const graph::Writeback& w : g.writebacks) mark(w.value);
   for (size_t i = g.nodes().size(); i-- > 0;) {
     const Node& n = g.node(NodeId(i));
-    bool used = keep[i] || graph::traits_of(n) & graph::kEffect;
+    bool used = keep[i] || graph::traits_of(n) & graph::kEffect || graph::may_raise(g, n);
     for (ValueId v : n.outputs) used |= v.valid() && live[v.index];
     if (!used) continue;
     keep[i] = true;

@@ -35,6 +35,8 @@ void huber(Builder& b) {
 // The logarithms are kept above -100, as eager does.
 void binary_cross_entropy(Builder& b) {
   ValueId x = b.compute(b.tensor(0)), t = b.compute(b.tensor(1)), w = b.compute(b.optional_tensor(2));
+  b.check(x, "UnitInput");
+  b.check(t, "UnitTarget");
   auto log = [&](Op op, ValueId v) { return b.call(Op::clamp_min, {b.unary(op, v), -100.0}); };
   ValueId loss = b.sub(b.mul(b.sub(t, 1.0), log(Op::log1p, b.unary(Op::neg, x))), b.mul(t, log(Op::log, x)));
   if (w.valid()) loss = b.mul(loss, w);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "graph/raises.h"
 #include "passes/rewrite.h"
 #include "passes/symbols.h"
 
@@ -101,7 +102,9 @@ class Splitter {
   bool build(size_t piece) {
     Piece& p = pieces_[piece];
     bool wanted = !p.outputs.empty();
-    for_each_node(piece, [&](const Node& n) { wanted |= (graph::op_traits(n.op) & graph::kEffect) != 0; });
+    for_each_node(piece, [&](const Node& n) {
+      wanted |= (graph::op_traits(n.op) & graph::kEffect) != 0 || graph::may_raise(g_, n);
+    });
     if (!wanted) return false;
     std::vector<graph::Input> inputs;
     for (ValueId v : p.inputs) inputs.push_back({v, kind_of(v)});

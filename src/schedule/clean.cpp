@@ -229,7 +229,6 @@ class Simplifier {
   void drop_unused() {
     std::vector<char> loaded(p_.buffers.size(), 0);
     std::vector<char> live(n_.values, 0);
-    std::vector<Expr> used, found;
     // Loads keep the stores of a private buffer; a load that is dropped may free an earlier store: later stages first.
     for (size_t si = n_.stages.size(); si-- > 0;) {
       auto& ops = n_.stages[si].ops;
@@ -239,16 +238,12 @@ class Simplifier {
         if (op.code == OpCode::Store)
           keep[i] = !private_[op.buffer.index] || loaded[op.buffer.index];
         else if (op.code == OpCode::Indirect)
-          keep[i] = std::find(used.begin(), used.end(), op.index) != used.end();
+          keep[i] = 1;  // it checks its value, whoever reads at that place
         else
           keep[i] = live[op.result.index];
         if (!keep[i]) continue;
         for (int k = 0; k < arity(op.code); ++k) live[op.args[static_cast<size_t>(k)].index] = 1;
         if (op.code == OpCode::Load) loaded[op.buffer.index] = 1;
-        if (has_index(op)) {
-          indirect_symbols(arena_, op.index, found);
-          used.insert(used.end(), found.begin(), found.end());
-        }
       }
       size_t i = 0;
       std::erase_if(ops, [&](const LoopOp&) { return !keep[i++]; });

@@ -11,6 +11,8 @@
 #include "trace/below_tracing.h"
 #include "trace/convert.h"
 #include "trace/graph_break.h"
+#include "trace/number.h"
+#include "trace/number_range.h"
 #include "trace/pytorch/names.h"
 #include "trace/schema.h"
 #include "trace/size_decider.h"
@@ -460,7 +462,7 @@ void Recorder::note_call(const c10::OperatorHandle& op, const OpInfo& info, torc
 
 void Recorder::note_plain_call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack, bool lazy) {
   size_t base = stack->size() - info.args.size();
-
+  unwrap_complex_numbers(stack->data() + base, info.args.size());
   std::vector<Arg> args;
   args.reserve(info.args.size());
   bool of_memory = lazy && graph::op_class(info.op) == graph::OpClass::View;
@@ -550,6 +552,7 @@ std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> ar
   std::vector<bool> defined;
   for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
   std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
+  if (!types.empty()) refuse_out_of_range(arena(), info.op, args, types[0].dtype);
   assume_sizes(types);
   graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), origin(),
                                        info.op == graph::Op::Extern ? info.name : std::string(), std::move(list_sizes));

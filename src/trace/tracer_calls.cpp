@@ -12,6 +12,7 @@
 #include "trace/fake_tensor.h"
 #include "trace/fixed_sizes.h"
 #include "trace/graph_break.h"
+#include "trace/out_argument.h"
 #include "trace/pytorch/memory_access.h"
 #include "trace/pytorch/overloads.h"
 #include "trace/tracer_impl.h"
@@ -96,6 +97,13 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   recorder_->set_location(&loc);
   Ambient ambient = current_ambient();
   size_t before = recorder_->graph().nodes().size();
+  const OutArgument out(fn, args, nargs, kwargs);
+  if (out.is_shared()) {
+    location_ = around;
+    recorder_->set_location(around);
+    set_graph_break(Reason::UnsupportedMutation, "out= shares memory with an operand, or its elements with each other");
+    return nullptr;
+  }
   recorder_->python_kernel_raised = false;
   WithoutOneDnn steps(c10::GradMode::is_enabled() && is_lstm(fn));
   PyObject* function = called(fn, args, nargs, kwargs);
@@ -115,7 +123,11 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     break_on_memory_access();
     return nullptr;
   }
-  if (casts_out(kwargs, before)) {
+  if (out.was_resized(recorder_->graph(), before)) {
+    Py_DECREF(result);
+    throw Unsupported(Reason::UnsupportedMutation, "out= is of another size than the result");
+  }
+  if (out.may_be_refused(recorder_->graph(), before)) {
     Py_DECREF(result);
     set_graph_break(Reason::UnsupportedMutation, "out= is of another dtype than the result");
     return nullptr;
@@ -152,29 +164,6 @@ PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t narg
 PyObject* TracerImpl::call_overridden(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,
                                       const graph::Location& loc) {
   return perform(fn, args, nargs, kwargs, loc, nullptr);
-}
-
-bool TracerImpl::casts_out(PyObject* kwargs, size_t first) const {
-  PyObject* out = kwargs ? PyDict_GetItemString(kwargs, "out") : nullptr;
-  if (!out) return false;
-  const graph::Graph& graph = recorder_->graph();
-  auto casts = [&](PyObject* o) {
-    FakeTensor* fake = THPVariable_Check(o) ? unwrap_fake(THPVariable_Unpack(o)) : nullptr;
-    graph::NodeId n = fake && fake->value().valid() ? graph.value(fake->value()).node : graph::NodeId();
-    if (!n.valid() || n.index < first || graph.node(n).op != graph::Op::_to_copy) return false;
-    auto* from = std::get_if<graph::ValueId>(&graph.node(n).args[0]);
-    if (!from || graph.type(*from).dtype == graph.type(fake->value()).dtype) return false;
-    // What is computed element by element may be cast as PyTorch casts; other kernels each have a rule of their own.
-    graph::NodeId by = graph.value(*from).node;
-    if (!by.valid() || by.index < first || graph::op_class(graph.node(by).op) != graph::OpClass::Pointwise) return true;
-    const std::string_view name = graph::op_name(graph.node(by).op);
-    return name.starts_with("aten::clamp") || name.starts_with("aten::where") || name == "aten::complex" ||
-           !c10::canCast(scalar_type(graph.type(*from).dtype), scalar_type(graph.type(fake->value()).dtype));
-  };
-  if (!PyTuple_Check(out)) return casts(out);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(out); ++i)
-    if (casts(PyTuple_GET_ITEM(out, i))) return true;
-  return false;
 }
 
 bool TracerImpl::holds_fake(PyObject* obj) const {

@@ -90,8 +90,6 @@ class TracerImpl final : public Tracer, public Differentiable {
   // How often these fakes were written, and those that were lifted.
   size_t writes_of(const std::vector<PyObject*>& fakes) const;
   bool holds_fake(PyObject* obj) const;
-  // Whether a node from `first` on casts what goes to an out= of this call, where eager may refuse its dtype.
-  bool casts_out(PyObject* kwargs, size_t first) const;
   // Calls fn under the recorder; the torch-level graph gets a call of `noted`, if any.
   PyObject* perform(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs, const graph::Location& loc,
                     PyObject* noted);

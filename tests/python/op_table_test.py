@@ -8,14 +8,17 @@ import torch
 
 TABLE = pathlib.Path(__file__).parents[2] / "src" / "graph" / "ops.def"
 COLUMNS = ("name", "aten", "cls", "result", "accepts", "cost", "raises", "traits")
-ROW = re.compile(r'^BRAZE_OP\((\w+), "(aten::[\w.]+)", (\w+), ([\w(), .]+?), (\w+), (\w+), (\w+), ([\w| ]+)\)$')
+ROW = re.compile(
+    r'^BRAZE_OP\((\w+), "((?:aten|braze)::[\w.]+)", (\w+), ([\w(), .]+?), (\w+), (\w+), (\w+), ([\w| ]+)\)$'
+)
 
 
 def rows():
     lines = [line for line in TABLE.read_text().splitlines() if line.startswith("BRAZE_OP")]
     parsed = [ROW.match(line) for line in lines]
     assert all(parsed), [line for line, m in zip(lines, parsed) if not m]
-    return [dict(zip(COLUMNS, m.groups())) for m in parsed]
+    named = [dict(zip(COLUMNS, m.groups())) for m in parsed]
+    return [row for row in named if not row["aten"].startswith("braze::")]  # Braze's own
 
 
 def schemas():

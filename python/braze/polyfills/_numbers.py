@@ -21,8 +21,31 @@ def operand(value, like):
     return torch.scalar_tensor(value, dtype=like.dtype, device=like.device)
 
 
+def words_of_overflow():
+    """By dtype: what eager says of a number that it cannot hold."""
+    words = {}
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        try:
+            torch.full((), 1e300, dtype=dtype)
+        except RuntimeError as e:
+            words[dtype] = str(e)
+    return words
+
+
+WORDS_OF_OVERFLOW = words_of_overflow()
+
+
+def check_range(value, like):
+    """Raises, on a CPU, for what eager's kernels refuse to convert to the tensor's dtype."""
+    if isinstance(value, torch.Tensor) and like.device.type == "cpu" and like.dtype in WORDS_OF_OVERFLOW:
+        fits = (value.detach().abs() <= torch.finfo(like.dtype).max) | ~torch.isfinite(value)
+        torch.ops.aten._assert_async.msg(fits, WORDS_OF_OVERFLOW[like.dtype])
+
+
 def clamp(input, min=None, max=None):
     tensor = floating(input)
+    check_range(min, tensor)
+    check_range(max, tensor)
     return torch.clamp(
         tensor, None if min is None else operand(min, tensor), None if max is None else operand(max, tensor)
     )
@@ -69,14 +92,17 @@ def pow_number_(input, exponent):
 
 
 def fill(input, value):
+    check_range(value, input)
     return torch.empty_like(input).copy_(value.detach())
 
 
 def fill_(input, value):
+    check_range(value, input)
     return input.copy_(value.detach())
 
 
 def masked_fill(input, mask, value):
+    check_range(value, input)
     return torch.where(mask, operand(value, input), input)
 
 
@@ -111,15 +137,20 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=F
         device=device,
         pin_memory=pin_memory,
     )
+    check_range(fill_value, made)
     return made.copy_(fill_value).requires_grad_(requires_grad)
 
 
 def full_like(input, fill_value, **how):
-    return torch.empty_like(input, **how).copy_(fill_value)
+    made = torch.empty_like(input, **how)
+    check_range(fill_value, made)
+    return made.copy_(fill_value)
 
 
 def new_full(input, size, fill_value, **how):
-    return input.new_empty(size, **how).copy_(fill_value)
+    made = input.new_empty(size, **how)
+    check_range(fill_value, made)
+    return made.copy_(fill_value)
 
 
 def tensor_of(data, *, dtype=None, device=None, requires_grad=False):

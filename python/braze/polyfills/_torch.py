@@ -91,9 +91,15 @@ def one_hot(tensor, num_classes=-1):
     if num_classes < 0:
         return torch.ops.aten.one_hot(tensor, num_classes)
     classes = torch.arange(num_classes, device=tensor.device)
-    # Looked up among the classes, so that one which is none of them is an error of the run.
-    known = classes.gather(0, tensor.reshape(-1)).reshape(tensor.shape)
-    return (known.unsqueeze(-1) == classes).to(torch.int64)
+    if tensor.device.type == "cpu":
+        if tensor.numel() > 0:
+            torch.ops.aten._assert_async.msg(tensor.min() >= 0, "Class values must be non-negative.")
+            torch.ops.aten._assert_async.msg(
+                tensor.max() < num_classes, "Class values must be smaller than num_classes."
+            )
+    else:  # looked up among the classes, so that one which is none of them is an error of the run
+        tensor = classes.gather(0, tensor.reshape(-1)).reshape(tensor.shape)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
 def group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):

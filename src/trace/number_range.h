@@ -1,0 +1,13 @@
+// Numbers that eager's kernels convert to the dtype of the result.
+#pragma once
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace braze::trace {
+
+// Throws eager's error where such an argument is out of that dtype's range: masked_fill(mask, -1e9) of a float16
+// tensor. PyTorch's Meta kernels do not look.
+void refuse_out_of_range(const sym::ExprArena& arena, graph::Op op, const std::vector<graph::Arg>& args, DType result);
+
+}  // namespace braze::trace
