@@ -15,8 +15,10 @@ Made by `tools/operators.py` from `src/graph/ops.def` and the rules; `tests/pyth
   extern calls, so that results and exceptions are eager's.
 - *decomposed*: written as other operators before lowering. A form for which the rule is not exact stays an extern call.
 - *view*: index arithmetic, or a window on the operand's memory.
-- *extern*: a call of PyTorch's own kernel, in order with the rest of the plan. Operators without a row are extern, too; the lists
-  of tensors of `aten::_foreach_*` are decomposed by name (`src/passes/decompose_foreach.cpp`).
+- *extern*: a call of PyTorch's own kernel, in order with the rest of the plan. Operators that are not listed are extern, too.
+
+Operators without a row that are decomposed by their names stand with the others; those over lists of tensors (`_foreach_*`) once for
+all overloads. Random numbers are kernels where Philox draws them, calls with `options={"rng": "eager"}`.
 
 Floats of a byte (`float8_e4m3fn`, `float8_e5m2`, their `fnuz` kinds, `float8_e8m0fnu`) are read and rounded in kernels, computed in float32:
 casts, copies, views, `where`, `cat`, `stack`, indexing, `==` and `!=` fuse with their neighbours, with the results of eager's casts bit by bit
@@ -58,7 +60,7 @@ def rules():
             continue
         for op in cases(file, after="DecomposeRule "):
             found[op] = ("decomposed", file)
-    for file in ("src/lower/pointwise.cpp", "src/lower/activation.cpp"):
+    for file in ("src/lower/pointwise.cpp", "src/lower/activation.cpp", "src/lower/special.cpp"):
         source = text(file)
         refused = set(re.findall(r"^NO_RULE\((\w+)\)", source, re.M))
         for op in re.findall(r"^(?:RULE|RULES_EQUAL|FLOAT_FUNCTION|ROUNDING)\((\w+)", source, re.M):
@@ -69,9 +71,10 @@ def rules():
         ("src/lower/index.cpp", "ElementRule index_rule", "bool takes_index"),
         ("src/lower/window.cpp", "ElementRule window_rule", "bool takes_window"),
         ("src/lower/scatter.cpp", "bool lower_scatter", None),
-        ("src/lower/window_backward.cpp", "bool lower_window_backward", None),
+        ("src/lower/window_backward.cpp", "BackwardRule backward_rule", None),
         ("src/lower/write.cpp", "bool lower_writes", None),
         ("src/lower/factory.cpp", "ElementRule factory_rule", None),
+        ("src/lower/random.cpp", "ElementRule random_rule", None),
     ]
     for file, after, before in parts:
         for op in cases(file, after, before):
@@ -81,8 +84,22 @@ def rules():
     return found
 
 
+def named():
+    """ATen name -> file, of the operators that decompose by name."""
+    found = {}
+    for path in sorted((ROOT / "src/passes").glob("decompose_*.cpp")):
+        for name in re.findall(r'\{"aten::([\w.]+)", \w+(?:<[\w:]+>)?\}', path.read_text()):
+            found[name] = str(path.relative_to(ROOT))
+    file = "src/passes/decompose_foreach.cpp"
+    for name in re.findall(r'^    \{"(\w+)", Op::|name == "(\w+)"|\{"(addc\w+)", Op::', text(file), re.M):
+        found["_foreach_" + "".join(name)] = file
+    return found
+
+
 def page():
     found, groups = rules(), {}
+    for name, where in named().items():
+        groups.setdefault(("decomposed", where), []).append(f"`{name}`")
     for name, aten, cls in ROW.findall(text("src/graph/ops.def")):
         what, where = found.get(name, ("view", "src/lower/view.cpp") if cls == "View" else ("extern", ""))
         groups.setdefault((what, where), []).append(f"`{aten}`")
@@ -90,6 +107,17 @@ def page():
     lines = [HEAD + "| | where | operators |", "| --- | --- | --- |"]
     for (what, where), ops in sorted(groups.items(), key=lambda g: (order[g[0][0]], g[0][1])):
         lines.append(f"| {what} | {where} | {' '.join(ops)} |")
+    count, plain = {}, {}
+    for (what, _), ops in groups.items():
+        kind = what.split(",")[0]
+        count[kind] = count.get(kind, 0) + len(ops)
+        plain.setdefault(kind, set()).update(op.strip("`").split(".")[0] for op in ops)
+    counted = ", ".join(f"{count[kind]} {kind}" for kind in ("kernel", "decomposed", "view", "extern"))
+    native = sum(count[kind] for kind in ("kernel", "decomposed", "view"))
+    lines += [
+        "",
+        f"In all: {counted}; {native} are compiled. Without overloads: {len(plain['decomposed'])} decomposed.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -50,6 +50,17 @@ double extreme(const Numbers& v, bool max) {
     if (std::isnan(x) || (!std::isnan(best) && (max ? x > best : x < best))) best = x;
   return best;
 }
+Dims broadcast(const std::vector<const HostTensor*>& tensors) {
+  Dims out;
+  for (const HostTensor* t : tensors) {
+    if (t->sizes.size() > out.size()) out.insert(out.begin(), t->sizes.size() - out.size(), 1);
+    for (size_t d = 0; d < t->sizes.size(); ++d) {
+      int64_t& size = out[out.size() - t->sizes.size() + d];
+      if (size == 1) size = t->sizes[d];
+    }
+  }
+  return out;
+}
 double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
 
 int64_t State::eval(Expr e) const {
@@ -133,8 +144,10 @@ double HostCall::draw() {
 }
 
 Rule rule_of(Op op) {
-  for (auto family : {pointwise_rule, reduce_rule, view_rule, index_rule, matmul_rule, conv_rule, factory_rule,
-                      norm_rule, loss_rule, misc_rule})
+  using Family = Rule (*)(Op);
+  for (Family family :
+       {Family(pointwise_rule), Family(reduce_rule), Family(view_rule), Family(index_rule), Family(matmul_rule),
+        Family(conv_rule), Family(factory_rule), Family(norm_rule), Family(loss_rule), Family(misc_rule)})
     if (Rule rule = family(op)) return rule;
   return nullptr;
 }

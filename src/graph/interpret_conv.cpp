@@ -177,12 +177,31 @@ void upsample_bilinear2d(HostCall& c) {
   });
 }
 
+// (self, kernel, dilation, padding, stride): [C, H, W] -> [C * taps, places]
+void im2col(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  Dims kernel = c.integers(1), dilation = c.integers(2), padding = c.integers(3), stride = c.integers(4);
+  size_t lead = x.sizes.size() - 3;
+  int64_t width = (x.sizes[lead + 2] + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1) / stride[1] + 1;
+  c.each([&](const Dims& i) {
+    int64_t tap = i[lead], place = i[lead + 1];
+    Dims from(i.begin(), i.begin() + static_cast<ptrdiff_t>(lead));
+    from.push_back(tap / (kernel[0] * kernel[1]));
+    from.push_back(place / width * stride[0] - padding[0] + tap / kernel[1] % kernel[0] * dilation[0]);
+    from.push_back(place % width * stride[1] - padding[1] + tap % kernel[1] * dilation[1]);
+    for (size_t d = lead + 1; d < from.size(); ++d)
+      if (from[d] < 0 || from[d] >= x.sizes[d]) return 0.0;
+    return at(x, from);
+  });
+}
+
 }  // namespace
 
 Rule conv_rule(Op op) {
   switch (op) {
     case Op::convolution: return convolution;
     case Op::convolution_backward: return convolution_backward;
+    case Op::im2col: return im2col;
     case Op::max_pool2d_with_indices: return max_pool2d;
     case Op::_adaptive_avg_pool2d: return adaptive_avg_pool<2>;
     case Op::_adaptive_avg_pool3d: return adaptive_avg_pool<3>;

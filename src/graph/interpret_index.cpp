@@ -72,6 +72,19 @@ void scatter_add(HostCall& c) {
   c.give(std::move(out));
 }
 
+// (self, dim, index, source), of index's sizes
+void scatter(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
+  size_t d = c.dim(1, x.sizes.size());
+  Numbers out = x.data;
+  for_each_index(index.sizes, [&](const Dims& i) {
+    Dims to = i;
+    to[d] = in_range(at(index, i), x.sizes[d]);
+    out[flat_index(x.sizes, to)] = source.data[flat_index(source.sizes, i)];
+  });
+  c.give(std::move(out));
+}
+
 // (self, dim, index, source, reduce, include_self): of sums.
 void scatter_reduce(HostCall& c) {
   BRAZE_CHECK(c.text(4) == "sum" && c.flag(5), "sums that begin with self alone are scattered here");
@@ -167,6 +180,24 @@ void index_put(HostCall& c) {
   c.give(std::move(out));
 }
 
+// (self, mask, indices, fill): where the mask is false nothing is read.
+void masked_index(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &mask = c.tensor(1);
+  Indexing how(x, c.tensors(2));
+  c.each([&](const Dims& i) { return at(mask, i) != 0 ? at(x, how.source(x, i)) : c.number(3); });
+}
+
+// (self, index, source, accumulate): elements of the flattened tensor.
+void put(HostCall& c) {
+  const HostTensor &index = c.tensor(1), &source = c.tensor(2);
+  Numbers out = c.tensor(0).data;
+  for (size_t k = 0; k < index.data.size(); ++k) {
+    double& to = out[static_cast<size_t>(in_range(index.data[k], static_cast<int64_t>(out.size())))];
+    to = source.data.at(k) + (c.flag(3) ? to : 0);
+  }
+  c.give(std::move(out));
+}
+
 void nonzero(HostCall& c) {
   const HostTensor& x = c.tensor(0);
   Numbers out;
@@ -204,6 +235,12 @@ void stack(HostCall& c) {
 
 }  // namespace
 
+Rule index_rule(std::string_view name) {
+  if (name == "aten::_unsafe_masked_index") return masked_index;
+  if (name == "aten::put") return put;
+  return nullptr;
+}
+
 Rule index_rule(Op op) {
   switch (op) {
     case Op::embedding: return embedding;
@@ -211,6 +248,7 @@ Rule index_rule(Op op) {
     case Op::constant_pad_nd: return pad;
     case Op::gather: return gather;
     case Op::scatter_add: return scatter_add;
+    case Op::scatter_src: return scatter;
     case Op::scatter_reduce_two: return scatter_reduce;
     case Op::index_add: return index_add;
     case Op::index_Tensor: return index;

@@ -120,12 +120,25 @@ void eig(HostCall& c) {
   c.leave_undefined(1);
 }
 
+// (self, other, dim)
+void cross(HostCall& c) {
+  const HostTensor &a = c.tensor(0), &b = c.tensor(1);
+  size_t d = c.dim(2, c.sizes().size());
+  c.each([&](const Dims& i) {
+    Dims next = i, last = i;
+    next[d] = (i[d] + 1) % 3;
+    last[d] = (i[d] + 2) % 3;
+    return at(a, next) * at(b, last) - at(a, last) * at(b, next);
+  });
+}
+
 }  // namespace
 
 Rule linalg_rule(std::string_view name) {
   if (name == "aten::_linalg_svd") return svd;
   if (name == "aten::_linalg_eigh") return eigh;
   if (name == "aten::linalg_eig" || name == "aten::_linalg_eigvals") return eig;
+  if (name == "aten::linalg_cross") return cross;
   return nullptr;
 }
 

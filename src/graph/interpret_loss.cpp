@@ -12,25 +12,15 @@ void reduced(HostCall& c, Numbers losses, int64_t reduction) {
   c.give({reduction == 1 ? mean(losses) : sum(losses)});
 }
 
-Dims broadcast(const std::vector<HostTensor>& tensors) {
-  Dims out;
-  for (const HostTensor& t : tensors) {
-    if (t.sizes.size() > out.size()) out.insert(out.begin(), t.sizes.size() - out.size(), 1);
-    for (size_t d = 0; d < t.sizes.size(); ++d) {
-      int64_t& size = out[out.size() - t.sizes.size() + d];
-      if (size == 1) size = t.sizes[d];
-    }
-  }
-  return out;
-}
-
 // The tensors among arguments [first, last), broadcast; 1 for one that is none.
 template <class F>
 Numbers over(const HostCall& c, size_t first, size_t last, F&& f) {
   std::vector<HostTensor> in;
   for (size_t i = first; i < last; ++i) in.push_back(c.has(i) ? c.tensor(i) : HostTensor{DType::F64, {}, {1}});
+  std::vector<const HostTensor*> all;
+  for (const HostTensor& t : in) all.push_back(&t);
   Numbers out, v(in.size());
-  for_each_index(broadcast(in), [&](const Dims& index) {
+  for_each_index(broadcast(all), [&](const Dims& index) {
     for (size_t i = 0; i < in.size(); ++i) v[i] = at(in[i], index);
     out.push_back(f(v));
   });
@@ -146,7 +136,58 @@ void nll_backward(HostCall& c) {
   c.give(std::move(out));
 }
 
+// Of [N, C] or [C] scores: f(row, class, slope of p * max(0, margin - x[target] + x[class])^(p - 1), loss) for each
+// class but the target's.
+struct Margins {
+  const HostTensor &x, &target;
+  const HostTensor* weight;
+  double p, margin;
+  int64_t classes = x.sizes.back();
+
+  template <class F>
+  void each(F&& f) const {
+    for (size_t row = 0; row < target.data.size(); ++row) {
+      auto chosen = static_cast<int64_t>(target.data[row]);
+      const double* scores = x.data.data() + static_cast<int64_t>(row) * classes;
+      double share = (weight ? weight->data.at(static_cast<size_t>(chosen)) : 1) / static_cast<double>(classes);
+      for (int64_t k = 0; k < classes; ++k) {
+        double over = std::max(0.0, margin - scores[chosen] + scores[k]);
+        if (k != chosen) f(row, k, over > 0 ? share * p * std::pow(over, p - 1) : 0, share * std::pow(over, p));
+      }
+    }
+  }
+};
+
+// (input, target, p, margin, weight, reduction)
+void multi_margin(HostCall& c) {
+  Margins m{c.tensor(0), c.tensor(1), c.has(4) ? &c.tensor(4) : nullptr, c.number(2), c.number(3)};
+  Numbers losses(m.target.data.size());
+  m.each([&](size_t row, int64_t, double, double loss) { losses[row] += loss; });
+  reduced(c, std::move(losses), c.integer(5));
+}
+
+// (grad, input, target, p, margin, weight, reduction)
+void multi_margin_backward(HostCall& c) {
+  Margins m{c.tensor(1), c.tensor(2), c.has(5) ? &c.tensor(5) : nullptr, c.number(3), c.number(4)};
+  const Numbers& grad = c.tensor(0).data;
+  double share = c.integer(6) == 1 ? 1 / static_cast<double>(m.target.data.size()) : 1;
+  Numbers out(m.x.data.size());
+  m.each([&](size_t row, int64_t k, double slope, double) {
+    double g = slope * share * grad.at(grad.size() == 1 ? 0 : row);
+    size_t first = row * static_cast<size_t>(m.classes);
+    out[first + static_cast<size_t>(k)] += g;
+    out[first + static_cast<size_t>(m.target.data[row])] -= g;
+  });
+  c.give(std::move(out));
+}
+
 }  // namespace
+
+Rule loss_rule(std::string_view name) {
+  if (name == "aten::multi_margin_loss") return multi_margin;
+  if (name == "aten::multi_margin_loss_backward") return multi_margin_backward;
+  return nullptr;
+}
 
 Rule loss_rule(Op op) {
   switch (op) {

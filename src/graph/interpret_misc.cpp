@@ -129,6 +129,33 @@ void addmm_activation(HostCall& c) {
   });
 }
 
+void ldexp(HostCall& c) {
+  c.binary([](double a, double b) { return a * std::exp2(b); });
+}
+
+// (self, p): of the multivariate gamma function.
+void mvlgamma(HostCall& c) {
+  c.unary([&](double a) {
+    auto p = static_cast<double>(c.integer(1));
+    double s = p * (p - 1) / 4 * std::log(M_PI);
+    for (double j = 1; j <= p; ++j) s += std::lgamma(a + (1 - j) / 2);
+    return s;
+  });
+}
+
+// (grad, self, noise, lower, upper, training, whether self is the result): the noise holds the slopes.
+void rrelu_backward(HostCall& c) {
+  bool drawn = c.flag(5) && c.number(4) - c.number(3) > 1e-6;
+  c.elementwise(3, [&](const Numbers& v) {
+    return v[0] * (drawn ? v[2] : v[1] > 0 ? 1 : (c.number(3) + c.number(4)) / 2);
+  });
+}
+
+// (tensors, p, dtype)
+void foreach_norm(HostCall& c) {
+  for (size_t k = 0; k < c.node.outputs.size(); ++k) c.give(k, {vector_norm(c.tensors(0)[k]->data, c.number(1))});
+}
+
 // The row of which aten::_foreach_NAME is one call per element of its lists. Rules take a number where a tensor may be.
 Op element_of(std::string_view name) {
   std::string row = "aten::" + std::string(name.substr(std::string_view("aten::_foreach_").size()));
@@ -183,8 +210,16 @@ Rule misc_rule(Op op) {
 
 Rule extern_rule(std::string_view name) {
   if (name == "aten::_addmm_activation") return addmm_activation;
+  if (name == "aten::ldexp.Tensor") return ldexp;
+  if (name == "aten::mvlgamma") return mvlgamma;
+  if (name == "aten::rrelu_with_noise_backward") return rrelu_backward;
+  if (name == "aten::_foreach_norm.Scalar") return foreach_norm;
   if (name.starts_with("aten::_foreach_") && element_of(name) != Op::Extern) return foreach;
-  return linalg_rule(name);
+  using Family = Rule (*)(std::string_view);
+  for (Family family : {Family(reduce_rule), Family(move_rule), Family(index_rule), Family(search_rule),
+                        Family(polynomial_rule), Family(loss_rule), Family(norm_rule), Family(linalg_rule)})
+    if (Rule rule = family(name)) return rule;
+  return nullptr;
 }
 
 }  // namespace braze::graph::host

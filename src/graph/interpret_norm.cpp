@@ -267,7 +267,64 @@ void cudnn_batch_norm_backward(HostCall& c) {
   normalise_backward(c, how, c.tensor(1), c.tensor(5).data, c.tensor(6).data, 2, Statistics::OfMean);
 }
 
+// The elements of each slice along dimension d.
+std::vector<Numbers> slices(const HostTensor& x, size_t d) {
+  std::vector<Numbers> out(static_cast<size_t>(x.sizes[d]));
+  for_each_index(x.sizes, [&](const Dims& i) { out[static_cast<size_t>(i[d])].push_back(at(x, i)); });
+  return out;
+}
+
+// (self, p, dim, most): slices whose norm is larger are scaled down to it.
+void renorm(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  size_t d = c.dim(2, x.sizes.size());
+  Numbers factors;
+  for (const Numbers& slice : slices(x, d)) {
+    double norm = vector_norm(slice, c.number(1));
+    factors.push_back(norm > c.number(3) ? c.number(3) / (norm + 1e-7) : 1);
+  }
+  c.each([&](const Dims& i) { return at(x, i) * factors[static_cast<size_t>(i[d])]; });
+}
+
+// (v, g, dim): v / norm * g, and the norms of the slices along dim.
+void weight_norm(HostCall& c) {
+  const HostTensor &v = c.tensor(0), &g = c.tensor(1);
+  size_t d = c.dim(2, v.sizes.size());
+  Numbers norms;
+  for (const Numbers& slice : slices(v, d)) norms.push_back(vector_norm(slice, 2));
+  c.each([&](const Dims& i) { return at(v, i) / norms[static_cast<size_t>(i[d])] * at(g, i); });
+  c.give(1, std::move(norms));
+}
+
+// (grad, v, g, norms, dim): of v_k / norm by v_i it is (k == i) / norm - v_k * v_i / norm^3.
+void weight_norm_backward(HostCall& c) {
+  const HostTensor &grad = c.tensor(0), &v = c.tensor(1), &g = c.tensor(2), &norms = c.tensor(3);
+  size_t d = c.dim(4, v.sizes.size());
+  std::vector<Numbers> grads = slices(grad, d), values = slices(v, d);
+  Numbers dg;
+  for (size_t s = 0; s < values.size(); ++s) {
+    double along = 0;
+    for (size_t k = 0; k < values[s].size(); ++k) along += grads[s][k] * values[s][k] / norms.data[s];
+    dg.push_back(along);
+  }
+  c.each([&](const Dims& i) {
+    auto s = static_cast<size_t>(i[d]);
+    double sum = at(grad, i) / norms.data[s];
+    for (size_t k = 0; k < values[s].size(); ++k)
+      sum -= grads[s][k] * values[s][k] * at(v, i) / std::pow(norms.data[s], 3);
+    return sum * at(g, i);
+  });
+  c.give(1, std::move(dg));
+}
+
 }  // namespace
+
+Rule norm_rule(std::string_view name) {
+  if (name == "aten::renorm") return renorm;
+  if (name == "aten::_weight_norm_interface") return weight_norm;
+  if (name == "aten::_weight_norm_interface_backward") return weight_norm_backward;
+  return nullptr;
+}
 
 Rule norm_rule(Op op) {
   switch (op) {

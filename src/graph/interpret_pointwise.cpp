@@ -1,9 +1,12 @@
 #include <cmath>
+#include <limits>
 
 #include "graph/interpret_rules.h"
 
 namespace braze::graph::host {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double alpha(const HostCall& c) { return c.number(2, 1); }
 
@@ -26,6 +29,11 @@ Rule arithmetic_rule(Op op) {
     case Op::lerp_Scalar: case Op::lerp_Tensor: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[0] + v[2] * (v[1] - v[0]); }); };
     case Op::addcmul: return [](HostCall& c) { c.elementwise(3, [&](const Numbers& v) { return v[0] + c.number(3, 1) * v[1] * v[2]; }); };
     case Op::addcdiv: return [](HostCall& c) { c.elementwise(3, [&](const Numbers& v) { return v[0] + c.number(3, 1) * v[1] / v[2]; }); };
+    case Op::clamp: return [](HostCall& c) { c.unary([&](double a) { return extreme({extreme({a, c.number(1, -kInfinity)}, true), c.number(2, kInfinity)}, false); }); };
+    case Op::masked_fill_Scalar: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[1] != 0 ? v[2] : v[0]; }); };
+    case Op::bitwise_right_shift_Tensor_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return std::floor(std::ldexp(a, -static_cast<int>(b))); }); };
+    case Op::leaky_relu_backward: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[1] > 0 ? v[0] : v[0] * v[2]; }); };
+    case Op::copy: return [](HostCall& c) { c.binary([](double, double b) { return b; }); };
     case Op::where_self: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[0] != 0 ? v[1] : v[2]; }); };
     default: return nullptr;
   }
@@ -62,6 +70,7 @@ Rule unary_rule(Op op) {
     case Op::frac: return [](HostCall& c) { c.unary([](double a) { return a - std::trunc(a); }); };
     case Op::round: return [](HostCall& c) { c.unary([](double a) { return std::nearbyint(a); }); };  // halves to even
     case Op::exp: return [](HostCall& c) { c.unary([](double a) { return std::exp(a); }); };
+    case Op::exp2: return [](HostCall& c) { c.unary([](double a) { return std::exp2(a); }); };
     case Op::expm1: return [](HostCall& c) { c.unary([](double a) { return std::expm1(a); }); };
     case Op::log: return [](HostCall& c) { c.unary([](double a) { return std::log(a); }); };
     case Op::log2: return [](HostCall& c) { c.unary([](double a) { return std::log2(a); }); };
@@ -81,6 +90,7 @@ Rule unary_rule(Op op) {
     case Op::tanh: return [](HostCall& c) { c.unary([](double a) { return std::tanh(a); }); };
     case Op::erf: return [](HostCall& c) { c.unary([](double a) { return std::erf(a); }); };
     case Op::erfc: return [](HostCall& c) { c.unary([](double a) { return std::erfc(a); }); };
+    case Op::lgamma: return [](HostCall& c) { c.unary([](double a) { return std::lgamma(a); }); };
     case Op::sigmoid: return [](HostCall& c) { c.unary(sigmoid); };
     case Op::silu: return [](HostCall& c) { c.unary([](double a) { return a * sigmoid(a); }); };
     case Op::relu: return [](HostCall& c) { c.unary([](double a) { return a < 0 ? 0 : a; }); };

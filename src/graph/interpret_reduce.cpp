@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "graph/interpret_rules.h"
 
@@ -29,6 +31,19 @@ void reduce(HostCall& c, size_t dims_at, F&& f) {
 
 constexpr size_t kAll = 99;  // no argument names dimensions
 
+void norm_along(HostCall& c, size_t dims_at) {
+  double p = c.number(1, 2);
+  reduce(c, dims_at, [&](const Numbers& v, size_t) { return vector_norm(v, p); });
+}
+
+// (self, other, p)
+void dist(HostCall& c) {
+  const HostTensor &a = c.tensor(0), &b = c.tensor(1);
+  Numbers differences;
+  for_each_index(broadcast({&a, &b}), [&](const Dims& i) { differences.push_back(at(a, i) - at(b, i)); });
+  c.give({vector_norm(differences, c.number(2))});
+}
+
 double log_sum_exp(const Numbers& v, size_t) {
   double top = extreme(v, true), total = 0;
   if (std::isinf(top)) return top;
@@ -49,6 +64,16 @@ void variances(HostCall& c) {
 
 }  // namespace
 
+double vector_norm(const Numbers& v, double p) {
+  double s = 0, most = 0, least = std::numeric_limits<double>::infinity();
+  for (double x : v) {
+    s += p == 0 ? x != 0 : std::pow(std::fabs(x), p);
+    most = std::max(most, std::fabs(x));
+    least = std::min(least, std::fabs(x));
+  }
+  return p == 0 ? s : std::isinf(p) ? (p > 0 ? most : least) : std::pow(s, 1 / p);
+}
+
 Rule reduce_rule(Op op) {
   // clang-format off: a table
   switch (op) {
@@ -59,12 +84,22 @@ Rule reduce_rule(Op op) {
     case Op::amax: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return extreme(v, true); }); };
     case Op::amin: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return extreme(v, false); }); };
     case Op::all_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return not_zero(v, 0) == static_cast<double>(v.size()); }); };
+    case Op::any_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return not_zero(v, 0) > 0; }); };
+    case Op::max: return [](HostCall& c) { reduce(c, kAll, [](const Numbers& v, size_t) { return extreme(v, true); }); };
+    case Op::linalg_vector_norm: return [](HostCall& c) { norm_along(c, 2); };
     case Op::var_correction: case Op::var_mean_correction: return variances;
     case Op::logsumexp: return [](HostCall& c) { reduce(c, 1, log_sum_exp); };
     case Op::count_nonzero: return [](HostCall& c) { reduce(c, 1, not_zero); };
     default: return nullptr;
   }
   // clang-format on
+}
+
+Rule reduce_rule(std::string_view name) {
+  if (name == "aten::norm.ScalarOpt_dtype") return [](HostCall& c) { norm_along(c, kAll); };
+  if (name == "aten::norm.ScalarOpt_dim_dtype") return [](HostCall& c) { norm_along(c, 2); };
+  if (name == "aten::dist") return dist;
+  return nullptr;
 }
 
 }  // namespace braze::graph::host

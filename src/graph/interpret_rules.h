@@ -38,6 +38,8 @@ double mean(const Numbers& v);
 double variance(const Numbers& v, double correction);
 double extreme(const Numbers& v, bool max);  // NaN wins
 double sigmoid(double v);
+double vector_norm(const Numbers& v, double p);
+Dims broadcast(const std::vector<const HostTensor*>& tensors);  // their sizes, broadcast
 
 // A run of one graph: the elements of its values so far.
 struct State {
@@ -146,6 +148,13 @@ Rule misc_rule(Op);
 Rule rule_of(Op);
 // Of operators without a row.
 Rule extern_rule(std::string_view name);
+Rule reduce_rule(std::string_view name);
+Rule move_rule(std::string_view name);  // copies of views, and what else moves elements
+Rule index_rule(std::string_view name);
+Rule search_rule(std::string_view name);
+Rule polynomial_rule(std::string_view name);
+Rule loss_rule(std::string_view name);
+Rule norm_rule(std::string_view name);
 Rule linalg_rule(std::string_view name);
 
 }  // namespace braze::graph::host

@@ -1,6 +1,8 @@
 // Views, by where an element of the result comes from.
 #include <algorithm>
+#include <cstring>
 
+#include "base/check.h"
 #include "graph/interpret_rules.h"
 
 namespace braze::graph::host {
@@ -95,6 +97,92 @@ void split(HostCall& c) {
     });
 }
 
+void unbind(HostCall& c) {
+  size_t d = c.dim(1, rank(c));
+  for (size_t k = 0; k < c.node.outputs.size(); ++k)
+    from(c, k, [&](Dims i) {
+      i.insert(i.begin() + static_cast<ptrdiff_t>(d), static_cast<int64_t>(k));
+      return i;
+    });
+}
+
+// (self, dim, size, step): the elements of a window are the last dimension.
+void unfold(HostCall& c) {
+  if (rank(c) == 0) return same_elements(c);
+  size_t d = c.dim(1, rank(c));
+  from(c, 0, [&](Dims i) {
+    i[d] = i[d] * c.integer(3) + i.back();
+    i.pop_back();
+    return i;
+  });
+}
+
+void flip(HostCall& c) {
+  Dims dims = c.integers(1);
+  from(c, 0, [&](Dims i) {
+    for (int64_t n : dims) {
+      size_t d = HostCall::wrapped(n, rank(c));
+      i[d] = c.tensor(0).sizes[d] - 1 - i[d];
+    }
+    return i;
+  });
+}
+
+// (self, shifts, dims): of the flattened tensor where there are no dimensions.
+void roll(HostCall& c) {
+  Dims shifts = c.integers(1), dims = c.integers(2);
+  const HostTensor& x = c.tensor(0);
+  auto source = [](int64_t i, int64_t shift, int64_t size) { return ((i - shift) % size + size) % size; };
+  if (dims.empty()) {
+    Numbers out;
+    for (size_t k = 0; k < x.data.size(); ++k)
+      out.push_back(x.data[static_cast<size_t>(
+          source(static_cast<int64_t>(k), shifts.at(0), static_cast<int64_t>(x.data.size())))]);
+    return c.give(std::move(out));
+  }
+  from(c, 0, [&](Dims i) {
+    for (size_t k = 0; k < dims.size(); ++k) {
+      size_t d = HostCall::wrapped(dims[k], rank(c));
+      i[d] = source(i[d], shifts[k], x.sizes[d]);
+    }
+    return i;
+  });
+}
+
+template <class F>
+void with_type(DType d, F&& f) {
+  switch (d) {
+    case DType::F32: return f(float{});
+    case DType::F64: return f(double{});
+    case DType::I64: return f(int64_t{});
+    case DType::I32: return f(int32_t{});
+    case DType::I16: return f(int16_t{});
+    case DType::I8: return f(int8_t{});
+    case DType::U8:
+    case DType::Bool: return f(uint8_t{});
+    default: throw InternalError("the bits of these elements are not known");
+  }
+}
+
+// (self, dtype): the same bits.
+void view_dtype(HostCall& c) {
+  std::vector<char> bits;
+  with_type(c.tensor(0).dtype, [&](auto as) {
+    for (double v : c.tensor(0).data) {
+      as = static_cast<decltype(as)>(v);
+      bits.insert(bits.end(), reinterpret_cast<const char*>(&as), reinterpret_cast<const char*>(&as + 1));
+    }
+  });
+  Numbers out;
+  with_type(c.dtype(), [&](auto as) {
+    for (size_t at = 0; at < bits.size(); at += sizeof as) {
+      std::memcpy(&as, bits.data() + at, sizeof as);
+      out.push_back(static_cast<double>(as));
+    }
+  });
+  c.give(std::move(out));
+}
+
 }  // namespace
 
 Rule view_rule(Op op) {
@@ -116,6 +204,11 @@ Rule view_rule(Op op) {
     case Op::slice_Tensor: return slice;
     case Op::select_int: return select;
     case Op::diagonal: return diagonal;
+    case Op::unbind_int: return unbind;
+    case Op::unfold: return unfold;
+    case Op::flip: return flip;
+    case Op::roll: return roll;
+    case Op::view_dtype: return view_dtype;
     case Op::split_Tensor:
     case Op::split_with_sizes:
     case Op::unsafe_split_Tensor:

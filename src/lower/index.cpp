@@ -256,6 +256,26 @@ Val select_backward(const Point& p) {
   return where(here, p.at(tensor(p, 0), without(p.index, d)), 0.0);
 }
 
+// Where a diagonal's elements stand: at the place of the smaller of two dimensions' indices, which differ by the
+// offset.
+Val on_diagonal(const Point& p, ValueId diagonal, size_t offset, Val elsewhere) {
+  sym::ExprArena& a = p.low.arena;
+  const size_t rank = p.index.size();
+  const auto by = *a.as_const(std::get<Expr>(p.arg(offset)));
+  const int d1 = dim_of(p, offset + 1, rank), d2 = dim_of(p, offset + 2, rank);
+  Expr row = p.index[static_cast<size_t>(d1)], column = p.index[static_cast<size_t>(d2)];
+  const auto& own = sizes(p, diagonal);
+  if (p.low.indexing.is_zero(own.back())) return elsewhere;
+  Val here = place(p, a.add(row, a.constant(by))) == place(p, column);
+  std::vector<Expr> at;
+  for (size_t d = 0; d < rank; ++d)
+    if (static_cast<int>(d) != d1 && static_cast<int>(d) != d2) at.push_back(p.index[d]);
+  at.push_back(clamped(p, by >= 0 ? row : column, own.back()));
+  return where(here, p.at(diagonal, at).to(p.dtype()), elsewhere);
+}
+Val diagonal_scatter(const Point& p) { return on_diagonal(p, tensor(p, 1), 2, p.in(0)); }
+Val diagonal_backward(const Point& p) { return on_diagonal(p, tensor(p, 0), 2, p.literal(0)); }
+
 }  // namespace
 
 ElementRule index_rule(Op op) {
@@ -276,6 +296,8 @@ ElementRule index_rule(Op op) {
     case Op::slice_backward: return slice_backward;
     case Op::select_backward: return select_backward;
     case Op::take: return take;
+    case Op::diagonal_scatter: return diagonal_scatter;
+    case Op::diagonal_backward: return diagonal_backward;
     default: return window_rule(op);
   }
 }
@@ -327,6 +349,11 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
     case Op::slice_backward: return sign_known(3);
     case Op::select_scatter:
     case Op::select_backward: return sign_known(3);
+    case Op::diagonal_scatter:
+    case Op::diagonal_backward: {
+      auto* offset = std::get_if<Expr>(&node.args[2]);
+      return offset && a.as_const(*offset);
+    }
     default: return window_rule(node.op) ? takes_window(g, node) : true;
   }
 }

@@ -22,8 +22,6 @@ Val scaled(const Point& p, Val x, size_t alpha) {
 
 bool is_int(Val x) { return !x.floating(); }
 
-Val multiply_add(Val x, Val y, Val z) { return {z.body, z.body->op(OpCode::Fma, z.dtype(), x.id, y.id, z.id)}; }
-
 // x + alpha * y or x - alpha * y, of floats rounded once.
 Val sum(const Point& p, Val x, Val y, size_t alpha, bool minus) {
   if (is_int(x) || p.none(alpha) || p.constant(alpha) == 1.0) {
@@ -33,7 +31,7 @@ Val sum(const Point& p, Val x, Val y, size_t alpha, bool minus) {
   Val a = p.converted(alpha);
   // An integer has no negative zero.
   if (minus) a = std::holds_alternative<double>(p.arg(alpha)) ? -a : 0.0 - a;
-  return multiply_add(y, a, x);
+  return fma(y, a, x);
 }
 
 // Rounds to the dtype of the tensors as eager does before comparing: a value and what was stored of it are equal.
@@ -147,7 +145,7 @@ Val number_or_extreme(const Point& p, OpCode better, OpCode on_integers) {
 Val lerp_rule(const Point& p) {
   // From the nearer end, rounded once.
   Val a = p.in(0), b = p.in(1), w = p.in(2), far = w - 1.0;
-  auto from = [&](Val end, Val weight) { return multiply_add(weight, b - a, end); };
+  auto from = [&](Val end, Val weight) { return fma(weight, b - a, end); };
   if (auto c = p.constant(2)) return std::abs(*c) < 0.5 ? from(a, w) : from(b, far);
   Val near = abs(w) < 0.5;
   return from(where(near, a, b), where(near, w, far));
@@ -186,12 +184,12 @@ RULE(fmin) { return number_or_extreme(p, OpCode::Le, OpCode::Min); }
 RULE(atan2) { return binary(OpCode::Atan2, p.converted(0), p.converted(1)); }
 RULE(copysign_Tensor) { return copysign(p.in(0), p.in(1)); }
 RULES_EQUAL(copysign_Scalar, copysign_Tensor)
-NO_RULE(hypot)
 RULE(xlogy_Tensor) {
-  Val x = p.in(0), y = p.in(1);
+  Val x = p.converted(0), y = p.in(1);
   return where(isnan(y), y, where(x == 0.0, 0.0, x * log(y)));
 }
 RULES_EQUAL(xlogy_Scalar_Other, xlogy_Tensor)
+RULES_EQUAL(xlogy_Scalar_Self, xlogy_Tensor)
 RULE(logaddexp) {
   Val a = p.converted(0), b = p.converted(1);
   return where(isinf(a) & (a == b), a, max(a, b) + log1p(exp(-abs(a - b))));
@@ -224,23 +222,28 @@ RULE(logical_xor) { return p.boolean(0) ^ p.boolean(1); }
 RULE(logical_not) { return ~p.boolean(0); }
 RULE(bitwise_and_Tensor) { return p.in(0) & p.in(1); }
 RULES_EQUAL(bitwise_and_Scalar, bitwise_and_Tensor)
+RULES_EQUAL(bitwise_and_Scalar_Tensor, bitwise_and_Tensor)
 RULES_EQUAL(op_and_Tensor, bitwise_and_Tensor)
 RULES_EQUAL(op_and_Scalar, bitwise_and_Tensor)
 RULE(bitwise_or_Tensor) { return p.in(0) | p.in(1); }
 RULES_EQUAL(bitwise_or_Scalar, bitwise_or_Tensor)
+RULES_EQUAL(bitwise_or_Scalar_Tensor, bitwise_or_Tensor)
 RULES_EQUAL(op_or_Tensor, bitwise_or_Tensor)
 RULES_EQUAL(op_or_Scalar, bitwise_or_Tensor)
 RULE(bitwise_xor_Tensor) { return p.in(0) ^ p.in(1); }
 RULES_EQUAL(bitwise_xor_Scalar, bitwise_xor_Tensor)
+RULES_EQUAL(bitwise_xor_Scalar_Tensor, bitwise_xor_Tensor)
 RULES_EQUAL(op_xor_Tensor, bitwise_xor_Tensor)
 RULES_EQUAL(op_xor_Scalar, bitwise_xor_Tensor)
 RULE(bitwise_not) { return ~p.in(0); }
 RULE(bitwise_left_shift_Tensor) { return shift(p, true); }
 RULES_EQUAL(bitwise_left_shift_Tensor_Scalar, bitwise_left_shift_Tensor)
+RULES_EQUAL(bitwise_left_shift_Scalar_Tensor, bitwise_left_shift_Tensor)
 RULES_EQUAL(op_lshift_Tensor, bitwise_left_shift_Tensor)
 RULES_EQUAL(op_lshift_Scalar, bitwise_left_shift_Tensor)
 RULE(bitwise_right_shift_Tensor) { return shift(p, false); }
 RULES_EQUAL(bitwise_right_shift_Tensor_Scalar, bitwise_right_shift_Tensor)
+RULES_EQUAL(bitwise_right_shift_Scalar_Tensor, bitwise_right_shift_Tensor)
 RULES_EQUAL(op_rshift_Tensor, bitwise_right_shift_Tensor)
 RULES_EQUAL(op_rshift_Scalar, bitwise_right_shift_Tensor)
 
@@ -252,6 +255,10 @@ RULE(neg) { return -p.in(0); }
 RULE(abs) {
   Val x = p.in(0);
   return x.boolean() || x.dtype() == DType::U8 ? x : abs(x);
+}
+RULE(angle) {
+  Val x = p.in(0);
+  return where(isnan(x), x, where(x < 0.0, std::numbers::pi, x.same(0.0)));
 }
 RULE(sign) { return sign_of(p.in(0)); }
 RULES_EQUAL(sgn, sign)
@@ -293,9 +300,6 @@ FLOAT_FUNCTION(atanh, Atanh)
 FLOAT_FUNCTION(erf, Erf)
 FLOAT_FUNCTION(erfc, Erfc)
 FLOAT_FUNCTION(sigmoid, Sigmoid)
-NO_RULE(erfinv)
-NO_RULE(lgamma)
-NO_RULE(digamma)
 RULE(isnan) {
   Val x = p.own(0);
   return is_int(x) ? p.literal(0) : isnan(x);
@@ -370,7 +374,7 @@ RULES_EQUAL(lerp_Tensor, lerp_Scalar)
 RULE(addcmul) {
   Val a = p.in(0), x = scaled(p, p.in(1), 3), y = p.in(2);
   if (is_int(a)) return a + x * y;
-  return multiply_add(x, y, a);  // eager rounds once
+  return fma(x, y, a);  // eager rounds once
 }
 RULE(addcdiv) { return p.in(0) + scaled(p, p.in(1), 3) / p.in(2); }
 NO_RULE(polar)
@@ -408,7 +412,25 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
     return std::nullopt;
   };
   if (graph::op_row(node.op).raises == graph::Raises::ZeroDivisor) return !integral || constant(1).value_or(0) != 0;
+  const bool half = size_of(made) < 4;
   switch (node.op) {
+    case Op::special_ndtri:
+    case Op::special_log_ndtr:
+    case Op::special_erfcx:
+    case Op::special_bessel_j0:
+    case Op::special_bessel_j1:
+    case Op::special_bessel_y0:
+    case Op::special_bessel_y1:
+    case Op::special_modified_bessel_i0:
+    case Op::special_modified_bessel_i1:
+    case Op::special_modified_bessel_k0:
+    case Op::special_modified_bessel_k1:
+    case Op::special_scaled_modified_bessel_k0:
+    case Op::special_scaled_modified_bessel_k1:
+    case Op::special_spherical_bessel_j0:  // eager refuses half types of these
+    case Op::nextafter:
+    case Op::frexp_Tensor: return !half;
+    case Op::polygamma: return constant(0).value_or(2) < 2;
     case Op::pow_Tensor_Tensor:
     case Op::pow_Tensor_Scalar: return !integral || (constant(1).value_or(-1) >= 0 && *constant(1) <= 64);
     case Op::pow_Scalar: return !integral;

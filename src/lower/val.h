@@ -47,6 +47,8 @@ inline Val operator+(double x, Val y) { return y.same(x) + y; }
 inline Val operator-(double x, Val y) { return y.same(x) - y; }
 inline Val operator*(double x, Val y) { return y * x; }
 inline Val operator/(double x, Val y) { return y.same(x) / y; }
+// x * y + z, rounded once.
+inline Val fma(Val x, Val y, Val z) { return {x.body, x.body->op(OpCode::Fma, z.dtype(), x.id, y.id, z.id)}; }
 inline Val operator-(Val x) { return unary(OpCode::Neg, x); }
 inline Val operator==(Val x, Val y) { return compare(OpCode::Eq, x, y); }
 inline Val operator!=(Val x, Val y) { return compare(OpCode::Ne, x, y); }

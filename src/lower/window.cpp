@@ -1,6 +1,7 @@
 // Pools, pads and resampling: one element of each, the window's elements written out.
 #include "lower/window.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -12,7 +13,7 @@ using graph::Op;
 using graph::ValueId;
 
 namespace {
-constexpr int64_t kMaxTaps = 16;  // of a window: each is a load in the loop's body
+constexpr int64_t kMaxTaps = 16, kMaxTaps3d = 27;  // of a window: each is a load in the loop's body
 
 // The elements of the window at p, each with its place in the plane and whether it lies inside (absent: it does).
 struct Element {
@@ -22,21 +23,28 @@ struct Element {
 template <class F>
 void each_tap(const Point& p, ValueId from, const std::vector<WindowDim>& w, F&& f) {
   sym::ExprArena& a = p.low.arena;
-  size_t n = p.index.size();
+  const size_t first = p.index.size() - w.size();
   std::vector<Expr> at(p.index.begin(), p.index.end());
-  for (int64_t y = 0; y < w[0].kernel; ++y)
-    for (int64_t x = 0; x < w[1].kernel; ++x) {
-      std::optional<Val> inside;
-      Expr e[2] = {w[0].at(a, p.index[n - 2], a.constant(y)), w[1].at(a, p.index[n - 1], a.constant(x))};
-      Val place = p.wrap(p.body.index(a.add(a.mul(e[0], w[1].size), e[1]), DType::I64));
-      for (size_t k = 0; k < 2; ++k) at[n - 2 + k] = place_inside(p.low, p.body, e[k], w[k].size, inside);
-      f(Element{p.at(from, at), place, inside});
+  auto go = [&](auto& self, size_t k, Expr plane, std::optional<Val> inside) -> void {
+    if (k == w.size()) return f(Element{p.at(from, at), p.wrap(p.body.index(plane, DType::I64)), inside});
+    for (int64_t tap = 0; tap < w[k].kernel; ++tap) {
+      std::optional<Val> here = inside;
+      Expr e = w[k].at(a, p.index[first + k], a.constant(tap));
+      at[first + k] = place_inside(p.low, p.body, e, w[k].size, here);
+      if (w[k].to && tap >= w[k].least) {
+        Val in =
+            p.wrap(p.body.index(e, DType::I64)) < p.wrap(p.body.index(w[k].end(a, p.index[first + k]), DType::I64));
+        here = here ? *here & in : in;
+      }
+      self(self, k + 1, a.add(a.mul(plane, w[k].size), e), here);
     }
+  };
+  go(go, 0, a.constant(0), std::nullopt);
 }
 
 Val max_pool(const Point& p) {
   ValueId from = tensor(p.node, 0);
-  auto w = window_of(p.low.arena, p.node, 1, true, sizes(p.low, from));
+  auto w = window_of(p.low.arena, p.node, sizes(p.low, from), p.type().sizes);
   Val best, place;
   bool first = true;
   each_tap(p, from, *w, [&](const Element& e) {
@@ -61,17 +69,18 @@ Val max_pool(const Point& p) {
 
 Val avg_pool(const Point& p) {
   ValueId from = tensor(p.node, 0);
-  auto w = window_of(p.low.arena, p.node, 1, false, sizes(p.low, from));
+  auto w = window_of(p.low.arena, p.node, sizes(p.low, from), p.type().sizes);
   std::optional<Val> sum;
   each_tap(p, from, *w, [&](const Element& e) {
     Val x = e.inside ? where(*e.inside, e.value, 0.0) : e.value;
     sum = sum ? *sum + x : x;
   });
-  size_t n = p.index.size();
+  const size_t first = p.index.size() - w->size();
   sym::ExprArena& a = p.low.arena;
-  Expr count = p.none(6) ? a.mul(counted(a, (*w)[0], p.index[n - 2], std::get<bool>(p.arg(5))),
-                                 counted(a, (*w)[1], p.index[n - 1], std::get<bool>(p.arg(5))))
-                         : std::get<Expr>(p.arg(6));
+  if (!p.none(6)) return *sum / p.wrap(p.body.index(std::get<Expr>(p.arg(6)), sum->dtype()));
+  Expr count = a.constant(1);
+  for (size_t k = 0; k < w->size(); ++k)
+    count = a.mul(count, counted(a, (*w)[k], p.index[first + k], p.args() > 5 && std::get<bool>(p.arg(5))));
   return *sum / p.wrap(p.body.index(count, sum->dtype()));
 }
 
@@ -116,8 +125,14 @@ Val upsample(const Point& p) {
 
 ElementRule window_rule(Op op) {
   switch (op) {
-    case Op::max_pool2d_with_indices: return max_pool;
-    case Op::avg_pool2d: return avg_pool;
+    case Op::max_pool2d_with_indices:
+    case Op::max_pool3d_with_indices:
+    case Op::adaptive_max_pool2d:
+    case Op::adaptive_max_pool3d: return max_pool;
+    case Op::avg_pool2d:
+    case Op::avg_pool3d:
+    case Op::_adaptive_avg_pool2d:
+    case Op::_adaptive_avg_pool3d: return avg_pool;
     case Op::reflection_pad1d:
     case Op::reflection_pad2d:
     case Op::reflection_pad3d: return reflection_pad;
@@ -131,7 +146,9 @@ ElementRule window_rule(Op op) {
     case Op::_upsample_nearest_exact2d:
     case Op::_upsample_nearest_exact3d:
     case Op::upsample_linear1d:
-    case Op::upsample_bilinear2d: return upsample;
+    case Op::upsample_bilinear2d:
+    case Op::upsample_trilinear3d:
+    case Op::upsample_bicubic2d: return upsample;
     default: return nullptr;
   }
 }
@@ -142,10 +159,18 @@ bool takes_window(const graph::Graph& g, const graph::Node& node) {
     if (g.arena().is_const(s, 0)) return false;
   switch (node.op) {
     case Op::max_pool2d_with_indices:
-    case Op::avg_pool2d: {
-      bool max = node.op == Op::max_pool2d_with_indices;
-      auto w = is_floating(from.dtype) ? window_of(g.arena(), node, 1, max, from.sizes) : std::nullopt;
-      return w && (*w)[0].kernel * (*w)[1].kernel <= kMaxTaps;
+    case Op::max_pool3d_with_indices:
+    case Op::adaptive_max_pool2d:
+    case Op::adaptive_max_pool3d:
+    case Op::avg_pool2d:
+    case Op::avg_pool3d:
+    case Op::_adaptive_avg_pool2d:
+    case Op::_adaptive_avg_pool3d: {
+      auto w = is_floating(from.dtype) ? window_of(g.arena(), node, from.sizes, to.sizes) : std::nullopt;
+      if (!w) return false;
+      int64_t taps = 1;
+      for (const WindowDim& d : *w) taps *= d.kernel;
+      return taps <= (w->size() == 3 ? kMaxTaps3d : kMaxTaps);
     }
     case Op::reflection_pad1d:
     case Op::reflection_pad2d:
@@ -169,8 +194,16 @@ std::optional<std::vector<int64_t>> numbers(const sym::ExprArena& arena, const g
   return out;
 }
 
+Expr WindowDim::start(sym::ExprArena& a, Expr out) const {
+  if (to) return a.floordiv(a.mul(out, size), *to);
+  return a.sub(a.mul(out, a.constant(stride)), a.constant(padding));
+}
+Expr WindowDim::end(sym::ExprArena& a, Expr out) const {
+  Expr most = a.sub(*to, a.constant(1));
+  return a.floordiv(a.add(a.mul(a.add(out, a.constant(1)), size), most), *to);
+}
 Expr WindowDim::at(sym::ExprArena& a, Expr out, Expr tap) const {
-  return a.add(a.mul(out, a.constant(stride)), a.sub(a.mul(tap, a.constant(dilation)), a.constant(padding)));
+  return a.add(start(a, out), a.mul(tap, a.constant(dilation)));
 }
 
 Expr place_inside(Lowering& low, Body& body, Expr e, Expr size, std::optional<Val>& inside) {
@@ -184,17 +217,59 @@ Expr place_inside(Lowering& low, Body& body, Expr e, Expr size, std::optional<Va
   return a.max(a.min(e, a.sub(size, a.constant(1))), a.constant(0));
 }
 
-std::optional<std::vector<WindowDim>> window_of(const sym::ExprArena& arena, const graph::Node& node, size_t first,
-                                                bool dilated, const std::vector<Expr>& from) {
-  if (from.size() < 3) return std::nullopt;
-  auto kernel = numbers(arena, node.args[first], 2), padding = numbers(arena, node.args[first + 2], 2);
+namespace {
+
+// Windows that share the operand among them: of equal length where that is possible.
+std::optional<std::vector<WindowDim>> adaptive_windows(const sym::ExprArena& a, size_t dims,
+                                                       const std::vector<Expr>& from, const std::vector<Expr>& to) {
+  std::vector<WindowDim> w;
+  for (size_t k = from.size() - dims; k < from.size(); ++k) {
+    auto in = a.as_const(from[k]), out = a.as_const(to[k]);
+    if (!in || !out || *in <= 0 || *out <= 0) return std::nullopt;
+    WindowDim d{*in / *out, *in / *out, 0, 1, from[k], {}, 0};
+    if (*in % *out) {
+      d.to = to[k];
+      d.least = *in;
+      for (int64_t i = 0; i < *out; ++i) {
+        int64_t length = ((i + 1) * *in + *out - 1) / *out - i * *in / *out;
+        d.kernel = std::max(d.kernel, length);
+        d.least = std::min(d.least, length);
+      }
+    }
+    w.push_back(d);
+  }
+  return w;
+}
+
+}  // namespace
+
+std::optional<std::vector<WindowDim>> window_of(sym::ExprArena& arena, const graph::Node& node,
+                                                const std::vector<Expr>& from, const std::vector<Expr>& to) {
+  size_t dims = 2, first = 1;
+  bool dilated = false, adaptive = false;
+  switch (node.op) {
+    case Op::max_pool2d_with_indices: dilated = true; break;
+    case Op::max_pool3d_with_indices: dims = 3, dilated = true; break;
+    case Op::avg_pool2d: break;
+    case Op::avg_pool3d: dims = 3; break;
+    case Op::avg_pool2d_backward: first = 2; break;
+    case Op::avg_pool3d_backward: dims = 3, first = 2; break;
+    case Op::adaptive_max_pool2d:
+    case Op::_adaptive_avg_pool2d: adaptive = true; break;
+    case Op::adaptive_max_pool3d:
+    case Op::_adaptive_avg_pool3d: dims = 3, adaptive = true; break;
+    default: return std::nullopt;
+  }
+  if (from.size() < dims + 1 || to.size() != from.size()) return std::nullopt;
+  if (adaptive) return adaptive_windows(arena, dims, from, to);
+  auto kernel = numbers(arena, node.args[first], dims), padding = numbers(arena, node.args[first + 2], dims);
   auto* given = std::get_if<graph::IntList>(&node.args[first + 1]);
-  auto stride = given && given->v.empty() ? kernel : numbers(arena, node.args[first + 1], 2);
-  auto dilation = dilated ? numbers(arena, node.args[first + 3], 2) : std::vector<int64_t>{1, 1};
+  auto stride = given && given->v.empty() ? kernel : numbers(arena, node.args[first + 1], dims);
+  auto dilation = dilated ? numbers(arena, node.args[first + 3], dims) : std::vector<int64_t>(dims, 1);
   if (!kernel || !padding || !stride || !dilation) return std::nullopt;
   std::vector<WindowDim> w;
-  for (size_t k = 0; k < 2; ++k)
-    w.push_back({(*kernel)[k], (*stride)[k], (*padding)[k], (*dilation)[k], from[from.size() - 2 + k]});
+  for (size_t k = 0; k < dims; ++k)
+    w.push_back({(*kernel)[k], (*stride)[k], (*padding)[k], (*dilation)[k], from[from.size() - dims + k], {}, 0});
   return w;
 }
 
@@ -205,8 +280,8 @@ Expr counted(sym::ExprArena& a, const WindowDim& w, Expr out, bool include_paddi
   auto greatest = [&](Expr x, Expr y) {
     return a.known(a.le(x, y)) == true ? y : a.known(a.le(y, x)) == true ? x : a.max(x, y);
   };
-  Expr start = w.at(a, out, a.constant(0)),
-       end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
+  if (w.to) return a.sub(w.end(a, out), w.start(a, out));
+  Expr start = w.start(a, out), end = least(a.add(start, a.constant(w.kernel)), a.add(w.size, a.constant(w.padding)));
   if (include_padding) return a.sub(end, start);
   return a.sub(least(end, w.size), greatest(start, a.constant(0)));
 }
@@ -218,15 +293,37 @@ Expr padded_place(sym::ExprArena& a, Expr out, Expr before, Expr size, bool refl
   return a.sub(last, magnitude(a.sub(last, magnitude(e))));
 }
 
+namespace {
+
+// Keys' cubic convolution with a = -3/4: the four places around `real`, moved inside.
+std::vector<Tap> cubic_taps(Body& b, Expr size, int64_t count, Val real) {
+  constexpr double a = -0.75;
+  Val low = min(floor(real), static_cast<double>(count - 1)), t = max(min(real - low, 1.0), 0.0);
+  Val first = low.to(DType::I32);
+  auto inner = [&](Val x) { return ((x * (a + 2) - (a + 3)) * x) * x + 1.0; };
+  auto outer = [&](Val x) { return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a; };
+  Val weights[] = {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
+  std::vector<Tap> out;
+  for (int k = 0; k < 4; ++k) {
+    Val place = max(min(first + static_cast<double>(k - 1), static_cast<double>(count - 1)), 0.0);
+    out.push_back({b.indirect(place.id, size, {loop::Fault::Index, true, 0}), weights[k]});
+  }
+  return out;
+}
+
+}  // namespace
+
 // As eager: in float, or double for double tensors.
 std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType t) {
   sym::ExprArena& a = low.arena;
   using Kind = Resample::Kind;
-  if (r.size == r.to) return {{out, std::nullopt}};
+  const bool cubic = r.kind == Kind::Cubic || r.kind == Kind::CubicCorners;
+  if (r.size == r.to && !cubic) return {{out, std::nullopt}};
   int64_t from = a.as_const(r.size).value(), to = a.as_const(r.to).value();
   auto rounded = [&](double x) { return t == DType::F64 ? x : static_cast<double>(static_cast<float>(x)); };
+  const bool corners = r.kind == Kind::LinearCorners || r.kind == Kind::CubicCorners;
   double scale;
-  if (r.kind == Kind::LinearCorners)
+  if (corners)
     scale = to > 1 ? rounded(rounded(static_cast<double>(from - 1)) / static_cast<double>(to - 1)) : 0;
   else if (r.scale && *r.scale > 0)
     scale = rounded(1.0 / *r.scale);
@@ -247,7 +344,9 @@ std::vector<Tap> taps(Lowering& low, Body& b, const Resample& r, Expr out, DType
     return {
         {b.indirect(min(at, static_cast<double>(from - 1)).id, r.size, {loop::Fault::Index, true, 0}), std::nullopt}};
   }
-  Val real = r.kind == Kind::LinearCorners ? i * scale : max((i + 0.5) * scale - 0.5, 0.0);
+  Val real = corners ? i * scale : (i + 0.5) * scale - 0.5;
+  if (cubic) return cubic_taps(b, r.size, from, real);
+  if (!corners) real = max(real, 0.0);
   Val first = min(floor(real).to(DType::I32), static_cast<double>(from - 1));
   Val lambda = min(max(real - first.to(t), 0.0), 1.0);
   Val second = min(first + 1.0, static_cast<double>(from - 1));
@@ -261,6 +360,7 @@ std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, co
   Kind kind;
   size_t dims, scales;  // scales: the first of their arguments
   auto corners = [&](size_t i) { return std::get<bool>(node.args[i]) ? Kind::LinearCorners : Kind::Linear; };
+  auto cubic = [&](size_t i) { return std::get<bool>(node.args[i]) ? Kind::CubicCorners : Kind::Cubic; };
   switch (node.op) {
     case Op::upsample_nearest1d: kind = Kind::Nearest, dims = 1, scales = 2; break;
     case Op::upsample_nearest2d: kind = Kind::Nearest, dims = 2, scales = 2; break;
@@ -270,8 +370,16 @@ std::optional<std::vector<Resample>> resample_of(const sym::ExprArena& arena, co
     case Op::_upsample_nearest_exact3d: kind = Kind::NearestExact, dims = 3, scales = 2; break;
     case Op::upsample_linear1d: kind = corners(2), dims = 1, scales = 3; break;
     case Op::upsample_bilinear2d: kind = corners(2), dims = 2, scales = 3; break;
+    case Op::upsample_trilinear3d: kind = corners(2), dims = 3, scales = 3; break;
+    case Op::upsample_bicubic2d: kind = cubic(2), dims = 2, scales = 3; break;
+    case Op::upsample_nearest1d_backward: kind = Kind::Nearest, dims = 1, scales = 3; break;
     case Op::upsample_nearest2d_backward: kind = Kind::Nearest, dims = 2, scales = 3; break;
+    case Op::upsample_nearest3d_backward: kind = Kind::Nearest, dims = 3, scales = 3; break;
+    case Op::_upsample_nearest_exact1d_backward: kind = Kind::NearestExact, dims = 1, scales = 3; break;
+    case Op::_upsample_nearest_exact2d_backward: kind = Kind::NearestExact, dims = 2, scales = 3; break;
+    case Op::_upsample_nearest_exact3d_backward: kind = Kind::NearestExact, dims = 3, scales = 3; break;
     case Op::upsample_bilinear2d_backward: kind = corners(3), dims = 2, scales = 4; break;
+    case Op::upsample_bicubic2d_backward: kind = cubic(3), dims = 2, scales = 4; break;
     default: return std::nullopt;
   }
   if (from.size() != dims + 2 || to.size() != dims + 2) return std::nullopt;

@@ -18,17 +18,22 @@ std::vector<Expr> join(std::span<const Expr> a, std::span<const Expr> b) {
   return out;
 }
 
-// (grad, self, ..., indices): an index counts along the flattened plane.
+size_t plane_dims(Op op) {
+  return op == Op::max_pool3d_with_indices_backward || op == Op::adaptive_max_pool3d_backward ? 3 : 2;
+}
+
+// (grad, self, ..., indices): an index counts along the flattened plane of n dimensions.
 void max_pool(Lowering& low, const graph::Node& node) {
-  ValueId grad = tensor(node, 0), index = tensor(node, 7);
+  const size_t n = plane_dims(node.op);
+  ValueId grad = tensor(node, 0), index = tensor(node, node.args.size() - 1);
   View target = start_from(low, node, {});
   const auto &in = sizes(low, grad), &out = target.sizes;
-  Expr plane = low.arena.mul(out[out.size() - 2], out.back());
-  update(low, node, target, leading(in, 2), trailing(in, 2), true, [&](Body& b, auto i, auto r, const auto& put) {
-    std::vector<Expr> from = join(i, r);
-    Expr at = b.indirect(low.emit(b, index, from), plane, {loop::Fault::Index, false, 0});
-    Val v{&b, low.emit(b, grad, from)};
-    put(join(i, std::vector<Expr>{low.arena.constant(0), at}), v);
+  Expr plane = low.arena.product(trailing(out, n));
+  update(low, node, target, leading(in, n), trailing(in, n), true, [&](Body& b, auto i, auto r, const auto& put) {
+    std::vector<Expr> from = join(i, r), at(i.begin(), i.end());
+    at.resize(out.size() - 1, low.arena.constant(0));
+    at.push_back(b.indirect(low.emit(b, index, from), plane, {loop::Fault::Index, false, 0}));
+    put(at, Val{&b, low.emit(b, grad, from)});
   });
 }
 
@@ -37,18 +42,20 @@ void avg_pool(Lowering& low, const graph::Node& node) {
   ValueId grad = tensor(node, 0);
   sym::ExprArena& a = low.arena;
   View target = start_from(low, node, {});
-  auto w = window_of(a, node, 2, false, target.sizes);
   const auto& in = sizes(low, grad);
-  std::vector<Expr> points =
-      join(trailing(in, 2), std::vector<Expr>{a.constant((*w)[0].kernel), a.constant((*w)[1].kernel)});
-  update(low, node, target, leading(in, 2), points, true, [&](Body& b, auto i, auto r, const auto& put) {
-    Val v{&b, low.emit(b, grad, join(i, r.first(2)))};
+  auto w = window_of(a, node, target.sizes, in);
+  const size_t n = w->size();
+  const bool include_padding = std::get<bool>(node.args[6]);
+  std::vector<Expr> points(trailing(in, n).begin(), trailing(in, n).end());
+  for (const WindowDim& d : *w) points.push_back(a.constant(d.kernel));
+  update(low, node, target, leading(in, n), points, true, [&](Body& b, auto i, auto r, const auto& put) {
+    Val v{&b, low.emit(b, grad, join(i, r.first(n)))};
     Expr count = a.constant(1);
     std::vector<Expr> at(i.begin(), i.end());
-    for (size_t k = 0; k < 2; ++k) {
+    for (size_t k = 0; k < n; ++k) {
       const WindowDim& d = (*w)[k];
-      count = a.mul(count, counted(a, d, r[k], std::get<bool>(node.args[6])));
-      Expr e = a.add(d.at(a, r[k], a.constant(0)), r[2 + k]);
+      count = a.mul(count, counted(a, d, r[k], include_padding));
+      Expr e = a.add(d.start(a, r[k]), r[n + k]);
       if (!low.indexing.below(e, d.size)) {
         Val place{&b, b.index(e, DType::I64)};
         v = where((place >= 0.0) & (place < Val{&b, b.index(d.size, DType::I64)}), v, 0.0);
@@ -79,6 +86,9 @@ void pad(Lowering& low, const graph::Node& node, bool reflect) {
   });
 }
 
+void reflection_pad(Lowering& low, const graph::Node& node) { pad(low, node, true); }
+void replication_pad(Lowering& low, const graph::Node& node) { pad(low, node, false); }
+
 // (grad, output_size, input_size, ...)
 void upsample(Lowering& low, const graph::Node& node) {
   ValueId grad = tensor(node, 0);
@@ -104,56 +114,71 @@ void upsample(Lowering& low, const graph::Node& node) {
   });
 }
 
+using BackwardRule = void (*)(Lowering&, const graph::Node&);
+BackwardRule backward_rule(Op op) {
+  switch (op) {
+    case Op::max_pool2d_with_indices_backward:
+    case Op::max_pool3d_with_indices_backward:
+    case Op::adaptive_max_pool2d_backward:
+    case Op::adaptive_max_pool3d_backward: return max_pool;
+    case Op::avg_pool2d_backward:
+    case Op::avg_pool3d_backward: return avg_pool;
+    case Op::reflection_pad1d_backward:
+    case Op::reflection_pad2d_backward:
+    case Op::reflection_pad3d_backward: return reflection_pad;
+    case Op::replication_pad1d_backward:
+    case Op::replication_pad2d_backward:
+    case Op::replication_pad3d_backward: return replication_pad;
+    case Op::upsample_nearest1d_backward:
+    case Op::upsample_nearest2d_backward:
+    case Op::upsample_nearest3d_backward:
+    case Op::_upsample_nearest_exact1d_backward:
+    case Op::_upsample_nearest_exact2d_backward:
+    case Op::_upsample_nearest_exact3d_backward:
+    case Op::upsample_bilinear2d_backward:
+    case Op::upsample_bicubic2d_backward: return upsample;
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 bool takes_window_backward(const graph::Graph& g, const graph::Node& node) {
   sym::ExprArena& a = g.arena();
+  if (!backward_rule(node.op)) return false;
+  const TensorType &in = g.type(tensor(node, 0)), &out = g.type(node.outputs[0]);
+  // Sums in a half type: eager keeps them in float.
+  if (!is_floating(out.dtype) || size_of(out.dtype) < 4) return false;
+  for (Expr s : out.sizes)
+    if (a.is_const(s, 0)) return false;
+  if (in.dim() != out.dim()) return false;
   switch (node.op) {
     case Op::max_pool2d_with_indices_backward:
+    case Op::max_pool3d_with_indices_backward:
+    case Op::adaptive_max_pool2d_backward:
+    case Op::adaptive_max_pool3d_backward: {
+      size_t n = out.dim(), planes = plane_dims(node.op);
+      bool flat = n > planes && graph::is_non_overlapping_and_dense(a, out);
+      for (size_t d = n - planes; flat && d + 1 < n; ++d)
+        flat = a.known_equal(out.strides[d], a.mul(out.sizes[d + 1], out.strides[d + 1]));
+      return flat;
+    }
     case Op::avg_pool2d_backward:
+    case Op::avg_pool3d_backward: return window_of(a, node, out.sizes, in.sizes).has_value();
     case Op::reflection_pad1d_backward:
     case Op::reflection_pad2d_backward:
     case Op::reflection_pad3d_backward:
     case Op::replication_pad1d_backward:
     case Op::replication_pad2d_backward:
-    case Op::replication_pad3d_backward:
-    case Op::upsample_nearest2d_backward:
-    case Op::upsample_bilinear2d_backward: break;
-    default: return false;
-  }
-  const TensorType &in = g.type(tensor(node, 0)), &out = g.type(node.outputs[0]);
-  if (!is_floating(out.dtype) || in.dim() != out.dim()) return false;
-  // Sums in a half type: eager keeps them in float.
-  if (size_of(out.dtype) < 4) return false;
-  for (Expr s : out.sizes)
-    if (a.is_const(s, 0)) return false;
-  switch (node.op) {
-    case Op::max_pool2d_with_indices_backward: {
-      size_t n = out.dim();
-      return n >= 3 && graph::is_non_overlapping_and_dense(a, out) &&
-             a.known_equal(out.strides[n - 2], a.mul(out.sizes[n - 1], out.strides[n - 1]));
-    }
-    case Op::avg_pool2d_backward: return window_of(a, node, 2, false, out.sizes).has_value();
-    case Op::upsample_nearest2d_backward:
-    case Op::upsample_bilinear2d_backward: return resample_of(a, node, out.sizes, in.sizes).has_value();
-    default: return true;
+    case Op::replication_pad3d_backward: return true;
+    default: return resample_of(a, node, out.sizes, in.sizes).has_value();
   }
 }
 
 bool lower_window_backward(Lowering& low, const graph::Node& node) {
-  switch (node.op) {
-    case Op::max_pool2d_with_indices_backward: max_pool(low, node); return true;
-    case Op::avg_pool2d_backward: avg_pool(low, node); return true;
-    case Op::reflection_pad1d_backward:
-    case Op::reflection_pad2d_backward:
-    case Op::reflection_pad3d_backward: pad(low, node, true); return true;
-    case Op::replication_pad1d_backward:
-    case Op::replication_pad2d_backward:
-    case Op::replication_pad3d_backward: pad(low, node, false); return true;
-    case Op::upsample_nearest2d_backward:
-    case Op::upsample_bilinear2d_backward: upsample(low, node); return true;
-    default: return false;
-  }
+  auto rule = backward_rule(node.op);
+  if (rule) rule(low, node);
+  return rule;
 }
 
 }  // namespace braze::lower

@@ -87,6 +87,16 @@ ValueId Builder::amax(ValueId v, const std::vector<int64_t>& dims, bool keep) {
   return call(Op::amax, {v, list(dims), keep});
 }
 
+ValueId Builder::vector_norm(ValueId v, Arg order, Arg dims, bool keep, const Arg& dtype) {
+  if (!is_floating(type(v).dtype)) throw NoRule{};
+  if (auto* wide = std::get_if<DType>(&dtype)) {
+    if (!is_floating(*wide) || size_of(*wide) < size_of(type(v).dtype)) throw NoRule{};
+    v = cast(v, *wide);
+  }
+  if (std::holds_alternative<NoneArg>(order)) order = k(2);
+  return call(Op::linalg_vector_norm, {v, std::move(order), std::move(dims), keep, NoneArg{}});
+}
+
 std::pair<ValueId, ValueId> Builder::var_mean(ValueId v, const std::vector<int64_t>& dims) {
   auto r = calls(Op::var_mean_correction, {v, list(dims), k(0), true});
   return {r[0], r[1]};

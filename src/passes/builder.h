@@ -1,5 +1,7 @@
 // What decomposition rules write with: calls that infer their result types. Internal to passes/.
 #pragma once
+#include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,6 +36,9 @@ class Builder {
   const std::vector<Expr>& ints(size_t i) const;
   bool mask(size_t i, size_t k) const;      // element k of a bool list
   size_t dim(size_t i, size_t rank) const;  // wrapped
+  void refuse_complex(ValueId v) const {
+    if (is_complex(type(v).dtype)) throw NoRule{};
+  }
   bool wants(size_t output) const { return node.outputs.at(output).valid(); }
   const TensorType& result(size_t output) const { return from.type(node.outputs.at(output)); }
 
@@ -56,6 +61,8 @@ class Builder {
   ValueId sum(ValueId v, const std::vector<int64_t>& dims, bool keep);
   ValueId mean(ValueId v, const std::vector<int64_t>& dims, bool keep);
   ValueId amax(ValueId v, const std::vector<int64_t>& dims, bool keep);
+  // Of floats. The result's dtype, where one is given, is that of what is added up.
+  ValueId vector_norm(ValueId v, Arg order, Arg dims, bool keep, const Arg& dtype);
   // (variance, mean), dimensions kept, without correction.
   std::pair<ValueId, ValueId> var_mean(ValueId v, const std::vector<int64_t>& dims);
   ValueId view(ValueId v, std::vector<Expr> sizes);
@@ -101,7 +108,17 @@ DecomposeRule norm_rule(Op);
 DecomposeRule norm_backward_rule(Op);
 DecomposeRule loss_rule(Op);
 DecomposeRule misc_rule(Op);
-// Operators without a row, by name; false: not one of them.
+// Operators without a row, by name.
+struct NamedRule {
+  std::string_view name;
+  DecomposeRule rule;
+};
+std::span<const NamedRule> copy_rules();
+std::span<const NamedRule> search_rules();
+std::span<const NamedRule> few_rules();
+std::span<const NamedRule> loss_rules();
+std::span<const NamedRule> polynomial_rules();
+// Lists of tensors; false: not one of them.
 bool decompose_foreach(Builder&);
 
 }  // namespace braze::passes

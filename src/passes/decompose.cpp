@@ -1,5 +1,7 @@
 #include "passes/decompose.h"
 
+#include <unordered_map>
+
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -11,6 +13,17 @@ DecomposeRule rule_of(Op op) {
   return nullptr;
 }
 
+DecomposeRule rule_named(std::string_view name) {
+  static const auto* rules = [] {
+    auto* all = new std::unordered_map<std::string_view, DecomposeRule>;
+    for (auto family : {copy_rules, search_rules, few_rules, loss_rules, polynomial_rules})
+      for (const NamedRule& r : family()) all->emplace(r.name, r.rule);
+    return all;
+  }();
+  auto it = rules->find(name);
+  return it == rules->end() ? nullptr : it->second;
+}
+
 }  // namespace
 
 Graph decompose(const Graph& g) {
@@ -20,7 +33,7 @@ Graph decompose(const Graph& g) {
       r.copy(n);
       continue;
     }
-    DecomposeRule rule = n.op == Op::Extern ? nullptr : rule_of(n.op);
+    DecomposeRule rule = n.op == Op::Extern ? rule_named(n.extern_name) : rule_of(n.op);
     bool foreach = n.op == Op::Extern && n.extern_name.starts_with("aten::_foreach_");
     bool done = rule ? rewrite(r, n, g, rule) : foreach && rewrite(r, n, g, decompose_foreach);
     if (!done) r.copy(n);

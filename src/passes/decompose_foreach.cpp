@@ -44,6 +44,8 @@ const Unary kUnary[] = {
     {"expm1", Op::expm1},
     {"floor", Op::floor},
     {"frac", Op::frac},
+    {"clone", Op::clone},
+    {"lgamma", Op::lgamma},
     {"log", Op::log},
     {"log10", Op::log10},
     {"log1p", Op::log1p},
@@ -121,6 +123,12 @@ void lerp(Builder& b) {
   }
 }
 
+// (self, ord, dtype)
+void norm(Builder& b) {
+  for (size_t k = 0; k < list(b, 0).size(); ++k)
+    b.set(k, b.vector_norm(list(b, 0)[k], b.args.at(1), NoneArg{}, false, b.args.at(2)));
+}
+
 }  // namespace
 
 bool decompose_foreach(Builder& b) {
@@ -136,6 +144,16 @@ bool decompose_foreach(Builder& b) {
   for (const Form& f : kTernary)
     if (name == f.name) return ternary(b, f), true;
   if (name == "lerp") return lerp(b), true;
+  if (name == "norm") return norm(b), true;
+  if (name == "copy") {
+    for (size_t k = 0; k < list(b, 0).size(); ++k)
+      b.set(k, b.call(Op::copy, {list(b, 0)[k], list(b, 1)[k], b.args.at(2)}));
+    return true;
+  }
+  if (name == "max") {
+    for (size_t k = 0; k < list(b, 0).size(); ++k) b.set(k, b.unary(Op::max, list(b, 0)[k]));
+    return true;
+  }
   if (name == "zero") {
     for (size_t k = 0; k < b.node.outputs.size(); ++k)
       b.set(k, b.full(b.result(k).sizes, b.k(0), b.result(k).dtype, b.result(k).device));

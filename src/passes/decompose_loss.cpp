@@ -161,7 +161,66 @@ void nll_backward(Builder& b) {
   b.set(0, b.where(hit, each, 0.0));
 }
 
+// Of [N, C] scores: how far each class but the target's comes within the margin of the target's score.
+struct Margins {
+  ValueId over, other,
+      weight;  // margin - x[target] + x; whether it is another class; of the target's class, invalid without
+  double p;
+};
+
+Margins margins_of(Builder& b, ValueId x, ValueId target, size_t first) {
+  Margins m;
+  m.p = b.number(first);
+  if (b.rank(x) != 2 || b.rank(target) != 1 || b.type(target).dtype != DType::I64 || (m.p != 1 && m.p != 2))
+    throw NoRule{};
+  for (Expr s : b.type(x).sizes)
+    if (!b.arena().as_const(s) || b.arena().is_const(s, 0)) throw NoRule{};
+  ValueId column = b.unsqueeze(target, 1), score = b.call(Op::gather, {x, b.k(1), column, false});
+  m.over = b.add(b.call(Op::rsub_Scalar, {score, b.args.at(first + 1), b.k(1)}), x);
+  ValueId classes = b.call(Op::arange_start_step,
+                           {b.k(0), b.type(x).sizes[1], b.k(1), DType::I64, NoneArg{}, b.type(x).device, NoneArg{}});
+  m.other = b.call(Op::logical_and, {b.call(Op::ne_Tensor, {classes, column}), b.call(Op::gt_Scalar, {m.over, 0.0})});
+  if (ValueId w = b.compute(b.optional_tensor(first + 2)); w.valid())
+    m.weight = b.call(Op::index_Tensor, {w, TensorList{column}});
+  return m;
+}
+
+double classes_of(Builder& b, ValueId x) { return static_cast<double>(*b.arena().as_const(b.type(x).sizes[1])); }
+
+// (self, target, p, margin, weight, reduction)
+void multi_margin(Builder& b) {
+  ValueId x = b.compute(b.tensor(0));
+  Margins m = margins_of(b, x, b.tensor(1), 2);
+  ValueId each = m.p == 2 ? b.mul(m.over, m.over) : m.over;
+  if (m.weight.valid()) each = b.mul(each, m.weight);
+  reduced(b, b.div(b.sum(b.where(m.other, each, 0.0), {1}, false), classes_of(b, x)), b.integer(5));
+}
+
+// (grad, self, target, p, margin, weight, reduction)
+void multi_margin_backward(Builder& b) {
+  ValueId grad = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), target = b.tensor(2);
+  Margins m = margins_of(b, x, target, 3);
+  double share = 1 / classes_of(b, x);
+  if (b.integer(6) == 1) share /= static_cast<double>(*b.arena().as_const(b.type(x).sizes[0]));
+  ValueId slope = m.p == 2 ? b.mul(m.over, 2 * share) : b.full({}, share, b.type(x).dtype, b.type(x).device);
+  if (m.weight.valid()) slope = b.mul(slope, m.weight);
+  ValueId others = b.where(m.other, slope, 0.0);
+  ValueId classes = b.call(Op::arange_start_step,
+                           {b.k(0), b.type(x).sizes[1], b.k(1), DType::I64, NoneArg{}, b.type(x).device, NoneArg{}});
+  ValueId own = b.call(Op::eq_Tensor, {classes, b.unsqueeze(target, 1)});
+  ValueId r = b.where(own, b.unary(Op::neg, b.sum(others, {1}, true)), others);
+  b.set(0, b.mul(r, b.rank(grad) == 1 ? b.unsqueeze(grad, 1) : grad));
+}
+
 }  // namespace
+
+std::span<const NamedRule> loss_rules() {
+  static constexpr NamedRule kRules[] = {
+      {"aten::multi_margin_loss", multi_margin},
+      {"aten::multi_margin_loss_backward", multi_margin_backward},
+  };
+  return kRules;
+}
 
 DecomposeRule loss_rule(Op op) {
   switch (op) {

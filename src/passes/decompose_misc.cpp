@@ -120,6 +120,39 @@ void trace(Builder& b) {
 
 void zero(Builder& b) { b.set(0, b.full(b.result(0).sizes, b.k(0), b.result(0).dtype, b.result(0).device)); }
 
+// (self, kernel_size, dilation, padding, stride): windows over the two last dimensions, one column each.
+void im2col(Builder& b) {
+  ValueId x = b.tensor(0);
+  const auto& out = b.result(0).sizes;
+  size_t rank = b.rank(x);
+  int64_t kernel[2], dilation[2], padding[2], stride[2];
+  auto read = [&](size_t arg, int64_t* into) {
+    const auto& list = b.ints(arg);
+    if (list.size() != 2) throw NoRule{};
+    for (size_t k = 0; k < 2; ++k) {
+      auto c = b.arena().as_const(list[k]);
+      if (!c) throw NoRule{};
+      into[k] = *c;
+    }
+  };
+  read(1, kernel), read(2, dilation), read(3, padding), read(4, stride);
+  if (rank < 3) throw NoRule{};
+  for (Expr s : b.type(x).sizes)
+    if (!b.arena().as_const(s) || b.arena().is_const(s, 0)) throw NoRule{};
+  if (padding[0] || padding[1])
+    x = b.call(Op::constant_pad_nd, {x, b.list({padding[1], padding[1], padding[0], padding[0]}),
+                                     b.type(x).dtype == DType::Bool ? Arg(false) : Arg(b.k(0))});
+  for (size_t k = 0; k < 2; ++k) {
+    auto d = static_cast<int64_t>(rank - 2 + k);
+    x = b.call(Op::unfold, {x, b.k(d), b.k((kernel[k] - 1) * dilation[k] + 1), b.k(stride[k])});
+    if (dilation[k] > 1)
+      x = b.call(Op::slice_Tensor, {x, b.k(static_cast<int64_t>(rank + k)), b.k(0), NoneArg{}, b.k(dilation[k])});
+  }
+  auto order = first(rank - 2);
+  for (size_t k : {rank, rank + 1, rank - 2, rank - 1}) order.push_back(static_cast<int64_t>(k));
+  b.set(0, b.view(b.call(Op::clone, {b.call(Op::permute, {x, b.list(order)}), graph::MemoryFormatArg{0}}), out));
+}
+
 void count_nonzero(Builder& b) {
   ValueId x = b.tensor(0), there = b.call(Op::ne_Scalar, {x, b.k(0)});
   bool all = std::holds_alternative<NoneArg>(b.args.at(1));
@@ -239,6 +272,7 @@ DecomposeRule misc_rule(Op op) {
     case Op::addr: return addr;
     case Op::trace: return trace;
     case Op::zero: return zero;
+    case Op::im2col: return im2col;
     case Op::count_nonzero: return count_nonzero;
     case Op::index_put:
     case Op::_unsafe_index_put: return index_put;

@@ -15,9 +15,9 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 # Samples per operator: of float32, and of the other dtypes. The environment asks for more, in more dtypes: BRAZE_OPINFO_SAMPLES=20.
 SAMPLES = int(os.environ.get("BRAZE_OPINFO_SAMPLES", 0))
 FIRST, OTHERS = (SAMPLES, SAMPLES) if SAMPLES else (2, 1)
-DTYPES = (torch.bfloat16, torch.int64)
+DTYPES = (torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 if SAMPLES:
-    DTYPES += (torch.float64, torch.int32, torch.uint8, torch.bool, torch.complex64)
+    DTYPES += (torch.float64, torch.int32, torch.uint8)
 
 # Values that differ between two eager runs, or are not defined: everything else is compared.
 NO_VALUES = {
