@@ -51,7 +51,8 @@ void convert(const c10::Scalar& number, DType dtype) {
 }  // namespace
 
 void refuse_out_of_range(const sym::ExprArena& arena, Op op, const std::vector<graph::Arg>& args, DType result) {
-  if (op == Op::hardtanh && !is_floating(result)) return;
+  const bool bounds = op == Op::clamp || op == Op::clamp_min || op == Op::clamp_max || op == Op::hardtanh;
+  if (bounds && !is_floating(result)) return;  // trace/pytorch/clamp.cpp
   for (size_t i : converted_numbers(op)) {
     if (i >= args.size()) return;
     if (auto* number = std::get_if<double>(&args[i])) convert(*number, result);
