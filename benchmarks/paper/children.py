@@ -34,8 +34,10 @@ class Child:
             self.pipe.send((op, more))
             while not self.pipe.poll(max(0.0, min(0.05, end - time.monotonic()))):
                 if time.monotonic() >= end:
+                    self.process.kill()
                     raise RuntimeError(f"no answer within {limit:g} s")
                 if resident(self.process.pid) > self.memory:
+                    self.process.kill()
                     raise RuntimeError(f"more than {self.memory:g} GiB of memory")
             reply = self.pipe.recv()
         except (EOFError, OSError):
@@ -50,9 +52,10 @@ class Child:
         return f"exit status {self.process.exitcode}: {lines[-1] if lines else ''}"
 
     def close(self):
+        self.pipe.close()  # at which it ends, and with it the processes that a compiler started
+        self.process.join(5)
         self.process.kill()
         self.process.join()
-        self.pipe.close()
         self.log.close()
 
 
