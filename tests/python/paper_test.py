@@ -14,7 +14,7 @@ pytest.importorskip("rich")
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.paper import job, tables, zoo  # noqa: E402
+from benchmarks.paper import job, plots, tables, zoo  # noqa: E402
 
 
 def paper(out, *arguments):
@@ -118,3 +118,7 @@ def test_a_system_that_fails_is_in_the_coverage():
     ((mode, system, works, speed, _, with_failures, *_),) = tables.speeds(rows).rows
     assert (mode, system, works) == ("inference fp32", "Braze", "1 of 2 (50 %)")
     assert speed == pytest.approx(2) and with_failures == pytest.approx(2**0.5)
+
+
+def test_curve_of_speeds():
+    assert plots.curve([1.0, 4.0], 4) == ([4.0, 4.0, 1.0], [0.0, 25.0, 50.0])  # two of four fail
