@@ -80,7 +80,10 @@ def main(argv=None):
     p.add_argument("--threads", type=int, default=0, help="OMP threads (default: PyTorch's choice)")
     p.add_argument("--jobs", type=int, default=1, help="processes at a time in table 1")
     p.add_argument(
-        "--limit", type=float, default=120.0, help="seconds for a capture, and a third of those for a first call"
+        "--limit",
+        type=float,
+        default=120.0,
+        help="seconds for a capture, three times as many for a first call of tables 2 to 4",
     )
     p.add_argument("--memory", type=float, default=8.0, help="GiB that a process may have")
     p.add_argument("--out", type=Path, default=Path("benchmarks/out/paper"))
