@@ -18,7 +18,7 @@ def table(text, head):
 def inference(text):
     """Speed against eager on a GPU, bf16: name, torch.compile, Braze, Braze with CUDA Graphs."""
     rows = []
-    for name, *cells in table(text, "inference"):
+    for name, *cells in table(text, "inference |"):
         eager, theirs, ours, replayed = (float(c.split("/")[-1]) for c in cells)
         rows.append((name.split(",")[0], eager / theirs, eager / ours, eager / replayed))
     return rows[3:]  # whole models

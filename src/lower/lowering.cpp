@@ -215,6 +215,7 @@ bool Lowering::should_realise(const State& s) const {
   if (s.view) return false;
   if (s.wanted) return true;
   if (rules_ == Rules::Inlined) return false;
+  if (!options_.inlining && !s.inlined.empty() && !s.reads.empty()) return true;
   if (s.inlined.size() > kMaxInlinedOps || s.reads.size() > kMaxReads) return true;
   if (s.uses <= 1 || s.reads.empty()) return false;
   return s.expensive || s.inlined.size() > kMaxSharedOps || s.reads.size() > kMaxSharedReads;

@@ -206,8 +206,9 @@ class Grouper {
           }
           if (c.score > 0) all.push_back(c);
         }
-    std::sort(all.begin(), all.end(), [](const Candidate& x, const Candidate& y) {
-      return std::tuple(-x.score, x.distance, x.a, x.b) < std::tuple(-y.score, y.distance, y.a, y.b);
+    const double weight = options_.fusion_score ? 1 : 0;
+    std::sort(all.begin(), all.end(), [weight](const Candidate& x, const Candidate& y) {
+      return std::tuple(-weight * x.score, x.distance, x.a, x.b) < std::tuple(-weight * y.score, y.distance, y.a, y.b);
     });
     return all;
   }

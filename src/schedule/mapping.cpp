@@ -115,7 +115,7 @@ Expr point_work(sym::ExprArena& arena, const Nest& n) {
   return total;
 }
 
-void choose_mapping(const Target& target, const loop::Program& p, Nest& n) {
+void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const Options& options) {
   sym::ExprArena& arena = *p.arena;
   Mapping& m = n.mapping;
   m = {};
@@ -123,7 +123,7 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n) {
   for (const Stage& s : n.stages) pointwise &= s.axes.empty();
   if (pointwise) {
     if (!n.outer.empty()) m.vector = Mapping::Vector::Outer;
-    if (tile(arena, n)) m.tile = 32;
+    if (options.reordering && tile(arena, n)) m.tile = 32;
   } else {
     Strides inner, outer;
     double longest = 0;
@@ -144,6 +144,7 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n) {
     else if (inner_ok)
       m.vector = Mapping::Vector::Inner;
   }
+  if (!options.vectors && !target.is_gpu()) m.vector = Mapping::Vector::None, m.tile = 0;
   m.grain = std::max<int64_t>(1, task_cost(target, n) / point_cost(arena, n));
 }
 

@@ -1,6 +1,7 @@
 // How a nest is to be run: which axis is the vector, tiles for transposed reads, points per task. The meaning never
 // depends on it.
 #pragma once
+#include "base/options.h"
 #include "graph/targets.h"
 #include "loop/loop.h"
 
@@ -15,6 +16,6 @@ sym::Expr point_work(sym::ExprArena& arena, const loop::Nest& nest);
 int64_t task_cost(const Target& target, const loop::Nest& nest);
 
 // Outer points are not the vector of a nest with Local buffers.
-void choose_mapping(const Target& target, const loop::Program& program, loop::Nest& nest);
+void choose_mapping(const Target& target, const loop::Program& program, loop::Nest& nest, const Options& options = {});
 
 }  // namespace braze::schedule

@@ -162,7 +162,7 @@ size_t canonical_names(sym::ExprArena& arena, Nest& n, size_t next_indirect) {
   return next_indirect;
 }
 
-void normalise(sym::ExprArena& arena, Nest& n) {
+void normalise(sym::ExprArena& arena, Nest& n, bool reorder) {
   Stages all;
   for (Stage& s : n.stages) all.push_back(&s);
   drop_units(arena, n.outer, all);
@@ -174,12 +174,12 @@ void normalise(sym::ExprArena& arena, Nest& n) {
   for (const Stage& s : n.stages)
     for (const LoopOp& op : s.ops)
       if (op.code == OpCode::Store && !store) store = &op;
-  if (store) sort_axes(arena, n.outer, store->index);
+  if (store && reorder) sort_axes(arena, n.outer, store->index);
   all.clear();
   for (Stage& s : n.stages) all.push_back(&s);
   merge_axes(arena, n.outer, all);
   for (Stage& s : n.stages) {
-    if (!order_matters(s)) {
+    if (reorder && !order_matters(s)) {
       bool same_as_before = false;  // stages over the same axes keep the same order
       for (const Stage& t : n.stages) {
         if (&t == &s) break;

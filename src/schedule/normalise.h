@@ -6,7 +6,8 @@
 
 namespace braze::schedule {
 
-void normalise(sym::ExprArena& arena, loop::Nest& nest);
+// Without `reorder` axes keep their order.
+void normalise(sym::ExprArena& arena, loop::Nest& nest, bool reorder = true);
 
 // Only the names. `first_indirect`: number of the first Indirect symbol; returns the number after the last.
 size_t canonical_names(sym::ExprArena& arena, loop::Nest& nest, size_t first_indirect = 0);

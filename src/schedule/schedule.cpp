@@ -84,7 +84,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   sym::ExprArena& arena = *p.arena;
   const std::vector<char> nothing(p.buffers.size(), 0);
   for_each_nest(p, [&](uint32_t, Nest& n) {
-    normalise(arena, n);
+    normalise(arena, n, options.reordering);
     simplify(p, n, nothing);
   });
   verify_after(p, "normalise");
@@ -94,7 +94,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   verify_after(p, "coalesce_copies");
   update_inputs(p);
   verify_after(p, "update_inputs");
-  online_softmax(p, targets);
+  if (options.patterns) online_softmax(p, targets);
   verify_after(p, "online_softmax");
   split_reductions(p, targets, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound
   verify_after(p, "split_reductions");
@@ -110,8 +110,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     for (size_t b = 0; b < mine.size(); ++b) mine[b] = user[b] == i;
     merge_stages(arena, n);
     simplify(p, n, mine);
-    normalise(arena, n);
-    choose_mapping(target, p, n);
+    normalise(arena, n, options.reordering);
+    choose_mapping(target, p, n, options);
     // A scratch row belongs to one outer point: not where several run as one vector.
     bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
     if (rows) make_local(p, n, mine);
@@ -124,7 +124,7 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
       share_rows(p, n);
       simplify(p, n, std::vector<char>(p.buffers.size(), 0));
     }
-    choose_mapping(target, p, n);
+    choose_mapping(target, p, n, options);
   });
   std::erase_if(p.items, [](const Item& item) {
     auto* n = std::get_if<Nest>(&item);

@@ -138,6 +138,11 @@ TEST_F(KeptResults, AreOfOneSetOfOptionsAndOneUse) {
   compile(graph_with(), {});
   const std::function<void(Options&)> changes[] = {
       [](Options& o) { o.fuse = false; },
+      [](Options& o) { o.fusion_score = false; },
+      [](Options& o) { o.inlining = false; },
+      [](Options& o) { o.reordering = false; },
+      [](Options& o) { o.patterns = false; },
+      [](Options& o) { o.vectors = false; },
       [](Options& o) { o.max_fusion_size = 2; },
       [](Options& o) { o.cuda_graphs = true; },
       [](Options& o) { o.autotune_seconds = 1; },
