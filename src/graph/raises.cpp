@@ -114,10 +114,11 @@ bool asks_of_empty(const Node& n) {
 
 bool shows_all(const Graph& g, const Node& view) {
   if (view.op == Op::as_strided || view.outputs.empty()) return false;
+  if (view.outputs.size() > 1) return true;  // the parts are all of it
+  if (!view.outputs[0].valid()) return false;
   const auto& to = g.type(view.outputs[0]).sizes;
   if (view.op == Op::expand)
     return std::none_of(to.begin(), to.end(), [&](Expr s) { return g.arena().range(s).lo < 1; });
-  if (view.outputs.size() > 1) return true;  // the parts are all of it
   return g.arena().product(to) == g.arena().product(g.type(std::get<ValueId>(view.args[0])).sizes);
 }
 
@@ -127,7 +128,8 @@ bool lends_type_alone(const Node& n, size_t i) {
 }
 
 Arg possible_zero(const Graph& g, const Node& n) {
-  if (op_row(n.op).raises != Raises::ZeroDivisor || !is_integral(g.type(n.outputs[0]).dtype)) return NoneArg{};
+  if (op_row(n.op).raises != Raises::ZeroDivisor || !n.outputs[0].valid()) return NoneArg{};
+  if (!is_integral(g.type(n.outputs[0]).dtype)) return NoneArg{};
   const Arg& divisor = n.args[1];
   if (auto* b = std::get_if<bool>(&divisor); b && *b) return NoneArg{};
   auto* e = std::get_if<Expr>(&divisor);

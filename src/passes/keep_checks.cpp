@@ -52,8 +52,11 @@ class Keeper {
 
  private:
   void read(ValueId v, Read how) { read_[v.index] = std::max(read_[v.index], how); }
+  // Where no result is left that would say so, too.
   bool may_be_empty(const Node& n) const {
-    const std::vector<Expr>& sizes = g_.type(n.outputs[0]).sizes;
+    auto v = std::find_if(n.outputs.begin(), n.outputs.end(), [](ValueId o) { return o.valid(); });
+    if (v == n.outputs.end()) return true;
+    const std::vector<Expr>& sizes = g_.type(*v).sizes;
     return std::any_of(sizes.begin(), sizes.end(), [&](Expr s) { return g_.arena().range(s).lo < 1; });
   }
 
