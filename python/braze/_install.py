@@ -18,6 +18,11 @@ _holders = 0
 _before: dict[tuple[Any, str], Any] = {}
 _known = (
     "fuse",
+    "fusion_score",
+    "inlining",
+    "reordering",
+    "patterns",
+    "vectors",
     "max_fusion_size",
     "disk_cache",
     "cuda_graphs",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/user_kernel.h"
+
 namespace braze::graph {
 namespace {
 
@@ -140,6 +142,7 @@ Arg possible_zero(const Graph& g, const Node& n) {
 bool may_raise(const Graph& g, const Node& n) {
   const Raises raises = op_row(n.op).raises;
   if (raises == Raises::Never || op_class(n.op) == OpClass::Random) return false;
+  if (n.op == Op::Extern && n.extern_name == kLaunchKernel) return false;  // it asks nothing of values
   if (n.op == Op::nonzero || n.op == Op::masked_select) return false;  // what depends on values is how many there are
   bool on_cpu = true;
   auto look = [&](ValueId v) { on_cpu = on_cpu && (!v.valid() || g.type(v).device.type == DeviceType::CPU); };

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/user_kernel.h"
 
 namespace braze::trace {
 
 // (Tensor(a!)[] written, Tensor[] read, SymInt[] integers, int[] same, int launch) -> (). `same`: nothing, or for each
 // tensor the place of the first one on the same memory, which a graph's values do not say.
-inline constexpr const char kLaunchKernel[] = "braze::launch_kernel";
+using graph::kLaunchKernel;
 
 // A new reference; nullptr, without an exception: it is gone. Needs the GIL.
 PyObject* find_launch(int64_t number);

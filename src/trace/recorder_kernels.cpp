@@ -99,8 +99,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   if (info.name == "aten::mul.Tensor" || info.name == "aten::div.Tensor")
     for (size_t i = 0; i < (info.name == "aten::mul.Tensor" ? 2 : 1); ++i) {
       const at::Tensor &zero = args[i].toTensor(), other = args[1 - i].toTensor();
-      bool whole = zero.dim() == 0 || zero.sym_sizes().equals(other.sym_sizes());
-      if (!whole || !recorder->is_zero_tangent(zero) || !at::isFloatingType(other.scalar_type())) continue;
+      if (!recorder->is_zero_tangent(zero) || !at::isFloatingType(other.scalar_type())) continue;
+      if (zero.dim() != 0 && !zero.sym_sizes().equals(other.sym_sizes())) continue;
       at::Tensor zeros = at::zeros_like(other);
       recorder->note_zero_tangent(zeros);
       torch::jit::drop(*stack, info.args.size());
