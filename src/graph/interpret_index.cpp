@@ -60,19 +60,7 @@ void gather(HostCall& c) {
 }
 
 // (self, dim, index, source), of index's sizes
-void scatter_add(HostCall& c) {
-  const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
-  size_t d = c.dim(1, x.sizes.size());
-  Numbers out = x.data;
-  for_each_index(index.sizes, [&](const Dims& i) {
-    Dims to = i;
-    to[d] = in_range(at(index, i), x.sizes[d]);
-    out[flat_index(x.sizes, to)] += source.data[flat_index(source.sizes, i)];
-  });
-  c.give(std::move(out));
-}
-
-// (self, dim, index, source), of index's sizes
+template <bool kAdds>
 void scatter(HostCall& c) {
   const HostTensor &x = c.tensor(0), &index = c.tensor(2), &source = c.tensor(3);
   size_t d = c.dim(1, x.sizes.size());
@@ -80,7 +68,9 @@ void scatter(HostCall& c) {
   for_each_index(index.sizes, [&](const Dims& i) {
     Dims to = i;
     to[d] = in_range(at(index, i), x.sizes[d]);
-    out[flat_index(x.sizes, to)] = source.data[flat_index(source.sizes, i)];
+    double& element = out[flat_index(x.sizes, to)];
+    const double given = source.data[flat_index(source.sizes, i)];
+    element = kAdds ? element + given : given;
   });
   c.give(std::move(out));
 }
@@ -88,7 +78,7 @@ void scatter(HostCall& c) {
 // (self, dim, index, source, reduce, include_self): of sums.
 void scatter_reduce(HostCall& c) {
   BRAZE_CHECK(c.text(4) == "sum" && c.flag(5), "sums that begin with self alone are scattered here");
-  scatter_add(c);
+  scatter<true>(c);
 }
 
 // (self, dim, index of one dimension, source, alpha)
@@ -247,8 +237,8 @@ Rule index_rule(Op op) {
     case Op::embedding_dense_backward: return embedding_backward;
     case Op::constant_pad_nd: return pad;
     case Op::gather: return gather;
-    case Op::scatter_add: return scatter_add;
-    case Op::scatter_src: return scatter;
+    case Op::scatter_add: return scatter<true>;
+    case Op::scatter_src: return scatter<false>;
     case Op::scatter_reduce_two: return scatter_reduce;
     case Op::index_add: return index_add;
     case Op::index_Tensor: return index;

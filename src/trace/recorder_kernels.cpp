@@ -20,10 +20,10 @@ namespace {
 
 thread_local Recorder* current_recorder = nullptr;
 
-// The operands of a call: whose fakes they are, and whether plain meta tensors are among them.
+// The operands of a call: whose fakes they are, and whether plain meta tensors and numbers are among them.
 struct Operands {
   Recorder* recorder = nullptr;
-  bool meta = false, real = false;
+  bool meta = false, real = false, number = false;
 
   void see(const at::Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -31,8 +31,8 @@ struct Operands {
       recorder = fake->recorder().get();
     else if (tensor.is_meta())
       meta = true;
-    else if (!tensor.unsafeGetTensorImpl()->is_wrapped_number())
-      real = true;
+    else
+      (tensor.unsafeGetTensorImpl()->is_wrapped_number() ? number : real) = true;
   }
 };
 
@@ -48,6 +48,37 @@ Operands look_at(const OpInfo& info, const c10::IValue* args) {
     }
   }
   return operands;
+}
+
+// The tangent that forward-mode differentiation takes for a number: zeros marked as a number, which functionalisation
+// leaves wrapped.
+void unwrap_zero_tangents(const OpInfo& info, torch::jit::Stack* stack) {
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    c10::IValue& value = torch::jit::peek(*stack, i, info.args.size());
+    if (!value.isTensor()) continue;
+    const at::Tensor& t = value.toTensor();
+    if (!at::functionalization::impl::isFunctionalTensor(t) || !t.unsafeGetTensorImpl()->is_wrapped_number()) continue;
+    at::Tensor zero = at::functionalization::impl::unsafeGetFunctionalWrapper(t)->value();
+    value = std::move(zero);
+  }
+}
+
+// A product with a tangent of zeros is zeros, whatever the other factor is. False: the call is another.
+bool zero_product(Recorder& recorder, const OpInfo& info, torch::jit::Stack* stack) {
+  const bool product = info.op == graph::Op::mul_Tensor;
+  if (!product && info.op != graph::Op::div_Tensor) return false;
+  for (size_t i = 0; i < (product ? 2 : 1); ++i) {
+    const at::Tensor& zero = torch::jit::peek(*stack, i, info.args.size()).toTensor();
+    const at::Tensor& other = torch::jit::peek(*stack, 1 - i, info.args.size()).toTensor();
+    if (!recorder.is_zero_tangent(zero) || !at::isFloatingType(other.scalar_type())) continue;
+    if (zero.dim() != 0 && !zero.sym_sizes().equals(other.sym_sizes())) continue;
+    at::Tensor zeros = at::zeros_like(other);
+    recorder.note_zero_tangent(zeros);
+    torch::jit::drop(*stack, info.args.size());
+    stack->emplace_back(std::move(zeros));
+    return true;
+  }
+  return false;
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -86,27 +117,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     stack->emplace_back(std::move(zeros));
     return;
   }
-  // The tangent that forward-mode differentiation takes for a number: zeros marked as a number, which functionalisation
-  // leaves wrapped.
-  for (size_t i = 0; i < info.args.size(); ++i) {
-    if (!args[i].isTensor()) continue;
-    const at::Tensor& t = args[i].toTensor();
-    if (!at::functionalization::impl::isFunctionalTensor(t) || !t.unsafeGetTensorImpl()->is_wrapped_number()) continue;
-    at::Tensor zero = at::functionalization::impl::unsafeGetFunctionalWrapper(t)->value();
-    torch::jit::peek(*stack, i, info.args.size()) = std::move(zero);
-  }
-  // A product with such zeros is zeros, whatever the other factor is.
-  if (info.name == "aten::mul.Tensor" || info.name == "aten::div.Tensor")
-    for (size_t i = 0; i < (info.name == "aten::mul.Tensor" ? 2 : 1); ++i) {
-      const at::Tensor &zero = args[i].toTensor(), other = args[1 - i].toTensor();
-      if (!recorder->is_zero_tangent(zero) || !at::isFloatingType(other.scalar_type())) continue;
-      if (zero.dim() != 0 && !zero.sym_sizes().equals(other.sym_sizes())) continue;
-      at::Tensor zeros = at::zeros_like(other);
-      recorder->note_zero_tangent(zeros);
-      torch::jit::drop(*stack, info.args.size());
-      stack->emplace_back(std::move(zeros));
-      return;
-    }
+  if (operands.number) unwrap_zero_tangents(info, stack);
+  if (zero_product(*recorder, info, stack)) return;
   // Operators on lists of tensors are loops of the operators on tensors: those fuse.
   if (info.name.compare(0, 14, "aten::_foreach") == 0 &&
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {

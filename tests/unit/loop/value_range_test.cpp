@@ -47,6 +47,17 @@ TEST(ValueRange, OfPlaces) {
   EXPECT_FALSE(inside(place + "    v6 = add f32 v5, v4\n    v7 = cast i64 v6\n", "v7"));  // 8 at the end
 }
 
+// Each value is looked at once, however often what follows names it.
+TEST(ValueRange, OfWhatIsNamedManyTimes) {
+  std::string ops = kBounds + "    v2 = index i64 i\n";
+  for (int k = 3; k < 80; ++k) {
+    std::string before = "v" + std::to_string(k - 1);
+    ops += "    v" + std::to_string(k) + " = max i64 " + before + ", " + before + "\n";
+  }
+  EXPECT_FALSE(inside(ops, "v79"));
+  EXPECT_TRUE(inside(ops + "    v80 = min i64 v79, v1\n", "v80"));
+}
+
 // Max and Min of floats keep NaN.
 TEST(ValueRange, OfFloatsThatWereLoaded) {
   EXPECT_FALSE(
