@@ -88,7 +88,9 @@ def named():
     """ATen name -> file, of the operators that decompose by name."""
     found = {}
     for path in sorted((ROOT / "src/passes").glob("decompose_*.cpp")):
-        for name in re.findall(r'\{"aten::([\w.]+)", \w+(?:<[\w:]+>)?\}', path.read_text()):
+        source = path.read_text()
+        pairs = re.findall(r'\{"(?:aten::)?([\w.:]+)", \w+(?:<[\w:]+>)?\}', source)
+        for name in pairs + re.findall(r'extern_name == "aten::([\w.]+)"\) return', source):
             found[name] = str(path.relative_to(ROOT))
     file = "src/passes/decompose_foreach.cpp"
     for name in re.findall(r'^    \{"(\w+)", Op::|name == "(\w+)"|\{"(addc\w+)", Op::', text(file), re.M):

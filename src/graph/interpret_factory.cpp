@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "graph/interpret_rules.h"
 #include "graph/random.h"
@@ -96,6 +97,92 @@ void dropout(HostCall& c) {
   c.give(1, std::move(kept));
 }
 
+// (length, whether it is periodic, ...): f(position, the last one), of which a periodic window leaves the last one out.
+template <class F>
+void window(HostCall& c, F&& f) {
+  auto* said = std::get_if<bool>(&c.node.args.at(1));
+  int64_t length = c.integer(0);
+  auto last = static_cast<double>(!said || *said ? length : length - 1);
+  c.each([&](const Dims& i) { return length == 1 ? 1.0 : f(static_cast<double>(i[0]), last); });
+}
+
+double parameter(const HostCall& c, size_t i, double otherwise) {
+  auto* d = i < c.node.args.size() ? std::get_if<double>(&c.node.args[i]) : nullptr;
+  return d ? *d : otherwise;
+}
+
+void hann(HostCall& c) {
+  window(c, [](double i, double last) { return std::pow(std::sin(M_PI * i / last), 2); });
+}
+void hamming(HostCall& c) {
+  double alpha = parameter(c, 2, 0.54), beta = parameter(c, 3, 0.46);
+  window(c, [&](double i, double last) { return alpha - beta * std::cos(2 * M_PI * i / last); });
+}
+void blackman(HostCall& c) {
+  window(c, [](double i, double last) {
+    return 0.42 - 0.5 * std::cos(2 * M_PI * i / last) + 0.08 * std::cos(4 * M_PI * i / last);
+  });
+}
+void bartlett(HostCall& c) {
+  window(c, [](double i, double last) { return 1 - std::fabs(2 * i / last - 1); });
+}
+void kaiser(HostCall& c) {
+  double beta = parameter(c, 2, 12);
+  window(c, [&](double i, double last) {
+    double x = 2 * i / last - 1;
+    return std::cyl_bessel_i(0, beta * std::sqrt(1 - x * x)) / std::cyl_bessel_i(0, beta);
+  });
+}
+
+// (start, end, steps, ...), of which bounds may be tensors
+double spaced(const HostCall& c, int64_t i) {
+  double start = c.operand(0).data.at(0), end = c.operand(1).data.at(0);
+  auto steps = static_cast<double>(c.integer(2));
+  return steps == 1 ? start : start + (end - start) * static_cast<double>(i) / (steps - 1);
+}
+void linspace(HostCall& c) {
+  c.each([&](const Dims& i) { return spaced(c, i[0]); });
+}
+void logspace(HostCall& c) {
+  c.each([&](const Dims& i) { return std::pow(c.number(3), spaced(c, i[0])); });
+}
+
+// (means, deviations), each a tensor or a number
+void normal_around(HostCall& c) {
+  HostTensor mean = c.operand(0), deviation = c.operand(1);
+  Draws u(c);
+  c.each([&](const Dims& i) { return at(mean, i) + at(deviation, i) * u.normal(); });
+}
+
+// (self, mean, deviation)
+void log_normal(HostCall& c) {
+  Draws u(c);
+  c.each([&](const Dims&) { return std::exp(c.number(1) + c.number(2) * u.normal()); });
+}
+// (self, median, sigma)
+void cauchy(HostCall& c) {
+  Draws u(c);
+  c.each([&](const Dims&) { return c.number(1) + c.number(2) * std::tan(M_PI * (u.next() - 0.5)); });
+}
+// (self, p): how many tries one needs that succeeds with probability p.
+void geometric(HostCall& c) {
+  Draws u(c);
+  c.each([&](const Dims&) { return std::max(1.0, std::ceil(std::log1p(-u.next()) / std::log1p(-c.number(1)))); });
+}
+// (self, noise, lower, upper, training): a slope is drawn for each element, and 1 where it is positive.
+void rrelu(HostCall& c) {
+  BRAZE_CHECK(c.flag(4), "slopes are drawn in training alone");
+  Draws u(c);
+  Numbers slopes, out;
+  for (double v : c.tensor(0).data) {
+    double slope = c.number(2) + u.next() * (c.number(3) - c.number(2));
+    slopes.push_back(v > 0 ? 1 : slope);
+    out.push_back(v * slopes.back());
+  }
+  c.give(0, std::move(out));
+  c.give(1, std::move(slopes));
+}
+
 Rule random_rule(Op op) {
   // clang-format off: a table
   switch (op) {
@@ -108,6 +195,7 @@ Rule random_rule(Op op) {
     case Op::randint_like: return [](HostCall& c) { integers(c, 0, c.number(1)); };
     case Op::randint_like_low_dtype: return [](HostCall& c) { integers(c, c.number(1), c.number(2)); };
     case Op::bernoulli_p: return bernoulli;
+    case Op::rrelu_with_noise_functional: return rrelu;
     case Op::exponential: return exponential;
     case Op::native_dropout: return dropout;
     case Op::randperm: return permutation;
@@ -118,6 +206,22 @@ Rule random_rule(Op op) {
 
 }  // namespace
 
+Rule factory_rule(std::string_view name) {
+  std::string_view plain = name.substr(0, name.find('.'));
+  if (plain == "aten::hann_window") return hann;
+  if (plain == "aten::hamming_window") return hamming;
+  if (plain == "aten::blackman_window") return blackman;
+  if (plain == "aten::bartlett_window") return bartlett;
+  if (plain == "aten::kaiser_window") return kaiser;
+  if (plain == "aten::linspace") return linspace;
+  if (plain == "aten::logspace") return logspace;
+  if (plain == "aten::normal") return normal_around;
+  if (plain == "aten::log_normal") return log_normal;
+  if (plain == "aten::cauchy") return cauchy;
+  if (plain == "aten::geometric") return geometric;
+  return nullptr;
+}
+
 Rule factory_rule(Op op) {
   switch (op) {
     case Op::full:
@@ -127,6 +231,7 @@ Rule factory_rule(Op op) {
     case Op::new_zeros: return zeros;
     case Op::ones: return ones;
     case Op::arange_start_step: return arange;
+    case Op::linspace: return linspace;
     default: return random_rule(op);
   }
 }

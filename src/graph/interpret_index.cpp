@@ -177,6 +177,17 @@ void masked_index(HostCall& c) {
   c.each([&](const Dims& i) { return at(mask, i) != 0 ? at(x, how.source(x, i)) : c.number(3); });
 }
 
+// (self, mask, indices, values): adds those of true elements.
+void masked_put(HostCall& c) {
+  const HostTensor &x = c.tensor(0), &mask = c.tensor(1), &values = c.tensor(3);
+  Indexing how(x, c.tensors(2));
+  Numbers out = x.data;
+  for_each_index(how.sizes, [&](const Dims& i) {
+    if (at(mask, i) != 0) out[flat_index(x.sizes, how.source(x, i))] += at(values, i);
+  });
+  c.give(std::move(out));
+}
+
 // (self, index, source, accumulate): elements of the flattened tensor.
 void put(HostCall& c) {
   const HostTensor &index = c.tensor(1), &source = c.tensor(2);
@@ -227,6 +238,7 @@ void stack(HostCall& c) {
 
 Rule index_rule(std::string_view name) {
   if (name == "aten::_unsafe_masked_index") return masked_index;
+  if (name == "aten::_unsafe_masked_index_put_accumulate") return masked_put;
   if (name == "aten::put") return put;
   return nullptr;
 }

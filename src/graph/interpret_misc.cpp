@@ -152,6 +152,15 @@ void rrelu_backward(HostCall& c) {
 }
 
 // (tensors, p, dtype)
+void foreach_powsum(HostCall& c) {
+  for (size_t k = 0; k < c.node.outputs.size(); ++k) {
+    double s = 0;
+    for (double v : c.tensors(0)[k]->data) s += std::pow(std::fabs(v), c.number(1));
+    c.give(k, {s});
+  }
+}
+
+// (tensors, p, dtype)
 void foreach_norm(HostCall& c) {
   for (size_t k = 0; k < c.node.outputs.size(); ++k) c.give(k, {vector_norm(c.tensors(0)[k]->data, c.number(1))});
 }
@@ -214,10 +223,12 @@ Rule extern_rule(std::string_view name) {
   if (name == "aten::mvlgamma") return mvlgamma;
   if (name == "aten::rrelu_with_noise_backward") return rrelu_backward;
   if (name == "aten::_foreach_norm.Scalar") return foreach_norm;
+  if (name == "aten::_foreach_powsum.Scalar") return foreach_powsum;
   if (name.starts_with("aten::_foreach_") && element_of(name) != Op::Extern) return foreach;
   using Family = Rule (*)(std::string_view);
   for (Family family : {Family(reduce_rule), Family(move_rule), Family(index_rule), Family(search_rule),
-                        Family(polynomial_rule), Family(loss_rule), Family(norm_rule), Family(linalg_rule)})
+                        Family(polynomial_rule), Family(quantize_rule), Family(factory_rule), Family(distance_rule),
+                        Family(loss_rule), Family(norm_rule), Family(linalg_rule)})
     if (Rule rule = family(name)) return rule;
   return nullptr;
 }

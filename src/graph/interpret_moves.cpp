@@ -58,6 +58,23 @@ void diag_embed(HostCall& c) {
   });
 }
 
+// (tensors): matrices, rows or elements along a diagonal.
+void block_diag(HostCall& c) {
+  Dims sizes = c.sizes();
+  Numbers out(static_cast<size_t>(count(sizes)));
+  int64_t row = 0, column = 0;
+  for (const HostTensor* t : c.tensors(0)) {
+    Dims block = t->sizes;
+    block.insert(block.begin(), 2 - block.size(), 1);
+    size_t next = 0;
+    for_each_index(block,
+                   [&](const Dims& i) { out[flat_index(sizes, {row + i[0], column + i[1]})] = t->data[next++]; });
+    row += block[0];
+    column += block[1];
+  }
+  c.give(std::move(out));
+}
+
 // (self, places in a plane of the result, its sizes)
 void max_unpool(HostCall& c) {
   const HostTensor &x = c.tensor(0), &places = c.tensor(1);
@@ -78,6 +95,7 @@ Rule move_rule(std::string_view name) {
   if (name == "aten::narrow_copy") return narrow_copy;
   if (name == "aten::rot90") return rot90;
   if (name == "aten::diag_embed") return diag_embed;
+  if (name == "aten::block_diag") return block_diag;
   if (name == "aten::max_unpool2d" || name == "aten::max_unpool3d") return max_unpool;
   return copied_view(name);
 }

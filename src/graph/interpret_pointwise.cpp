@@ -91,6 +91,8 @@ Rule unary_rule(Op op) {
     case Op::erf: return [](HostCall& c) { c.unary([](double a) { return std::erf(a); }); };
     case Op::erfc: return [](HostCall& c) { c.unary([](double a) { return std::erfc(a); }); };
     case Op::lgamma: return [](HostCall& c) { c.unary([](double a) { return std::lgamma(a); }); };
+    case Op::i0: return [](HostCall& c) { c.unary([](double a) { return std::cyl_bessel_i(0, std::fabs(a)); }); };
+    case Op::isnan: return [](HostCall& c) { c.unary([](double a) { return std::isnan(a); }); };
     case Op::sigmoid: return [](HostCall& c) { c.unary(sigmoid); };
     case Op::silu: return [](HostCall& c) { c.unary([](double a) { return a * sigmoid(a); }); };
     case Op::relu: return [](HostCall& c) { c.unary([](double a) { return a < 0 ? 0 : a; }); };

@@ -36,6 +36,16 @@ void norm_along(HostCall& c, size_t dims_at) {
   reduce(c, dims_at, [&](const Numbers& v, size_t) { return vector_norm(v, p); });
 }
 
+// (self, p, dim, keepdim)
+void powsum(HostCall& c) {
+  double p = c.number(1, 2);
+  reduce(c, 2, [&](const Numbers& v, size_t) {
+    double s = 0;
+    for (double x : v) s += std::pow(std::fabs(x), p);
+    return s;
+  });
+}
+
 // (self, other, p)
 void dist(HostCall& c) {
   const HostTensor &a = c.tensor(0), &b = c.tensor(1);
@@ -98,6 +108,7 @@ Rule reduce_rule(Op op) {
 Rule reduce_rule(std::string_view name) {
   if (name == "aten::norm.ScalarOpt_dtype") return [](HostCall& c) { norm_along(c, kAll); };
   if (name == "aten::norm.ScalarOpt_dim_dtype") return [](HostCall& c) { norm_along(c, 2); };
+  if (name == "aten::linalg__powsum") return powsum;
   if (name == "aten::dist") return dist;
   return nullptr;
 }

@@ -145,6 +145,8 @@ Rule factory_rule(Op);  // and random
 Rule norm_rule(Op);     // and softmax
 Rule loss_rule(Op);
 Rule misc_rule(Op);
+Rule quantize_rule(Op);
+Rule distance_rule(Op);
 Rule rule_of(Op);
 // Of operators without a row.
 Rule extern_rule(std::string_view name);
@@ -153,6 +155,9 @@ Rule move_rule(std::string_view name);  // copies of views, and what else moves 
 Rule index_rule(std::string_view name);
 Rule search_rule(std::string_view name);
 Rule polynomial_rule(std::string_view name);
+Rule quantize_rule(std::string_view name);
+Rule factory_rule(std::string_view name);
+Rule distance_rule(std::string_view name);
 Rule loss_rule(std::string_view name);
 Rule norm_rule(std::string_view name);
 Rule linalg_rule(std::string_view name);

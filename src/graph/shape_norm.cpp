@@ -54,6 +54,74 @@ Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weigh
   return std::vector<TensorType>{std::move(y), s, s};
 }
 
+// Of the strides of `like`, which eager keeps.
+std::optional<TensorType> preserved(const Call& c, const TensorType& like) {
+  auto strides = preserved_strides(c.arena(), like, c.context.decide);
+  if (!strides) return std::nullopt;
+  TensorType t = c.fresh(like, like.dtype, like.sizes);
+  t.strides = std::move(*strides);
+  return t;
+}
+
+bool one_element(const Call& c, const TensorType* t, DType dtype) {
+  return t && t->dtype == dtype && c.arena().is_const(numel(c.arena(), t->sizes), 1);
+}
+
+// Rounded to whole steps, and where these were in range: (input, scale, zero point, ..., least, most, ...). Of other
+// arguments eager says what is wrong.
+Types fake_quantized(const Call& c, const TensorType& x, size_t least_at) {
+  auto least = c.integer(least_at), most = c.integer(least_at + 1);
+  auto t = preserved(c, x);
+  if (!t || x.dtype != DType::F32 || !least || !most || *least > *most) return std::nullopt;
+  switch (c.op) {
+    case Op::fake_quantize_per_tensor_affine_cachemask: {
+      auto zero = c.integer(2);
+      if (!zero || *zero < *least || *zero > *most || !c.get<double>(1)) return std::nullopt;
+      break;
+    }
+    case Op::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams:
+      if (!one_element(c, c.tensor(1), DType::F32) || !one_element(c, c.tensor(2), DType::I32) ||
+          !one_element(c, c.tensor(3), DType::I64))
+        return std::nullopt;
+      break;
+    default: {  // a scale for each channel
+      const TensorType *scale = c.tensor(1), *zero = c.tensor(2);
+      auto axis = c.integer(3);
+      if (!scale || !zero || !axis || *axis < 0 || *axis >= static_cast<int64_t>(x.dim())) return std::nullopt;
+      Expr channels = x.sizes[static_cast<size_t>(*axis)];
+      for (const TensorType* p : {scale, zero})
+        if (p->dim() != 1 || !c.surely_equal(p->sizes[0], channels)) return std::nullopt;
+      if (scale->dtype != DType::F32 || (zero->dtype != DType::I32 && zero->dtype != DType::F32)) return std::nullopt;
+    }
+  }
+  TensorType mask = *t;
+  mask.dtype = DType::Bool;
+  return std::vector<TensorType>{std::move(*t), std::move(mask)};
+}
+
+// With scales and zero points that are learnt: (input, scale, zero point, [axis,] least, most, factor), which the
+// gradient before them shifts by one.
+Types learnable_quantized(const Call& c, bool backward, bool per_channel) {
+  size_t at = backward ? 1 : 0, least_at = at + (per_channel ? 4 : 3);
+  const TensorType *x = c.tensor(at), *scale = c.tensor(at + 1), *zero = c.tensor(at + 2);
+  auto least = c.integer(least_at), most = c.integer(least_at + 1);
+  if (!x || !scale || !zero || !least || !most || *least > 0 || *most < 0 || x->dtype != DType::F32)
+    return std::nullopt;
+  Expr parameters = c.arena().constant(1);
+  if (per_channel) {
+    auto axis = c.integer(at + 3);
+    if (!axis || *axis < 0 || *axis >= static_cast<int64_t>(x->dim())) return std::nullopt;
+    parameters = x->sizes[static_cast<size_t>(*axis)];
+  }
+  for (const TensorType* p : {scale, zero})
+    if (p->dtype != DType::F32 || p->dim() != 1 || !c.surely_equal(p->sizes[0], parameters)) return std::nullopt;
+  auto t = preserved(c, *x);
+  if (!t) return std::nullopt;
+  if (!backward) return one(std::move(*t));
+  TensorType p = c.fresh(*x, DType::F32, {parameters});
+  return std::vector<TensorType>{std::move(*t), p, p};
+}
+
 Types reduced_loss(const Call& c, const TensorType& x, const TensorType& y, size_t reduction_at) {
   auto reduction = c.integer(reduction_at);
   if (!reduction || x.dtype != y.dtype || !is_floating(x.dtype)) return std::nullopt;
@@ -88,6 +156,12 @@ Types norm_types(const Call& c) {
   if (!is_floating(x->dtype)) return std::nullopt;
   // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
+    case Op::fake_quantize_per_tensor_affine_cachemask: return fake_quantized(c, *x, 3);
+    case Op::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams: case Op::fake_quantize_per_channel_affine_cachemask: return fake_quantized(c, *x, 4);
+    case Op::_fake_quantize_learnable_per_tensor_affine: return learnable_quantized(c, false, false);
+    case Op::_fake_quantize_learnable_per_channel_affine: return learnable_quantized(c, false, true);
+    case Op::_fake_quantize_learnable_per_tensor_affine_backward: return learnable_quantized(c, true, false);
+    case Op::_fake_quantize_learnable_per_channel_affine_backward: return learnable_quantized(c, true, true);
     case Op::_softmax: case Op::_log_softmax:
       if (c.integer(1) && !c.dim(1, x->dim())) return c.refuse();
       if (!c.dim(1, x->dim())) return std::nullopt;

@@ -194,8 +194,7 @@ void Lowering::account(NodeId n, ValueId v) {
         Expr have = there ? sizes[d + sizes.size() - type.sizes.size()] : arena.constant(1);
         broadcast |= indexing.is_one(have) && !indexing.is_one(type.sizes[d]);
       }
-      if (broadcast && (o.expensive || o.inlined.size() > kMaxBroadcastOps) && !o.reads.empty())
-        realise_for_broadcast(u);
+      if (broadcast && costs_more_again(u)) realise_for_broadcast(u);
     }
     // Read several times for each element.
     if (!o.view && o.expensive && !o.reads.empty() && window_rule(node.op)) realise(u);
@@ -241,7 +240,6 @@ void Lowering::lower_view(NodeId n, ValueId v) {
     return;
   }
   if (!is_realised(u)) {
-    const State& o = states_[u.index];
     bool expands = false;
     const auto &from = source.type(u).sizes, &to = source.type(v).sizes;
     if (node.op == graph::Op::expand)
@@ -249,7 +247,7 @@ void Lowering::lower_view(NodeId n, ValueId v) {
         bool there = d + from.size() >= to.size();
         expands |= !indexing.is_one(to[d]) && (!there || indexing.is_one(from[d + from.size() - to.size()]));
       }
-    if (expands && !o.reads.empty() && (o.expensive || o.inlined.size() > kMaxBroadcastOps)) realise_for_broadcast(u);
+    if (expands && costs_more_again(u)) realise_for_broadcast(u);
   }
   if (is_realised(u)) s.view = window(v);
   if (s.view) return;
@@ -355,6 +353,15 @@ ValId Lowering::emit_broadcast(Body& body, ValueId v, std::span<const Expr> inde
   size_t skip = index.size() - own.size();
   for (size_t d = 0; d < own.size(); ++d) inner[d] = indexing.is_one(own[d]) ? arena.constant(0) : index[d + skip];
   return emit(body, v, inner);
+}
+
+// Whether computing v for every element that it is broadcast to costs more than a buffer of it. What comes of factories
+// alone has no memory to read: cheap ones, and single elements, which loops compute once, stay in place.
+bool Lowering::costs_more_again(ValueId v) const {
+  const State& s = states_[v.index];
+  if (!s.reads.empty()) return s.expensive || s.inlined.size() > kMaxBroadcastOps;
+  const auto& sizes = source.type(v).sizes;
+  return s.expensive && !std::all_of(sizes.begin(), sizes.end(), [&](Expr e) { return indexing.is_one(e); });
 }
 
 // Where a cast made the value wider, what was cast takes less to store and to read again.

@@ -87,6 +87,7 @@ class Lowering {
   void account(NodeId n, ValueId v);
   bool should_realise(const State& s) const;
   void realise_for_broadcast(ValueId v);
+  bool costs_more_again(ValueId) const;
   std::optional<View> window(ValueId v);  // of a view of a realised operand
   ValId emit_view(Body& body, ValueId v, std::span<const Expr> index);
   View realise_into(ValueId v, View target);

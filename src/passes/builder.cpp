@@ -97,6 +97,13 @@ ValueId Builder::vector_norm(ValueId v, Arg order, Arg dims, bool keep, const Ar
   return call(Op::linalg_vector_norm, {v, std::move(order), std::move(dims), keep, NoneArg{}});
 }
 
+ValueId Builder::power_sum(ValueId v, double order, const Arg& dims, bool keep) {
+  if ((order != 1 && order != 2) || (type(v).dtype != DType::F32 && type(v).dtype != DType::F64)) throw NoRule{};
+  ValueId each = order == 1 ? unary(Op::abs, v) : mul(v, v);
+  if (std::holds_alternative<NoneArg>(dims) && !keep) return call(Op::sum, {each, NoneArg{}});
+  return call(Op::sum_dim_IntList, {each, dims, keep, NoneArg{}});
+}
+
 std::pair<ValueId, ValueId> Builder::var_mean(ValueId v, const std::vector<int64_t>& dims) {
   auto r = calls(Op::var_mean_correction, {v, list(dims), k(0), true});
   return {r[0], r[1]};

@@ -63,6 +63,8 @@ class Builder {
   ValueId amax(ValueId v, const std::vector<int64_t>& dims, bool keep);
   // Of floats. The result's dtype, where one is given, is that of what is added up.
   ValueId vector_norm(ValueId v, Arg order, Arg dims, bool keep, const Arg& dtype);
+  // Of magnitudes or their squares, without a last root; of float and double.
+  ValueId power_sum(ValueId v, double order, const Arg& dims, bool keep);
   // (variance, mean), dimensions kept, without correction.
   std::pair<ValueId, ValueId> var_mean(ValueId v, const std::vector<int64_t>& dims);
   ValueId view(ValueId v, std::vector<Expr> sizes);
@@ -108,6 +110,9 @@ DecomposeRule norm_rule(Op);
 DecomposeRule norm_backward_rule(Op);
 DecomposeRule loss_rule(Op);
 DecomposeRule misc_rule(Op);
+DecomposeRule quantize_rule(Op);
+DecomposeRule distance_rule(Op);
+DecomposeRule random_rule(const Node&);  // where numbers are drawn by seeds
 // Operators without a row, by name.
 struct NamedRule {
   std::string_view name;
@@ -118,6 +123,9 @@ std::span<const NamedRule> search_rules();
 std::span<const NamedRule> few_rules();
 std::span<const NamedRule> loss_rules();
 std::span<const NamedRule> polynomial_rules();
+std::span<const NamedRule> quantize_rules();
+std::span<const NamedRule> factory_rules();
+std::span<const NamedRule> distance_rules();
 // Lists of tensors; false: not one of them.
 bool decompose_foreach(Builder&);
 

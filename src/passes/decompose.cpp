@@ -8,7 +8,7 @@ namespace braze::passes {
 namespace {
 
 DecomposeRule rule_of(Op op) {
-  for (auto family : {softmax_rule, norm_rule, norm_backward_rule, loss_rule, misc_rule})
+  for (auto family : {softmax_rule, norm_rule, norm_backward_rule, loss_rule, misc_rule, quantize_rule, distance_rule})
     if (DecomposeRule rule = family(op)) return rule;
   return nullptr;
 }
@@ -16,7 +16,8 @@ DecomposeRule rule_of(Op op) {
 DecomposeRule rule_named(std::string_view name) {
   static const auto* rules = [] {
     auto* all = new std::unordered_map<std::string_view, DecomposeRule>;
-    for (auto family : {copy_rules, search_rules, few_rules, loss_rules, polynomial_rules})
+    for (auto family : {copy_rules, search_rules, few_rules, loss_rules, polynomial_rules, quantize_rules,
+                        factory_rules, distance_rules})
       for (const NamedRule& r : family()) all->emplace(r.name, r.rule);
     return all;
   }();

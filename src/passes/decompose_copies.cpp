@@ -17,6 +17,22 @@ void copy_of(Builder& b) {
   copies(b, view);
 }
 
+// (self, sizes, strides, offset): of elements that lie in order. A call raises where it would leave the memory.
+void as_strided_copy(Builder& b) {
+  const TensorType& x = b.type(b.tensor(0));
+  int64_t last = b.integer(3);
+  const auto &sizes = b.ints(1), &strides = b.ints(2);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    auto size = b.arena().as_const(sizes[d]), stride = b.arena().as_const(strides.at(d));
+    if (!size || !stride || *size < 1 || *stride < 0) throw NoRule{};
+    last += (*size - 1) * *stride;
+  }
+  auto all = b.arena().as_const(b.arena().product(x.sizes));
+  if (!all || last >= *all || b.integer(3) < 0 || !is_contiguous(b.arena(), x) || !b.arena().is_const(x.offset, 0))
+    throw NoRule{};
+  copies(b, Op::as_strided);
+}
+
 // (self, dim, start, length)
 void narrow_copy(Builder& b) {
   int64_t start = b.integer(2), length = b.integer(3);
@@ -108,21 +124,57 @@ void put(Builder& b) {
   b.set(0, b.view(r, b.type(x).sizes));
 }
 
+// The indices, none of them beyond its dimension of x.
+TensorList inside(Builder& b, ValueId x, const TensorList& list) {
+  TensorList out;
+  for (size_t d = 0; d < list.size(); ++d) {
+    ValueId v = list[d];
+    auto size = b.arena().as_const(b.type(x).sizes.at(d));
+    if (v.valid() && (!size || *size == 0 || b.type(v).dtype != DType::I64)) throw NoRule{};
+    out.push_back(v.valid() ? b.call(Op::clamp, {v, b.k(-*size), b.k(*size - 1)}) : v);
+  }
+  return out;
+}
+
 // (self, mask, indices, fill): what the mask leaves out is not read.
 void masked_index(Builder& b) {
   ValueId x = b.tensor(0), mask = b.tensor(1);
   auto* list = std::get_if<TensorList>(&b.args.at(2));
   b.refuse_complex(x);
   if (!list) throw NoRule{};
-  TensorList inside;
-  for (size_t d = 0; d < list->size(); ++d) {
-    ValueId v = (*list)[d];
-    auto size = b.arena().as_const(b.type(x).sizes.at(d));
-    if (v.valid() && (!size || *size == 0 || b.type(v).dtype != DType::I64)) throw NoRule{};
-    inside.push_back(v.valid() ? b.call(Op::clamp, {v, b.k(-*size), b.k(*size - 1)}) : v);
-  }
-  ValueId read = b.call(Op::index_Tensor, {x, inside});
+  ValueId read = b.call(Op::index_Tensor, {x, inside(b, x, *list)});
   b.set(0, b.call(Op::masked_fill_Scalar, {read, b.call(Op::logical_not, {mask}), b.args.at(3)}));
+}
+
+// (self, mask, indices, values): what the mask leaves out adds nothing.
+void masked_put(Builder& b) {
+  ValueId x = b.tensor(0), mask = b.tensor(1), values = b.tensor(3);
+  auto* list = std::get_if<TensorList>(&b.args.at(2));
+  b.refuse_complex(x);
+  if (!list || b.type(values).dtype != b.type(x).dtype) throw NoRule{};
+  ValueId added = b.call(Op::masked_fill_Scalar, {values, b.call(Op::logical_not, {mask}), b.k(0)});
+  b.set(0, b.call(Op::index_put, {x, inside(b, x, *list), added, true}));
+}
+
+// (tensors): matrices along a diagonal, zeros beside them.
+void block_diag(Builder& b) {
+  auto* list = std::get_if<TensorList>(&b.args.at(0));
+  const TensorType out = b.result(0);
+  if (!list || is_complex(out.dtype)) throw NoRule{};
+  auto width = b.arena().as_const(out.sizes.at(1));
+  int64_t before = 0;
+  TensorList rows;
+  for (ValueId v : *list) {
+    std::vector<Expr> sizes = b.type(v).sizes;
+    sizes.insert(sizes.begin(), 2 - std::min<size_t>(sizes.size(), 2), b.k(1));
+    auto columns = b.arena().as_const(sizes[1]);
+    if (!width || !columns || b.arena().is_const(sizes[0], 0)) throw NoRule{};
+    ValueId block = b.cast(b.view(v, sizes), out.dtype);
+    rows.push_back(b.call(Op::constant_pad_nd, {block, b.list({before, *width - before - *columns}),
+                                                out.dtype == DType::Bool ? Arg(false) : Arg(b.k(0))}));
+    before += *columns;
+  }
+  b.set(0, b.call(Op::cat, {rows, b.k(0)}));
 }
 
 }  // namespace
@@ -149,6 +201,10 @@ std::span<const NamedRule> copy_rules() {
       {"aten::unsqueeze_copy", copy_of<Op::unsqueeze>},
       {"aten::view_copy", copy_of<Op::view>},
       {"aten::view_copy.dtype", copy_of<Op::view_dtype>},
+      {"aten::as_strided_copy", as_strided_copy},
+      {"aten::_reshape_alias_copy", copy_of<Op::_reshape_alias>},
+      {"aten::_unsafe_masked_index_put_accumulate", masked_put},
+      {"aten::block_diag", block_diag},
       {"aten::narrow_copy", narrow_copy},
       {"aten::rot90", rot90},
       {"aten::diag_embed", diag_embed},

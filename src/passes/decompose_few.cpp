@@ -26,6 +26,11 @@ void norm_of_dims_and_dtype(Builder& b) {  // (self, p, dim, keepdim, dtype)
   b.set(0, b.vector_norm(b.tensor(0), b.args.at(1), b.args.at(2), b.flag(3), b.args.at(4)));
 }
 
+void powsum(Builder& b) {  // (self, p, dim, keepdim, dtype)
+  if (!std::holds_alternative<NoneArg>(b.args.at(4))) throw NoRule{};
+  b.set(0, b.power_sum(b.tensor(0), b.number(1), b.args.at(2), b.flag(3)));
+}
+
 void dist(Builder& b) {  // (self, other, p)
   b.set(0, b.vector_norm(b.sub(b.tensor(0), b.tensor(1)), b.args.at(2), NoneArg{}, false, NoneArg{}));
 }
@@ -112,6 +117,7 @@ std::span<const NamedRule> few_rules() {
   static constexpr NamedRule kRules[] = {
       {"aten::norm.ScalarOpt_dtype", norm_of_dtype},
       {"aten::norm.ScalarOpt_dim_dtype", norm_of_dims_and_dtype},
+      {"aten::linalg__powsum", powsum},
       {"aten::dist", dist},
       {"aten::renorm", renorm},
       {"aten::_weight_norm_interface", weight_norm},

@@ -5,13 +5,10 @@
 #include <limits>
 
 #include "graph/random.h"
-#include "passes/rewrite.h"
+#include "passes/builder.h"
 
 namespace braze::passes {
 namespace {
-
-using graph::NoneArg;
-using sym::Expr;
 
 std::optional<double> number(const Graph& g, const Arg& a) {
   if (auto* d = std::get_if<double>(&a)) return *d;
@@ -139,14 +136,39 @@ class Seeding {
 
 }  // namespace
 
-Graph seed_random(Graph g) {
-  std::vector<bool> taken;
-  bool own_generator = false;  // the program asks for the values of a generator of its own
+namespace {
+
+// Per node: whether it draws from PyTorch's default generator, since the program asks for no values of another.
+std::vector<bool> by_default_generator(const Graph& g) {
+  std::vector<bool> out;
+  bool own = false;
   for (const Node& n : g.nodes()) {
-    if (n.extern_name == "braze::enter_generator") own_generator = true;
-    if (n.extern_name == "braze::leave_generator") own_generator = false;
-    taken.push_back(!own_generator && takes(g, n));
+    if (n.extern_name == "braze::enter_generator") own = true;
+    if (n.extern_name == "braze::leave_generator") own = false;
+    out.push_back(!own);
   }
+  return out;
+}
+
+// Random operators that are functions of others, as these.
+Graph taken_apart(const Graph& g) {
+  std::vector<bool> by_default = by_default_generator(g);
+  Rewriter r(g);
+  for (size_t i = 0; i < by_default.size(); ++i) {
+    const Node& n = g.node(NodeId(i));
+    DecomposeRule rule = by_default[i] ? random_rule(n) : nullptr;
+    if (!rule || !rewrite(r, n, g, rule)) r.copy(n);
+  }
+  return r.finish();
+}
+
+}  // namespace
+
+Graph seed_random(Graph g) {
+  if (std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return random_rule(n) != nullptr; }))
+    g = taken_apart(g);
+  std::vector<bool> taken = by_default_generator(g);
+  for (size_t i = 0; i < taken.size(); ++i) taken[i] = taken[i] && takes(g, g.node(NodeId(i)));
   if (std::none_of(taken.begin(), taken.end(), [](bool b) { return b; })) return g;
   return Seeding(g).run(taken);
 }

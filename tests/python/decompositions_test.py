@@ -117,6 +117,12 @@ CASES = {
     "renorm": (lambda x: (x.renorm(2, 0, 1.5), x.renorm(1, -1, 0.5)), rand(3, 4, 5)),
     "dist": (lambda x, y: (torch.dist(x, y), torch.dist(x, y, 3), torch.dist(x, y, float("inf"))), rand(3, 4), unit(3, 4)),
     "weight_norm": (lambda v, g: torch._weight_norm(v, g, 0), rand(4, 3, 2), unit(4, 1, 1)),
+    "distances": (lambda x, y: [torch.cdist(x, y, p) for p in (0, 1, 3, float("inf"))], rand(2, 30, 3), unit(2, 26, 3)),
+    "few_distances": (lambda x, y: (torch.cdist(x, y), torch.cdist(x[0], y, compute_mode="donot_use_mm_for_euclid_dist")), rand(2, 5, 3), unit(2, 7, 3)),
+    "block_diag": (lambda x, y: torch.block_diag(x, y[0], y, y[0, 0]), rand(3, 4), unit(2, 5)),
+    "as_strided_copy": (lambda x: (aten.as_strided_copy(x * 2, [3, 2], [2, 3], 1), aten._reshape_alias_copy(x, [4, 3], [3, 1])), rand(3, 4)),
+    "add_relu": (lambda x, y: torch._add_relu(x, y, alpha=2), rand(3, 4), unit(3, 4)),
+    "spaced": (lambda x: (torch.linspace(x[0], x[1], 7), torch.linspace(x[1], 3, 6), torch.logspace(-1, x[1], 6), torch.linspace(-1.5, x[0], 1)), rand(2)),
     "cross": (lambda x, y: torch.linalg.cross(x, y, dim=1), rand(4, 3, 2), unit(1, 3, 2)),
     "ldexp": (lambda x, i: torch.ldexp(x, i), rand(3, 5), lambda dtype: torch.arange(-7, 8).reshape(3, 5)),
     "mvlgamma": (lambda x: torch.mvlgamma(x + 3, 4), unit(7)),
@@ -152,11 +158,27 @@ SUMS = {
         lambda g, x: aten.max_pool3d_with_indices_backward(g, x, [2, 2, 2], [1, 1, 1], [1, 1, 1], [1, 1, 1], False, F.max_pool3d(x, 2, 1, 1, return_indices=True)[1]),
         rand(2, 3, 6, 5, 7), rand(2, 3, 5, 4, 6)),
     "avg_pool3d_backward": (lambda g, x: aten.avg_pool3d_backward(g, x, [3, 3, 3], [2, 2, 2], [1, 1, 1], False, False, None), rand(2, 3, 3, 2, 3), rand(2, 3, 5, 4, 6)),
+    "affine_grid": (lambda x: (F.affine_grid(x, [2, 1, 3, 4], False), F.affine_grid(x, [2, 1, 1, 5], True)), rand(2, 2, 3)),
+    "affine_grid3d": (lambda x: F.affine_grid(x, [2, 1, 2, 3, 4], False), rand(2, 3, 4)),
+    "dot": (lambda x, y: (torch.dot(x, y), torch.vdot(x * 2, y)), rand(1000), unit(1000)),
+    "masked_put": (lambda x, i, v: aten._unsafe_masked_index_put_accumulate(x, i > 2, [None, i - 3], v), rand(3, 5), ints(5, 4), rand(3, 4)),
+    "distances_backward": (lambda g, x, y: [aten._cdist_backward(g, x, y, p, torch.cdist(x, y, p)) for p in (1.0, 2.0)], rand(2, 5, 7), rand(2, 5, 33), unit(2, 7, 33)),
+    "powsum": (lambda x, y: [*torch._foreach_powsum([x, y], 1), *torch._foreach_powsum([x, y], 2)], rand(4, 5), rand(7)),
     "multi_margin_backward": (lambda g, x, t, w: aten.multi_margin_loss_backward(g, x, t, 2, 0.7, w, MEAN), rand(), rand(6, 5), ints(5, 6), unit(5)),
     "weight_norm_backward": (lambda g, v, s: aten._weight_norm_interface_backward(g, v, s, v.square().sum((1, 2), True).sqrt(), 0), rand(4, 3, 2), rand(4, 3, 2), unit(4, 1, 1)),
     "bilinear_backward": (lambda g: aten.upsample_bilinear2d_backward(g, [7, 11], [2, 4, 6, 6], False), rand(2, 4, 7, 11)),
 }  # fmt: skip
-NO_HALVES = {"avg_pool3d", "avg_pool3d_divided", "multi_margin", "multi_margin_mean"}
+NO_HALVES = {
+    "distances",
+    "few_distances",
+    "affine_grid",
+    "affine_grid3d",
+    "add_relu",
+    "avg_pool3d",
+    "avg_pool3d_divided",
+    "multi_margin",
+    "multi_margin_mean",
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -196,6 +218,34 @@ def test_polynomials(name, n):
     for t in (x, x.double(), torch.arange(-3, 4)):
         explained = check(lambda x: f(x, n), (t,), {})
         assert explained.graph_count == 1 and explained.extern_count == 0, explained.plans
+
+
+WINDOWS = ["hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_signals(name, dtype):
+    window = getattr(torch, name)
+
+    def f():
+        return [window(n, periodic=p, dtype=dtype) for n in (1, 2, 9, 64) for p in (True, False)]
+
+    explained = braze.explain(f)
+    for want, got in zip(f(), explained.output, strict=True):
+        torch.testing.assert_close(got, want)
+    assert explained.graph_count == 1 and explained.extern_count == 0, explained.plans
+
+
+def test_normal_numbers_around_tensors():
+    mean, deviation = torch.linspace(-2, 2, 24).reshape(4, 6), torch.linspace(0.1, 2, 6)
+    f = lambda m, d: (torch.normal(m, 0.5), torch.normal(m, d), torch.normal(2.0, d))
+    assert check(f, (mean, deviation), {}).graph_count == 1  # eager's numbers, where they are asked for
+    explained = braze.explain(lambda m: torch.normal(m, 0.5), mean.repeat(64, 1))
+    assert explained.graph_count == 1 and "normal" not in explained.plans[0], explained.plans
+    assert (explained.output - mean.repeat(64, 1)).std() == pytest.approx(0.5, abs=0.05)
+    with pytest.raises(RuntimeError, match="std >= 0"):
+        braze.compile(f)(mean, -deviation)
 
 
 def test_places_outside_raise():

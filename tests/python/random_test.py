@@ -69,6 +69,11 @@ def everything(x):
         torch.empty(30).normal_(1, 2),
         torch.empty(20).exponential_(0.5),
         torch.empty(30).bernoulli_(0.3),
+        torch.empty(20).log_normal_(1, 2),
+        torch.empty(20).cauchy_(1, 2),
+        torch.empty(20).geometric_(0.1),
+        torch.normal(x, 0.5),
+        F.rrelu(x, training=True),
         F.dropout(x, 0.4),
         F.dropout1d(x, 0.4),
         F.alpha_dropout(x, 0.4, True),
@@ -121,6 +126,26 @@ def test_a_generator_of_ones_own_is_used():
     state = torch.get_rng_state()
     braze.compile(lambda g: torch.rand(8, generator=g))(g)
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_functions_of_uniform_and_normal_numbers():
+    def f(x):
+        made = torch.empty(1 << 16)
+        return (
+            made.log_normal_(1, 2).log(),
+            made.clone().cauchy_(1, 2),
+            made.clone().geometric_(0.25),
+            F.rrelu(x, 0.1, 0.3, True),
+        )
+
+    x = torch.linspace(-4, 4, 1 << 12)
+    torch.manual_seed(3)
+    normal, cauchy, tries, leaky = compiled(f, x)(x)
+    assert normal.mean() == pytest.approx(1, abs=0.05) and normal.std() == pytest.approx(2, abs=0.05)
+    assert cauchy.median() == pytest.approx(1, abs=0.1) and cauchy.sub(1).abs().median() == pytest.approx(2, abs=0.1)
+    assert tries.min() == 1 and torch.equal(tries, tries.round()) and tries.mean() == pytest.approx(4, abs=0.1)
+    slopes = (leaky / x)[x < 0]
+    assert torch.equal(leaky[x > 0], x[x > 0]) and slopes.min() >= 0.1 and slopes.max() <= 0.3 and slopes.std() > 0.05
 
 
 def near(value, want, deviation, what):

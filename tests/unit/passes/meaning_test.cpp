@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
+#include "passes/seed_random.h"
 #include "random_graph.h"
 
 namespace braze::passes {
@@ -36,7 +37,7 @@ std::set<std::string> named_by_passes(const std::string& files = "") {
       std::string text = std::regex_replace(source(path), std::regex("//[^\n]*"), "");
       EXPECT_EQ(text.find("using enum"), std::string::npos)
           << path << ": operators are named as Op::NAME, for this test";
-      const std::regex name(R"(\bOp::(\w+)|"(aten::[\w.]+)\")");
+      const std::regex name(R"(\bOp::(\w+)|"((?:aten|quantized_decomposed)::[\w.]+)\")");
       for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
         if (!(*it)[1].matched)
           out.insert((*it)[2]);
@@ -74,7 +75,7 @@ TEST(Meaning, PassesKeepThatOfEveryOperatorTheyName) {
 TEST(Meaning, DecompositionsAreCarriedOut) {
   std::set<std::string> named = named_by_passes("decompose");
   for (const std::string& path : graphs()) {
-    Graph g = dce(decompose(graph::parse(source(path))));
+    Graph g = dce(seed_random(decompose(graph::parse(source(path)))));
     for (const graph::Node& n : g.nodes()) {
       if (n.op == Op::Extern)
         EXPECT_FALSE(n.extern_name.starts_with("aten::_foreach_") || named.contains(n.extern_name))
