@@ -23,6 +23,7 @@ _known = (
     "reordering",
     "patterns",
     "vectors",
+    "freezing",
     "max_fusion_size",
     "disk_cache",
     "cuda_graphs",

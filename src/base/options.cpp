@@ -10,6 +10,7 @@ uint64_t hash_of(const Options& options) {
 #include "base/options.def"
 #undef BRAZE_OPTION
   h.add(options.float8_saturates);
+  h.add(options.packs_weights);
   return h.value();
 }
 

@@ -22,6 +22,8 @@ struct Options {
   // Not the user's choice: whether this PyTorch's casts to float8_e4m3fn make the greatest number of what is out of
   // range, or NaN.
   bool float8_saturates = true;
+  // Nor this one: whether this PyTorch has oneDNN's operators for packed weights.
+  bool packs_weights = false;
 };
 
 // Hash of every option that changes generated code.

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/strict.h"
+#include "launch/launch.h"
 
 namespace braze::bind {
 
@@ -57,6 +58,7 @@ std::string accepted_by(Choice c) {
 Options default_options() {
   Options o;
   o.float8_saturates = !std::isnan(static_cast<float>(c10::Float8_e4m3fn(1e9F)));
+  o.packs_weights = launch::packs_weights();
   return o;
 }
 

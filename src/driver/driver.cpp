@@ -17,8 +17,13 @@
 #include "lower/lower.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
+#include "passes/decompose.h"
+#include "passes/fold.h"
+#include "passes/fold_into_weights.h"
+#include "passes/frozen.h"
 #include "passes/keep_checks.h"
 #include "passes/optimize.h"
+#include "passes/simplify_views.h"
 #include "passes/split_by_device.h"
 #include "schedule/concurrent.h"
 #include "schedule/memory.h"
@@ -128,9 +133,11 @@ Artefact compile_to_calls(const graph::Graph& graph, const Options& options, boo
   return compile_optimized(graph, Timings(), options, targets_of(graph), nullptr, owns_inputs, true);
 }
 
-Training compile_training(const autodiff::Joint& captured, const Options& options, Dumps* dumps) {
+Training compile_training(const autodiff::Joint& captured, const Options& wanted, Dumps* dumps) {
   if (verifying()) graph::verify(captured.graph);
   const Targets targets = targets_of(captured.graph);
+  Options options = wanted;
+  options.freezing = false;  // of inference alone
   auto make = [&](Timings timings) {
     graph::Graph optimal = optimized(captured.graph, options, targets, timings, dumps);
     optimal = checked(passes::keep_checks(optimal, captured.outputs, captured.tangents));
@@ -186,6 +193,35 @@ Split compile_split(const graph::Graph& captured, const Options& options, Dumps*
   for (graph::ValueId v : whole.outputs)
     split.outputs.push_back(v.valid() ? static_cast<int32_t>(slots.at(v.index)) : -1);
   return split;
+}
+
+Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dumps* dumps) {
+  Frozen out{graph::Graph(captured.shared_arena()), graph::Graph(captured.shared_arena()), {}, {}, {}, {}};
+  std::vector<bool> inputs = passes::frozen_inputs(captured);
+  if (std::find(inputs.begin(), inputs.end(), true) == inputs.end()) return out;
+  Timings timings;
+  passes::FrozenSplit split = staged(timings, "freeze", [&] {
+    graph::Graph g = passes::cse(passes::simplify_views(passes::fold(passes::decompose(captured))));
+    return passes::split_frozen(passes::dce(passes::fold_into_weights(passes::dce(std::move(g)))));
+  });
+  if (verifying()) {
+    graph::verify(split.made);
+    graph::verify(split.rest);
+  }
+  out.made = std::move(split.made);
+  out.rest = std::move(split.rest);
+  out.sources = std::move(split.sources);
+  out.inputs = std::move(inputs);
+  out.call = compile(out.rest, options, dumps);
+  Options plain = options;
+  plain.freezing = false;
+  if (!out.made.outputs.empty()) {
+    out.making = compile(out.made, plain);
+    const auto& stages = out.making.timings.stages;
+    timings.stages.insert(timings.stages.end(), stages.begin(), stages.end());
+  }
+  out.call.timings.stages.insert(out.call.timings.stages.begin(), timings.stages.begin(), timings.stages.end());
+  return out;
 }
 
 std::vector<const loop::Nest*> nests_of(const loop::Program& program) {

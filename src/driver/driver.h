@@ -56,6 +56,16 @@ struct Split {
 // No pieces: the graph is better compiled whole.
 Split compile_split(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
 
+// A graph for options.freezing: what it makes of parameters and buffers alone, and the rest (passes/frozen.h), each
+// compiled.
+struct Frozen {
+  graph::Graph made, rest;
+  std::vector<uint32_t> sources;  // per input of `made`: which one of the whole graph it is
+  std::vector<bool> inputs;       // per input of the whole graph: it is frozen. Empty: none is
+  Artefact making, call;          // `making` only where `made` has outputs
+};
+Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
+
 // A graph as scheduled nests, without code: what compile() makes code of.
 loop::Program scheduled(const graph::Graph& captured, const Options& options);
 

@@ -37,6 +37,7 @@ void pack_options(sym::Packer& out, const Options& options) {
 #include "base/options.def"
 #undef BRAZE_OPTION
   out(options.float8_saturates);
+  out(options.packs_weights);
 }
 
 }  // namespace

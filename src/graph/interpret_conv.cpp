@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "graph/interpret_rules.h"
+#include "graph/packed_weight.h"
 
 namespace braze::graph::host {
 namespace {
@@ -13,6 +14,13 @@ struct Convolution {
   Dims stride, padding, dilation;
   bool transposed;
   int64_t groups;
+
+  Convolution(Dims stride, Dims padding, Dims dilation, int64_t groups)
+      : stride(std::move(stride)),
+        padding(std::move(padding)),
+        dilation(std::move(dilation)),
+        transposed(false),
+        groups(groups) {}
 
   Convolution(const HostCall& c, size_t first, size_t spatial)
       : stride(c.integers(first)),
@@ -44,16 +52,23 @@ struct Convolution {
   }
 };
 
-void convolution(HostCall& c) {
+void convolve(HostCall& c, const Convolution& how) {
   const HostTensor &x = c.tensor(0), &w = c.tensor(1);
   Dims sizes = c.sizes();
   Numbers out;
   for_each_index(sizes, [&](const Dims& i) { out.push_back(c.has(2) ? at(c.tensor(2), {i[1]}) : 0); });
-  Convolution how(c, 3, sizes.size() - 2);
   how.for_each_product(x.sizes, w.sizes, sizes, [&](const Dims& ix, const Dims& iw, const Dims& iy) {
     out[flat_index(sizes, iy)] += at(x, ix) * at(w, iw);
   });
   c.give(std::move(out));
+}
+
+void convolution(HostCall& c) { convolve(c, Convolution(c, 3, c.sizes().size() - 2)); }
+
+// (x, weight, bias, padding, stride, dilation, groups, then an activation, which is none)
+void packed_convolution(HostCall& c) {
+  BRAZE_CHECK(c.text(7) == "none", "a packed convolution with an activation");
+  convolve(c, Convolution(c.integers(4), c.integers(3), c.integers(5), c.integer(6)));
 }
 
 // (grad, input, weight, bias sizes, stride...): of input, weight and bias
@@ -211,5 +226,7 @@ Rule conv_rule(Op op) {
     default: return nullptr;
   }
 }
+
+Rule conv_rule(std::string_view name) { return name == kPackedConvolution ? packed_convolution : nullptr; }
 
 }  // namespace braze::graph::host

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "graph/interpret_rules.h"
+#include "graph/packed_weight.h"
 
 namespace braze::graph::host {
 namespace {
@@ -118,6 +119,17 @@ void check(HostCall& c) {
   }
 }
 
+// (x, weight, bias, then an activation, which is none)
+void packed_linear(HostCall& c) {
+  BRAZE_CHECK(c.text(3) == "none", "a packed product with an activation");
+  const HostTensor &x = c.tensor(0), &w = c.tensor(1);
+  c.each([&](const Dims& i) {
+    double s = c.has(2) ? at(c.tensor(2), {i[1]}) : 0;
+    for (int64_t k = 0; k < x.sizes[1]; ++k) s += at(x, {i[0], k}) * at(w, {i[1], k});
+    return s;
+  });
+}
+
 // addmm, then relu, or gelu where the last argument says so.
 void addmm_activation(HostCall& c) {
   const HostTensor &bias = c.tensor(0), &a = c.tensor(1), &b = c.tensor(2);
@@ -219,6 +231,7 @@ Rule misc_rule(Op op) {
 
 Rule extern_rule(std::string_view name) {
   if (name == "aten::_addmm_activation") return addmm_activation;
+  if (name == kPackedLinear) return packed_linear;
   if (name == "aten::ldexp.Tensor") return ldexp;
   if (name == "aten::mvlgamma") return mvlgamma;
   if (name == "aten::rrelu_with_noise_backward") return rrelu_backward;
@@ -228,7 +241,7 @@ Rule extern_rule(std::string_view name) {
   using Family = Rule (*)(std::string_view);
   for (Family family : {Family(reduce_rule), Family(move_rule), Family(index_rule), Family(search_rule),
                         Family(polynomial_rule), Family(quantize_rule), Family(factory_rule), Family(distance_rule),
-                        Family(loss_rule), Family(norm_rule), Family(linalg_rule)})
+                        Family(loss_rule), Family(norm_rule), Family(linalg_rule), Family(conv_rule)})
     if (Rule rule = family(name)) return rule;
   return nullptr;
 }

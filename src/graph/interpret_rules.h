@@ -161,5 +161,6 @@ Rule distance_rule(std::string_view name);
 Rule loss_rule(std::string_view name);
 Rule norm_rule(std::string_view name);
 Rule linalg_rule(std::string_view name);
+Rule conv_rule(std::string_view name);
 
 }  // namespace braze::graph::host

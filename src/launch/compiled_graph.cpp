@@ -70,12 +70,17 @@ struct KernelRange : runtime::HostRange {
 class TorchHost : public runtime::Host {
  public:
   TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants,
-            const std::vector<runtime::KernelFn>& kernels)
+            const std::vector<runtime::KernelFn>& kernels, const std::vector<bool>& frozen)
       : tuned_(program, kernels) {
     for (const plan::Step& s : program.plan().steps) {
       auto* e = std::get_if<plan::Extern>(&s);
-      calls_.push_back(e ? make_extern_call(program, *e, constants) : nullptr);
+      calls_.push_back(e ? make_extern_call(program, *e, constants, frozen) : nullptr);
     }
+  }
+
+  void forget_packed() {
+    for (auto& c : calls_)
+      if (c) c->forget_packed();
   }
 
   void* allocate(runtime::Frame& frame, uint32_t buffer) override {
@@ -165,7 +170,7 @@ PyObject* internal_failure() {
 class CompiledGraph::Impl {
  public:
   Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
-       const std::vector<uint32_t>& write_counts, const std::vector<sym::Expr>& told)
+       const std::vector<uint32_t>& write_counts, const std::vector<sym::Expr>& told, const std::vector<bool>& frozen)
       : constants_(std::move(constants)), aliases_(aliases) {
     install_parallel_for();
     static std::atomic<size_t> count{0};
@@ -173,7 +178,7 @@ class CompiledGraph::Impl {
     auto plan = std::make_shared<const plan::Plan>(std::move(made.plan));
     std::vector<runtime::KernelFn> kernels = load(*plan);
     program_ = std::make_unique<runtime::Program>(plan, kernels);
-    host_ = std::make_unique<TorchHost>(*program_, constants_->objects(), kernels);
+    host_ = std::make_unique<TorchHost>(*program_, constants_->objects(), kernels, frozen);
     prepare_inputs(graph);
     prepare_outputs(graph);
     for (size_t i = 0; i < writebacks_.size() && i < write_counts.size(); ++i) writebacks_[i].count = write_counts[i];
@@ -181,6 +186,7 @@ class CompiledGraph::Impl {
   }
 
   const plan::Plan& plan() const { return program_->plan(); }
+  void forget_packed() { host_->forget_packed(); }
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_.size(); }
 
@@ -534,10 +540,12 @@ class CompiledGraph::Impl {
 
 CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made,
                              std::shared_ptr<const Constants> constants, Aliases aliases,
-                             std::vector<uint32_t> write_counts, const std::vector<sym::Expr>& told)
-    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts, told)) {}
+                             std::vector<uint32_t> write_counts, const std::vector<sym::Expr>& told,
+                             const std::vector<bool>& frozen)
+    : impl_(std::make_unique<Impl>(graph, made, std::move(constants), aliases, write_counts, told, frozen)) {}
 CompiledGraph::~CompiledGraph() = default;
 void CompiledGraph::run(Call& call) const { impl_->run(call); }
+void CompiledGraph::forget_packed() { impl_->forget_packed(); }
 size_t CompiledGraph::inputs() const { return impl_->inputs(); }
 size_t CompiledGraph::outputs() const { return impl_->outputs(); }
 const plan::Plan& CompiledGraph::plan() const { return impl_->plan(); }

@@ -46,8 +46,10 @@ class CompiledGraph {
  public:
   // `graph`: as it was compiled; its constants are the first ones of `constants`.
   // `write_counts`: as in Captured; for others 1. `told`: unbacked symbols whose values a call tells.
+  // `frozen`: inputs that are the same in every call until forget_packed(); none where it is shorter.
   CompiledGraph(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants,
-                Aliases aliases, std::vector<uint32_t> write_counts = {}, const std::vector<sym::Expr>& told = {});
+                Aliases aliases, std::vector<uint32_t> write_counts = {}, const std::vector<sym::Expr>& told = {},
+                const std::vector<bool>& frozen = {});
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
@@ -68,6 +70,9 @@ class CompiledGraph {
   };
   // Calls may overlap. Throws what operators throw.
   void run(Call& call) const;
+
+  // What was packed of frozen inputs is made anew by the next call.
+  void forget_packed();
 
   size_t inputs() const;
   size_t outputs() const;

@@ -76,11 +76,13 @@ class ExternCall {
  public:
   virtual ~ExternCall() = default;
   virtual void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const = 0;
+  virtual void forget_packed() {}
 };
 
-// `constants`: what OpaqueArg indexes. Throws InternalError for a call that does not fit the operator's schema.
+// `constants`: what OpaqueArg indexes. `frozen`: as CompiledGraph takes it. Throws InternalError for a call that
+// does not fit the operator's schema.
 std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
-                                             const std::vector<PyObject*>& constants);
+                                             const std::vector<PyObject*>& constants, const std::vector<bool>& frozen);
 // nullptr where there is no direct way: matrix products on dense CPU tensors.
 std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
 // Of _local_scalar_dense and _assert_scalar; nullptr for others.

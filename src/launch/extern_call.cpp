@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "graph/written.h"
 #include "launch/extern.h"
+#include "launch/packed_weight.h"
 #include "launch/written_inputs.h"
 #include "trace/kernel_launches.h"
 #include "trace/schema.h"
@@ -116,7 +117,15 @@ class Builder {
     result_.kind = Kind::Ints;
     for (sym::Expr e : l.v) result_.slots.push_back(program_.slot(e));
   }
-  void fill(const graph::DoubleList& l) { result_.constant = IValue(l.v); }
+  void fill(const graph::DoubleList& l) {
+    if (element_kind() != c10::TypeKind::NumberType) {
+      result_.constant = IValue(l.v);
+      return;
+    }
+    c10::impl::GenericList numbers(type_->expectRef<c10::ListType>().getElementType());
+    for (double d : l.v) numbers.push_back(d);
+    result_.constant = IValue(numbers);
+  }
   void fill(const graph::BoolList& l) {
     c10::List<bool> list;
     for (bool b : l.v) list.push_back(b);
@@ -187,8 +196,11 @@ std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
 
 class BoxedCall : public ExternCall {
  public:
-  BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants)
-      : name_(step.call.name), keeps_strides_(name_ == trace::kLaunchKernel) {
+  BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants,
+            const std::vector<bool>& frozen)
+      : name_(step.call.name),
+        keeps_strides_(name_ == trace::kLaunchKernel),
+        packed_(PackedWeight::make(program, step, frozen)) {
     const loop::ExternCall& call = step.call;
     size_t dot = name_.find('.');
     std::string base = name_.substr(0, dot), overload = dot == std::string::npos ? "" : name_.substr(dot + 1);
@@ -257,6 +269,7 @@ class BoxedCall : public ExternCall {
     if (writes_outputs_)
       for (size_t i = 0; i < outputs_.size(); ++i)
         stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
+    if (packed_) packed_->replace(stack);
     std::vector<at::Tensor> copies = copy_written(stack);
     op_->callBoxed(stack);
     if (writes_inputs_) note_inputs_written(true);
@@ -279,6 +292,10 @@ class BoxedCall : public ExternCall {
       }
     }
     for (WrappedView& v : state.views) v.let_go_if_kept();
+  }
+
+  void forget_packed() override {
+    if (packed_) packed_->forget();
   }
 
  private:
@@ -440,15 +457,16 @@ class BoxedCall : public ExternCall {
   std::vector<char> in_place_;  // of those written to
   bool writes_inputs_ = false;  // in place
   bool keeps_strides_;          // of what it writes to: it was told them
+  std::unique_ptr<PackedWeight> packed_;
 };
 
 }  // namespace
 
 std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
-                                             const std::vector<PyObject*>& constants) {
+                                             const std::vector<PyObject*>& constants, const std::vector<bool>& frozen) {
   if (auto scalar = make_scalar_call(program, step)) return scalar;
   if (auto direct = make_matmul_call(program, step)) return direct;
-  return std::make_unique<BoxedCall>(program, step, constants);
+  return std::make_unique<BoxedCall>(program, step, constants, frozen);
 }
 
 }  // namespace braze::launch

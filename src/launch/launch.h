@@ -37,6 +37,8 @@ class Runnable {
                    const int64_t* symbols = nullptr) = 0;
   virtual Report report() const = 0;
 };
+// Whether this PyTorch has oneDNN's operators on packed weights (Options::packs_weights).
+bool packs_weights();
 // Through driver::compile. Throws Unsupported or InternalError.
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts = false);
 

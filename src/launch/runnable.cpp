@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "launch/cuda_graph.h"
+#include "launch/frozen_runnable.h"
 #include "launch/split_runnable.h"
 
 namespace braze::launch {
@@ -109,6 +110,12 @@ class InferenceRunnable : public Runnable {
 }  // namespace
 
 std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
+  if (options.freezing) {
+    if (auto frozen = make_frozen_runnable(captured, options, texts)) return frozen;
+    Options plain = options;
+    plain.freezing = false;
+    return make_runnable(std::move(captured), plain, texts);
+  }
   if (options.cuda_graphs)
     if (auto split = make_split_runnable(captured, options, texts)) return split;
   return std::make_unique<InferenceRunnable>(std::move(captured), options, texts);

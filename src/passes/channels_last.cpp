@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "graph/depthwise.h"
+#include "graph/packed_weight.h"
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -13,7 +14,10 @@ using graph::OpClass;
 
 constexpr int8_t kContiguous = 0, kChannelsLast = 2;  // PyTorch's numbers
 
+bool is_packed(const Node& n) { return n.op == Op::Extern && n.extern_name == graph::kPackedConvolution; }
+
 bool fits(const Graph& g, const Targets& targets, const Node& n) {
+  if (is_packed(n)) return true;
   if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || n.args.size() < 9) return false;
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
@@ -91,7 +95,7 @@ class Pass {
     }
     std::vector<Arg> args = r_.map_args(n);
     args[0] = in_channels_last(n, std::get<ValueId>(n.args[0]));
-    args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
+    if (!is_packed(n)) args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
     graph::NodeId id = r_.copy(n, std::move(args));
     if (!there) settle(n, n.outputs[0], r_.out().node(id).outputs[0]);
   }

@@ -15,6 +15,7 @@ namespace {
 bool always(const Options&) { return true; }
 bool with_patterns(const Options& options) { return options.patterns; }
 bool with_reordering(const Options& options) { return options.reordering; }
+bool with_packed_weights(const Options& options) { return options.freezing && options.packs_weights; }
 bool draws_by_philox(const Options& options) { return options.rng == Rng::Philox; }
 
 // What a pass decides by the machine it asks of the targets, which it then takes after the graph.

@@ -29,6 +29,8 @@ bool rounds(std::string_view pass) {
   return std::find(std::begin(kRounding), std::end(kRounding), pass) != std::end(kRounding);
 }
 
+}  // namespace
+
 std::string difference(const HostTensor& want, const HostTensor& got, Within within) {
   if (want.dtype != got.dtype || want.sizes != got.sizes || want.data.size() != got.data.size()) return "another type";
   double largest = 0;
@@ -43,8 +45,6 @@ std::string difference(const HostTensor& want, const HostTensor& got, Within wit
   }
   return "";
 }
-
-}  // namespace
 
 sym::Env sample_sizes(const Graph& g) {
   const sym::ExprArena& arena = g.arena();

@@ -21,6 +21,7 @@ std::vector<graph::HostTensor> sample_inputs(const graph::Graph&, uint64_t seed 
 // nowhere.
 enum class Within : uint8_t { Nothing, Rounding };
 std::string difference(const graph::Graph& before, const graph::Graph& after, Within);
+std::string difference(const graph::HostTensor& want, const graph::HostTensor& got, Within);
 
 // The machine of the tests: any CPU, and an H200 as the first GPU.
 const Targets& machine();

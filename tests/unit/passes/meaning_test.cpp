@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
+#include "passes/fold_into_weights.h"
+#include "passes/frozen.h"
 #include "passes/seed_random.h"
 #include "random_graph.h"
 
@@ -104,8 +106,52 @@ TEST(Meaning, OfRandomGraphs) {
   changed.erase("unfold_attention");
   changed.erase("chunk_logits");
   changed.erase("split_resampling");
-  EXPECT_EQ(changed.size(), pipeline().size() - 4);
+  changed.erase("pack_weights");  // no parameters: see frozen.graph
+  EXPECT_EQ(changed.size(), pipeline().size() - 5);
   for (const auto& [pass, graphs] : changed) EXPECT_GE(graphs, kGraphs / 50) << pass;
+}
+
+// What freezing makes of a graph, put together again: the values that are made first come to the rest as its last
+// inputs.
+void expect_freezing_keeps_meaning(const Graph& g, size_t& folded, size_t& made) {
+  Graph with = fold_into_weights(g);
+  graph::verify(with);
+  folded += graph::print(with) != graph::print(g);
+  ASSERT_EQ(difference(g, with, Within::Rounding), "") << graph::print(with) << "of\n" << graph::print(g);
+  FrozenSplit split = split_frozen(g);
+  graph::verify(split.made);
+  graph::verify(split.rest);
+  made += split.made.outputs.size();
+  std::vector<graph::HostTensor> inputs = sample_inputs(g), sources;
+  for (uint32_t i : split.sources) sources.push_back(inputs.at(i));
+  std::vector<graph::HostTensor> want = graph::interpret(g, inputs, sample_sizes(g));
+  for (graph::HostTensor& t : graph::interpret(split.made, sources)) inputs.push_back(std::move(t));
+  std::vector<graph::HostTensor> got = graph::interpret(split.rest, inputs, sample_sizes(g));
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t k = 0; k < want.size(); ++k)
+    ASSERT_EQ(difference(want[k], got[k], Within::Nothing), "") << graph::print(split.made) << graph::print(split.rest);
+}
+
+TEST(Meaning, OfWhatFreezingCuts) {
+  size_t folded = 0, made = 0;
+  for (const std::string& path : graphs()) {
+    SCOPED_TRACE(path);
+    expect_freezing_keeps_meaning(graph::parse(source(path)), folded, made);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(folded, 1u);
+  EXPECT_GE(made, 1u);
+  made = 0;
+  constexpr uint64_t kGraphs = 300;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Graph g = random_graph(seed);
+    for (size_t i = 0; i < g.inputs.size(); ++i)
+      if ((seed >> i) % 2 == 0) g.inputs[i].kind = graph::InputKind::Parameter;
+    expect_freezing_keeps_meaning(g, folded, made);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(made, kGraphs / 10);
 }
 
 TEST(Meaning, ADifferenceIsSeen) {
