@@ -27,6 +27,8 @@ struct FrameView {
                            // are not made yet (MakeCell and CopyFreeVars instructions come)
   int depth = 0;
   int start = 0;  // instruction index
+  // How many segments of this run of the frame began there, this one among them; 0: not counted.
+  size_t rounds = 0;
   Dynamic dynamic = Dynamic::Never;
   SeenSizes* seen = nullptr;  // of this place; with Dynamic::Never it may be missing
   // No size is to stay open, whatever `dynamic` says; one that depends on data ends the graph, unless it must not end.

@@ -55,7 +55,7 @@ class EntryMaker {
   }
 
   GilPtr<Entry> run() {
-    if (!region_.options().fullgraph && place_->rests()) return {};
+    if (!region_.options().fullgraph && (place_->rests() || place_->is_spent(view_.rounds))) return {};
     GilPtr<Entry> made;
     bool again = true;
     if (Listener told = listener()) told(at_, region_.options().name, nullptr);

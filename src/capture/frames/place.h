@@ -33,6 +33,9 @@ class Place : public GilCounted {
   size_t inserted() const { return inserted_; }  // so far
   const std::vector<GilPtr<Entry>>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
+  // Whether a new entry would put out one that this very run of the frame, a loop in many segments, has just used: then
+  // so would the next run, and each call would compile all of them.
+  bool is_spent(size_t rounds) const { return entries_.size() >= most_ && rounds > most_ / 2; }
   void keep_at_least(size_t entries) { most_ = std::max(most_, entries); }
   bool is_first_call() { return !std::exchange(called_, true); }  // of those that ask
   // Why the last of the entries that ended did; empty once it was asked.

@@ -1,4 +1,6 @@
 // Frames that were not captured whole: segments, native steps between them, and CPython's interpreter for the rest.
+#include <unordered_map>
+
 #include "base/check.h"
 #include "capture/code/kept_ends.h"
 #include "capture/cpython/any_arguments.h"
@@ -192,7 +194,8 @@ class FrameRunner {
                    cpython::function(frame_),
                    slots.data(),
                    cpython::depth(frame_),
-                   ip_};
+                   ip_,
+                   ++rounds_[ip_]};
     // Code that capture runs (reprs, torch's functions) must find this frame below it.
     cpython::set_position(frame_, code_.instructions[ip_].offset);
     cpython::link(ts_, frame_);
@@ -317,6 +320,7 @@ class FrameRunner {
   cpython::Frame* frame_;
   const Bytecode& code_;
   int ip_ = 0, idle_ = 0;
+  std::unordered_map<int, size_t> rounds_;  // segments so far, by where they began
   PyObject* result_ = nullptr;
 };
 
