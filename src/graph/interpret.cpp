@@ -159,6 +159,7 @@ std::vector<HostTensor> interpret(const Graph& g, const std::vector<HostTensor>&
   host::State state{g, symbols, {}, std::vector<HostTensor>(g.values().size())};
   for (size_t i = 0; i < inputs.size(); ++i) state.values[g.inputs[i].value.index] = inputs[i];
   for (const Node& n : g.nodes()) {
+    if (host::interpret_complex(state, n)) continue;
     host::Rule rule = n.op == Op::Extern ? host::extern_rule(n.extern_name) : host::rule_of(n.op);
     if (!rule)
       throw InternalError("the graph interpreter does not know " +

@@ -162,5 +162,7 @@ Rule loss_rule(std::string_view name);
 Rule norm_rule(std::string_view name);
 Rule linalg_rule(std::string_view name);
 Rule conv_rule(std::string_view name);
+// A node that makes or reads complex numbers; false: it is none, or left to the other rules.
+bool interpret_complex(State&, const Node&);
 
 }  // namespace braze::graph::host

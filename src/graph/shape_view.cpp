@@ -361,6 +361,17 @@ Types view_types(const Call& c) {
       t.dtype = *d;
       return one(std::move(t));
     }
+    case Op::view_as_real: {
+      if (!is_complex(x->dtype)) return std::nullopt;
+      const Expr two = arena.constant(2);
+      TensorType t = *x;
+      t.dtype = x->dtype == DType::C64 ? DType::F32 : DType::F64;
+      for (Expr& s : t.strides) s = arena.mul(s, two);
+      t.sizes.push_back(two);
+      t.strides.push_back(arena.constant(1));
+      t.offset = arena.mul(x->offset, two);
+      return one(std::move(t));
+    }
     case Op::expand: return list ? expand(c, *x, list->v) : std::nullopt;
     case Op::permute: {
       auto order = c.dims(1, rank);

@@ -588,23 +588,3 @@ def test_a_variable_that_is_bound_in_one_round_and_not_in_the_next():
         want, got = [], []
         assert torch.equal(fn(torch.ones(2), want), compiled(torch.ones(2), got))
         assert want == got and len(got) == 3
-
-
-def test_a_long_loop_in_segments_is_not_compiled_again_by_each_call():
-    """Each round finds a longer list: more versions than are kept."""
-
-    def f(x, n):
-        out = []
-        while len(out) < n:
-            x = torch.cos(x) + 1
-            out.append(float(x.sum()))
-            braze.graph_break()
-        return x, out
-
-    compiled, x = braze.compile(f), torch.randn(8)
-    for n in (200, 200, 30, 150, 200):
-        torch.testing.assert_close(compiled(x, n), f(x, n), rtol=1e-5, atol=1e-5)
-    before = braze.counters()["captures"]
-    for n in (200, 30, 200):
-        torch.testing.assert_close(compiled(x, n), f(x, n), rtol=1e-5, atol=1e-5)
-    assert braze.counters()["captures"] == before

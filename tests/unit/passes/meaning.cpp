@@ -24,8 +24,9 @@ namespace {
 
 // Those that compute floats by other operations; all others must not change a bit.
 bool rounds(std::string_view pass) {
-  constexpr std::string_view kRounding[] = {"decompose",       "seed_random", "accumulate_scatter", "unfold_attention",
-                                            "unfold_products", "unfuse_bias", "fuse_activation",    "split_resampling"};
+  constexpr std::string_view kRounding[] = {"decompose",        "seed_random",     "accumulate_scatter",
+                                            "unfold_attention", "unfold_products", "unfold_complex",
+                                            "unfuse_bias",      "fuse_activation", "split_resampling"};
   return std::find(std::begin(kRounding), std::end(kRounding), pass) != std::end(kRounding);
 }
 
@@ -61,15 +62,16 @@ std::vector<HostTensor> sample_inputs(const Graph& g, uint64_t seed) {
       t.sizes.push_back(g.arena().evaluate(e, sample_sizes(g)));
       n *= t.sizes.back();
     }
+    if (is_complex(t.dtype)) n *= 2;
     size_t below = value.name.find("below ");
     double most = below == std::string::npos ? 2 : std::stod(value.name.substr(below + 6));
     for (int64_t i = 0; i < n; ++i) {
       Hasher h;
       h.add(seed), h.add(out.size()), h.add(i);
       double u = static_cast<double>(h.value() >> 11) * 0x1p-53;
-      double v = !is_floating(t.dtype)            ? std::floor(u * most)
-                 : value.name.starts_with("unit") ? 0.05 + 0.9 * u
-                                                  : 6 * u - 3;
+      double v = !is_floating(t.dtype) && !is_complex(t.dtype) ? std::floor(u * most)
+                 : value.name.starts_with("unit")              ? 0.05 + 0.9 * u
+                                                               : 6 * u - 3;
       if (is_floating(t.dtype) && !value.name.starts_with("unit") && u < 0.04) v = -0.0;
       t.data.push_back(t.dtype == DType::F64 ? v : static_cast<float>(v));
     }
