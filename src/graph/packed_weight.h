@@ -6,10 +6,11 @@
 
 namespace braze::graph {
 
+// Each translation unit has its own: one in the core and another in an extension would be two variables of one name.
 // (x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm)
-inline constexpr std::string_view kPackedConvolution = "mkldnn::_convolution_pointwise";
+constexpr std::string_view kPackedConvolution = "mkldnn::_convolution_pointwise";
 // (x, weight, bias, attr, scalars, algorithm); the weight has a row for each column of the result.
-inline constexpr std::string_view kPackedLinear = "mkldnn::_linear_pointwise";
-inline constexpr size_t kPackedWeight = 1;  // the argument
+constexpr std::string_view kPackedLinear = "mkldnn::_linear_pointwise";
+constexpr size_t kPackedWeight = 1;  // the argument
 
 }  // namespace braze::graph
