@@ -102,12 +102,13 @@ SPEED: dict[str, System] = {
     "eager": eager,
     "Braze": braze,
     "Braze, C++": functools.partial(braze, options={"codegen": "cpp"}),
+    "Braze frozen": functools.partial(braze, options={"freezing": True}),
     "torch.compile": torch_compile,
     "TorchScript": torchscript,
     "ONNX Runtime": onnxruntime,
     "OpenVINO": openvino,
 }
-NO_TRAINING = {"ONNX Runtime", "OpenVINO"}
+NO_TRAINING = {"Braze frozen", "ONNX Runtime", "OpenVINO"}
 PACKAGES = {"ONNX Runtime": ["onnx", "onnxscript", "onnxruntime"], "OpenVINO": ["openvino"]}
 
 # Table 4: what is left out, and the options that leave it out.

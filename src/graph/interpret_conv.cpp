@@ -227,6 +227,6 @@ Rule conv_rule(Op op) {
   }
 }
 
-Rule conv_rule(std::string_view name) { return name == kPackedConvolution ? packed_convolution : nullptr; }
+Rule conv_rule(std::string_view name) { return name == graph::packed_convolution() ? packed_convolution : nullptr; }
 
 }  // namespace braze::graph::host

@@ -231,7 +231,7 @@ Rule misc_rule(Op op) {
 
 Rule extern_rule(std::string_view name) {
   if (name == "aten::_addmm_activation") return addmm_activation;
-  if (name == kPackedLinear) return packed_linear;
+  if (name == graph::packed_linear()) return packed_linear;
   if (name == "aten::ldexp.Tensor") return ldexp;
   if (name == "aten::mvlgamma") return mvlgamma;
   if (name == "aten::rrelu_with_noise_backward") return rrelu_backward;

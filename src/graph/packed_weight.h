@@ -6,11 +6,11 @@
 
 namespace braze::graph {
 
-// Each translation unit has its own: one in the core and another in an extension would be two variables of one name.
+// Functions, since a variable of the core and one of an extension would be two of one name.
 // (x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm)
-constexpr std::string_view kPackedConvolution = "mkldnn::_convolution_pointwise";
+constexpr std::string_view packed_convolution() { return "mkldnn::_convolution_pointwise"; }
 // (x, weight, bias, attr, scalars, algorithm); the weight has a row for each column of the result.
-constexpr std::string_view kPackedLinear = "mkldnn::_linear_pointwise";
-constexpr size_t kPackedWeight = 1;  // the argument
+constexpr std::string_view packed_linear() { return "mkldnn::_linear_pointwise"; }
+enum : size_t { kPackedWeight = 1 };  // the argument
 
 }  // namespace braze::graph

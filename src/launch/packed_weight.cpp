@@ -22,15 +22,15 @@ std::optional<c10::OperatorHandle> find(std::string_view name) {
 }  // namespace
 
 bool packs_weights() {
-  static const bool all = at::globalContext().hasMKLDNN() && find(graph::kPackedConvolution) &&
-                          find(graph::kPackedLinear) && find(kReorderConvolution) && find(kReorderLinear);
+  static const bool all = at::globalContext().hasMKLDNN() && find(graph::packed_convolution()) &&
+                          find(graph::packed_linear()) && find(kReorderConvolution) && find(kReorderLinear);
   return all && at::globalContext().userEnabledMkldnn();
 }
 
 std::unique_ptr<PackedWeight> PackedWeight::make(const runtime::Program& program, const plan::Extern& step,
                                                  const std::vector<bool>& frozen) {
-  const bool convolution = step.call.name == graph::kPackedConvolution;
-  if ((!convolution && step.call.name != graph::kPackedLinear) || step.call.args.size() <= kWeight) return nullptr;
+  const bool convolution = step.call.name == graph::packed_convolution();
+  if ((!convolution && step.call.name != graph::packed_linear()) || step.call.args.size() <= kWeight) return nullptr;
   auto* view = std::get_if<loop::ViewRef>(&step.call.args[kWeight]);
   if (!view || !view->valid()) return nullptr;
   const plan::Buffer& buffer = program.plan().buffers[step.call.views[view->index].buffer.index];

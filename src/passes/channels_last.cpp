@@ -14,7 +14,7 @@ using graph::OpClass;
 
 constexpr int8_t kContiguous = 0, kChannelsLast = 2;  // PyTorch's numbers
 
-bool is_packed(const Node& n) { return n.op == Op::Extern && n.extern_name == graph::kPackedConvolution; }
+bool is_packed(const Node& n) { return n.op == Op::Extern && n.extern_name == graph::packed_convolution(); }
 
 bool fits(const Graph& g, const Targets& targets, const Node& n) {
   if (is_packed(n)) return true;

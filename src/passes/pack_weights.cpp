@@ -74,7 +74,7 @@ class Packer {
 
   void convolution(const Node& n) {
     std::vector<Arg> a = r_.map_args(n);
-    call(n, graph::kPackedConvolution,
+    call(n, graph::packed_convolution(),
          {a[0], a[1], a[2], a[4], a[3], a[5], a[8], std::string("none"), DoubleList(), std::string()});
   }
 
@@ -85,7 +85,7 @@ class Packer {
     const size_t x = n.op == Op::addmm ? 1 : 0;
     Builder b(r_.out(), n, {}, g_);
     ValueId rows = b.call(Op::transpose_int, {a[x + 1], b.k(0), b.k(1)});
-    call(n, graph::kPackedLinear, {a[x], rows, bias, std::string("none"), DoubleList(), std::string()});
+    call(n, graph::packed_linear(), {a[x], rows, bias, std::string("none"), DoubleList(), std::string()});
   }
 
   const Graph& g_;
