@@ -3,6 +3,6 @@
 
 namespace braze::graph {
 
-inline constexpr const char kLaunchKernel[] = "braze::launch_kernel";
+constexpr const char kLaunchKernel[] = "braze::launch_kernel";
 
 }  // namespace braze::graph

@@ -61,6 +61,23 @@ def test_libraries_of_a_wheel_fit_together(core, extension, message, tmp_path):
         check(*libraries)
 
 
+@pytest.mark.skipif(
+    shutil.which("nm") is None or not (ROOT / "build/libbraze_graph.a").exists(), reason="no build of this checkout"
+)
+def test_no_variable_is_in_the_core_and_in_an_extension():
+    pack, written = tool("wheel_pack"), {True: set(), False: set()}
+    for archive in (ROOT / "build").glob("libbraze_*.a"):
+        of_extension = archive.stem.startswith(("libbraze_capture_", "libbraze_trace", "libbraze_launch"))
+        lines = subprocess.run(
+            ["nm", "-P", "--defined-only", archive], capture_output=True, text=True, check=True
+        ).stdout
+        for name, kind in (line.split()[:2] for line in lines.splitlines() if len(line.split()) > 2):
+            if kind in "bBdDuV" and pack.of_braze(name):
+                written[of_extension].add(name)
+    assert written[True] and written[False]
+    assert written[True] & written[False] == set()
+
+
 def of_several(*pytorchs, version):
     """Imports the package as if it held extensions for these versions."""
     program = f"""
