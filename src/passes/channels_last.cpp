@@ -16,25 +16,38 @@ constexpr int8_t kContiguous = 0, kChannelsLast = 2;  // PyTorch's numbers
 
 bool is_packed(const Node& n) { return n.op == Op::Extern && n.extern_name == graph::packed_convolution(); }
 
-bool fits(const Graph& g, const Targets& targets, const Node& n) {
+// Of windows of one element, which any layout serves.
+bool is_elementwise(const Graph& g, const Node& n) {
+  auto* weight = std::get_if<ValueId>(&n.args[1]);
+  if (!weight || g.type(*weight).dim() != 4) return false;
+  const auto& sizes = g.type(*weight).sizes;
+  return g.arena().is_const(sizes[2], 1) && g.arena().is_const(sizes[3], 1);
+}
+
+// `packed`: there are convolutions with packed weights beside it.
+bool fits(const Graph& g, const Targets& targets, const Node& n, bool packed) {
   if (is_packed(n)) return true;
   if (n.op != Op::convolution || n.outputs.size() != 1 || !n.outputs[0].valid() || n.args.size() < 9) return false;
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
-  return targets.of(y.device).prefers_channels_last && y.dim() == 4 && y.dtype != DType::F64 && transposed &&
-         !*transposed && groups && (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
+  const bool prefers = targets.of(y.device).prefers_channels_last ||
+                       (packed && y.device.type == DeviceType::CPU && is_elementwise(g, n));
+  return prefers && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups &&
+         (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
 }
 
 class Pass {
  public:
-  Pass(const Graph& g, const Targets& targets) : g_(g), targets_(targets), r_(g), escapes_(escaping(g)) {}
+  Pass(const Graph& g, const Targets& targets) : g_(g), targets_(targets), r_(g), escapes_(escaping(g)) {
+    for (const Node& n : g.nodes()) packed_ = packed_ || is_packed(n);
+  }
 
   Graph run() {
     for (const Node& n : g_.nodes()) {
       OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
       bool follows = c == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
-      if (fits(g_, targets_, n))
+      if (fits(g_, targets_, n, packed_))
         convolution(n);
       else if (follows && reads_changed(n))
         follow(n);
@@ -151,6 +164,7 @@ class Pass {
   const Graph& g_;
   const Targets& targets_;
   Rewriter r_;
+  bool packed_ = false;  // a convolution has a packed weight
   std::vector<bool> escapes_;
   std::unordered_map<uint32_t, bool> changed_;
   std::unordered_map<uint32_t, ValueId> copies_, contiguous_;  // by old value
@@ -162,7 +176,7 @@ class Pass {
 Graph channels_last(Graph g, const Targets& targets) {
   bool any = false;
   for (const Node& n : g.nodes()) {
-    any = any || fits(g, targets, n);
+    any = any || fits(g, targets, n, false);
     if (n.op == Op::convolution_backward) return g;  // reads what the forward part left in its recorded layout
   }
   if (!any) return g;

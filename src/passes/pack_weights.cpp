@@ -8,6 +8,12 @@ namespace braze::passes {
 namespace {
 
 constexpr int64_t kFewRows = 16;  // of a product of floats: runtime/gemm reads the weight as it is, once
+// Multiplications that are worth the time that oneDNN's operators take before they begin (15 us; PyTorch's convolutions
+// of images that are no single small one have it, too, but those with windows of one element).
+constexpr int64_t kWorthProduct = 12 << 20, kWorthProductOfHalves = 60 << 10, kWorthWindow = 1 << 20,
+                  kWorthElement = 12 << 20;
+constexpr int64_t kGuess = 64;          // for a size that varies
+constexpr int64_t kSmallImage = 20480;  // elements of a single one up to which PyTorch does not call oneDNN
 
 class Packer {
  public:
@@ -32,6 +38,27 @@ class Packer {
     return t.dtype == DType::F32 || (t.dtype == DType::BF16 && targets_.cpu.vector_bits >= 512);
   }
 
+  int64_t size(Expr e) const { return g_.arena().as_const(e).value_or(kGuess); }
+  int64_t count(const std::vector<Expr>& sizes) const {
+    int64_t n = 1;
+    for (Expr e : sizes) n *= size(e);
+    return n;
+  }
+
+  bool is_worth_convolution(const Node& n) const {
+    auto *image = std::get_if<ValueId>(&n.args[0]), *weight = std::get_if<ValueId>(&n.args[1]);
+    if (!image || !weight) return false;
+    const TensorType& t = g_.type(n.outputs[0]);
+    if (t.dtype != DType::F32) return true;
+    const auto& window = g_.type(*weight).sizes;
+    const int64_t work = count(t.sizes) * count(window) / size(window[0]);
+    const bool element = size(window[2]) == 1 && size(window[3]) == 1;
+    const bool grouped = !g_.arena().is_const(std::get<Expr>(n.args[8]), 1);
+    if (element && !grouped) return work >= kWorthElement;
+    const auto& sizes = g_.type(*image).sizes;
+    return grouped || size(sizes[0]) > 1 || count(sizes) > kSmallImage || work >= kWorthWindow;
+  }
+
   bool is_weight(const Arg& a, DType dtype) const {
     auto* v = std::get_if<ValueId>(&a);
     return v && frozen_[v->index] && g_.type(*v).dtype == dtype;
@@ -49,7 +76,7 @@ class Packer {
     const TensorType& t = g_.type(n.outputs[0]);
     auto* transposed = std::get_if<bool>(&n.args[6]);
     return t.dim() == 4 && fits(t) && transposed && !*transposed && is_weight(n.args[1], t.dtype) &&
-           is_bias(n.args[2], t, 1) && std::holds_alternative<Expr>(n.args[8]);
+           is_bias(n.args[2], t, 1) && std::holds_alternative<Expr>(n.args[8]) && is_worth_convolution(n);
   }
 
   // x at argument i, the weight after it.
@@ -59,7 +86,9 @@ class Packer {
     if (!fits(t) || !is_weight(n.args[i + 1], t.dtype)) return false;
     if (g_.type(std::get<ValueId>(n.args[i])).dtype != t.dtype) return false;
     auto rows = g_.arena().as_const(t.sizes[0]);
-    return t.dtype != DType::F32 || !rows || *rows >= kFewRows;
+    const int64_t work = count(t.sizes) * size(g_.type(std::get<ValueId>(n.args[i])).sizes[1]);
+    if (t.dtype != DType::F32) return work >= kWorthProductOfHalves;
+    return (!rows || *rows >= kFewRows) && work >= kWorthProduct;
   }
   bool takes_addmm(const Node& n) const {
     return n.args.size() >= 3 && is_one_or_absent(g_, n, 3) && is_one_or_absent(g_, n, 4) && takes_product(n, 1) &&

@@ -86,11 +86,13 @@ def test_batch_norm_takes_no_kernel():
 
 
 class Products(nn.Module):
-    def __init__(self, normed=False):
+    def __init__(self, normed=False, width=12):
         super().__init__()
-        self.first = nn.Linear(12, 24)
-        self.second = nn.Linear(24, 12, bias=False)
-        self.table = nn.Parameter(torch.randn(12, 7))  # a column for each result, as GPT-2 keeps them
+        self.first = nn.Linear(width, 2 * width)
+        self.second = nn.Linear(2 * width, width, bias=False)
+        self.table = nn.Parameter(
+            torch.randn(width, 7 * width) / width
+        )  # a column for each result, as GPT-2 keeps them
         if normed:
             self.first = nn.utils.parametrizations.weight_norm(self.first)
 
@@ -102,6 +104,16 @@ class Products(nn.Module):
 @pytest.mark.parametrize("normed", [False, True])
 def test_products(shape, normed):
     check(Products(normed), torch.randn(shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_products_that_are_worth_packing(dtype):
+    model, x = Products(width=384).to(dtype), torch.randn(2, 64, 384).to(dtype)
+    compiled = check(model, x, **({} if dtype == torch.float32 else {"rtol": 3e-2, "atol": 3e-2}))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(0.5)
+            close(compiled(x), model(x), rtol=3e-2, atol=3e-2)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
