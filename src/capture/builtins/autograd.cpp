@@ -51,6 +51,17 @@ Ref traced_class(Translator& tr, Variable* cls) {
   return made;
 }
 
+// PyTorch hands on what is no tensor: containers come to the forward as the very objects that they are.
+Variable* handed_on(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
+  if (!container || tr.view().torch_level) return v;
+  Ref token = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  if (!token) tr.raise_current();
+  tr.stand_in_for(token.get(), v);
+  return tr.host.host_object(std::move(token));
+}
+
 Variable* function_apply(Translator& tr, Args& a) {
   if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
   Ref cls = traced_class(tr, a[0]);
@@ -62,7 +73,17 @@ Variable* function_apply(Translator& tr, Args& a) {
   static PyObject* node = imported("braze.polyfills", "apply_of", true);
   Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
-  return tr.host.call(apply.get(), Args{{a.pos.begin() + 1, a.pos.end()}, {}}, noted.get());
+  Args given;
+  for (size_t i = 1; i < a.size(); ++i) given.pos.push_back(handed_on(tr, a[i]));
+  const size_t before = tr.host.undefined_gradients;
+  Variable* result = tr.host.call(apply.get(), given, noted.get());
+  // The compiled backward has a gradient for each result.
+  if (before != tr.host.undefined_gradients && result->is(Kind::Tuple) &&
+      result->as<TupleVariable>()->elements.size() > 1)
+    tr.unsupported(
+        "a function with several results whose backward is given None for those without a gradient "
+        "(ctx.set_materialize_grads(False))");
+  return result;
 }
 
 // Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user

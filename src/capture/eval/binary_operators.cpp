@@ -256,7 +256,9 @@ Variable* user_classes(Binary& x) {
   auto ordered = [](Variable* v) {
     return content(v) != v && content(v)->is(Kind::Dict) && content(v)->as<DictVariable>()->is_ordered_dict();
   };
-  if (x.base == NB_OR && (ordered(a) || ordered(b))) tr.unsupported("| of a subclass of OrderedDict");
+  auto defaults = [](Variable* v) { return content(v) != v && PyType_IsSubtype(v->type(), library().default_dict); };
+  if (x.base == NB_OR && (ordered(a) || ordered(b) || defaults(a) || defaults(b)))
+    tr.unsupported("| of a subclass of OrderedDict or defaultdict");
   x.of_content = content(a) != a || content(b) != b;
   a = content(a);
   b = content(b);

@@ -109,7 +109,9 @@ Variable* update(Translator& tr, DictVariable& d, Args& a) {
 Variable* merge_in_place(Translator& tr, DictVariable& d, Args& a) { return update_with(tr, d, a[0]), &d; }
 
 Variable* merge(Translator& tr, DictVariable& d, Args& a) {
-  if (!tr.force(a[0])->is(Kind::Dict)) return tr.constant(Py_NotImplemented, Ground::fixed());
+  Variable* other = tr.force(a[0]);
+  if (other->is(Kind::Object) && other->as<ObjectVariable>()->base) other = other->as<ObjectVariable>()->base;
+  if (!other->is(Kind::Dict)) return tr.constant(Py_NotImplemented, Ground::fixed());
   return merge_in_place(tr, *d.copy(tr), a);
 }
 

@@ -376,6 +376,15 @@ Variable* call_builtin_method(Translator& tr, Variable* self, PyTypeObject* owne
       tr.unsupported(Reason::UnknownFunction,
                      std::string("method '") + n + "' of '" + owner->tp_name + "' objects on an OrderedDict");
   }
+  // Copies are of the object's class where that is a subclass of defaultdict, and of dict where dict's own method makes
+  // them.
+  if (target->is(Kind::Dict)) {
+    static const std::unordered_set<std::string_view> copies{"copy", "__copy__", "__or__", "__ror__"};
+    const bool subclass = target != self && PyType_IsSubtype(self->type(), braze::capture::library().default_dict);
+    if (copies.count(n) && (subclass || (owner == &PyDict_Type && target->type() != &PyDict_Type)))
+      tr.unsupported(Reason::UnknownFunction, std::string("method '") + n + "' of '" + owner->tp_name +
+                                                  "' objects on a '" + self->type()->tp_name + "'");
+  }
   if (PyObject* cls = target->is(Kind::Real) ? target->as_constant() : nullptr;
       cls && PyType_Check(cls) && is_constant_type(reinterpret_cast<PyTypeObject*>(cls))) {
     Ref method = Ref::steal(native::attr(Ground::fixed(), cls, name));

@@ -14,6 +14,7 @@ std::string HostVariable::describe() const {
 Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
   for (auto& [key, value] : attributes)
     if (PyUnicode_Compare(key, name) == 0) return value;
+  if (PyUnicode_CompareWithASCIIString(name, "set_materialize_grads") == 0) ++tr.host.undefined_gradients;
   Ref v = Ref::steal(native::attr(Ground::made(), object.get(), name));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();

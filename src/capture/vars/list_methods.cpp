@@ -29,6 +29,16 @@ Variable* append(Translator& tr, ListVariable& l, Args& a) {
 }
 
 Variable* add_in_place(Translator& tr, ListVariable& l, Args& a) {
+  Variable* from = tr.force(a[0]);
+  if (from->is(Kind::Object) && from->as<ObjectVariable>()->base == &l) {  // itself, as an object of a subclass
+    const std::vector<Variable*> items = l.elements;
+    for (Variable* v : items) {
+      l.change(tr);
+      l.elements.push_back(v);
+      bound_from_left(l);
+    }
+    return &l;
+  }
   each_item(tr, a[0], [&](Variable* v) {
     l.change(tr);
     l.elements.push_back(v);
@@ -65,6 +75,7 @@ Variable* insert(Translator& tr, ListVariable& l, Args& a) {
 }
 
 Variable* pop(Translator& tr, ListVariable& l, Args& a) {
+  if (is_deque(l) && a.size()) return nullptr;  // TypeError
   if (l.elements.empty())
     tr.raise(PyExc_IndexError, l.cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
   size_t i =
@@ -82,6 +93,7 @@ Variable* remove(Translator& tr, ListVariable& l, Args& a) {
       l.elements.erase(l.elements.begin() + static_cast<long>(i));
       return tr.none();
     }
+  if (is_deque(l)) return nullptr;  // its message has the item's repr
   tr.raise(PyExc_ValueError, "list.remove(x): x not in list");
 }
 
@@ -147,12 +159,11 @@ Variable* pop_left(Translator& tr, ListVariable& l, Args&) {
 
 Variable* extend_left(Translator& tr, ListVariable& l, Args& a) {
   if (!is_deque(l)) return nullptr;
-  auto more = tr.unpack(a[0]);
-  l.change(tr);
-  for (Variable* v : more) {
+  each_item(tr, a[0], [&](Variable* v) {
+    l.change(tr);
     l.elements.insert(l.elements.begin(), v);
     bound_from_right(l);
-  }
+  });
   return tr.none();
 }
 

@@ -5,6 +5,17 @@
 
 namespace braze::capture {
 
+namespace {
+
+// Exceptions whose fields are set by __init__.
+bool keeps_arguments(PyTypeObject* cls) {
+  for (PyObject* e : {PyExc_StopIteration, PyExc_SystemExit, PyExc_ImportError})
+    if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(e))) return true;
+  return false;
+}
+
+}  // namespace
+
 Reg ObjectVariable::build(Codegen& cg) {
   cg.tr.check_rebuild(cls);
   // Raised for real, it has a traceback, and what the interpreter notes in its fields.
@@ -17,9 +28,12 @@ Reg ObjectVariable::build(Codegen& cg) {
                                   (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
     // Immutable content goes in when the object is made.
     PyTypeObject* maker = cls;
+    const bool by_init = is_exception() && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && keeps_arguments(cls);
     while (maker->tp_flags & Py_TPFLAGS_HEAPTYPE && maker->tp_base) maker = maker->tp_base;
     Ref make = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(maker), "__new__"));
-    std::vector<Reg> args{cg.constant(make.get()), cg.constant(type_object)};
+    std::vector<Reg> args;
+    if (!by_init) args.push_back(cg.constant(make.get()));
+    args.push_back(cg.constant(type_object));
     if (is_exception()) {
       if (base)
         for (Variable* a : base->as<TupleVariable>()->elements) args.push_back(cg.reg(a));

@@ -168,6 +168,18 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
   for (const char* method : {"union", "intersection", "difference"})
     if (n == method) return made(tr, cls, on_keys(method));
   if (n == "symmetric_difference" && c == 1) return made(tr, cls, on_keys("symmetric_difference"));
+  // They ask an iterator for no more than they need.
+  if (const bool superset = n == "issuperset"; c == 1 && (superset || n == "isdisjoint")) {
+    Variable* other = tr.force(args[0]);
+    if (other->is(Kind::Generator) || other->is(Kind::Iterator) || other->is(Kind::Object)) {
+      if (!set_of(tr, other)) {
+        Variable* iterator = tr.iter(other);
+        while (Variable* v = tr.next(iterator))
+          if (contains(tr, v) != superset) return tr.boolean(false, Ground::pure(this, args));
+        return tr.boolean(true, Ground::pure(this, args));
+      }
+    }
+  }
   for (const char* method : {"issubset", "issuperset", "isdisjoint"})
     if (n == method && c == 1) {
       Ref r = on_keys(method);

@@ -381,6 +381,20 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
+  // Functionalisation writes back to what was unbound where all sizes are numbers. Eager refuses such writes where
+  // there are gradients.
+  bool open = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape.get()); ++i)
+    open = open || !PyLong_CheckExact(PyTuple_GET_ITEM(shape.get(), i));
+  Ref gradients = Ref::steal(open ? native::of_tensor(value(tr), "requires_grad") : nullptr);
+  if (gradients && gradients.get() == Py_False) {
+    static PyObject* select = native::attr(Ground::fixed(), library().torch, "select");
+    std::vector<Variable*> rows;
+    for (int64_t i = 0, n = len(tr); i < n; ++i)
+      rows.push_back(
+          tr.real.call_torch(select, Args{{this, tr.integer(0, Ground::fixed()), tr.integer(i, Ground::fixed())}, {}}));
+    return rows;
+  }
   return tr.real.call_torch(unbind, Args{{this}, {}})->items(tr);
 }
 
