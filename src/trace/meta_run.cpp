@@ -138,6 +138,36 @@ std::optional<torch::jit::Stack> results_by_rule(const c10::OperatorHandle& op, 
   return std::nullopt;
 }
 
+// c10::MemoryFormat of a dense tensor that lies channels-last; 0 of others.
+int8_t dense_format(sym::ExprArena& arena, const TensorType& t) {
+  if ((t.dim() != 4 && t.dim() != 5) || is_contiguous(arena, t)) return 0;
+  const int8_t format = t.dim() == 4 ? 2 : 3;
+  const std::vector<sym::Expr> wanted = graph::format_strides(arena, t.sizes, format);
+  for (size_t d = 0; d < t.dim(); ++d)
+    if (t.strides[d] != wanted[d] && !arena.is_const(t.sizes[d], 1)) return 0;
+  return format;
+}
+
+// Where the kernel of the CPU lays out its result as its operand lies, and its Meta kernel row by row: the result's
+// format.
+int8_t format_of_result(const graph::Graph& g, const OpInfo& info, const std::vector<graph::Arg>& args) {
+  auto type = [&](size_t i) -> const TensorType* {
+    auto* v = i < args.size() ? std::get_if<graph::ValueId>(&args[i]) : nullptr;
+    return v && v->valid() ? &g.type(*v) : nullptr;
+  };
+  const TensorType* x = type(0);
+  if (!x || x->device.type != DeviceType::CPU) return 0;
+  static constexpr std::string_view kFollowing[] = {
+      "aten::pixel_shuffle",    "aten::pixel_unshuffle",   "aten::channel_shuffle",  "aten::reflection_pad2d",
+      "aten::reflection_pad3d", "aten::replication_pad2d", "aten::replication_pad3d"};
+  if (std::find(std::begin(kFollowing), std::end(kFollowing), info.name) != std::end(kFollowing))
+    return dense_format(g.arena(), *x);
+  if (info.op != graph::Op::convolution) return 0;
+  const TensorType* w = type(1);
+  if (!w || w->dim() != x->dim() || (x->dim() == 5 && x->dtype == DType::F64)) return 0;
+  return std::max(dense_format(g.arena(), *x), dense_format(g.arena(), *w));
+}
+
 // The workspace of a recurrent layer has a size that its kernel chooses: it is asked, on tensors like the operands.
 at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack& meta) {
   torch::jit::Stack real;
@@ -239,6 +269,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     }
   }
 
+  const int8_t format = format_of_result(graph_, info, args);
   auto device = device_of(convert.device());
   if (!device) throw Unsupported(Reason::UnsupportedTensor, "its device");
   std::vector<TensorType> types;
@@ -259,6 +290,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
     if (!convert.owns(t)) types.back().offset = arena().constant(0);  // fresh memory, wherever the kernel put it
+    if (format && types.size() == 1) types.back().strides = graph::format_strides(arena(), types.back().sizes, format);
   };
   for (const c10::IValue& value : meta) {
     if (value.isTensor()) {

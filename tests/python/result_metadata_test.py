@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import braze
 
@@ -231,3 +232,29 @@ def test_layouts_of_batch_normalisation(dynamic, training):
             assert [(s, n) for s, n in zip(want.stride(), shape) if n != 1] == [
                 (s, n) for s, n in zip(got.stride(), shape) if n != 1
             ], (shape, x.stride())
+
+
+FOLLOWING = {
+    "pixel_shuffle": lambda x, y: F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x, y: F.pixel_unshuffle(x, 2),
+    "channel_shuffle": lambda x, y: F.channel_shuffle(x, 4),
+    "reflect": lambda x, y: (F.pad(x, (1, 2, 1, 0), mode="reflect"), F.pad(y, (1,) * 6, mode="reflect")),
+    "replicate": lambda x, y: (F.pad(x, (1, 2, 1, 0), mode="replicate"), F.pad(y, (1,) * 6, mode="replicate")),
+    "transposed": lambda x, y: F.conv_transpose2d(x, x.new_ones(16, 4, 3, 3)),
+    "transposed in three dimensions": lambda x, y: F.conv_transpose3d(y, y.new_ones(4, 3, 3, 3, 3)),
+    "convolution in three dimensions": lambda x, y: F.conv3d(y, y.new_ones(3, 4, 3, 3, 3)),
+    "the weight": lambda x, y: F.conv_transpose2d(
+        x.contiguous(), x.new_ones(16, 4, 3, 3).to(memory_format=torch.channels_last)
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_results_lie_as_images_do(name, dtype):
+    x = torch.randn(2, 16, 6, 8, dtype=dtype).to(memory_format=torch.channels_last)
+    y = torch.randn(2, 4, 5, 6, 7, dtype=dtype).to(memory_format=torch.channels_last_3d)
+    for args in ((x, y), (x.contiguous(), y.contiguous())):
+        within = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
+        got, want = braze.compile(FOLLOWING[name], fullgraph=True)(*args), FOLLOWING[name](*args)
+        torch.testing.assert_close(got, want, check_stride=True, **within)
