@@ -61,6 +61,7 @@ class Unfolder {
   bool takes(const Node& n) const {
     if (!makes_complex(n)) return false;
     const DType to = g_.type(n.outputs[0]).dtype;
+    if (to != DType::C64 && to != DType::C128) return false;
     const DType part = real_part(to);
     auto fits = [&](size_t i) {
       const ValueId v = operand(n, i);

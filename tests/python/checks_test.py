@@ -87,3 +87,18 @@ def test_recurrent_layers(make, train):
     got.sum().backward()
     same(want, got)
     same(grads, [p.grad for p in m.parameters()], tol=1e-4)
+
+
+def test_the_truth_of_a_tensor_that_a_function_returns():
+    def positive(x):
+        return bool(torch._is_all_true(x > 0))
+
+    def f(x):
+        if not positive(x):
+            raise ValueError(f"not all of {tuple(x.shape)} are positive")
+        return x + 1
+
+    compiled = braze.compile(f, fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(ValueError, match=r"not all of \(3,\) are positive"):
+        compiled(-torch.ones(3))

@@ -45,8 +45,22 @@ Variable* number(Translator& tr, Args& a, PyTypeObject* type) {
 Variable* do_int(Translator& tr, Args& a) { return number(tr, a, &PyLong_Type); }
 Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type); }
 
+// Where numbers that only the run knows stay in the graph, one of them is the truth of a tensor of one bool.
+Variable* truth_in_graph(Translator& tr, Variable* v) {
+  static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
+  if (!tr.view().unbacked || !v->is(Kind::Tensor)) return nullptr;
+  PyObject* t = v->as<TensorVariable>()->value(tr);
+  Ref dtype = Ref::steal(native::of_tensor(t, "dtype"));
+  Ref known = Ref::steal(tr.tracer().known_number(t));
+  PyErr_Clear();
+  if (!dtype || dtype.get() != boolean || known) return nullptr;
+  return tr.call(tr.getattr(v, "item"), std::vector<Variable*>{});
+}
+
 Variable* do_bool(Translator& tr, Args& a) {
   if (a.size() > 1) return nullptr;
+  if (a.size() == 1)
+    if (Variable* v = truth_in_graph(tr, tr.force(a[0]))) return v;
   return tr.boolean(a.size() == 1 && tr.truth(a[0]), Ground::pure(a));
 }
 
