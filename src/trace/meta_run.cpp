@@ -103,8 +103,7 @@ class MetaArgs {
 };
 
 // The results of operators without a Meta kernel, all dense; nullopt: another.
-std::optional<torch::jit::Stack> results_by_rule(const c10::OperatorHandle& op, const OpInfo& info,
-                                                 const torch::jit::Stack& meta) {
+std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch::jit::Stack& meta) {
   auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
     return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
                                          std::nullopt);
@@ -116,8 +115,7 @@ std::optional<torch::jit::Stack> results_by_rule(const c10::OperatorHandle& op, 
     if (info.name == name && meta.size() > 1 && meta[1].isTensor())
       return torch::jit::Stack{made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
   // PyTorch 2.11 has no Meta kernel for it.
-  if (info.name == "aten::_transformer_encoder_layer_fwd" &&
-      !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta))
+  if (info.name == "aten::_transformer_encoder_layer_fwd")
     return torch::jit::Stack{made(meta[0].toTensor(), meta[0].toTensor().sym_sizes())};
   if (info.name == "aten::_ctc_loss") {  // (log_probs, targets, input_lengths, target_lengths, ...)
     const at::Tensor& probabilities = meta[0].toTensor();
@@ -209,7 +207,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
   auto call = [&] {
     BelowTracing below;
     number = 0;
-    if (auto results = results_by_rule(op, info, meta)) {
+    if (auto results = results_by_rule(info, meta)) {
       meta = std::move(*results);
     } else if (!pytorch::run_fake_kernel(op, info, meta, new_size)) {
       torch::jit::Stack operands =

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -257,6 +258,11 @@ namespace {
 
 volatile uint32_t* word() {
   static volatile uint32_t* w = [] {
+    // Of any context: where the process has used no GPU yet, of the first one's.
+    Context current = nullptr;
+    check(api().get_current(&current), "the current GPU context");
+    std::optional<Use> first;
+    if (!current) first.emplace(0);
     void* p = nullptr;
     check(api().host_alloc(&p, sizeof(uint32_t), kPortable | kDeviceMap), "a word of pinned memory");
     *static_cast<volatile uint32_t*>(p) = 0;
