@@ -62,8 +62,6 @@ class Unfolder {
     if (!makes_complex(n)) return false;
     const DType to = g_.type(n.outputs[0]).dtype;
     if (to != DType::C64 && to != DType::C128) return false;
-    // On a GPU the two parts of an element would be two writes of half a sector each.
-    if (g_.type(n.outputs[0]).device.type != DeviceType::CPU) return false;
     const DType part = real_part(to);
     auto fits = [&](size_t i) {
       const ValueId v = operand(n, i);

@@ -6,7 +6,7 @@
 
 namespace braze::passes {
 
-// On the CPU: products, sums, differences and views of complex64 and complex128 between view_as_complex, complex, polar
+// Products, sums, differences and views of complex64 and complex128 between view_as_complex, complex, polar
 // or inputs on the one side and view_as_real on the other, where no other operator and no result needs one of them as
 // it is. Results differ by rounding.
 graph::Graph unfold_complex(const graph::Graph& g);

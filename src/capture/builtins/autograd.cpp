@@ -75,15 +75,7 @@ Variable* function_apply(Translator& tr, Args& a) {
   if (!apply || !noted) tr.raise_current();
   Args given;
   for (size_t i = 1; i < a.size(); ++i) given.pos.push_back(handed_on(tr, a[i]));
-  const size_t before = tr.host.undefined_gradients;
-  Variable* result = tr.host.call(apply.get(), given, noted.get());
-  // The compiled backward has a gradient for each result.
-  if (before != tr.host.undefined_gradients && result->is(Kind::Tuple) &&
-      result->as<TupleVariable>()->elements.size() > 1)
-    tr.unsupported(
-        "a function with several results whose backward is given None for those without a gradient "
-        "(ctx.set_materialize_grads(False))");
-  return result;
+  return tr.host.call(apply.get(), given, noted.get());
 }
 
 // Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user

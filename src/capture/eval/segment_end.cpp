@@ -295,6 +295,11 @@ void SegmentEnd::guard_distinct_objects() {
 void SegmentEnd::add_gradients() {
   tr_.effects.begin_pure(tr_.ordinal() + 1, "the backward of an autograd.Function");
   try {
+    // The compiled backward has a gradient for each result, which an autograd.Function may want to be told apart.
+    if (tr_.host.undefined_gradients && tr_.segment().captured.graph.outputs.size() > 1)
+      throw Unsupported(Reason::UnsupportedFeature,
+                        "ctx.set_materialize_grads(False) where the graph has several results: a backward may be given "
+                        "None for some of them");
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
   } catch (const Unsupported& e) {
     tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
