@@ -50,17 +50,7 @@ class FrozenRunnable : public Runnable {
     }
     std::vector<bool> packable = frozen.inputs;
     packable.resize(frozen.rest.inputs.size(), true);
-    report_ = {frozen.call.nests,
-               frozen.call.kernels,
-               frozen.call.externs,
-               frozen.call.from_disk_cache,
-               std::move(frozen.call.timings),
-               {},
-               dumps.passes,
-               dumps.graph,
-               dumps.lowered,
-               dumps.scheduled,
-               dumps.kernels};
+    report_ = report_of(frozen.call, dumps);
     rest_ = std::make_unique<CompiledGraph>(frozen.rest, frozen.call, constants_, Aliases::Fresh,
                                             std::move(captured.write_counts), std::vector<sym::Expr>(), packable);
     if (!frozen.made.outputs.empty())
@@ -72,8 +62,7 @@ class FrozenRunnable : public Runnable {
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m <= rest_->outputs(),
-                "the graph has " + std::to_string(rest_->outputs()) + " outputs, asked for " + std::to_string(m));
+    check_asked(m, rest_->outputs());
     CompiledGraph::Call call;
     call.holds_gil = true;
     call.symbols = symbols;
@@ -86,9 +75,7 @@ class FrozenRunnable : public Runnable {
       replayed_->run(call);
     else
       rest_->run(call);
-    set_lazy(call, lazy_);
-    make_views(call, views_, lazy_);
-    wrap_outputs(call, outputs, m);
+    give_results(call, views_, lazy_, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }

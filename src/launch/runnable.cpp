@@ -32,6 +32,32 @@ void wrap_outputs(CompiledGraph::Call& call, PyObject** outputs, size_t m) {
   }
 }
 
+void check_asked(size_t asked, size_t outputs) {
+  BRAZE_CHECK(asked <= outputs,
+              "the graph has " + std::to_string(outputs) + " outputs, asked for " + std::to_string(asked));
+}
+
+void give_results(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views,
+                  const std::vector<trace::LazyBits>& lazy, PyObject** outputs, size_t m) {
+  set_lazy(call, lazy);
+  make_views(call, views, lazy);
+  wrap_outputs(call, outputs, m);
+}
+
+Report report_of(driver::Artefact& made, driver::Dumps dumps) {
+  return {made.nests,
+          made.kernels,
+          made.externs,
+          made.from_disk_cache,
+          std::move(made.timings),
+          {},
+          std::move(dumps.passes),
+          std::move(dumps.graph),
+          std::move(dumps.lowered),
+          std::move(dumps.scheduled),
+          std::move(dumps.kernels)};
+}
+
 void throw_python_error() {
   python_error e;
   e.persist();
@@ -55,17 +81,7 @@ class InferenceRunnable : public Runnable {
         lazy_(std::move(captured.lazy)) {
     driver::Dumps dumps;
     driver::Artefact made = driver::compile(captured.graph, options, texts ? &dumps : nullptr);
-    report_ = {made.nests,
-               made.kernels,
-               made.externs,
-               made.from_disk_cache,
-               std::move(made.timings),
-               {},
-               std::move(dumps.passes),
-               std::move(dumps.graph),
-               std::move(dumps.lowered),
-               std::move(dumps.scheduled),
-               std::move(dumps.kernels)};
+    report_ = report_of(made, std::move(dumps));
     compiled_ = std::make_unique<CompiledGraph>(captured.graph, made,
                                                 std::make_shared<Constants>(std::move(captured.constants)),
                                                 Aliases::Fresh, std::move(captured.write_counts));
@@ -75,8 +91,7 @@ class InferenceRunnable : public Runnable {
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m <= compiled_->outputs(),
-                "the graph has " + std::to_string(compiled_->outputs()) + " outputs, asked for " + std::to_string(m));
+    check_asked(m, compiled_->outputs());
     CompiledGraph::Call call;
     call.holds_gil = true;
     call.symbols = symbols;
@@ -85,9 +100,7 @@ class InferenceRunnable : public Runnable {
       replayed_->run(call);
     else
       compiled_->run(call);
-    set_lazy(call, lazy_);
-    make_views(call, views_, lazy_);
-    wrap_outputs(call, outputs, m);
+    give_results(call, views_, lazy_, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }

@@ -17,6 +17,13 @@ void set_lazy(CompiledGraph::Call& call, const std::vector<trace::LazyBits>& laz
 // Results that the program sees as views become views. After what they are views of has its history.
 void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views,
                 const std::vector<trace::LazyBits>& lazy);
+// Throws InternalError where more results are asked for than there are.
+void check_asked(size_t asked, size_t outputs);
+// What a call without gradients ends with: set_lazy, make_views, wrap_outputs.
+void give_results(CompiledGraph::Call& call, const std::vector<trace::OutputView>& views,
+                  const std::vector<trace::LazyBits>& lazy, PyObject** outputs, size_t m);
+// Takes the timings and texts.
+Report report_of(driver::Artefact& made, driver::Dumps dumps);
 // Throws the Python exception that is set as python_error. Needs the GIL.
 [[noreturn]] void throw_python_error();
 

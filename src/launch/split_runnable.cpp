@@ -57,8 +57,7 @@ class SplitRunnable : public Runnable {
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t*) override {
     HANDLE_TH_ERRORS
-    BRAZE_CHECK(m <= outputs_.size(),
-                "the graph has " + std::to_string(outputs_.size()) + " outputs, asked for " + std::to_string(m));
+    check_asked(m, outputs_.size());
     CompiledGraph::Call whole;
     unpack_inputs(given_, inputs, n, whole, num_inputs_);
     std::vector<at::Tensor> values(slots_);
@@ -77,9 +76,7 @@ class SplitRunnable : public Runnable {
       for (uint32_t s : p.dead) values[s] = at::Tensor();
     }
     for (int32_t s : outputs_) whole.results.push_back(s < 0 ? at::Tensor() : values[static_cast<size_t>(s)]);
-    set_lazy(whole, lazy_);
-    make_views(whole, views_, lazy_);
-    wrap_outputs(whole, outputs, m);
+    give_results(whole, views_, lazy_, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
