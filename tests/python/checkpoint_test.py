@@ -104,16 +104,17 @@ print((memory("VmHWM") - before) / (x.numel() * 4))
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="asks Linux for its peak memory")
 @pytest.mark.parametrize("how", ["halves", "whole"])
 def test_peak_memory_of_a_long_chain(how):
-    """In units of the chain's input: a block has about ten of them, the regions' inputs are twelve."""
-    peak = {
-        which: float(
-            subprocess.run(
-                [sys.executable, "-c", PEAK, os.path.dirname(__file__), which, how], capture_output=True, check=True
-            ).stdout
-        )
-        for which in ("wrapped", "plain")
-    }
-    assert peak["wrapped"] < 12 + 4 * 10 < 80 < peak["plain"], peak
+    """In units of the chain's input: a block has about ten of them, the regions' inputs are twelve.
+
+    The smaller of two peaks: what a busy system does only adds to one.
+    """
+
+    def measured(which):
+        command = [sys.executable, "-c", PEAK, os.path.dirname(__file__), which, how]
+        return float(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    peak = {which: min(measured(which), measured(which)) for which in ("wrapped", "plain")}
+    assert peak["wrapped"] < 12 + 3 * 10 < 80 < peak["plain"], peak
 
 
 # ---- results ----
