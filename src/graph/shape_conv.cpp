@@ -41,13 +41,14 @@ Types convolution(const Call& c) {
   if (!fx || !fw) return std::nullopt;
   TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
   if (*fx || *fw) {
-    // The CPU library keeps channels last for float, the GPU's for what is not double; other backends decide by
-    // themselves.
-    bool kept = x->device.type == DeviceType::CUDA  ? x->dtype != DType::F64
-                : x->device.type == DeviceType::CPU ? x->dtype == DType::F32 && !transposed
+    // The CPU's kernels keep channels last, in three dimensions those of the library alone; the GPU's for what is not
+    // double, in two; other backends decide by themselves.
+    const bool volume = x->dim() == 5, of_library = x->dtype == DType::F32 || x->dtype == DType::BF16;
+    bool kept = x->device.type == DeviceType::CUDA  ? x->dim() == 4 && x->dtype != DType::F64
+                : x->device.type == DeviceType::CPU ? x->dim() == 4 || (volume && of_library)
                                                     : false;
-    if (x->dim() != 4 || !kept) return std::nullopt;
-    t.strides = format_strides(arena, t.sizes, 2);
+    if (!kept) return std::nullopt;
+    t.strides = format_strides(arena, t.sizes, volume ? 3 : 2);
   } else if (x->dim() != 4 && !(is_contiguous(arena, *x) && is_contiguous(arena, *w))) {
     return std::nullopt;
   }

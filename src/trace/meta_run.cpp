@@ -149,21 +149,13 @@ int8_t dense_format(sym::ExprArena& arena, const TensorType& t) {
 // Where the kernel of the CPU lays out its result as its operand lies, and its Meta kernel row by row: the result's
 // format.
 int8_t format_of_result(const graph::Graph& g, const OpInfo& info, const std::vector<graph::Arg>& args) {
-  auto type = [&](size_t i) -> const TensorType* {
-    auto* v = i < args.size() ? std::get_if<graph::ValueId>(&args[i]) : nullptr;
-    return v && v->valid() ? &g.type(*v) : nullptr;
-  };
-  const TensorType* x = type(0);
-  if (!x || x->device.type != DeviceType::CPU) return 0;
+  auto* v = args.empty() ? nullptr : std::get_if<graph::ValueId>(&args[0]);
+  if (!v || !v->valid() || g.type(*v).device.type != DeviceType::CPU) return 0;
   static constexpr std::string_view kFollowing[] = {
       "aten::pixel_shuffle",    "aten::pixel_unshuffle",   "aten::channel_shuffle",  "aten::reflection_pad2d",
       "aten::reflection_pad3d", "aten::replication_pad2d", "aten::replication_pad3d"};
-  if (std::find(std::begin(kFollowing), std::end(kFollowing), info.name) != std::end(kFollowing))
-    return dense_format(g.arena(), *x);
-  if (info.op != graph::Op::convolution) return 0;
-  const TensorType* w = type(1);
-  if (!w || w->dim() != x->dim() || (x->dim() == 5 && x->dtype == DType::F64)) return 0;
-  return std::max(dense_format(g.arena(), *x), dense_format(g.arena(), *w));
+  if (std::find(std::begin(kFollowing), std::end(kFollowing), info.name) == std::end(kFollowing)) return 0;
+  return dense_format(g.arena(), g.type(*v));
 }
 
 // The workspace of a recurrent layer has a size that its kernel chooses: it is asked, on tensors like the operands.
