@@ -137,6 +137,28 @@ def test_containers_that_a_function_is_handed(gradients):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("options", [{}, {"guard_speed": True}])
+def test_containers_beside_missing_gradients(options):
+    """The graph runs as PyTorch's calls, or beside them."""
+
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factors):
+            ctx.set_materialize_grads(False)
+            return x * factors[0], x.clone()
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return a * 2 if b is None else a + b, None
+
+    compiled, x = (
+        braze.compile(lambda x, factors: Both.apply(x, factors), options=options),
+        torch.ones(2, requires_grad=True),
+    )
+    compiled(x, [3.0])[0].sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
 class Unmaterialized(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -51,11 +51,13 @@ Ref traced_class(Translator& tr, Variable* cls) {
   return made;
 }
 
-// PyTorch hands on what is no tensor: containers come to the forward as the very objects that they are.
-Variable* handed_on(Translator& tr, Variable* v) {
+// PyTorch hands on what is no tensor: containers come to the forward as the very objects that they are. `stood_in`: one
+// of them did, which a graph of torch's functions cannot show.
+Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
   v = tr.force(v);
   const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
   if (!container || tr.view().torch_level) return v;
+  stood_in = true;
   Ref token = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   if (!token) tr.raise_current();
   tr.stand_in_for(token.get(), v);
@@ -74,8 +76,9 @@ Variable* function_apply(Translator& tr, Args& a) {
   Ref noted = Ref::steal(PyObject_CallOneArg(node, a[0]->as_constant()));
   if (!apply || !noted) tr.raise_current();
   Args given;
-  for (size_t i = 1; i < a.size(); ++i) given.pos.push_back(handed_on(tr, a[i]));
-  return tr.host.call(apply.get(), given, noted.get());
+  bool stood_in = false;
+  for (size_t i = 1; i < a.size(); ++i) given.pos.push_back(handed_on(tr, a[i], stood_in));
+  return tr.host.call(apply.get(), given, stood_in ? nullptr : noted.get());
 }
 
 // Function.apply below a transform of functions: PyTorch's own code takes the class apart, and calls what the user

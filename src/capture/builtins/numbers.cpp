@@ -49,7 +49,13 @@ Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type
 Variable* truth_in_graph(Translator& tr, Variable* v) {
   static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
   if (!tr.view().unbacked || !v->is(Kind::Tensor)) return nullptr;
+  tr.attributes.tensor_operator("__bool__", {v});
   PyObject* t = v->as<TensorVariable>()->value(tr);
+  Ref shape = Ref::steal(native::of_tensor(t, "shape"));
+  for (Py_ssize_t d = 0; shape && d < PyTuple_GET_SIZE(shape.get()); ++d) {
+    PyObject* size = PyTuple_GET_ITEM(shape.get(), d);
+    if (!PyLong_CheckExact(size) || PyLong_AsLong(size) != 1) return nullptr;  // an error of its own, perhaps
+  }
   Ref dtype = Ref::steal(native::of_tensor(t, "dtype"));
   Ref known = Ref::steal(tr.tracer().known_number(t));
   PyErr_Clear();

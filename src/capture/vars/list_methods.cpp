@@ -29,21 +29,16 @@ Variable* append(Translator& tr, ListVariable& l, Args& a) {
 }
 
 Variable* add_in_place(Translator& tr, ListVariable& l, Args& a) {
-  Variable* from = tr.force(a[0]);
-  if (from->is(Kind::Object) && from->as<ObjectVariable>()->base == &l) {  // itself, as an object of a subclass
-    const std::vector<Variable*> items = l.elements;
-    for (Variable* v : items) {
-      l.change(tr);
-      l.elements.push_back(v);
-      bound_from_left(l);
-    }
-    return &l;
-  }
-  each_item(tr, a[0], [&](Variable* v) {
+  auto add = [&](Variable* v) {
     l.change(tr);
     l.elements.push_back(v);
     bound_from_left(l);
-  });
+  };
+  Variable* from = tr.force(a[0]);
+  if (from->is(Kind::Object) && from->as<ObjectVariable>()->base == &l)  // itself, as an object of a subclass
+    for (Variable* v : std::vector<Variable*>(l.elements)) add(v);
+  else
+    each_item(tr, from, add);
   return &l;
 }
 
