@@ -24,6 +24,18 @@ bool is_small(const Graph& g, const Targets& targets, const Node& n) {
   return elements > 0;
 }
 
+constexpr size_t kMostInterleaved = 4;
+
+// Parts that lie side by side element by element, as the halves of complex numbers. Written one by one, each pass of a
+// GPU moves whole lines of memory for some of their bytes.
+bool is_interleaved(const Graph& g, const Targets& targets, const Node& n) {
+  const TensorType& out = g.type(n.outputs[0]);
+  if (n.op != Op::stack || n.args.size() < 2 || !targets.of(out.device).is_gpu()) return false;
+  const auto d = g.arena().as_const(std::get<Expr>(n.args[1]));
+  const auto last = static_cast<int64_t>(out.dim()) - 1;
+  return (d == -1 || d == last) && std::get<TensorList>(n.args[0]).size() <= kMostInterleaved;
+}
+
 // Few parts that are of the result's type: cat's as they are, or stack's.
 bool has_parts(const Graph& g, const Node& n) {
   if ((n.op != Op::cat && n.op != Op::stack) || n.args.empty() || n.outputs.size() != 1 || !n.outputs[0].valid())
@@ -112,8 +124,8 @@ Graph select_parts(const Graph& g, const Targets& targets) {
   const bool any = std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& n) { return has_parts(g, n); });
   const std::vector<bool> multiplied = any ? in_products(g, targets) : std::vector<bool>(g.values().size(), false);
   for (const Node& n : g.nodes()) {
-    const bool chosen =
-        has_parts(g, n) && (is_small(g, targets, n) || (multiplied[n.outputs[0].index] && is_cheap(g, targets, n)));
+    const bool chosen = has_parts(g, n) && (is_small(g, targets, n) || is_interleaved(g, targets, n) ||
+                                            (multiplied[n.outputs[0].index] && is_cheap(g, targets, n)));
     if (!chosen || !rewrite(r, n, g, select)) r.copy(n);
   }
   return r.finish();
