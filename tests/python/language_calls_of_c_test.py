@@ -1,5 +1,6 @@
 """Calls of functions in C, in one graph: errors of wrong calls in CPython's words, objects that stand for numbers, makers of functions."""
 
+import collections
 import copy
 import operator
 import typing
@@ -66,6 +67,15 @@ WRONG = [
     lambda: File(1),
     lambda: hash(),
     lambda: enumerate(),
+    lambda: [1].__setitem__(slice(0, 1), 3),
+    lambda: [1, 2].__setitem__(slice(0, 2, 2), 3),
+    lambda: [1, 2].insert("a", 1),
+    lambda: [1, 2].pop("a"),
+    lambda: collections.deque([1]).rotate("a"),
+    lambda: len(*3),
+    lambda: copy.copy(*3),
+    lambda: copy.copy(**{"x": 1}, **{"x": 2}),
+    lambda: copy.copy(**3),
 ]
 
 

@@ -304,3 +304,76 @@ def test_abstract_classes_ask_the_class_that_an_object_says():
     check(given, torch.ones(2), SaysItIsAnother())
     mock = unittest.mock.MagicMock(LikeAGenerator)
     assert braze.compile(given)(X, mock)[0] == given(X, mock)[0]
+
+
+def test_new_tensors_like_another():
+    def fn(x):
+        return (
+            x.new_tensor([1, 2]),
+            x.new_tensor(3, dtype=torch.int64),
+            x.new(2, 3).fill_(2),
+            x.new([1, 2]),
+            x.new().shape,
+        )
+
+    check(fn, X)
+    check(fn, X.double())
+
+
+class Counting(type):
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.made_by = cls.__name__
+        return made
+
+
+class Counted(metaclass=Counting):
+    def __init__(self, x):
+        self.x = x
+
+
+def test_a_metaclass_that_makes_the_objects():
+    def fn(x):
+        made = Counted(x + 1)
+        return made.x, made.made_by, type.__call__(Counted, x).x
+
+    check(fn, X)
+
+
+def test_trees_of_one_type():
+    only = torch.utils._pytree.tree_map_only
+    check(lambda x: only(torch.Tensor, lambda t: t + 1, {"a": x, "b": [x, 3]}), X)
+
+
+def test_texts_of_containers():
+    def fn(x):
+        counts = collections.defaultdict(int, a=1)
+        texts = [repr(collections.OrderedDict(a=1)), str(collections.deque([1, 2], 3)), f"{counts}"]
+        return x + 1, texts
+
+    check(fn, X)
+
+
+class Hashed:
+    asked = 0
+
+    def __init__(self, v):
+        self.v = v
+
+    def __hash__(self):
+        Hashed.asked += 1
+        return hash(self.v)
+
+    def __eq__(self, other):
+        return self.v == other.v
+
+
+def test_copies_of_dicts_and_sets_ask_no_key_for_its_hash():
+    def fn(x):
+        Hashed.asked = 0
+        d = {Hashed(1): 1, Hashed(2): 2}
+        s = set(d)
+        copies = dict(d), frozenset(s), set(s)
+        return x + 1, Hashed.asked, [len(c) for c in copies]
+
+    check(fn, X)

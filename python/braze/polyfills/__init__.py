@@ -35,6 +35,7 @@ from ._parts import (
     Hashed,
     deterministic_state,
     function_of,
+    new_tensor,
     renamed_keywords,
     set_deterministic_state,
     shape_as_tensor,

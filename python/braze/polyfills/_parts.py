@@ -45,6 +45,17 @@ def tensor_of_parts(data, *, dtype=None, device=None, requires_grad=False):
     return made.requires_grad_() if requires_grad else made
 
 
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """torch.Tensor.new_tensor."""
+    return torch.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
+
+
 def shape_as_tensor(self):
     """torch._shape_as_tensor."""
     return torch.tensor(list(self.shape), dtype=torch.int64)

@@ -1,6 +1,7 @@
 // Classes that the captured code defines.
 #include "capture/builtins/builtins.h"
 #include "capture/code/bytecode.h"
+#include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -106,6 +107,14 @@ bool others_take_part(Translator& tr, const Args& a) {
 }
 
 // The body runs natively; it must not see anything that only exists in the capture.
+Variable* do_type_call(Translator& tr, Args& a) {
+  PyObject* c = a.size() ? a[0]->as_constant() : nullptr;
+  if (!c || !PyType_Check(c)) return nullptr;
+  Variable* cls = a[0];
+  a.pos.erase(a.pos.begin());
+  return Py_TYPE(c) == &PyType_Type ? tr.call(cls, a) : type_call(tr, reinterpret_cast<PyTypeObject*>(c), a);
+}
+
 Variable* do_build_class(Translator& tr, Args& a) {
   if (a.size() < 2 || !a[0]->is(Kind::Function)) return nullptr;
   auto* body = a[0]->as<FunctionVariable>();
@@ -154,6 +163,7 @@ Variable* do_dataclass(Translator& tr, Args& a) {
 
 void register_class_builtins() {
   register_builtin("builtins", "__build_class__", do_build_class);
+  register_builtin("builtins", "type.__call__", do_type_call);
   register_builtin("collections", "namedtuple", do_namedtuple);
   register_builtin("dataclasses", "dataclass", do_dataclass);
 }

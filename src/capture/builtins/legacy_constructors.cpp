@@ -1,5 +1,5 @@
-// torch.FloatTensor([...]), torch.LongTensor(2, 3), torch.Tensor(...): what torch.tensor and torch.empty make on the
-// CPU.
+// torch.FloatTensor([...]), torch.LongTensor(2, 3), torch.Tensor(...), x.new(...): what torch.tensor and torch.empty
+// make on the CPU, or on the device of x.
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
@@ -32,10 +32,9 @@ bool is_size(Variable* v) {
   return v->is(Kind::Sym) ? v->type() == &PyLong_Type : c && PyLong_CheckExact(c);
 }
 
-// dtype nullptr: the default one.
-Variable* make(Translator& tr, Args& a, const char* dtype) {
-  static PyObject *const tensor = imported("torch", "tensor"), *const empty = imported("torch", "empty"),
-                         *const get_default = imported("torch", "get_default_dtype");
+// nullptr: not from these arguments.
+Variable* make(Translator& tr, Args& a, Variable* dtype, Variable* device) {
+  static PyObject *const tensor = imported("torch", "tensor"), *const empty = imported("torch", "empty");
   if (!a.kw.empty()) return nullptr;
   PyObject* callee = empty;
   Args args;
@@ -50,26 +49,36 @@ Variable* make(Translator& tr, Args& a, const char* dtype) {
       if (!is_size(v)) return nullptr;
     args.pos.push_back(a.size() ? static_cast<Variable*>(tr.tuple(a.pos)) : tr.integer(0, Ground::pure(a)));
   }
-  Variable* type = dtype ? tr.from_python(Ref::borrow(imported("torch", dtype)), Ground::fixed())
-                         : tr.real.query_torch(get_default, Args{});
-  args.kw.emplace_back(tr.intern("dtype"), type);
-  args.kw.emplace_back(tr.intern("device"), tr.string("cpu", Ground::fixed()));
+  args.kw.emplace_back(tr.intern("dtype"), dtype);
+  args.kw.emplace_back(tr.intern("device"), device);
   return tr.call(tr.global_object(callee, Ground::fixed()), args);
 }
 
+Variable* on_cpu(Translator& tr) { return tr.string("cpu", Ground::fixed()); }
+
 template <size_t row>
 Variable* of_type(Translator& tr, Args& a) {
-  return make(tr, a, kRows[row].dtype);
+  return make(tr, a, tr.from_python(Ref::borrow(imported("torch", kRows[row].dtype)), Ground::fixed()), on_cpu(tr));
 }
 
 // torch.Tensor, which is on the device of the default tensor type: that of the CPU alone is taken.
 Variable* of_default(Translator& tr, Args& a) {
+  static PyObject* const get_dtype = imported("torch", "get_default_dtype");
   PyObject* const device = pytorch::get(pytorch::Name::get_default_device);
   Variable* where = tr.force(tr.real.query_torch(device, Args{}));
   PyObject* name = constant_of(where);
-  return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "cpu") == 0 ? make(tr, a, nullptr)
-                                                                                             : nullptr;
+  return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "cpu") == 0
+             ? make(tr, a, tr.real.query_torch(get_dtype, Args{}), on_cpu(tr))
+             : nullptr;
 }
+
+Variable* of_tensor(Translator& tr, Args& a) {
+  if (!a.size() || !a[0]->is(Kind::Tensor)) return nullptr;
+  Args rest{{a.pos.begin() + 1, a.pos.end()}, a.kw};
+  return make(tr, rest, tr.getattr(a[0], "dtype"), tr.getattr(a[0], "device"));
+}
+
+Variable* new_tensor(Translator& tr, Args& a) { return tr.call(tr.real.polyfill("new_tensor"), a); }
 
 template <size_t... row>
 void register_rows(std::index_sequence<row...>) {
@@ -81,6 +90,8 @@ void register_rows(std::index_sequence<row...>) {
 void register_legacy_constructors() {
   register_rows(std::make_index_sequence<std::size(kRows)>());
   register_builtin("torch", "Tensor", of_default);
+  register_builtin("torch", "Tensor.new", of_tensor);
+  register_builtin("torch", "Tensor.new_tensor", new_tensor);
 }
 
 }  // namespace braze::capture

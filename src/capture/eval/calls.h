@@ -16,6 +16,8 @@ void guard_code(Translator&, FunctionVariable* fn);
 // A frame that is to run the function, without its arguments.
 Frame* frame_of(Translator&, FunctionVariable* fn);
 Variable* instantiate(Translator&, PyTypeObject* cls, Args& args);
+// The same past a __call__ of its metaclass: type.__call__.
+Variable* type_call(Translator&, PyTypeObject* cls, Args& args);
 // What the __new__ of a class in C makes, for that class or one derived from it.
 Variable* builtin_new(Translator&, PyTypeObject* cls, PyObject* new_function, Args& args);
 

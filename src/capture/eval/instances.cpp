@@ -135,6 +135,11 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     if (call_method && PyType_Check(call_method))
       return tr.call(at.valid() ? tr.wrap(call_method, at) : tr.global_object(call_method, Ground::pure(args)), args);
   }
+  return type_call(tr, cls, args);
+}
+
+Variable* type_call(Translator& tr, PyTypeObject* cls, Args& args) {
+  auto* cls_object = reinterpret_cast<PyObject*>(cls);
   if (PyType_IsSubtype(cls, library().tensor))
     tr.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name + " is made");
   if (PyType_IsSubtype(cls, &PyType_Type)) tr.unsupported("a class is made");

@@ -360,6 +360,45 @@ static void guard_text(Translator& tr, Variable* v) {
   for (const char* part : {"__qualname__", "__module__"}) tr.force(tr.getattr(v, part));
 }
 
+bool Protocols::can_iterate(Variable* v) {
+  v = tr_.force(v);
+  PyTypeObject* t = v->type();
+  if (t->tp_iter || (t->tp_as_sequence && t->tp_as_sequence->sq_item)) return true;
+  for (const char* method : {"__iter__", "__getitem__"})
+    if (tr_.attributes.lookup_on_type(t, tr_.intern(method), nullptr)) return true;
+  return false;
+}
+
+std::string Protocols::called(Variable* callee) {
+  auto text_of = [&](const char* name) {
+    Variable* v = getattr_or_null(callee, name);
+    PyObject* text = v ? constant_of(tr_.force(v)) : nullptr;
+    return std::string(text && PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : "");
+  };
+  callee = tr_.force(callee);
+  const std::string name = text_of("__qualname__"), module = text_of("__module__");
+  if (name.empty()) tr_.unsupported(Reason::RaisedException, "a call of " + callee->describe());
+  return (module.empty() || module == "builtins" ? "" : module + ".") + name + "()";
+}
+
+// Containers of the library's that are told by their class and by constants.
+bool Protocols::is_container_of_constants(Variable* v) {
+  const LibraryObjects& k = library();
+  if (v->is(Kind::List) && v->type() == k.deque) {
+    const auto& elements = v->as<ListVariable>()->elements;
+    return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return tr_.real.is_python_constant(e); });
+  }
+  if (!v->is(Kind::Dict) || (v->type() != k.ordered_dict && v->type() != k.default_dict)) return false;
+  auto* d = v->as<DictVariable>();
+  // One from outside may have been changed behind its order, by dict's own methods.
+  if (d->real && v->type() == k.ordered_dict) return false;
+  if (d->default_factory && !tr_.real.is_python_constant(d->default_factory)) return false;
+  const auto& entries = d->entries(tr_);
+  return std::all_of(entries.begin(), entries.end(), [&](const auto& e) {
+    return tr_.real.is_python_constant(e.key) && tr_.real.is_python_constant(e.value);
+  });
+}
+
 Variable* Protocols::format(Variable* v, const std::string& spec, int conversion) {
   v = tr_.force(v);
   if (v->is(Kind::Real)) guard_text(tr_, v);
@@ -373,7 +412,7 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
       tr_.guard_identity(at, f);
     }
   }
-  if (tr_.real.is_python_constant(v)) {
+  if (tr_.real.is_python_constant(v) || is_container_of_constants(v)) {
     Ref o = tr_.real.to_python(v);
     if (conversion == 1)
       o = Ref::steal(PyObject_Str(o.get()));

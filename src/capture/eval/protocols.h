@@ -37,7 +37,9 @@ class Protocols {
   Variable* iter(Variable* v);
   Variable* next(Variable* iterator);
   std::vector<Variable*> unpack(Variable* iterable);  // list(iterable)
+  bool can_iterate(Variable* v);                      // its class has the methods for iter(v)
   int64_t len(Variable* v);
+  std::string called(Variable* callee);  // as messages about its arguments name it: "module.function()"
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real
@@ -46,6 +48,8 @@ class Protocols {
   void guard_registrations(PyObject* cls);
 
  private:
+  bool is_container_of_constants(Variable* v);
+
   Translator& tr_;
   int depth_ = 0;  // of calls
 };

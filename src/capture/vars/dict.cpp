@@ -191,7 +191,10 @@ void DictVariable::change(Translator& tr) {
 
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
-  Ref k = key_in(tr, key);
+  set(tr, key_in(tr, key), key, value);
+}
+
+void DictVariable::set(Translator& tr, const Ref& k, Variable* key, Variable* value) {
   load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr

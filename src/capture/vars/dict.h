@@ -40,6 +40,7 @@ class DictVariable final : public Variable {
   }  // of one that was there before: the key was written or deleted here, or all is known
   void set(Translator&, Variable* key, Variable* value);
   void set(Translator& tr, PyObject* key, Variable* value);
+  void set(Translator&, const Ref& hash_key, Variable* key, Variable* value);  // whose hash is known
   bool remove(Translator&, Variable* key);
   void clear(Translator&);
   const std::vector<Entry>& entries(Translator&);           // all, in order

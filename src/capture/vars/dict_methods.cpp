@@ -67,8 +67,12 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
   if (other->is(Kind::Dict)) {
     auto* from = other->as<DictVariable>();
     auto copy = from->entries(tr);
+    const bool known = from->type() == &PyDict_Type && d.type() == &PyDict_Type;  // CPython asks no key for its hash
     for (const DictVariable::Entry& e : copy) {
-      d.set(tr, e.key, e.value);
+      if (known && !(d.real && e.key->is(Kind::Tensor)))
+        d.set(tr, e.hash_key, e.key, e.value);
+      else
+        d.set(tr, e.key, e.value);
       if (from != &d && from->entries(tr).size() != copy.size())
         tr.raise(PyExc_RuntimeError, "dict mutated during update");
     }

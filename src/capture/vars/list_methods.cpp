@@ -62,7 +62,7 @@ Variable* init(Translator& tr, ListVariable& l, Args& a) {
 
 Variable* insert(Translator& tr, ListVariable& l, Args& a) {
   if (l.maxlen >= 0) return nullptr;
-  int64_t i = sequence_index(tr, a[0], "list"), size = l.len(tr);
+  int64_t i = sequence_index(tr, a[0], nullptr), size = l.len(tr);
   if (i < 0) i = std::max<int64_t>(0, i + size);
   l.change(tr);
   l.elements.insert(l.elements.begin() + std::min(i, size), a[1]);
@@ -74,7 +74,7 @@ Variable* pop(Translator& tr, ListVariable& l, Args& a) {
   if (l.elements.empty())
     tr.raise(PyExc_IndexError, l.cls == &PyList_Type ? "pop from empty list" : "pop from an empty deque");
   size_t i =
-      checked_index(tr, a.size() ? sequence_index(tr, a[0], "list") : -1, l.elements.size(), "pop index out of range");
+      checked_index(tr, a.size() ? sequence_index(tr, a[0], nullptr) : -1, l.elements.size(), "pop index out of range");
   l.change(tr);
   Variable* v = l.elements[i];
   l.elements.erase(l.elements.begin() + static_cast<long>(i));
@@ -164,7 +164,7 @@ Variable* extend_left(Translator& tr, ListVariable& l, Args& a) {
 
 Variable* rotate(Translator& tr, ListVariable& l, Args& a) {
   if (!is_deque(l)) return nullptr;
-  int64_t size = l.len(tr), k = a.size() ? sequence_index(tr, a[0], "deque") : 1;
+  int64_t size = l.len(tr), k = a.size() ? sequence_index(tr, a[0], nullptr) : 1;
   if (!size) return tr.none();
   l.change(tr);
   k = ((k % size) + size) % size;

@@ -338,9 +338,7 @@ static bool is_typing_form(PyTypeObject* cls) {
   return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0;
 }
 
-// What a form is subscripted with: constants, classes, other forms and type variables, in lists and tuples. None:
-// anything else.
-static Ref typing_argument(Translator& tr, Variable* v) {
+Ref typing_argument(Translator& tr, Variable* v) {
   v = tr.force(v);
   if (v->is(Kind::Object)) {
     auto* o = v->as<ObjectVariable>();

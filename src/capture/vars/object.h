@@ -124,6 +124,10 @@ class TracebackVariable final : public Variable {
   Variable* exception;
 };
 
+// What a form of typing or a generic class is subscripted with: constants, classes, other forms and type variables, in
+// lists and tuples. None: anything else.
+Ref typing_argument(Translator&, Variable*);
+
 class SuperVariable final : public Variable {
  public:
   SuperVariable(PyTypeObject* after, Variable* self) : Variable(Kind::Super), after(after), self(self) {}

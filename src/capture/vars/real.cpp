@@ -339,8 +339,7 @@ Variable* RealVariable::getitem(Translator& tr, Variable* key) {
   }
   if (PyType_Check(o)) {
     // Generic classes (list[int]) and enum members by name.
-    if (tr.real.is_python_constant(key) || key->as_constant()) {
-      Ref k = tr.real.to_python(key);
+    if (Ref k = typing_argument(tr, key)) {
       Ref v = Ref::steal(PyObject_GetItem(o, k.get()));
       if (!v) tr.name_of(reinterpret_cast<PyTypeObject*>(o)), tr.raise_current();
       return tr.global_object(v.get(), Ground::pure(this, key));

@@ -46,6 +46,9 @@ const char* class_word(const SequenceVariable* v) {
 
 int64_t sequence_index(Translator& tr, Variable* key, const char* what) {
   auto refuse = [&] {
+    if (!what)
+      tr.raise(PyExc_TypeError,
+               std::string("'") + tr.name_of(key->type()) + "' object cannot be interpreted as an integer");
     bool deque = std::string_view(what) == "deque";
     std::string rule = deque ? "sequence index must be integer, not '"
                              : std::string(what) + " indices must be integers or slices, not ";
@@ -259,6 +262,9 @@ void ListVariable::replace(Translator& tr) {
 void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
+    if (!tr.can_iterate(value))
+      tr.raise(PyExc_TypeError,
+               span.step == 1 ? "can only assign an iterable" : "must assign iterable to extended slice");
     std::vector<Variable*> values = tr.unpack(value);
     change(tr);
     if (span.step == 1) {

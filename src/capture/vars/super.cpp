@@ -8,8 +8,10 @@ namespace braze::capture {
 Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(&PySuper_Type), Ground::pure(this));
   PyObject* self_object = self->as_constant();
-  PyTypeObject* start =
-      self_object && PyType_Check(self_object) ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
+  // A class is looked up in as such below another of its bases, and as an instance in methods of its metaclass.
+  const bool through_class =
+      self_object && PyType_Check(self_object) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self_object), after);
+  PyTypeObject* start = through_class ? reinterpret_cast<PyTypeObject*>(self_object) : self->type();
   tr.attributes.guard_bases(start);
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
@@ -30,13 +32,13 @@ Variable* SuperVariable::getattr(Translator& tr, PyObject* name) {
       else
         tr.guards().exists(at = own, tr.line());
     }
-    if (self_object && PyType_Check(self_object)) {
+    if (through_class) {
       // Through a class: functions stay unbound, class methods bind to it.
       auto itself = [&] { return at.valid() ? tr.wrap(d, at) : tr.global_object(d, Ground::pure(this)); };
       PyTypeObject* kind = Py_TYPE(d);
       if (kind == &PyFunction_Type || kind == &PyWrapperDescr_Type || PyType_IsSubtype(kind, &PyProperty_Type))
         return itself();
-      if (Py_TYPE(d)->tp_descr_get && self_object == reinterpret_cast<PyObject*>(start)) {
+      if (Py_TYPE(d)->tp_descr_get) {
         SourceId get_at;
         PyObject* get = tr.attributes.lookup_on_type(Py_TYPE(d), tr.intern("__get__"), &get_at);
         if (get && PyFunction_Check(get))

@@ -58,6 +58,10 @@ void Instructions::CallFunctionEx(Execution& x) {
   Variable* pos = x.f.pop();
   Variable *upper = x.f.pop(), *lower = x.f.pop();
   Variable* callee = cpython::called(lower, upper).callable;
+  pos = x.tr.force(pos);
+  if (!x.tr.can_iterate(pos))
+    x.tr.raise(PyExc_TypeError,
+               x.tr.called(callee) + " argument after * must be an iterable, not " + x.tr.name_of(pos->type()));
   Args args;
   args.pos = x.tr.unpack(pos);
   if (kw) {

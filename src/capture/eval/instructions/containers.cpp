@@ -87,10 +87,7 @@ void Instructions::BuildSlice(Execution& x) {
 
 void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
-  PyTypeObject* t = from->type();
-  bool none = !t->tp_iter && !(t->tp_as_sequence && t->tp_as_sequence->sq_item);
-  if (none && !x.tr.attributes.lookup_on_type(t, x.tr.intern("__iter__"), nullptr) &&
-      !x.tr.attributes.lookup_on_type(t, x.tr.intern("__getitem__"), nullptr))
+  if (!x.tr.can_iterate(from))
     x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + x.tr.name_of(from->type()));
   auto more = x.tr.unpack(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
@@ -127,16 +124,20 @@ void Instructions::MapAdd(Execution& x) {
 void Instructions::DictUpdate(Execution& x) {
   Variable* other = x.tr.force(x.f.pop());
   auto* d = x.tr.force(x.f.top(x.ins.arg))->as<DictVariable>();
+  auto callee = [&] { return x.tr.called(cpython::called(x.f.top(x.ins.arg + 3), x.f.top(x.ins.arg + 2)).callable); };
   if (x.ins.op == Opcode::DictMerge) {
     Variable* mapping =
         other->is(Kind::Object) && other->as<ObjectVariable>()->base ? other->as<ObjectVariable>()->base : other;
     if (mapping->is(Kind::Dict))
       for (Variable* k : mapping->items(x.tr))
         if (d->contains(x.tr, k))
-          x.tr.raise(PyExc_TypeError, "got multiple values for keyword argument " + x.tr.force(k)->describe());
+          x.tr.raise(PyExc_TypeError,
+                     callee() + " got multiple values for keyword argument " + x.tr.force(k)->describe());
   }
   if (!x.tr.getattr_or_null(other, "keys")) {
-    if (x.ins.op == Opcode::DictMerge) x.tr.unsupported("keyword arguments from " + other->describe());
+    if (x.ins.op == Opcode::DictMerge)
+      x.tr.raise(PyExc_TypeError,
+                 callee() + " argument after ** must be a mapping, not " + x.tr.name_of(other->type()));
     x.tr.raise(PyExc_TypeError, std::string("'") + x.tr.name_of(other->type()) + "' object is not a mapping");
   }
   Args args{{other}, {}};
