@@ -106,7 +106,6 @@ bool others_take_part(Translator& tr, const Args& a) {
   return false;
 }
 
-// The body runs natively; it must not see anything that only exists in the capture.
 Variable* do_type_call(Translator& tr, Args& a) {
   PyObject* c = a.size() ? a[0]->as_constant() : nullptr;
   if (!c || !PyType_Check(c)) return nullptr;
@@ -115,6 +114,7 @@ Variable* do_type_call(Translator& tr, Args& a) {
   return Py_TYPE(c) == &PyType_Type ? tr.call(cls, a) : type_call(tr, reinterpret_cast<PyTypeObject*>(c), a);
 }
 
+// The body runs natively; it must not see anything that only exists in the capture.
 Variable* do_build_class(Translator& tr, Args& a) {
   if (a.size() < 2 || !a[0]->is(Kind::Function)) return nullptr;
   auto* body = a[0]->as<FunctionVariable>();

@@ -369,7 +369,7 @@ bool Protocols::can_iterate(Variable* v) {
   return false;
 }
 
-std::string Protocols::called(Variable* callee) {
+std::string Protocols::text_of_callee(Variable* callee) {
   auto text_of = [&](const char* name) {
     Variable* v = getattr_or_null(callee, name);
     PyObject* text = v ? constant_of(tr_.force(v)) : nullptr;
@@ -384,19 +384,13 @@ std::string Protocols::called(Variable* callee) {
 // Containers of the library's that are told by their class and by constants.
 bool Protocols::is_container_of_constants(Variable* v) {
   const LibraryObjects& k = library();
-  if (v->is(Kind::List) && v->type() == k.deque) {
-    const auto& elements = v->as<ListVariable>()->elements;
-    return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return tr_.real.is_python_constant(e); });
-  }
+  if (v->type() == k.deque) return v->is(Kind::List) && tr_.real.holds_python_constants(v);
   if (!v->is(Kind::Dict) || (v->type() != k.ordered_dict && v->type() != k.default_dict)) return false;
   auto* d = v->as<DictVariable>();
   // One from outside may have been changed behind its order, by dict's own methods.
   if (d->real && v->type() == k.ordered_dict) return false;
   if (d->default_factory && !tr_.real.is_python_constant(d->default_factory)) return false;
-  const auto& entries = d->entries(tr_);
-  return std::all_of(entries.begin(), entries.end(), [&](const auto& e) {
-    return tr_.real.is_python_constant(e.key) && tr_.real.is_python_constant(e.value);
-  });
+  return tr_.real.holds_python_constants(v);
 }
 
 Variable* Protocols::format(Variable* v, const std::string& spec, int conversion) {

@@ -39,7 +39,7 @@ class Protocols {
   std::vector<Variable*> unpack(Variable* iterable);  // list(iterable)
   bool can_iterate(Variable* v);                      // its class has the methods for iter(v)
   int64_t len(Variable* v);
-  std::string called(Variable* callee);  // as messages about its arguments name it: "module.function()"
+  std::string text_of_callee(Variable* v);  // as messages about its arguments name it: "module.function()"
   Variable* format(Variable* v, const std::string& spec, int conversion);
 
   bool is_instance(Variable* v, PyObject* cls);        // cls: class, tuple or union, real

@@ -20,13 +20,21 @@ bool RealCalls::is_python_constant(Variable* v) {
   tr_.check_stack();
   if (v->is(Kind::Constant) || v->is(Kind::Sym)) return true;
   if (v->is(Kind::List) && v->type() != &PyList_Type) return false;
+  if (v->is(Kind::Dict) && v->type() != &PyDict_Type) return false;
+  if (v->is(Kind::Real)) {
+    PyObject* o = v->as_constant();
+    return PyType_Check(o) || PyCFunction_Check(o);
+  }
+  return holds_python_constants(v);
+}
+
+bool RealCalls::holds_python_constants(Variable* v) {
   if (v->is(Kind::Tuple) || v->is(Kind::List)) {
     for (Variable* e : static_cast<SequenceVariable*>(v)->elements)
       if (!is_python_constant(e)) return false;
     return true;
   }
   if (v->is(Kind::Dict)) {
-    if (v->type() != &PyDict_Type) return false;
     for (const auto& e : v->as<DictVariable>()->entries(tr_))
       if (!is_python_constant(e.key) || !is_python_constant(e.value)) return false;
     return true;
@@ -40,10 +48,6 @@ bool RealCalls::is_python_constant(Variable* v) {
     for (Variable* e : v->as<SliceVariable>()->parts)
       if (!is_python_constant(e)) return false;
     return true;
-  }
-  if (v->is(Kind::Real)) {
-    PyObject* o = v->as_constant();
-    return PyType_Check(o) || PyCFunction_Check(o);
   }
   return false;
 }

@@ -35,8 +35,9 @@ class RealCalls {
   // Of a member of an enumeration, whose text whoever is given it may ask for: what its dict says of it. Nothing for
   // the rest.
   void guard_member(Variable* v);
-  bool is_python_constant(Variable* v);  // to_python gives a value without tensors
-  Variable* specialised(Variable* v);    // open integers fixed to their values in this call, in tuples and lists too
+  bool is_python_constant(Variable* v);      // to_python gives a value without tensors
+  bool holds_python_constants(Variable* v);  // of a container (forced) of whatever class: its items are such
+  Variable* specialised(Variable* v);  // open integers fixed to their values in this call, in tuples and lists too
   bool has_tensor(const Args& args);
   graph::Location location() const;  // of the current line
 

@@ -56,9 +56,7 @@ void Variable::delitem(Translator& tr, Variable*) {
 }
 bool Variable::contains(Translator& tr, Variable* item) {
   PyTypeObject* t = type();
-  if (!t->tp_iter && !(t->tp_as_sequence && (t->tp_as_sequence->sq_item || t->tp_as_sequence->sq_contains)) &&
-      !tr.attributes.lookup_on_type(t, tr.intern("__iter__"), nullptr) &&
-      !tr.attributes.lookup_on_type(t, tr.intern("__getitem__"), nullptr) &&
+  if (!(t->tp_as_sequence && t->tp_as_sequence->sq_contains) && !tr.can_iterate(this) &&
       !tr.attributes.lookup_on_type(t, tr.intern("__contains__"), nullptr))
     tr.raise(PyExc_TypeError, std::string("argument of type '") + tr.name_of(t) + cpython::kNoContainer);
   Variable* it = tr.force(tr.iter(this));  // what comes after the item stays in what gives each item once

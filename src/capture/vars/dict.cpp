@@ -66,9 +66,13 @@ void DictVariable::reindex() {
 }
 
 // Of a key that was written: which entry of a dict that was there before a tensor finds says which tensor it has to be.
+void DictVariable::guard_key(Translator& tr, const Ref& hash_key, Variable* key) {
+  if (real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, hash_key.get());
+}
+
 Ref DictVariable::key_in(Translator& tr, Variable* key) {
   Ref k = key_of(tr, key);
-  if (real && key->is(Kind::Tensor) && key->source.valid()) tr.guard_identity(key->source, k.get());
+  guard_key(tr, k, key);
   return k;
 }
 
@@ -191,10 +195,11 @@ void DictVariable::change(Translator& tr) {
 
 void DictVariable::set(Translator& tr, Variable* key, Variable* value) {
   key = tr.force(key);
-  set(tr, key_in(tr, key), key, value);
+  set(tr, key_of(tr, key), key, value);
 }
 
 void DictVariable::set(Translator& tr, const Ref& k, Variable* key, Variable* value) {
+  guard_key(tr, k, key);
   load_for(tr, k.get());
   Py_ssize_t i = find(tr, k.get());
   bool there = i >= 0 ? entries_[static_cast<size_t>(i)].value != nullptr

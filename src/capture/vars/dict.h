@@ -57,6 +57,7 @@ class DictVariable final : public Variable {
 
  private:
   void load(Translator&);
+  void guard_key(Translator&, const Ref& hash_key, Variable* key);
   Ref key_in(Translator&, Variable* key);
   void load_for(Translator&, PyObject* hash_key);
   void change(Translator&);

@@ -69,7 +69,7 @@ void update_with(Translator& tr, DictVariable& d, Variable* other) {
     auto copy = from->entries(tr);
     const bool known = from->type() == &PyDict_Type && d.type() == &PyDict_Type;  // CPython asks no key for its hash
     for (const DictVariable::Entry& e : copy) {
-      if (known && !(d.real && e.key->is(Kind::Tensor)))
+      if (known)
         d.set(tr, e.hash_key, e.key, e.value);
       else
         d.set(tr, e.key, e.value);

@@ -20,7 +20,8 @@ class SequenceVariable : public Variable {
   Variable* shared_method(Translator&, const char* name, Args&);  // index, count, __len__, __getitem__, ...
 };
 
-// The value of an int-like key; raises TypeError for others, which says `what` is indexed.
+// The value of an int-like key; raises TypeError for others, which says `what` is indexed. nullptr: nothing is, a
+// method takes a number.
 int64_t sequence_index(Translator&, Variable* key, const char* what);
 // The place of an index, which may count from the end; raises IndexError.
 size_t checked_index(Translator&, int64_t i, size_t size, const char* message);

@@ -61,7 +61,7 @@ void Instructions::CallFunctionEx(Execution& x) {
   pos = x.tr.force(pos);
   if (!x.tr.can_iterate(pos))
     x.tr.raise(PyExc_TypeError,
-               x.tr.called(callee) + " argument after * must be an iterable, not " + x.tr.name_of(pos->type()));
+               x.tr.text_of_callee(callee) + " argument after * must be an iterable, not " + x.tr.name_of(pos->type()));
   Args args;
   args.pos = x.tr.unpack(pos);
   if (kw) {

@@ -124,7 +124,9 @@ void Instructions::MapAdd(Execution& x) {
 void Instructions::DictUpdate(Execution& x) {
   Variable* other = x.tr.force(x.f.pop());
   auto* d = x.tr.force(x.f.top(x.ins.arg))->as<DictVariable>();
-  auto callee = [&] { return x.tr.called(cpython::called(x.f.top(x.ins.arg + 3), x.f.top(x.ins.arg + 2)).callable); };
+  auto callee = [&] {
+    return x.tr.text_of_callee(cpython::called(x.f.top(x.ins.arg + 3), x.f.top(x.ins.arg + 2)).callable);
+  };
   if (x.ins.op == Opcode::DictMerge) {
     Variable* mapping =
         other->is(Kind::Object) && other->as<ObjectVariable>()->base ? other->as<ObjectVariable>()->base : other;
