@@ -76,6 +76,40 @@ def after_a_break(x, state):
     return y + 1
 
 
+def _all_true(t):
+    return bool(torch._is_all_true(t))
+
+
+def _not_all_true(t):
+    return not _all_true(t)
+
+
+def answered_by_a_function(x, state):
+    if not _all_true(x > 0):
+        raise ValueError("negative")
+    if _not_all_true(x > -1):
+        raise ValueError("very negative")
+    state["passed"] = 1
+    return x * 2
+
+
+def numbers_read(x, state):
+    if x.min().item() < 0 or float(x.max()) == 77:
+        raise Bad("a number")
+    if int((x < 0.5).sum()) > 100:
+        raise Bad("a count")
+    while not bool((x > 0).all()):
+        raise Bad("never again")
+    return x.exp()
+
+
+def an_answer_that_is_kept(x, state):
+    state["answer"] = _all_true(x > 0)
+    if not state["answer"]:
+        raise Bad("kept")
+    return x * 2
+
+
 def elif_branch(x, state):
     if isinstance(x, float):
         raise TypeError
@@ -89,7 +123,11 @@ OTHERS = {"writes": torch.tensor([1.0, 9.0, 3.0]), "deep": torch.tensor([1.0, fl
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("fn", [raises, asserts, deep, handled, writes, in_a_loop, after_a_break, elif_branch])
+@pytest.mark.parametrize(
+    "fn",
+    [raises, asserts, deep, handled, writes, in_a_loop, after_a_break, elif_branch, answered_by_a_function, numbers_read,
+     an_answer_that_is_kept],
+)  # fmt: skip
 @pytest.mark.parametrize("backend", ["eager", "braze"])
 def test_a_check(fn, backend, grad):
     if grad and fn is writes:
@@ -111,7 +149,18 @@ def test_a_check(fn, backend, grad):
 
 @pytest.mark.parametrize(
     "fn, graphs",
-    [(raises, 1), (asserts, 1), (deep, 1), (writes, 2), (in_a_loop, 1), (elif_branch, 1), (after_a_break, 2)],
+    [
+        (raises, 1),
+        (asserts, 1),
+        (deep, 1),
+        (writes, 2),
+        (in_a_loop, 1),
+        (elif_branch, 1),
+        (after_a_break, 2),
+        (answered_by_a_function, 1),
+        (numbers_read, 1),
+        (an_answer_that_is_kept, 2),
+    ],
 )
 def test_how_many_graphs(fn, graphs):
     counter = Graphs()

@@ -48,7 +48,7 @@ Variable* do_float(Translator& tr, Args& a) { return number(tr, a, &PyFloat_Type
 // Where numbers that only the run knows stay in the graph, one of them is the truth of a tensor of one bool.
 Variable* truth_in_graph(Translator& tr, Variable* v) {
   static PyObject* boolean = native::attr(Ground::fixed(), library().torch, "bool");
-  if (!tr.view().unbacked || !v->is(Kind::Tensor)) return nullptr;
+  if (!tr.may_be_unbacked() || !v->is(Kind::Tensor)) return nullptr;
   tr.attributes.tensor_operator("__bool__", {v});
   PyObject* t = v->as<TensorVariable>()->value(tr);
   Ref shape = Ref::steal(native::of_tensor(t, "shape"));

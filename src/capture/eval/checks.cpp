@@ -63,6 +63,33 @@ static PyObject* raised_from(Translator& tr, Frame& f, int at, PyObject** text) 
   return nullptr;
 }
 
+bool awaits_check(Translator& tr, const Frame& f) {
+  if (!tr.view().checks || tr.view().fixed_sizes) return false;
+  for (const Frame* p = &f; p; p = p->parent) {
+    const auto& all = p->code->instructions;
+    size_t at = static_cast<size_t>(p->ip) + 1;
+    for (; at < all.size(); ++at) {
+      const Instruction& in = all[at];
+      using enum Opcode;
+      if (in.op == Nop || in.op == UnaryNot || in.op == CompareOp) continue;
+      if (in.op == LoadConst && at + 1 < all.size() && all[at + 1].op == CompareOp) continue;
+      if (in.op == PopJumpIfTrue || in.op == PopJumpIfFalse) {
+        int next = static_cast<int>(at) + 1;
+        return only_raises(*p->code, next) != (in.target > next && only_raises(*p->code, in.target));
+      }
+      break;
+    }
+    if (at >= all.size() || all[at].op != Opcode::ReturnValue || p->is_generator || !p->resumable) return false;
+  }
+  return false;
+}
+
+Variable* negated(Translator& tr, Variable* truth) {
+  Variable* number =
+      tr.from_python(Ref::steal(tr.tracer().as_integer(truth->as<SymVariable>()->value.get())), Ground::pure(truth));
+  return tr.force(tr.compare(Py_EQ, number, tr.integer(0, Ground::fixed())));
+}
+
 // The run checks it, and the other side is taken.
 bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
   Variable* condition = tr.force(f.top());
@@ -90,11 +117,7 @@ bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
   if (condition->type() != &PyBool_Type)
     condition = tr.force(tr.compare(Py_NE, condition, tr.integer(0, Ground::fixed())));
   if (!unknown(condition)) return false;
-  if (!wanted) {
-    Variable* number = tr.from_python(Ref::steal(tr.tracer().as_integer(condition->as<SymVariable>()->value.get())),
-                                      Ground::pure(condition));
-    condition = tr.force(tr.compare(Py_EQ, number, tr.integer(0, Ground::fixed())));
-  }
+  if (!wanted) condition = negated(tr, condition);
   UserLine at = tr.line();
   std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);
   Variable* message = text ? tr.constant(text, Ground::code()) : tr.string(where, Ground::code());

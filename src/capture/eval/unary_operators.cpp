@@ -1,5 +1,6 @@
 #include <opcode.h>
 
+#include "capture/eval/checks.h"
 #include "capture/eval/operands.h"
 #include "capture/vars/tensor_float.h"
 
@@ -8,7 +9,12 @@ namespace braze::capture {
 Variable* Protocols::unary_op(Opcode op, Variable* v) {
   if (op == Opcode::UnaryNegative)
     if (Variable* d = tr_.floats.defer_negation(v)) return d;
-  if (op == Opcode::UnaryNot) return tr_.boolean(!truth(v), Ground::pure(v));
+  if (op == Opcode::UnaryNot) {
+    v = tr_.force(v);
+    bool open = v->is(Kind::Sym) && v->type() == &PyBool_Type &&
+                tr_.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+    return open ? negated(tr_, v) : tr_.boolean(!truth(v), Ground::pure(v));
+  }
   v = tr_.force(v);
   if (v->is(Kind::Float)) {
     if (op == Opcode::UnaryPositive) return v;

@@ -93,6 +93,19 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
     if (PyObject* raw = name ? native::type_attr(Ground::fixed(), Py_TYPE(self), name) : nullptr;
         raw && find_builtin(raw))
       return call_builtin_method(tr, tr.constant(self, Ground::pure(&real, args)), Py_TYPE(self), name, args);
+    // A class method that is modelled, bound before.
+    if (self && PyType_Check(self)) {
+      PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(o)->m_ml;
+      PyObject* descr =
+          native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(self), tr.intern(method->ml_name));
+      bool same = descr && Py_TYPE(descr) == &PyClassMethodDescr_Type &&
+                  reinterpret_cast<PyMethodDescrObject*>(descr)->d_method == method;
+      if (BuiltinHandler handler = same ? find_builtin(descr) : nullptr) {
+        Args with{{tr.global_object(self, Ground::pure(&real))}, args.kw};
+        with.pos.insert(with.pos.end(), args.pos.begin(), args.pos.end());
+        if (Variable* v = handler(tr, with)) return v;
+      }
+    }
     bool number_class = self && PyType_Check(self) && is_constant_type(reinterpret_cast<PyTypeObject*>(self));
     if (self && (is_constant_type(Py_TYPE(self)) || PyFrozenSet_CheckExact(self) || number_class))
       return tr.real.call_pure(o, args);

@@ -1,7 +1,11 @@
 // Calls, what a frame returns or yields, imports.
+#include <optional>
+
+#include "capture/eval/checks.h"
 #include "capture/eval/instructions/instructions.h"
 #include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_number.h"
 
 namespace braze::capture {
 
@@ -32,6 +36,23 @@ void Instructions::YieldValue(Execution& x) {
 
 void Instructions::KwNames(Execution& x) { x.f.kw_names = x.f.code->constant(x.ins.arg); }
 
+// bool(t), t.item() and the like of a tensor whose number a check of the run is about to use: it stays in the graph.
+static bool reads_for_check(Execution& x, Variable* callee, const Args& args) {
+  if (!args.kw.empty()) return false;
+  callee = x.tr.force(callee);
+  static PyObject* const item = tensor_method("item");
+  bool reads;
+  if (callee->is(Kind::BuiltinMethod)) {
+    reads = args.size() == 0 && callee->as<BuiltinMethodVariable>()->descr.get() == item;
+  } else {
+    PyObject* c = callee->as_constant();
+    bool number = c == reinterpret_cast<PyObject*>(&PyBool_Type) || c == reinterpret_cast<PyObject*>(&PyLong_Type) ||
+                  c == reinterpret_cast<PyObject*>(&PyFloat_Type);
+    reads = number && args.size() == 1 && x.tr.force(args[0])->is(Kind::Tensor);
+  }
+  return reads && awaits_check(x.tr, x.f);
+}
+
 static void call(Execution& x, PyObject* names) {
   int n = x.ins.arg;
   Args args;
@@ -43,6 +64,8 @@ static void call(Execution& x, PyObject* names) {
   int named = names ? static_cast<int>(PyTuple_GET_SIZE(names)) : 0;
   for (int i = 0; i < n - named; ++i) args.pos.push_back(at[i]);
   for (int i = 0; i < named; ++i) args.kw.emplace_back(PyTuple_GET_ITEM(names, i), at[n - named + i]);
+  std::optional<OpenNumbers> open;
+  if (reads_for_check(x, callee, args)) open.emplace(x.tr);
   x.f.push(x.tr.call(callee, std::move(args), true));
 }
 

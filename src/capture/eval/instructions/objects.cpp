@@ -1,5 +1,9 @@
 // Attributes, items, operators.
+#include <optional>
+
+#include "capture/eval/checks.h"
 #include "capture/eval/instructions/instructions.h"
+#include "capture/eval/size_floats.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
@@ -78,6 +82,9 @@ void Instructions::BinaryOp(Execution& x) {
 
 void Instructions::CompareOp(Execution& x) {
   Variable *b = x.f.pop(), *a = x.f.pop();
+  auto read = [&](Variable* v) { return !open_float(v) && x.tr.force(v)->is(Kind::Float); };
+  std::optional<OpenNumbers> open;
+  if ((read(a) || read(b)) && awaits_check(x.tr, x.f)) open.emplace(x.tr);
   x.f.push(x.tr.compare(x.ins.arg, a, b));
 }
 
