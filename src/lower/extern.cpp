@@ -79,7 +79,7 @@ void lower_extern(Lowering& low, graph::NodeId n) {
       call.views.push_back(made[*at] = low.allocate(node.outputs[*at], true));
       return loop::ViewRef(call.views.size() - 1);
     }
-    call.views.push_back(call.preallocated ? low.realise(v) : low.realise_exact(v));
+    call.views.push_back(low.operand(v, !call.preallocated));
     return loop::ViewRef(call.views.size() - 1);
   };
   for (size_t i = 0; i < std::min(formals(node), node.args.size()); ++i) {

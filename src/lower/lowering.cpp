@@ -408,6 +408,12 @@ View Lowering::realise_exact(ValueId v) {
   return realise_into(v, fresh_buffer(source.type(v), true));
 }
 
+View Lowering::operand(ValueId v, bool exact) {
+  View view = exact ? realise_exact(v) : realise(v);
+  if (promised(v, view)) view.strides = source.type(v).strides;
+  return view;
+}
+
 bool Lowering::promised(ValueId v, const View& view) {
   const TensorType& t = source.type(v);
   for (size_t d = 0; d < t.sizes.size(); ++d)

@@ -29,6 +29,9 @@ class Lowering {
   View realise(ValueId v);
   // The same with the strides that the graph records, for readers that depend on them.
   View realise_exact(ValueId v);
+  // The same for an operand of a call of PyTorch's, which may look at the stride of a dimension of one element, too:
+  // that is as recorded where the others are. Strides may be others unless `exact`.
+  View operand(ValueId v, bool exact);
   bool is_realised(ValueId v) const { return states_[v.index].view.has_value(); }
   bool unused(ValueId v) const { return states_[v.index].uses == 0; }
   // A size of v is an unbacked symbol, which an extern call that makes v defines.

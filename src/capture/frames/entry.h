@@ -7,6 +7,7 @@
 
 #include "capture/eval/capture.h"
 #include "capture/frames/gil_ptr.h"
+#include "capture/frames/run_failures.h"
 #include "capture/frames/speed_guard.h"
 #include "launch/training.h"
 
@@ -26,6 +27,7 @@ struct Entry : GilCounted {
   bool inference = false;           // the graph runs in inference mode
   bool again_uncompiled =
       false;  // where a run of the graph fails, the uncompiled code is to raise: its effects up to there count
+  RunFailures run_failures;
   bool random = false;  // the graph draws from PyTorch's generators
   std::unique_ptr<launch::Runnable> runnable;
   std::unique_ptr<SpeedGuard> speed;  // of a runnable, where it is asked for

@@ -186,6 +186,7 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     GuardValues& values;
     ~Clear() { values.clear(); }
   } at_end{values};
+  if (e.run_failures.pauses()) return Ran::Uncompiled;
   launch::ProfilerRange range(e.name);
   TakenLocks locks(values.values() + e.num_inputs + e.num_loads, e.num_locks);
   if (!locks.all()) return Ran::Uncompiled;
@@ -206,14 +207,11 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     if (!GraphCall(e, given, symbols).run(outputs.get())) {
       if (!before || launch::note_inputs_written(false) || PyErr_ExceptionMatches(launch::internal_failure()))
         return Ran::Raised;
-      if (logs(Topic::GraphBreaks))
-        tell(Topic::GraphBreaks, e.name + ": a run ended in " +
-                                     reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name +
-                                     "; the call is made again uncompiled");
-      PyErr_Clear();
+      e.run_failures.ended(e.name);
       return before->restore() ? Ran::Uncompiled : Ran::Raised;
     }
   }
+  e.run_failures.succeeded();
   return run(e.recipe, values.values() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
 }
 

@@ -262,9 +262,12 @@ void ListVariable::replace(Translator& tr) {
 void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
-    if (!tr.can_iterate(value))
-      tr.raise(PyExc_TypeError,
-               span.step == 1 ? "can only assign an iterable" : "must assign iterable to extended slice");
+    if (!tr.can_iterate(value)) {  // in this version's words
+      Ref none = Ref::steal(PyList_New(0)), step = Ref::steal(PyLong_FromLongLong(span.step));
+      Ref slice = Ref::steal(step ? PySlice_New(nullptr, nullptr, step.get()) : nullptr);
+      if (none && slice) PyObject_SetItem(none.get(), slice.get(), Py_None);
+      tr.raise_current();
+    }
     std::vector<Variable*> values = tr.unpack(value);
     change(tr);
     if (span.step == 1) {

@@ -82,7 +82,7 @@ void Instructions::BinaryOp(Execution& x) {
 
 void Instructions::CompareOp(Execution& x) {
   Variable *b = x.f.pop(), *a = x.f.pop();
-  auto read = [&](Variable* v) { return !open_float(v) && x.tr.force(v)->is(Kind::Float); };
+  auto read = [](Variable* v) { return v->is(Kind::Float) && !open_float(v); };
   std::optional<OpenNumbers> open;
   if ((read(a) || read(b)) && awaits_check(x.tr, x.f)) open.emplace(x.tr);
   x.f.push(x.tr.compare(x.ins.arg, a, b));
