@@ -231,3 +231,19 @@ def test_an_argument_that_is_kept(monkeypatch):
         kept.append(seen[-1][3])
     assert [k[0].item() for k in kept] == [0.0, 2.0, 4.0]
     seen.clear()
+
+
+def test_strides_of_dimensions_of_one_element():
+    strides_of = define(
+        "strides_of(Tensor x) -> Tensor",
+        lambda x: torch.tensor(x.stride()),
+        lambda x: torch.empty(x.dim(), dtype=torch.long),
+    )
+
+    def f(x):
+        padded = torch.nn.functional.pad(x, (0, 7))[..., :1]
+        return strides_of(padded.expand(2, 4, 1, 1)), strides_of(x.mT + 1), strides_of((x * 2)[:, :, None, 0])
+
+    x = torch.rand(2, 1, 1, 1)
+    for got, want in zip(braze.compile(f, fullgraph=True)(x), f(x), strict=True):
+        assert got.tolist() == want.tolist()

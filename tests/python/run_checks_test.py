@@ -196,3 +196,26 @@ def test_losses_that_check_or_call_back():
     for distance in (torch.nn.PairwiseDistance(), lambda a, b: (a - b).abs().sum(-1)):
         m = torch.nn.TripletMarginWithDistanceLoss(distance_function=distance)
         same(m(x, t, var), braze.compile(m, fullgraph=True)(x, t, var))
+
+
+def test_runs_that_always_fail_are_not_tried_for_ever():
+    tried = []
+
+    def f(x):
+        try:
+            if x.min() < 0:
+                raise ValueError("negative")
+        except ValueError:
+            tried.append(1)
+            return x - 1
+        return x + 1
+
+    compiled = braze.compile(f)
+    braze.counters(clear=True)
+    for _ in range(200):
+        assert torch.equal(compiled(negative), negative - 1)
+    made_again = braze.counters()["runs_made_again"]
+    assert len(tried) == 200 and 4 <= made_again < 12
+    for _ in range(200):  # what holds again is compiled again, in time
+        assert torch.equal(compiled(good), good + 1)
+    assert braze.counters()["runs_made_again"] == made_again

@@ -53,9 +53,9 @@ void Emitter::run(const Place& place) {
 
 void Emitter::begin(const Place& place) {
   function_ = place.function;
-  unsigned arg = place.argument;
-  for (BufferId b : signature_.buffers) bases_[b.index] = function_->getArg(arg++);
-  for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(arg++);
+  unsigned buffer = place.first_buffer, size = place.first_size;
+  for (BufferId b : signature_.buffers) bases_[b.index] = function_->getArg(buffer++);
+  for (Expr s : signature_.sizes) sizes_[s.id] = function_->getArg(size++);
   error_ = function_->getArg(static_cast<unsigned>(function_->arg_size()) - 1);
   B.SetInsertPoint(place.begin);
   waited_ = !early_;

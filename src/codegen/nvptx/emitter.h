@@ -1,10 +1,10 @@
 // Nests -> LLVM IR for one GPU kernel.
 //
 // The kernel `symbol(pointer..., size..., error)` computes, with the threads of their Shapes, every outer point of its
-// nests; each has the arguments and the blocks after those of the ones before it. A thread's code is scalar; it has
-// some elements in flight (the Flight): `copies` groups of `lanes` neighbouring values of one axis. An op is emitted
-// once where its operands are the same for all of them, else once per element. Groups beyond the end of an axis read
-// element 0 instead and neither store nor count in reductions.
+// nests; each has the pointers, the sizes and the blocks after those of the ones before it. A thread's code is scalar;
+// it has some elements in flight (the Flight): `copies` groups of `lanes` neighbouring values of one axis. An op is
+// emitted once where its operands are the same for all of them, else once per element. Groups beyond the end of an axis
+// read element 0 instead and neither store nor count in reductions.
 //
 // Threads that share an outer point meet at a barrier between a stage that stores and one that loads the same buffer.
 // `error` points to one word of host memory, which is set where an index was out of range (see runtime/cuda).
@@ -42,11 +42,11 @@ struct Part {
 void emit_kernel(const Program& program, const std::vector<Part>& parts, const Target& target, bool early,
                  const std::string& symbol, llvm::Module& module);
 
-// Where the code of one nest goes: arguments from a number on, the blocks that count from `first_block` on.
+// Where the code of one nest goes: pointers and sizes from an argument on, the blocks that count from `first_block` on.
 struct Place {
   llvm::Function* function = nullptr;
   llvm::BasicBlock* begin = nullptr;
-  unsigned argument = 0;
+  unsigned first_buffer = 0, first_size = 0;
   int64_t first_block = 0;
 };
 

@@ -10,10 +10,8 @@ llvm::Function* declare_kernel(const std::vector<Part>& parts, const std::string
   llvm::LLVMContext& context = module.getContext();
   Type *pointer = llvm::PointerType::get(context, 1), *size = Type::getInt64Ty(context);
   llvm::SmallVector<Type*, 8> types;
-  for (const Part& p : parts) {
-    types.append(p.signature.buffers.size(), pointer);
-    types.append(p.signature.sizes.size(), size);
-  }
+  for (const Part& p : parts) types.append(p.signature.buffers.size(), pointer);
+  for (const Part& p : parts) types.append(p.signature.sizes.size(), size);
   types.push_back(pointer);
   auto* function = llvm::Function::Create(llvm::FunctionType::get(Type::getVoidTy(context), types, false),
                                           llvm::Function::ExternalLinkage, symbol, module);
@@ -71,6 +69,7 @@ void emit_kernel(const Program& program, const std::vector<Part>& parts, const T
   llvm::LLVMContext& context = module.getContext();
   Place place{function, llvm::BasicBlock::Create(context, "entry", function)};
   llvm::BasicBlock* from = place.begin;  // where the nests that are left are told apart
+  for (const Part& part : parts) place.first_size += static_cast<unsigned>(part.signature.buffers.size());
   if (parts.size() == 1) {
     Emitter(program, parts.front(), target, early, module).run(place);
     return;
@@ -89,7 +88,8 @@ void emit_kernel(const Program& program, const std::vector<Part>& parts, const T
     Emitter emitter(program, part, target, early, module);
     emitter.run(place);
     shared.add(emitter);
-    place.argument += static_cast<unsigned>(part.signature.buffers.size() + part.signature.sizes.size());
+    place.first_buffer += static_cast<unsigned>(part.signature.buffers.size());
+    place.first_size += static_cast<unsigned>(part.signature.sizes.size());
     place.first_block = end;
   }
   shared.place(module);
