@@ -74,3 +74,14 @@ def test_recurrent_layers_one_after_the_other(cell):
         assert error(compiled(x), net(x)) < 1e-5
         assert braze.counters()["captures"] == 0
         assert braze.explain(net, x).graph_break_count <= 4
+
+
+def test_what_a_device_is_is_known():
+    def f(x):
+        major, minor = torch.cuda.get_device_capability(x.device)
+        if torch.cuda.get_device_capability() < (5, 0) or torch.cuda.get_device_name("cuda") != torch.cuda.get_device_name(0):
+            return x
+        return x * major + minor
+
+    x = rand(5)
+    assert torch.equal(braze.compile(f, fullgraph=True)(x), f(x))

@@ -107,6 +107,8 @@ from ._torch import (  # noqa: F401
     apply_of,
     as_class,
     call_without_grad,
+    device_capability,
+    device_name,
     group_tensors_by_device_and_dtype,
     is_positive_definite,
     one_hot,

@@ -145,3 +145,32 @@ def set_masked(x, mask, value):
         x.copy_(torch.where(mask.reshape(mask.shape + (1,) * len(rest)), value, x))
     else:
         torch.Tensor.index_put_(x, (mask,), value)
+
+
+def device_capability(device=None):
+    return _capability(_device_number(device))
+
+
+def device_name(device=None):
+    return _name(_device_number(device))
+
+
+def _device_number(device):
+    """The number of a device of CUDA; what is none of them as it is."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    if device is None or isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+        return torch.cuda.current_device()
+    return device.index if isinstance(device, torch.device) and device.type == "cuda" else device
+
+
+def _capability(device):
+    return torch.cuda.get_device_capability(device)
+
+
+def _name(device):
+    return torch.cuda.get_device_name(device)
+
+
+# A device stays what it is.
+_capability._dynamo_marked_constant = _name._dynamo_marked_constant = True

@@ -294,6 +294,8 @@ void register_torch_builtins() {
   register_builtin(pytorch::Name::len_torch_dispatch_stack, zero);
   register_builtin("torch", "autocast_increment_nesting", autocast_nesting);
   register_builtin("torch", "autocast_decrement_nesting", autocast_nesting);
+  register_polyfill("torch.cuda", "get_device_capability", "device_capability");
+  register_polyfill("torch.cuda", "get_device_name", "device_name");
   register_polyfill("torch", "cond", "cond");
   register_polyfill(pytorch::Name::while_loop, "while_loop");
   register_polyfill(pytorch::Name::map, "map");
