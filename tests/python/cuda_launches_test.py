@@ -79,7 +79,9 @@ def test_recurrent_layers_one_after_the_other(cell):
 def test_what_a_device_is_is_known():
     def f(x):
         major, minor = torch.cuda.get_device_capability(x.device)
-        if torch.cuda.get_device_capability() < (5, 0) or torch.cuda.get_device_name("cuda") != torch.cuda.get_device_name(0):
+        if torch.cuda.get_device_capability() < (5, 0) or torch.cuda.get_device_name(
+            "cuda"
+        ) != torch.cuda.get_device_name(0):
             return x
         return x * major + minor
 

@@ -377,3 +377,32 @@ def test_copies_of_dicts_and_sets_ask_no_key_for_its_hash():
         return x + 1, Hashed.asked, [len(c) for c in copies]
 
     check(fn, X)
+
+
+def test_the_comparison_of_a_key_changes_the_dict():
+    def f(x, same, then):
+        class Key:
+            def __init__(self):
+                self.asked = 0
+
+            def __hash__(self):
+                return hash("key")
+
+            def __eq__(self, other):
+                self.asked += 1
+                if then and self.asked == 1:
+                    d.clear()
+                    d["other"] = 3
+                return same
+
+        k = Key()
+        d = {k: 1}
+        for i in range(3):
+            d[i] = i
+        found = "key" in d, d.get("key"), d.pop("key", None)
+        return x + len(d), found, [str(key) for key in d if key is not k]
+
+    x = torch.ones(2)
+    for same, then in ((False, True), (True, True), (True, False), (False, False)):
+        want, got = f(x, same, then), braze.compile(f)(x, same, then)
+        assert torch.equal(got[0], want[0]) and got[1:] == want[1:], (same, then, got, want)

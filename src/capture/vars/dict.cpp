@@ -52,17 +52,31 @@ DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVaria
 bool DictVariable::is_ordered_dict() const { return PyType_IsSubtype(cls, library().ordered_dict); }
 
 Py_ssize_t DictVariable::find(Translator& tr, PyObject* hash_key) {
-  PyObject* at = native::item(Ground::made(), index_.get(), hash_key);
-  if (!at && PyErr_Occurred()) tr.raise_current();
-  return at ? PyLong_AsSsize_t(at) : -1;
+  // Where the == of a key changes this dict, the search begins again, as CPython's does.
+  for (;;) {
+    const Ref index = index_;
+    const uint64_t before = structure;
+    PyObject* at = native::item(Ground::made(), index.get(), hash_key);
+    if (!at && PyErr_Occurred()) tr.raise_current();
+    if (index.get() == index_.get() && structure == before) return at ? PyLong_AsSsize_t(at) : -1;
+  }
+}
+
+void DictVariable::enter(Translator& tr, PyObject* hash_key, size_t at) {
+  const Ref index = index_, n = Ref::steal(PyLong_FromSize_t(at));
+  const uint64_t before = structure;
+  if (!n || PyDict_SetItem(index.get(), hash_key, n.get()) < 0) tr.raise_current();
+  if (index.get() != index_.get() || structure != before)
+    tr.unsupported("a dict that the comparison of its keys changes");
 }
 
 void DictVariable::reindex() {
-  index_ = Ref::steal(PyDict_New());
+  Ref index = Ref::steal(PyDict_New());
   for (size_t i = 0; i < entries_.size(); ++i) {
     Ref n = Ref::steal(PyLong_FromSize_t(i));
-    PyDict_SetItem(index_.get(), entries_[i].hash_key.get(), n.get());
+    PyDict_SetItem(index.get(), entries_[i].hash_key.get(), n.get());
   }
+  index_ = std::move(index);
 }
 
 // Of a key that was written: which entry of a dict that was there before a tensor finds says which tensor it has to be.
@@ -124,8 +138,7 @@ void DictVariable::load(Translator& tr) {
       entries_[static_cast<size_t>(i)].value = w.value;
     } else {
       append(w);
-      Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
-      PyDict_SetItem(index_.get(), w.hash_key.get(), n.get());
+      enter(tr, w.hash_key.get(), entries_.size() - 1);
     }
   }
 }
@@ -215,8 +228,7 @@ void DictVariable::set(Translator& tr, const Ref& k, Variable* key, Variable* va
     entries_.erase(entries_.begin() + i);  // a tombstone: the key comes back at the end
     reindex();
   }
-  Ref n = Ref::steal(PyLong_FromSize_t(entries_.size()));
-  if (PyDict_SetItem(index_.get(), k.get(), n.get()) < 0) tr.raise_current();
+  enter(tr, k.get(), entries_.size());
   append({k, key, value});
 }
 
@@ -237,8 +249,7 @@ bool DictVariable::remove(Translator& tr, Variable* key) {
       entries_[static_cast<size_t>(i)].value = nullptr;
     } else {
       append({k, key, nullptr});
-      Ref n = Ref::steal(PyLong_FromSize_t(entries_.size() - 1));
-      PyDict_SetItem(index_.get(), k.get(), n.get());
+      enter(tr, k.get(), entries_.size() - 1);
     }
     return true;
   }

@@ -62,6 +62,7 @@ class DictVariable final : public Variable {
   void load_for(Translator&, PyObject* hash_key);
   void change(Translator&);
   Py_ssize_t find(Translator&, PyObject* hash_key);
+  void enter(Translator&, PyObject* hash_key, size_t at);  // into the index
   void reindex();
 
   void append(Entry e) {
