@@ -426,3 +426,39 @@ def test_views_of_one_call_may_not_be_written_to():
         x = leaf(2, 3) + 0
         with pytest.raises(RuntimeError, match="returns multiple views|multiple views"):
             braze.compile(f)(x)[0].mul_(2)
+
+
+class Reversible(Function):
+    @staticmethod
+    def forward(ctx, x, layers, seen):
+        ctx.layers = layers
+        with torch.no_grad():
+            for layer in layers:
+                x = layer(x)
+        seen.append(len(layers))
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * 2 if y.sum().item() < 1e9 else None, None, None
+
+
+def test_containers_where_the_backward_is_not_traced():
+    layers = [torch.nn.Linear(5, 5), torch.nn.Tanh()]
+
+    def f(x):
+        seen = []
+        y = Reversible.apply(x * 2, layers, seen)
+        return y * 3 + len(seen)
+
+    ours, theirs = leaf(4, 5), leaf(4, 5)
+    ours.data = theirs.data.clone()
+    compiled = braze.compile(f)
+    braze.counters(clear=True)
+    got, want = compiled(ours), f(theirs)
+    got.sum().backward(), want.sum().backward()
+    assert torch.allclose(got, want, atol=1e-6) and torch.allclose(ours.grad, theirs.grad)
+    told = braze.counters()
+    assert told["graphs"] == 2 and told["failures"] == 0 and sum(told["graph_breaks"].values()) == 1, told

@@ -161,6 +161,7 @@ Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
   if (tr_.view().torch_level && !noted && !depth_)
     tr_.unsupported("a transform of functions in a graph for another backend");
+  if (!noted && !depth_ && !not_shown) not_shown = tr_.ordinal();
   ++tr_.segment().num_calls;
   return from_host(run_host(fn, args, noted, false));
 }

@@ -302,6 +302,8 @@ void SegmentEnd::add_gradients() {
                         "None for some of them");
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
   } catch (const Unsupported& e) {
+    // Such a graph runs as PyTorch's calls, where those can be shown.
+    if (tr_.host.not_shown) throw Restart{tr_.host.not_shown, {e.reason(), e.detail()}};
     tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
   }
 }
