@@ -315,8 +315,7 @@ Variable* TensorVariable::getitem(Translator& tr, Variable* key) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__getitem__"));
   tr.attributes.tensor_operator("__getitem__", {this});
   if (Variable* v = element_of_scores(tr, this, key)) return v;
-  key = with_numbers(tr, key);
-  if (Variable* v = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) return v;
+  if (Variable* v = part_by_numbers(tr, this, key)) return v;
   return tr.real.call_torch(fn, Args{{this, key}, {}});
 }
 
@@ -338,8 +337,7 @@ static bool wants_gradient(Translator& tr, Variable* v) {
 void TensorVariable::setitem(Translator& tr, Variable* key, Variable* v) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("__setitem__"));
   tr.attributes.tensor_operator("__setitem__", {this});
-  key = with_numbers(tr, key);
-  if (Variable* part = tr.may_be_unbacked() ? select_by_numbers(tr, this, key) : nullptr) {
+  if (Variable* part = part_by_numbers(tr, this, key)) {
     static PyObject *copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_")),
                     *fill = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("fill_"));
     tr.real.call_torch(tr.force(v)->is(Kind::Tensor) ? copy : fill, Args{{part, v}, {}});

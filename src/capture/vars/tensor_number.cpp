@@ -1,5 +1,7 @@
 #include "capture/vars/tensor_number.h"
 
+#include <optional>
+
 #include "capture/eval/library_objects.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"
@@ -120,7 +122,8 @@ static Variable* index_with_numbers(Translator& tr, Variable* index) {
   return any ? tr.make<SliceVariable>(parts[0], parts[1], parts[2]) : index;
 }
 
-Variable* with_numbers(Translator& tr, Variable* key) {
+// A key for a tensor's [] with integer tensors of no dimension, and tensors in its slices, replaced by their values.
+static Variable* with_numbers(Translator& tr, Variable* key) {
   if (!tr.may_be_unbacked()) return key;
   key = tr.force(key);
   if (!key->is(Kind::Tuple)) return index_with_numbers(tr, key);
@@ -133,7 +136,8 @@ Variable* with_numbers(Translator& tr, Variable* key) {
   return any ? tr.tuple(std::move(items)) : key;
 }
 
-Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
+// t[key] with integers in the key that only the run knows, as a view; nullptr: there is none, or it is of another kind.
+static Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
   key = tr.force(key);
   auto unknown = [&](Variable* v) {
     return v->is(Kind::Sym) && v->type() == &PyLong_Type &&
@@ -171,6 +175,14 @@ Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
     }
   }
   return out;
+}
+
+Variable* part_by_numbers(Translator& tr, TensorVariable* t, Variable*& key) {
+  // The program does not see them, so that they are no reason to end a graph that can hold them.
+  std::optional<OpenNumbers> open;
+  if (!tr.view().torch_level && !tr.host.in_callback()) open.emplace(tr);
+  key = with_numbers(tr, key);
+  return tr.may_be_unbacked() ? select_by_numbers(tr, t, key) : nullptr;
 }
 
 bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message) {

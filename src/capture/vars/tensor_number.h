@@ -14,10 +14,9 @@ PyObject* tensor_method(const char* name);
 Variable* number_of(Translator& tr, TensorVariable* t, PyTypeObject* as);
 // t.tolist(); nullptr: as above.
 Variable* list_of_numbers(Translator& tr, TensorVariable* t);
-// A key for a tensor's [] with integer tensors of no dimension, and tensors in its slices, replaced by their values.
-Variable* with_numbers(Translator& tr, Variable* key);
-// t[key] with integers in the key that only the run knows, as a view; nullptr: there is none, or it is of another kind.
-Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key);
+// The part of t that [key] stands for, as a view, where integers in the key are what only the run knows, integer
+// tensors of no dimension too; nullptr: it is of another kind, and `key` has numbers for such tensors where it may.
+Variable* part_by_numbers(Translator& tr, TensorVariable* t, Variable*& key);
 // True: `condition` is a bool that only the run knows, and the run checks it.
 bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message);
 
