@@ -255,9 +255,6 @@ class BoxedCall : public ExternCall {
       }
       outputs_.push_back(std::move(out));
     }
-    BRAZE_CHECK(
-        !preallocated_ || std::none_of(outputs_.begin(), outputs_.end(), [](auto& o) { return o.depends_on_data; }),
-        "results whose size depends on data cannot be preallocated");
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
@@ -301,7 +298,9 @@ class BoxedCall : public ExternCall {
  private:
   struct Output {
     ViewSpec spec;
-    std::vector<int64_t> binds;  // per dimension: the symbol that its size defines, or -1
+    // Per dimension: the symbol that its size defines, or -1. Of results whose memory is there before the call, sizes
+    // are known before it.
+    std::vector<int64_t> binds;
     bool depends_on_data = false;
     bool handed_on = false;  // whatever it is
   };

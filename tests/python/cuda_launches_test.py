@@ -87,3 +87,28 @@ def test_what_a_device_is_is_known():
 
     x = rand(5)
     assert torch.equal(braze.compile(f, fullgraph=True)(x), f(x))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_products_of_rows_that_depend_on_data(grad):
+    def f(x, w, b, i, index):
+        (rows,) = torch.where(index == i)
+        return (
+            torch.relu(x[rows] @ w[i]) + b[i],
+            torch.addmm(b[i], x[index > i], w[i]),
+            torch.bmm(x[None, i:], w[i][None]),
+        )
+
+    index = torch.arange(100, device="cuda") % 5
+    compiled = braze.compile(f, fullgraph=True)
+    for i in (2, 4, 2):
+        ours = [t.requires_grad_(grad) for t in (rand(100, 64), rand(5, 64, 96), rand(5, 96))]
+        theirs = [t.detach().clone().requires_grad_(grad) for t in ours]
+        number = torch.tensor(i, device="cuda")
+        got, want = compiled(*ours, number, index), f(*theirs, number, index)
+        for g, e in zip(got, want, strict=True):
+            assert g.shape == e.shape and error(g, e) < 1e-4
+        if grad:
+            sum(r.square().mean() for r in got).backward(), sum(r.square().mean() for r in want).backward()
+            for g, e in zip(ours, theirs, strict=True):
+                assert error(g.grad, e.grad) < 1e-4
