@@ -200,3 +200,15 @@ def test_strides_that_vary_where_sizes_do_not():
     """Of an operator that takes neither open sizes nor open strides."""
     f = lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0)
     sweep(f, [(torch.rand(2, 2, 2, 2 * k)[..., ::k],) for k in range(1, 5)], 4, fullgraph=True)
+
+
+def test_not_of_a_float_compiles_once_per_outcome():
+    def f(x, scale):
+        return x * scale, not scale
+
+    compiled, x = braze.compile(f), torch.ones(3)
+    braze.counters(clear=True)
+    for scale in (1.5, 2.5, 3.5, 0.0, 4.5, -0.0):
+        (want, off), (got, said) = f(x, scale), compiled(x, scale)
+        assert torch.equal(got, want) and said is off
+    assert braze.counters()["captures"] <= 3

@@ -1,6 +1,7 @@
 // Branches on what only the run knows of which one side does nothing but raise.
 #include <set>
 
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
@@ -30,6 +31,13 @@ bool only_raises(const Bytecode& code, int from) {
     if (in.op != Jump && in.op != JumpBackward) todo.push_back(at + 1);
   }
   return raises;
+}
+
+// Of a conditional jump: which of its sides does nothing but raise.
+enum class Raises : uint8_t { Neither, Next, Target };
+Raises raising_side(const Bytecode& code, int next, int target) {
+  const bool falls = only_raises(code, next), jumps = target > next && only_raises(code, target);
+  return falls == jumps ? Raises::Neither : falls ? Raises::Next : Raises::Target;
 }
 
 }  // namespace
@@ -73,10 +81,8 @@ bool awaits_check(Translator& tr, const Frame& f) {
       using enum Opcode;
       if (in.op == Nop || in.op == UnaryNot || in.op == CompareOp) continue;
       if (in.op == LoadConst && at + 1 < all.size() && all[at + 1].op == CompareOp) continue;
-      if (in.op == PopJumpIfTrue || in.op == PopJumpIfFalse) {
-        int next = static_cast<int>(at) + 1;
-        return only_raises(*p->code, next) != (in.target > next && only_raises(*p->code, in.target));
-      }
+      if (in.op == PopJumpIfTrue || in.op == PopJumpIfFalse)
+        return raising_side(*p->code, static_cast<int>(at) + 1, in.target) != Raises::Neither;
       break;
     }
     if (at >= all.size() || all[at].op != Opcode::ReturnValue || p->is_generator || !p->resumable) return false;
@@ -93,12 +99,10 @@ Variable* negated(Translator& tr, Variable* truth) {
 // The run checks it, and the other side is taken.
 bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
   Variable* condition = tr.force(f.top());
-  auto unknown = [&](Variable* v) {
-    return v->is(Kind::Sym) && tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
-  };
-  if (!unknown(condition) && !condition->is(Kind::Tensor) && !condition->is(Kind::Float)) return false;
-  bool falls = only_raises(*f.code, next), jumps = ins.target > next && only_raises(*f.code, ins.target);
-  if (falls == jumps) return false;
+  if (!only_run_knows(tr, condition) && !condition->is(Kind::Tensor) && !condition->is(Kind::Float)) return false;
+  const Raises side = raising_side(*f.code, next, ins.target);
+  if (side == Raises::Neither) return false;
+  const bool falls = side == Raises::Next;
   bool wanted = (ins.op == Opcode::PopJumpIfTrue) == falls;  // the truth value that does not raise
   // A run that fails is made again by the uncompiled code, which raises what it raises; another backend's graph must
   // raise by itself.
@@ -116,7 +120,7 @@ bool check_in_run(Translator& tr, Frame& f, const Instruction& ins, int& next) {
   }
   if (condition->type() != &PyBool_Type)
     condition = tr.force(tr.compare(Py_NE, condition, tr.integer(0, Ground::fixed())));
-  if (!unknown(condition)) return false;
+  if (!only_run_knows(tr, condition)) return false;
   if (!wanted) condition = negated(tr, condition);
   UserLine at = tr.line();
   std::string where = "the check in line " + std::to_string(at.line) + " failed: " + source_text(at);

@@ -10,9 +10,7 @@ Variable* Protocols::unary_op(Opcode op, Variable* v) {
   if (op == Opcode::UnaryNegative)
     if (Variable* d = tr_.floats.defer_negation(v)) return d;
   if (op == Opcode::UnaryNot) {
-    v = tr_.force(v);
-    bool open = v->is(Kind::Sym) && v->type() == &PyBool_Type &&
-                tr_.tracer().depends_on_data(v->as<SymVariable>()->value.get());
+    bool open = only_run_knows(tr_, v) && v->type() == &PyBool_Type;
     return open ? negated(tr_, v) : tr_.boolean(!truth(v), Ground::pure(v));
   }
   v = tr_.force(v);

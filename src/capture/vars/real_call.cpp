@@ -99,7 +99,7 @@ Variable* call_bound_function(Translator& tr, RealVariable& real, Args& args) {
     if (self && PyType_Check(self)) {
       PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(o)->m_ml;
       PyObject* descr =
-          native::type_attr(Ground::fixed(), reinterpret_cast<PyTypeObject*>(self), tr.intern(method->ml_name));
+          native::type_attr(Ground::conservative(), reinterpret_cast<PyTypeObject*>(self), tr.intern(method->ml_name));
       bool same = descr && Py_TYPE(descr) == &PyClassMethodDescr_Type &&
                   reinterpret_cast<PyMethodDescrObject*>(descr)->d_method == method;
       if (BuiltinHandler handler = same ? find_builtin(descr) : nullptr) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_float.h"
 
@@ -139,10 +140,7 @@ static Variable* with_numbers(Translator& tr, Variable* key) {
 // t[key] with integers in the key that only the run knows, as a view; nullptr: there is none, or it is of another kind.
 static Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* key) {
   key = tr.force(key);
-  auto unknown = [&](Variable* v) {
-    return v->is(Kind::Sym) && v->type() == &PyLong_Type &&
-           tr.tracer().depends_on_data(v->as<SymVariable>()->value.get());
-  };
+  auto unknown = [&](Variable* v) { return only_run_knows(tr, v) && v->type() == &PyLong_Type; };
   std::vector<Variable*> parts{key};
   if (key->is(Kind::Tuple)) parts = key->as<TupleVariable>()->elements;
   bool any = false;
@@ -180,15 +178,14 @@ static Variable* select_by_numbers(Translator& tr, TensorVariable* t, Variable* 
 Variable* part_by_numbers(Translator& tr, TensorVariable* t, Variable*& key) {
   // The program does not see them, so that they are no reason to end a graph that can hold them.
   std::optional<OpenNumbers> open;
-  if (!tr.view().torch_level && !tr.host.in_callback()) open.emplace(tr);
+  if (!tr.view().torch_level && !tr.view().fixed_sizes && !tr.host.in_callback()) open.emplace(tr);
   key = with_numbers(tr, key);
   return tr.may_be_unbacked() ? select_by_numbers(tr, t, key) : nullptr;
 }
 
 bool assume(Translator& tr, Variable* condition, const char* exception, Variable* message) {
   condition = tr.force(condition);
-  if (!condition->is(Kind::Sym) || !tr.tracer().depends_on_data(condition->as<SymVariable>()->value.get()))
-    return false;
+  if (!only_run_knows(tr, condition)) return false;
   std::string text = text_of(tr, message);
   tr.mutate();
   tr.tracer().assume(condition->as<SymVariable>()->value.get(), exception, text);
