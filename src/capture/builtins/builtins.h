@@ -75,7 +75,7 @@ void register_print_builtin();
 void register_lock_builtins();
 void register_autograd_builtins();
 void register_checkpoint_builtins();
-void register_cache_builtins();
+void register_weak_reference_builtins();
 void register_context_variable_builtins();
 void register_random_builtins();
 void register_numpy_builtins();

@@ -1,4 +1,4 @@
-// What Python keeps between calls: functools.lru_cache, weak references.
+// What Python keeps between calls: functools.lru_cache.
 #include <algorithm>
 
 #include "capture/builtins/builtins.h"
@@ -6,7 +6,6 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
-#include "capture/vars/weakref.h"
 #include "trace/global_state.h"
 
 namespace braze::capture {
@@ -30,20 +29,6 @@ Ref fixed_object(Translator& tr, Variable* v) {
     return v->as<ObjectVariable>()->real;
   }
   return Ref();
-}
-
-Variable* make_weakref(Translator& tr, Args& a) {
-  if (a.size() < 1 || a.size() > 2 || !a.kw.empty() || (a.size() == 2 && !is_none(a[1]))) return nullptr;
-  // Others are held by the entry, or die where nothing of the capture shows it.
-  bool followed = a[0]->is(Kind::Object) || a[0]->is(Kind::Module) || a[0]->is(Kind::Dict) || a[0]->is(Kind::Set) ||
-                  a[0]->is(Kind::Function) || a[0]->is(Kind::Tensor);
-  if (!followed) return nullptr;
-  if (!a[0]->type()->tp_weaklistoffset)
-    tr.raise(PyExc_TypeError, std::string("cannot create weak reference to '") + tr.name_of(a[0]->type()) + "' object");
-  // References without a callback are one object.
-  auto [it, fresh] = tr.effects.weakrefs.try_emplace(a[0]);
-  if (fresh) it->second = tr.make<WeakrefVariable>(a[0]);
-  return it->second;
 }
 
 }  // namespace
@@ -141,24 +126,5 @@ Variable* RealCalls::cached_call(Variable* cache, const Args& args) {
   if (!trials_) tr_.effects.defer_unseen_call(cache, args);  // counted, and kept from being the oldest
   return tr_.force(tr_.wrap(result, at));
 }
-
-Variable* WeakrefVariable::call(Translator& tr, Args& args) {
-  if (args.size() || !args.kw.empty()) tr.unsupported("arguments of a weak reference");
-  bool alive = target->source.valid() && (!target->is(Kind::Tensor) || tr.effects.modifications().empty());
-  for (Frame* f = tr.frame(); f && !alive; f = f->parent) {
-    for (Variable* v : f->locals)
-      alive |= v && v->is(Kind::Cell) ? tr.force(v)->as<CellVariable>()->contents == target : v == target;
-    for (int i = 0; i < f->sp; ++i) alive |= f->stack[static_cast<size_t>(i)] == target;
-  }
-  if (!alive) tr.unsupported("a weak reference to an object that may be gone");
-  return target;
-}
-
-Reg WeakrefVariable::build(Codegen& cg) {
-  return cg.recipe.make(StepKind::Call,
-                        {cg.constant(reinterpret_cast<PyObject*>(&_PyWeakref_RefType)), cg.reg(target)});
-}
-
-void register_cache_builtins() { register_builtin("weakref", "ref", make_weakref); }
 
 }  // namespace braze::capture

@@ -30,7 +30,7 @@ void register_all() {
     register_lock_builtins();
     register_autograd_builtins();
     register_checkpoint_builtins();
-    register_cache_builtins();
+    register_weak_reference_builtins();
     register_context_variable_builtins();
     register_random_builtins();
     register_numpy_builtins();

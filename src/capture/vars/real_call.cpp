@@ -1,6 +1,4 @@
 // Calls of objects that are known by identity: classes, functions in C, methods, caches.
-#include <set>
-
 #include "capture/builtins/builtins.h"
 #include "capture/builtins/signature_errors.h"
 #include "capture/cpython/imported.h"
@@ -126,43 +124,6 @@ Variable* call_method_wrapper(Translator& tr, RealVariable& real, Args& args) {
   }
   return nullptr;
 }
-
-// Whether a frame holds it, by itself or through objects that nothing has changed.
-bool held_by_frame(Translator& tr, PyObject* o) {
-  auto it = tr.objects().find(o);
-  if (it == tr.objects().end()) return false;
-  std::set<SourceId> changed, held;
-  for (Variable* m : tr.effects.modifications()) changed.insert(m->source);
-  for (const Frame* f = tr.frame(); f; f = f->parent)
-    for (const Variable* v : f->locals)
-      if (v && v->source.valid()) held.insert(v->source);
-  bool inside = false;  // of something
-  for (SourceId s = it->second->source; s.valid(); inside = true) {
-    const Source& at = tr.sources()[s];
-    if (inside && changed.count(s)) return false;
-    if (inside && held.count(s)) return true;
-    switch (at.kind) {
-      case SourceKind::Local: return inside || !PyObject_TypeCheck(o, library().tensor);
-      case SourceKind::Const: return inside;
-      case SourceKind::DictItem:
-      case SourceKind::ListItem:
-      case SourceKind::TupleItem:
-      case SourceKind::InstanceDict:
-      case SourceKind::Slot: s = at.base; break;
-      default: return false;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-void refuse_if_let_go(Translator& tr, PyObject* target) {
-  if (target != Py_None && !tr.effects.modifications().empty() && !held_by_frame(tr, target))
-    tr.unsupported("a weak reference to an object that a change may have let go of");
-}
-
-namespace {
 
 Variable* call_weak_reference(Translator& tr, RealVariable& real, Args& args) {
   PyObject* o = real.object.get();

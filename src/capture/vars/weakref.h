@@ -1,4 +1,4 @@
-// A weak reference made in the capture, to an object that lives at least as long as the capture.
+// A weak reference made in the capture.
 #pragma once
 #include "capture/eval/variable.h"
 
