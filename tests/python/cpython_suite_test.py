@@ -24,7 +24,7 @@ GROUPS = {
     "syntax": "test_augassign test_binop test_compare test_contains test_decorators test_isinstance test_keywordonlyarg test_named_expressions test_pow "
     "test_unary test_unpack_ex test_baseexception test_exception_variations test_positional_only_arg test_slice test_enumerate test_property test_super "
     "test_bisect test_funcattrs test_string test_listcomps test_fstring test_range test_dataclasses test_copy",
-    "programs": "test_argparse test_optparse test_urlparse test_csv test_graphlib",
+    "programs": "test_argparse test_optparse test_urlparse test_csv test_graphlib test_heapq test_math",
     "more": "test_deque test_userdict test_yield_from test_genericclass test_array test_generator_stop test_subclassinit test_richcmp test_hash test_index",
     "flow": "test_scope test_call test_generators test_with test_raise test_iter test_exceptions",
 }

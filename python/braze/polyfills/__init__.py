@@ -16,6 +16,7 @@ from ._itertools import (  # noqa: F401
     groupby,
     islice,
     itertool,
+    made_of,
     pairwise,
     permutations,
     product,

@@ -1,5 +1,6 @@
 """itertools."""
 
+import itertools
 import operator
 import sys
 
@@ -10,6 +11,12 @@ def itertool(name, *fields):
     """In place of an iterator of itertools that goes on from what its fields hold; those that are empty at first are
     left out."""
     raise NotImplementedError(name)
+
+
+def made_of(cls, args, generator):
+    """In the capture an iterator that goes on as the generator does, and is what `cls(*args)` makes until it has given
+    an item. `args` hold what was read when it was made."""
+    return cls(*args)
 
 
 def chain(*iterables):
@@ -76,7 +83,8 @@ def product(*iterables, repeat=1):
     repeat = operator.index(repeat)
     if repeat < 0:
         raise ValueError("repeat argument cannot be negative")
-    return _product([tuple(p) for p in iterables] * repeat)
+    pools = [tuple(p) for p in iterables] * repeat
+    return made_of(itertools.product, tuple(pools), _product(pools))
 
 
 def _product(pools):
@@ -136,7 +144,8 @@ def _length(r):
 
 
 def combinations(iterable, r):
-    return _combinations(tuple(iterable), _length(r))
+    pool, r = tuple(iterable), _length(r)
+    return made_of(itertools.combinations, (pool, r), _combinations(pool, r))
 
 
 def _combinations(pool, r):
@@ -158,7 +167,8 @@ def _combinations(pool, r):
 
 
 def combinations_with_replacement(iterable, r):
-    return _combinations_with_replacement(tuple(iterable), _length(r))
+    pool, r = tuple(iterable), _length(r)
+    return made_of(itertools.combinations_with_replacement, (pool, r), _combinations_with_replacement(pool, r))
 
 
 def _combinations_with_replacement(pool, r):
@@ -181,7 +191,8 @@ def permutations(iterable, r=None):
     pool = tuple(iterable)
     if r is not None and not isinstance(r, int):
         raise TypeError("Expected int as r")
-    return _permutations(pool, len(pool) if r is None else _length(r))
+    r = len(pool) if r is None else _length(r)
+    return made_of(itertools.permutations, (pool, r), _permutations(pool, r))
 
 
 def _permutations(pool, r):
@@ -208,7 +219,8 @@ def _permutations(pool, r):
 
 
 def groupby(iterable, key=None):
-    return _groupby(iter(iterable), key)
+    it = iter(iterable)
+    return made_of(itertools.groupby, (it, key), _groupby(it, key))
 
 
 def _groupby(it, key):

@@ -147,7 +147,21 @@ Variable* do_re(Translator& tr, Args& a) {
     Ref m = Ref::steal(PyImport_ImportModule("re"));
     return native::attr(Ground::fixed(), m.get(), names[i]);
   }();
+  // re.DEBUG prints.
+  auto prints = [](Variable* v) {
+    PyObject* flags = v->as_constant();
+    return flags && PyLong_Check(flags) && (PyLong_AsLongLong(flags) & 128);
+  };
+  for (Variable* v : a.pos)
+    if (prints(v)) return nullptr;
+  for (auto& [name, v] : a.kw)
+    if (prints(tr.force(v))) return nullptr;
   return tr.real.call_pure(function, a);
+}
+
+Variable* do_made_of(Translator& tr, Args& a) {
+  PyObject* cls = a[0]->as_constant();
+  return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(cls), a[2], Args{a[1]->items(tr), {}});
 }
 
 // The names are kept on the class, as copying does: no program can tell when that was done.
@@ -179,6 +193,7 @@ void register_functional_builtins() {
     register_polyfill("itertools", n, n);
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   register_builtin("braze.polyfills", "itertool", make_itertool);
+  register_builtin("braze.polyfills", "made_of", do_made_of);
   for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
   register_builtin("operator", "itemgetter", do_operator_object<0>);
   register_builtin("operator", "attrgetter", do_operator_object<1>);

@@ -72,7 +72,7 @@ Variable* print(Translator& tr, Args& a) {
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
     if (is_file && v->source.valid())
       file = v;
-    else if (!tr.real.is_python_constant(v))
+    else if (!tr.real.is_python_constant(v) || (is_file && !is_none(tr.force(v))))
       tr.unsupported(Reason::Print, why);
     if (!is_file || file) later.kw.emplace_back(name, v);
   }

@@ -158,10 +158,10 @@ Variable* Values::from_python(Ref object, Ground ground) {
     auto* e = make<ObjectVariable>(t);
     Ref args = Ref::steal(native::attr(Ground::made(), o, "args"));
     e->base = args ? from_python(args, ground) : tuple({});
-    if (reinterpret_cast<PyBaseExceptionObject*>(o)->dict)
-      if (Ref notes = Ref::steal(native::attr(Ground::made(), o, "__notes__")))
-        e->set_field(tr_, tr_.intern("__notes__"), from_python(notes, ground));
     PyErr_Clear();
+    PyObject *name, *value, *fields = reinterpret_cast<PyBaseExceptionObject*>(o)->dict;
+    for (Py_ssize_t at = 0; fields && PyDict_Next(fields, &at, &name, &value);)
+      e->set_field(tr_, tr_.keep(Ref::borrow(name)), from_python(Ref::borrow(value), ground));
     return e;
   }
   bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type ||

@@ -186,12 +186,13 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     GuardValues& values;
     ~Clear() { values.clear(); }
   } at_end{values};
+  // Also where nothing of the entry runs: what the interpreter does instead changes them.
+  forget_array_tensors();
+  forget_contents();
   if (e.run_failures.pauses()) return Ran::Uncompiled;
   launch::ProfilerRange range(e.name);
   TakenLocks locks(values.values() + e.num_inputs + e.num_loads, e.num_locks);
   if (!locks.all()) return Ran::Uncompiled;
-  forget_array_tensors();
-  forget_contents();
   Registers outputs(e.num_outputs);
   const int64_t *integers = values.sizes(), *symbols = integers + e.num_integers;
   std::vector<Ref> numbers;

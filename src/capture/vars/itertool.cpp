@@ -42,7 +42,8 @@ class Turn {
  private:
   int64_t number(size_t i) const { return PyLong_AsLongLong(f_[i]->as_constant()); }
   void set(size_t i, int64_t n) { f_[i] = tr_.integer(n, Ground::pure(&it_)); }
-  Variable* next(size_t i) { return tr_.next(f_[i]); }
+  // One that was let go of meanwhile, where an iterator within asked this one, has nothing more.
+  Variable* next(size_t i) { return f_[i] ? tr_.next(f_[i]) : nullptr; }
   // Likewise; with its end, or its exception, the iterator within is let go of.
   Variable* next_or_end(size_t i) {
     Variable* v = nullptr;
@@ -162,10 +163,17 @@ class Turn {
   Variable* pairwise() {
     enum { kIt, kOld };
     if (!f_[kIt]) return nullptr;
-    if (!f_[kOld] && !(f_[kOld] = next_or_end(kIt))) return nullptr;
-    Variable* old = std::exchange(f_[kOld], nullptr);
-    f_[kOld] = next_or_end(kIt);
-    return f_[kOld] ? tr_.tuple({old, f_[kOld]}) : nullptr;
+    // The iterator within may ask this one meanwhile, and end it.
+    if (!f_[kOld]) f_[kOld] = next_or_end(kIt);
+    Variable *old = f_[kOld], *v = nullptr;
+    try {
+      if (old && f_[kIt]) v = next_or_end(kIt);
+    } catch (const PyRaise&) {
+      f_[kOld] = nullptr;
+      throw;
+    }
+    f_[kOld] = v;
+    return v ? tr_.tuple({old, v}) : nullptr;
   }
 
   Variable* repeat() {

@@ -9,7 +9,8 @@ namespace {
 
 // Exceptions whose fields are set by __init__.
 bool keeps_arguments(PyTypeObject* cls) {
-  for (PyObject* e : {PyExc_StopIteration, PyExc_SystemExit, PyExc_ImportError})
+  for (PyObject* e : {PyExc_StopIteration, PyExc_SystemExit, PyExc_ImportError, PyExc_SyntaxError,
+                      PyExc_UnicodeDecodeError, PyExc_UnicodeEncodeError, PyExc_UnicodeTranslateError})
     if (PyType_IsSubtype(cls, reinterpret_cast<PyTypeObject*>(e))) return true;
   return false;
 }

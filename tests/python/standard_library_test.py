@@ -1,0 +1,163 @@
+"""What the standard library's C code keeps, checks and shows, where the capture goes on in its place."""
+
+import collections
+import itertools
+import queue
+import re
+import threading
+
+import pytest
+
+import braze
+
+
+def capture(f, *args):
+    return braze.compile(f, backend="eager")(*args)
+
+
+def test_iterators_that_read_at_once_across_a_break():
+    def f(xs):
+        pools = itertools.product(xs, repeat=2), itertools.combinations(xs, 2), itertools.permutations(xs, 2)
+        more = itertools.combinations_with_replacement(xs, 2)
+        xs.append(5)
+        braze.graph_break()
+        return [list(p) for p in (*pools, more)], xs
+
+    assert capture(f, [1, 2]) == f([1, 2])
+
+
+def test_iterators_made_of_iterators_that_they_use_up():
+    def f(xs):
+        it = iter(xs)
+        all_pairs, groups = itertools.permutations(it, 2), itertools.groupby(iter(xs))
+        braze.graph_break()
+        return list(all_pairs), [(k, list(g)) for k, g in groups], list(it)
+
+    assert capture(f, [1, 1, 2]) == f([1, 1, 2])
+
+
+def test_a_product_of_iterators_that_is_too_long_to_follow():
+    def f(*sizes):
+        return len(list(itertools.product(*map(iter, [range(n) for n in sizes]))))
+
+    assert capture(f, 13, 11, 7, 4) == 13 * 11 * 7 * 4
+
+
+def test_a_pair_of_neighbours_whose_source_asks_for_it():
+    def f(limit):
+        class Source:
+            count = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                if self.count >= limit:
+                    raise StopIteration
+                self.count += 1
+                return next(pairs, None) if self.count == 1 else [self.count]
+
+        pairs = itertools.pairwise(Source())
+        return list(pairs)
+
+    assert [capture(f, n) for n in range(6)] == [f(n) for n in range(6)]
+
+
+class Kept:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.exception = value.with_traceback(None)
+        return True
+
+
+def test_fields_of_an_exception_that_c_code_raised():
+    def f(pattern):
+        with Kept() as kept:
+            re.compile(pattern)
+        return kept.exception.msg, kept.exception.pos, kept.exception.pattern, str(kept.exception)
+
+    assert capture(f, "(a") == f("(a")
+
+
+def test_exceptions_that_their_init_fills():
+    def f():
+        return SyntaxError("wrong"), UnicodeDecodeError("utf8", b"abc", 1, 2, "why"), ImportError("gone", name="there")
+
+    for got, want in zip(capture(f), f(), strict=True):
+        assert repr(got) == repr(want) and str(got) == str(want)
+    assert capture(f)[1].start == 1 and capture(f)[0].msg == "wrong" and capture(f)[2].name == "there"
+
+
+def test_patterns_print_themselves_each_time(capsys):
+    def f():
+        return re.compile("a+b", re.DEBUG).pattern
+
+    f()
+    want = capsys.readouterr().out
+    compiled = braze.compile(f, backend="eager")
+    for _ in range(2):
+        re.purge()
+        compiled()
+        assert capsys.readouterr().out == want
+
+
+def test_locks_that_are_held_are_seen():
+    def f(lock):
+        return lock.acquire(False), lock.locked()
+
+    lock = threading.Lock()
+    compiled = braze.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(lock) == (True, True)
+        assert compiled(lock) == (False, True)
+        lock.release()
+
+
+def test_printing_to_what_is_no_file():
+    def f():
+        print("", file="")
+
+    with pytest.raises(AttributeError, match="write"):
+        capture(f)
+
+
+class Guarded:
+    def __init__(self):
+        self.items = collections.deque()
+        self.lock = threading.Lock()
+
+    def __enter__(self):
+        return self.lock.__enter__()
+
+    def __exit__(self, *args):
+        return self.lock.__exit__(*args)
+
+    def put(self, x):
+        with self:
+            self.items.append(x)
+
+
+def test_what_the_interpreter_puts_into_a_deque_is_seen():
+    def f(q):
+        q.put(1)
+        before = list(q.items), len(q.items)
+        with q.lock:
+            braze.graph_break()
+        return before
+
+    assert capture(f, Guarded()) == ([1], 1)
+
+
+def test_a_queue_after_a_wait():
+    def f():
+        q = queue.Queue(2)
+        q.put(1)
+        q.put(2)
+        if (first := [q.get(), q.get()]) != [1, 2]:
+            return first
+        q.put(3, timeout=0.01)
+        return first, list(q.queue)
+
+    assert capture(f) == ([1, 2], [3])
