@@ -25,13 +25,10 @@ Variable* acquire(Translator& tr, Args& a) {
   if (timeout || a.size() > 2 || !a.kw.empty()) return nullptr;
   HeldLock* lock = lock_of(tr, a);
   if (!lock) return nullptr;
-  const bool waits = !blocking || tr.truth(blocking);
   if (lock->count && !is_reentrant(a[0])) {
-    if (!waits) return tr.boolean(false, Ground::pure(lock));
+    if (blocking && !tr.truth(blocking)) return tr.boolean(false, Ground::pure(lock));
     return nullptr;  // it would wait for itself
   }
-  // Only the lock knows whether another, or this thread's code from before the capture, holds it.
-  if (!waits && !lock->count) return nullptr;
   tr.mutate();
   ++lock->count;
   return tr.boolean(true, Ground::pure(lock));
@@ -54,10 +51,10 @@ Variable* exit(Translator& tr, Args& a) {
   return release(tr, self);
 }
 
-// Of one that is not held here it is as for acquire(False).
+// It was free when the entry took it.
 Variable* locked(Translator& tr, Args& a) {
   HeldLock* lock = a.size() == 1 && a.kw.empty() ? lock_of(tr, a) : nullptr;
-  return lock && lock->count > 0 ? tr.boolean(true, Ground::pure(lock)) : nullptr;
+  return lock ? tr.boolean(lock->count > 0, Ground::pure(lock)) : nullptr;
 }
 
 }  // namespace
