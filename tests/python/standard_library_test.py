@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import operator
 import queue
 import re
 import threading
@@ -161,3 +162,27 @@ def test_a_queue_after_a_wait():
         return first, list(q.queue)
 
     assert capture(f) == ([1, 2], [3])
+
+
+def test_an_exception_that_holds_itself():
+    class Holds:
+        def __index__(self):
+            error = ValueError("held")
+            error.own = error
+            raise error
+
+    def f(x):
+        with Kept() as kept:
+            operator.index(x)
+        return kept.exception.own is kept.exception
+
+    assert capture(f, Holds())
+
+
+def test_replacing_with_a_count_beyond_a_machine_word():
+    def f():
+        with Kept() as kept:
+            re.sub("a", "b", "aa", 1 << 70)
+        return type(kept.exception)
+
+    assert capture(f) is f()

@@ -150,7 +150,7 @@ Variable* do_re(Translator& tr, Args& a) {
   // re.DEBUG prints.
   auto prints = [](Variable* v) {
     PyObject* flags = v->as_constant();
-    return flags && PyLong_Check(flags) && (PyLong_AsLongLong(flags) & 128);
+    return flags && PyLong_Check(flags) && (PyLong_AsUnsignedLongLongMask(flags) & 128);
   };
   for (Variable* v : a.pos)
     if (prints(v)) return nullptr;

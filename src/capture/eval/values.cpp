@@ -160,8 +160,12 @@ Variable* Values::from_python(Ref object, Ground ground) {
     e->base = args ? from_python(args, ground) : tuple({});
     PyErr_Clear();
     PyObject *name, *value, *fields = reinterpret_cast<PyBaseExceptionObject*>(o)->dict;
-    for (Py_ssize_t at = 0; fields && PyDict_Next(fields, &at, &name, &value);)
+    for (Py_ssize_t at = 0; fields && PyDict_Next(fields, &at, &name, &value);) {
+      // Others may lead back to the exception.
+      if (!is_constant_type(Py_TYPE(value)) && PyUnicode_CompareWithASCIIString(name, "__notes__") != 0)
+        tr_.unsupported(Reason::RaisedException, "an exception that holds more than constants");
       e->set_field(tr_, tr_.keep(Ref::borrow(name)), from_python(Ref::borrow(value), ground));
+    }
     return e;
   }
   bool fixed = PyType_Check(o) || PyModule_Check(o) || PyCFunction_Check(o) || t == &PyMethodDescr_Type ||

@@ -221,13 +221,7 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   }
   if (of_numpy(o) && !is_pure(o))
     if (Variable* v = call_numpy(tr, o, args)) return v;
-  if (const char* name = find_polyfill(o)) {
-    Args given = args;
-    Variable* v = tr.force(tr.call(tr.real.polyfill(name), args));
-    if (PyType_Check(o) && v->is(Kind::Generator))
-      return tr.make<WrappedIterator>(reinterpret_cast<PyTypeObject*>(o), v, std::move(given));
-    return v;
-  }
+  if (const char* name = find_polyfill(o)) return tr.force(tr.call(tr.real.polyfill(name), args));
   if (PyObject* inner = wrapped_function(o)) return tr.call(tr.global_object(inner, Ground::pure(this, args)), args);
   switch (torch_rule(o)) {
     case TorchRule::Call:
