@@ -55,6 +55,9 @@ def cache_files() -> tuple[str, list[str]]:
     """The folder, empty where there is none; paths of what this process used of it."""
 
 def set_listener(listener: Callable[[str, int, str, str, dict[str, Any] | None], None] | None, /) -> None: ...
+def overflow_errors() -> dict[str, str]:
+    """By the name of a floating dtype: what eager's kernels on a CPU say of a number that it cannot hold."""
+
 def allow_in_graph(callable: object, /) -> None: ...
 def substitute(callable: object, by: Callable[..., Any], /) -> None: ...
 def set_markers(

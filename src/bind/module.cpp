@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/build_id.h"
 #include "base/cpu.h"
@@ -19,6 +20,7 @@
 #include "codegen/codegen.h"
 #include "codegen/disk_cache.h"
 #include "codegen/warm_up.h"
+#include "trace/number_range.h"
 #include "trace/trace.h"
 
 namespace braze::bind {
@@ -258,6 +260,16 @@ PyObject* cache_files(PyObject*, PyObject*) {
   return Py_BuildValue("NO", PyUnicode_DecodeFSDefault(codegen::DiskCache().folder().c_str()), paths.get());
 }
 
+PyObject* overflow_errors(PyObject*, PyObject*) {
+  Ref errors = Ref::steal(PyDict_New());
+  const std::pair<const char*, DType> dtypes[] = {
+      {"float16", DType::F16}, {"bfloat16", DType::BF16}, {"float32", DType::F32}};
+  for (const auto& [dtype, is] : dtypes)
+    if (std::string words = trace::overflow_error(is); !words.empty())
+      put(errors.get(), dtype, PyUnicode_FromStringAndSize(words.data(), static_cast<Py_ssize_t>(words.size())));
+  return errors.release();
+}
+
 PyObject* allow_in_graph(PyObject*, PyObject* callable) {
   capture::allow_in_graph(callable);
   Py_RETURN_NONE;
@@ -295,6 +307,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"counters", counters, METH_O, nullptr},
                            {"cache_files", cache_files, METH_NOARGS, nullptr},
                            {"set_listener", set_listener, METH_O, nullptr},
+                           {"overflow_errors", overflow_errors, METH_NOARGS, nullptr},
                            {"allow_in_graph", allow_in_graph, METH_O, nullptr},
                            {"substitute", substitute, METH_VARARGS, nullptr},
                            {"set_markers", set_markers, METH_VARARGS, nullptr},

@@ -2,6 +2,7 @@
 
 #include <c10/core/Scalar.h>
 
+#include <exception>
 #include <initializer_list>
 #include <optional>
 
@@ -59,6 +60,15 @@ void refuse_out_of_range(const sym::ExprArena& arena, Op op, const std::vector<g
     auto* integer = std::get_if<sym::Expr>(&args[i]);
     if (auto known = integer ? arena.as_const(*integer) : std::nullopt) convert(*known, result);
   }
+}
+
+std::string overflow_error(DType dtype) {
+  try {
+    convert(1e300, dtype);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
 }
 
 }  // namespace braze::trace

@@ -1,5 +1,9 @@
 """What eager refuses is refused though nobody reads the result, or only a part of it: by the same exception, in one graph."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -222,3 +226,34 @@ def test_numbers_that_vary(name, dtype):
         assert want[0] == got[0], (number, want, got)
         assert want[1] == got[1] if want[0] == "raised" else torch.equal(want[1], got[1])
     assert compiled.count == 2 and not compiled.breaks
+
+
+def test_the_first_program_runs_under_a_mode():
+    # What the process learns of PyTorch once is learnt whatever modes the program has on then, and without their notice.
+    program = """
+import torch, braze
+from torch.overrides import TorchFunctionMode
+
+calls = []
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, f, types, args=(), kwargs=None):
+        calls.append(f)
+        return f(*args, **(kwargs or {}))
+
+def plain(x, number):
+    return torch.full((2,), number, dtype=x.dtype)
+
+f, x = braze.compile(plain), torch.ones(2, dtype=torch.float16)
+with Functions():
+    f(x, 1.5), f(x, 2.5)
+assert [c for c in calls if c in (torch.full, torch.Tensor.numel)] == [torch.full] * 2, calls
+f(x, 1.5), f(x, 2.5)
+try:
+    f(x, 65505.0)
+except RuntimeError as e:
+    assert "without overflow" in str(e)
+else:
+    raise AssertionError("not refused")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "BRAZE_STRICT": "1"})

@@ -5,6 +5,8 @@ Each number takes part as PyTorch has it do: it decides a result's dtype only wh
 
 import torch
 
+from .. import _C
+
 
 def is_number(value):
     return not isinstance(value, torch.Tensor) or (value.dtype == torch.float64 and value.dim() == 0)
@@ -21,18 +23,8 @@ def operand(value, like):
     return torch.scalar_tensor(value, dtype=like.dtype, device=like.device)
 
 
-def words_of_overflow():
-    """By dtype: what eager says of a number that it cannot hold."""
-    words = {}
-    for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        try:
-            torch.full((), 1e300, dtype=dtype)
-        except RuntimeError as e:
-            words[dtype] = str(e)
-    return words
-
-
-WORDS_OF_OVERFLOW = words_of_overflow()
+# Not asked of an operator: this module is imported in the midst of a capture, perhaps under the program's modes.
+WORDS_OF_OVERFLOW = {getattr(torch, dtype): words for dtype, words in _C.overflow_errors().items()}
 
 
 def check_range(value, like):

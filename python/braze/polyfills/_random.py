@@ -13,7 +13,8 @@ _library.define("enter_generator(Tensor state) -> Tensor")
 _library.define("leave_generator(Tensor before) -> Tensor")
 _library.define("seeded_state(Tensor like, SymInt seed) -> Tensor")
 
-_size = torch.Generator().get_state().numel()
+with torch._C.DisableTorchFunction():  # not seen by a mode of the program that captures first
+    _size = torch.Generator().get_state().numel()
 
 
 def _seed(like, seed):

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <utility>
+#include <vector>
 
 namespace braze::capture {
 
@@ -45,6 +46,18 @@ class LooseRef {
  private:
   Ref owned_;
   PyObject* p_ = nullptr;
+};
+
+// What one thread remembers between two of its steps. A thread ends outside of the interpreter, the main one after it:
+// what is still there then is left alone.
+template <typename T>
+class ThreadMemory : public std::vector<T> {
+ public:
+  ThreadMemory() = default;
+  ThreadMemory(const ThreadMemory&) = delete;
+  ~ThreadMemory() {
+    for (T& left : *this) left.abandon();
+  }
 };
 
 // A line of the user's program. The code object is kept alive by the decoder's cache (bytecode.h).

@@ -9,8 +9,10 @@ namespace {
 
 struct Made {
   Ref array, tensor;
+
+  void abandon() { array.release(), tensor.release(); }
 };
-thread_local std::vector<Made> made;
+thread_local ThreadMemory<Made> made;
 
 PyObject* loaded(const char* module, const char* name) {
   static PyObject* modules = PySys_GetObject("modules");
@@ -50,7 +52,7 @@ PyObject* array_tensor(PyObject* array) {
 void forget_array_tensors() {
   if (made.empty()) return;
   std::vector<Made> gone;  // releasing an array may run code
-  gone.swap(made);
+  made.swap(gone);
 }
 
 }  // namespace braze::capture

@@ -13,8 +13,10 @@ namespace {
 
 struct Taken {
   Ref object, content;
+
+  void abandon() { object.release(), content.release(); }
 };
-thread_local std::vector<Taken> taken;
+thread_local ThreadMemory<Taken> taken;
 
 Ref of_deque(PyObject* deque) {
   static PyObject* maxlen = PyUnicode_InternFromString("maxlen");
@@ -72,7 +74,7 @@ PyObject* content_of(PyObject* object) {
 void forget_contents() {
   if (taken.empty()) return;
   std::vector<Taken> gone;  // letting go of an object may run code
-  gone.swap(taken);
+  taken.swap(gone);
 }
 
 }  // namespace braze::capture
