@@ -1,6 +1,7 @@
 """What the standard library's C code keeps, checks and shows, where the capture goes on in its place."""
 
 import collections
+import enum
 import itertools
 import operator
 import queue
@@ -8,6 +9,8 @@ import re
 import threading
 
 import pytest
+import torch
+from harness import outcome, same
 
 import braze
 
@@ -186,3 +189,134 @@ def test_replacing_with_a_count_beyond_a_machine_word():
         return type(kept.exception)
 
     assert capture(f) is f()
+
+
+class Asked:
+    """An iterable that says how long it is, as `answer` has it."""
+
+    def __init__(self, log, answer):
+        self.log, self.answer = log, answer
+
+    def told(self, how):
+        self.log.append(how)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class WithLength(Asked):
+    def __len__(self):
+        return self.told("len")
+
+    def __iter__(self):
+        self.log.append("iter")
+        return iter((1, 2, 3))
+
+
+class ByNumber(Asked):
+    def __len__(self):
+        return self.told("len")
+
+    def __getitem__(self, i):
+        return (1, 2, 3)[i]
+
+
+class WithHint(Asked):
+    def __length_hint__(self):
+        return self.told("hint")
+
+    def __iter__(self):
+        self.log.append("iter")
+        return self
+
+    def __next__(self):
+        self.log.append("next")
+        if self.log.count("next") > 3:
+            raise StopIteration
+        return self.log.count("next")
+
+
+class Triple(tuple):
+    pass
+
+
+READERS = {
+    "list": list,
+    "tuple": tuple,
+    "own_tuple": Triple,
+    "sorted": sorted,
+    "extend": lambda o: [0].extend(o),
+    "in_place": lambda o: [0].__iadd__(o),
+    "init": lambda o: [0].__init__(o),
+    "slice": lambda o: [0].__setitem__(slice(0, 1), o),
+    "star": lambda o: [*o],
+    "star_after": lambda o: (0, *o),
+    "arguments": lambda o: max(*o),
+    "rest": lambda o: [(a, b) for a, *b in [o]],
+    "ends": lambda o: [(a, b, c) for a, *b, c in [o]],
+    "unpacked": lambda o: [a + b + c for a, b, c in [o]],
+    "join": lambda o: ",".join(o),
+    "set": set,
+    "deque": collections.deque,
+    "comprehension": lambda o: [i for i in o],
+    "iterator": lambda o: list(iter(o)),
+}
+
+
+@pytest.mark.parametrize("answer", [3, 0, -1, "3", NotImplemented, ValueError("no"), TypeError("no")], ids=repr)
+@pytest.mark.parametrize("cls", [WithLength, ByNumber, WithHint])
+@pytest.mark.parametrize("read", READERS)
+def test_an_iterable_is_asked_for_its_length(read, cls, answer):
+    def f(log):
+        return READERS[read](cls(log, answer)), torch.ones(1) + 1
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        eager, log = [], []
+        want, got = outcome(f, (eager,), {}), outcome(compiled, (log,), {})
+        assert want[0] == got[0] and eager == log, (want, got, eager, log)
+        same(want[1], got[1]) if want[0] == "returned" else None
+        assert want[0] == "returned" or want[1] == got[1], (want, got)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        asked.append(value)
+        if value == "error":
+            raise KeyError(value)
+        return {"g": cls.GREEN, "other": 7}.get(value)
+
+
+asked = []
+
+
+@pytest.mark.parametrize("value", [1, 2, "g", "other", "error", 77, []], ids=repr)
+def test_what_an_enum_makes_of_unknown_values(value):
+    def f(x):
+        return Colour(value), x + 1
+
+    compiled = braze.compile(f)
+    for _ in range(3):
+        asked.clear()
+        want, before = outcome(f, (torch.ones(1),), {}), list(asked)
+        asked.clear()
+        got = outcome(compiled, (torch.ones(1),), {})
+        assert asked == before and want[0] == got[0], (asked, before, want, got)
+        assert str(want[1]) == str(got[1])
+
+
+def test_flags_that_are_made_when_they_are_asked_for():
+    def f(n):
+        class Permission(enum.IntFlag):
+            READ = 1
+            WRITE = 2
+
+        return Permission(n).value, (Permission.READ | Permission(40)).value, len(Permission)
+
+    compiled = braze.compile(f)
+    for n in (42, 42, 3, 8):
+        assert compiled(n) == f(n)

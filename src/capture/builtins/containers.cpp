@@ -7,49 +7,15 @@
 namespace braze::capture {
 namespace {
 
-// What list() asks an object for its length: only what the answer raises, and does, counts.
-void ask_length(Translator& tr, Variable* v) {
-  if (!v->is(Kind::Object)) return;
-  for (const char* name : {"__len__", "__length_hint__"}) {
-    SourceId at;
-    PyObject* method = tr.attributes.lookup_on_type(v->type(), tr.intern(name), &at);
-    if (!method) continue;
-    if (!PyFunction_Check(method)) return;
-    Variable* n;
-    try {
-      n = tr.force(
-          tr.call(tr.attributes.bind_descriptor(method, at, v, v->type(), tr.intern(name)), std::vector<Variable*>{}));
-    } catch (PyRaise& e) {
-      if (!tr.is_instance(e.exception, PyExc_TypeError)) throw;
-      if (std::string_view(name) == "__len__") continue;
-      return;
-    }
-    PyObject* c = constant_of(n);
-    if (c == Py_NotImplemented) return;
-    if (!c || !PyLong_Check(c)) tr.unsupported(std::string(name) + " that does not return a size");
-    if (PyLong_AsSsize_t(c) < 0) {
-      PyErr_Clear();
-      tr.unsupported(std::string(name) + " that does not return a size");
-    }
-    return;
-  }
-}
-
 Variable* do_list(Translator& tr, Args& a) {
   if (a.size() > 1 || !a.kw.empty()) return nullptr;
-  // Its iterator comes first.
-  if (a.size() && a[0]->is(Kind::Object) && !a[0]->as<ObjectVariable>()->base) {
-    Variable* it = tr.iter(a[0]);
-    ask_length(tr, a[0]);
-    return tr.list(tr.unpack(it));
-  }
-  return tr.list(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{});
+  return tr.list(a.size() ? tr.listed(a[0]) : std::vector<Variable*>{});
 }
 
 Variable* do_tuple(Translator& tr, Args& a) {
   if (a.size() > 1) return nullptr;
   if (a.size() && a[0]->type() == &PyTuple_Type) return a[0];
-  return tr.tuple(a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{});
+  return tr.tuple(a.size() ? tr.listed(a[0]) : std::vector<Variable*>{});
 }
 
 Variable* make_set(Translator& tr, Args& a, PyTypeObject* cls) {

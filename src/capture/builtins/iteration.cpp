@@ -104,7 +104,7 @@ Variable* do_sorted(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   Variable *key = a.take_kw("key"), *reverse = a.take_kw("reverse");
   if (!a.kw.empty()) return nullptr;
-  return tr.list(sort_variables(tr, tr.unpack(a[0]), key, reverse && tr.truth(reverse)));
+  return tr.list(sort_variables(tr, tr.listed(a[0]), key, reverse && tr.truth(reverse)));
 }
 
 Variable* do_range(Translator& tr, Args& a) {

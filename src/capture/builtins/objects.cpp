@@ -193,7 +193,7 @@ Variable* do_tuple_new(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2) return nullptr;
   PyObject* c = a[0]->as_constant();
   if (!c || !PyType_Check(c)) return nullptr;
-  return tr.make_tuple(reinterpret_cast<PyTypeObject*>(c), a.size() == 2 ? tr.unpack(a[1]) : std::vector<Variable*>{});
+  return tr.make_tuple(reinterpret_cast<PyTypeObject*>(c), a.size() == 2 ? tr.listed(a[1]) : std::vector<Variable*>{});
 }
 
 // types.MethodType(function, self)

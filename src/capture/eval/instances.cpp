@@ -51,7 +51,7 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
                *all = native::item(Ground::fixed(), type_dict(cls), fields);
       if (args.size() != 1 || !args.kw.empty() || !n || !all || PyObject_RichCompareBool(n, all, Py_EQ) != 1)
         tr.unsupported("a struct sequence is made");
-      std::vector<Variable*> given = tr.unpack(args[0]);
+      std::vector<Variable*> given = tr.as_sequence(args[0]);
       if (static_cast<long>(given.size()) != PyLong_AsLong(n))
         tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() of another length");
       return tr.make<TupleVariable>(std::move(given), cls);
@@ -59,7 +59,7 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
     bool named = !args.kw.empty() && cls->tp_init == PyTuple_Type.tp_init;
     if (named || args.size() > 1)
       tr.unsupported(Reason::RaisedException, std::string(cls->tp_name) + "() takes one iterable");
-    return tr.make_tuple(cls, args.size() ? tr.unpack(args[0]) : std::vector<Variable*>{});
+    return tr.make_tuple(cls, args.size() ? tr.listed(args[0]) : std::vector<Variable*>{});
   }
   if (!cls->tp_new) tr.unsupported(std::string("an object of class ") + cls->tp_name + " is made");
   auto* o = tr.make<ObjectVariable>(cls);
@@ -110,6 +110,42 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   tr.unsupported(Reason::UnknownFunction, std::string("an object of class ") + cls->tp_name + " is made");
 }
 
+namespace {
+
+// The member of an enum with this value, as its stock __call__ finds it: in its table; else what `_missing_` gives.
+// nullptr: called otherwise, or refused.
+Variable* member_of_value(Translator& tr, PyTypeObject* cls, Args& args) {
+  auto of_enum = [](PyObject* object, const char* name) {
+    return Ref::steal(native::attr(Ground::conservative(), object, name));
+  };
+  auto* base = reinterpret_cast<PyObject*>(library().enum_);
+  PyObject* call = tr.attributes.lookup_on_type(Py_TYPE(cls), tr.intern("__call__"), nullptr);
+  SourceId made_by;
+  PyObject* made = tr.attributes.lookup_on_type(cls, tr.intern("__new__"), &made_by);
+  bool stock = call == of_enum(reinterpret_cast<PyObject*>(Py_TYPE(base)), "__call__").get() &&
+               made == of_enum(base, "__new__").get();
+  PyObject* missing = tr.attributes.lookup_on_type(cls, tr.intern("_missing_"), nullptr);
+  if (!stock || args.size() != 1 || !args.kw.empty() || !tr.real.is_python_constant(args[0]) ||
+      tr.force(args[0])->type() == cls)
+    return nullptr;
+  Ref key = tr.real.to_python(args[0]);
+  Ref function = missing && Py_TYPE(missing) == &PyClassMethod_Type
+                     ? Ref::steal(native::attr(Ground::fixed(), missing, "__func__"))
+                     : Ref();
+  Ref table = of_enum(reinterpret_cast<PyObject*>(cls), "_value2member_map_");
+  bool known = key && table && PyDict_Check(table.get()) && PyDict_Contains(table.get(), key.get()) == 1;
+  PyErr_Clear();  // what cannot be hashed
+  if (!known && function && !of_library(function.get())) {
+    args.pos.insert(args.pos.begin(), tr.global_object(reinterpret_cast<PyObject*>(cls), Ground::pure(args)));
+    return made_by.valid() ? tr.call(tr.wrap(made, made_by), args) : nullptr;
+  }
+  // The library's own enters what it makes into the table, so that it is there when the guards are checked.
+  if (!known && key && !Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(cls), key.get()))) PyErr_Clear();
+  return enum_member(tr, cls, "_value2member_map_", args[0]);
+}
+
+}  // namespace
+
 Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
   auto* cls_object = reinterpret_cast<PyObject*>(cls);
   PyTypeObject* meta = Py_TYPE(cls);
@@ -117,15 +153,7 @@ Variable* instantiate(Translator& tr, PyTypeObject* cls, Args& args) {
     SourceId at;
     PyObject* call_method = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), &at);
     if (PyType_IsSubtype(meta, Py_TYPE(library().enum_))) {
-      PyObject* call_stock = native::type_attr(Ground::conservative(), Py_TYPE(library().enum_), "__call__");
-      Ref new_stock =
-          Ref::steal(native::attr(Ground::conservative(), reinterpret_cast<PyObject*>(library().enum_), "__new__"));
-      bool stock = tr.attributes.lookup_on_type(meta, tr.intern("__call__"), nullptr) == call_stock &&
-                   tr.attributes.lookup_on_type(cls, tr.intern("__new__"), nullptr) == new_stock.get();
-      if (stock && args.size() == 1 && args.kw.empty() && tr.real.is_python_constant(args[0]) &&
-          tr.force(args[0])->type() != cls)
-        if (Variable* member = enum_member(tr, cls, "_value2member_map_", args[0])) return member;
-      tr.attributes.lookup_on_type(cls, tr.intern("_missing_"), nullptr);
+      if (Variable* member = member_of_value(tr, cls, args)) return member;
       return tr.real.call_pure(cls_object, args);
     }
     if (call_method && PyFunction_Check(call_method)) {

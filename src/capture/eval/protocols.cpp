@@ -232,6 +232,76 @@ bool Protocols::contains(Variable* v, Variable* item) { return tr_.force(v)->con
 Variable* Protocols::iter(Variable* v) { return tr_.force(v)->iter(tr_); }
 std::vector<Variable*> Protocols::unpack(Variable* v) { return tr_.force(v)->items(tr_); }
 
+namespace {
+
+constexpr const char* kLengthMethods[] = {"__len__", "__length_hint__"};
+
+// Whose methods of the program say how long it is; nullptr: nobody's. `from_zero`: it is the one that an iterator asks
+// for its items by number.
+ObjectVariable* tells_length(Translator& tr, Variable* v, bool& from_zero) {
+  if (v->is(Kind::Iterator)) {
+    auto* by_number = dynamic_cast<CallIterator*>(v);
+    if (!by_number || by_number->sentinel || by_number->done) return nullptr;
+    from_zero = true;
+    v = tr.force(by_number->fn);
+  }
+  if (!v->is(Kind::Object)) return nullptr;
+  for (const char* name : kLengthMethods)
+    if (PyObject* method = tr.attributes.lookup_on_type(v->type(), tr.intern(name), nullptr))
+      return PyFunction_Check(method) ? v->as<ObjectVariable>() : nullptr;
+  return nullptr;
+}
+
+}  // namespace
+
+void Protocols::ask_length(Variable* v) {
+  bool from_zero = false;
+  ObjectVariable* teller = tells_length(tr_, tr_.force(v), from_zero);
+  if (!teller) return;
+  for (std::string_view name : kLengthMethods) {
+    SourceId at;
+    PyObject* method = tr_.attributes.lookup_on_type(teller->type(), tr_.intern(name.data()), &at);
+    if (!method) continue;
+    if (!PyFunction_Check(method)) return;
+    const bool is_hint = name == "__length_hint__";
+    if (from_zero && is_hint) return;
+    Variable* n;
+    try {
+      n = tr_.force(
+          tr_.call(tr_.attributes.bind_descriptor(method, at, teller, teller->type(), tr_.intern(name.data())),
+                   std::vector<Variable*>{}));
+    } catch (PyRaise& e) {
+      if (!tr_.is_instance(e.exception, PyExc_TypeError)) throw;
+      continue;
+    }
+    PyObject* c = constant_of(n);
+    if (c == Py_NotImplemented && is_hint) return;
+    bool size = c && PyLong_Check(c) && PyLong_AsSsize_t(c) >= 0;
+    PyErr_Clear();
+    if (!size) tr_.unsupported(std::string(name) + " that does not return a size");
+    return;
+  }
+}
+
+std::vector<Variable*> Protocols::listed(Variable* v) {
+  v = tr_.force(v);
+  bool from_zero = false;
+  if (!tells_length(tr_, v, from_zero)) return unpack(v);
+  Variable* it = tr_.force(iter(v));  // comes first
+  ask_length(v);
+  std::vector<Variable*> out;
+  while (Variable* item = tr_.next(it)) {
+    out.push_back(item);
+    if (out.size() > 1000000) tr_.unsupported("an iteration of more than a million steps");
+  }
+  return out;
+}
+
+std::vector<Variable*> Protocols::as_sequence(Variable* v) {
+  v = tr_.force(v);
+  return v->is(Kind::Object) || v->is(Kind::Iterator) ? listed(iter(v)) : unpack(v);
+}
+
 bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
   if (PyType_Check(derived)) tr_.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(derived));
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);

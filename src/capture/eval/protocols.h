@@ -36,8 +36,11 @@ class Protocols {
   bool contains(Variable* v, Variable* item);
   Variable* iter(Variable* v);
   Variable* next(Variable* iterator);
-  std::vector<Variable*> unpack(Variable* iterable);  // list(iterable)
-  bool can_iterate(Variable* v);                      // its class has the methods for iter(v)
+  std::vector<Variable*> unpack(Variable* iterable);       // [item for item in iterable]
+  std::vector<Variable*> listed(Variable* iterable);       // list(iterable), which asks for the length as well
+  std::vector<Variable*> as_sequence(Variable* iterable);  // list(iter(iterable)), if it is neither list nor tuple
+  void ask_length(Variable* iterable);                     // does what operator.length_hint does
+  bool can_iterate(Variable* v);                           // its class has the methods for iter(v)
   int64_t len(Variable* v);
   std::string text_of_callee(Variable* v);  // as messages about its arguments name it: "module.function()"
   Variable* format(Variable* v, const std::string& spec, int conversion);

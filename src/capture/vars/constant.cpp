@@ -98,7 +98,7 @@ Variable* ConstantVariable::call_method(Translator& tr, const char* name, Args& 
     Variable* parts = tr.force(args[0]);
     if (PyObject* c = constant_of(parts); c && !Py_TYPE(c)->tp_iter && !PySequence_Check(c))
       tr.raise(PyExc_TypeError, "can only join an iterable");
-    args.pos[0] = tr.list(tr.unpack(parts));
+    args.pos[0] = tr.list(tr.as_sequence(parts));
   }
   if (std::string_view(name) == "__iter__" && args.size() == 0 && args.kw.empty()) return iter(tr);
   for (const char* changes : {"__setattr__", "__delattr__", "__setstate__"})  // numbers and texts of own classes

@@ -37,8 +37,13 @@ Variable* add_in_place(Translator& tr, ListVariable& l, Args& a) {
   Variable* from = tr.force(a[0]);
   if (from->is(Kind::Object) && from->as<ObjectVariable>()->base == &l)  // itself, as an object of a subclass
     for (Variable* v : std::vector<Variable*>(l.elements)) add(v);
-  else
+  else if (is_deque(l) || !(from->is(Kind::Object) || from->is(Kind::Iterator)))
     each_item(tr, from, add);
+  else {
+    Variable* it = tr.iter(from);
+    tr.ask_length(from);
+    while (Variable* v = tr.next(it)) add(v);
+  }
   return &l;
 }
 
@@ -54,7 +59,7 @@ Variable* repeat_in_place(Translator& tr, ListVariable& l, Args& a) {
 
 Variable* init(Translator& tr, ListVariable& l, Args& a) {
   if (!a.kw.empty() || l.cls != &PyList_Type) return nullptr;
-  std::vector<Variable*> items = a.size() ? tr.unpack(a[0]) : std::vector<Variable*>{};
+  std::vector<Variable*> items = a.size() ? tr.listed(a[0]) : std::vector<Variable*>{};
   l.change(tr);
   l.elements = std::move(items);
   return tr.none();

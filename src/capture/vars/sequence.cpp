@@ -268,7 +268,7 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
       if (none && slice) PyObject_SetItem(none.get(), slice.get(), Py_None);
       tr.raise_current();
     }
-    std::vector<Variable*> values = tr.unpack(value);
+    std::vector<Variable*> values = tr.as_sequence(value);
     change(tr);
     if (span.step == 1) {
       auto at = elements.begin() + span.start;

@@ -86,7 +86,7 @@ void Instructions::CallFunctionEx(Execution& x) {
     x.tr.raise(PyExc_TypeError,
                x.tr.text_of_callee(callee) + " argument after * must be an iterable, not " + x.tr.name_of(pos->type()));
   Args args;
-  args.pos = x.tr.unpack(pos);
+  args.pos = x.tr.listed(pos);
   if (kw) {
     if (kw->is(Kind::Object) && kw->as<ObjectVariable>()->base) kw = kw->as<ObjectVariable>()->base;
     if (!kw->is(Kind::Dict)) x.tr.unsupported("keyword arguments from " + kw->describe());

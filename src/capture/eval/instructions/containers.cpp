@@ -33,7 +33,20 @@ void unpack_sequence(Translator& tr, Frame& f, int n) {
 }
 
 void unpack_ex(Translator& tr, Frame& f, int before, int after) {
-  auto items = tr.unpack(f.pop());
+  Variable* from = tr.force(f.pop());
+  std::vector<Variable*> items;
+  if (from->is(Kind::Object) || from->is(Kind::Iterator)) {  // the rest is a list of what its iterator gives
+    Variable* it = tr.force(tr.iter(from));
+    for (int i = 0; i < before; ++i)
+      if (Variable* v = tr.next(it))
+        items.push_back(v);
+      else
+        break;
+    if (static_cast<int>(items.size()) == before)
+      for (Variable* v : tr.listed(it)) items.push_back(v);
+  } else {
+    items = tr.unpack(from);
+  }
   int n = static_cast<int>(items.size());
   if (n < before + after)
     tr.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) +
@@ -89,7 +102,7 @@ void Instructions::ListExtend(Execution& x) {
   Variable* from = x.tr.force(x.f.pop());
   if (!x.tr.can_iterate(from))
     x.tr.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + x.tr.name_of(from->type()));
-  auto more = x.tr.unpack(from);
+  auto more = x.tr.listed(from);
   auto* l = x.tr.force(x.f.top(x.ins.arg))->as<ListVariable>();
   l->change(x.tr);
   l->elements.insert(l->elements.end(), more.begin(), more.end());
