@@ -70,6 +70,7 @@ void register_class_builtins();
 void register_torch_builtins();
 void register_attention_builtins();
 void register_user_kernel_builtins();
+void register_logging_builtins();
 void register_message_builtins();
 void register_print_builtin();
 void register_lock_builtins();

@@ -1,66 +1,27 @@
-// Logging and warnings: messages without tensors in them are given when the entry runs, and end no graph.
+// Warnings: those without tensors in them are given when the entry runs, and end no graph.
+#include "capture/builtins/messages.h"
+
 #include "capture/builtins/builtins.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
 namespace braze::capture {
+
+PyObject* object_behind(Variable* v) {
+  switch (v->kind) {
+    case Kind::Lazy: return v->as<LazyVariable>()->object.get();
+    case Kind::List: return v->as<ListVariable>()->real.get();
+    case Kind::Dict: return v->as<DictVariable>()->real.get();
+    case Kind::Object: return v->as<ObjectVariable>()->real.get();
+    default: return nullptr;
+  }
+}
+
 namespace {
 
-bool all_constants(Translator& tr, const Args& a, size_t from) {
-  for (size_t i = from; i < a.size(); ++i)
-    if (!tr.real.is_python_constant(a[i])) return false;
-  for (auto& [name, v] : a.kw)
-    if (!tr.real.is_python_constant(v)) return false;
-  return true;
-}
-
-// A method of logging.Logger. The place that a handler prints is the compiled call's.
-Variable* log_message(Translator& tr, Args& a, const char* method) {
-  if (a.size() < 1 || !a[0]->source.valid() || !all_constants(tr, a, 1)) return nullptr;
-  Variable* bound = tr.getattr(a[0], method);
-  tr.effects.defer_call(bound, Args{{a.pos.begin() + 1, a.pos.end()}, a.kw});
-  return tr.none();
-}
-
-// logging.getLogger(name): made now, if it is not there; it stays for good.
-Variable* get_logger(Translator& tr, Args& a) {
-  if (a.size() > 1 || !a.kw.empty() || !all_constants(tr, a, 0)) return nullptr;
-  static PyObject* get = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("logging"));
-    return native::attr(Ground::fixed(), m.get(), "getLogger");
-  }();
-  Ref logger =
-      Ref::steal(a.size() ? PyObject_CallOneArg(get, tr.real.to_python(a[0]).get()) : PyObject_CallNoArgs(get));
-  if (!logger) tr.raise_current();
-  return tr.global_object(logger.get(), Ground::pure(a));
-}
-
-Variable* log_debug(Translator& tr, Args& a) { return log_message(tr, a, "debug"); }
-Variable* log_info(Translator& tr, Args& a) { return log_message(tr, a, "info"); }
-Variable* log_warning(Translator& tr, Args& a) { return log_message(tr, a, "warning"); }
-Variable* log_error(Translator& tr, Args& a) { return log_message(tr, a, "error"); }
-Variable* log_critical(Translator& tr, Args& a) { return log_message(tr, a, "critical"); }
-Variable* log_log(Translator& tr, Args& a) { return log_message(tr, a, "log"); }
-
-PyObject* warn_explicit() {
-  static PyObject* f = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
-    return native::attr(Ground::fixed(), m.get(), "warn_explicit");
-  }();
-  return f;
-}
-
-// Whether a value that was there before is this object, or one whose attribute it is, or a method of such a one.
-bool leads_to(Variable* v, PyObject* object) {
-  PyObject* o = nullptr;
-  switch (v->kind) {
-    case Kind::Lazy: o = v->as<LazyVariable>()->object.get(); break;
-    case Kind::List: o = v->as<ListVariable>()->real.get(); break;
-    case Kind::Object: o = v->as<ObjectVariable>()->real.get(); break;
-    case Kind::BoundMethod: return leads_to(v->as<BoundMethodVariable>()->self, object);
-    default: break;
-  }
+// Whether it is this object, or one whose attribute it is, or a method of such a one.
+bool leads_to(PyObject* o, PyObject* object) {
   if (o && PyMethod_Check(o)) o = PyMethod_GET_SELF(o);
   if (!o || o == object) return o != nullptr;
   PyObject** dict = _PyObject_GetDictPtr(o);
@@ -68,6 +29,39 @@ bool leads_to(Variable* v, PyObject* object) {
   for (Py_ssize_t pos = 0; dict && *dict && PyDict_Next(*dict, &pos, &key, &value);)
     if (value == object) return true;
   return false;
+}
+
+bool leads_to(Variable* v, PyObject* object) {
+  if (!v) return false;
+  if (v->is(Kind::BoundMethod)) return leads_to(v->as<BoundMethodVariable>()->self, object);
+  if (!v->is(Kind::Cell)) return leads_to(object_behind(v), object);
+  auto* cell = v->as<CellVariable>();
+  return leads_to(cell->contents, object) || (cell->real && leads_to(PyCell_GET(cell->real.get()), object));
+}
+
+}  // namespace
+
+bool frames_lead_to(Translator& tr, PyObject* object) {
+  for (Frame* f = tr.frame(); f; f = f->parent) {
+    for (Variable* v : f->locals)
+      if (leads_to(v, object)) return true;
+    for (int i = 0; i < f->sp; ++i)
+      if (leads_to(f->stack[static_cast<size_t>(i)], object)) return true;
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_CheckExact(f->globals) && PyDict_Next(f->globals, &pos, &key, &value);)
+      if (!PyModule_Check(value) && leads_to(value, object)) return true;
+  }
+  return false;
+}
+
+namespace {
+
+PyObject* warn_explicit() {
+  static PyObject* f = [] {
+    Ref m = Ref::steal(PyImport_ImportModule("_warnings"));
+    return native::attr(Ground::fixed(), m.get(), "warn_explicit");
+  }();
+  return f;
 }
 
 PyObject* warnings_dict() {
@@ -87,14 +81,7 @@ bool warning_is_observed(Translator& tr, PyObject* category) {
   Variable* shown_by = state->get(tr, tr.intern("_showwarnmsg_impl"));
   PyObject* impl = shown_by ? tr.force(shown_by)->as_constant() : nullptr;
   PyObject* records = impl && PyCFunction_Check(impl) ? PyCFunction_GET_SELF(impl) : nullptr;
-  if (records && !PyModule_Check(records))
-    for (Frame* f = tr.frame(); f; f = f->parent)
-      for (int i = 0; i < static_cast<int>(f->locals.size()) + f->sp; ++i) {
-        int place = i - static_cast<int>(f->locals.size());
-        if (Variable* v = place < 0 ? f->locals[static_cast<size_t>(i)] : f->stack[static_cast<size_t>(place)];
-            v && leads_to(v, records))
-          return true;
-      }
+  if (records && !PyModule_Check(records) && frames_lead_to(tr, records)) return true;
   Variable* filters = state->get(tr, tr.intern("filters"));
   if (!filters || !tr.force(filters)->is(Kind::List)) return true;
   for (Variable* entry : tr.force(filters)->items(tr)) {
@@ -144,7 +131,10 @@ Variable* warn(Translator& tr, Args& a) {
   Args call{{message, tr.global_object(cls, Ground::pure(a)), tr.constant(f->code->code->co_filename, Ground::pure(a)),
              tr.integer(f->line().line, Ground::pure(a)), module ? module : tr.none(), registry},
             {}};
-  tr.effects.defer_call(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call));
+  PyObject* filters = object_behind(tr.force(warnings_state(tr)->get(tr, tr.intern("filters"))));
+  std::vector<PyObject*> way{warnings_dict()};
+  if (filters) way.push_back(filters);
+  tr.effects.defer_message(tr.global_object(warn_explicit(), Ground::pure(a)), std::move(call), way);
   return tr.none();
 }
 
@@ -176,11 +166,6 @@ Variable* filters_mutated(Translator& tr, Args& a) {
 }  // namespace
 
 void register_message_builtins() {
-  const std::pair<const char*, BuiltinHandler> rows[] = {{"debug", log_debug},       {"info", log_info},
-                                                         {"warning", log_warning},   {"error", log_error},
-                                                         {"critical", log_critical}, {"log", log_log}};
-  for (auto& [name, handler] : rows) register_builtin("logging", (std::string("Logger.") + name).c_str(), handler);
-  register_builtin("logging", "getLogger", get_logger);
   register_builtin("_warnings", "warn", warn);
   register_builtin("_warnings", "_filters_mutated", filters_mutated);
   register_builtin("warnings", "warn", warn);

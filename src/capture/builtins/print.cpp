@@ -76,7 +76,8 @@ Variable* print(Translator& tr, Args& a) {
       tr.unsupported(Reason::Print, why);
     if (!is_file || file) later.kw.emplace_back(name, v);
   }
-  if (!file) file = standard_output(tr);
+  const bool by_default = !file;
+  if (by_default) file = standard_output(tr);
   PyObject* stream = file ? of_guarded_class(tr, file) : nullptr;
   // Without a stream nothing is printed.
   if (!stream || (stream != Py_None && !is_plain_stream(tr, Py_TYPE(stream)))) tr.unsupported(Reason::Print, why);
@@ -85,6 +86,9 @@ Variable* print(Translator& tr, Args& a) {
     if (!p) tr.unsupported(Reason::Print, why);
     later.pos.push_back(p);
   }
+  if (stream == Py_None) return tr.none();
+  // The program may replace it before the entry writes.
+  if (by_default) later.kw.emplace_back(tr.intern("file"), file);
   static PyObject* function = imported("builtins", "print", true);
   tr.effects.defer_call(tr.global_object(function, Ground::fixed()), std::move(later));
   return tr.none();

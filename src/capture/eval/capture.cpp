@@ -24,6 +24,7 @@ void register_all() {
     register_torch_builtins();
     register_attention_builtins();
     register_user_kernel_builtins();
+    register_logging_builtins();
     register_message_builtins();
     register_print_builtin();
     register_random_generator_builtins();

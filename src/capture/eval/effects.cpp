@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/builtins/messages.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/context_token.h"
@@ -14,6 +15,10 @@ void Effects::modified(Variable* v) {
   if (private_.count(v)) return;
   if (v->source.valid() || v->born < pure_since_) no_effect("changes an object");
   if (!v->source.valid()) return;
+  if (PyObject* object = ways_of_messages_.empty() ? nullptr : object_behind(v))
+    for (const Ref& seen : ways_of_messages_)
+      if (seen.get() == object)
+        tr_.unsupported(Reason::UnsupportedMutation, "what a message was given to is changed after it");
   for (Variable* m : modified_)
     if (m == v) return;
   modified_.push_back(v);
@@ -30,6 +35,11 @@ void Effects::defer_call(Variable* callee, Args args) {
   no_effect("has an effect");
   tr_.mutate();
   deferred_.push_back({callee, std::move(args)});
+}
+
+void Effects::defer_message(Variable* callee, Args args, const std::vector<PyObject*>& way) {
+  defer_call(callee, std::move(args));
+  for (PyObject* object : way) ways_of_messages_.push_back(Ref::borrow(object));
 }
 
 void Effects::defer_unseen_call(Variable* callee, Args args) {

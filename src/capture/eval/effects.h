@@ -35,6 +35,8 @@ class Effects {
   // A call without a result that matters here, made when the entry runs, after its graph and in order with others:
   // logging, warnings.
   void defer_call(Variable* callee, Args args);
+  // The same, of a message: what its way leads over may not change after it in this capture.
+  void defer_message(Variable* callee, Args args, const std::vector<PyObject*>& way);
   // The same, of one that nothing of the program's can see but the object that is called (a cache).
   void defer_unseen_call(Variable* callee, Args args);
   // Made by the entry whether or not it is part of what it gives, for the effect that making it has.
@@ -97,6 +99,7 @@ class Effects {
     Args args;
   };
   std::vector<DeferredCall> deferred_;
+  std::vector<Ref> ways_of_messages_;
   size_t unseen_ = 0;           // of these
   uint64_t context_since_ = 0;  // the instruction that set a context variable first; 0: none
   uint64_t seen_ = 0;

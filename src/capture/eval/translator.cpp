@@ -316,6 +316,9 @@ void Translator::finish_send(Frame& f, const Instruction& send, Variable* result
 }
 
 DictVariable* Translator::globals_dict(const Frame& f) {
+  // Code that was compiled by hand may have mappings of its own.
+  if (!PyDict_CheckExact(f.globals) || !PyDict_CheckExact(f.builtins))
+    unsupported("a function whose globals are of a class of their own");
   return force(wrap(f.globals, f.globals_source))->as<DictVariable>();
 }
 

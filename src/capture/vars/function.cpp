@@ -266,8 +266,10 @@ std::string BoundMethodVariable::describe() const { return "method " + function-
 Variable* BoundMethodVariable::getattr(Translator& tr, PyObject* name) {
   if (named(name, "__func__")) return function;
   if (named(name, "__self__")) return self;
-  if (named(name, "__call__")) return this;  // its own, not the function's
-  if (named(name, "__class__")) return Variable::getattr(tr, name);
+  if (named(name, "__call__")) return this;
+  // What methods have themselves is not the function's.
+  if (!named(name, "__doc__") && native::type_attr(Ground::fixed(), &PyMethod_Type, name))
+    return Variable::getattr(tr, name);
   return tr.getattr_or_null(function, name);
 }
 

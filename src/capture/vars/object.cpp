@@ -84,7 +84,17 @@ void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* valu
   }
 }
 
+// A slot taken from another class raises.
+static void check_slot_owner(Translator& tr, ObjectVariable* o, PyObject* descr) {
+  auto* d = reinterpret_cast<PyDescrObject*>(descr);
+  if (PyType_IsSubtype(o->cls, d->d_type)) return;
+  tr.raise(PyExc_TypeError, "descriptor '" + text(d->d_name) + "' for '" + tr.name_of(d->d_type) +
+                                "' objects doesn't apply to a '" + tr.name_of(o->cls) + "' object");
+}
+
 Variable* ObjectVariable::read_slot(Translator& tr, PyObject* descr, PyObject* name) {
+  check_slot_owner(tr, this, descr);
+  name = reinterpret_cast<PyDescrObject*>(descr)->d_name;  // also by another name of the class
   for (const Slot& s : slots)
     if (PyUnicode_Compare(s.name, name) == 0) return s.value;
   PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
@@ -238,9 +248,12 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
     }
     if (d == &PyMemberDescr_Type) {
       PyMemberDef* m = reinterpret_cast<PyMemberDescrObject*>(descr)->d_member;
+      check_slot_owner(tr, this, descr);
+      PyObject* as_written = name;
+      name = reinterpret_cast<PyDescrObject*>(descr)->d_name;
       if (m->flags & READONLY || (m->type != T_OBJECT_EX && m->type != T_OBJECT))
         tr.unsupported("member '" + text(name) + "' of " + describe() + " is set");
-      if (!value && !read_slot(tr, descr, name)) tr.raise(PyExc_AttributeError, text(name));
+      if (!value && !read_slot(tr, descr, name)) tr.raise(PyExc_AttributeError, text(as_written));
       bool there = true;
       if (!value && real) {
         // Deleting it at run time must find it there.

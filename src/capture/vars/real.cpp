@@ -75,9 +75,29 @@ Variable* own_field(Translator& tr, PyTypeObject* cls, PyObject* name) {
   return value && !Py_TYPE(value)->tp_descr_get ? tr.wrap(value, at) : nullptr;
 }
 
+// What a metaclass answers that looks attributes up itself; nullptr: it does not.
+Variable* asked_of_metaclass(Translator& tr, RealVariable* self, PyObject* name) {
+  PyTypeObject* meta = Py_TYPE(self->object.get());
+  if (is_fixed_type(meta)) return nullptr;
+  SourceId at;
+  PyObject* hook = tr.attributes.lookup_on_type(meta, tr.intern("__getattribute__"), &at);
+  if (hook == native::type_attr(Ground::fixed(), &PyType_Type, "__getattribute__")) return nullptr;
+  if (!hook || !PyFunction_Check(hook)) tr.unsupported("an attribute of a class whose metaclass looks it up itself");
+  const std::vector<Variable*> args{self, tr.constant(name, Ground::pure(self))};
+  try {
+    return tr.call(tr.force(tr.wrap(hook, at)), args);
+  } catch (PyRaise& e) {
+    if (!tr.is_instance(e.exception, PyExc_AttributeError)) throw;
+    PyObject* more = tr.attributes.lookup_on_type(meta, tr.intern("__getattr__"), &at);
+    if (!more || !PyFunction_Check(more)) throw;
+    return tr.call(tr.force(tr.wrap(more, at)), args);
+  }
+}
+
 Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* cls = reinterpret_cast<PyTypeObject*>(self->object.get());
   PyTypeObject* meta = Py_TYPE(cls);
+  if (Variable* v = asked_of_metaclass(tr, self, name)) return v;
   if (named(name, "__class__")) return tr.global_object(reinterpret_cast<PyObject*>(meta), Ground::pure(self));
   if (Variable* v = tr.attributes.written_on_type(cls, name)) return v;
   if (named(name, "__dict__")) {
