@@ -4,8 +4,10 @@ import collections
 import enum
 import itertools
 import operator
+import os
 import queue
 import re
+import sys
 import threading
 
 import pytest
@@ -320,3 +322,126 @@ def test_flags_that_are_made_when_they_are_asked_for():
     compiled = braze.compile(f)
     for n in (42, 42, 3, 8):
         assert compiled(n) == f(n)
+
+
+def test_exceptions_that_are_initialised_again():
+    def f():
+        seen = []
+        for e in (ImportError("a", name="b"), StopIteration(5), SystemExit(1, 2), OSError(2, "no"), ValueError("v")):
+            for change in (lambda: None, e.__init__, lambda: e.__init__(7), lambda: setattr(e, "args", (9,))):
+                change()
+                seen.append([e.args, str(e), *[getattr(e, n, None) for n in ("msg", "name", "value", "code", "errno")]])
+        return seen
+
+    assert capture(f) == f()
+
+
+def test_slots_of_another_class_and_by_another_name():
+    class Owner:
+        __slots__ = ("slot",)
+
+    class Borrower:
+        borrowed = Owner.slot
+
+    class Twice(Owner):
+        other = Owner.slot
+
+    def f():
+        raised = []
+        o = Borrower()
+        for act in (lambda: o.borrowed, lambda: setattr(o, "borrowed", 1), lambda: delattr(o, "borrowed")):
+            try:
+                act()
+            except TypeError as e:
+                raised.append(str(e))
+        twice = Twice()
+        twice.other = 3
+        return raised, twice.slot, twice
+
+    (want, *_), (got, slot, twice) = f(), capture(f)
+    assert want == got and slot == 3 and twice.other == 3
+
+
+def test_a_metaclass_that_looks_attributes_up():
+    class Meta(type):
+        def __getattribute__(cls, name):
+            if name == "missing":
+                raise AttributeError(name)
+            return name + "!"
+
+        def __getattr__(cls, name):
+            return name + "?"
+
+    class Class(metaclass=Meta):
+        attribute = False
+
+    def f():
+        return Class.attribute, Class.missing, Class.other
+
+    assert capture(f) == f() == ("attribute!", "missing?", "other!")
+
+
+def test_globals_of_a_class_of_their_own():
+    class Globals(dict):
+        def __missing__(self, key):
+            return len(key)
+
+    def f(x):
+        return eval("lambda x: x + one + three", Globals())(x)
+
+    assert capture(f, 1) == f(1) == 9
+
+
+def test_a_sum_of_floats_is_the_interpreters():
+    def f(a, b):
+        return sum([0.1] * 10), sum([1e16, 1.0, -1e16]), sum((a, b, 0.1, -a)), sum([0.1, 2, True], 0.5), sum(iter([a]))
+
+    compiled = braze.compile(f)
+    for a, b in ((0.1, 0.2), (1e16, 1.0), (0.3, 1e-17), (2.5, 3.5)):
+        assert compiled(a, b) == f(a, b)
+
+
+def test_a_tracer_does_not_see_the_capture():
+    seen = []
+
+    def tracer(frame, event, argument):
+        seen.append(frame.f_code.co_filename)
+        return tracer
+
+    def f(x):
+        y = x + 1
+        braze.graph_break()
+        return y * 2
+
+    compiled = braze.compile(f)
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        compiled(torch.ones(2))
+    finally:
+        sys.settrace(before)
+    assert {os.path.basename(name) for name in seen} <= {os.path.basename(__file__), "_api.py"}
+
+
+def test_a_queue_between_threads_while_it_is_captured():
+    def put(q, n):
+        for i in range(n):
+            q.put_nowait(i)
+        q.put_nowait(None)
+
+    def taken(q, out):
+        while (item := q.get()) is not None:
+            out.append(item)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(20):
+            q, out = queue.Queue(), []
+            thread = threading.Thread(target=taken, args=(q, out), daemon=True)
+            thread.start()
+            braze.compile(put, backend="eager")(q, 5)
+            thread.join(30)
+            assert out == [*range(5)]
+    finally:
+        sys.setswitchinterval(before)

@@ -212,6 +212,27 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
 Variable* do_max(Translator& tr, Args& a) { return extreme(tr, a, Py_GT, "max"); }
 Variable* do_min(Translator& tr, Args& a) { return extreme(tr, a, Py_LT, "min"); }
 
+// From 3.12 on floats are added up with the errors of rounding (Neumaier), from 3.14 on complex numbers, too: what is
+// known is added by the interpreter. `waits`: three floats or more of which one is known to the run alone.
+[[maybe_unused]] Variable* sum_of_numbers(Translator& tr, const std::vector<Variable*>& items, Variable* start,
+                                          bool& waits) {
+  size_t floats = 0;
+  bool known = true;
+  std::vector<Variable*> all = items;
+  all.push_back(start);
+  for (Variable* v : all) {
+    v = tr.force(v);
+    PyObject* c = constant_of(v);
+    known = known && c && (PyLong_CheckExact(c) || PyBool_Check(c) || PyFloat_CheckExact(c) || PyComplex_CheckExact(c));
+    floats += v->type() == &PyFloat_Type || v->is(Kind::Float) || (v->is(Kind::Sym) && v->type() != &PyLong_Type);
+    if (!c && !v->is(Kind::Float) && !v->is(Kind::Sym)) return nullptr;
+  }
+  static PyObject* sum = native::builtin("sum");
+  if (known && floats) return tr.real.call_pure(sum, Args{{tr.tuple(items), start}, {}});
+  waits = !known && floats > 2;
+  return nullptr;
+}
+
 Variable* do_sum(Translator& tr, Args& a) {
   if (a.size() < 1 || a.size() > 2) return nullptr;
   Variable* start = a.size() > 1 ? a[1] : a.take_kw("start");
@@ -220,7 +241,13 @@ Variable* do_sum(Translator& tr, Args& a) {
   if (PyObject* c = tr.force(total)->as_constant();
       c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c)))
     return nullptr;
-  for (Variable* v : tr.unpack(a[0])) total = tr.binary_op(NB_ADD, total, v);
+  std::vector<Variable*> items = tr.unpack(a[0]);
+#if PY_VERSION_HEX >= 0x030C0000
+  bool waits = false;
+  if (Variable* sum = sum_of_numbers(tr, items, total, waits)) return sum;
+  if (waits) return nullptr;
+#endif
+  for (Variable* v : items) total = tr.binary_op(NB_ADD, total, v);
   return total;
 }
 

@@ -70,7 +70,8 @@ Variable* print(Translator& tr, Args& a) {
   Variable* file = nullptr;
   for (auto& [name, v] : a.kw) {
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
-    if (is_file && v->source.valid())
+    if (is_file && v->source.valid() && !(v->is(Kind::Lazy) && v->as<LazyVariable>()->object.get() == Py_None) &&
+        !is_none(v))
       file = v;
     else if (!tr.real.is_python_constant(v) || (is_file && !is_none(tr.force(v))))
       tr.unsupported(Reason::Print, why);

@@ -27,6 +27,14 @@ bool has_constant_result(PyObject* function);
 // True while this thread captures.
 bool capturing();
 
+// What this thread runs while the scope lives is hidden from the program's tracer and profiler.
+class UntracedScope {
+ public:
+  UntracedScope() { PyThreadState_EnterTracing(PyThreadState_Get()); }
+  ~UntracedScope() { PyThreadState_LeaveTracing(PyThreadState_Get()); }
+  UntracedScope(const UntracedScope&) = delete;
+};
+
 // This thread captures while the scope lives. PyTorch's own flag, which torch.compiler.is_compiling() reads, belongs to
 // the process: the first scope of any thread sets it and the last one puts back what was there. Needs the GIL.
 class CapturingScope {

@@ -269,6 +269,7 @@ class EntryMaker {
 
 void note_sizes(Region& region, Place& place, const FrameView& view) {
   try {
+    UntracedScope untraced;
     CapturingScope scope;
     FrameView asked = view;
     asked.dynamic = region.options().dynamic;
@@ -280,6 +281,7 @@ void note_sizes(Region& region, Place& place, const FrameView& view) {
 }
 
 GilPtr<Entry> capture_entry(Region& region, const GilPtr<Place>& place, const FrameView& view, GuardValues& values) {
+  UntracedScope untraced;
   return EntryMaker(region, place, view, values).run();
 }
 

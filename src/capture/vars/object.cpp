@@ -1,6 +1,7 @@
 #include "capture/vars/object.h"
 
 #include <structmember.h>
+#include <utility>
 
 #include <cstddef>
 #include <cstring>
@@ -82,6 +83,12 @@ void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* valu
     tr.raise(PyExc_AttributeError,
              std::string("'") + tr.name_of(cls) + "' object has no attribute '" + text(name) + "'");
   }
+}
+
+// Whether exceptions of the class keep more than their arguments: what they were made with, or initialised with last.
+static bool has_fields(PyTypeObject* cls) {
+  while ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && cls->tp_base) cls = cls->tp_base;
+  return cls->tp_basicsize != sizeof(PyBaseExceptionObject);
 }
 
 // A slot taken from another class raises.
@@ -273,7 +280,7 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
       Variable* v = value ? tr.force(value) : nullptr;
       bool exception =
           v && (is_none(v) || PyType_IsSubtype(v->type(), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)));
-      if (named(name, "args") && v && v->is(Kind::Tuple) && !real) {
+      if (named(name, "args") && v && v->is(Kind::Tuple) && !real && !has_fields(cls)) {
         tr.mutate();
         base = v;
         return;
@@ -502,6 +509,8 @@ Variable* ObjectVariable::call_method(Translator& tr, const char* name, Args& ar
   };
   if (n == "__init__") {
     if (is_exception()) {
+      if (real || (std::exchange(initialised, true) && has_fields(cls)))
+        tr.unsupported(Reason::UnsupportedMutation, "an exception is initialised again");
       base = tr.tuple(args.pos);
       return tr.none();
     }

@@ -86,6 +86,7 @@ class ObjectVariable : public Variable {
   void set_field(Translator&, PyObject* name, Variable* value);
   bool raised_here = false;  // an exception that an instruction raised by itself
   bool bare = false;         // an exception that was raised, and whose traceback was taken away since
+  bool initialised = false;  // an exception: by __init__ of a class written in C
   Ref like;                  // the real exception that it was made from
 
  private:
