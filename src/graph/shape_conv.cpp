@@ -81,6 +81,7 @@ std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride
   if (ceil) {
     auto size = arena.as_const(n);
     if (!size) return std::nullopt;
+    if (*size + 2 * pad < reach) return std::nullopt;
     int64_t out = (*size + 2 * pad - reach + stride - 1) / stride + 1;
     if ((out - 1) * stride >= *size + pad) --out;
     return out >= 1 ? std::optional(arena.constant(out)) : std::nullopt;

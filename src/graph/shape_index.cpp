@@ -234,6 +234,21 @@ Types embedding_bag(const Call& c) {
   return types;
 }
 
+bool all_known(const Call& c, const TensorType& t) {
+  return std::all_of(t.sizes.begin(), t.sizes.end(), [&](Expr e) { return c.arena().as_const(e).has_value(); });
+}
+
+// Of slice_scatter and its like, (self, src, where...): whether the source has the sizes of that part of self.
+bool fits_view(const Call& c, const TensorType& source) {
+  std::vector<Arg> where{c.args[0]};
+  where.insert(where.end(), c.args.begin() + 2, c.args.end());
+  const Op view = c.op == Op::slice_scatter    ? Op::slice_Tensor
+                  : c.op == Op::select_scatter ? Op::select_int
+                                               : Op::diagonal;
+  Types part = view_types(Call{view, where, c.context});
+  return part && c.same_sizes(part->at(0).sizes, source.sizes);
+}
+
 }  // namespace
 
 Types index_types(const Call& c) {
@@ -296,15 +311,16 @@ Types index_types(const Call& c) {
         if (!c.surely_equal(s->sizes[d], d == *at ? numel(arena, i->sizes) : x->sizes[d])) return c.refuse();
       return like(*x);
     }
-    case Op::slice_scatter: case Op::select_scatter: {
+    case Op::slice_scatter: case Op::select_scatter: case Op::diagonal_scatter: {
       const TensorType* s = c.tensor(1);
-      auto* at = c.get<Expr>(3);
+      auto* at = c.op == Op::diagonal_scatter ? nullptr : c.get<Expr>(3);
       if (s && s->dtype == x->dtype && at && (arena.depends_on_data(*at) || arena.depends_on_data(x->offset))) {
         TensorType t = *x;
         t.offset = arena.constant(0);
         return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
       }
       if (!s || s->dtype != x->dtype) return std::nullopt;
+      if (!fits_view(c, *s)) return all_known(c, *x) && all_known(c, *s) ? c.refuse() : std::nullopt;
       // Strides are kept, but where elements share memory.
       for (size_t d = 0; d < x->dim(); ++d)
         if (arena.is_const(x->strides[d], 0) && !arena.is_const(x->sizes[d], 1)) {

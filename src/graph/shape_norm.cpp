@@ -1,4 +1,7 @@
 // Softmax, normalisations and losses: the operators that passes/decompose takes apart.
+#include <algorithm>
+#include <iterator>
+
 #include "graph/shape_rules.h"
 
 namespace braze::graph {
@@ -36,9 +39,16 @@ DType statistics_dtype(const TensorType& x, const TensorType* weight) {
   return weight ? weight->dtype : x.dtype;
 }
 
+// A CPU's kernels take parameters of the input's dtype, or float32 ones beside half types.
+bool mixes(const TensorType& x, const TensorType* weight) {
+  return x.device.type == DeviceType::CPU && weight && weight->dtype != x.dtype &&
+         !(size_of(x.dtype) == 2 && weight->dtype == DType::F32);
+}
+
 Types batch_norm(const Call& c, const TensorType& x, bool training, size_t weight_at) {
   if (x.dim() < 2) return std::nullopt;
   const TensorType* weight = c.tensor(weight_at);
+  if (mixes(x, weight) || mixes(x, c.tensor(weight_at + 2))) return c.refuse();
   TensorType y = c.fresh(x, x.dtype, x.sizes);
   if (!is_contiguous(c.arena(), x)) {
     auto last = lies_channels_last(c, x);
@@ -153,7 +163,15 @@ Types norm_types(const Call& c) {
     t.offset = c.arena().constant(0);
     return one(std::move(t));
   }
-  if (!is_floating(x->dtype)) return std::nullopt;
+  if (!is_floating(x->dtype)) {
+    // Eager has no kernels for these; Meta kernels and decompositions do not care.
+    static constexpr Op kOfFloats[] = {Op::_softmax,          Op::_log_softmax, Op::glu,
+                                       Op::smooth_l1_loss,    Op::huber_loss,   Op::nll_loss_forward,
+                                       Op::nll_loss2d_forward};
+    const bool refused =
+        !is_complex(x->dtype) && std::find(std::begin(kOfFloats), std::end(kOfFloats), c.op) != std::end(kOfFloats);
+    return refused ? c.refuse() : std::nullopt;
+  }
   // clang-format off: a table, with as many rows of a kind as fit on a line
   switch (c.op) {
     case Op::fake_quantize_per_tensor_affine_cachemask: return fake_quantized(c, *x, 3);
@@ -173,6 +191,7 @@ Types norm_types(const Call& c) {
     case Op::native_layer_norm: {
       auto stats = normalized(c, *x, 1);
       if (!stats) return std::nullopt;
+      if (mixes(*x, c.tensor(2))) return c.refuse();
       TensorType s = c.fresh(*x, statistics_dtype(*x, c.tensor(2)), std::move(*stats));
       return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes), s, s};
     }
@@ -193,6 +212,7 @@ Types norm_types(const Call& c) {
       auto *n = c.get<Expr>(3), *groups = c.get<Expr>(6);
       auto format = suggested_format(c, *x);
       if (!n || !groups || !format) return std::nullopt;
+      if (mixes(*x, c.tensor(1))) return c.refuse();
       TensorType y = c.fresh(*x, x->dtype, x->sizes);
       y.strides = format_strides(c.arena(), y.sizes, *format);
       TensorType s = c.fresh(*x, statistics_dtype(*x, c.tensor(1)), {*n, *groups});

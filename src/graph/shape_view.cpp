@@ -271,8 +271,9 @@ Types split(const Call& c, const TensorType& x) {
     for (int64_t at = 0; at < *total; at += *part) lengths.push_back(arena.constant(std::min(*part, *total - at)));
   } else {
     // Symbolic: an exact number of equal pieces, or as many as a guard on the quotient says.
+    if (part && *part <= 0) return std::nullopt;
     auto count = arena.as_const(arena.floordiv(x.sizes[*d], *size));
-    if (count && c.surely_equal(arena.mul(arena.constant(*count), *size), x.sizes[*d])) {
+    if (count && *count > 0 && c.surely_equal(arena.mul(arena.constant(*count), *size), x.sizes[*d])) {
       lengths.assign(static_cast<size_t>(*count), *size);
     } else {
       if (!c.context.decide || arena.range(*size).lo < 1) return std::nullopt;
@@ -283,9 +284,9 @@ Types split(const Call& c, const TensorType& x) {
       lengths.assign(static_cast<size_t>(n), *size);
       rest = arena.sub(x.sizes[*d], arena.mul(arena.constant(n), *size));
       if (c.less(arena.constant(0), rest) == true) lengths.push_back(rest);
-      if (lengths.empty()) return std::nullopt;
     }
   }
+  if (lengths.empty()) lengths.push_back(x.sizes[*d]);  // of nothing: one piece
   return pieces(c, x, *d, lengths);
 }
 

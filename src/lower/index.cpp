@@ -332,9 +332,11 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
         }
       return any;
     }
+    case Op::index_select: return g.type(std::get<graph::ValueId>(node.args[0])).dim() > 0;
     case Op::gather:  // of no elements at all, ranks may differ
-      return g.type(std::get<graph::ValueId>(node.args[0])).dim() ==
-             g.type(std::get<graph::ValueId>(node.args[2])).dim();
+      return g.type(std::get<graph::ValueId>(node.args[0])).dim() > 0 &&
+             g.type(std::get<graph::ValueId>(node.args[0])).dim() ==
+                 g.type(std::get<graph::ValueId>(node.args[2])).dim();
     case Op::roll: {
       for (Expr s : g.type(node.outputs[0]).sizes)
         if (a.is_const(s, 0)) return false;

@@ -416,8 +416,13 @@ View Lowering::operand(ValueId v, bool exact) {
 
 bool Lowering::promised(ValueId v, const View& view) {
   const TensorType& t = source.type(v);
+  // Of sizes that may be 0, where strides no longer matter.
+  auto same = [&](Expr recorded, Expr stride) {
+    return arena.known_equal(recorded, stride) ||
+           (!arena.as_const(stride) && arena.known_equal(recorded, arena.max(arena.constant(1), stride)));
+  };
   for (size_t d = 0; d < t.sizes.size(); ++d)
-    if (!indexing.is_one(t.sizes[d]) && !arena.known_equal(t.strides[d], view.strides[d])) {
+    if (!indexing.is_one(t.sizes[d]) && !same(t.strides[d], view.strides[d])) {
       for (Expr size : t.sizes)
         if (indexing.is_zero(size)) return true;
       return false;

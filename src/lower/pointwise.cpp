@@ -414,6 +414,21 @@ bool takes_pointwise(const graph::Graph& g, const graph::Node& node) {
   if (graph::op_row(node.op).raises == graph::Raises::ZeroDivisor) return !integral || constant(1).value_or(0) != 0;
   const bool half = size_of(made) < 4;
   switch (node.op) {
+    case Op::elu:
+    case Op::celu:
+    case Op::elu_backward:
+    case Op::softshrink:
+    case Op::hardshrink:
+    case Op::softshrink_backward:
+    case Op::hardshrink_backward:
+    case Op::logit:
+    case Op::logit_backward:
+    case Op::round_decimals:
+    case Op::nan_to_num:  // the rules take their numbers as they are
+      return std::none_of(node.args.begin(), node.args.end(), [&](const graph::Arg& a) {
+        auto* e = std::get_if<Expr>(&a);
+        return e && !g.arena().as_const(*e);
+      });
     case Op::special_ndtri:
     case Op::special_log_ndtr:
     case Op::special_erfcx:

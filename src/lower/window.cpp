@@ -46,22 +46,23 @@ Val max_pool(const Point& p) {
   ValueId from = tensor(p.node, 0);
   auto w = window_of(p.low.arena, p.node, sizes(p.low, from), p.type().sizes);
   Val best, place;
-  bool first = true;
+  bool first = true, any = false;  // any: an element inside was met for sure
+  std::optional<Val> met;          // whether one was met
   each_tap(p, from, *w, [&](const Element& e) {
-    if (first) {
-      best = e.value.same(-std::numeric_limits<double>::infinity());
-      place = e.place;
-    }
-    // A place outside is never the answer: the first one inside is, where nothing is greater than -inf.
-    Val takes = (e.value > best) | isnan(e.value);
-    if (e.inside) takes = takes & *e.inside;
-    if (first && !e.inside) takes = truth(p.wrap(p.body.constant(int64_t{1}, DType::Bool)));
-    if (!first || e.inside) {
+    if (first && !e.inside) {
+      best = e.value, place = e.place;
+    } else {
+      if (first) best = e.value.same(-std::numeric_limits<double>::infinity()), place = e.place;
+      Val takes = (e.value > best) | isnan(e.value);
+      // A place outside is never the answer: the first one inside is, where nothing is greater than -inf.
+      if (p.output() == 1 && !any)
+        takes = met ? takes | ~*met : truth(p.wrap(p.body.constant(int64_t{1}, DType::Bool)));
+      if (e.inside) takes = takes & *e.inside;
       best = where(takes, e.value, best);
       place = where(takes, e.place, place);
-    } else {
-      best = e.value;
     }
+    any = any || !e.inside;
+    if (e.inside && p.output() == 1) met = met ? *met | *e.inside : *e.inside;
     first = false;
   });
   return p.output() == 0 ? best : place;

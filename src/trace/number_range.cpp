@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <optional>
 
+#include "base/check.h"
+
 namespace braze::trace {
 namespace {
 
@@ -49,9 +51,29 @@ void convert(const c10::Scalar& number, DType dtype) {
   }
 }
 
+// Differences of booleans, and factors that are of another kind than the result.
+void refuse_boolean(Op op, const std::vector<graph::Arg>& args, DType result) {
+  auto is_boolean = [&](size_t i) { return i < args.size() && std::holds_alternative<bool>(args[i]); };
+  bool refused = false;
+  switch (op) {
+    case Op::sub_Tensor:
+    case Op::sub_Scalar:
+    case Op::rsub_Tensor:
+    case Op::rsub_Scalar: refused = is_boolean(1); [[fallthrough]];
+    case Op::add_Tensor:
+    case Op::add_Scalar:
+      refused |= is_boolean(2) && result != DType::Bool;
+      refused |= args.size() > 2 && std::holds_alternative<double>(args[2]) && is_integral(result);
+      break;
+    default: break;
+  }
+  if (refused) throw Unsupported(Reason::RaisedException, "eager PyTorch refuses these arguments");
+}
+
 }  // namespace
 
 void refuse_out_of_range(const sym::ExprArena& arena, Op op, const std::vector<graph::Arg>& args, DType result) {
+  refuse_boolean(op, args, result);
   const bool bounds = op == Op::clamp || op == Op::clamp_min || op == Op::clamp_max || op == Op::hardtanh;
   if (bounds && !is_floating(result)) return;  // trace/pytorch/clamp.cpp
   for (size_t i : converted_numbers(op)) {

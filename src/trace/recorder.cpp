@@ -339,6 +339,7 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
       return;
     }
     case Treatment::AsStrided: {
+      check_extent(args);
       // An explicit offset counts from the start of the storage: for an input that is where its fake starts if it does
       // so itself.
       if (!std::holds_alternative<sym::Expr>(args[3])) return;

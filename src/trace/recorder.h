@@ -60,6 +60,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     return t.device().is_cpu() && t.layout() == c10::kStrided && t.numel() <= 64;
   }
   // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
+  void check_extent(const std::vector<graph::Arg>& args);
   uint32_t root_slot(graph::ValueId value) const;
 
   sym::ExprArena& arena() const { return graph_.arena(); }

@@ -242,6 +242,15 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     if (!made || memory_root(graph, value) != memory_root(graph, base_value) ||
         graph.type(value).dtype != graph.type(base_value).dtype)
       return;
+    // as_strided, by which such a view is made again, would divide its gradient among the elements that share memory.
+    const auto& of = graph.type(base_value);
+    const auto& seen = graph.type(value);
+    const bool whole = seen.sizes == of.sizes && seen.strides == of.strides && seen.offset == of.offset;
+    bool shares = false;
+    for (size_t d = 0; d < of.dim(); ++d)
+      shares |= graph.arena().is_const(of.strides[d], 0) && !graph.arena().is_const(of.sizes[d], 1);
+    if (shares && THPVariable_Unpack(outputs_[output]).requires_grad() && !whole)
+      throw Unsupported(Reason::UnsupportedTensor, "a view of an expanded tensor that requires a gradient is returned");
     views.push_back({output, base, of_input, *made});
   };
   for (uint32_t i = 0; i < count; ++i) {

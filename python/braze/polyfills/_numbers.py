@@ -44,7 +44,7 @@ def clamp(input, min=None, max=None):
 
 
 def clamp_(input, min=None, max=None):
-    return input.copy_(clamp(input, min, max))
+    return input.copy_(clamp(input.clone(), min, max))  # the backward reads what was there before
 
 
 def clamp_min(input, min):
@@ -80,7 +80,7 @@ def pow_number(input, exponent):
 
 
 def pow_number_(input, exponent):
-    return input.copy_(pow_number(input, exponent))
+    return input.copy_(pow_number(input.clone(), exponent))
 
 
 def fill(input, value):

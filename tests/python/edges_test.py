@@ -1,0 +1,152 @@
+"""At the edges of what operators take: windows of nothing but -inf, memory that is shared or ends, empty sizes, and what eager refuses."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import outcome, same
+
+import braze
+
+INF = float("inf")
+
+
+def agrees(f, *makers, grad=False, **options):
+    """Calls f and its compiled form with what each maker gives, made twice from one seed."""
+    compiled = braze.compile(f, **options)
+    for make in makers:
+        seen = []
+        for g in (f, compiled):
+            torch.manual_seed(7)
+            args = make()
+            how, what = outcome(g, args, {})
+            if how == "returned" and grad:
+                first = what if isinstance(what, torch.Tensor) else what[0]
+                first.backward(torch.arange(1.0, 1 + first.numel()).view(first.shape).to(first.dtype))
+                what = what, args[0].grad
+            seen.append((how, what))
+        (how, want), (how_compiled, got) = seen
+        assert how == how_compiled, (want, got)
+        if how == "raised":
+            assert want[0] is got[0], (want, got)
+        else:
+            same(want, got)
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("indices", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_maxima_of_windows_of_nothing_but_minus_infinity(rank, indices, ceil):
+    pool = getattr(F, f"max_pool{rank}d")
+
+    def some():
+        x = torch.randn((1, 2) + (7,) * rank)
+        x[:, :1] = -INF
+        return (x.requires_grad_(),)
+
+    def none():
+        return (torch.full((1, 1) + (8,) * rank, -INF).requires_grad_(),)
+
+    agrees(lambda x: pool(x, 3, 2, 1, ceil_mode=ceil, return_indices=indices), none, some, grad=True)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_strided_views_end_with_the_memory(dynamic):
+    def sizes(*all):
+        return [lambda n=n: (torch.arange(float(n)),) for n in all]
+
+    agrees(lambda x: x.as_strided((6,), (1,)) + 0, *sizes(6, 3, 9, 0), dynamic=dynamic)
+    agrees(lambda x: x.as_strided((3, 2), (1, 1)) * 2, *sizes(5, 6, 1, 0), dynamic=dynamic)
+    agrees(lambda x: (x + 1).as_strided((3, 2), (1, 1), 1) * 2, *sizes(5, 6, 4, 0), dynamic=dynamic)
+    agrees(lambda x: x.as_strided((6,), (1,)) + 0, lambda: (torch.arange(9.0)[:3],), dynamic=dynamic)
+
+
+VIEWS = {
+    "row": lambda a: a[0],
+    "transposed": lambda a: a.t(),
+    "diagonal": lambda a: a.diagonal(),
+    "unsqueezed": lambda a: a[None],
+    "parts": lambda a: list(a.unbind(0)),
+    "beside": lambda a: (a[1:], a * 2),
+    "whole": lambda a: a,
+    "product": lambda a: a * 2,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_gradients_of_views_of_an_expanded_tensor(name):
+    agrees(VIEWS[name], lambda: (torch.tensor([[1.0, 2, 3]]).expand(3, 3).requires_grad_(),), grad=True)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, v: (x * 2).clamp_(min=v),
+        lambda x, v: (x * 2).clamp_max_(v),
+        lambda x, v: (x * 2).pow_(v),
+    ],
+)
+def test_gradients_of_writes_with_numbers_that_vary(f):
+    agrees(f, *[lambda v=v: (torch.rand(4).add(0.1).requires_grad_(), v) for v in (0.1, 0.2, 0.3)], grad=True)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ["elu", "celu", "hardshrink", "softshrink", "leaky_relu", "softplus"])
+def test_activations_with_ints_that_vary(name, dynamic):
+    f = getattr(F, name)
+    agrees(f, *[lambda v=v: (torch.randn(12).requires_grad_(), v) for v in (2, 3, 1, 5)], grad=True, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("f", [lambda x, n: x.view(n, 12 // n), lambda x, n: x.reshape(12 // n, n)])
+def test_views_of_sizes_that_are_divided(f):
+    agrees(f, *[lambda n=n: (torch.arange(12.0), n) for n in (2, 3, 4, 6, 12)], dynamic=True)
+
+
+def test_pieces_of_an_empty_dimension():
+    agrees(lambda x, n: torch.split(x, n, -1), *[lambda n=n: (torch.ones(2, 0), n) for n in (5, 3, -1)], dynamic=True)
+
+
+X = torch.arange(12).view(3, 4)
+REFUSED = {
+    "gather_of_a_number": lambda: torch.gather(torch.tensor(1.5), 0, torch.tensor(10**9)),
+    "row_of_a_number": lambda: torch.tensor(1.5).index_select(0, torch.tensor([1])),
+    "no_such_row": lambda: torch.select_scatter(torch.ones(2, 3), torch.zeros(3), 0, 2),
+    "row_of_other_size": lambda: torch.select_scatter(torch.ones(2, 3), torch.zeros(1), 0, 0),
+    "slice_of_other_size": lambda: torch.slice_scatter(torch.ones(2, 3), torch.zeros(2, 3), 1, 1),
+    "slice_broadcast": lambda: torch.slice_scatter(torch.ones(2, 3), torch.zeros(2, 1), 1, 1),
+    "diagonal_broadcast": lambda: torch.diagonal_scatter(torch.ones(3, 3), torch.zeros(1)),
+    "softmax": lambda: torch.softmax(X, 1),
+    "log_softmax": lambda: torch.log_softmax(X, 1),
+    "glu": lambda: F.glu(X),
+    "smooth_l1": lambda: F.smooth_l1_loss(X, X + 1),
+    "huber": lambda: F.huber_loss(X, X),
+    "cross_entropy": lambda: F.cross_entropy(X, X[:, 0] % 4),
+    "layer_norm": lambda: F.layer_norm(X.double(), (4,), torch.ones(4)),
+    "group_norm": lambda: F.group_norm(X.double(), 2, torch.ones(4)),
+    "batch_norm": lambda: F.batch_norm(X.double(), torch.ones(4), torch.ones(4)),
+    "minus_true": lambda: X - True,
+    "true_minus": lambda: True - X.float(),
+    "true_times": lambda: torch.add(X, X, alpha=True),
+    "int_times_float": lambda: torch.add(X, X, alpha=1.5),
+    "max_pool": lambda: F.max_pool2d(torch.ones(1, 1, 1, 1), 3, 2, 0, 1, True),
+    "avg_pool": lambda: F.avg_pool2d(torch.ones(1, 1, 1, 1), 3, 2, 0, True),
+}
+TAKEN = {
+    "gather_of_a_number": lambda: torch.gather(torch.tensor(1.5), 0, torch.tensor(0)),
+    "row": lambda: torch.select_scatter(torch.ones(2, 3), torch.zeros(3), 0, -1),
+    "slice": lambda: torch.slice_scatter(torch.ones(4, 5), torch.zeros(4, 2), 1, 1, None, 2),
+    "diagonal": lambda: torch.diagonal_scatter(torch.ones(3, 4), torch.zeros(3), 1),
+    "softmax": lambda: torch.softmax(X, 1, dtype=torch.float32),
+    "layer_norm": lambda: F.layer_norm(X.bfloat16(), (4,), torch.ones(4)),
+    "scaled": lambda: torch.add(X, X, alpha=2),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_refuses(name):
+    (how, want), (how_compiled, got) = outcome(REFUSED[name], (), {}), outcome(braze.compile(REFUSED[name]), (), {})
+    assert how == how_compiled == "raised" and want == got, (want, got)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_next_to_it(name):
+    same(TAKEN[name](), braze.compile(TAKEN[name], fullgraph=True)(), tol=2e-2 if name == "layer_norm" else 1e-5)
