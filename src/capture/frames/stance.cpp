@@ -1,5 +1,7 @@
 #include "capture/frames/stance.h"
 
+#include "capture/eval/markers.h"
+
 #include <iterator>
 #include <string_view>
 
@@ -62,10 +64,14 @@ std::string stance_names() {
   return all;
 }
 
-bool breaks_are_errors() { return Ref::steal(pytorch::loaded(pytorch::Name::error_on_graph_break)).get() == Py_True; }
+bool breaks_are_errors() {
+  UntracedScope untraced;
+  return Ref::steal(pytorch::loaded(pytorch::Name::error_on_graph_break)).get() == Py_True;
+}
 
 TorchConfig torch_config() {
   TorchConfig out;
+  UntracedScope untraced;
   Ref config = Ref::steal(pytorch::loaded(pytorch::Name::dynamo_config));
   if (!config) return out;
   auto is = [&](const char* name, PyObject* value) { return key(config.get(), name).get() == value; };
