@@ -37,6 +37,22 @@ bool asks_for_memory(PyObject* fn) {
   return name && asked.count(std::string_view(name, static_cast<size_t>(size))) != 0;
 }
 
+// torch._foreach_add_ and the like, of which eager's kernels count the writes, and tracing sees no kernel.
+bool writes_lists(PyObject* fn) {
+  if (!PyCFunction_Check(fn)) return false;
+  std::string_view name = reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
+  return name.starts_with("_foreach_") && name.ends_with('_');
+}
+
+void count_writes(PyObject* tensors) {
+  if (!PyList_Check(tensors) && !PyTuple_Check(tensors)) return;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(tensors); ++i) {
+    PyObject* t = PySequence_Fast_GET_ITEM(tensors, i);
+    if (THPVariable_Check(t) && !THPVariable_Unpack(t).is_inference())
+      THPVariable_Unpack(t).unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 // PyTorch's code that reads a tensor's memory finds none in a fake and says so in an error: not the user's, but a
 // break.
 void break_on_memory_access() {
@@ -147,7 +163,9 @@ PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, Py
     set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
     return nullptr;
   }
-  return perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
+  PyObject* result = perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
+  if (result && nargs && writes_lists(fn)) count_writes(args[0]);
+  return result;
 }
 
 PyObject* TracerImpl::call_host(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs,

@@ -150,3 +150,27 @@ def test_what_eager_refuses(name):
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_is_next_to_it(name):
     same(TAKEN[name](), braze.compile(TAKEN[name], fullgraph=True)(), tol=2e-2 if name == "layer_norm" else 1e-5)
+
+
+LISTS = {
+    "add": lambda x, y: torch._foreach_add_([x], [y]),
+    "twice": lambda x, y: (torch._foreach_mul_((x,), 2.0), torch._foreach_add_([x], [y])),
+    "method": lambda x, y: x.add_(y),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_writes_to_lists_of_tensors_are_counted(name):
+    def f(x, y):
+        LISTS[name](x, y)
+        return y + 1
+
+    compiled, seen = braze.compile(f), []
+    for g in (f, compiled, compiled):
+        x, w = torch.ones(2), torch.ones(2, requires_grad=True)
+        z = (w * x).sum()
+        g(x, torch.ones(2))
+        seen.append((x._version, x.tolist()))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.backward()
+    assert seen == seen[:1] * 3

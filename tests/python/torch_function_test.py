@@ -272,3 +272,25 @@ def test_a_mode_hears_nothing_of_what_the_compiler_asks():
             calls.append((mode.calls, value.tolist(), rest))
         assert calls[0] == calls[1]
     assert counter.count
+
+
+@pytest.mark.parametrize(
+    "asks_ndim",
+    [
+        lambda f: f == torch.Tensor.ndim.__get__,
+        lambda f: getattr(f, "__self__", None) is torch.Tensor.ndim,
+        lambda f: not f != torch.Tensor.ndim.__get__,
+    ],
+)
+def test_attributes_are_told_by_their_getters(asks_ndim):
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if asks_ndim(func):
+                return 10
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    compiled = braze.compile(lambda x: (x.ndim, x + 1), fullgraph=True)
+    for _ in range(2):
+        ndim, y = compiled(torch.ones(2, 2).as_subclass(Own))
+        assert ndim == 10 and type(y) is Own

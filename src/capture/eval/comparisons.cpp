@@ -3,6 +3,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
 #include "capture/eval/size_floats.h"
+#include "capture/vars/host.h"
 #include "capture/vars/tensor_float.h"
 #include "trace/pytorch/names.h"
 
@@ -355,6 +356,15 @@ bool concerns(const Row& r, const Comparison& x) {
 
 }  // namespace
 
+// A special method in C of an object that is known: Tensor.ndim.__get__, say. They are made anew each time.
+static Ref method_wrapper(Variable* v) {
+  if (v->is(Kind::Host)) return v->as<HostVariable>()->object;
+  if (!v->is(Kind::BuiltinMethod)) return Ref::borrow(v->as_constant());
+  auto* m = v->as<BuiltinMethodVariable>();
+  PyObject* self = m->self->is(Kind::Real) ? m->self->as_constant() : nullptr;
+  return self ? Ref::steal(native::attr(Ground::fixed(), self, m->name)) : Ref();
+}
+
 Variable* Protocols::compare(int op, Variable* a, Variable* b) {
   tr_.check_stack();
   if (Variable* r = size_comparison(tr_, op, a, b)) return r;
@@ -377,6 +387,12 @@ Variable* Protocols::compare(int op, Variable* a, Variable* b) {
     PyObject* own = tr_.attributes.lookup_on_type(t, tr_.intern(kCompare[v == a ? op : kSwapped[op]]), nullptr);
     if (own && PyFunction_Check(own) && !of_library(own))
       tr_.unsupported("a comparison of " + a->describe() + " and " + b->describe());
+  }
+  if (a->type() == method_wrapper_type() && b->type() == method_wrapper_type()) {
+    Ref x = method_wrapper(a), y = method_wrapper(b);
+    if (x && y && (op == Py_EQ || op == Py_NE))
+      return tr_.boolean((PyObject_RichCompareBool(x.get(), y.get(), Py_EQ) == 1) == (op == Py_EQ), Ground::pure(a, b));
+    PyErr_Clear();
   }
   Comparison x{tr_, op, op == Py_EQ || op == Py_NE, a, b};
   for (const Row& r : kRules)

@@ -21,6 +21,9 @@ Variable* HostVariable::getattr(Translator& tr, PyObject* name) {
     PyErr_Clear();
     return nullptr;
   }
+  // Of Tensor.ndim.__get__ and the like, which PyTorch names what it asks for by.
+  if (Py_TYPE(object.get()) == method_wrapper_type() && PyUnicode_CompareWithASCIIString(name, "__self__") == 0)
+    return tr.global_object(v.get(), Ground::fixed());
   // Methods of what PyTorch made: called for real.
   if (PyCFunction_Check(v.get()) && PyCFunction_GET_SELF(v.get()) == object.get())
     return tr.host.host_object(std::move(v));
