@@ -12,14 +12,23 @@ void reduced(Builder& b, ValueId loss, int64_t reduction) {
   b.set(0, loss);
 }
 
+// Of prediction and target; booleans, of which there is no difference, count as numbers.
+ValueId difference(Builder& b) {
+  ValueId x = b.compute(b.tensor(0)), y = b.compute(b.tensor(1));
+  const DType of_x = b.type(x).dtype, of_y = b.type(y).dtype;
+  if (of_y == DType::Bool) y = b.cast(y, of_x);
+  if (of_x == DType::Bool) x = b.cast(x, of_y);
+  return b.sub(x, y);
+}
+
 void mse(Builder& b) {
-  ValueId d = b.sub(b.compute(b.tensor(0)), b.compute(b.tensor(1)));
+  ValueId d = difference(b);
   reduced(b, b.mul(d, d), b.integer(2));
 }
 
 void smooth_l1(Builder& b) {
   double beta = b.number(3);
-  ValueId d = b.unary(Op::abs, b.sub(b.compute(b.tensor(0)), b.compute(b.tensor(1))));
+  ValueId d = b.unary(Op::abs, difference(b));
   if (beta <= 0) return reduced(b, d, b.integer(2));
   ValueId near = b.div(b.mul(b.mul(d, d), 0.5), beta);
   reduced(b, b.where(b.call(Op::lt_Scalar, {d, beta}), near, b.sub(d, 0.5 * beta)), b.integer(2));
@@ -27,7 +36,7 @@ void smooth_l1(Builder& b) {
 
 void huber(Builder& b) {
   double delta = b.number(3);
-  ValueId d = b.unary(Op::abs, b.sub(b.compute(b.tensor(0)), b.compute(b.tensor(1))));
+  ValueId d = b.unary(Op::abs, difference(b));
   ValueId far = b.mul(b.sub(d, 0.5 * delta), delta);
   reduced(b, b.where(b.call(Op::le_Scalar, {d, delta}), b.mul(b.mul(d, d), 0.5), far), b.integer(2));
 }

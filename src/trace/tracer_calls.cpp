@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -42,6 +43,26 @@ bool writes_lists(PyObject* fn) {
   if (!PyCFunction_Check(fn)) return false;
   std::string_view name = reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
   return name.starts_with("_foreach_") && name.ends_with('_');
+}
+
+// The memory of a tensor in a list; nullptr: it is none.
+const void* memory_of(PyObject* list, Py_ssize_t i) {
+  PyObject* t = PySequence_Fast_GET_ITEM(list, i);
+  return THPVariable_Check(t) ? THPVariable_Unpack(t).storage().unsafeGetStorageImpl() : nullptr;
+}
+
+// Whether what is written for one element of the first list is read or written for another: eager goes through them
+// one after the other.
+bool meet_again(PyObject* const* args, size_t nargs) {
+  auto is_list = [](PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); };
+  if (!is_list(args[0])) return false;
+  std::unordered_map<const void*, Py_ssize_t> written;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[0]); ++i)
+    if (const void* m = memory_of(args[0], i); m && !written.emplace(m, i).second) return true;
+  for (size_t n = 1; n < nargs; ++n)
+    for (Py_ssize_t i = 0; is_list(args[n]) && i < PySequence_Fast_GET_SIZE(args[n]); ++i)
+      if (auto at = written.find(memory_of(args[n], i)); at != written.end() && at->second != i) return true;
+  return false;
 }
 
 void count_writes(PyObject* tensors) {
@@ -161,6 +182,10 @@ PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, Py
                            const graph::Location& loc) {
   if (asks_for_memory(fn)) {
     set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
+    return nullptr;
+  }
+  if (nargs && writes_lists(fn) && meet_again(args, nargs)) {
+    set_graph_break(Reason::UnsupportedMutation, "a list of tensors is written of which some share memory");
     return nullptr;
   }
   PyObject* result = perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);

@@ -113,6 +113,9 @@ REFUSED = {
     "row_of_other_size": lambda: torch.select_scatter(torch.ones(2, 3), torch.zeros(1), 0, 0),
     "slice_of_other_size": lambda: torch.slice_scatter(torch.ones(2, 3), torch.zeros(2, 3), 1, 1),
     "slice_broadcast": lambda: torch.slice_scatter(torch.ones(2, 3), torch.zeros(2, 1), 1, 1),
+    "row_in_a_number": lambda: torch.select_scatter(torch.tensor(1.0), torch.ones(5, 5), 1, 2),
+    "slice_in_a_number": lambda: torch.slice_scatter(torch.tensor(1.0), torch.ones(20, 20), 0, 0, 20, 1),
+    "no_such_dimension": lambda: torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 2, 0),
     "diagonal_broadcast": lambda: torch.diagonal_scatter(torch.ones(3, 3), torch.zeros(1)),
     "softmax": lambda: torch.softmax(X, 1),
     "log_softmax": lambda: torch.log_softmax(X, 1),
@@ -173,4 +176,65 @@ def test_writes_to_lists_of_tensors_are_counted(name):
         seen.append((x._version, x.tolist()))
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             z.backward()
+    assert seen == seen[:1] * 3
+
+
+IN_ORDER = {
+    "swapped": lambda x, y: torch._foreach_add_([x, y], [y, x]),
+    "twice": lambda x, y: torch._foreach_mul_([x, x], 2.0),
+    "parts": lambda x, y: torch._foreach_add_([x, x[:1]], [y, x[1:]]),
+    "own": lambda x, y: torch._foreach_add_([x, y], [x, y]),
+}
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_lists_that_share_memory_are_written_in_order(name):
+    def f(x, y):
+        IN_ORDER[name](x, y)
+        return x * 1, y * 1
+
+    agrees(f, *[lambda: (torch.rand(2), torch.rand(2))] * 2)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+def test_losses_of_truths(loss):
+    agrees(lambda x, t: loss(x, t), lambda: (torch.rand(3), torch.tensor([True, False, True])))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16, torch.float32, torch.float64])
+def test_powers_of_a_number_that_varies(dtype):
+    agrees(lambda s, x: torch.pow(s, x), *[lambda s=s: (s, torch.arange(3).to(dtype)) for s in (2.5, 3.5, 4.5, 2)])
+
+
+class Keeps:
+    gradient = None
+
+    def keep(self, gradient):
+        self.gradient = gradient
+
+
+def kept_late(x, keeps):
+    y = x * 2
+    z = (y * y).sum()
+    y.register_hook(keeps.keep)
+    return z, y
+
+
+def retained_late(x, keeps):
+    y = x * 2
+    z = (y * y).sum()
+    y.retain_grad()
+    return z, y
+
+
+@pytest.mark.parametrize("f", [kept_late, retained_late])
+def test_gradients_kept_of_a_result_that_was_used_before(f):
+    compiled, seen = braze.compile(f), []
+    for g in (f, compiled, compiled):
+        x, keeps = torch.ones(3, requires_grad=True), Keeps()
+        z, y = g(x, keeps)
+        z.backward()
+        seen.append((x.grad.tolist(), None if keeps.gradient is None else keeps.gradient.tolist()))
+        if f is retained_late:
+            assert y.grad.tolist() == [4.0] * 3
     assert seen == seen[:1] * 3

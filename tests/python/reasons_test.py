@@ -105,6 +105,13 @@ def wrong_gradient(x):
     return WrongGradient.apply(x)
 
 
+def retained(x):
+    y = x.detach().requires_grad_() * 2
+    z = y.sin()
+    y.retain_grad()
+    return z
+
+
 def packet_of_overloads(x):
     return torch.ops.aten.add(x, 1)
 
@@ -119,6 +126,7 @@ CASES = {
     "DisabledFunction": disabled,
     "UnsupportedBytecode": exception_groups,
     "UnsupportedFeature": identity,
+    "IntermediateHistory": retained,
     "UnsupportedMutation": resized,
     "UnsupportedTensor": quantised,
     "UnsupportedOp": to_sparse,

@@ -293,6 +293,11 @@ void SegmentEnd::guard_distinct_objects() {
 
 // Before the guards are known: the backward may decide on sizes that stay open.
 void SegmentEnd::add_gradients() {
+  if (const auto& stop = tr_.segment().stop; stop && stop->reason == Reason::IntermediateHistory) {
+    // The results of one compiled graph have no history among each other: as PyTorch's calls they have it.
+    tr_.segment().no_gradients = Stop{stop->reason, stop->detail};
+    return;
+  }
   tr_.effects.begin_pure(tr_.ordinal() + 1, "the backward of an autograd.Function");
   try {
     // The compiled backward has a gradient for each result, which an autograd.Function may want to be told apart.
@@ -303,7 +308,9 @@ void SegmentEnd::add_gradients() {
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
   } catch (const Unsupported& e) {
     // Such a graph runs as PyTorch's calls, where those can be shown.
-    if (tr_.host.not_shown) throw Restart{tr_.host.not_shown, {e.reason(), e.detail()}};
+    if (tr_.host.not_shown)
+      throw Restart{tr_.host.not_shown,
+                    {tr_.host.not_shown == tr_.host.hook ? Reason::IntermediateHistory : e.reason(), e.detail()}};
     tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
   }
 }

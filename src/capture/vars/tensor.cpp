@@ -264,7 +264,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     if (Variable* handle = hook_on_leaf(tr, this, name, args[0])) return handle;
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" ||
       (real && (n == "requires_grad_" || n == "register_hook")))
-    tr.unsupported(std::string("Tensor.") + name + "()");
+    tr.unsupported(real ? Reason::UnsupportedFeature : Reason::IntermediateHistory,
+                   std::string("Tensor.") + name + "()");
   if (n == "is_inference" && !real) return tr.boolean(tr.is_inference(this), Ground::pure(this, args));
   if (n == "register_hook") {
     tr.effects.no_effect("registers a hook");
@@ -307,7 +308,10 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
   }
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
-  if (n == "register_hook") return tr.host.call(descr, all);
+  if (n == "register_hook") {
+    if (!tr.host.hook) tr.host.hook = tr.ordinal();
+    return tr.host.call(descr, all);
+  }
   return tr.real.call_torch(descr, all);
 }
 
