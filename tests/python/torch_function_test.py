@@ -294,3 +294,34 @@ def test_attributes_are_told_by_their_getters(asks_ndim):
     for _ in range(2):
         ndim, y = compiled(torch.ones(2, 2).as_subclass(Own))
         assert ndim == 10 and type(y) is Own
+
+
+CALLED = []
+
+
+class Above(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        CALLED.append((cls.__name__, func.__name__, [t.__name__ for t in types]))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Below(Above):
+    pass
+
+
+@pytest.mark.parametrize(
+    "f", [torch.mul, lambda a, b: a + b, lambda a, b: a == b, lambda a, b: a < b, lambda a, b: torch.cat([a, b])]
+)
+@pytest.mark.parametrize("classes", [(Above, Below), (Below, Above), (Below, Below), (torch.Tensor, Below)])
+def test_derived_classes_are_asked_first(f, classes):
+    args = [torch.rand(2).as_subclass(cls) for cls in classes]
+    CALLED.clear()
+    want, eager = f(*args), [*CALLED]
+    for _ in range(2):
+        compiled = braze.compile(f)
+        CALLED.clear()
+        got = compiled(*args)
+        assert type(got) is type(want) and CALLED == eager
+        plain = [t.as_subclass(torch.Tensor) for t in (want, got)]
+        assert torch.equal(*plain)

@@ -109,10 +109,10 @@ bool holds_own(Translator& tr, Variable* v, int depth) {
   return false;
 }
 
-Ref new_class(PyObject* name, PyObject* base, PyObject* torch_function) {
+Ref new_class(PyObject* name, PyObject* base, PyObject* torch_function, PyObject* above = nullptr) {
   Ref body = Ref::steal(PyDict_New()), method = Ref::steal(PyStaticMethod_New(torch_function));
   PyDict_SetItemString(body.get(), "__torch_function__", method.get());
-  Ref bases = Ref::steal(base ? PyTuple_Pack(1, base) : PyTuple_New(0));
+  Ref bases = Ref::steal(above ? PyTuple_Pack(2, base, above) : base ? PyTuple_Pack(1, base) : PyTuple_New(0));
   PyObject* meta = base ? reinterpret_cast<PyObject*>(Py_TYPE(base)) : reinterpret_cast<PyObject*>(&PyType_Type);
   return Ref::steal(PyObject_CallFunctionObjArgs(meta, name, bases.get(), body.get(), nullptr));
 }
@@ -240,18 +240,30 @@ bool TorchFunctions::overrides(const Args& args) {
   return false;
 }
 
-void TorchFunctions::shade(PyObject* fake, PyTypeObject* cls) {
-  auto [it, fresh] = shadows_.try_emplace(cls);
-  if (fresh) {
-    Variable* function =
-        tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
-    Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name));
-    Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), tr_.host.callback(function).get());
-    if (!made) tr_.raise_current();
-    it->second = made;
-    tr_.stand_in_for(made.get(), tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()));
+PyObject* TorchFunctions::shadow_of(PyTypeObject* cls) {
+  if (auto it = shadows_.find(cls); it != shadows_.end()) return it->second.get();
+  // They derive from each other as the classes do: PyTorch asks those that derive first.
+  PyObject* above = nullptr;
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(cls->tp_mro) && !above; ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(cls->tp_mro, i));
+    if (base == library().tensor || base == library().parameter || !PyType_IsSubtype(base, library().tensor)) continue;
+    if (of(base) == TorchFunction::Own) above = shadow_of(base);
   }
-  if (PyObject_SetAttrString(fake, "__class__", it->second.get()) < 0) {
+  Variable* function =
+      tr_.getattr(tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()), "__torch_function__");
+  Ref name = Ref::steal(PyUnicode_FromString(cls->tp_name)), call = tr_.host.callback(function);
+  Ref made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), call.get(), above);
+  if (!made && above) {  // an order of bases that cannot be
+    PyErr_Clear();
+    made = new_class(name.get(), reinterpret_cast<PyObject*>(cls), call.get());
+  }
+  if (!made) tr_.raise_current();
+  tr_.stand_in_for(made.get(), tr_.global_object(reinterpret_cast<PyObject*>(cls), Ground::fixed()));
+  return shadows_.emplace(cls, std::move(made)).first->second.get();
+}
+
+void TorchFunctions::shade(PyObject* fake, PyTypeObject* cls) {
+  if (PyObject_SetAttrString(fake, "__class__", shadow_of(cls)) < 0) {
     PyErr_Clear();
     tr_.unsupported(Reason::UnsupportedTensor, std::string("a tensor of class ") + cls->tp_name);
   }

@@ -59,6 +59,7 @@ class TorchFunctions {
   void emit_modes(Codegen& cg);
 
  private:
+  PyObject* shadow_of(PyTypeObject* cls);
   void shade(PyObject* fake, PyTypeObject* cls);  // PyTorch asks the capture for the torch functions of this fake
   Ref mode_stand_in(Variable* mode);
   std::vector<Ref> modes() const;
