@@ -332,11 +332,12 @@ bool takes_index(const graph::Graph& g, const graph::Node& node) {
         }
       return any;
     }
-    case Op::index_select: return g.type(std::get<graph::ValueId>(node.args[0])).dim() > 0;
-    case Op::gather:  // of no elements at all, ranks may differ
-      return g.type(std::get<graph::ValueId>(node.args[0])).dim() > 0 &&
-             g.type(std::get<graph::ValueId>(node.args[0])).dim() ==
-                 g.type(std::get<graph::ValueId>(node.args[2])).dim();
+    case Op::index_select:
+    case Op::gather: {
+      const size_t rank = g.type(std::get<graph::ValueId>(node.args[0])).dim();
+      // Of no elements at all, ranks may differ.
+      return rank > 0 && (node.op == Op::index_select || rank == g.type(std::get<graph::ValueId>(node.args[2])).dim());
+    }
     case Op::roll: {
       for (Expr s : g.type(node.outputs[0]).sizes)
         if (a.is_const(s, 0)) return false;

@@ -59,8 +59,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   static bool is_small(const at::Tensor& t) {
     return t.device().is_cpu() && t.layout() == c10::kStrided && t.numel() <= 64;
   }
-  // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
+  // Of as_strided: throws Unsupported where it reads beyond the elements of what owns the memory; guarded.
   void check_extent(const std::vector<graph::Arg>& args);
+  // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
   uint32_t root_slot(graph::ValueId value) const;
 
   sym::ExprArena& arena() const { return graph_.arena(); }

@@ -45,6 +45,8 @@ bool writes_lists(PyObject* fn) {
   return name.starts_with("_foreach_") && name.ends_with('_');
 }
 
+bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
+
 // The memory of a tensor in a list; nullptr: it is none.
 const void* memory_of(PyObject* list, Py_ssize_t i) {
   PyObject* t = PySequence_Fast_GET_ITEM(list, i);
@@ -54,8 +56,6 @@ const void* memory_of(PyObject* list, Py_ssize_t i) {
 // Whether what is written for one element of the first list is read or written for another: eager goes through them
 // one after the other.
 bool meet_again(PyObject* const* args, size_t nargs) {
-  auto is_list = [](PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); };
-  if (!is_list(args[0])) return false;
   std::unordered_map<const void*, Py_ssize_t> written;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[0]); ++i)
     if (const void* m = memory_of(args[0], i); m && !written.emplace(m, i).second) return true;
@@ -66,7 +66,6 @@ bool meet_again(PyObject* const* args, size_t nargs) {
 }
 
 void count_writes(PyObject* tensors) {
-  if (!PyList_Check(tensors) && !PyTuple_Check(tensors)) return;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(tensors); ++i) {
     PyObject* t = PySequence_Fast_GET_ITEM(tensors, i);
     if (THPVariable_Check(t) && !THPVariable_Unpack(t).is_inference())
@@ -184,12 +183,13 @@ PyObject* TracerImpl::call(PyObject* fn, PyObject* const* args, size_t nargs, Py
     set_graph_break(Reason::UnsupportedOp, "a question about the memory of a tensor");
     return nullptr;
   }
-  if (nargs && writes_lists(fn) && meet_again(args, nargs)) {
+  const bool writes = nargs && writes_lists(fn) && is_list(args[0]);
+  if (writes && meet_again(args, nargs)) {
     set_graph_break(Reason::UnsupportedMutation, "a list of tensors is written of which some share memory");
     return nullptr;
   }
   PyObject* result = perform(fn, args, nargs, kwargs, loc, host_depth_ ? nullptr : fn);
-  if (result && nargs && writes_lists(fn)) count_writes(args[0]);
+  if (result && writes) count_writes(args[0]);
   return result;
 }
 

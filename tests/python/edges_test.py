@@ -58,6 +58,7 @@ def test_strided_views_end_with_the_memory(dynamic):
     agrees(lambda x: x.as_strided((3, 2), (1, 1)) * 2, *sizes(5, 6, 1, 0), dynamic=dynamic)
     agrees(lambda x: (x + 1).as_strided((3, 2), (1, 1), 1) * 2, *sizes(5, 6, 4, 0), dynamic=dynamic)
     agrees(lambda x: x.as_strided((6,), (1,)) + 0, lambda: (torch.arange(9.0)[:3],), dynamic=dynamic)
+    agrees(lambda x: x.view(torch.float64).as_strided((8,), (1,)) + 0, *sizes(16, 18, 8, 14), dynamic=dynamic)
 
 
 VIEWS = {

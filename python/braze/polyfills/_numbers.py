@@ -66,13 +66,8 @@ def clamp_max_(input, max):
 def pow_number(input, exponent):
     if not isinstance(input, torch.Tensor):
         return torch.pow(input, exponent)
-    if (
-        is_number(input)
-        and isinstance(exponent, torch.Tensor)
-        and exponent.dtype not in (torch.float64, torch.complex128)
-    ):
-        if not (exponent.dtype.is_floating_point or exponent.dtype.is_complex):
-            input = input.to(torch.get_default_dtype())
+    if is_number(input) and isinstance(exponent, torch.Tensor) and floating(exponent) is not exponent:
+        input = input.to(torch.get_default_dtype())
     narrow = input.dtype in (torch.float16, torch.bfloat16)
     tensor = (
         input

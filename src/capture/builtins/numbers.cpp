@@ -3,6 +3,7 @@
 
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
+#include "capture/cpython/texts.h"
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
@@ -212,24 +213,24 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
 Variable* do_max(Translator& tr, Args& a) { return extreme(tr, a, Py_GT, "max"); }
 Variable* do_min(Translator& tr, Args& a) { return extreme(tr, a, Py_LT, "min"); }
 
-// From 3.12 on floats are added up with the errors of rounding (Neumaier), from 3.14 on complex numbers, too: what is
-// known is added by the interpreter. `waits`: three floats or more of which one is known to the run alone.
-[[maybe_unused]] Variable* sum_of_numbers(Translator& tr, const std::vector<Variable*>& items, Variable* start,
-                                          bool& waits) {
-  size_t floats = 0;
+// sum() of numbers where the interpreter minds their errors of rounding: what is known is added by it. `waits`: three
+// floats or more of which one is known to the run alone. nullptr: one by one.
+Variable* sum_of_numbers(Translator& tr, const std::vector<Variable*>& items, Variable* start, bool& waits) {
+  size_t inexact = 0;
   bool known = true;
   std::vector<Variable*> all = items;
   all.push_back(start);
   for (Variable* v : all) {
     v = tr.force(v);
     PyObject* c = constant_of(v);
-    known = known && c && (PyLong_CheckExact(c) || PyBool_Check(c) || PyFloat_CheckExact(c) || PyComplex_CheckExact(c));
-    floats += v->type() == &PyFloat_Type || v->is(Kind::Float) || (v->is(Kind::Sym) && v->type() != &PyLong_Type);
     if (!c && !v->is(Kind::Float) && !v->is(Kind::Sym)) return nullptr;
+    known = known && c && (PyLong_CheckExact(c) || PyBool_Check(c) || PyFloat_CheckExact(c) || PyComplex_CheckExact(c));
+    inexact += c ? PyFloat_CheckExact(c) || (cpython::kSumsComplex && PyComplex_CheckExact(c))
+                 : v->is(Kind::Float) || v->type() != &PyLong_Type;
   }
   static PyObject* sum = native::builtin("sum");
-  if (known && floats) return tr.real.call_pure(sum, Args{{tr.tuple(items), start}, {}});
-  waits = !known && floats > 2;
+  if (known && inexact) return tr.real.call_pure(sum, Args{{tr.tuple(items), start}, {}});
+  waits = !known && inexact > 2;
   return nullptr;
 }
 
@@ -242,11 +243,10 @@ Variable* do_sum(Translator& tr, Args& a) {
       c && (PyUnicode_Check(c) || PyBytes_Check(c) || PyByteArray_Check(c)))
     return nullptr;
   std::vector<Variable*> items = tr.unpack(a[0]);
-#if PY_VERSION_HEX >= 0x030C0000
   bool waits = false;
-  if (Variable* sum = sum_of_numbers(tr, items, total, waits)) return sum;
+  if (cpython::kSumsFloats)
+    if (Variable* sum = sum_of_numbers(tr, items, total, waits)) return sum;
   if (waits) return nullptr;
-#endif
   for (Variable* v : items) total = tr.binary_op(NB_ADD, total, v);
   return total;
 }

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "capture/builtins/builtins.h"
+#include "capture/builtins/messages.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -70,8 +71,8 @@ Variable* print(Translator& tr, Args& a) {
   Variable* file = nullptr;
   for (auto& [name, v] : a.kw) {
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
-    if (is_file && v->source.valid() && !(v->is(Kind::Lazy) && v->as<LazyVariable>()->object.get() == Py_None) &&
-        !is_none(v))
+    const bool names_none = is_none(v) || object_behind(v) == Py_None;
+    if (is_file && v->source.valid() && !names_none)
       file = v;
     else if (!tr.real.is_python_constant(v) || (is_file && !is_none(tr.force(v))))
       tr.unsupported(Reason::Print, why);

@@ -5,6 +5,8 @@
 namespace braze::capture::cpython {
 
 inline constexpr bool kTextsOf314 = PY_VERSION_HEX >= 0x030E0000;
+// Whether sum() adds floats, or complex numbers as well, with their errors of rounding (Neumaier).
+inline constexpr bool kSumsFloats = PY_VERSION_HEX >= 0x030C0000, kSumsComplex = PY_VERSION_HEX >= 0x030E0000;
 
 // Behind "argument of type '...", of `in`.
 inline constexpr const char* kNoContainer = kTextsOf314 ? "' is not a container or iterable" : "' is not iterable";

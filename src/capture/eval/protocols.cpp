@@ -236,13 +236,12 @@ namespace {
 
 constexpr const char* kLengthMethods[] = {"__len__", "__length_hint__"};
 
-// Whose methods of the program say how long it is; nullptr: nobody's. `from_zero`: it is the one that an iterator asks
-// for its items by number.
-ObjectVariable* tells_length(Translator& tr, Variable* v, bool& from_zero) {
+// Whose methods of the program say how long it is: the object itself, or the one that an iterator asks for its items by
+// number. nullptr: nobody's.
+ObjectVariable* tells_length(Translator& tr, Variable* v) {
   if (v->is(Kind::Iterator)) {
     auto* by_number = dynamic_cast<CallIterator*>(v);
     if (!by_number || by_number->sentinel || by_number->done) return nullptr;
-    from_zero = true;
     v = tr.force(by_number->fn);
   }
   if (!v->is(Kind::Object)) return nullptr;
@@ -255,8 +254,8 @@ ObjectVariable* tells_length(Translator& tr, Variable* v, bool& from_zero) {
 }  // namespace
 
 void Protocols::ask_length(Variable* v) {
-  bool from_zero = false;
-  ObjectVariable* teller = tells_length(tr_, tr_.force(v), from_zero);
+  v = tr_.force(v);
+  ObjectVariable* teller = tells_length(tr_, v);
   if (!teller) return;
   for (std::string_view name : kLengthMethods) {
     SourceId at;
@@ -264,7 +263,7 @@ void Protocols::ask_length(Variable* v) {
     if (!method) continue;
     if (!PyFunction_Check(method)) return;
     const bool is_hint = name == "__length_hint__";
-    if (from_zero && is_hint) return;
+    if (v != teller && is_hint) return;  // iterators by number ask for the length alone
     Variable* n;
     try {
       n = tr_.force(
@@ -285,13 +284,16 @@ void Protocols::ask_length(Variable* v) {
 
 std::vector<Variable*> Protocols::listed(Variable* v) {
   v = tr_.force(v);
-  bool from_zero = false;
-  if (!tells_length(tr_, v, from_zero)) return unpack(v);
-  Variable* it = tr_.force(iter(v));  // comes first
+  if (!tells_length(tr_, v)) return unpack(v);
+  Variable* it = iter(v);  // comes first
   ask_length(v);
+  return rest(it);
+}
+
+std::vector<Variable*> Protocols::rest(Variable* iterator) {
   std::vector<Variable*> out;
-  while (Variable* item = tr_.next(it)) {
-    out.push_back(item);
+  while (Variable* v = tr_.next(iterator)) {
+    out.push_back(v);
     if (out.size() > 1000000) tr_.unsupported("an iteration of more than a million steps");
   }
   return out;

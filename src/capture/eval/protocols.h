@@ -37,6 +37,7 @@ class Protocols {
   Variable* iter(Variable* v);
   Variable* next(Variable* iterator);
   std::vector<Variable*> unpack(Variable* iterable);       // [item for item in iterable]
+  std::vector<Variable*> rest(Variable* iterator);         // what it still gives
   std::vector<Variable*> listed(Variable* iterable);       // list(iterable), which asks for the length as well
   std::vector<Variable*> as_sequence(Variable* iterable);  // list(iter(iterable)), if it is neither list nor tuple
   void ask_length(Variable* iterable);                     // does what operator.length_hint does

@@ -9,7 +9,6 @@
 #include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
-#include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 #include "trace/global_state.h"
 
@@ -104,7 +103,7 @@ class EntryMaker {
     place_->capture_succeeded();
     if (place_->changes() != before) {
       // Another thread may have been quicker.
-      look_again();
+      forget_contents();
       if (GilPtr<Entry> other = place_->find(view_, values_)) return other;
       again = !entry->guards->check(view_.slots, values_);
       if (again) return {};
@@ -226,14 +225,8 @@ class EntryMaker {
     return entry;
   }
 
-  // Other threads run while this one captures and compiles: what was remembered of contents is of before.
-  static void look_again() {
-    forget_array_tensors();
-    forget_contents();
-  }
-
   void check(Entry& entry, const char* otherwise, const Recipe& recipe) {
-    look_again();
+    forget_contents();  // other threads ran while this one captured and compiled
     if (entry.guards->check(view_.slots, values_)) return;
     if (++changed_ < kMostChanges) throw Changed{};
     dump_ = "recipe:\n" + recipe.print(*entry.sources);

@@ -187,7 +187,6 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     ~Clear() { values.clear(); }
   } at_end{values};
   // Also where nothing of the entry runs: what the interpreter does instead changes them.
-  forget_array_tensors();
   forget_contents();
   if (e.run_failures.pauses()) return Ran::Uncompiled;
   launch::ProfilerRange range(e.name);

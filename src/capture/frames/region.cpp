@@ -10,7 +10,6 @@
 #include "capture/frames/capture_entry.h"
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
-#include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 
 namespace braze::capture {
@@ -197,7 +196,6 @@ GilPtr<Entry> Region::find(const GilPtr<Place>& place, const FrameView& view, Gu
   }
   if (!found) {
     values.clear();
-    forget_array_tensors();
     forget_contents();
   }
   return found;

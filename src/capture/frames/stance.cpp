@@ -1,10 +1,9 @@
 #include "capture/frames/stance.h"
 
-#include "capture/eval/markers.h"
-
 #include <iterator>
 #include <string_view>
 
+#include "capture/eval/markers.h"
 #include "trace/pytorch/names.h"
 
 namespace braze::capture {

@@ -6,6 +6,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/cpython/iterators.h"
 #include "capture/cpython/ref.h"
+#include "capture/guards/array_memory.h"
 #include "trace/pytorch/names.h"
 
 namespace braze::capture {
@@ -72,6 +73,7 @@ PyObject* content_of(PyObject* object) {
 }
 
 void forget_contents() {
+  forget_array_tensors();
   if (taken.empty()) return;
   std::vector<Taken> gone;  // letting go of an object may run code
   taken.swap(gone);

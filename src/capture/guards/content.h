@@ -11,7 +11,7 @@ namespace braze::capture {
 // when it is first asked for after a forget_contents() on this thread (borrowed: it lives until the next). nullptr,
 // without an exception: nothing is known of objects of this class.
 PyObject* content_of(PyObject* object);
-void forget_contents();
+void forget_contents();  // and the tensors of array_memory.h
 // The class threading.local.
 PyTypeObject* thread_local_type();
 

@@ -109,7 +109,7 @@ class ReversedIterator final : public IteratorVariable {
 // An iterator of a class of the standard library that is evaluated as a generator.
 class WrappedIterator final : public IteratorVariable {
  public:
-  WrappedIterator(PyTypeObject* cls, Variable* inner, Args of = {}) : cls(cls), inner(inner), of(std::move(of)) {}
+  WrappedIterator(PyTypeObject* cls, Variable* inner, Args of) : cls(cls), inner(inner), of(std::move(of)) {}
   PyTypeObject* type() const override { return cls; }
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;  // before its first item: made by its class of the same arguments

@@ -37,13 +37,8 @@ Variable* add_in_place(Translator& tr, ListVariable& l, Args& a) {
   Variable* from = tr.force(a[0]);
   if (from->is(Kind::Object) && from->as<ObjectVariable>()->base == &l)  // itself, as an object of a subclass
     for (Variable* v : std::vector<Variable*>(l.elements)) add(v);
-  else if (is_deque(l) || !(from->is(Kind::Object) || from->is(Kind::Iterator)))
-    each_item(tr, from, add);
-  else {
-    Variable* it = tr.iter(from);
-    tr.ask_length(from);
-    while (Variable* v = tr.next(it)) add(v);
-  }
+  else
+    each_item(tr, from, add, /*asks_length=*/!is_deque(l));
   return &l;
 }
 

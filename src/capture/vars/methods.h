@@ -24,15 +24,16 @@ Variable* run_method(std::span<const Method<V>> table, Translator& tr, V& self, 
 }
 
 // f(item) for each item, before the next is asked for: where getting an item runs code of the program's, that code sees
-// what was done with those before, and after an exception it stays done.
+// what was done with those before, and after an exception it stays done. `asks_length`: before the first, as lists do.
 template <class F>
-void each_item(Translator& tr, Variable* from, F f) {
+void each_item(Translator& tr, Variable* from, F f, bool asks_length = false) {
   from = tr.force(from);
   if (!from->is(Kind::Generator) && !from->is(Kind::Iterator) && !from->is(Kind::Object)) {
     for (Variable* v : tr.unpack(from)) f(v);
     return;
   }
   Variable* iterator = tr.iter(from);
+  if (asks_length) tr.ask_length(from);
   while (Variable* v = tr.next(iterator)) f(v);
 }
 

@@ -1,11 +1,11 @@
 #include "capture/vars/object.h"
 
 #include <structmember.h>
-#include <utility>
 
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
