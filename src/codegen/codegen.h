@@ -105,5 +105,6 @@ void set_parallel_for(ParallelFor);
 // results since then are worthless, though every access stayed inside its buffer. To be asked before results leave the
 // region.
 std::optional<loop::FaultReport> take_fault();
+bool found_fault();  // one that take_fault() would give
 
 }  // namespace braze::codegen

@@ -192,8 +192,11 @@ class Builder {
   void launch(size_t begin, size_t end) {
     const codegen::Launch& made = compiled_.launches[next_launch_++];
     plan::Launch l;
-    for (size_t i = begin; i < end; ++i)
-      l.name += (i > begin ? "+" : "") + std::get<loop::Nest>(program_.items[i]).name;
+    for (size_t i = begin; i < end; ++i) {
+      const auto& nest = std::get<loop::Nest>(program_.items[i]);
+      l.name += (i > begin ? "+" : "") + nest.name;
+      l.commits = l.commits || nest.commits;
+    }
     for (loop::BufferId b : made.buffers) l.buffers.push_back(number(b));
     l.sizes = made.sizes;
     l.blocks = made.blocks;

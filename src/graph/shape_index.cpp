@@ -278,7 +278,7 @@ Types index_types(const Call& c) {
     case Op::index_select: {
       const TensorType* i = c.tensor(2);
       auto d = c.dim(1, x->dim());
-      if (i && i->dim() > 1) return c.refuse();
+      if (i && (i->dim() > 1 || !is_index(i))) return c.refuse();
       if (!is_index(i) || i->dim() != 1 || !d || x->dim() == 0) return std::nullopt;
       Sizes sizes = x->sizes;
       sizes[*d] = i->sizes[0];
@@ -303,8 +303,17 @@ Types index_types(const Call& c) {
       }
       return like(*x);
     }
+    case Op::index_copy: case Op::index_fill_int_Scalar: case Op::index_fill_int_Tensor: {
+      const TensorType* i = c.tensor(2);
+      return i && i->dtype != DType::I64 ? c.refuse() : std::nullopt;
+    }
+    case Op::masked_select: {
+      const TensorType* mask = c.tensor(1);
+      return mask && mask->dtype != DType::Bool ? c.refuse() : std::nullopt;
+    }
     case Op::index_add: {
       const TensorType *i = c.tensor(2), *s = c.tensor(3);
+      if (i && !is_index(i)) return c.refuse();
       auto at = c.dim(1, x->dim());
       if (!is_index(i) || i->dim() > 1 || !s || s->dtype != x->dtype || s->dim() != x->dim() || !at) return std::nullopt;
       for (size_t d = 0; d < x->dim(); ++d)

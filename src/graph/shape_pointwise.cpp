@@ -114,7 +114,9 @@ Types pointwise_types(const Call& c) {
   DType common = promotion.result();
   if (common == DType::Opaque || is_complex(common)) return std::nullopt;
   if (!accepts(c.op, common)) return std::nullopt;
-  bool divides = (c.op == Op::div_Tensor_mode || c.op == Op::div_Scalar_mode) && c.none(2);  // no mode: true division
+  const bool rounds = c.op == Op::div_Tensor_mode || c.op == Op::div_Scalar_mode;
+  if (auto* mode = c.get<std::string>(2); rounds && mode && *mode != "floor" && *mode != "trunc") return c.refuse();
+  bool divides = rounds && c.none(2);  // no mode: true division
   DType dtype = common;
   switch (divides ? ResultDType::Float : rule.dtype) {
     case ResultDType::Float:

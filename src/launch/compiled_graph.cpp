@@ -111,6 +111,7 @@ class TorchHost : public runtime::Host {
   bool replaces(runtime::Frame& frame, uint32_t step) override {
     return tuned_.replace(frame, state(frame), step, calls_);
   }
+  bool found_fault() override { return codegen::found_fault(); }
   void release(runtime::Frame& frame, uint32_t buffer) override {
     RunFrame& rf = state(frame);
     const plan::Buffer& b = frame.program().plan().buffers[buffer];

@@ -111,11 +111,17 @@ bool divides_integers(const LoopOp& op) {
 }
 
 bool may_fault(const LoopOp& op) { return op.code == OpCode::Indirect || divides_integers(op); }
+bool may_fault(const Nest& nest) {
+  return std::ranges::any_of(nest.stages, [](const Stage& s) {
+    return std::ranges::any_of(s.ops, [](const LoopOp& op) { return may_fault(op); });
+  });
+}
 
 std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
   const SymbolOrder symbols(program);
   std::vector<std::vector<uint32_t>> deps(program.items.size());
   std::vector<std::vector<uint32_t>> writers(program.buffers.size()), readers(program.buffers.size());
+  std::vector<uint32_t> faulting;  // what the writes that cannot be taken back wait for
   uint32_t last_effect = UINT32_MAX;
   for (uint32_t i = 0; i < program.items.size(); ++i) {
     Effects e = effects(program.items[i]);
@@ -130,6 +136,10 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
         c && (graph::op_traits(c->op) & graph::kEffect || c->op == graph::Op::Extern)) {
       if (last_effect != UINT32_MAX) d.push_back(last_effect);
       last_effect = i;
+    }
+    if (auto* n = std::get_if<Nest>(&program.items[i])) {
+      if (n->commits) d.insert(d.end(), faulting.begin(), faulting.end());
+      if (may_fault(*n)) faulting.push_back(i);
     }
     symbols.add(program, i, d);
     for (BufferId b : e.reads) readers[b.index].push_back(i);

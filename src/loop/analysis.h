@@ -31,9 +31,10 @@ std::optional<Device> device_of(const Program& program, const Nest& nest);
 bool divides_integers(const LoopOp& op);
 // Whether a kernel asks, where this op runs, if the data is as it must be.
 bool may_fault(const LoopOp& op);
+bool may_fault(const Nest& nest);
 
-// The items each item must follow: RAW, WAR and WAW through buffers, definitions of unbacked symbols,
-// and the order of operators with effects. Ascending, each once.
+// The items each item must follow: RAW, WAR and WAW through buffers, definitions of unbacked symbols, the order of
+// operators with effects, and what may find a fault before what commits. Ascending, each once.
 std::vector<std::vector<uint32_t>> dependencies(const Program& program);
 
 // The nest's text with buffers renumbered by first appearance, and what generated code depends on: their dtypes and the

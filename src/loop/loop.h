@@ -111,6 +111,8 @@ struct Nest {
   std::vector<Stage> stages;
   uint32_t values = 0;  // ValIds are 0 .. values-1, unique in the nest
   Mapping mapping;
+  bool commits = false;  // not run where anything before it in the program has found a fault: what it writes is an
+                         // input's own memory (schedule/check_updates.h)
   std::vector<graph::LocId> locs;  // the user's lines that this nest computes
 };
 

@@ -273,6 +273,7 @@ class Parser {
     if (accept("tile")) n.mapping.tile = static_cast<int>(integer());
     if (accept("grain")) n.mapping.grain = integer();
     n.mapping.ahead = accept("ahead");
+    n.commits = accept("commits");
     skip();
     if (text_.substr(pos_, 4) == "locs") n.locs = locs();
     expect("{");

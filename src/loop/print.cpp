@@ -137,7 +137,8 @@ class Printer {
   void nest(const Nest& n) {
     out_ += "nest " + quote(n.name) + " outer " + axes(n.outer) + " vector " +
             text::kVectorNames[static_cast<int>(n.mapping.vector)] + " tile " + std::to_string(n.mapping.tile) +
-            " grain " + std::to_string(n.mapping.grain) + (n.mapping.ahead ? " ahead" : "") + " locs [";
+            " grain " + std::to_string(n.mapping.grain) + (n.mapping.ahead ? " ahead" : "") +
+            (n.commits ? " commits" : "") + " locs [";
     for (size_t i = 0; i < n.locs.size(); ++i) out_ += (i ? ", " : "") + std::to_string(n.locs[i].index);
     out_ += "] {\n";
     for (const Stage& s : n.stages) {

@@ -12,8 +12,8 @@ void fields(A& a, Buffer& b) {
 }
 template <class A>
 void fields(A& a, Launch& l) {
-  auto& [name, kernel, buffers, sizes, blocks] = l;
-  a(name, kernel, buffers, sizes, blocks);
+  auto& [name, kernel, buffers, sizes, blocks, commits] = l;
+  a(name, kernel, buffers, sizes, blocks, commits);
 }
 template <class A>
 void fields(A& a, Extern& e) {

@@ -102,6 +102,7 @@ class Writer {
     for (size_t i = 0; i < l.buffers.size(); ++i) out_ += (i ? ", " : "") + buffer_name(l.buffers[i]);
     out_ += ")";
     if (!l.sizes.empty()) out_ += " sizes " + list(l.sizes);
+    if (l.commits) out_ += " unless a fault was found";
     if (!l.name.empty() && l.name != symbol) out_ += "  ; " + l.name;
   }
 

@@ -40,6 +40,7 @@ struct Launch {
   std::vector<uint32_t> buffers;  // pointer arguments in the kernel's order
   std::vector<Expr> sizes;        // int64 arguments after them
   Expr blocks;                    // GPU: how many blocks; none: nothing to do
+  bool commits = false;           // loop::Nest
 };
 
 struct Extern {

@@ -62,6 +62,7 @@ Program::Program(std::shared_ptr<const plan::Plan> plan, std::vector<KernelFn> k
         step.parameters = parameters_;
         parameters_ += l->buffers.size() + l->sizes.size() + kTrailing;
       }
+      steps_.back().commits = l->commits;
       for (uint32_t b : l->buffers) uses[b].push_back(pointer_args_++);
       for (sym::Expr e : l->sizes) size_args_.push_back(slot(e));
     } else if (std::holds_alternative<plan::Extern>(plan_->steps[i])) {
@@ -208,7 +209,10 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
     if (profiled && (s.kind == StepKind::Launch || s.kind == StepKind::GpuLaunch)) [[unlikely]]
       range = host.range(std::get<plan::Launch>(plan_->steps[s.index]).name);
     switch (s.kind) {
-      case StepKind::Launch: s.kernel(pointers + s.pointers, sizes + s.sizes); break;
+      case StepKind::Launch:
+        if (s.commits && host.found_fault()) return;
+        s.kernel(pointers + s.pointers, sizes + s.sizes);
+        break;
       case StepKind::GpuLaunch:
         if (s.tuned && host.replaces(f, s.index)) break;
         if (int64_t blocks = f.values_[s.blocks]; blocks > 0)

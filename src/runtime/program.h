@@ -47,6 +47,8 @@ class Host {
   virtual void call(Frame& frame, uint32_t step) = 0;
   // Before a GPU launch that belongs to a plan::Tuned: true if nothing is left of it to do.
   virtual bool replaces(Frame&, uint32_t) { return false; }
+  // Whether a kernel of this call has found a fault (codegen::take_fault()).
+  virtual bool found_fault() { return false; }
   // An Adopted buffer is dead.
   virtual void release(Frame& frame, uint32_t buffer) = 0;
   // For programs on a GPU: the stream that their kernels go to, and memory for the arena, 64-byte aligned, until the
@@ -82,6 +84,7 @@ class Program {
   // Sizes and work of the coming call: to be called before run, with one value per size symbol.
   void prepare(Frame& frame, const int64_t* symbols) const;
   // inputs: one pointer per graph input. Throws what the host throws; the frame must then be dropped, not given back.
+  // Where the host found a fault it may end early.
   void run(Frame& frame, Host& host, void* const* inputs) const;
 
  private:
@@ -95,8 +98,9 @@ class Program {
     uint32_t parameters = 0, threads = 0, shared = 0;  // GpuLaunch
     bool early = false;
     Slot blocks = 0;
-    uint32_t gpu = 0;    // in gpus_
-    bool tuned = false;  // GpuLaunch: the host is asked first
+    uint32_t gpu = 0;      // in gpus_
+    bool tuned = false;    // GpuLaunch: the host is asked first
+    bool commits = false;  // Launch: ends the run where a fault was found before
   };
 
   void evaluate(Frame& frame) const;

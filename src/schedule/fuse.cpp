@@ -159,6 +159,8 @@ bool is_pointwise(const Nest& n) {
 }
 
 std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& second) {
+  // What is not to run after a fault does not find one itself (of its own faults it was asked before).
+  if (first.commits != second.commits && loop::may_fault(first.commits ? second : first)) return std::nullopt;
   auto m = match(arena, first.outer, second.outer);
   if (!m) return std::nullopt;
   if ((m->rest_a && !is_pointwise(first)) || (m->rest_b && !is_pointwise(second))) return std::nullopt;
@@ -179,6 +181,7 @@ std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& s
     a.stages.push_back(std::move(s));
   }
   a.values += b.values;
+  a.commits = first.commits || second.commits;
   for (graph::LocId l : b.locs)
     if (std::find(a.locs.begin(), a.locs.end(), l) == a.locs.end()) a.locs.push_back(l);
   return a;

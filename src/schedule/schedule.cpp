@@ -6,6 +6,7 @@
 #include "base/strict.h"
 #include "loop/analysis.h"
 #include "schedule/call_in_place.h"
+#include "schedule/check_updates.h"
 #include "schedule/clean.h"
 #include "schedule/coalesce.h"
 #include "schedule/fuse.h"
@@ -94,6 +95,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
   verify_after(p, "coalesce_copies");
   update_inputs(p);
   verify_after(p, "update_inputs");
+  check_updates(p);
+  verify_after(p, "check_updates");
   if (options.patterns) online_softmax(p, targets);
   verify_after(p, "online_softmax");
   split_reductions(p, targets, options.codegen != Codegen::Triton);  // its interpreter takes no computed bound

@@ -200,6 +200,7 @@ class Pieces {
     m.locs = n_.locs;
     m.values = n_.values;
     m.outer = n_.outer;
+    m.commits = n_.commits;
     return m;
   }
 

@@ -199,6 +199,7 @@ bool Recorder::OpenCall::index() {
 
 bool Recorder::OpenCall::masked_select() {
   at::Tensor self = tensor(0), mask = tensor(1);
+  if (mask.scalar_type() != at::kBool) return false;
   if (type(0).sizes != type(1).sizes) {
     SizeDecider decider(*r.sizes_);
     auto sizes = graph::broadcast_sizes(arena, type(0).sizes, type(1).sizes, &decider);

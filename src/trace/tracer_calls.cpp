@@ -13,10 +13,10 @@
 #include "trace/fake_tensor.h"
 #include "trace/fixed_sizes.h"
 #include "trace/graph_break.h"
-#include "trace/out_argument.h"
 #include "trace/pytorch/memory_access.h"
 #include "trace/pytorch/overloads.h"
 #include "trace/tracer_impl.h"
+#include "trace/written_arguments.h"
 
 namespace braze::trace {
 
@@ -134,10 +134,13 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   Ambient ambient = current_ambient();
   size_t before = recorder_->graph().nodes().size();
   const OutArgument out(fn, args, nargs, kwargs);
-  if (out.is_shared()) {
+  const WrittenOperand in_place(*recorder_, fn, args, nargs, kwargs);
+  if (out.is_shared() || in_place.is_read()) {
     location_ = around;
     recorder_->set_location(around);
-    set_graph_break(Reason::UnsupportedMutation, "out= shares memory with an operand, or its elements with each other");
+    set_graph_break(Reason::UnsupportedMutation,
+                    out.is_shared() ? "out= shares memory with an operand, or its elements with each other"
+                                    : "an operand shares some of the memory that is written");
     return nullptr;
   }
   recorder_->python_kernel_raised = false;
@@ -163,9 +166,9 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     Py_DECREF(result);
     throw Unsupported(Reason::UnsupportedMutation, "out= is of another size than the result");
   }
-  if (out.may_be_refused(recorder_->graph(), before)) {
+  if (out.may_be_refused(recorder_->graph(), before) || in_place.is_refused(recorder_->graph(), before)) {
     Py_DECREF(result);
-    set_graph_break(Reason::UnsupportedMutation, "out= is of another dtype than the result");
+    set_graph_break(Reason::UnsupportedMutation, "what is written is of another dtype than the result");
     return nullptr;
   }
   recorder_->python_kernel_raised = false;

@@ -239,3 +239,57 @@ def test_gradients_kept_of_a_result_that_was_used_before(f):
         if f is retained_late:
             assert y.grad.tolist() == [4.0] * 3
     assert seen == seen[:1] * 3
+
+
+def shifted(x):
+    x[1:].add_(x[:-1])
+    return x
+
+
+def shifted_apart(x):
+    x[:2].add_(x[2:])
+    return x
+
+
+def transposed_on_itself(x):
+    x.add_(x.t())
+    return x
+
+
+def columns(x):
+    x[:, 0] += x[:, 1]
+    x += x
+    return x.mul_(x)
+
+
+def rows_by_itself(x):
+    return x.index_copy_(0, torch.tensor([1, 0, 3, 2]), x)
+
+
+def imaginary(x):
+    return x.mul_(1j)
+
+
+@pytest.mark.parametrize("f", [shifted, shifted_apart, transposed_on_itself, columns, rows_by_itself, imaginary])
+def test_operands_of_what_is_written(f):
+    agrees(f, *[lambda n=n: (torch.arange(float(n * n)).view(n, n),) for n in (4, 4, 6, 8)])
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_powers_in_place_of_numbers_that_vary(dynamic):
+    ints = lambda *numbers: [lambda n=n: (torch.arange(1, 4), n) for n in numbers]
+    agrees(lambda x, n: x.pow_(n), *ints(2, 3, 3.5, 4), dynamic=dynamic)
+    agrees(lambda x, n: x.mul_(n), *ints(2, 3.5, 2.5, 4), dynamic=dynamic)
+    floats = lambda *numbers: [lambda n=n: (torch.ones(3), n) for n in numbers]
+    agrees(lambda x, n: x.mul_(n), *floats(2.0, 3.5, 1j, 4), dynamic=dynamic)
+
+
+def test_dtypes_of_indices():
+    x, rows = torch.arange(12.0).view(4, 3), torch.ones(2, 3)
+    for dtype in (torch.int64, torch.int32, torch.float32, torch.bool):
+        i = torch.tensor([0, 1]).to(dtype)
+        agrees(lambda x, i: x.index_select(0, i), lambda: (x.clone(), i))
+        agrees(lambda x, i: x.index_fill(0, i, 2.0), lambda: (x.clone(), i))
+        agrees(lambda x, i: x.index_copy(0, i, rows), lambda: (x.clone(), i))
+        agrees(lambda x, i: x.index_add(0, i, rows), lambda: (x.clone(), i))
+        agrees(lambda x, i: x[0, :2].masked_select(i), lambda: (x.clone(), i))

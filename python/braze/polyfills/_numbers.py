@@ -34,6 +34,12 @@ def check_range(value, like):
         torch.ops.aten._assert_async.msg(fits, WORDS_OF_OVERFLOW[like.dtype])
 
 
+def write(input, result):
+    if not torch.can_cast(result.dtype, input.dtype):
+        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {input.dtype}")
+    return input.copy_(result)
+
+
 def clamp(input, min=None, max=None):
     tensor = floating(input)
     check_range(min, tensor)
@@ -44,7 +50,7 @@ def clamp(input, min=None, max=None):
 
 
 def clamp_(input, min=None, max=None):
-    return input.copy_(clamp(input.clone(), min, max))  # the backward reads what was there before
+    return write(input, clamp(input.clone(), min, max))  # the backward reads what was there before
 
 
 def clamp_min(input, min):
@@ -82,7 +88,7 @@ def pow_number(input, exponent):
 
 
 def pow_number_(input, exponent):
-    return input.copy_(pow_number(input.clone(), exponent))
+    return write(input, pow_number(input.clone(), exponent))
 
 
 def fill(input, value):
@@ -105,19 +111,23 @@ def masked_fill_(input, mask, value):
 
 
 def lerp(input, end, weight):
+    check_range(weight, input)
     return torch.lerp(input, end, operand(weight, input))
 
 
 def lerp_(input, end, weight):
+    check_range(weight, input)
     return input.lerp_(end, operand(weight, input))
 
 
 def where(condition, input, other):
     if not is_number(input):
         like = floating(input)
+        check_range(other, like)
         return torch.where(condition, like, operand(other, like))
     if not is_number(other):
         like = floating(other)
+        check_range(input, like)
         return torch.where(condition, operand(input, like), like)
     like = torch.empty((), dtype=torch.get_default_dtype(), device=condition.device)
     return torch.where(condition, operand(input, like), operand(other, like))

@@ -110,40 +110,42 @@ Variable* as_given(Translator&, Args& a) { return a.size() == 1 ? a[0] : nullptr
 
 // ---- the engine ----
 
-bool given(Translator& tr, const Args& a, size_t position, const char* name) {
-  Variable* v = position < a.size() ? a[position] : nullptr;
-  for (auto& [key, value] : a.kw)
-    if (PyUnicode_CompareWithASCIIString(key, name) == 0) v = value;
-  return v && !is_none(tr.force(v)) && tr.truth(v);
-}
-
-Variable* first(const Args& a, const char* name) {
-  if (a.size()) return a[0];
+// nullptr: it is not given.
+Variable* argument(const Args& a, size_t position, const char* name) {
+  if (position < a.size()) return a[position];
   for (auto& [key, value] : a.kw)
     if (PyUnicode_CompareWithASCIIString(key, name) == 0) return value;
   return nullptr;
 }
 
+bool given(Translator& tr, const Args& a, size_t position, const char* name) {
+  Variable* v = argument(a, position, name);
+  return v && !is_none(tr.force(v)) && tr.truth(v);
+}
+
 // grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, ...)
 Variable* autograd_grad(Translator& tr, Args& a) {
   static PyObject* fn = imported("torch.autograd", "grad", true);
-  Variable* roots = first(a, "outputs");
-  if (!roots) return nullptr;
-  return run_engine(tr, fn, a, {roots}, false, given(tr, a, 3, "retain_graph") || given(tr, a, 4, "create_graph"));
+  Variable *roots = argument(a, 0, "outputs"), *inputs = argument(a, 1, "inputs");
+  if (!roots || !inputs) return nullptr;
+  return run_engine(tr, fn, a, roots, inputs, false,
+                    given(tr, a, 3, "retain_graph") || given(tr, a, 4, "create_graph"));
 }
 
 // backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, ...); the same order as Tensor.backward's
 Variable* autograd_backward(Translator& tr, Args& a) {
   static PyObject* fn = imported("torch.autograd", "backward", true);
-  Variable* roots = first(a, "tensors");
+  Variable* roots = argument(a, 0, "tensors");
   if (!roots) return nullptr;
-  return run_engine(tr, fn, a, {roots}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+  return run_engine(tr, fn, a, roots, argument(a, 5, "inputs"), true,
+                    given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
 }
 
 Variable* tensor_backward(Translator& tr, Args& a) {
   static PyObject* fn = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("backward"));
   if (a.size() < 1) return nullptr;
-  return run_engine(tr, fn, a, {a[0]}, true, given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
+  return run_engine(tr, fn, a, a[0], argument(a, 4, "inputs"), true,
+                    given(tr, a, 2, "retain_graph") || given(tr, a, 3, "create_graph"));
 }
 
 // ---- hooks ----

@@ -1,5 +1,7 @@
 #include "capture/vars/tensor_grad.h"
 
+#include <unordered_set>
+
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -34,6 +36,16 @@ void without_hooks(Translator& tr, TensorVariable* t) {
     else
       tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
   }
+}
+
+// Calls f on the tensor, or on those of the sequence.
+template <class F>
+void for_each_tensor(Translator& tr, Variable* v, F&& f) {
+  if (!v) return;
+  v = tr.force(v);
+  if (v->is(Kind::Tensor)) return f(v->as<TensorVariable>());
+  if (v->is(Kind::Tuple) || v->is(Kind::List))
+    for (Variable* e : static_cast<SequenceVariable*>(v)->elements) for_each_tensor(tr, e, f);
 }
 
 }  // namespace
@@ -71,19 +83,25 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
   if (PyObject_SetAttrString(fake, "grad", v.get()) < 0) tr.raise_current();
 }
 
-Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::vector<Variable*>& roots,
+Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, Variable* roots, Variable* wanted,
                      bool accumulates, bool retains) {
   if (accumulates) tr.effects.no_effect("adds to gradients");
   if (retains) tr.branches.refuse("gradients that are differentiated again");
+  std::unordered_set<TensorVariable*> asked;  // arguments whose gradients are wanted
+  for_each_tensor(tr, roots, [&](TensorVariable* t) { t->value(tr); });
+  for_each_tensor(tr, wanted, [&](TensorVariable* t) {
+    t->value(tr);
+    if (t->real) asked.insert(t);
+  });
   std::vector<TensorVariable*> leaves;
   for (TensorVariable* t : tr.lifted_tensors())
     if (is_true(tr, t->real.get(), "requires_grad")) leaves.push_back(t);
   for (TensorVariable* t : leaves) {
     without_hooks(tr, t);
-    if (!accumulates) continue;
-    if (!is_true(tr, t->real.get(), "is_leaf"))
+    // Its gradient goes on to what it was computed from, of which the fakes know nothing.
+    if (!is_true(tr, t->real.get(), "is_leaf") && (accumulates || asked.size() > asked.count(t)))
       tr.unsupported("a backward through an argument that was computed outside");
-    read_gradient(tr, t);
+    if (accumulates) read_gradient(tr, t);
   }
   std::vector<Ref> before;
   for (TensorVariable* t : leaves) before.push_back(accumulates ? real_attribute(tr, t->value(tr), "grad") : Ref());
@@ -91,15 +109,7 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, const std::
   for (size_t i = 0; accumulates && i < leaves.size(); ++i)
     if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get())
       tensor_attribute(tr, leaves[i], tr.intern("grad"));
-  if (!retains)
-    for (Variable* r : roots) {
-      r = tr.force(r);
-      if (r->is(Kind::Tensor))
-        r->as<TensorVariable>()->consumed = true;
-      else if (r->is(Kind::Tuple) || r->is(Kind::List))
-        for (Variable* e : static_cast<SequenceVariable*>(r)->elements)
-          if (tr.force(e)->is(Kind::Tensor)) tr.force(e)->as<TensorVariable>()->consumed = true;
-    }
+  if (!retains) for_each_tensor(tr, roots, [](TensorVariable* t) { t->consumed = true; });
   return result;
 }
 

@@ -11,8 +11,9 @@ Variable* get_gradient(Translator&, TensorVariable*);
 // t.grad = value (None, a tensor, or nullptr: deleted)
 void set_gradient(Translator&, TensorVariable*, Variable* value);
 // Calls fn, which runs the autograd engine on graphs that the capture has recorded. `accumulates`: into `.grad` of
-// leaves. `roots`: what is differentiated; their graphs are gone after it, unless `retains`.
-Variable* run_engine(Translator&, PyObject* fn, const Args& args, const std::vector<Variable*>& roots, bool accumulates,
+// leaves. `roots`: what is differentiated, a tensor or a sequence; their graphs are gone after it, unless `retains`.
+// `wanted`: by what, if the call says so, else nullptr.
+Variable* run_engine(Translator&, PyObject* fn, const Args& args, Variable* roots, Variable* wanted, bool accumulates,
                      bool retains);
 
 }  // namespace braze::capture

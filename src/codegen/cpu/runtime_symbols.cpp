@@ -154,9 +154,11 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
 
 void set_parallel_for(ParallelFor f) { cpu::parallel_for.store(f ? f : cpu::serial_for); }
 
+bool found_fault() { return cpu::own_slot.state.load(std::memory_order_acquire) == 2; }
+
 std::optional<loop::FaultReport> take_fault() {
   cpu::FaultSlot& s = cpu::own_slot;
-  if (s.state.load(std::memory_order_acquire) != 2) return std::nullopt;
+  if (!found_fault()) return std::nullopt;
   loop::FaultReport r = s.report;
   s.state.store(0);
   return r;

@@ -1,4 +1,4 @@
-// The out= argument of one torch call: what recording it as a write of the result cannot say.
+// What one torch call writes to: what recording it as a write of the result cannot say.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <Python.h>
@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "trace/recorder.h"
 
 namespace braze::trace {
 
+// Its out= argument.
 class OutArgument {
  public:
   // Before the call. All of it is empty without out=.
@@ -27,6 +29,22 @@ class OutArgument {
   std::vector<at::Tensor> tensors_;
   std::vector<std::vector<c10::SymInt>> sizes_;  // before the call
   bool shared_ = false;
+};
+
+// Its first argument, by an in-place function: x.add_(y), x += y.
+class WrittenOperand {
+ public:
+  // Before the call.
+  WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs);
+
+  // Another argument has some of its memory, and eager's kernels refuse that (or read what they have just written).
+  bool is_read() const { return is_read_; }
+  // After the call, whose nodes begin with `first`: the result's dtype cannot become that of what is written.
+  bool is_refused(const graph::Graph& graph, size_t first) const;
+
+ private:
+  at::Tensor tensor_;  // undefined: none is written, or takes any dtype
+  bool is_read_ = false;
 };
 
 }  // namespace braze::trace
