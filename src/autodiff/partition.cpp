@@ -174,8 +174,9 @@ class Partitioner {
           if (read_by_checkpoint[i]) copied_[i] = true, cost_[i] = kCopied + bytes_of(g_, v);
           continue;
         }
+        // The program may write to an argument or a buffer before the backward, which eager's does not read.
         InputKind kind = g_.inputs[g_.value(v).index].kind;
-        if (kind == InputKind::Argument && !read_memory_[i]) {
+        if (kind != InputKind::Parameter && !read_memory_[i]) {
           cost_[i] = cost_of_a_copy(v);
           continue;
         }

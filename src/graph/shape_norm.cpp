@@ -250,6 +250,8 @@ Types norm_types(const Call& c) {
     case Op::mse_loss: case Op::smooth_l1_loss: case Op::huber_loss: {
       const TensorType* y = c.tensor(1);
       if (auto* delta = c.get<double>(3); delta && (c.op == Op::huber_loss ? !(*delta > 0) : *delta < 0)) return c.refuse();
+      // Eager's result is of the first one's dtype, which not every other can be converted to.
+      if (c.op == Op::huber_loss && y && y->dtype != x->dtype) return c.refuse();
       return y ? reduced_loss(c, *x, *y, 2) : std::nullopt;
     }
     case Op::mse_loss_backward: case Op::smooth_l1_loss_backward: case Op::huber_loss_backward: {

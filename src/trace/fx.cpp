@@ -98,6 +98,8 @@ class Builder {
         set(torch.attr("set_autocast_dtype"), py::make_tuple(device, dtype));
       }
       if (was != is) set(torch.attr("set_autocast_enabled"), py::make_tuple(device, is));
+      // As the end of a region does: what was cast in it is cast again in the next call.
+      if (was && !is) set(torch.attr("clear_autocast_cache"), py::tuple());
     };
     autocast("cpu", from.autocast_cpu, to.autocast_cpu, from.dtype_cpu, to.dtype_cpu);
     autocast("cuda", from.autocast_cuda, to.autocast_cuda, from.dtype_cuda, to.dtype_cuda);

@@ -135,12 +135,13 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   size_t before = recorder_->graph().nodes().size();
   const OutArgument out(fn, args, nargs, kwargs);
   const WrittenOperand in_place(*recorder_, fn, args, nargs, kwargs);
-  if (out.is_shared() || in_place.is_read()) {
+  if (out.is_shared() || in_place.is_read() || in_place.is_spread()) {
     location_ = around;
     recorder_->set_location(around);
     set_graph_break(Reason::UnsupportedMutation,
-                    out.is_shared() ? "out= shares memory with an operand, or its elements with each other"
-                                    : "an operand shares some of the memory that is written");
+                    out.is_shared()    ? "out= shares memory with an operand, or its elements with each other"
+                    : in_place.is_read() ? "an operand shares some of the memory that is written"
+                                         : "elements that share their memory, or windows, are written");
     return nullptr;
   }
   recorder_->python_kernel_raised = false;

@@ -275,8 +275,14 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     if (functional::isFunctionalTensor(base)) functional::sync(base);
     FakeTensor* fake = unwrap_fake(base);
     if (!fake) continue;
+    const graph::ValueId memory = memory_of_output(*fake, base);
+    // Views of a detached tensor are no views of the one with a history, which is a result.
+    bool detached = false;
+    for (uint32_t k = 0; k < count && !base.requires_grad(); ++k)
+      detached = detached || (!skipped(k) && graph.outputs[k] == memory && THPVariable_Unpack(outputs_[k]).requires_grad());
+    if (detached) continue;
     auto at = static_cast<uint32_t>(graph.outputs.size());
-    graph.outputs.push_back(memory_of_output(*fake, base));
+    graph.outputs.push_back(memory);
     hidden_bases_.push_back(base);
     for (uint32_t member : members.mapped()) add(member, graph.outputs[at], at, false);
   }

@@ -29,6 +29,7 @@ void for_each_tensor(PyObject* o, F&& f) {
 std::string_view name_of(PyObject* fn) {
   if (PyCFunction_Check(fn)) return reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
   if (PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name;
+  if (PyObject_TypeCheck(fn, &PyWrapperDescr_Type)) return reinterpret_cast<PyWrapperDescrObject*>(fn)->d_base->name;
   return {};
 }
 
@@ -175,6 +176,7 @@ std::string_view written_by(std::string_view name) {
   };
   if (name.starts_with("__i") && name.ends_with("__") && is_operator(name.substr(3, name.size() - 5)))
     return name.substr(3, name.size() - 5);
+  if (name == "setitem" || name == "__setitem__") return "setitem";
   if (name.starts_with('i') && is_operator(name.substr(1))) return name.substr(1);
   if (name.size() > 1 && name.ends_with('_') && !name.ends_with("__")) return name.substr(0, name.size() - 1);
   return {};
@@ -199,6 +201,19 @@ bool overlap(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) {
   return decide(arena.lt(start(ta), end(tb))) && decide(arena.lt(start(tb), end(ta)));
 }
 
+// A view by windows, which may leave elements between them or show some several times: PyTorch's inverse of it, which
+// puts back what is written, sums and leaves zeros.
+bool is_of_windows(Recorder& recorder, const FakeTensor& fake) {
+  const graph::Graph& graph = recorder.graph();
+  graph::NodeId by = fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
+  while (by.valid() && graph::op_class(graph.node(by).op) == graph::OpClass::View) {
+    if (graph.node(by).op == graph::Op::unfold) return true;
+    auto* of = std::get_if<graph::ValueId>(&graph.node(by).args[0]);
+    by = of ? graph.value(*of).node : graph::NodeId();
+  }
+  return false;
+}
+
 bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) {
   const TensorType &ta = type_of(recorder, a), &tb = type_of(recorder, b);
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
@@ -212,9 +227,12 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   if (does.empty() || !nargs || !THPVariable_Check(args[0])) return;
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
+  if (does == "set" || does == "resize_as" || does == "requires_grad") return;
+  is_spread_ = overlaps_itself(written) || is_of_windows(recorder, *unwrap_fake(written));
   // These take what they are given as it is.
-  constexpr std::string_view kCopies[] = {"copy", "fill", "set", "resize", "resize_as", "zero", "requires_grad"};
+  constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;
+  if (does == "setitem") return;  // which of its elements are written is not known here
   const bool operation = !name_of(fn).ends_with('_') || name_of(fn).starts_with("__");
   const bool by_element = operation || does == "copy" || is_by_element(does);
   auto look = [&](const at::Tensor& t) {
@@ -223,7 +241,6 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
     if (by_element && (t.is_same(written) || is_same_view(recorder, *read, *into))) return;
     is_read_ = is_read_ || overlap(recorder, *read, *into);
   };
-  if (does == "set" || does == "resize_as") return;
   for (size_t i = 1; i < nargs; ++i) for_each_tensor(args[i], look);
   PyObject *key, *value;
   for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) for_each_tensor(value, look);

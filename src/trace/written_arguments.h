@@ -39,12 +39,14 @@ class WrittenOperand {
 
   // Another argument has some of its memory, and eager's kernels refuse that (or read what they have just written).
   bool is_read() const { return is_read_; }
+  // Elements are shown several times, or through windows: what is written is not put back as eager writes it.
+  bool is_spread() const { return is_spread_; }
   // After the call, whose nodes begin with `first`: the result's dtype cannot become that of what is written.
   bool is_refused(const graph::Graph& graph, size_t first) const;
 
  private:
   at::Tensor tensor_;  // undefined: none is written, or takes any dtype
-  bool is_read_ = false;
+  bool is_read_ = false, is_spread_ = false;
 };
 
 }  // namespace braze::trace

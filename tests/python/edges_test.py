@@ -293,3 +293,38 @@ def test_dtypes_of_indices():
         agrees(lambda x, i: x.index_copy(0, i, rows), lambda: (x.clone(), i))
         agrees(lambda x, i: x.index_add(0, i, rows), lambda: (x.clone(), i))
         agrees(lambda x, i: x[0, :2].masked_select(i), lambda: (x.clone(), i))
+
+
+def windows_apart(x):
+    x.unfold(0, 1, 4).mul_(2)
+    return x
+
+
+def windows_added_to(x):
+    y = x * 1
+    y.unfold(-1, 2, 3).neg_()
+    return y
+
+
+def filled_expanded(x):
+    x.expand(2, 8).fill_(3)
+    return x
+
+
+def zeroed_expanded(x):
+    y = x * 2
+    y.expand(4, 8).zero_()
+    return y
+
+
+@pytest.mark.parametrize("f", [windows_apart, windows_added_to, filled_expanded, zeroed_expanded])
+def test_writes_through_windows_and_expanded_views(f):
+    agrees(f, *[lambda: (torch.arange(1.0, 9.0),)] * 2)
+
+
+def test_numbers_to_the_power_of_no_dimension():
+    agrees(lambda t, p: torch.pow(p, t), *[lambda p=p: (torch.tensor(2.0), p) for p in (0.5, 1.5, 2.5)])
+
+
+def test_huber_loss_of_two_dtypes():
+    agrees(F.huber_loss, lambda: (torch.ones(3, dtype=torch.bfloat16), torch.zeros(3)), lambda: (torch.ones(3), torch.zeros(3)))

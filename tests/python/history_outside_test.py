@@ -118,3 +118,99 @@ def test_a_gradient_that_is_retained_late():
         x = leaf()
         assert compiled(x).tolist() == late_gradient(leaf()).tolist()
         assert x.grad.tolist() == [8.0, 16.0, 24.0]
+
+
+def views_of_a_detached_result(x):
+    y = x * 2
+    a, b = y.detach().unbind(0)
+    d = y.detach()
+    return y, a, b, d[0]
+
+
+def test_views_of_a_detached_result():
+    for f in (views_of_a_detached_result, braze.compile(views_of_a_detached_result)):
+        x = torch.ones(2, 3, requires_grad=True)
+        y, *views = f(x)
+        assert [v.requires_grad for v in views] == [False] * 3
+        (y[0] * views[0]).sum().backward()
+        assert x.grad.tolist() == [[4.0] * 3, [0.0] * 3]
+
+
+def autocast_forward(layer, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return layer(x).sum()
+
+
+def autocast_step(layer, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = layer(x)
+    loss = h.float().sum()
+    loss.backward()
+    return loss, h
+
+
+@pytest.mark.parametrize("f, options", [(autocast_forward, {"backend": "eager"}), (autocast_step, {}), (autocast_forward, {})])
+def test_weights_that_autocast_converts(f, options):
+    def run(call):
+        layer, seen = torch.nn.Linear(4, 3), []
+        torch.nn.init.ones_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        for _ in range(3):
+            result = call(layer, torch.ones(2, 4))
+            seen.append((result[0] if isinstance(result, tuple) else result).item())
+            with torch.no_grad():
+                layer.weight.add_(1)
+        return seen
+
+    assert run(braze.compile(f, **options)) == run(f) == [24.0, 48.0, 72.0]
+
+
+class Queue(torch.nn.Module):
+    """A contrast with what was seen before (MoCo): the buffer is written before the backward, which reads a copy of it."""
+
+    def __init__(self, through_data):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.register_buffer("queue", torch.ones(4, 3))
+        self.register_buffer("at", torch.zeros(1, dtype=torch.long))
+        self.through_data = through_data
+
+    def forward(self, x):
+        z = self.layer(x)
+        logits = z @ self.queue.clone().detach().T
+        at = int(self.at)
+        if self.through_data:
+            self.queue.data.zero_()
+        else:
+            self.queue[at : at + 2] = z.detach()
+        return logits.sum()
+
+
+@pytest.mark.parametrize("through_data", [False, True])
+def test_a_copy_of_a_buffer_that_is_written_before_the_backward(through_data):
+    seen = []
+    for wrap in (lambda m: m, braze.compile):
+        torch.manual_seed(0)
+        module = Queue(through_data)
+        wrap(module)(torch.ones(2, 3)).backward()
+        seen.append(module.layer.weight.grad.tolist())
+    assert seen[0] == seen[1] == [[8.0] * 3] * 3
+
+
+class Announced(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        print("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        print("backward")
+        return g * 3
+
+
+def test_effects_of_a_function_whose_backward_runs_uncompiled(capsys):
+    for f in (Announced.apply, braze.compile(lambda x: Announced.apply(x))):
+        for _ in range(2):
+            f(torch.ones(2, requires_grad=True)).sum().backward()
+        assert capsys.readouterr().out == "forward\nbackward\n" * 2

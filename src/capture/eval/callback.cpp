@@ -161,9 +161,13 @@ Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
   if (tr_.view().torch_level && !noted && !depth_)
     tr_.unsupported("a transform of functions in a graph for another backend");
-  if (!noted && !depth_ && !not_shown) not_shown = tr_.ordinal();
+  const uint64_t at = tr_.ordinal(), effects = tr_.effects.seen();
+  if (!noted && !depth_ && !not_shown) not_shown = at;
   ++tr_.segment().num_calls;
-  return from_host(run_host(fn, args, noted, false));
+  Ref result = run_host(fn, args, noted, false);
+  // What is called in its place would have these effects once more.
+  if (!depth_ && !not_shown && tr_.effects.seen() != effects) not_shown = at;
+  return from_host(std::move(result));
 }
 
 Variable* HostCalls::call_overridden(PyObject* fn, const Args& args) {

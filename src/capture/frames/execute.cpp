@@ -144,7 +144,7 @@ class RandomNumbers {
   bool restore() const {
     if (torch_) torch_->restore();
     for (size_t i = states_.size(); i-- > 0;)
-      if (!Ref::steal(PyObject_CallMethod(states_[i].generator.get(), states_[i].set, "O", states_[i].state.get())))
+      if (!Ref::steal(PyObject_CallMethod(states_[i].generator.get(), states_[i].set, "(O)", states_[i].state.get())))
         return false;
     return true;
   }
