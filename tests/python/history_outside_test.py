@@ -1,5 +1,7 @@
 """Gradients through what was computed before the captured code: its arguments, and results of the part before a graph break."""
 
+import random
+
 import pytest
 import torch
 
@@ -214,3 +216,63 @@ def test_effects_of_a_function_whose_backward_runs_uncompiled(capsys):
         for _ in range(2):
             f(torch.ones(2, requires_grad=True)).sum().backward()
         assert capsys.readouterr().out == "forward\nbackward\n" * 2
+
+
+class Counted(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * random.random()
+
+    @staticmethod
+    def backward(ctx, g):
+        Counted.calls += 1
+        return g if g.sum() > 0 else g * 2
+
+
+class PartOfAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g / len(g.nonzero())
+
+
+def test_what_a_function_draws_and_counts():
+    seen = []
+    for f in (Counted.apply, braze.compile(lambda x: Counted.apply(x))):
+        random.seed(0)
+        Counted.calls = 0
+        values = []
+        for _ in range(3):
+            y = f(torch.ones(1, requires_grad=True))
+            y.sum().backward()
+            values.append(y.item())
+        seen.append((pytest.approx(values), Counted.calls, random.random()))
+    assert seen[1][0] == seen[0][0].expected and seen[0][1:] == seen[1][1:] == (3, seen[0][2])
+
+
+def test_sizes_of_data_in_a_backward():
+    for f in (PartOfAll.apply, braze.compile(lambda x: PartOfAll.apply(x))):
+        x = torch.ones(4, requires_grad=True)
+        f(x).backward(torch.tensor([1.0, 0.0, 1.0, 1.0]))
+        assert x.grad.tolist() == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
+
+
+def guarded_draw(x):
+    r = random.random()
+    assert (x < 3).all()
+    return x * r
+
+
+def test_random_state_behind_an_assertion_that_fails():
+    compiled = braze.compile(guarded_draw)
+    compiled(torch.ones(3))
+    for f in (guarded_draw, compiled):
+        random.seed(1)
+        with pytest.raises(AssertionError):
+            f(torch.full((3,), 4.0))
+        assert random.random() == pytest.approx(0.8474337369372327)

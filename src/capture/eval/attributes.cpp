@@ -35,6 +35,7 @@ Variable* Attributes::written_on_type(PyTypeObject* type, PyObject* name) {
 }
 
 void Attributes::write_on_type(PyTypeObject* type, PyObject* name, Variable* value) {
+  tr_.effects.no_effect("changes a class");
   tr_.mutate();
   tr_.keep(Ref::borrow(name));
   for (Write& w : writes_)

@@ -90,6 +90,7 @@ PyObject* function_of(int base) {
 }  // namespace
 
 TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
+  tr_.effects.no_effect("draws a number");
   tr_.mutate();
   if (!real) tr_.raise_current();
   Ref made = Ref::steal(
