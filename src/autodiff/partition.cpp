@@ -83,8 +83,7 @@ class Partitioner {
     binds_.resize(g_.nodes().size());
     for (const auto& [symbol, node] : passes::symbol_definitions(g_)) {
       binds_[node] = true;
-      if (after_[node])
-        throw Unsupported(Reason::DynamicOutput, "a size that depends on the data of a gradient");
+      if (after_[node]) throw Unsupported(Reason::DynamicOutput, "a size that depends on the data of a gradient");
       bound_.push_back({symbol, node});
     }
     std::sort(bound_.begin(), bound_.end());

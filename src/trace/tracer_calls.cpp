@@ -139,7 +139,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     location_ = around;
     recorder_->set_location(around);
     set_graph_break(Reason::UnsupportedMutation,
-                    out.is_shared()    ? "out= shares memory with an operand, or its elements with each other"
+                    out.is_shared()      ? "out= shares memory with an operand, or its elements with each other"
                     : in_place.is_read() ? "an operand shares some of the memory that is written"
                                          : "elements that share their memory, or windows, are written");
     return nullptr;

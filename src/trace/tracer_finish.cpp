@@ -279,7 +279,8 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     // Views of a detached tensor are no views of the one with a history, which is a result.
     bool detached = false;
     for (uint32_t k = 0; k < count && !base.requires_grad(); ++k)
-      detached = detached || (!skipped(k) && graph.outputs[k] == memory && THPVariable_Unpack(outputs_[k]).requires_grad());
+      detached =
+          detached || (!skipped(k) && graph.outputs[k] == memory && THPVariable_Unpack(outputs_[k]).requires_grad());
     if (detached) continue;
     auto at = static_cast<uint32_t>(graph.outputs.size());
     graph.outputs.push_back(memory);

@@ -327,4 +327,15 @@ def test_numbers_to_the_power_of_no_dimension():
 
 
 def test_huber_loss_of_two_dtypes():
-    agrees(F.huber_loss, lambda: (torch.ones(3, dtype=torch.bfloat16), torch.zeros(3)), lambda: (torch.ones(3), torch.zeros(3)))
+    agrees(
+        F.huber_loss,
+        lambda: (torch.ones(3, dtype=torch.bfloat16), torch.zeros(3)),
+        lambda: (torch.ones(3), torch.zeros(3)),
+    )
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_pieces_that_become_empty(dynamic):
+    sizes = lambda *all: [lambda n=n: (torch.arange(float(3 * n)).view(n, 3).requires_grad_(),) for n in all]
+    agrees(lambda x: torch.tensor_split(x, 3)[2] * 2, *sizes(6, 12, 4, 2), grad=True, dynamic=dynamic)
+    agrees(lambda x: x[2 : x.size(0) - 2] * 2, *sizes(6, 12, 5, 4), grad=True, dynamic=dynamic)

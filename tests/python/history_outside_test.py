@@ -151,7 +151,9 @@ def autocast_step(layer, x):
     return loss, h
 
 
-@pytest.mark.parametrize("f, options", [(autocast_forward, {"backend": "eager"}), (autocast_step, {}), (autocast_forward, {})])
+@pytest.mark.parametrize(
+    "f, options", [(autocast_forward, {"backend": "eager"}), (autocast_step, {}), (autocast_forward, {})]
+)
 def test_weights_that_autocast_converts(f, options):
     def run(call):
         layer, seen = torch.nn.Linear(4, 3), []

@@ -72,8 +72,10 @@ def clamp_max_(input, max):
 def pow_number(input, exponent):
     if not isinstance(input, torch.Tensor):
         return torch.pow(input, exponent)
-    if is_number(input) and isinstance(exponent, torch.Tensor) and (
-        floating(exponent) is not exponent or exponent.dim() == 0
+    if (
+        is_number(input)
+        and isinstance(exponent, torch.Tensor)
+        and (floating(exponent) is not exponent or exponent.dim() == 0)
     ):
         input = input.to(floating(exponent).dtype)
     narrow = input.dtype in (torch.float16, torch.bfloat16)
