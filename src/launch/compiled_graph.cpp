@@ -1,6 +1,7 @@
 #include "launch/compiled_graph.h"
 
 #include <atomic>
+#include <unordered_map>
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
@@ -54,9 +55,9 @@ struct RunFrame : TorchFrame {
   std::vector<const at::Tensor*> given;  // the caller's tensors; `inputs` holds copies of those with other strides
   std::vector<void*> pointers;
   std::vector<int64_t> symbols;
-  std::vector<at::Tensor> conformed;  // copies of inputs with other strides
-  std::vector<at::Tensor> stand_ins;  // for inputs without memory
-  at::Tensor* owned = nullptr;        // of the call: inputs that it may drop
+  std::vector<at::Tensor> conformed;                 // copies of inputs with other strides
+  std::unordered_map<size_t, at::Tensor> stand_ins;  // by the input that had no memory
+  at::Tensor* owned = nullptr;                       // of the call: inputs that it may drop
   std::vector<Geometry> outputs;
   std::vector<uint64_t> output_generations;
   std::vector<at::Tensor> results;
@@ -386,7 +387,6 @@ class CompiledGraph::Impl {
     }
     rf.conformed.clear();
     rf.arena.clear();
-    rf.stand_ins.clear();
   }
 
   [[noreturn]] static void raise(const loop::FaultReport& fault) {
@@ -422,19 +422,22 @@ class CompiledGraph::Impl {
     for (size_t i = 0; i < inputs_; ++i) {
       rf.pointers[i] = const_cast<void*>(rf.inputs[i]->const_data_ptr());
       if (!rf.pointers[i]) [[unlikely]]
-        rf.pointers[i] = stand_in_for_none(rf, *rf.inputs[i]);
+        rf.pointers[i] = stand_in_for_none(rf, i);
     }
     for (const WritebackSpec& w : writebacks_)
       if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
   }
 
-  // Memory for a tensor without any. A kernel that shows it as a part of something larger reads, and does not use,
-  // elements at the nearest place there would be: at most one before the first in each dimension.
-  static void* stand_in_for_none(RunFrame& rf, const at::Tensor& t) {
+  // Memory for an input without any. A kernel that shows it as a part of something larger reads, and does not use,
+  // elements at the nearest place there would be: at most one before the first in each dimension. It stays with the
+  // frame: calls that follow each other often have the same empty inputs.
+  static void* stand_in_for_none(RunFrame& rf, size_t input) {
+    const at::Tensor& t = *rf.inputs[input];
     int64_t reach = 64;
     for (int64_t d = 0; d < t.dim(); ++d) reach += std::max<int64_t>(t.size(d), 1) * std::max<int64_t>(t.stride(d), 1);
-    rf.stand_ins.push_back(at::zeros({2 * reach}, t.options()));
-    return static_cast<std::byte*>(rf.stand_ins.back().mutable_data_ptr()) + static_cast<size_t>(reach) * t.itemsize();
+    at::Tensor& memory = rf.stand_ins[input];
+    if (!memory.defined() || memory.numel() < 2 * reach) memory = at::zeros({2 * reach}, t.options());
+    return static_cast<std::byte*>(memory.mutable_data_ptr()) + static_cast<size_t>(reach) * t.itemsize();
   }
 
   void replace(RunFrame& rf, uint32_t input, at::Tensor by) const {
