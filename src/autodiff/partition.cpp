@@ -155,10 +155,13 @@ class Partitioner {
             in_memory[root.index] = true;
         });
     }
-    std::vector<bool> written(count, false), read_by_checkpoint(count, false);
+    std::vector<bool> written(count, false), read_by_checkpoint(count, false), taken_from(count, false);
     for (const Node& n : g_.nodes())
       if (is_recompute(n.checkpoint.keep))
         Graph::for_each_operand(n, [&](ValueId v) { read_by_checkpoint[root_[v.index].index] = true; });
+    for (size_t i = 0; i < g_.nodes().size(); ++i)
+      if (const Node& n = g_.node(NodeId(i)); !after_[i] && takes_elements(n))
+        Graph::for_each_operand(n, [&](ValueId v) { taken_from[root_[v.index].index] = true; });
     for (const graph::Writeback& w : g_.writebacks)
       written[w.input.index] = in_memory[root_[w.value.index].index] = true;
 
@@ -175,9 +178,11 @@ class Partitioner {
           if (read_by_checkpoint[i]) copied_[i] = true, cost_[i] = kCopied + bytes_of(g_, v);
           continue;
         }
-        // The program may write to an argument or a buffer before the backward, which eager's does not read.
+        // The program may write to an argument or a buffer before the backward, which eager's does not read. Of
+        // parameters that holds where the forward takes elements out of them, as from a codebook; biases and casts
+        // are read again.
         InputKind kind = g_.inputs[g_.value(v).index].kind;
-        if (kind != InputKind::Parameter && !read_memory_[i]) {
+        if ((kind != InputKind::Parameter || taken_from[i]) && !read_memory_[i]) {
           cost_[i] = cost_of_a_copy(v);
           continue;
         }
@@ -212,6 +217,10 @@ class Partitioner {
   }
 
   bool copied(ValueId v) const { return copied_[v.index]; }
+
+  static bool takes_elements(const Node& n) {
+    return graph::op_class(n.op) == OpClass::Index || n.op == graph::Op::clone;
+  }
 
   int64_t kept_bytes(const std::vector<ValueId>& kept) const {
     int64_t sum = 0;

@@ -152,6 +152,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     result = call_with_fixed_sizes(
         *recorder_, [this](PyObject* o) { return size_node(o) != nullptr; }, function, args, nargs, kwargs);
   Py_XDECREF(function);
+  if (result && recorder_->failure.empty()) in_place.keep_strides();
   location_ = around;
   recorder_->set_location(around);
   if (!recorder_->failure.empty()) {

@@ -192,6 +192,11 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   graph.outputs.insert(graph.outputs.end(), joint.gradients.begin(), joint.gradients.end());
   out.tangents = std::move(joint.tangents);
   find_reads(*recorder_, graph, first, joint.gradients, out);
+  // A parameter that no gradient goes to, as a teacher's, may be written before the backward like any buffer.
+  for (uint32_t i = 0; i < inputs; ++i)
+    if (graph::Input& in = graph.inputs[i];
+        in.kind == graph::InputKind::Parameter && std::ranges::find(out.inputs, i) == out.inputs.end())
+      in.kind = graph::InputKind::Buffer;
   on_failure.failed = false;
   return out;
 }

@@ -11,9 +11,12 @@
 #include "graph/shape.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
+#include "trace/lazy_bits.h"
 
 namespace braze::trace {
 namespace {
+
+namespace functional = at::functionalization::impl;
 
 // Calls f on each tensor that the argument holds.
 template <class F>
@@ -141,9 +144,8 @@ bool OutArgument::was_resized(const graph::Graph& graph, size_t first) const {
         std::find(before.begin(), before.end(), std::optional<int64_t>(0)) == before.end())
       return true;
     // A view keeps its sizes, whatever it was given.
-    auto* wrapper = at::functionalization::impl::isFunctionalTensor(tensors_[i])
-                        ? at::functionalization::impl::unsafeGetFunctionalWrapper(tensors_[i])
-                        : nullptr;
+    auto* wrapper =
+        functional::isFunctionalTensor(tensors_[i]) ? functional::unsafeGetFunctionalWrapper(tensors_[i]) : nullptr;
     if (wrapper && !wrapper->view_metas().empty() && !is_made(graph, first, before)) return true;
   }
   return false;
@@ -219,15 +221,26 @@ bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) 
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
 }
 
+// Whether the in-place form of this gives what it is called on other strides: views, and what sets memory.
+bool gives_strides(std::string_view does) {
+  constexpr std::string_view kThese[] = {"as_strided", "detach",   "resize", "resize_as", "set",      "squeeze",
+                                         "swapaxes",   "swapdims", "t",      "transpose", "unsqueeze"};
+  return std::ranges::find(kThese, does) != std::end(kThese);
+}
+
 }  // namespace
 
-WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs,
-                               PyObject* kwargs) {
+WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
+    : recorder_(recorder) {
   const std::string_view does = written_by(name_of(fn));
   if (does.empty() || !nargs || !THPVariable_Check(args[0])) return;
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
   if (does == "set" || does == "resize_as" || does == "requires_grad") return;
+  if (!gives_strides(does) && functional::isFunctionalTensor(written) && !lazy_bits(written).any()) {
+    functional::sync(written);
+    written_ = written, before_ = functional::from_functional_tensor(written);
+  }
   is_spread_ = overlaps_itself(written) || is_of_windows(recorder, *unwrap_fake(written));
   // These take what they are given as it is.
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
@@ -250,6 +263,28 @@ bool WrittenOperand::is_refused(const graph::Graph& graph, size_t first) const {
   if (!tensor_.defined()) return false;
   std::optional<Cast> cast = cast_since(graph, first, tensor_);
   return cast && !c10::canCast(cast->from, cast->to);
+}
+
+void WrittenOperand::keep_strides() const {
+  if (!written_.defined()) return;
+  functional::sync(written_);
+  const at::Tensor now = functional::from_functional_tensor(written_);
+  FakeTensor *from = as_fake(before_), *to = as_fake(now);
+  if (!from || !to || from == to) return;
+  const TensorType was = type_of(recorder_, *from), is = type_of(recorder_, *to);
+  // A view with gaps has those of its base.
+  if (was.dtype != is.dtype || was.sizes != is.sizes || was.strides == is.strides ||
+      !graph::is_non_overlapping_and_dense(recorder_.arena(), was))
+    return;
+  at::Tensor kept;
+  {
+    at::AutoDispatchBelowADInplaceOrView without_history;
+    at::AutoDispatchSkipFunctionalize below;
+    kept = at::copy(before_, now);
+  }
+  functional::replace_(written_, kept);
+  functional::commit_update(written_);
+  functional::sync(written_);
 }
 
 }  // namespace braze::trace

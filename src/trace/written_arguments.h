@@ -43,9 +43,13 @@ class WrittenOperand {
   bool is_spread() const { return is_spread_; }
   // After the call, whose nodes begin with `first`: the result's dtype cannot become that of what is written.
   bool is_refused(const graph::Graph& graph, size_t first) const;
+  // After the call: what is written keeps its strides, whatever those of the functional form's result are.
+  void keep_strides() const;
 
  private:
-  at::Tensor tensor_;  // undefined: none is written, or takes any dtype
+  Recorder& recorder_;
+  at::Tensor tensor_;            // undefined: none is written, or takes any dtype
+  at::Tensor written_, before_;  // undefined: none is written, or is given strides by the call; what was in it
   bool is_read_ = false, is_spread_ = false;
 };
 

@@ -201,6 +201,69 @@ def test_a_copy_of_a_buffer_that_is_written_before_the_backward(through_data):
     assert seen[0] == seen[1] == [[8.0] * 3] * 3
 
 
+def triple(parameters, how):
+    for p in parameters if how else ():
+        if how == "data":
+            p.data.mul_(3)
+        else:
+            with torch.no_grad():
+                p.mul_(3)
+
+
+class Codebook(torch.nn.Module):
+    """A quantiser (VQ-VAE) whose entries follow the inputs by an average that is made before the backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.codes = torch.nn.Embedding(4, 3)
+        self.followers = [self.codes.weight]
+
+    def forward(self, x, how):
+        z = self.layer(x)
+        with torch.no_grad():
+            nearest = torch.cdist(z, self.codes.weight).argmin(1)
+        q = self.codes(nearest)
+        loss = (z - q.detach()).square().mean() + (q - z.detach()).square().mean()
+        triple(self.followers, how)
+        return (z + (q - z).detach()).sum() + loss
+
+
+class Teacher(torch.nn.Module):
+    """A student and a teacher that follows it by an average that is made before the backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.student = torch.nn.Linear(3, 3)
+        self.followers = torch.nn.ParameterList(torch.rand(3) for _ in range(2))
+
+    def forward(self, x, how):
+        with torch.no_grad():
+            target = x * self.followers[0] + self.followers[1]
+        loss = (self.student(x) - target).square().mean()
+        triple(self.followers, how)
+        return loss
+
+
+@pytest.mark.parametrize("how", ["data", "no_grad"])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("kind", [Codebook, Teacher])
+def test_parameters_that_are_written_before_the_backward(kind, inside, how):
+    seen = []
+    for wrap in (lambda m: m, braze.compile):
+        torch.manual_seed(0)
+        module = kind()
+        f = wrap(module)
+        for _ in range(2):
+            loss = f(torch.rand(5, 3), how if inside else None)
+            triple(module.followers, None if inside else how)
+            loss.backward()
+        seen.append({n: p.grad for n, p in module.named_parameters()})
+    assert seen[0].keys() == seen[1].keys()
+    for n, g in seen[0].items():
+        torch.testing.assert_close(seen[1][n], g)
+
+
 class Announced(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

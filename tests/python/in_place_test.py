@@ -58,6 +58,34 @@ def test_refuses_what_eager_refuses(name):
     assert type(want[1]) is type(got[1])
 
 
+TURNED = {  # of what is written, in another order than its memory's
+    "tril_": lambda t: t.tril_(),
+    "cumsum_": lambda t: t.cumsum_(0),
+    "scatter_": lambda t: t.scatter_(0, torch.zeros(2, 2, dtype=torch.long), 1.0),
+    "index_add_": lambda t: t.index_add_(0, torch.tensor([0, 1]), torch.ones(2, t.shape[1])),
+    "masked_fill_": lambda t: t.masked_fill_(t > 0, 0.5),
+    "sort": lambda t: t.copy_(t.sort(0).values),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_written_keeps_its_strides(name, own):
+    write = TURNED[name]
+
+    def f(x):
+        t = (x * 2 if own else x).t()
+        write(t)
+        return t, t.t().view(-1), t.stride(), t.is_contiguous()
+
+    compiled = braze.compile(f, fullgraph=True)
+    for size in (3, 4, 5):
+        x = torch.randn(size, size)
+        (want, flat, *told), (got, got_flat, *got_told) = f(x.clone()), compiled(x.clone())
+        assert torch.equal(want, got) and torch.equal(flat, got_flat) and told == got_told
+        assert want.stride() == got.stride() and flat.stride() == got_flat.stride()
+
+
 def test_a_training_step_loads_no_sympy():
     code = """
 import sys, torch, braze

@@ -24,12 +24,17 @@ def given(dtype=torch.float32, rows=ROWS):
     return h, w, b, y
 
 
+def at_least_float(t):
+    """What is computed in double for comparison stays so."""
+    return t if t.dtype == torch.float64 else t.float()
+
+
 FORMS = {
     "linear": lambda h, w, b, y: F.cross_entropy(F.linear(h, w), y),
-    "bias": lambda h, w, b, y: F.cross_entropy(F.linear(h, w, b).float(), y),
+    "bias": lambda h, w, b, y: F.cross_entropy(at_least_float(F.linear(h, w, b)), y),
     "matmul": lambda h, w, b, y: F.cross_entropy(h @ w.t(), y, reduction="sum"),
     "tokens": lambda h, w, b, y: F.cross_entropy(
-        F.linear(h.view(4, -1, WIDTH), w, b).view(-1, CLASSES).float(), y.view(4, -1).view(-1)
+        at_least_float(F.linear(h.view(4, -1, WIDTH), w, b).view(-1, CLASSES)), y.view(4, -1).view(-1)
     ),
     "each": lambda h, w, b, y: F.cross_entropy(F.linear(h, w), y, reduction="none").square().mean(),
     "weights": lambda h, w, b, y: F.cross_entropy(F.linear(h, w), y, weight=b.detach().abs().to(h.dtype)),

@@ -63,6 +63,7 @@ class Effects {
 
   // The entry gives the tensor's .grad what it has at the end of the capture (vars/tensor_grad.h).
   void watch_gradient(TensorVariable* t);
+  bool frees_histories = false;  // a backward inside let go of what the graphs of its roots have saved
 
   // From this ordinal on no object of before may be changed and nothing else may have effects: `part` says of what
   // ("the backward of an autograd.Function"), which the entry runs at another time, or in vain.

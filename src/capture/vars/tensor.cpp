@@ -433,12 +433,13 @@ void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
 Reg TensorVariable::build(Codegen& cg) {
   Ref wants_grad = Ref::steal(native::of_tensor(fake.get(), "requires_grad")),
       leaf = Ref::steal(native::of_tensor(fake.get(), "is_leaf"));
-  bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True;
-  if (made_leaf || (needs && consumed)) cg.tr.tracer().forget_history(fake.get());
+  const bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True,
+             consumed = needs && !made_leaf && cg.tr.effects.frees_histories && history_is_freed(cg.tr, fake.get());
+  if (made_leaf || consumed) cg.tr.tracer().forget_history(fake.get());
   Reg r = cg.tensor(fake.get());
   if (made_leaf)
     r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().make_leaf), r});
-  else if (needs && consumed)
+  else if (consumed)
     r = cg.recipe.make(StepKind::Call, {cg.constant(braze::capture::library().mark_consumed), r});
   if (made_leaf || grad_written) emit_gradient(cg, r);
   if (type() != braze::capture::library().tensor && type() != braze::capture::library().parameter) {

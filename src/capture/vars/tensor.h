@@ -36,7 +36,6 @@ class TensorVariable final : public Variable {
   bool hooks_read = false, hooks_added = false, grad_known = false,
        grad_written = false;                                // see vars/tensor_grad.h; of a tensor that existed before
   PyObject* first_grad = nullptr;                           // the fake of what .grad was, kept by the tracer
-  bool consumed = false;                                    // its history is gone: it was differentiated
   bool inference = false;                                   // made under torch.inference_mode()
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on it here
   TensorVariable* data = nullptr;                           // what was assigned to .data here

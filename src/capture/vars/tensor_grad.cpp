@@ -38,6 +38,22 @@ void without_hooks(Translator& tr, TensorVariable* t) {
   }
 }
 
+// Whether something that this node of autograd's graph had saved is gone. PyTorch says so in the getters of what it
+// saves, https://docs.pytorch.org/docs/stable/notes/autograd.html#saved-tensors.
+bool has_freed(Translator& tr, PyObject* node) {
+  static constexpr std::string_view kPrefix = "_saved_", kOfPython = "saved_tensors";
+  for (PyTypeObject* type = Py_TYPE(node); type; type = type->tp_base)
+    for (PyGetSetDef* g = type->tp_getset; g && g->name; ++g) {
+      const std::string_view name = g->name;
+      if (!name.starts_with(kPrefix) && name != kOfPython) continue;
+      if (Ref::steal(native::attr(Ground::made(), node, g->name))) continue;
+      if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) tr.raise_current();
+      PyErr_Clear();
+      return true;
+    }
+  return false;
+}
+
 // Calls f on the tensor, or on those of the sequence.
 template <class F>
 void for_each_tensor(Translator& tr, Variable* v, F&& f) {
@@ -109,8 +125,25 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, Variable* r
   for (size_t i = 0; accumulates && i < leaves.size(); ++i)
     if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get())
       tensor_attribute(tr, leaves[i], tr.intern("grad"));
-  if (!retains) for_each_tensor(tr, roots, [](TensorVariable* t) { t->consumed = true; });
+  tr.effects.frees_histories |= !retains;
   return result;
+}
+
+bool history_is_freed(Translator& tr, PyObject* fake) {
+  std::vector<Ref> todo{real_attribute(tr, fake, "grad_fn")};
+  std::unordered_set<PyObject*> seen;
+  std::vector<Ref> kept;
+  while (!todo.empty()) {
+    Ref node = std::move(todo.back());
+    todo.pop_back();
+    if (node.get() == Py_None || !seen.insert(node.get()).second) continue;
+    if (has_freed(tr, node.get())) return true;
+    Ref next = real_attribute(tr, node.get(), "next_functions");
+    for (Py_ssize_t i = 0; i < PyTuple_Size(next.get()); ++i)
+      todo.push_back(Ref::borrow(PyTuple_GetItem(PyTuple_GetItem(next.get(), i), 0)));
+    kept.push_back(std::move(node));  // whose address is in `seen`
+  }
+  return false;
 }
 
 void Effects::emit_gradients(Codegen& cg) {

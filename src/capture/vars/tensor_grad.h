@@ -11,9 +11,12 @@ Variable* get_gradient(Translator&, TensorVariable*);
 // t.grad = value (None, a tensor, or nullptr: deleted)
 void set_gradient(Translator&, TensorVariable*, Variable* value);
 // Calls fn, which runs the autograd engine on graphs that the capture has recorded. `accumulates`: into `.grad` of
-// leaves. `roots`: what is differentiated, a tensor or a sequence; their graphs are gone after it, unless `retains`.
+// leaves. `roots`: what is differentiated, a tensor or a sequence. Unless it `retains` them, what their graphs have
+// saved is gone after it (history_is_freed).
 // `wanted`: by what, if the call says so, else nullptr.
 Variable* run_engine(Translator&, PyObject* fn, const Args& args, Variable* roots, Variable* wanted, bool accumulates,
                      bool retains);
+// Whether a backward from this fake would come to a part of a graph whose saved tensors a backward has freed.
+bool history_is_freed(Translator&, PyObject* fake);
 
 }  // namespace braze::capture
