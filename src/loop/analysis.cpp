@@ -28,9 +28,17 @@ std::vector<Access> accesses(const Nest& nest) {
   return v;
 }
 
+bool contains(const std::vector<BufferId>& buffers, BufferId b) {
+  return std::find(buffers.begin(), buffers.end(), b) != buffers.end();
+}
+
+bool have_common(const std::vector<BufferId>& some, const std::vector<BufferId>& others) {
+  return std::any_of(some.begin(), some.end(), [&](BufferId b) { return contains(others, b); });
+}
+
 namespace {
 void add_once(std::vector<BufferId>& v, BufferId b) {
-  if (b.valid() && std::find(v.begin(), v.end(), b) == v.end()) v.push_back(b);
+  if (b.valid() && !contains(v, b)) v.push_back(b);
 }
 }  // namespace
 

@@ -24,6 +24,8 @@ struct Effects {
   std::vector<BufferId> reads, writes;
 };
 Effects effects(const Item& item);
+bool contains(const std::vector<BufferId>& buffers, BufferId b);
+bool have_common(const std::vector<BufferId>& some, const std::vector<BufferId>& others);
 
 // The device that a nest runs on: where it stores. nullopt: it stores nothing.
 std::optional<Device> device_of(const Program& program, const Nest& nest);

@@ -22,11 +22,6 @@ using loop::Program;
 using loop::Stage;
 using loop::ValId;
 
-template <class T>
-bool meet(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::ranges::any_of(a, [&](const T& x) { return std::ranges::find(b, x) != b.end(); });
-}
-
 const Nest* nest_on_cpu(const Program& p, const Item& item) {
   auto* nest = std::get_if<Nest>(&item);
   if (!nest) return nullptr;
@@ -41,7 +36,7 @@ class Checks {
 
   Nest run() {
     loop::Effects e = loop::effects(Item(n_));
-    if (meet(e.reads, e.writes)) return {};
+    if (loop::have_common(e.reads, e.writes)) return {};
     for (Stage& s : n_.stages) {
       std::vector<LoopOp> ops;
       for (const LoopOp& op : s.ops) {
@@ -166,10 +161,10 @@ class Order {
       if (!nest_on_cpu(p_, p_.items[i])) continue;
       auto& nest = std::get<Nest>(p_.items[i]);
       faults = faults || loop::may_fault(nest);
-      any = any || meet(effects_[i].writes, in_place);
+      any = any || loop::have_common(effects_[i].writes, in_place);
     }
     for (size_t i = 0; any && faults && i < p_.items.size(); ++i)
-      if (nest_on_cpu(p_, p_.items[i]) && meet(effects_[i].writes, in_place))
+      if (nest_on_cpu(p_, p_.items[i]) && loop::have_common(effects_[i].writes, in_place))
         std::get<Nest>(p_.items[i]).commits = true;
     return any && faults;
   }
@@ -179,8 +174,9 @@ class Order {
     for (size_t i = p_.items.size(); i-- > 0;) {
       if (!commits(p_.items[i])) continue;
       size_t to = i;
-      while (to + 1 < p_.items.size() && !meet(effects_[to + 1].reads, effects_[i].writes) &&
-             !meet(effects_[to + 1].writes, effects_[i].reads) && !meet(effects_[to + 1].writes, effects_[i].writes))
+      while (to + 1 < p_.items.size() && !loop::have_common(effects_[to + 1].reads, effects_[i].writes) &&
+             !loop::have_common(effects_[to + 1].writes, effects_[i].reads) &&
+             !loop::have_common(effects_[to + 1].writes, effects_[i].writes))
         ++to;
       auto rotate = [&](auto& v) {
         auto at = [&](size_t k) { return v.begin() + static_cast<std::ptrdiff_t>(k); };

@@ -29,18 +29,15 @@ bool can_be_last(const Program& p, size_t i, const std::vector<loop::Effects>& e
   const auto* n = std::get_if<Nest>(&p.items[i]);
   if (!n || !is_single(*n) || effects[i].writes.empty()) return false;
   auto is_input = [&](BufferId b) { return p.buffers[b].kind == loop::BufferKind::Input; };
-  auto touches = [](const std::vector<BufferId>& all, BufferId b) {
-    return std::find(all.begin(), all.end(), b) != all.end();
-  };
   for (BufferId b : effects[i].reads)
     if (!is_input(b)) return false;
   for (BufferId b : effects[i].writes)
     if (!written_back.count(b.index)) return false;
   for (size_t k = i + 1; k < p.items.size(); ++k) {
-    for (BufferId b : effects[i].reads)
-      if (touches(effects[k].writes, b)) return false;
-    for (BufferId b : effects[i].writes)
-      if (touches(effects[k].reads, b) || touches(effects[k].writes, b)) return false;
+    const loop::Effects& later = effects[k];
+    if (loop::have_common(effects[i].reads, later.writes) || loop::have_common(effects[i].writes, later.reads) ||
+        loop::have_common(effects[i].writes, later.writes))
+      return false;
   }
   return true;
 }

@@ -33,9 +33,6 @@ class Update {
     size_t written = 0, first_read = p_.items.size();
     for (size_t i = 0; i < p_.items.size(); ++i) {
       loop::Effects e = loop::effects(p_.items[i]);
-      auto touches = [&](const auto& list, BufferId id) {
-        return std::find(list.begin(), list.end(), id) != list.end();
-      };
       bool reads_input = std::any_of(e.reads.begin(), e.reads.end(), [&](BufferId id) { return is_input(id); });
       if (reads_input) {
         auto c = copy ? std::nullopt : whole_copy(p_, p_.items[i]);
@@ -45,8 +42,8 @@ class Update {
         copy = i;
         continue;
       }
-      if (touches(e.reads, made_)) first_read = std::min(first_read, i);
-      if (!touches(e.writes, made_)) continue;
+      if (contains(e.reads, made_)) first_read = std::min(first_read, i);
+      if (!contains(e.writes, made_)) continue;
       if (!copy || first_read <= i || !stores_plainly(p_.items[i])) return std::nullopt;
       ++written;
     }

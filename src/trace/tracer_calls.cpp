@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "trace/c_function.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/fixed_sizes.h"
@@ -30,8 +31,7 @@ bool asks_for_memory(PyObject* fn) {
       "is_shared", "is_set_to",       "numpy",      "pin_memory",        "share_memory_", "storage",  "storage_offset",
       "tolist",    "untyped_storage",
   };
-  if (PyObject_TypeCheck(fn, &PyMethodDescr_Type))
-    return asked.count(reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name) != 0;
+  if (PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return asked.contains(c_function_name(fn));
   if (!PyFunction_Check(fn)) return false;
   Py_ssize_t size = 0;
   const char* name = PyUnicode_AsUTF8AndSize(reinterpret_cast<PyFunctionObject*>(fn)->func_name, &size);
@@ -41,7 +41,7 @@ bool asks_for_memory(PyObject* fn) {
 // torch._foreach_add_ and the like, of which eager's kernels count the writes, and tracing sees no kernel.
 bool writes_lists(PyObject* fn) {
   if (!PyCFunction_Check(fn)) return false;
-  std::string_view name = reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
+  std::string_view name = c_function_name(fn);
   return name.starts_with("_foreach_") && name.ends_with('_');
 }
 
@@ -104,9 +104,7 @@ struct WithoutOneDnn {
   bool before, set;
 };
 
-bool is_lstm(PyObject* fn) {
-  return PyCFunction_Check(fn) && std::string_view(reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name) == "lstm";
-}
+bool is_lstm(PyObject* fn) { return PyCFunction_Check(fn) && c_function_name(fn) == "lstm"; }
 
 // What a call of `fn` calls: of a packet of overloads, the one that is meant. New reference; nullptr: a break is set.
 PyObject* called(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "graph/shape.h"
+#include "trace/c_function.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/lazy_bits.h"
@@ -26,14 +27,6 @@ void for_each_tensor(PyObject* o, F&& f) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) for_each_tensor(PyTuple_GET_ITEM(o, i), f);
   if (PyList_Check(o))
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) for_each_tensor(PyList_GET_ITEM(o, i), f);
-}
-
-// Of a function in C; empty for others.
-std::string_view name_of(PyObject* fn) {
-  if (PyCFunction_Check(fn)) return reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
-  if (PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return reinterpret_cast<PyMethodDescrObject*>(fn)->d_method->ml_name;
-  if (PyObject_TypeCheck(fn, &PyWrapperDescr_Type)) return reinterpret_cast<PyWrapperDescrObject*>(fn)->d_base->name;
-  return {};
 }
 
 // Whether an operator of torch's of that name computes each element of its result from those at the same place.
@@ -70,7 +63,7 @@ OutArgument::OutArgument(PyObject* fn, PyObject* const* args, size_t nargs, PyOb
     sizes_.push_back(t.sym_sizes().vec());
   });
   if (tensors_.empty()) return;
-  bool in_place = PyCFunction_Check(fn) && is_by_element(name_of(fn)) && tensors_.size() == 1;
+  bool in_place = PyCFunction_Check(fn) && is_by_element(c_function_name(fn)) && tensors_.size() == 1;
   std::vector<at::Tensor> operands;
   auto add = [&](PyObject* o) { for_each_tensor(o, [&](const at::Tensor& t) { operands.push_back(t); }); };
   for (size_t i = 0; i < nargs; ++i) add(args[i]);
@@ -232,7 +225,7 @@ bool gives_strides(std::string_view does) {
 
 WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
     : recorder_(recorder) {
-  const std::string_view does = written_by(name_of(fn));
+  const std::string_view does = written_by(c_function_name(fn));
   if (does.empty() || !nargs || !THPVariable_Check(args[0])) return;
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
@@ -246,7 +239,7 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;
   if (does == "setitem") return;  // which of its elements are written is not known here
-  const bool operation = !name_of(fn).ends_with('_') || name_of(fn).starts_with("__");
+  const bool operation = !c_function_name(fn).ends_with('_') || c_function_name(fn).starts_with("__");
   const bool by_element = operation || does == "copy" || is_by_element(does);
   auto look = [&](const at::Tensor& t) {
     FakeTensor *read = unwrap_fake(t), *into = unwrap_fake(written);
