@@ -3,6 +3,7 @@
 
 #include "capture/builtins/builtins.h"
 #include "capture/builtins/signature_errors.h"
+#include "capture/cpython/class_in_c.h"
 #include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
@@ -11,7 +12,7 @@
 namespace braze::capture {
 
 bool is_plain_exception(PyTypeObject* cls) {
-  while ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && cls->tp_base) cls = cls->tp_base;
+  cls = class_in_c(cls);
   if (cls->tp_basicsize == sizeof(PyBaseExceptionObject)) return true;
   PyObject* plain[] = {PyExc_StopIteration, PyExc_AttributeError,      PyExc_NameError, PyExc_UnboundLocalError,
                        PyExc_ImportError,   PyExc_ModuleNotFoundError, PyExc_SystemExit};
@@ -200,8 +201,7 @@ Variable* type_call(Translator& tr, PyTypeObject* cls, Args& args) {
   if (make_new && PyCFunction_Check(make_new) && PyCFunction_GET_SELF(make_new) &&
       PyType_Check(PyCFunction_GET_SELF(make_new))) {
     // The __new__ of a class that decides how objects are laid out, and no other.
-    PyTypeObject* layout = cls;
-    while ((layout->tp_flags & Py_TPFLAGS_HEAPTYPE) && layout->tp_base) layout = layout->tp_base;
+    PyTypeObject* layout = class_in_c(cls);
     auto* of = reinterpret_cast<PyTypeObject*>(PyCFunction_GET_SELF(make_new));
     if (!PyType_IsSubtype(cls, of) || (layout->tp_new != of->tp_new && !PyType_IsSubtype(of, layout)))
       tr.unsupported(Reason::RaisedException,

@@ -1,6 +1,7 @@
 #include "capture/recipe/recipe.h"
 
 #include "base/check.h"
+#include "capture/cpython/class_in_c.h"
 #include "capture/cpython/set_table.h"
 
 namespace braze::capture {
@@ -71,13 +72,8 @@ PyObject* bare_instance(PyObject* type) {
     return nullptr;
   }
   auto* t = reinterpret_cast<PyTypeObject*>(type);
-  PyTypeObject* base = t;
-  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base && base->tp_new == base->tp_base->tp_new)
-    base = base->tp_base;
-  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_base)
-    base = base->tp_base;  // the C type below the Python classes
   Ref args = Ref::steal(PyTuple_New(0));
-  return base->tp_new(t, args.get(), nullptr);
+  return class_in_c(t)->tp_new(t, args.get(), nullptr);
 }
 
 PyObject* make_function(const Step& s, PyObject** regs) {

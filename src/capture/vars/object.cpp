@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "capture/builtins/builtins.h"
+#include "capture/cpython/class_in_c.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
@@ -86,10 +87,7 @@ void ObjectVariable::instance_set(Translator& tr, PyObject* name, Variable* valu
 }
 
 // Whether exceptions of the class keep more than their arguments: what they were made with, or initialised with last.
-static bool has_fields(PyTypeObject* cls) {
-  while ((cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && cls->tp_base) cls = cls->tp_base;
-  return cls->tp_basicsize != sizeof(PyBaseExceptionObject);
-}
+static bool has_fields(PyTypeObject* cls) { return class_in_c(cls)->tp_basicsize != sizeof(PyBaseExceptionObject); }
 
 // A slot taken from another class raises.
 static void check_slot_owner(Translator& tr, ObjectVariable* o, PyObject* descr) {

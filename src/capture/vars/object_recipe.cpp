@@ -1,4 +1,5 @@
 // How objects of the program's classes are made anew, and what a run writes to those that are there.
+#include "capture/cpython/class_in_c.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 #include "capture/vars/object.h"
@@ -28,10 +29,9 @@ Reg ObjectVariable::build(Codegen& cg) {
   if (is_exception() || (base && (base->is(Kind::Tuple) || base->is(Kind::Constant) ||
                                   (base->is(Kind::Set) && base->type() == &PyFrozenSet_Type)))) {
     // Immutable content goes in when the object is made.
-    PyTypeObject* maker = cls;
     const bool by_init = is_exception() && !(cls->tp_flags & Py_TPFLAGS_HEAPTYPE) && keeps_arguments(cls);
-    while (maker->tp_flags & Py_TPFLAGS_HEAPTYPE && maker->tp_base) maker = maker->tp_base;
-    Ref make = Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(maker), "__new__"));
+    auto* maker = reinterpret_cast<PyObject*>(class_in_c(cls));
+    Ref make = Ref::steal(native::attr(Ground::fixed(), maker, "__new__"));
     std::vector<Reg> args;
     if (!by_init) args.push_back(cg.constant(make.get()));
     args.push_back(cg.constant(type_object));
