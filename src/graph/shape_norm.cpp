@@ -220,8 +220,11 @@ Types norm_types(const Call& c) {
     }
     case Op::native_group_norm_backward: {
       const TensorType *in = c.tensor(1), *w = c.tensor(4);
-      if (!in || !is_contiguous(c.arena(), *in)) return std::nullopt;
-      return masked(c, 9, {in, w, w});
+      auto format = in ? suggested_format(c, *in) : std::nullopt;
+      if (!format || (*format && in->device.type != DeviceType::CPU)) return std::nullopt;
+      auto types = masked(c, 9, {in, w, w});
+      if (types && !types->empty() && (*types)[0].dtype != DType::Opaque) (*types)[0].strides = format_strides(c.arena(), in->sizes, *format);
+      return types;
     }
     case Op::native_batch_norm: return batch_norm(c, *x, c.flag(5), 1);
     case Op::_native_batch_norm_legit: return batch_norm(c, *x, c.flag(5), 1);

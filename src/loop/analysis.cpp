@@ -78,10 +78,13 @@ class SymbolOrder {
       }
   }
 
-  void add(const Program& p, uint32_t i, std::vector<uint32_t>& deps) const {
+  void add(const Program& p, uint32_t i, const Effects& effects, std::vector<uint32_t>& deps) const {
     if (defined_.empty()) return;
     std::vector<Expr> used;
     for_each_expr(p.items[i], [&](Expr e) { arena_.collect_symbols(e, used); });
+    // The memory that it writes to is made before it, though it may write only a part of known size.
+    for (BufferId b : effects.writes)
+      for (Expr e : p.buffers[b].sizes) arena_.collect_symbols(e, used);
     for (Expr s : used)
       if (auto it = defined_.find(s.id); it != defined_.end()) {
         if (it->second < i) deps.push_back(it->second);
@@ -149,7 +152,7 @@ std::vector<std::vector<uint32_t>> dependencies(const Program& program) {
       if (n->commits) d.insert(d.end(), faulting.begin(), faulting.end());
       if (may_fault(*n)) faulting.push_back(i);
     }
-    symbols.add(program, i, d);
+    symbols.add(program, i, e, d);
     for (BufferId b : e.reads) readers[b.index].push_back(i);
     for (BufferId b : e.writes) writers[b.index].push_back(i);
     std::sort(d.begin(), d.end());

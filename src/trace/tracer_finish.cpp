@@ -130,7 +130,7 @@ std::vector<uint32_t> TracerImpl::write_back_mutations(graph::Graph& graph) {
       throw Unsupported(Reason::UnsupportedMutation, "an input would get values of another dtype or size");
     graph.writebacks.push_back({input, value});
     // Taking over the history counts as one.
-    uint32_t count = fake.unsafeGetTensorImpl()->version_counter().current_version();
+    const uint32_t count = fake.is_inference() ? 0 : fake.unsafeGetTensorImpl()->version_counter().current_version();
     counts.push_back(history && count > 0 ? count - 1 : count);
   }
   if (graph.writebacks.empty()) return counts;

@@ -165,8 +165,8 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   } on_failure{recorder_->input_slots, graph.inputs, inputs, graph.inputs.size()};
   auto versions = [&] {
     std::vector<uint32_t> of;
-    for (const Lifted& l : lifted_)
-      of.push_back(THPVariable_Unpack(l.fake).unsafeGetTensorImpl()->version_counter().current_version());
+    for (const Lifted& l : lifted_)  // those of inference count no writes
+      if (const at::Tensor& t = THPVariable_Unpack(l.fake); !t.is_inference()) of.push_back(t._version());
     return of;
   };
   std::vector<uint32_t> before = versions();

@@ -339,3 +339,94 @@ def test_pieces_that_become_empty(dynamic):
     sizes = lambda *all: [lambda n=n: (torch.arange(float(3 * n)).view(n, 3).requires_grad_(),) for n in all]
     agrees(lambda x: torch.tensor_split(x, 3)[2] * 2, *sizes(6, 12, 4, 2), grad=True, dynamic=dynamic)
     agrees(lambda x: x[2 : x.size(0) - 2] * 2, *sizes(6, 12, 5, 4), grad=True, dynamic=dynamic)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, y: torch.cat([x, y]),
+        lambda x, y: torch.cat([y, x, y]),
+        lambda x, y: torch.cat([x, y]).softmax(0),
+        lambda x, y: torch.cat([x[:5], y, x.flip(0)]),
+    ],
+)
+def test_a_result_whose_size_depends_on_data_is_there_before_parts_of_it_are_written(f):
+    compiled = braze.compile(lambda a: f(a * 2, (a * 2)[a > 0.5]))
+    for _ in range(30):
+        a = torch.rand(12)
+        assert torch.allclose(compiled(a), f(a * 2, (a * 2)[a > 0.5]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "shape, memory", [((2, 4, 8, 8), torch.channels_last), ((2, 4, 3, 8, 8), torch.channels_last_3d)]
+)
+def test_group_norm_of_float_weights_in_channels_last(shape, memory, dtype):
+    seen = []
+    for wrap in (lambda m: m, braze.compile):
+        torch.manual_seed(0)
+        norm = torch.nn.GroupNorm(2, 4)
+        x = torch.randn(shape).to(dtype).to(memory_format=memory).requires_grad_()
+        wrap(norm)(x).square().sum().backward()
+        seen.append((x.grad, norm.weight.grad, norm.bias.grad))
+    for e, g in zip(*seen, strict=True):
+        assert e.dtype == g.dtype and e.stride() == g.stride()
+        torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 5), (1, 3, 5), (1, 1, 1), (1, 5), (5,), (3, 1), (1, 1, 2)])
+def test_a_value_that_wants_a_gradient_where_a_mask_is(shape):
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+
+    def f(x, v):
+        y = x.clone()
+        y[mask] = v
+        return y
+
+    seen = []
+    for g in (f, braze.compile(f)):
+        v = torch.ones(shape, requires_grad=True)
+        try:
+            y = g(torch.zeros(2, 3, 5), v)
+            y.sum().backward()
+            seen.append((y.tolist(), v.grad.tolist()))
+        except (RuntimeError, IndexError) as e:
+            seen.append(str(e))
+    assert seen[0] == seen[1]
+
+
+def test_a_value_that_wants_a_gradient_where_a_mask_of_no_dimension_is():
+    def f(m, v):
+        s = torch.zeros(3)
+        s[m] = v[None] * 2
+        return s
+
+    for m in (True, False):
+        v = torch.ones(3, requires_grad=True)
+        y = braze.compile(f)(torch.tensor(m), v)
+        y.sum().backward()
+        assert y.tolist() == [2.0 * m] * 3 and v.grad.tolist() == [2.0 * m] * 3
+
+
+def test_inference_tensors_beside_what_wants_gradients():
+    with torch.inference_mode():
+        t = torch.ones(3)
+    compiled = braze.compile(lambda x, w, t: x * w + t, fullgraph=True)
+    w = torch.ones(3, requires_grad=True)
+    compiled(torch.full((3,), 2.0), w, t).sum().backward()
+    assert w.grad.tolist() == [2.0] * 3
+
+
+scale = 1
+
+
+@torch.compile(fullgraph=True)
+def compiled_by_torch(x):
+    return x.sin() * scale
+
+
+def test_functions_that_torch_compile_has_wrapped(monkeypatch):
+    compiled = braze.compile(lambda x: compiled_by_torch(x) + 1, fullgraph=True)
+    for value in (1, 3):
+        monkeypatch.setitem(globals(), "scale", value)
+        assert torch.allclose(compiled(torch.ones(3)), torch.ones(3).sin() * value + 1)

@@ -137,6 +137,11 @@ def is_positive_definite(self, value):
 def set_masked(x, mask, value):
     """`x[mask] = value` of a value that wants a gradient: as a choice, whose backward has sizes that don't depend on the mask."""
     rest = x.shape[mask.dim() :]
+    lead = 0  # dimensions of one element that only stand before the others, which an assignment does not see
+    while lead < value.dim() and value.shape[lead] == 1:
+        lead += 1
+    if lead:
+        value = value.view(value.shape[lead:])
     if (
         x.shape[: mask.dim()] == mask.shape
         and value.dim() <= len(rest)

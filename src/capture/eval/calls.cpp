@@ -143,6 +143,20 @@ static Ref kept_out_of_optimizer(PyObject* function) {
   return optimizer ? std::move(own) : Ref();
 }
 
+// The function that torch.compile has wrapped: captured as if it had not been, as torch.compile itself does. nullptr:
+// the function is no such wrapper.
+static Variable* behind_torch_compile(Translator& tr, FunctionVariable* fn) {
+  if (!fn->source.valid() || PyUnicode_CompareWithASCIIString(fn->code_object()->co_name, "compile_wrapper"))
+    return nullptr;
+  static PyObject* mark = pytorch::interned(pytorch::Attribute::function_behind);
+  Ref own = Ref::steal(native::attr(Ground::guarded(fn->source), fn->real.get(), mark));
+  PyErr_Clear();
+  if (!own) return nullptr;
+  guard_code(tr, fn);
+  return tr.force(
+      tr.wrap(own.get(), tr.sources().dict_item(tr.sources().derived(SourceKind::MadeDict, fn->source), mark)));
+}
+
 static bool is_async(PyCodeObject* co) {
   return co->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE);
 }
@@ -216,6 +230,7 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
         return tr.call(tr.global_object(tr.keep(own), Ground::pure(fn, args)), args, resumable);
       tr.unsupported(Reason::DisabledFunction, fn->describe() + why_disabled(real));
     }
+    if (Variable* own = behind_torch_compile(tr, fn)) return tr.call(own, args, resumable);
     guard_code(tr, fn);
   }
   if (of_import_system(co)) tr.unsupported(Reason::UnknownFunction, fn->describe());
