@@ -43,51 +43,35 @@ CALLS = 20
 SOURCE = """
 #include <immintrin.h>
 #include <sleef.h>
+#include <cstring>
+#if defined(__AVX512F__) && DOUBLE
+using T = double; using V = __m512d;
+#define S(f, u) Sleef_##f##d8_##u##avx512f
+#elif defined(__AVX512F__)
+using T = float; using V = __m512;
+#define S(f, u) Sleef_##f##f16_##u##avx512f
+#elif DOUBLE
+using T = double; using V = __m256d;
+#define S(f, u) Sleef_##f##d4_##u##avx2
+#else
+using T = float; using V = __m256;
+#define S(f, u) Sleef_##f##f8_##u##avx2
+#endif
 #define LOOP(name, call) extern "C" void name(const T* x, T* y, long n) { \\
-  for (long i = 0; i < n; i += W) { V v = load(x + i); store(y + i, call); } }
-#if defined(__AVX512F__)
-#define ISA(f) f##avx512f
-#if DOUBLE
-using T = double; using V = __m512d; constexpr long W = 8;
-#define S(f, u) ISA(Sleef_##f##d8_##u)
-inline V set(T a) { return _mm512_set1_pd(a); } inline V load(const T* p) { return _mm512_loadu_pd(p); }
-inline void store(T* p, V v) { _mm512_storeu_pd(p, v); } inline V div(V a, V b) { return _mm512_div_pd(a, b); }
-inline V add(V a, V b) { return _mm512_add_pd(a, b); } inline V sub(V a, V b) { return _mm512_sub_pd(a, b); }
-#else
-using T = float; using V = __m512; constexpr long W = 16;
-#define S(f, u) ISA(Sleef_##f##f16_##u)
-inline V set(T a) { return _mm512_set1_ps(a); } inline V load(const T* p) { return _mm512_loadu_ps(p); }
-inline void store(T* p, V v) { _mm512_storeu_ps(p, v); } inline V div(V a, V b) { return _mm512_div_ps(a, b); }
-inline V add(V a, V b) { return _mm512_add_ps(a, b); } inline V sub(V a, V b) { return _mm512_sub_ps(a, b); }
-#endif
-#else
-#define ISA(f) f##avx2
-#if DOUBLE
-using T = double; using V = __m256d; constexpr long W = 4;
-#define S(f, u) ISA(Sleef_##f##d4_##u)
-inline V set(T a) { return _mm256_set1_pd(a); } inline V load(const T* p) { return _mm256_loadu_pd(p); }
-inline void store(T* p, V v) { _mm256_storeu_pd(p, v); } inline V div(V a, V b) { return _mm256_div_pd(a, b); }
-inline V add(V a, V b) { return _mm256_add_pd(a, b); } inline V sub(V a, V b) { return _mm256_sub_pd(a, b); }
-#else
-using T = float; using V = __m256; constexpr long W = 8;
-#define S(f, u) ISA(Sleef_##f##f8_##u)
-inline V set(T a) { return _mm256_set1_ps(a); } inline V load(const T* p) { return _mm256_loadu_ps(p); }
-inline void store(T* p, V v) { _mm256_storeu_ps(p, v); } inline V div(V a, V b) { return _mm256_div_ps(a, b); }
-inline V add(V a, V b) { return _mm256_add_ps(a, b); } inline V sub(V a, V b) { return _mm256_sub_ps(a, b); }
-#endif
-#endif
+  for (long i = 0; i < n; i += long(sizeof(V) / sizeof(T))) { \\
+    V v; std::memcpy(&v, x + i, sizeof v); v = call; std::memcpy(y + i, &v, sizeof v); } }
 LOOP(exp_u10, S(exp, u10)(v))
 LOOP(log_u10, S(log, u10)(v))
 LOOP(log_u35, S(log, u35)(v))
 LOOP(tanh_u10, S(tanh, u10)(v))
 LOOP(tanh_u35, S(tanh, u35)(v))
-LOOP(sigmoid_u10, div(set(1), add(set(1), S(exp, u10)(sub(set(0), v)))))
+LOOP(sigmoid_u10, T(1) / (T(1) + S(exp, u10)(-v)))
 LOOP(erf_u10, S(erf, u10)(v))
 LOOP(sin_u10, S(sin, u10)(v))
 LOOP(sin_u35, S(sin, u35)(v))
 LOOP(cos_u10, S(cos, u10)(v))
 LOOP(cos_u35, S(cos, u35)(v))
-LOOP(pow_u10, S(pow, u10)(v, set(T(1.75))))
+LOOP(pow_u10, S(pow, u10)(v, V{} + T(1.75)))
 """
 
 
