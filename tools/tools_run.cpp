@@ -126,6 +126,14 @@ class ToolHost : public runtime::Host {
   ToolHost(const loop::Program& program, const runtime::Program& compiled) : source_(program), program_(compiled) {}
 
   void* allocate(runtime::Frame& f, uint32_t b) override { return memory(b, f.bytes(b)); }
+  void* stand_in(runtime::Frame& f, uint32_t b) override {
+    const plan::Buffer& buffer = program_.plan().buffers[b];
+    size_t reach = 64;  // elements of at most 16 bytes
+    for (size_t d = 0; d < buffer.sizes.size(); ++d)
+      reach += static_cast<size_t>(std::max<int64_t>(f.value(program_.slot(buffer.sizes[d])), 1) *
+                                   std::max<int64_t>(f.value(program_.slot(buffer.strides[d])), 1));
+    return static_cast<std::byte*>(memory(b, 2 * reach * 16)) + reach * 16;
+  }
   void release(runtime::Frame&, uint32_t b) override { memory_.erase(b); }
   void call(runtime::Frame& f, uint32_t step) override {
     const loop::ExternCall& call = std::get<plan::Extern>(program_.plan().steps[step]).call;

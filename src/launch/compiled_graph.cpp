@@ -55,9 +55,8 @@ struct RunFrame : TorchFrame {
   std::vector<const at::Tensor*> given;  // the caller's tensors; `inputs` holds copies of those with other strides
   std::vector<void*> pointers;
   std::vector<int64_t> symbols;
-  std::vector<at::Tensor> conformed;                 // copies of inputs with other strides
-  std::unordered_map<size_t, at::Tensor> stand_ins;  // by the input that had no memory
-  at::Tensor* owned = nullptr;                       // of the call: inputs that it may drop
+  std::vector<at::Tensor> conformed;  // copies of inputs with other strides
+  at::Tensor* owned = nullptr;        // of the call: inputs that it may drop
   std::vector<Geometry> outputs;
   std::vector<uint64_t> output_generations;
   std::vector<at::Tensor> results;
@@ -105,6 +104,15 @@ class TorchHost : public runtime::Host {
     void* data = storage.mutable_data();
     state(frame).storages[buffer] = std::move(storage);
     return data;
+  }
+  void* stand_in(runtime::Frame& frame, uint32_t buffer) override {
+    const runtime::Program& program = frame.program();
+    const plan::Buffer& b = program.plan().buffers[buffer];
+    c10::SmallVector<int64_t, 5> sizes, strides;
+    for (sym::Expr e : b.sizes) sizes.push_back(frame.value(program.slot(e)));
+    for (sym::Expr e : b.strides) strides.push_back(frame.value(program.slot(e)));
+    return launch::stand_in(state(frame).stand_ins[buffer], sizes, strides,
+                            at::TensorOptions(trace::torch_device(b.device)).dtype(trace::scalar_type(b.dtype)));
   }
   void call(runtime::Frame& frame, uint32_t step) override {
     RunFrame& tf = state(frame);
@@ -421,23 +429,20 @@ class CompiledGraph::Impl {
       }
     for (size_t i = 0; i < inputs_; ++i) {
       rf.pointers[i] = const_cast<void*>(rf.inputs[i]->const_data_ptr());
-      if (!rf.pointers[i]) [[unlikely]]
-        rf.pointers[i] = stand_in_for_none(rf, i);
+      if (!rf.inputs[i]->numel()) [[unlikely]]
+        rf.pointers[i] = stand_in_for_input(frame, rf, i);
     }
     for (const WritebackSpec& w : writebacks_)
       if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
   }
 
-  // Memory for an input without any. A kernel that shows it as a part of something larger reads, and does not use,
-  // elements at the nearest place there would be: at most one before the first in each dimension. It stays with the
-  // frame: calls that follow each other often have the same empty inputs.
-  static void* stand_in_for_none(RunFrame& rf, size_t input) {
+  static void* stand_in_for_input(const runtime::Frame& frame, RunFrame& rf, size_t input) {
     const at::Tensor& t = *rf.inputs[input];
-    int64_t reach = 64;
-    for (int64_t d = 0; d < t.dim(); ++d) reach += std::max<int64_t>(t.size(d), 1) * std::max<int64_t>(t.stride(d), 1);
-    at::Tensor& memory = rf.stand_ins[input];
-    if (!memory.defined() || memory.numel() < 2 * reach) memory = at::zeros({2 * reach}, t.options());
-    return static_cast<std::byte*>(memory.mutable_data_ptr()) + static_cast<size_t>(reach) * t.itemsize();
+    const std::vector<plan::Buffer>& buffers = frame.program().plan().buffers;
+    auto it = std::find_if(buffers.begin(), buffers.end(),
+                           [&](const plan::Buffer& b) { return b.where == plan::Where::Input && b.index == input; });
+    if (it == buffers.end()) return nullptr;  // nothing reads it
+    return stand_in(rf.stand_ins[static_cast<uint32_t>(it - buffers.begin())], t.sizes(), t.strides(), t.options());
   }
 
   void replace(RunFrame& rf, uint32_t input, at::Tensor by) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -65,12 +66,17 @@ struct CallFrame {
 
 // What the torch side keeps per frame of a program.
 struct TorchFrame : runtime::HostState {
-  std::vector<const at::Tensor*> inputs;  // this call's, one per graph input
-  std::vector<at::Tensor> adopted;        // per buffer: results of allocating calls
-  std::vector<c10::Storage> storages;     // per buffer: this call's Output buffers
-  c10::DataPtr arena;                     // on a GPU: this call's
-  std::vector<CallFrame> calls;           // per step of the plan
+  std::vector<const at::Tensor*> inputs;               // this call's, one per graph input
+  std::vector<at::Tensor> adopted;                     // per buffer: results of allocating calls
+  std::vector<c10::Storage> storages;                  // per buffer: this call's Output buffers
+  c10::DataPtr arena;                                  // on a GPU: this call's
+  std::vector<CallFrame> calls;                        // per step of the plan
+  std::unordered_map<uint32_t, at::Tensor> stand_ins;  // per buffer that had no elements: see stand_in
 };
+
+// Zeros for what kernels read of a tensor without elements: at most one before the first and one behind the last in
+// each dimension. They stay with the frame, in `kept`: calls that follow each other often have the same empty tensors.
+void* stand_in(at::Tensor& kept, c10::IntArrayRef sizes, c10::IntArrayRef strides, const at::TensorOptions& options);
 
 class ExternCall {
  public:

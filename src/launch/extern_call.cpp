@@ -441,7 +441,9 @@ class BoxedCall : public ExternCall {
       own.copy_(result);
       result = std::move(own);
     }
-    frame.set_pointer(spec.buffer, result.mutable_data_ptr());
+    frame.set_pointer(spec.buffer, result.numel() ? result.mutable_data_ptr()
+                                                  : stand_in(call.stand_ins[spec.buffer], result.sizes(),
+                                                             result.strides(), result.options()));
     call.adopted[spec.buffer] = std::move(result);
   }
 

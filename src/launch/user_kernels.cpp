@@ -62,6 +62,19 @@ bool note_inputs_written(bool yes) {
   return std::exchange(written, yes);
 }
 
+PyObject* alias(PyObject* tensor) {
+  HANDLE_TH_ERRORS
+  return THPVariable_Wrap(THPVariable_Unpack(tensor).detach());
+  END_HANDLE_TH_ERRORS
+}
+
+void count_writes(PyObject* tensor, int n) {
+  const at::Tensor& t = THPVariable_Unpack(tensor);
+  if (t.is_inference()) return;
+  c10::VariableVersion version = t.unsafeGetTensorImpl()->version_counter();
+  version.set_version(static_cast<int64_t>(version.current_version()) + n);
+}
+
 void register_launch_kernel() { [[maybe_unused]] static const bool once = (define_launch_kernel(), true); }
 
 }  // namespace braze::launch

@@ -13,8 +13,8 @@ void reduced(Builder& b, ValueId loss, int64_t reduction) {
 }
 
 // Of prediction and target; booleans, of which there is no difference, count as numbers.
-ValueId difference(Builder& b) {
-  ValueId x = b.compute(b.tensor(0)), y = b.compute(b.tensor(1));
+ValueId difference(Builder& b, size_t first = 0) {
+  ValueId x = b.compute(b.tensor(first)), y = b.compute(b.tensor(first + 1));
   const DType of_x = b.type(x).dtype, of_y = b.type(y).dtype;
   if (of_y == DType::Bool) y = b.cast(y, of_x);
   if (of_x == DType::Bool) x = b.cast(x, of_y);
@@ -78,15 +78,15 @@ double share(Builder& b, ValueId x, int64_t reduction) {
 }
 
 void mse_backward(Builder& b) {
-  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), y = b.compute(b.tensor(2));
-  b.set(0, b.mul(b.mul(b.sub(x, y), 2 * share(b, x, b.integer(3))), g));
+  ValueId g = b.compute(b.tensor(0)), d = difference(b, 1);
+  b.set(0, b.mul(b.mul(d, 2 * share(b, d, b.integer(3))), g));
 }
 
 // +-slope beyond the limit, linear between.
 void clipped_gradient(Builder& b, double slope, double inner) {
-  ValueId g = b.compute(b.tensor(0)), x = b.compute(b.tensor(1)), y = b.compute(b.tensor(2));
+  ValueId g = b.compute(b.tensor(0)), d = difference(b, 1);
   double limit = b.number(4), norm = share(b, b.tensor(1), b.integer(3));
-  ValueId d = b.sub(x, y), below = b.call(Op::le_Scalar, {d, -limit}), above = b.call(Op::ge_Scalar, {d, limit});
+  ValueId below = b.call(Op::le_Scalar, {d, -limit}), above = b.call(Op::ge_Scalar, {d, limit});
   ValueId far = b.mul(g, norm * slope);
   b.set(0, b.where(below, b.unary(Op::neg, far), b.where(above, far, b.mul(b.mul(d, norm * inner), g))));
 }

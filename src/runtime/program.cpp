@@ -175,7 +175,7 @@ void Program::prepare(Frame& f, const int64_t* symbols) const {
   if (f.evaluated_ && (n == 0 || std::memcmp(f.symbol_values_.data(), symbols, n * sizeof(int64_t)) == 0)) return;
   std::copy(symbols, symbols + n, f.symbol_values_.begin());
   evaluate(f);
-  f.arena_base_ = nullptr;  // offsets may have moved
+  f.arena_placed_ = false;  // offsets may have moved
 }
 
 void Program::run(Frame& f, Host& host, void* const* inputs) const {
@@ -183,16 +183,19 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
   if (!gpus_.empty() && cuda::take_error())
     throw IndexOutOfRange("index out of range in a GPU kernel that was launched before (its results are not valid)");
   const bool several = gpus_.size() > 1;
+  auto place = [&](uint32_t b, void* p) { f.set_pointer(b, f.bytes(b) ? p : host.stand_in(f, b)); };
   void* stream = !gpus_.empty() ? host.stream(gpus_[0]) : nullptr;
-  if (int64_t bytes = f.values_[arena_bytes_]; bytes > 0) {
-    std::byte* base;
-    if (plan_->arena_device.type == DeviceType::CPU)
+  if (!arena_buffers_.empty()) {
+    std::byte* base = nullptr;
+    int64_t bytes = f.values_[arena_bytes_];
+    if (bytes > 0 && plan_->arena_device.type == DeviceType::CPU)
       base = arena.emplace(bytes).base();
-    else
+    else if (bytes > 0)
       base = static_cast<std::byte*>(host.allocate_arena(f, plan_->arena_device, bytes));
-    if (base != f.arena_base_) {
-      for (uint32_t b : arena_buffers_) f.set_pointer(b, base + f.values_[arena_offsets_[b]]);
+    if (base != f.arena_base_ || !f.arena_placed_) {
+      for (uint32_t b : arena_buffers_) place(b, base + f.values_[arena_offsets_[b]]);
       f.arena_base_ = base;
+      f.arena_placed_ = true;
       ++f.generation_;
     }
   }
@@ -200,7 +203,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
     void* p = inputs[plan_->buffers[b].index];
     if (p != f.pointers_[b]) f.set_pointer(b, p);
   }
-  for (uint32_t b : output_buffers_) f.set_pointer(b, host.allocate(f, b));
+  for (uint32_t b : output_buffers_) place(b, host.allocate(f, b));
   void* const* pointers = f.pointer_args_.data();
   const int64_t* sizes = f.size_args_.data();
   const bool profiled = host.is_profiled();
@@ -225,7 +228,7 @@ void Program::run(Frame& f, Host& host, void* const* inputs) const {
         host.call(f, s.index);
         f.refresh();
         break;
-      case StepKind::Allocate: f.set_pointer(s.index, host.allocate(f, s.index)); break;
+      case StepKind::Allocate: place(s.index, host.allocate(f, s.index)); break;
       case StepKind::Release: host.release(f, s.index); break;
     }
   }

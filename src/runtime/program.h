@@ -42,6 +42,9 @@ class Host {
   // Memory for Output buffer `buffer` of frame.bytes(buffer) bytes, 64-byte aligned; the host keeps it alive for this
   // call.
   virtual void* allocate(Frame& frame, uint32_t buffer) = 0;
+  // Memory to read from in place of a buffer that has no elements in this call: kernels that show it as a part of
+  // something larger read, and do not use, what is nearest. All zeros: an index that is read there is one.
+  virtual void* stand_in(Frame& frame, uint32_t buffer) = 0;
   // Carries out the Extern step with this index into Plan::steps; for an allocating call, tells the frame the results'
   // addresses (set_pointer), and the sizes it found out (bind).
   virtual void call(Frame& frame, uint32_t step) = 0;
@@ -166,6 +169,7 @@ class Frame {
   std::vector<void*> parameters_;  // of all GPU launches: addresses of their arguments
   void *error_ = nullptr, *scratch_ = nullptr;
   std::byte* arena_base_ = nullptr;
+  bool arena_placed_ = false;
   uint64_t generation_ = 1;
   int64_t work_ = 0;
   bool evaluated_ = false, rebound_ = false;

@@ -10,6 +10,7 @@
 // Unbacked symbols stand for values that only the run knows. Nothing is decided about them beyond what is provable; but
 // something may be *assumed*, which the program has to assert when it runs, before it does anything that relies on it.
 #pragma once
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,7 +23,9 @@
 namespace braze::sym {
 
 // A decision that needs the value of an unbacked symbol.
-struct Undecidable {
+struct Undecidable : std::exception {
+  explicit Undecidable(Expr e) : condition(e) {}
+  const char* what() const noexcept override { return "a decision needs a value that is not known before the run"; }
   Expr condition;
 };
 

@@ -139,6 +139,14 @@ ValueId Recorder::resolved(ValueId memory, LazyBits bits) {
   return memory;
 }
 
+at::Tensor Recorder::copied_into(const FakeTensor& layout, const FakeTensor& values) {
+  static const OpInfo copy = info_of("aten::copy");
+  const ValueId like = value_of(layout), from = value_of(values);
+  TensorType type = graph_.type(like);
+  type.offset = arena().constant(0);
+  return append(copy, {like, from, false}, {std::move(type)}, {-1})[0];
+}
+
 at::Tensor Recorder::under_bits(const at::Tensor& values, LazyBits bits) {
   ValueId memory = resolved(value_of(*as_fake(values)), bits);
   at::Tensor fake = make_fake(shared_from_this(), memory, FakeTensor::kNoSlot, graph_.type(memory));

@@ -87,6 +87,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     TensorType type;
     graph::ValueId value;
   };
+  // A fake with these values and the sizes, strides and dtype of `layout`, gaps included.
+  at::Tensor copied_into(const FakeTensor& layout, const FakeTensor& values);
   // Where the next nodes come from.
   graph::Origin origin() { return {location(), checkpoints.current()}; }
   // The value of a fake that has one.

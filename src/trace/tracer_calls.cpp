@@ -131,7 +131,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
   recorder_->set_location(&loc);
   Ambient ambient = current_ambient();
   size_t before = recorder_->graph().nodes().size();
-  const OutArgument out(fn, args, nargs, kwargs);
+  const OutArgument out(*recorder_, fn, args, nargs, kwargs);
   const WrittenOperand in_place(*recorder_, fn, args, nargs, kwargs);
   if (out.is_shared() || in_place.is_read() || in_place.is_spread()) {
     location_ = around;
@@ -166,6 +166,7 @@ PyObject* TracerImpl::perform(PyObject* fn, PyObject* const* args, size_t nargs,
     Py_DECREF(result);
     throw Unsupported(Reason::UnsupportedMutation, "out= is of another size than the result");
   }
+  out.keep_strides();
   if (out.may_be_refused(recorder_->graph(), before) || in_place.is_refused(recorder_->graph(), before)) {
     Py_DECREF(result);
     set_graph_break(Reason::UnsupportedMutation, "what is written is of another dtype than the result");

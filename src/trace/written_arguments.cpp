@@ -50,9 +50,42 @@ bool overlaps_itself(const at::Tensor& t) {
 
 const c10::StorageImpl* storage_of(const at::Tensor& t) { return t.storage().unsafeGetStorageImpl(); }
 
+const TensorType& type_of(Recorder& recorder, const FakeTensor& fake) {
+  return fake.value().valid() ? recorder.graph().type(fake.value()) : recorder.slots[fake.slot()].type;
+}
+
+bool is_view(Recorder& recorder, const FakeTensor& fake) {
+  const graph::Graph& graph = recorder.graph();
+  graph::NodeId by = fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
+  return by.valid() && graph::op_class(graph.node(by).op) == graph::OpClass::View;
+}
+
 }  // namespace
 
-OutArgument::OutArgument(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {
+WrittenTensor::WrittenTensor(const at::Tensor& t) {
+  if (!functional::isFunctionalTensor(t) || lazy_bits(t).any()) return;
+  functional::sync(t);
+  written_ = t, before_ = functional::from_functional_tensor(t);
+}
+
+void WrittenTensor::keep_strides(Recorder& recorder) const {
+  if (!written_.defined()) return;
+  functional::sync(written_);
+  const at::Tensor now = functional::from_functional_tensor(written_);
+  FakeTensor *from = as_fake(before_), *to = as_fake(now);
+  if (!from || !to || from == to) return;
+  const TensorType was = type_of(recorder, *from), is = type_of(recorder, *to);
+  if (was.dtype != is.dtype || was.sizes != is.sizes || was.strides == is.strides) return;
+  // A view with gaps has those of its base.
+  if (is_view(recorder, *from) && !graph::is_non_overlapping_and_dense(recorder.arena(), was)) return;
+  const at::Tensor kept = recorder.copied_into(*from, *to);
+  functional::replace_(written_, kept);
+  functional::commit_update(written_);
+  functional::sync(written_);
+}
+
+OutArgument::OutArgument(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
+    : recorder_(recorder) {
   PyObject* out = kwargs ? PyDict_GetItemString(kwargs, "out") : nullptr;
   if (!out) return;
   for_each_tensor(out, [&](const at::Tensor& t) {
@@ -61,6 +94,7 @@ OutArgument::OutArgument(PyObject* fn, PyObject* const* args, size_t nargs, PyOb
     shared_ = shared_ || overlaps_itself(t);
     tensors_.push_back(t);
     sizes_.push_back(t.sym_sizes().vec());
+    written_.emplace_back(t);
   });
   if (tensors_.empty()) return;
   bool in_place = PyCFunction_Check(fn) && is_by_element(c_function_name(fn)) && tensors_.size() == 1;
@@ -173,12 +207,9 @@ std::string_view written_by(std::string_view name) {
     return name.substr(3, name.size() - 5);
   if (name == "setitem" || name == "__setitem__") return "setitem";
   if (name.starts_with('i') && is_operator(name.substr(1))) return name.substr(1);
+  if (name == "and_" || name == "or_") return {};  // of module operator
   if (name.size() > 1 && name.ends_with('_') && !name.ends_with("__")) return name.substr(0, name.size() - 1);
   return {};
-}
-
-const TensorType& type_of(Recorder& recorder, const FakeTensor& fake) {
-  return fake.value().valid() ? recorder.graph().type(fake.value()) : recorder.slots[fake.slot()].type;
 }
 
 // What eager refuses, as far as it is certain to see it: of tensors that leave gaps it does not ask.
@@ -192,17 +223,20 @@ bool overlap(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) {
   };
   auto start = [&](const TensorType& t) { return bytes(t, t.offset); };
   auto end = [&](const TensorType& t) { return arena.add(start(t), bytes(t, arena.product(t.sizes))); };
-  auto decide = [&](sym::Expr e) { return recorder.sizes()->decide(e); };
-  return decide(arena.lt(start(ta), end(tb))) && decide(arena.lt(start(tb), end(ta)));
+  sym::ShapeEnv& sizes = *recorder.sizes();
+  auto holds = [&](sym::Expr e) {
+    return sizes.has_hint(sizes.simplify(e)) ? sizes.decide(e) : sizes.known(e) == true;
+  };
+  return holds(arena.lt(start(ta), end(tb))) && holds(arena.lt(start(tb), end(ta)));
 }
 
-// A view by windows, which may leave elements between them or show some several times: PyTorch's inverse of it, which
-// puts back what is written, sums and leaves zeros.
-bool is_of_windows(Recorder& recorder, const FakeTensor& fake) {
+// A view by windows, which may leave elements between them or show some several times, or of a tensor that was
+// expanded: PyTorch's inverses of these, which put back what is written, sum, round and leave zeros.
+bool shows_several_times(Recorder& recorder, const FakeTensor& fake) {
   const graph::Graph& graph = recorder.graph();
   graph::NodeId by = fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
   while (by.valid() && graph::op_class(graph.node(by).op) == graph::OpClass::View) {
-    if (graph.node(by).op == graph::Op::unfold) return true;
+    if (graph.node(by).op == graph::Op::unfold || graph.node(by).op == graph::Op::expand) return true;
     auto* of = std::get_if<graph::ValueId>(&graph.node(by).args[0]);
     by = of ? graph.value(*of).node : graph::NodeId();
   }
@@ -230,11 +264,8 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
   if (does == "set" || does == "resize_as" || does == "requires_grad") return;
-  if (!gives_strides(does) && functional::isFunctionalTensor(written) && !lazy_bits(written).any()) {
-    functional::sync(written);
-    written_ = written, before_ = functional::from_functional_tensor(written);
-  }
-  is_spread_ = overlaps_itself(written) || is_of_windows(recorder, *unwrap_fake(written));
+  if (!gives_strides(does)) written_ = WrittenTensor(written);
+  is_spread_ = overlaps_itself(written) || shows_several_times(recorder, *unwrap_fake(written));
   // These take what they are given as it is.
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;
@@ -256,28 +287,6 @@ bool WrittenOperand::is_refused(const graph::Graph& graph, size_t first) const {
   if (!tensor_.defined()) return false;
   std::optional<Cast> cast = cast_since(graph, first, tensor_);
   return cast && !c10::canCast(cast->from, cast->to);
-}
-
-void WrittenOperand::keep_strides() const {
-  if (!written_.defined()) return;
-  functional::sync(written_);
-  const at::Tensor now = functional::from_functional_tensor(written_);
-  FakeTensor *from = as_fake(before_), *to = as_fake(now);
-  if (!from || !to || from == to) return;
-  const TensorType was = type_of(recorder_, *from), is = type_of(recorder_, *to);
-  // A view with gaps has those of its base.
-  if (was.dtype != is.dtype || was.sizes != is.sizes || was.strides == is.strides ||
-      !graph::is_non_overlapping_and_dense(recorder_.arena(), was))
-    return;
-  at::Tensor kept;
-  {
-    at::AutoDispatchBelowADInplaceOrView without_history;
-    at::AutoDispatchSkipFunctionalize below;
-    kept = at::copy(before_, now);
-  }
-  functional::replace_(written_, kept);
-  functional::commit_update(written_);
-  functional::sync(written_);
 }
 
 }  // namespace braze::trace

@@ -10,11 +10,23 @@
 
 namespace braze::trace {
 
+// A tensor that the call writes to, and what it holds before.
+class WrittenTensor {
+ public:
+  WrittenTensor() = default;
+  explicit WrittenTensor(const at::Tensor&);  // before the call
+  // After the call: it keeps its strides, whatever those of the functional form's result are.
+  void keep_strides(Recorder& recorder) const;
+
+ private:
+  at::Tensor written_, before_;  // undefined: it is none of functionalisation's
+};
+
 // Its out= argument.
 class OutArgument {
  public:
   // Before the call. All of it is empty without out=.
-  OutArgument(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs);
+  OutArgument(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs);
 
   // Eager's kernels read their operands while they write out=: where these share memory, it raises, or gives what its
   // kernel happens to do. Operators by element may write to an operand itself, which has the result's dtype.
@@ -24,9 +36,15 @@ class OutArgument {
   bool was_resized(const graph::Graph& graph, size_t first) const;
   // Whether a node from `first` on casts what goes to it, where eager may refuse its dtype.
   bool may_be_refused(const graph::Graph& graph, size_t first) const;
+  // After the call, of a result of the same size.
+  void keep_strides() const {
+    for (const WrittenTensor& t : written_) t.keep_strides(recorder_);
+  }
 
  private:
+  Recorder& recorder_;
   std::vector<at::Tensor> tensors_;
+  std::vector<WrittenTensor> written_;
   std::vector<std::vector<c10::SymInt>> sizes_;  // before the call
   bool shared_ = false;
 };
@@ -43,13 +61,13 @@ class WrittenOperand {
   bool is_spread() const { return is_spread_; }
   // After the call, whose nodes begin with `first`: the result's dtype cannot become that of what is written.
   bool is_refused(const graph::Graph& graph, size_t first) const;
-  // After the call: what is written keeps its strides, whatever those of the functional form's result are.
-  void keep_strides() const;
+  // After the call.
+  void keep_strides() const { written_.keep_strides(recorder_); }
 
  private:
   Recorder& recorder_;
-  at::Tensor tensor_;            // undefined: none is written, or takes any dtype
-  at::Tensor written_, before_;  // undefined: none is written, or is given strides by the call; what was in it
+  at::Tensor tensor_;      // undefined: none is written, or takes any dtype
+  WrittenTensor written_;  // none where the call gives it strides
   bool is_read_ = false, is_spread_ = false;
 };
 

@@ -532,3 +532,26 @@ def test_a_branch_on_a_marked_size():
     braze.mark_unbacked(x, 0)
     with pytest.raises(braze.Unsupported, match="dimension 0 of an argument that was marked"):
         braze.compile(lambda x: x * 2 if x.shape[0] > 3 else x, fullgraph=True)(x)
+
+
+EMPTY = {
+    "pad": lambda x: F.pad(x[x > 0], (1, 0)),
+    "pad below": lambda x: F.pad(x[x > 0], (0, 2), value=5.0),
+    "pad rows": lambda x: F.pad(x[x > 0][:, None].expand(-1, 9) * 2, (0, 0, 1, 1)),
+    "pad of a gather": lambda x: F.pad(torch.arange(8)[x[x > 0].long()], (1, 1)),
+    "pad of products": lambda x: F.pad(x[x > 0] * x[x > 0].flip(0), (1, 1)) + 1,
+    "slices": lambda x: torch.cat([x[x > 0][1:], x[x > 0][:1]]),
+    "scatter": lambda x: torch.zeros(9).index_add(0, x[x > 0].long(), x[x > 0]),
+    "count": lambda x: x[x > 0].long().bincount(),
+    "beside": lambda x: torch.cat([F.pad(x[x > 0], (1, 0)), x, x[x > 5]]),
+}
+
+
+@pytest.mark.parametrize("f", EMPTY.values(), ids=EMPTY)
+@torch.no_grad()
+def test_nothing_is_read_of_what_turns_out_empty(f):
+    c = braze.compile(f)
+    for x in ([1.0, 2, 3, 0], [-1.0, -2, 0, 0], [0.0, 0, 0, 7], [-3.0, 0, 0, 0], [3.0, 3, 3, 3]):
+        x = torch.tensor(x)
+        for _ in range(3):
+            same(f(x), c(x))

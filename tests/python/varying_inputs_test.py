@@ -147,6 +147,7 @@ def test_entries_leave_in_the_order_of_use():
     c(X, "kept")
     for i in range(MANY):
         c(X, f"{i}")
+        c(X, f"{i}")  # what serves one call is not compiled for ever
         c(X, "kept")
     before = _C.compilations(c)
     c(X, "kept")

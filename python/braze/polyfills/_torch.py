@@ -99,7 +99,7 @@ def one_hot(tensor, num_classes=-1):
             )
     else:  # looked up among the classes, so that one which is none of them is an error of the run
         tensor = classes.gather(0, tensor.reshape(-1)).reshape(tensor.shape)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64).contiguous()
 
 
 def group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):

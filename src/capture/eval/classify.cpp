@@ -281,16 +281,22 @@ class Classifier {
     return d;
   }
 
+  // By identity: what hangs off it is watched then, instead of compared in each call.
+  void guard_fixed() {
+    bool passing = tr_.view().seen && tr_.sources()[source_].kind != SourceKind::Const &&
+                   tr_.view().seen->is_passing(tr_.sources(), source_, object_);
+    if (!passing) tr_.guard_identity(source_, object_);
+  }
+
   Variable* module() {
-    tr_.guard_identity(source_, object_);
+    guard_fixed();
     has_type();  // __class__ can be set
     return tr_.make<ModuleVariable>(object_, source_);
   }
 
   // Of a class of the program's, which may derive from a container.
   Variable* instance() {
-    if (PyObject_TypeCheck(object_, library().optimizer))
-      tr_.guard_identity(source_, object_);  // as modules: what hangs off it is watched
+    if (PyObject_TypeCheck(object_, library().optimizer)) guard_fixed();
     if (tr_.sources()[source_].kind != SourceKind::Const) has_type();
     auto* v = tr_.make<ObjectVariable>(object_, source_);
     if (PyDict_Check(object_)) {

@@ -186,6 +186,10 @@ class EntryMaker {
     std::vector<SourceId> wanted = segment.inputs;
     for (const Step& s : segment.recipe.steps())
       if (s.kind == StepKind::Load) wanted.push_back(s.source);
+    for (auto [source, writes] : segment.recipe.written) {
+      entry->written.emplace_back(wanted.size(), writes);
+      wanted.push_back(source);
+    }
     wanted.insert(wanted.end(), segment.locks.begin(), segment.locks.end());
     entry->num_locks = segment.locks.size();
     const std::string& given = region_.options().name;

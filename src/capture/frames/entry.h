@@ -34,8 +34,10 @@ struct Entry : GilCounted {
   Ref callable;                       // instead of runnable: a user backend's result, or the graph as a GraphModule
   std::vector<PyObject*> constants;   // owned; inputs of `callable` that are no sources
   std::vector<int> layout;            // of the callable's inputs: index of a guard value, or ~index of a constant
+  size_t uses = 0;                    // by calls after the one that it was compiled for
   size_t num_inputs = 0, num_loads = 0, num_locks = 0, num_outputs = 0;
-  size_t num_integers = 0, num_symbols = 0;  // of the guards' size values: the recipe's, then the graph's
+  std::vector<std::pair<size_t, int>> written;  // Recipe::written, by the place among the guard values
+  size_t num_integers = 0, num_symbols = 0;     // of the guards' size values: the recipe's, then the graph's
 
   ~Entry();
   // For the garbage collector: every reference held here, but those to tensors that the graph keeps as constants.

@@ -179,6 +179,38 @@ class GraphCall : public TwoForms {
   const int64_t* symbols_;
 };
 
+// Inputs that get another geometry at the end: the graph, which may keep them for the backward, is given aliases.
+bool fill_aliases(const Entry& e, PyObject* const* values, std::vector<PyObject*>& inputs, std::vector<Ref>& aliases) {
+  if (inputs.empty()) inputs.assign(values, values + e.num_inputs);
+  for (auto [at, n] : e.written)
+    for (PyObject*& v : inputs)
+      if (v == values[at]) {
+        aliases.push_back(Ref::steal(launch::alias(v)));
+        v = aliases.back().get();
+        if (!v) return false;
+      }
+  return true;
+}
+
+// Writes to inputs, counted for as long as the run does not fail.
+class CountedWrites {
+ public:
+  CountedWrites(const Entry& e, PyObject* const* values) : e_(e), values_(values) { count(1); }
+  ~CountedWrites() {
+    if (!stay_) count(-1);
+  }
+  CountedWrites(const CountedWrites&) = delete;
+  void stay() { stay_ = true; }
+
+ private:
+  void count(int sign) const {
+    for (auto [at, n] : e_.written) launch::count_writes(values_[at], sign * n);
+  }
+  const Entry& e_;
+  PyObject* const* values_;
+  bool stay_ = false;
+};
+
 }  // namespace
 
 Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
@@ -194,13 +226,15 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
   if (!locks.all()) return Ran::Uncompiled;
   Registers outputs(e.num_outputs);
   const int64_t *integers = values.sizes(), *symbols = integers + e.num_integers;
-  std::vector<Ref> numbers;
+  std::vector<Ref> made;  // inputs that the run gives
   std::vector<PyObject*> inputs;
   std::optional<RandomNumbers> before;
   if (e.again_uncompiled) before.emplace(e);
-  if (e.numbers && !fill_numbers(e, values.values(), inputs, numbers)) return Ran::Raised;
+  if (e.numbers && !fill_numbers(e, values.values(), inputs, made)) return Ran::Raised;
+  CountedWrites writes(e, values.values());
   if (e.has_graph) {
-    PyObject* const* given = e.numbers ? inputs.data() : values.values();
+    if (!e.written.empty() && !fill_aliases(e, values.values(), inputs, made)) return Ran::Raised;
+    PyObject* const* given = inputs.empty() ? values.values() : inputs.data();
     std::optional<launch::InferenceScope> inference;
     if (e.inference) inference.emplace();
     launch::note_inputs_written(false);
@@ -212,6 +246,7 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     }
   }
   e.run_failures.succeeded();
+  writes.stay();
   return run(e.recipe, values.values() + e.num_inputs, outputs.get(), integers, regs) ? Ran::Done : Ran::Raised;
 }
 

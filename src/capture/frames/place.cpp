@@ -31,6 +31,7 @@ GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::strin
     GilPtr<Entry> entry = entries_[i];
     uint64_t before = changes_;
     if (serves(*entry, view, values, why)) {
+      used(*entry);
       if (changes_ == before) use(i);
       return entry;
     }
@@ -38,7 +39,7 @@ GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::strin
     if (why) why->clear();
     std::vector<GilPtr<Entry>> now = entries_;  // whatever happens to them meanwhile
     for (const GilPtr<Entry>& e : now)
-      if (serves(*e, view, values, why)) return e;
+      if (serves(*e, view, values, why)) return used(*e), e;
     break;
   }
   return {};
@@ -52,8 +53,9 @@ void Place::use(size_t i) {
 }
 
 void Place::insert(GilPtr<Entry> entry) {
-  entry->guards->when_over([this, guards = entry->guards.get()] {
-    ended_ = guards->ended();
+  entry->guards->when_over([this, e = entry.get()] {
+    ended_ = e->guards->ended();
+    if (!e->uses) seen.passes(e->guards->ended_source());
     remove_ended();
   });
   GilPtr<Entry> leaves;  // its end may run code
@@ -86,6 +88,20 @@ bool Place::rests() {
   if (!resting_) return false;
   --resting_;
   return true;
+}
+
+bool Place::compiles_in_vain() {
+  constexpr size_t kFirstTrial = 16, kLaterTrial = 4, kLeastUses = 2;  // compilations, and uses of each
+  constexpr unsigned kFirstWait = 8, kLongestWait = 1024;
+  if (waiting_) return --waiting_, true;
+  size_t tried = inserted_ - trial_begin_;
+  if (tried < (left_out_ ? kLaterTrial : kFirstTrial)) return false;
+  bool in_vain = uses_ < kLeastUses * (tried - 1);  // the latest could hardly be used yet
+  trial_begin_ = inserted_;
+  uses_ = 0;
+  left_out_ = !in_vain ? 0 : left_out_ ? std::min(2 * left_out_, kLongestWait) : kFirstWait;
+  waiting_ = in_vain ? left_out_ - 1 : 0;
+  return in_vain;
 }
 
 void Place::capture_failed() {

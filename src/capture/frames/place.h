@@ -47,6 +47,16 @@ class Place : public GilCounted {
   void capture_failed();
   void capture_succeeded() { failed_ = resting_ = 0; }
 
+  // An entry served a call that it was not compiled for.
+  void used(Entry& entry) {
+    ++entry.uses;
+    ++uses_;
+  }
+  // Whether this call is to run uncompiled instead of being compiled for, for what was compiled here lately served next
+  // to no other calls: objects or numbers differ each time, and in a way that is compiled in. Of so many calls that
+  // would compile each time more are left out, up to a limit: what a program does may change.
+  bool compiles_in_vain();
+
  private:
   void use(size_t i);
   void remove_ended();  // those that no call can match any more
@@ -56,6 +66,9 @@ class Place : public GilCounted {
   size_t inserted_ = 0;
   std::string ended_;
   unsigned failed_ = 0, resting_ = 0;
+  size_t uses_ = 0;                      // of entries, since the trial began
+  size_t trial_begin_ = 0;               // inserted_ then
+  unsigned left_out_ = 0, waiting_ = 0;  // calls: at the last time, and those of it to come
   size_t most_ = kMostEntries;
   bool called_ = false;
 };

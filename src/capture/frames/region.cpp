@@ -8,6 +8,7 @@
 #include "capture/eval/markers.h"
 #include "capture/frames/bind_args.h"
 #include "capture/frames/capture_entry.h"
+#include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
 #include "capture/guards/content.h"
@@ -130,6 +131,8 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
     entry = find(place(code, 0), view, values);
     if (!entry) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
+  } else if (code == last_code_) {
+    last_place_->used(*entry);
   }
   if (entry->stop) {
     values.clear();
@@ -163,7 +166,15 @@ bool Region::may_compile(Place& place, const FrameView& view, const std::string&
     return false;
   }
   size_t limit = options_.recompile_limit ? options_.recompile_limit : config.recompile_limit;
-  if (!limit) return true;
+  if (!limit) {
+    if (options_.fullgraph || !place.compiles_in_vain()) return true;
+    ++counters().left_out;
+    if (logs(Topic::Recompiles))
+      tell(Topic::Recompiles,
+           describe(at) + " runs uncompiled this time: what was compiled for it lately hardly served any other call" +
+               (why.empty() ? "" : ":\n" + why));
+    return false;
+  }
   place.keep_at_least(limit);
   if (place.size() < limit) return true;
   std::string text = "it was compiled " + std::to_string(place.size()) + " times, which is the recompile_limit";

@@ -164,6 +164,23 @@ bool SeenSizes::position(const std::string& source, int64_t at) {
   return true;
 }
 
+void SeenSizes::passes(const std::string& source) {
+  if (passing_.size() >= kMostSources) passing_.clear();
+  passing_.insert(source);
+}
+
+bool SeenSizes::is_passing(const Sources& sources, SourceId at, const void* object) {
+  std::string source = sources.print(at);
+  if (objects_.size() >= kMostSources && !objects_.count(source)) objects_.clear();
+  const void*& latest = objects_[source];
+  bool other = latest && latest != object;
+  latest = object;
+  if (passing_.empty()) return false;
+  while (other && (at = sources[at].base).valid())
+    if (passing_.count(sources.print(at))) passes(source), other = false;
+  return passing_.count(source) != 0;
+}
+
 bool SeenSizes::number(const std::string& source, double value, Dynamic policy) {
   return note(source, {std::bit_cast<int64_t>(value)}).varies[0] && policy != Dynamic::Never;
 }

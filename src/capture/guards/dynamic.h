@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "capture/guards/source.h"
 #include "trace/trace.h"
 
 namespace braze::capture {
@@ -42,6 +44,11 @@ class SeenSizes {
   // How far something has come, an iterator say. False: it was found in so many places that code for each is not worth
   // its while.
   bool position(const std::string& source, int64_t at);
+  // What was at the source was compared by identity, and went before another call could meet it.
+  void passes(const std::string& source);
+  // True: the objects there are made anew for each call, so this one is to be guarded by its class and content. What
+  // hangs off such an object is taken for another once it is not the one that was there before.
+  bool is_passing(const Sources&, SourceId, const void* object);
 
  private:
   struct Seen {
@@ -51,6 +58,8 @@ class SeenSizes {
   Seen& note(const std::string& key, const std::vector<int64_t>& values);
   std::unordered_map<std::string, Seen> seen_;
   std::unordered_map<std::string, std::vector<int64_t>> positions_;
+  std::unordered_map<std::string, const void*> objects_;  // the latest
+  std::unordered_set<std::string> passing_;
 };
 
 }  // namespace braze::capture

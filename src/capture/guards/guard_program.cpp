@@ -83,10 +83,13 @@ class Program final : public GuardProgram {
            (table_ ? table_->always().size() : 0) + order_.late_groups.size() + apart_.size();
   }
 
-  std::string ended() const override {
+  std::string ended_source() const override {
     BRAZE_CHECK(over_, "a program that is not over");
-    bool printable = sources_->is_held(gone_->source);
-    return (printable ? sources_->print(gone_->source) : "an object that was compared by identity") +
+    return sources_->is_held(gone_->source) ? sources_->print(gone_->source) : "";
+  }
+  std::string ended() const override {
+    std::string where = ended_source();
+    return (where.empty() ? "an object that was compared by identity" : where) +
            (gone_->members.empty() ? " is gone" : " has a key that is gone");
   }
   std::string failure(const GuardValues& of) const override {

@@ -84,6 +84,9 @@ class Recipe {
       released;  // whole capture from within a frame: its local variables that are unbound or bound anew at the end
   Reg handled = kNoReg;            // whole capture: as in FrameImage
   std::vector<FrameImage> frames;  // break: outermost first
+  // Tensors that get another geometry at the end, and how many writes to them that makes: counted before the graph
+  // runs, so that what it saves of them is found unchanged by the backward.
+  std::vector<std::pair<SourceId, int>> written;
 
   const std::vector<Step>& steps() const { return steps_; }
   // Gives up what is in `objects`: the recipe is not run any more once one of them is gone.

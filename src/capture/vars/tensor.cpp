@@ -224,11 +224,7 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
 void TensorVariable::emit_changes(Codegen& cg, Reg self) {
   static PyObject* name = PyUnicode_InternFromString("data");
   if (data) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(data)}, name);
-  static PyObject* count = [] {  // what autograd counts as writes
-    Ref graph = Ref::steal(PyImport_ImportModule("torch.autograd.graph"));
-    return graph ? native::attr(Ground::fixed(), graph.get(), "increment_version") : nullptr;
-  }();
-  for (int i = 0; i < writes; ++i) cg.recipe.make(StepKind::Call, {cg.constant(count), self});
+  if (writes) cg.recipe.written.emplace_back(source, writes);
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(v)}, k);
 }
 
@@ -272,6 +268,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     Ref leaf = Ref::steal(native::of_tensor(value(tr), "is_leaf"));
     if (leaf.get() == Py_True)
       tr.unsupported("a hook on a leaf");  // the backward of the graph computes no gradient of it
+    // Such a result is made anew as a view of the real one, in whose history no hook would be.
+    if (tr.on_plain_input(fake.get())) tr.unsupported(Reason::IntermediateHistory, "a hook on a view of an argument");
   }
   if (real && changes_geometry(tr, n, args)) return this;
   PyObject* descr = tr.attributes.lookup_on_type(type(), tr.intern(name), nullptr);
@@ -383,20 +381,6 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
-  // Functionalisation writes back to what was unbound where all sizes are numbers. Eager refuses such writes where
-  // there are gradients.
-  bool open = false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape.get()); ++i)
-    open = open || !PyLong_CheckExact(PyTuple_GET_ITEM(shape.get(), i));
-  Ref gradients = Ref::steal(open ? native::of_tensor(value(tr), "requires_grad") : nullptr);
-  if (gradients && gradients.get() == Py_False) {
-    static PyObject* select = native::attr(Ground::fixed(), library().torch, "select");
-    std::vector<Variable*> rows;
-    for (int64_t i = 0, n = len(tr); i < n; ++i)
-      rows.push_back(
-          tr.real.call_torch(select, Args{{this, tr.integer(0, Ground::fixed()), tr.integer(i, Ground::fixed())}, {}}));
-    return rows;
-  }
   return tr.real.call_torch(unbind, Args{{this}, {}})->items(tr);
 }
 

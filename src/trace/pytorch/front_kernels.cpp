@@ -22,6 +22,7 @@ void install_front_kernels() {
   install_symbolic_matmul();
   install_clamp();
   install_copy();
+  install_views();
 }
 
 }  // namespace braze::pytorch

@@ -35,4 +35,7 @@ void install_clamp();
 // What is written to a lazily conjugated or negated fake keeps its bits.
 void install_copy();
 
+// What is written to a fake through aten::expand and aten::unbind arrives as it is.
+void install_views();
+
 }  // namespace braze::pytorch

@@ -24,10 +24,15 @@ class TestHost : public Host {
     outputs.emplace_back(static_cast<float*>(std::aligned_alloc(64, (f.bytes(b) + 63) / 64 * 64)), std::free);
     return outputs.back().get();
   }
+  void* stand_in(Frame&, uint32_t b) override {
+    empty.push_back(b);
+    return &zero;
+  }
   void call(Frame& f, uint32_t step) override { on_call(f, step); }
   void release(Frame&, uint32_t b) override { released.push_back(b); }
   std::vector<std::unique_ptr<float, void (*)(void*)>> outputs;
-  std::vector<uint32_t> released;
+  std::vector<uint32_t> released, empty;
+  float zero = 0;
   std::function<void(Frame&, uint32_t)> on_call = [](Frame&, uint32_t) {};
 };
 
@@ -85,6 +90,21 @@ TEST(Program, EvaluatesSizes) {
   plan::verify(*f.plan);
   Program program(f.plan, f.kernels);
   for (int64_t n : {10, 1000, 1000, 1, 0, 1 << 20}) check(program, n);
+}
+
+TEST(Program, BuffersWithoutElementsAreReadElsewhere) {
+  Fixture f(true);
+  Program program(f.plan, f.kernels);
+  auto frame = program.acquire();
+  for (int64_t n : {100, 0, 100}) {
+    TestHost host;
+    std::vector<float> x(n);
+    void* inputs[] = {x.data()};
+    program.prepare(*frame, &n);
+    program.run(*frame, host, inputs);
+    EXPECT_EQ(host.empty, n ? std::vector<uint32_t>() : (std::vector<uint32_t>{1, 2}));
+    EXPECT_EQ(frame->pointer(1) == &host.zero, n == 0);
+  }
 }
 
 TEST(Program, ThreadsAndNestedCallsHaveTheirOwnArena) {

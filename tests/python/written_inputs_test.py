@@ -1,0 +1,209 @@
+"""Arguments that are written to: what they are afterwards, what the code asks of them, and what is read through their views. The cases stand
+for what `tests/fuzz/effects.py` found."""
+
+import math
+
+import braze
+import pytest
+import torch
+import torch.nn.functional as F
+
+SIZES = ((3, 4), (5, 4), (4, 4))
+LAYOUTS = {
+    "dense": lambda n, m: torch.randn(n, m),
+    "turned": lambda n, m: torch.randn(m, n).t(),
+    "gaps": lambda n, m: torch.randn(n + 1, m + 1)[1:, 1:],
+    "turned, gaps": lambda n, m: torch.randn(m + 1, n + 1)[1:, 1:].t(),
+    "every other": lambda n, m: torch.randn(n, 2 * m)[:, ::2],
+    "channel": lambda n, m: torch.randn(n, m, 3)[..., 1],
+}
+
+
+def stride(a):
+    a.mul_(2)
+    return a * a.stride(0)
+
+
+def flattened(a):
+    a.floor_()
+    return a.flatten().add_(1)
+
+
+def made_contiguous(a):
+    a.add_(1)
+    return a.contiguous().mul_(3)
+
+
+def asked_whether_contiguous(a):
+    a.add_(1)
+    return a + 5 if a.is_contiguous() else a - 5
+
+
+def part_flattened(a):
+    a.add_(1)
+    return a[1:].reshape(-1).mul_(3)
+
+
+def written_through_a_part(a):
+    a[0].add_(1)
+    return a.reshape(-1).mul_(3)
+
+
+def indexed(a):
+    a.index_add_(0, torch.tensor([0]), a[:1].clone())
+    return a.contiguous()
+
+
+def returned(a):
+    return a.relu_()
+
+
+def part_returned(a):
+    return a.add_(1)[1:]
+
+
+def written_by_out(a):
+    torch.add(a, 1, out=a)
+    return a.flatten().mul_(3), torch.copysign(a, a)
+
+
+def often(a):
+    a.add_(1)
+    a[:, 1:].mul_(2)
+    a.relu_()
+    a.t().reshape(-1).add_(1)
+    return a.cumsum(0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "f",
+    [
+        stride,
+        flattened,
+        made_contiguous,
+        asked_whether_contiguous,
+        part_flattened,
+        written_through_a_part,
+        indexed,
+        returned,
+        part_returned,
+        written_by_out,
+        often,
+    ],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_what_is_written_keeps_its_strides(f, layout, dynamic):
+    compiled = braze.compile(f, dynamic=dynamic)
+    for sizes in SIZES:
+        mine = LAYOUTS[layout](*sizes)
+        whole = mine._base if mine._base is not None else mine
+        copy = whole.clone()
+        theirs = copy.as_strided(mine.shape, mine.stride(), mine.storage_offset())
+        got, want = compiled(mine), f(theirs)
+        torch.testing.assert_close(whole, copy)
+        for g, w in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+            torch.testing.assert_close(g, w)
+            assert g.stride() == w.stride()
+            same = [
+                r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() for r, a in ((g, mine), (w, theirs))
+            ]
+            assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("value", [1e8, math.inf, -3.0])
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_writes_through_a_tensor_that_is_expanded_to_its_own_sizes_are_exact(value, dynamic):
+    def f(a, like):
+        a.expand(like.shape).mul_(1e-9)
+        a.expand(1, *like.shape).add_(0.25)
+        a[:1].expand_as(a[:1]).sub_(1)
+        return a * 1
+
+    compiled = braze.compile(f, dynamic=dynamic, fullgraph=True)
+    for n in (3, 4, 5):
+        mine, theirs, like = torch.full((n,), value), torch.full((n,), value), torch.zeros(n)
+        torch.testing.assert_close(compiled(mine, like), f(theirs, like), rtol=0, atol=0)
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+
+
+def test_writes_to_a_row_of_an_expanded_tensor():
+    def f(a):
+        rows = a[a > 0][None].expand(2, -1)
+        rows[:-1] += 1
+        return rows * 1
+
+    for a in (torch.tensor([1.0, -1.0, math.inf]), torch.tensor([1, 0, 3])):
+        torch.testing.assert_close(braze.compile(f)(a), f(a))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_is_unbound_of_open_sizes_is_written(dim):
+    def f(a, b):
+        for i, row in enumerate(a.unbind(dim)):
+            row.add_(i)
+        b.unbind(0)[0].mul_(2)
+        return a * 2
+
+    compiled = braze.compile(f)
+    for sizes in SIZES:
+        a, b = torch.randn(sizes), torch.randn(sizes[::-1])
+        mine = a.clone(), b.clone()
+        torch.testing.assert_close(compiled(*mine), f(a, b))
+        torch.testing.assert_close(mine, (a, b))
+
+
+def unsqueezed(x, target):
+    target.unsqueeze_(1)
+    return F.binary_cross_entropy_with_logits(x, target)
+
+
+def turned(x, target):
+    target.t_()
+    return (x[:2, 0] * target[-1, 0]).sum()
+
+
+def written_and_turned(x, target):
+    target.mul_(0.5)
+    target.t_()
+    target.add_(1)
+    return (x[:2, 0] * target[-1, 0]).sum()
+
+
+@pytest.mark.parametrize("f", [unsqueezed, turned, written_and_turned], ids=lambda f: f.__name__)
+def test_what_is_saved_of_an_argument_that_gets_another_geometry(f):
+    compiled = braze.compile(f)
+    for _ in range(2):
+        seen = []
+        for g in (f, compiled):
+            torch.manual_seed(0)
+            x = torch.randn(4, 1, requires_grad=True)
+            target = torch.rand(4) if f is unsqueezed else torch.rand(2, 2)
+            loss = g(x, target)
+            loss.backward()
+            seen.append((loss.detach(), x.grad, target, torch.tensor(target._version)))
+        torch.testing.assert_close(*seen)
+    assert braze.counters()["failures"] == 0
+
+
+def test_a_hook_on_a_view_of_an_argument_that_is_returned():
+    def f(a):
+        v = a.flatten()
+        v.register_hook(lambda g: g * 2)
+        return v
+
+    grads = []
+    for g in (f, braze.compile(f)):
+        a = torch.ones(2, 3, requires_grad=True)
+        g(a).sum().backward()
+        grads.append(a.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_and_or_of_tensors_that_overlap_stay_in_the_graph():
+    def f(x):
+        return x[1:] & x[:-1], x[1:] | x[:-1], x[1:] ^ x[:-1]
+
+    x = torch.tensor([1, 3, 2, 7])
+    torch.testing.assert_close(braze.compile(f, fullgraph=True)(x), f(x))
