@@ -53,7 +53,9 @@ std::string CompiledFunctionBackward::Version::text() const {
 }
 
 void CompiledFunctionBackward::watch(const at::Tensor& t) {
-  if (!t.is_inference()) watched_.push_back({t.unsafeGetTensorImpl()->version_counter(), version_of(t), describe(t)});
+  if (t.is_inference()) return;
+  watched_.push_back({t.unsafeGetTensorImpl()->version_counter(), version_of(t),
+                      t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr, describe(t)});
 }
 
 void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
@@ -84,9 +86,14 @@ void CompiledFunctionBackward::check_kept(uint32_t i) const {
   if (dropped_[i]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
 }
 
-void CompiledFunctionBackward::check_versions() const {
+void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* read) const {
+  auto is_read = [&](const Version& v) {
+    return !read || std::any_of(read->begin(), read->end(), [&](const at::Tensor& t) {
+      return t.defined() && t.has_storage() && t.storage().unsafeGetStorageImpl() == v.storage;
+    });
+  };
   for (const Version& v : watched_)
-    if (v.changed())
+    if (v.changed() && is_read(v))
       throw std::runtime_error(
           "one of the variables needed for gradient computation has been modified by an inplace operation: " +
           v.text());
@@ -102,7 +109,8 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
   const CompiledBackward& backward = program_->backward(given);
   for (const CompiledBackward::Input& in : backward.inputs)
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
-  check_versions();
+  const bool from_all = std::all_of(given.begin(), given.end(), [](bool g) { return g; });
+  if (from_all) check_versions();
   std::vector<at::Tensor> owned(backward.inputs.size());
   CompiledGraph::Call call;
   call.inputs.resize(owned.size(), nullptr);
@@ -118,6 +126,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     }
     call.inputs[i] = &owned[i];
   }
+  if (!from_all) check_versions(&owned);
   call.owned = owned.data();
   if (!releasing_) call.owned = nullptr;
   call.symbols = symbols.data();

@@ -40,6 +40,7 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   struct Version {
     c10::VariableVersion counter;
     uint32_t expected;
+    const c10::StorageImpl* storage;
     std::string what;
     bool changed() const { return counter.current_version() != expected; }
     std::string text() const;
@@ -54,7 +55,9 @@ class CompiledFunctionBackward : public torch::autograd::Node {
                                                   const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
-  void check_versions() const;
+  // `read`: what a backward from some of the results reads; of the others' memory it is none of its concern what they
+  // became. nullptr: it is from all.
+  void check_versions(const std::vector<at::Tensor>* read = nullptr) const;
   void drop(size_t i) {
     saved_[i].reset_data();
     dropped_[i] = true;

@@ -180,6 +180,10 @@ ValId Body::bitcast(ValId v, DType dtype) { return this->dtype(v) == dtype ? v :
 
 Expr Body::indirect(ValId v, Expr bound, loop::IndexCheck check) {
   if (const Expr* e = expr_of(v); e && Indexing(arena_, symbols_).below(*e, bound)) return *e;
+  if (used_.valid()) {
+    v = op(OpCode::Where, dtype(v), used_, v, constant(int64_t{0}, dtype(v)));
+    bound = arena_.max(bound, arena_.constant(1));
+  }
   auto& ops = nest_.stages.back().ops;
   for (const loop::LoopOp& o : ops)
     if (o.code == OpCode::Indirect && o.args[0] == v && o.bound == bound && o.check == check) return o.index;

@@ -1,6 +1,7 @@
 // Builds one loop nest: appends ops to the current stage, with common subexpressions found by structure.
 #pragma once
 #include <unordered_map>
+#include <utility>
 
 #include "loop/loop.h"
 
@@ -32,6 +33,18 @@ class Body {
   // The value as an index into a dimension of size `bound`, checked when it runs. A value that is an index expression
   // anyway, and inside, stands for itself.
   Expr indirect(ValId v, Expr bound, loop::IndexCheck check);
+  // While it lives, what is read is used where `condition` holds, and may be read of a tensor without elements
+  // elsewhere: an index there is none that was asked for.
+  class UsedWhere {
+   public:
+    UsedWhere(Body& body, ValId condition) : body_(body), before_(std::exchange(body.used_, condition)) {}
+    ~UsedWhere() { body_.used_ = before_; }
+    UsedWhere(const UsedWhere&) = delete;
+
+   private:
+    Body& body_;
+    ValId before_;
+  };
   ValId reduce(ReduceKind kind, DType dtype, ValId v);
   DType dtype(ValId v) const { return dtypes_[v.index]; }
 
@@ -58,6 +71,7 @@ class Body {
   };
   sym::ExprArena& arena_;
   Symbols& symbols_;
+  ValId used_;  // see UsedWhere
   const Store<BufferId, loop::Buffer>& buffers_;
   loop::Nest nest_;
   std::vector<DType> dtypes_;

@@ -39,6 +39,14 @@ std::optional<Val> both(std::optional<Val> a, std::optional<Val> b) {
   return *a & *b;
 }
 
+// What is read at a place that is clamped, of which it is known where it is inside.
+Val clamped_read(const Point& p, ValueId from, std::span<const Expr> at, const std::optional<Val>& in) {
+  auto may_be_zero = [&](Expr size) { return p.low.arena.range(size).lo <= 0; };
+  if (!in || std::ranges::none_of(sizes(p, from), may_be_zero)) return p.at(from, at);
+  Body::UsedWhere scope(p.body, in->id);
+  return p.at(from, at);
+}
+
 // Of the node's index number k (graph/raises.h).
 Expr checked_index(const Point& p, ValId row, size_t k) { return checked_index(p.low, p.body, p.node, row, k); }
 
@@ -172,7 +180,7 @@ Val constant_pad(const Point& p) {
     in = both(in, inside(p, e, own[d]));
     at[d] = clamped(p, e, own[d]);
   }
-  Val x = p.at(from, at);
+  Val x = clamped_read(p, from, at, in);
   return in ? where(*in, x, p.in(2)) : x;
 }
 
@@ -217,7 +225,7 @@ Val slice_scatter(const Point& p) {
   InSlice s = in_slice(p, p.index[d], slice_start(p, 3, p.type().sizes[d]), std::get<Expr>(p.arg(5)), length);
   std::vector<Expr> at(p.index.begin(), p.index.end());
   at[d] = s.at;
-  Val x = p.at(src, at).to(p.dtype());
+  Val x = clamped_read(p, src, at, s.in).to(p.dtype());
   return s.in ? where(*s.in, x, old) : x;
 }
 
@@ -246,7 +254,7 @@ Val slice_backward(const Point& p) {
   InSlice s = in_slice(p, p.index[d], slice_start(p, 3, p.type().sizes[d]), std::get<Expr>(p.arg(5)), length);
   std::vector<Expr> at(p.index.begin(), p.index.end());
   at[d] = s.at;
-  Val x = p.at(grad, at);
+  Val x = clamped_read(p, grad, at, s.in);
   return s.in ? where(*s.in, x, 0.0) : x;
 }
 

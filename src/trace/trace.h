@@ -124,6 +124,9 @@ class Tracer {
   // Where a fake starts in its storage, guarded where that is an input's; nullptr, without an exception: not known. New
   // reference.
   virtual PyObject* storage_offset(PyObject* fake) = 0;
+  // It stands for an input that does not begin where its storage does, and was written to: where its elements are
+  // in the storage is not known here.
+  virtual bool forgets_offset(PyObject* fake) = 0;
   // The real tensor of a lifted fake (borrowed), or nullptr if it was computed.
   virtual PyObject* real_of(PyObject* fake) const = 0;
 

@@ -242,6 +242,9 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     if (!made || memory_root(graph, value) != memory_root(graph, base_value) ||
         graph.type(value).dtype != graph.type(base_value).dtype)
       return;
+    // A view is made again with the history of its base.
+    if (const at::Tensor& t = THPVariable_Unpack(outputs_[output]); t.requires_grad() && !t._base().requires_grad())
+      throw Unsupported(Reason::UnsupportedTensor, "a view that was given requires_grad is returned");
     // as_strided, by which such a view is made again, would divide its gradient among the elements that share memory.
     const auto& of = graph.type(base_value);
     const auto& seen = graph.type(value);

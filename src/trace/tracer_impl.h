@@ -46,6 +46,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   PyObject* known_number(PyObject* fake) override;
   bool python_kernel_raised() const override { return recorder_->python_kernel_raised; }
   PyObject* storage_offset(PyObject* fake) override;
+  bool forgets_offset(PyObject* fake) override;
   void set_where(std::function<uint32_t()> where) override { recorder_->sizes()->set_where(std::move(where)); }
   bool size_expression(PyObject* sym, sym::Expr* out) override;
   void allow_numbers(bool on) override { recorder_->allow_numbers(on); }
@@ -116,6 +117,8 @@ class TracerImpl final : public Tracer, public Differentiable {
   torch::autograd::edge_list gradient_leaves(Gradients& out) const;
 
   std::shared_ptr<Recorder> recorder_;
+  // Of the input that the fake is, or is a view of; FakeTensor::kNoSlot: none.
+  uint32_t root_slot(const FakeTensor& fake) const;
   std::vector<Lifted> lifted_;
   std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
   std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted

@@ -84,18 +84,34 @@ PyObject* TracerImpl::lift_int(int64_t value, sym::Range range) {
   return pybind11::cast(sym_int(recorder_->sizes(), symbol)).release().ptr();
 }
 
+uint32_t TracerImpl::root_slot(const FakeTensor& fake) const {
+  return fake.value().valid() ? recorder_->root_slot(fake.value()) : fake.slot();
+}
+
+bool TracerImpl::forgets_offset(PyObject* fake) {
+  const at::Tensor& t = THPVariable_Unpack(fake);
+  FakeTensor* inner = unwrap_fake(t);
+  if (!inner || !t.has_storage() || root_slot(*inner) != FakeTensor::kNoSlot) return false;
+  return std::ranges::any_of(lifted_, [&](const Lifted& l) {
+    const at::Tensor& real = recorder_->slots[l.slot].real;
+    return l.storage == t.storage().unsafeGetStorageImpl() && real.defined() && real.storage_offset() != 0;
+  });
+}
+
 PyObject* TracerImpl::storage_offset(PyObject* fake) {
   FakeTensor* inner = unwrap_fake(THPVariable_Unpack(fake));
   if (!inner || host_depth_) return nullptr;
   auto offset = inner->sym_storage_offset().maybe_as_int();
   if (!offset) return nullptr;
-  uint32_t slot = inner->value().valid() ? recorder_->root_slot(inner->value()) : inner->slot();
+  uint32_t slot = root_slot(*inner);
   if (slot != FakeTensor::kNoSlot) {
     if (recorder_->slots[slot].kind == graph::InputKind::Constant || !recorder_->slots[slot].real.defined())
       return nullptr;
     recorder_->use_slot(slot);
     recorder_->offset_slots.push_back(slot);
     *offset += recorder_->slots[slot].real.storage_offset();
+  } else if (forgets_offset(fake)) {
+    return nullptr;
   } else if (inner->value().valid() &&
              graph::op_class(recorder_->graph().node(recorder_->graph().value(inner->value()).node).op) ==
                  graph::OpClass::View) {

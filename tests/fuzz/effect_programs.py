@@ -46,7 +46,7 @@ class Program:
 def sizes_of(seed, call):
     """The sizes that the names of dimensions stand for in a call: the first two calls have the same."""
     r = random.Random(seed * 7 + (call if call > 1 else 0))
-    some = r.sample(SIZES, r.choice((1, 2, 3, 6)))
+    some = r.sample(SIZES, r.choice((1, 2, 3, 6))) + [0] * (r.random() < 0.05)
     return {d: r.choice(some) for d in "ABCD"} | {"1": 1}
 
 
@@ -86,6 +86,12 @@ def new(i, shape, g):
         return fill(shape[::-1]).permute(tuple(reversed(range(len(shape)))))
     if i.kind == "strided":
         return fill([*shape[:-1], shape[-1] * 2])[..., ::2] if shape else fill(shape)
+    if i.kind == "expanded":
+        return fill([1, *shape[1:]]).expand(shape) if shape else fill(shape)
+    if i.kind == "channels last":
+        return fill(shape).contiguous(memory_format=torch.channels_last) if len(shape) == 4 else fill(shape)
+    if i.kind == "result":
+        return fill(shape).requires_grad_() * 1 if i.dtype.is_floating_point else fill(shape)
     if i.kind == "offset":
         return fill([n + 1 for n in shape])[tuple(slice(1, None) for _ in shape)]
     raise ValueError(i.kind)
@@ -112,7 +118,10 @@ class Writer:
                         )
                     )
                     continue
-            kind = self.r.choices(("plain", "transposed", "strided", "offset"), (8, 2, 1, 1))[0]
+            kind = self.r.choices(
+                ("plain", "transposed", "strided", "offset", "expanded", "channels last", "result"),
+                (16, 4, 2, 2, 1, 1, 1),
+            )[0]
             dims = [
                 self.r.choice([*some, *some, "1"] if self.r.random() < 0.2 else some)
                 for _ in range(self.r.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)))
@@ -392,7 +401,7 @@ class Writer:
         y = self.pick()
         n = f"{x}.shape[-1:]"
         return self.r.choice((
-            f"F.layer_norm({x}, {n})", f"F.pad({x}, (1, 1))", f"F.pad({x}, (1, -1), value=2.0)", f"F.max_pool1d({x}, 2)", f"F.avg_pool2d({x}, 2)", f"F.cross_entropy({x}, {x}.argmax(1))", f"F.mse_loss({x}, {y})", f"F.dropout({x}, 0.0)", f"F.conv1d({x}, {y})", f"F.group_norm({x}, 1)", f"F.pad({x}, (1, 1), mode='reflect')", f"F.interpolate({x}, scale_factor=2)", f"F.batch_norm({x}, None, None, training=True)", f"F.max_pool2d({x}, 2, 1)", f"F.conv2d({x}, {y})", f"F.pixel_shuffle({x}, 2)", f"F.cosine_similarity({x}, {y}, dim=-1)", f"F.scaled_dot_product_attention({x}, {x}, {y})", f"F.adaptive_avg_pool2d({x}, 1)", f"F.glu({x}, -1)", f"F.rms_norm({x}, {n})", f"F.huber_loss({x}, {y})", f"F.nll_loss({x}, {x}.argmax(1))", f"F.kl_div({x}, {y}, reduction='batchmean')", f"F.unfold({x}, 1)", f"F.adaptive_max_pool1d({x}, 1)", f"F.instance_norm({x})", f"F.pad({x}, (0, 1), mode='circular')", f"F.binary_cross_entropy_with_logits({x}, {y})", f"F.smooth_l1_loss({x}, {y})",
+            f"F.layer_norm({x}, {n})", f"F.pad({x}, (1, 1))", f"F.max_pool1d({x}, 2)", f"F.avg_pool2d({x}, 2)", f"F.cross_entropy({x}, {x}.argmax(1))", f"F.mse_loss({x}, {y})", f"F.dropout({x}, 0.0)", f"F.conv1d({x}, {y})", f"F.group_norm({x}, 1)", f"F.pad({x}, (1, 1), mode='reflect')", f"F.interpolate({x}, scale_factor=2)", f"F.batch_norm({x}, None, None, training=True)", f"F.max_pool2d({x}, 2, 1)", f"F.conv2d({x}, {y})", f"F.pixel_shuffle({x}, 2)", f"F.cosine_similarity({x}, {y}, dim=-1)", f"F.scaled_dot_product_attention({x}, {x}, {y})", f"F.adaptive_avg_pool2d({x}, 1)", f"F.glu({x}, -1)", f"F.rms_norm({x}, {n})", f"F.huber_loss({x}, {y})", f"F.nll_loss({x}, {x}.argmax(1))", f"F.kl_div({x}, {y}, reduction='batchmean')", f"F.unfold({x}, 1)", f"F.adaptive_max_pool1d({x}, 1)", f"F.instance_norm({x})", f"F.pad({x}, (0, 1), mode='circular')", f"F.binary_cross_entropy_with_logits({x}, {y})", f"F.smooth_l1_loss({x}, {y})",
         )), [x, y], False  # fmt: skip
 
     def python(self):

@@ -540,6 +540,7 @@ EMPTY = {
     "pad rows": lambda x: F.pad(x[x > 0][:, None].expand(-1, 9) * 2, (0, 0, 1, 1)),
     "pad of a gather": lambda x: F.pad(torch.arange(8)[x[x > 0].long()], (1, 1)),
     "pad of products": lambda x: F.pad(x[x > 0] * x[x > 0].flip(0), (1, 1)) + 1,
+    "pad of what was gathered twice": lambda x: F.pad(x[x > 0].flip(0)[x[x > 0] > 1], (1, 1)),
     "slices": lambda x: torch.cat([x[x > 0][1:], x[x > 0][:1]]),
     "scatter": lambda x: torch.zeros(9).index_add(0, x[x > 0].long(), x[x > 0]),
     "count": lambda x: x[x > 0].long().bincount(),

@@ -75,6 +75,11 @@ def often(a):
     return a.cumsum(0)
 
 
+def offset(a):
+    a.add_(1)
+    return a + a.storage_offset(), a.as_strided((2, 2), a.stride(), 0) * 2, a.as_strided((2, 2), a.stride()) * 3
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "f",
@@ -90,6 +95,7 @@ def often(a):
         part_returned,
         written_by_out,
         often,
+        offset,
     ],
     ids=lambda f: f.__name__,
 )
@@ -199,6 +205,43 @@ def test_a_hook_on_a_view_of_an_argument_that_is_returned():
         g(a).sum().backward()
         grads.append(a.grad)
     torch.testing.assert_close(*grads)
+
+
+def test_a_view_of_an_argument_that_is_given_requires_grad():
+    def f(a):
+        v = a.view(-1)
+        v.requires_grad_()
+        return v[:2], (v * 3).sum()
+
+    for g in (f, braze.compile(f)):
+        part, loss = g(torch.ones(2, 3))
+        assert part.requires_grad and loss.requires_grad
+
+
+def test_results_that_a_backward_does_not_read_may_be_written_to():
+    def f(x):
+        logits = x * 2
+        return logits.exp().sum(), logits.softmax(-1)
+
+    grads = []
+    for g in (f, braze.compile(f)):
+        x = torch.arange(3.0, requires_grad=True)
+        loss, shares = g(x)
+        with torch.no_grad():
+            shares.mul_(100)
+        loss.backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_results_that_a_backward_reads_may_not_be_written_to():
+    for g in (f := lambda x: (x.exp(), x.sum()), braze.compile(f)):
+        x = torch.arange(3.0, requires_grad=True)
+        y, _ = g(x)
+        with torch.no_grad():
+            y.mul_(100)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
 
 
 def test_and_or_of_tensors_that_overlap_stay_in_the_graph():

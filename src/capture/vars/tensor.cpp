@@ -304,6 +304,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
     return tr.real.query_torch(descr, all);
   }
+  if (n == "as_strided" && args.size() + args.kw.size() > 2 && tr.tracer().forgets_offset(value(tr)))
+    tr.unsupported("as_strided of an argument that was written to");
   Args all{{this}, args.kw};
   all.pos.insert(all.pos.end(), args.pos.begin(), args.pos.end());
   if (n == "register_hook") {
