@@ -116,3 +116,12 @@ def test_scales_that_say_something_else_than_the_sizes(scale, mode):
             check(lambda x: f(x.detach()), x)
             want, got = (torch.autograd.grad(g(x).square().sum(), x)[0] for g in (f, braze.compile(f)))
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_in_a_circle_without_a_batch_at_open_sizes(dims):
+    f = lambda x: F.pad(x * 2, (1, 2) * dims, mode="circular")
+    compiled = braze.compile(f, dynamic=True)
+    for n in (3, 5):
+        x = torch.randn([n] * (dims + 1))
+        torch.testing.assert_close(compiled(x), f(x))

@@ -35,7 +35,8 @@ void install_clamp();
 // What is written to a lazily conjugated or negated fake keeps its bits.
 void install_copy();
 
-// What is written to a fake through aten::expand and aten::unbind arrives as it is.
+// What is written to a fake through aten::expand and aten::unbind arrives as it is; aten::_pad_circular takes fakes of
+// open sizes without a batch.
 void install_views();
 
 }  // namespace braze::pytorch

@@ -1,5 +1,8 @@
-// Views of fakes for which functionalisation has no exact way to put back what was written to them.
+// Views of fakes for which functionalisation has no exact way to put back what was written to them, and what PyTorch
+// pads in a circle.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_pad_circular.h>
+#include <ATen/ops/_pad_circular_ops.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/expand_ops.h>
 #include <ATen/ops/unbind_ops.h>
@@ -54,12 +57,20 @@ at::Tensor expand(c10::DispatchKeySet keys, const at::Tensor& self, c10::SymIntA
   return out;
 }
 
+// Without a batch it reads sizes behind the last, which as symbols are pointers.
+at::Tensor pad_circular(c10::DispatchKeySet keys, const at::Tensor& self, c10::SymIntArrayRef pad) {
+  if (!trace::unwrap_fake(self) || self.dim() != static_cast<int64_t>(pad.size() / 2 + 1))
+    return at::_ops::_pad_circular::redispatch(behind_front(keys), self, pad);
+  return at::_pad_circular_symint(self.unsqueeze(0), pad).squeeze(0);
+}
+
 }  // namespace
 
 void install_views() {
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kFrontKey, __FILE__, __LINE__);
   library->impl("unbind.int", TORCH_FN(unbind));
   library->impl("expand", TORCH_FN(expand));
+  library->impl("_pad_circular", TORCH_FN(pad_circular));
 }
 
 }  // namespace braze::pytorch
