@@ -89,7 +89,7 @@ void CompiledFunctionBackward::check_kept(uint32_t i) const {
 void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* read) const {
   auto is_read = [&](const Version& v) {
     return !read || std::any_of(read->begin(), read->end(), [&](const at::Tensor& t) {
-      return t.defined() && t.has_storage() && t.storage().unsafeGetStorageImpl() == v.storage;
+      return t.has_storage() && t.storage().unsafeGetStorageImpl() == v.storage;
     });
   };
   for (const Version& v : watched_)
@@ -111,7 +111,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
   const bool from_all = std::all_of(given.begin(), given.end(), [](bool g) { return g; });
   if (from_all) check_versions();
-  std::vector<at::Tensor> owned(backward.inputs.size());
+  std::vector<at::Tensor> owned(backward.inputs.size()), read;
   CompiledGraph::Call call;
   call.inputs.resize(owned.size(), nullptr);
   for (size_t i = 0; i < owned.size(); ++i) {
@@ -121,12 +121,15 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
       owned[i] = tangents[in.index].defined() ? std::move(tangents[in.index]) : input_metadata(in.index).zeros_like();
     } else {
       owned[i] = saved_[in.index].unpack();
+      if (!from_all) read.push_back(owned[i]);
       if (releasing_) drop(in.index);
       used_[in.index] = true;
     }
     call.inputs[i] = &owned[i];
   }
-  if (!from_all) check_versions(&owned);
+  // Not the tangents: theirs may be where memory was that is gone.
+  if (!from_all) check_versions(&read);
+  read.clear();
   call.owned = owned.data();
   if (!releasing_) call.owned = nullptr;
   call.symbols = symbols.data();

@@ -116,9 +116,10 @@ class TracerImpl final : public Tracer, public Differentiable {
                                                  Gradients& out);
   torch::autograd::edge_list gradient_leaves(Gradients& out) const;
 
-  std::shared_ptr<Recorder> recorder_;
   // Of the input that the fake is, or is a view of; FakeTensor::kNoSlot: none.
   uint32_t root_slot(const FakeTensor& fake) const;
+
+  std::shared_ptr<Recorder> recorder_;
   std::vector<Lifted> lifted_;
   std::unordered_map<PyObject*, size_t> by_real_, by_fake_;
   std::unordered_map<const c10::StorageImpl*, size_t> mutated_;  // functional storage -> lifted

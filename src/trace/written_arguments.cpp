@@ -54,9 +54,12 @@ const TensorType& type_of(Recorder& recorder, const FakeTensor& fake) {
   return fake.value().valid() ? recorder.graph().type(fake.value()) : recorder.slots[fake.slot()].type;
 }
 
-bool is_view(Recorder& recorder, const FakeTensor& fake) {
-  const graph::Graph& graph = recorder.graph();
-  graph::NodeId by = fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
+// What made it; invalid: it is an input.
+graph::NodeId made_by(const graph::Graph& graph, const FakeTensor& fake) {
+  return fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
+}
+
+bool is_view(const graph::Graph& graph, graph::NodeId by) {
   return by.valid() && graph::op_class(graph.node(by).op) == graph::OpClass::View;
 }
 
@@ -77,7 +80,9 @@ void WrittenTensor::keep_strides(Recorder& recorder) const {
   const TensorType was = type_of(recorder, *from), is = type_of(recorder, *to);
   if (was.dtype != is.dtype || was.sizes != is.sizes || was.strides == is.strides) return;
   // A view with gaps has those of its base.
-  if (is_view(recorder, *from) && !graph::is_non_overlapping_and_dense(recorder.arena(), was)) return;
+  if (is_view(recorder.graph(), made_by(recorder.graph(), *from)) &&
+      !graph::is_non_overlapping_and_dense(recorder.arena(), was))
+    return;
   const at::Tensor kept = recorder.copied_into(*from, *to);
   functional::replace_(written_, kept);
   functional::commit_update(written_);
@@ -154,7 +159,7 @@ struct Cast {
 };
 std::optional<Cast> cast_since(const graph::Graph& graph, size_t first, const at::Tensor& t) {
   FakeTensor* fake = unwrap_fake(t);
-  graph::NodeId n = fake && fake->value().valid() ? graph.value(fake->value()).node : graph::NodeId();
+  graph::NodeId n = fake ? made_by(graph, *fake) : graph::NodeId();
   if (!n.valid() || n.index < first || graph.node(n).op != graph::Op::_to_copy) return std::nullopt;
   auto* from = std::get_if<graph::ValueId>(&graph.node(n).args[0]);
   if (!from || graph.type(*from).dtype == graph.type(fake->value()).dtype) return std::nullopt;
@@ -232,10 +237,8 @@ bool overlap(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) {
 
 // A view by windows, which may leave elements between them or show some several times, or of a tensor that was
 // expanded: PyTorch's inverses of these, which put back what is written, sum, round and leave zeros.
-bool shows_several_times(Recorder& recorder, const FakeTensor& fake) {
-  const graph::Graph& graph = recorder.graph();
-  graph::NodeId by = fake.value().valid() ? graph.value(fake.value()).node : graph::NodeId();
-  while (by.valid() && graph::op_class(graph.node(by).op) == graph::OpClass::View) {
+bool shows_several_times(const graph::Graph& graph, const FakeTensor& fake) {
+  for (graph::NodeId by = made_by(graph, fake); is_view(graph, by);) {
     if (graph.node(by).op == graph::Op::unfold || graph.node(by).op == graph::Op::expand) return true;
     auto* of = std::get_if<graph::ValueId>(&graph.node(by).args[0]);
     by = of ? graph.value(*of).node : graph::NodeId();
@@ -265,7 +268,7 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   if (!unwrap_fake(written)) return;
   if (does == "set" || does == "resize_as" || does == "requires_grad") return;
   if (!gives_strides(does)) written_ = WrittenTensor(written);
-  is_spread_ = overlaps_itself(written) || shows_several_times(recorder, *unwrap_fake(written));
+  is_spread_ = overlaps_itself(written) || shows_several_times(recorder.graph(), *unwrap_fake(written));
   // These take what they are given as it is.
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;

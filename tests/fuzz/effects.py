@@ -10,7 +10,6 @@ import argparse
 import random
 import re
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -19,7 +18,9 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 from effect_programs import Program, arguments, write  # noqa: E402
+from running import search  # noqa: E402
 from shrinking import shrink  # noqa: E402
+from tensors import distance  # noqa: E402
 
 import braze  # noqa: E402
 
@@ -95,10 +96,8 @@ def difference(got, want, half):
         return None
     if not want.dtype.is_floating_point and not want.is_complex():
         return None if torch.equal(got, want) else "values"
-    a, b = got.double(), want.double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    scale = b.abs().nan_to_num(0, 0, 0).amax().item()
-    error = torch.where(same, 0.0, (a - b).abs().nan_to_num(torch.inf)).amax().item()
+    scale = want.double().abs().nan_to_num(0, 0, 0).amax().item()
+    error = distance(got, want)
     return f"off by {error:g}, values up to {scale:g}" if error > tolerance(want, half) * (1 + scale) else None
 
 
@@ -116,8 +115,7 @@ def failure(program):
     compiled = braze.compile(
         function(program), dynamic=random.Random(program.seed).choice((None, None, None, True, False))
     )
-    half = any(i.dtype == torch.bfloat16 for i in program.inputs) or "half" in program.source()
-    half = half or "bfloat16" in program.source()
+    half = "half" in program.source() or "bfloat16" in program.source()  # which names the inputs' dtypes
     try:
         for n, call in enumerate(CALLS):
             try:
@@ -169,13 +167,7 @@ def main():
     parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    failed, end = 0, time.time() + options.seconds
-    for seed in range(options.first, options.first + options.count):
-        if text := check(seed):
-            failed += 1
-            print(text, flush=True)
-        if failed >= options.stop_after or time.time() > end:
-            break
+    failed, seed = search(check, options.first, options.count, options.stop_after, options.seconds)
     print(f"{failed} of {seed + 1 - options.first} programs differ")
     return 1 if failed else 0
 

@@ -7,6 +7,7 @@ A program that differs is made as small as dropping its statements makes it, and
 
 import argparse
 import copy
+import functools
 import linecache
 import random
 import sys
@@ -19,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from language_programs import Block, text, write  # noqa: E402
-from running import Counter, outcome  # noqa: E402
+from running import Counter, outcome, search  # noqa: E402
 from shrinking import shrink  # noqa: E402
 from world_compare import twins  # noqa: E402
 
@@ -130,13 +131,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--stop-after", type=int, default=10, help="failures to show")
     options = parser.parse_args()
-    counts, failed, start = Counts(), 0, time.time()
-    for seed in range(options.first, options.first + options.count):
-        if found := check(seed, counts):
-            failed += 1
-            print(found, flush=True)
-        if failed >= options.stop_after or time.time() - start > options.seconds:
-            break
+    counts, start = Counts(), time.time()
+    one = functools.partial(check, counts=counts)
+    failed, seed = search(one, options.first, options.count, options.stop_after, options.seconds)
     print(
         f"{failed} programs differ; seeds {options.first} to {seed}; {time.time() - start:.0f} s; {counts.programs} programs, {counts.calls} calls, {counts.raised} raised, {counts.compiled} compiled, {counts.graphs} graphs"
     )

@@ -1,6 +1,7 @@
 """What programs are run with that are made at random: a backend that counts, and how a run ended."""
 
 import re
+import time
 
 
 class Counter:
@@ -46,3 +47,15 @@ def outcome(f, arguments, name):
         return "recursion", None
     except Exception as e:
         return "raised", chain(e, name)
+
+
+def search(check, first, count, stop_after, seconds=1e9):
+    """Prints what `check(seed)` says of the seeds from `first` on, until so many failed or the time is over. How many did, and the last seed."""
+    failed, end = 0, time.time() + seconds
+    for seed in range(first, first + count):
+        if text := check(seed):
+            failed += 1
+            print(text, flush=True)
+        if failed >= stop_after or time.time() > end:
+            break
+    return failed, seed

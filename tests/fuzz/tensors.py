@@ -7,6 +7,7 @@ prints each program whose results differ, made as small as dropping results and 
 
 import argparse
 import contextlib
+import functools
 import random
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
+from running import search  # noqa: E402
 from tensor_programs import Program, arguments, put, write  # noqa: E402
 
 import braze  # noqa: E402
@@ -187,13 +189,8 @@ def main():
     parser.add_argument("--order", type=int, default=1, help="of the derivatives: 1 or 2")
     parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
     options = parser.parse_args()
-    failed = 0
-    for seed in range(options.first, options.first + options.count):
-        if text := check(seed, options.device, options.order):
-            failed += 1
-            print(text, flush=True)
-            if failed >= options.stop_after:
-                break
+    one = functools.partial(check, device=options.device, order=options.order)
+    failed, seed = search(one, options.first, options.count, options.stop_after)
     print(f"{failed} of {seed + 1 - options.first} programs differ")
     return 1 if failed else 0
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from running import Counter  # noqa: E402
+from running import Counter, search  # noqa: E402
 from shrinking import shrink  # noqa: E402
 from world_compare import plain_text, twins  # noqa: E402
 from world_process import STATES  # noqa: E402
@@ -301,18 +301,16 @@ def main():
     options = parser.parse_args()
     if options.seed is not None:
         options.first, options.count = options.seed, 1
-    counts, failed, start = Counts(), 0, time.time()
-    for seed in range(options.first, options.first + options.count):
+    counts, start = Counts(), time.time()
+
+    def one(seed):
         trace_seed(seed)
         try:
-            text = check(seed, counts)
+            return check(seed, counts)
         except Exception:
-            text = f"seed {seed}: no program: {traceback.format_exc()}"
-        if text:
-            failed += 1
-            print(text, flush=True)
-        if failed >= options.stop_after or time.time() - start > options.seconds:
-            break
+            return f"seed {seed}: no program: {traceback.format_exc()}"
+
+    failed, seed = search(one, options.first, options.count, options.stop_after, options.seconds)
     seconds = time.time() - start
     print(
         f"{failed} programs differ; seeds {options.first} to {seed}; {seconds:.0f} s, {counts.changes / seconds * 60:.0f} changes a minute; {counts}"
