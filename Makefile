@@ -27,7 +27,7 @@ check: setup
 	BRAZE_PYTHON=$$(cat build/python) tools/check.sh $(STEPS)
 
 # Long runs on seeds of your own: make fuzz ARGS="--first 100000 --count 20000"; of one kind: make fuzz KINDS=world
-KINDS ?= tensors effects world language
+KINDS ?= tensors effects training world language
 fuzz: install
 	for kind in $(KINDS); do BRAZE_STRICT=1 BRAZE_VERIFY=1 $$(cat build/python) tests/fuzz/$$kind.py $(ARGS) || exit 1; done
 

@@ -19,6 +19,8 @@ class AArch64Builder final : public CpuBuilder {
  public:
   using CpuBuilder::CpuBuilder;
 
+  bool has_fma() const override { return true; }
+
   // fmax and fmin give NaN where an operand is one, and order zeros.
   Value* native_max(Value* x, Value* y, bool minimum) override {
     return B.CreateBinaryIntrinsic(minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x, y);

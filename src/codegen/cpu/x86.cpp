@@ -1,4 +1,6 @@
 // x86-64: AVX2 and AVX-512.
+#include <array>
+
 #include "base/check.h"
 #include "codegen/cpu/architecture.h"
 
@@ -20,6 +22,8 @@ class X86Builder final : public CpuBuilder {
  public:
   using CpuBuilder::CpuBuilder;
 
+  bool has_fma() const override { return target.vector_bits > 128; }
+
   void set_attributes(llvm::Function& f) override {
     CpuBuilder::set_attributes(f);
     f.addFnAttr("prefer-vector-width", std::to_string(target.vector_bits));
@@ -29,26 +33,28 @@ class X86Builder final : public CpuBuilder {
   void fence_streams() override { B.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
   Value* native_scale(Value* p, Value* n) override {
-    unsigned count = lanes(p);
-    if (!has_floats(p, 4)) return nullptr;
-    ID id = count == 16  ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
-            : count == 8 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
-                         : llvm::Intrinsic::x86_avx512_mask_scalef_ps_128;
-    llvm::SmallVector<Value*, 5> args{p, n, p, all_lanes(count)};
-    if (count == 16) args.push_back(B.getInt32(4));  // rounding as MXCSR says
+    using namespace llvm;
+    ID id = choose(p, {{Intrinsic::x86_avx512_mask_scalef_ps_128, Intrinsic::x86_avx512_mask_scalef_ps_256,
+                        Intrinsic::x86_avx512_mask_scalef_ps_512, Intrinsic::x86_avx512_mask_scalef_pd_128,
+                        Intrinsic::x86_avx512_mask_scalef_pd_256, Intrinsic::x86_avx512_mask_scalef_pd_512}});
+    if (!id) return nullptr;
+    SmallVector<Value*, 5> args{p, n, p, all_lanes(lanes(p))};
+    if (bits_of(p) == 512) args.push_back(B.getInt32(4));  // rounding as MXCSR says
     return B.CreateIntrinsic(id, {}, args);
   }
 
   Value* native_reciprocal(Value* d) override {
-    unsigned count = lanes(d);
-    if (!has_floats(d, 4)) return nullptr;
-    ID id = count == 16  ? llvm::Intrinsic::x86_avx512_rcp14_ps_512
-            : count == 8 ? llvm::Intrinsic::x86_avx512_rcp14_ps_256
-                         : llvm::Intrinsic::x86_avx512_rcp14_ps_128;
-    return B.CreateIntrinsic(id, {}, {d, llvm::Constant::getNullValue(d->getType()), all_lanes(count)});
+    using namespace llvm;
+    ID id = choose(d, {{Intrinsic::x86_avx512_rcp14_ps_128, Intrinsic::x86_avx512_rcp14_ps_256,
+                        Intrinsic::x86_avx512_rcp14_ps_512, Intrinsic::x86_avx512_rcp14_pd_128,
+                        Intrinsic::x86_avx512_rcp14_pd_256, Intrinsic::x86_avx512_rcp14_pd_512}});
+    if (!id) return nullptr;
+    return B.CreateIntrinsic(id, {}, {d, Constant::getNullValue(d->getType()), all_lanes(lanes(d))});
   }
 
-  unsigned native_table(Value* x) const override { return has_floats(x, 16) ? 32 : 0; }
+  unsigned native_table(Value* x) const override {
+    return target.vector_bits == 512 && lanes(x) == 16 && x->getType()->getScalarType()->isFloatTy() ? 32 : 0;
+  }
 
   Value* pick(llvm::ArrayRef<float> table, Value* index) override {
     auto half = [&](size_t from) { return llvm::ConstantDataVector::get(context(), table.slice(from, 16)); };
@@ -56,10 +62,15 @@ class X86Builder final : public CpuBuilder {
   }
 
  private:
-  // AVX-512 on vectors of `least` to 16 floats.
-  bool has_floats(Value* x, unsigned least) const {
-    return target.vector_bits == 512 && lanes(x) >= least && lanes(x) <= 16 &&
-           x->getType()->getScalarType()->isFloatTy();
+  static unsigned bits_of(Value* x) { return lanes(x) * x->getType()->getScalarSizeInBits(); }
+  // Of an instruction of AVX-512, given for f32 and then f64 in vectors of 128, 256 and 512 bits, the one for `x`; 0:
+  // none.
+  ID choose(Value* x, const std::array<ID, 6>& ids) const {
+    Type* element = x->getType()->getScalarType();
+    if (target.vector_bits != 512 || !is_vector(x) || !(element->isFloatTy() || element->isDoubleTy())) return 0;
+    unsigned bits = bits_of(x);
+    if (bits != 128 && bits != 256 && bits != 512) return 0;
+    return ids[(element->isDoubleTy() ? 3 : 0) + (bits == 512 ? 2 : bits == 256 ? 1 : 0)];
   }
   Value* all_lanes(unsigned count) { return count == 16 ? B.getInt16(0xffff) : B.getInt8(0xff); }
 };

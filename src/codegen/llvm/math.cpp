@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "codegen/llvm/math64.h"
 #include "codegen/llvm/pieces.h"
 
 namespace braze::codegen::ir {
@@ -153,11 +154,14 @@ Value* log1p(VectorBuilder& b, Value* x) {
   return b.B.CreateSelect(b.B.CreateFCmpOEQ(u, one), x, r);
 }
 
-// 1/d for d in [1, 2], with an error below 0.6 units in the last place.
-Value* reciprocal(VectorBuilder& b, Value* d) {
-  Value *one = b.num(d, 1.0), *r = b.native_reciprocal(d);
-  if (!r) return b.B.CreateFDiv(one, d);
-  return b.fma(r, b.fma(b.B.CreateFNeg(d), r, one), r);  // one step of Newton's from 14 bits
+// n / (d + low) for d in [1, 2] and what rounding took from it: one step of Newton's from a reciprocal of 14 bits or
+// more.
+Value* quotient(VectorBuilder& b, Value* n, Value* d, Value* low) {
+  Value* r = b.native_reciprocal(d);
+  if (!r) r = b.B.CreateFDiv(b.num(d, 1.0), d);
+  Value* q = b.B.CreateFMul(n, r);
+  Value* rest = b.fma(b.B.CreateFNeg(low), q, b.fma(b.B.CreateFNeg(d), q, n));
+  return b.fma(rest, r, q);
 }
 
 // Through exp(-|x|), so that the divisor lies in [1, 2].
@@ -166,8 +170,10 @@ Value* sigmoid(VectorBuilder& b, Value* x) {
   Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
   auto [n, r] = reduce_ln2(b, t);
   Value* e = scale(b, b.B.CreateFAdd(exp_tail(b, r), one), n);
-  Value* q = reciprocal(b, b.B.CreateFAdd(e, one));
-  return b.B.CreateFMul(q, b.B.CreateSelect(b.B.CreateFCmpOGE(x, b.num(x, 0.0)), one, e));
+  Value* above = b.B.CreateFCmpOGE(x, b.num(x, 0.0));
+  Value* d = b.B.CreateFAdd(e, one);
+  Value* low = b.B.CreateFSub(e, b.B.CreateFSub(d, one));
+  return quotient(b, b.B.CreateSelect(above, one, e), d, low);
 }
 
 Value* tanh(VectorBuilder& b, Value* x) {
@@ -287,6 +293,7 @@ struct Row {
   OpCode code;
   Value* (*f32)(VectorBuilder&, Value*);  // nullptr: of the library
   const char* name;                       // in C
+  bool own64 = true;                      // of doubles, too, own ones are faster than the library's
 };
 const Row kRows[] = {
     {OpCode::Exp, exp, "exp"},
@@ -299,8 +306,8 @@ const Row kRows[] = {
     {OpCode::Sin, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, false); }, "sin"},
     {OpCode::Cos, [](VectorBuilder& b, Value* x) { return sin_cos(b, x, true); }, "cos"},
     {OpCode::Tan, nullptr, "tan"},
-    {OpCode::Asin, asin, "asin"},
-    {OpCode::Acos, acos, "acos"},
+    {OpCode::Asin, asin, "asin", false},
+    {OpCode::Acos, acos, "acos", false},
     {OpCode::Atan, atan, "atan"},
     {OpCode::Sinh, sinh, "sinh"},
     {OpCode::Cosh, cosh, "cosh"},
@@ -363,9 +370,13 @@ Value* emit_math(VectorBuilder& b, OpCode code, Value* x, Value* y) {
     Value* e = emit_math(b, OpCode::Exp, b.B.CreateFNeg(x), nullptr);
     return b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
   }
+  llvm::SmallVector<Value*, 2> operands{x};
+  if (y) operands.push_back(y);
+  if (b.has_fma() && row->own64 && element->isDoubleTy()) return math64::call(b, row->name, operands);
+  if (b.has_fma() && code == OpCode::Pow && element->isFloatTy()) return math64::float_pow(b, x, y);
   if (code == OpCode::Sinh || code == OpCode::Cosh) return wide_hyperbolic(b, row->name, x);
   if (code == OpCode::Asinh || code == OpCode::Acosh) return area_function(b, row->name, x);
-  return y ? b.call_library(row->name, {x, y}) : b.call_library(row->name, {x});
+  return b.call_library(row->name, operands);
 }
 
 }  // namespace braze::codegen::ir

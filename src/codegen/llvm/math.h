@@ -1,5 +1,5 @@
-// Elementary functions. For f32: own polynomials (error bounds in the tests); for f64 and for rare functions the C
-// library, lane by lane. All of them give IEEE results for NaN, infinities, signed zeros and denormals.
+// Elementary functions. For f32: own polynomials (error bounds in the tests); for f64 those of math64.h, or like rare
+// functions a library's. All of them give IEEE results for NaN, infinities, signed zeros and denormals.
 #pragma once
 #include "codegen/llvm/vector_builder.h"
 #include "loop/loop.h"

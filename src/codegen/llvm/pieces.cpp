@@ -13,6 +13,7 @@ constexpr int kPieces = 32;
 // Piece k serves |x| within step/2 of k * step.
 struct Pieces {
   double step, limit;                              // beyond the limit the function is 1
+  bool linear;                                     // r itself is no part of what the coefficients say
   std::vector<std::array<float, kPieces>> powers;  // coefficient of r^j, r = |x| - k * step
 };
 
@@ -36,8 +37,8 @@ std::vector<double> interpolate(const std::function<double(double)>& f, double l
   return p;
 }
 
-Pieces make_pieces(double (*f)(double), double step, double limit, int degree) {
-  Pieces out{step, limit, std::vector<std::array<float, kPieces>>(degree + 1)};
+Pieces make_pieces(double (*f)(double), double step, double limit, int degree, bool linear) {
+  Pieces out{step, limit, linear, std::vector<std::array<float, kPieces>>(degree + 1)};
   for (int k = 0; k < kPieces; ++k) {
     std::vector<double> p;
     if (k == 0) {  // no constant term, so that the relative error stays small at 0
@@ -46,6 +47,7 @@ Pieces make_pieces(double (*f)(double), double step, double limit, int degree) {
     } else {
       p = interpolate(f, (k - 0.5) * step, (k + 0.5) * step, k * step, degree);
     }
+    if (linear) p[1] -= 1;
     for (int j = 0; j <= degree; ++j) out.powers[j][k] = static_cast<float>(p[j]);
   }
   return out;
@@ -59,8 +61,12 @@ Value* evaluate(VectorBuilder& b, const Pieces& pieces, Value* x) {
   Value* r = b.fma(b.B.CreateFSub(y, magic), b.num(x, -pieces.step), t);
   Value* index = b.bits(y);
   auto pick = [&](const std::array<float, kPieces>& table) { return b.pick(table, index); };
-  Value* p = nullptr;
-  for (size_t j = pieces.powers.size(); j-- > 0;) p = p ? b.fma(p, r, pick(pieces.powers[j])) : pick(pieces.powers[j]);
+  Value* p = pick(pieces.powers.back());
+  for (size_t j = pieces.powers.size() - 1; j-- > 0;) {
+    Value* next = pick(pieces.powers[j]);
+    // A slope near 1 would round both as a coefficient and times r.
+    p = b.fma(p, r, j == 0 && pieces.linear ? b.B.CreateFAdd(next, r) : next);
+  }
   return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, pieces.limit)), b.num(x, 1.0), p), x);
 }
 
@@ -69,12 +75,12 @@ Value* evaluate(VectorBuilder& b, const Pieces& pieces, Value* x) {
 bool has_pieces(const VectorBuilder& b, Value* x) { return b.native_table(x) == kPieces; }
 
 Value* tanh_pieces(VectorBuilder& b, Value* x) {
-  static const Pieces pieces = make_pieces(std::tanh, 19.0 / 64, 9.3, 6);
+  static const Pieces pieces = make_pieces(std::tanh, 19.0 / 64, 9.3, 6, false);
   return evaluate(b, pieces, x);
 }
 
 Value* erf_pieces(VectorBuilder& b, Value* x) {
-  static const Pieces pieces = make_pieces(std::erf, 1.0 / 8, 3.93, 4);
+  static const Pieces pieces = make_pieces(std::erf, 1.0 / 8, 3.93, 5, true);
   return evaluate(b, pieces, x);
 }
 

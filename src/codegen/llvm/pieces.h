@@ -8,6 +8,6 @@ namespace braze::codegen::ir {
 // Whether vectors shaped like `x` can be computed this way.
 bool has_pieces(const VectorBuilder& b, Value* x);
 Value* tanh_pieces(VectorBuilder& b, Value* x);  // error below 1.1 units in the last place
-Value* erf_pieces(VectorBuilder& b, Value* x);   // below 2.3
+Value* erf_pieces(VectorBuilder& b, Value* x);   // below 2
 
 }  // namespace braze::codegen::ir

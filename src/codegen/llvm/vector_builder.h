@@ -71,6 +71,9 @@ class VectorBuilder {
   Value* unbits(Value* x);  // and back
   // f32 rounded to bf16, as i16; NaN stays NaN.
   virtual Value* to_bf16(Value* x);
+  // Whether fma is an instruction, and whether there is a C library to call.
+  virtual bool has_fma() const { return false; }
+  virtual bool has_c_library() const { return true; }
   // What some targets have instructions for; nullptr: this one has none for values of this shape.
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }  // of two floats, NaN if either is
   virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }      // p * 2^n, n integral, rounded once

@@ -4,7 +4,8 @@
 
 #include "base/check.h"
 #include "codegen/llvm/math.h"
-#include "codegen/nvptx/math64.h"
+#include "codegen/llvm/math64.h"
+#include "codegen/nvptx/loops.h"
 
 namespace braze::codegen::nvptx {
 namespace {
@@ -107,17 +108,17 @@ Value* DeviceBuilder::native_exp_below(Value* x) {
 }
 
 Value* DeviceBuilder::frem(Value* x, Value* y) {
-  if (x->getType()->isDoubleTy()) return math64::fmod(*this, x, y);
-  return B.CreateFPTrunc(math64::fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());
+  if (x->getType()->isDoubleTy()) return fmod(*this, x, y);
+  return B.CreateFPTrunc(fmod(*this, B.CreateFPExt(x, f64()), B.CreateFPExt(y, f64())), f32());
 }
 
 Value* DeviceBuilder::call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) {
   llvm::SmallVector<Value*, 3> v(operands.begin(), operands.end());
-  if (name == "braze_ipow") return math64::integer_power(*this, v[0], v[1]);
+  if (name == "braze_ipow") return integer_power(*this, v[0], v[1]);
   bool single = element->isFloatTy();
   if (single)
     for (Value*& x : v) x = B.CreateFPExt(x, f64());
-  Value* r = math64::call(*this, single ? name.substr(0, name.size() - 1) : name, v);
+  Value* r = ir::math64::call(*this, single ? name.substr(0, name.size() - 1) : name, v);
   return single ? B.CreateFPTrunc(r, f32()) : r;
 }
 

@@ -16,6 +16,8 @@ class DeviceBuilder final : public ir::VectorBuilder {
   DeviceBuilder(llvm::Module& module, const Target& target) : VectorBuilder(module), target(target) {}
   const Target& target;
 
+  bool has_fma() const override { return true; }
+  bool has_c_library() const override { return false; }
   Value* to_bf16(Value* x) override;
   // Two f32 rounded to f16 or bf16, as the halves of an i32; one instruction for both. nullptr: the GPU has none.
   Value* pack(DType dtype, Value* low, Value* high);

@@ -1,26 +1,36 @@
 // Elementary functions against the C library in double: error in units of the last place, and the special values.
 #include <cmath>
 #include <functional>
+#include <iomanip>
+#include <random>
+#include <sstream>
 
 #include "run_program.h"
 
 namespace braze::codegen::testing {
 namespace {
 
-std::vector<float> evaluate(const std::string& op, const std::vector<float>& x, const char* way = "outer") {
-  std::string n = std::to_string(x.size());
-  Program p = loop::parse(
-      "program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + n + "] strides [1]\nbuffer %1 \"o\" f32 cpu output sizes [" +
-      n + "] strides [1]\nnest \"n\" outer [i0: " + n + "] vector " + way +
-      " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load f32 %0[i0]\n"
-      "    v1 = " +
-      op + " f32 v0\n    store %1[i0] = v1\n  }\n}\noutput view %1 f32 sizes [" + n + "] strides [1] offset 0\n");
-  HostTensor in = loop::host_tensor(DType::F32, {static_cast<int64_t>(x.size())});
-  std::memcpy(in.storage.data(), x.data(), x.size() * 4);
+template <class T>
+std::vector<T> evaluate(const std::string& op, const std::vector<T>& x, const char* way = "outer", T second = 0) {
+  std::string n = std::to_string(x.size()), type = sizeof(T) == 4 ? "f32" : "f64";
+  bool two = op == "pow";
+  std::ostringstream constant;
+  constant << std::setprecision(17) << second;
+  Program p =
+      loop::parse("program\nbuffer %0 \"x\" " + type + " cpu input 0 sizes [" + n + "] strides [1]\nbuffer %1 \"o\" " +
+                  type + " cpu output sizes [" + n + "] strides [1]\nnest \"n\" outer [i0: " + n + "] vector " + way +
+                  " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load " + type + " %0[i0]\n" +
+                  (two ? "    v1 = const " + type + " " + constant.str() + "\n    v2 = pow " + type +
+                             " v0, v1\n    store %1[i0] = v2\n"
+                       : "    v1 = " + op + " " + type + " v0\n    store %1[i0] = v1\n") +
+                  "  }\n}\noutput view %1 " + type + " sizes [" + n + "] strides [1] offset 0\n");
+  DType dtype = sizeof(T) == 4 ? DType::F32 : DType::F64;
+  HostTensor in = loop::host_tensor(dtype, {static_cast<int64_t>(x.size())});
+  std::memcpy(in.storage.data(), x.data(), x.size() * sizeof(T));
   std::vector<HostTensor> inputs{in};
   std::vector<HostTensor> out = run_compiled(p, inputs);
-  std::vector<float> y(x.size());
-  std::memcpy(y.data(), out[0].storage.data(), x.size() * 4);
+  std::vector<T> y(x.size());
+  std::memcpy(y.data(), out[0].storage.data(), x.size() * sizeof(T));
   return y;
 }
 
@@ -37,7 +47,7 @@ const Function kFunctions[] = {
     {"log2", std::log2, 0, 3.4e38, 2.0},     {"log10", std::log10, 0, 3.4e38, 2.0},
     {"log1p", std::log1p, -1, 3.4e38, 2.0},  {"sin", std::sin, -3.4e38, 3.4e38, 2.0},
     {"cos", std::cos, -3.4e38, 3.4e38, 2.0}, {"tanh", std::tanh, -3.4e38, 3.4e38, 2.0},
-    {"erf", std::erf, -3.4e38, 3.4e38, 2.5}, {"sigmoid", sigmoid, -87, 3.4e38, 2.5},
+    {"erf", std::erf, -3.4e38, 3.4e38, 2.0}, {"sigmoid", sigmoid, -87, 3.4e38, 2.0},
     {"tan", std::tan, -1e6, 1e6, 2.0},       {"erfc", std::erfc, -10, 10, 4.0},
     {"sinh", std::sinh, -89.41, 89.41, 2.0}, {"cosh", std::cosh, -89.41, 89.41, 2.0},
 };
@@ -57,7 +67,7 @@ TEST(Math, ErrorInUlps) {
       std::memcpy(&v, &b, 4);
       if (v > f.lo && v < f.hi) x.push_back(v);
     }
-    std::vector<float> y = evaluate(f.name, x);
+    std::vector<float> y = evaluate<float>(f.name, x);
     double worst = 0;
     float where = 0;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -69,13 +79,120 @@ TEST(Math, ErrorInUlps) {
   }
 }
 
+// Of double, against the C library in long double: evenly spaced arguments, and ones of every magnitude.
+struct WideFunction {
+  const char* name;
+  long double (*exact)(long double);
+  double lo, hi, ulp;
+};
+const WideFunction kWideFunctions[] = {
+    {"exp", std::exp, -740, 709, 1.2},       {"exp2", std::exp2, -1070, 1023, 1.5},
+    {"expm1", std::expm1, -40, 709, 2.0},    {"log", std::log, 0, 1e308, 1.0},
+    {"log2", std::log2, 0, 1e308, 2.0},      {"log10", std::log10, 0, 1e308, 2.0},
+    {"log1p", std::log1p, -1, 1e308, 2.0},   {"sin", std::sin, -1e12, 1e12, 1.0},
+    {"cos", std::cos, -1e12, 1e12, 1.0},     {"tan", std::tan, -1e12, 1e12, 2.5},
+    {"atan", std::atan, -1e300, 1e300, 1.5}, {"sinh", std::sinh, -710, 710, 2.5},
+    {"cosh", std::cosh, -710, 710, 2.5},     {"tanh", std::tanh, -30, 30, 2.5},
+    {"erf", std::erf, -7, 7, 1.3},           {"erfc", std::erfc, -7, 26, 4.5},
+    {"atanh", std::atanh, -1, 1, 2.5},       {"asinh", std::asinh, -1e300, 1e300, 2.5},
+    {"acosh", std::acosh, 1, 1e300, 2.5},
+};
+
+TEST(Math, ErrorInUlpsOfDoubles) {
+  for (const WideFunction& f : kWideFunctions) {
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> share(0, 1);
+    std::vector<double> x;
+    double top = std::max(std::abs(f.lo), std::abs(f.hi));
+    for (int i = 0; i < 200'000; ++i) {
+      double v = f.lo + (f.hi - f.lo) * share(random);
+      if (i % 4 == 1) v = std::copysign(std::exp(std::log(1e-20) + std::log(top / 1e-20) * share(random)), v);
+      if (i % 4 == 2) v = std::copysign(4 * share(random), v);
+      if (i % 4 == 3)
+        v = std::floor(share(random) * 1e6) * 1.5707963267948966 * (1 + 1e-16 * std::floor(4 * share(random)));
+      if (v > f.lo && v < f.hi) x.push_back(v);
+    }
+    std::vector<double> y = evaluate(f.name, x);
+    double worst = 0, where = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      long double exact = f.exact(static_cast<long double>(x[i]));
+      int e;
+      std::frexp(static_cast<double>(exact), &e);
+      double error = static_cast<double>(std::abs(static_cast<long double>(y[i]) - exact)) /
+                     std::ldexp(1.0, std::max(e - 53, -1074));
+      if (!(error <= worst)) worst = error, where = x[i];
+    }
+    EXPECT_LE(worst, f.ulp) << f.name << " at " << std::setprecision(17) << where;
+  }
+}
+
+TEST(Math, PowersOfDoubles) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> share(0, 1);
+  for (double power : {0.1, 0.5, 1.75, 2.5, -0.3, -7.25, 31.0, -4.0, 300.5, 700.25, -1500.5, 1e-20}) {
+    std::vector<double> x;
+    for (int i = 0; i < 20'000; ++i)
+      x.push_back(std::exp((share(random) - 0.5) * (i % 2 ? 1400 : 2) / (1 + std::abs(power))));
+    std::vector<double> y = evaluate("pow", x, "outer", power);
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      long double exact = std::pow(static_cast<long double>(x[i]), static_cast<long double>(power));
+      int e;
+      std::frexp(static_cast<double>(exact), &e);
+      long double error = std::abs(static_cast<long double>(y[i]) - exact);
+      worst = std::max(worst, static_cast<double>(error) / std::ldexp(1.0, std::max(e - 53, -1074)));
+    }
+    EXPECT_LE(worst, 1.5) << power;
+  }
+}
+
+TEST(Math, PowersOfFloats) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> share(0, 1);
+  for (float power : {0.1f, 0.5f, 1.75f, 2.5f, -0.3f, -7.25f, 31.0f, -4.0f, 300.5f, 1e-20f}) {
+    std::vector<float> x;
+    for (int i = 0; i < 50'000; ++i)
+      x.push_back(static_cast<float>(std::exp((share(random) - 0.5) * (i % 2 ? 170 : 4))));
+    std::vector<float> y = evaluate("pow", x, "outer", power);
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      double exact = std::pow(static_cast<double>(x[i]), static_cast<double>(power));
+      if (exact > 3.4028235e38) {
+        EXPECT_EQ(y[i], INFINITY);
+        continue;
+      }
+      worst = std::max(worst, std::abs(static_cast<double>(y[i]) - exact) / ulp_of(exact));
+    }
+    EXPECT_LE(worst, 0.6) << power;
+  }
+  const float inf = INFINITY, nan = NAN;
+  std::vector<float> x{0.0f,  -0.0f, inf,   -inf,   nan,     1.0f,    -1.0f,   2.0f,
+                       -2.0f, 0.5f,  -0.5f, 1e-45f, -1e-45f, 3.4e38f, -3.4e38f};
+  for (float power :
+       {0.0f, -0.0f, 1.5f, -1.5f, 3.0f, 4.0f, 5.0f, -5.0f, 16777216.0f, 16777215.0f, 1e30f, -1e30f, inf, -inf, nan}) {
+    std::vector<float> y = evaluate("pow", x, "outer", power), alone = evaluate("pow", x, "none", power);
+    for (size_t i = 0; i < x.size(); ++i) {
+      float want = std::pow(x[i], power);
+      for (float got : {y[i], alone[i]}) {
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(got)) << x[i] << " ** " << power << " = " << got;
+          continue;
+        }
+        EXPECT_EQ(std::signbit(got), std::signbit(want)) << x[i] << " ** " << power;
+        EXPECT_TRUE(got == want || std::abs(got - want) <= 1e-6f * std::abs(want))
+            << x[i] << " ** " << power << " = " << got;
+      }
+    }
+  }
+}
+
 TEST(Math, SpecialValues) {
   const float inf = INFINITY, nan = NAN;
   std::vector<float> x{0.0f,    -0.0f,    inf,  -inf,  nan,    1e-45f,  -1e-45f, 1e-40f, -1e-40f,
                        3.4e38f, -3.4e38f, 1.0f, -1.0f, 100.0f, -110.0f, -1.5f,   90.0f};
   for (const char* way : {"outer", "none"})
     for (const Function& f : kFunctions) {
-      std::vector<float> y = evaluate(f.name, x, way);
+      std::vector<float> y = evaluate<float>(f.name, x, way);
       for (size_t i = 0; i < x.size(); ++i) {
         auto want = static_cast<float>(f.exact(static_cast<double>(x[i])));
         if (std::isnan(want)) {
