@@ -18,6 +18,7 @@
 #include "launch/internal_failure.h"
 #include "launch/profile.h"
 #include "launch/tuned_product.h"
+#include "launch/written_inputs.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/pool.h"
 #include "symbolic/given_symbol.h"
@@ -53,6 +54,8 @@ struct WritebackSpec {
 // The state that a runnable adds to a frame.
 struct RunFrame : TorchFrame {
   std::vector<const at::Tensor*> given;  // the caller's tensors; `inputs` holds copies of those with other strides
+  std::vector<const at::Tensor*> shown;  // those with the recorded strides, on whose memory outputs lie: kernels may
+                                         // read a copy that is aligned, or on their device
   std::vector<void*> pointers;
   std::vector<int64_t> symbols;
   std::vector<at::Tensor> conformed;  // copies of inputs with other strides
@@ -178,6 +181,14 @@ PyObject* internal_failure() {
   return type;
 }
 
+void raise_internal_failure(const InternalError& e) {
+  pybind11::gil_scoped_acquire gil;
+  PyErr_SetString(internal_failure(), e.what());
+  python_error error;
+  error.persist();
+  throw error;
+}
+
 class CompiledGraph::Impl {
  public:
   Impl(const graph::Graph& graph, driver::Artefact& made, std::shared_ptr<const Constants> constants, Aliases aliases,
@@ -212,11 +223,7 @@ class CompiledGraph::Impl {
     } catch (const runtime::IndexOutOfRange& e) {
       TORCH_CHECK_INDEX(false, e.what());
     } catch (const InternalError& e) {
-      pybind11::gil_scoped_acquire gil;
-      PyErr_SetString(internal_failure(), e.what());
-      python_error error;
-      error.persist();
-      throw error;
+      raise_internal_failure(e);
     }
     program_->give_back(std::move(frame));
   }
@@ -421,6 +428,7 @@ class CompiledGraph::Impl {
     rf.given = rf.inputs;
     if (!uploads_.empty() || !aligned_.empty()) rf.conformed.reserve(2 * inputs_);  // addresses must stay
     for (const InputCheck& c : checks_) conform(c, frame, rf);
+    rf.shown = rf.inputs;
     for (uint32_t i : uploads_) replace(rf, i, rf.inputs[i]->to(*gpu_));
     for (uint32_t i : aligned_)
       if (reinterpret_cast<uintptr_t>(rf.inputs[i]->const_data_ptr()) % 16) {
@@ -478,6 +486,7 @@ class CompiledGraph::Impl {
   void finish(runtime::Frame& frame, RunFrame& rf) const {
     for (size_t i = 0; i < outputs_.size(); ++i) rf.results[i] = output(i, frame, rf);
     if (writebacks_.empty()) return;
+    note_inputs_written(true);
     c10::SmallVector<at::Tensor, 4> from;
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       if (writebacks_[i].through) {
@@ -522,7 +531,7 @@ class CompiledGraph::Impl {
       at::Tensor t = tensor_on(rf.storages[spec.buffer], g.sizes, g.strides, g.offset, spec.dtype);
       return o.base >= 0 ? with_version_of(rf.results[o.base], std::move(t)) : t;
     }
-    const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.inputs[spec.input] : rf.adopted[spec.buffer];
+    const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.shown[spec.input] : rf.adopted[spec.buffer];
     BRAZE_CHECK(spec.where != plan::Where::Arena && owner.defined(), "an output on memory that is gone");
     if (spec.whole && !is_of_kind(owner, spec)) return owner;
     if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 &&

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "launch/internal_failure.h"
 #include "launch/launch.h"
 #include "launch/runnable.h"
 #include "trace/as_view_of.h"
@@ -45,7 +46,7 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
   for (const trace::OutputView& v : views) {
     const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
     at::Tensor& result = call.results[v.output];
-    BRAZE_CHECK(result.is_alias_of(base), "an output is not on the memory of its base");
+    if (!result.is_alias_of(base)) raise_internal_failure(InternalError("an output is not on the memory of its base"));
     if (v.made == Made::Apart) {
       trace::AsViewOf kind(base);
       result = pytorch::without_history(base);

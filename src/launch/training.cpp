@@ -19,7 +19,12 @@ using autodiff::Source;
 // `input` holds new data, `now` is on the same memory and knows where they come from.
 void take_history(const at::Tensor& input, const at::Tensor& now) {
   if (input.is_view()) return void(input.copy_(now));  // its base takes part
-  torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+  torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(now);
+  // The hook of retain_grad() moves along, which PyTorch looks for under the number that the tensor gets.
+  const auto before = input.grad_fn();
+  if (before && input.retains_grad() && input.output_nr() != edge.input_nr)
+    before->add_retains_grad_hook(before->pop_retains_grad_hook(input.output_nr()), edge.input_nr);
+  torch::autograd::impl::rebase_history(input, std::move(edge));
   input.unsafeGetTensorImpl()->bump_version();
 }
 

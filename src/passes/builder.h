@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "graph/shape.h"
 #include "passes/rewrite.h"
 
@@ -16,7 +17,10 @@ using graph::IntList;
 using graph::NoneArg;
 using sym::Expr;
 
-struct NoRule {};  // thrown: this node is not decomposed
+// Thrown: this node is not decomposed.
+struct NoRule : InternalError {
+  NoRule() : InternalError("a rule gave up where nothing else is there") {}
+};
 
 class Builder {
  public:
@@ -97,7 +101,7 @@ bool rewrite(Rewriter& r, const Node& node, const Graph& from, Rule&& rule) {
     } else {
       rule(b);
     }
-  } catch (NoRule) {
+  } catch (const NoRule&) {
     return false;
   }
   for (const auto& [old, now] : b.results) r.replace(old, now);

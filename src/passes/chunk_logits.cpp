@@ -375,7 +375,7 @@ std::optional<Graph> chunk_one(const Graph& g, const Targets& targets) {
     };
     try {
       for (size_t i = 0; i < g.nodes().size(); ++i) write(i);
-    } catch (NoRule) {
+    } catch (const NoRule&) {
       continue;
     }
     return r.finish();

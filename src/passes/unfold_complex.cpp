@@ -234,7 +234,7 @@ Graph unfold_complex(const Graph& g) {
   if (!any) return g;
   try {
     return Unfolder(g).run();
-  } catch (NoRule) {  // a view of the parts that is not known
+  } catch (const NoRule&) {  // a view of the parts that is not known
     return g;
   }
 }

@@ -1,5 +1,6 @@
 // How far as_strided reads.
 #include "base/check.h"
+#include "graph/shape.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -10,9 +11,13 @@ using graph::ValueId;
 // Later calls have other sizes, and are not to read behind the memory: what is read lies within the elements of the
 // tensor that the memory belongs to, which is guarded. Counted in bytes, since a view may be of another dtype.
 void Recorder::check_extent(const std::vector<Arg>& args) {
-  const ValueId view = std::get<ValueId>(args[0]);
-  const TensorType base = graph_.type(view), own = graph_.type(memory_root(graph_, view));
+  const ValueId view = std::get<ValueId>(args[0]), root = memory_root(graph_, view);
+  const TensorType base = graph_.type(view), own = graph_.type(root);
   auto& a = arena();
+  // What lies between the elements of an argument is its caller's; between those of what it holds once it was written
+  // to there is nothing.
+  if (graph_.value(root).node.valid() && !graph::is_non_overlapping_and_dense(a, own))
+    throw Unsupported(Reason::UnsupportedOp, "as_strided of a tensor with gaps that was written to");
   auto end = [&](sym::Expr at, const auto& sizes, const auto& strides, DType dtype) {
     for (size_t d = 0; d < sizes.size(); ++d) at = a.add(at, a.mul(a.sub(sizes[d], a.constant(1)), strides[d]));
     return a.mul(a.add(at, a.constant(1)), a.constant(size_of(dtype)));

@@ -35,6 +35,8 @@ void check_liftable(PyObject* obj) {
   if (keys.has_any(c10::DispatchKeySet({kFakeKey, c10::DispatchKey::Functionalize, c10::DispatchKey::Python,
                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched})))
     refuse_tensor("a wrapper tensor (of a transform or a dispatch mode)");
+  if (t.requires_grad() && !c10::isFloatingType(t.scalar_type()) && !c10::isComplexType(t.scalar_type()))
+    refuse_tensor("integers that require a gradient, as where a tensor that does was written to them");
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
   if (pytorch::has_tangent(t.unsafeGetTensorImpl())) refuse_tensor("a dual number of forward-mode differentiation");
 }

@@ -69,10 +69,12 @@ WrittenTensor::WrittenTensor(const at::Tensor& t) {
   if (!functional::isFunctionalTensor(t) || lazy_bits(t).any()) return;
   functional::sync(t);
   written_ = t, before_ = functional::from_functional_tensor(t);
+  views_ = functional::unsafeGetFunctionalWrapper(t)->view_metas().size();
 }
 
 void WrittenTensor::keep_strides(Recorder& recorder) const {
-  if (!written_.defined()) return;
+  // One that was made a view of itself, as by t_(), was not written to.
+  if (!written_.defined() || functional::unsafeGetFunctionalWrapper(written_)->view_metas().size() != views_) return;
   functional::sync(written_);
   const at::Tensor now = functional::from_functional_tensor(written_);
   FakeTensor *from = as_fake(before_), *to = as_fake(now);
@@ -251,24 +253,38 @@ bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) 
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
 }
 
-// Whether the in-place form of this gives what it is called on other strides: views, and what sets memory.
-bool gives_strides(std::string_view does) {
-  constexpr std::string_view kThese[] = {"as_strided", "detach",   "resize", "resize_as", "set",      "squeeze",
-                                         "swapaxes",   "swapdims", "t",      "transpose", "unsqueeze"};
-  return std::ranges::find(kThese, does) != std::end(kThese);
+// Whether a function of torch.nn.functional is called with inplace=True, by its name or by its place.
+bool is_told_to_write(PyObject* const* args, size_t nargs, PyObject* kwargs) {
+  PyObject* inplace = kwargs ? PyDict_GetItemString(kwargs, "inplace") : nullptr;
+  return inplace == Py_True || std::find(args, args + nargs, Py_True) != args + nargs;
 }
 
 }  // namespace
 
 WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
     : recorder_(recorder) {
+  auto is_spread = [&](const at::Tensor& t) {
+    return overlaps_itself(t) || shows_several_times(recorder.graph(), *unwrap_fake(t));
+  };
+  if (c_function_name(fn).empty()) {  // written in Python: it may write to any of them
+    const bool writes = is_told_to_write(args, nargs, kwargs);
+    auto look = [&](const at::Tensor& t) {
+      if (!unwrap_fake(t)) return;
+      written_.emplace_back(t);
+      is_spread_ = is_spread_ || (writes && is_spread(t));
+    };
+    for (size_t i = 0; i < nargs; ++i) for_each_tensor(args[i], look);
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) for_each_tensor(value, look);
+    return;
+  }
   const std::string_view does = written_by(c_function_name(fn));
   if (does.empty() || !nargs || !THPVariable_Check(args[0])) return;
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
   if (does == "set" || does == "resize_as" || does == "requires_grad") return;
-  if (!gives_strides(does)) written_ = WrittenTensor(written);
-  is_spread_ = overlaps_itself(written) || shows_several_times(recorder.graph(), *unwrap_fake(written));
+  written_.emplace_back(written);
+  is_spread_ = is_spread(written);
   // These take what they are given as it is.
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;

@@ -20,6 +20,7 @@ class WrittenTensor {
 
  private:
   at::Tensor written_, before_;  // undefined: it is none of functionalisation's
+  size_t views_ = 0;             // of its memory, by which it is seen
 };
 
 // Its out= argument.
@@ -49,7 +50,7 @@ class OutArgument {
   bool shared_ = false;
 };
 
-// Its first argument, by an in-place function: x.add_(y), x += y.
+// Its first argument, by an in-place function: x.add_(y), x += y; of a function written in Python, any.
 class WrittenOperand {
  public:
   // Before the call.
@@ -62,12 +63,14 @@ class WrittenOperand {
   // After the call, whose nodes begin with `first`: the result's dtype cannot become that of what is written.
   bool is_refused(const graph::Graph& graph, size_t first) const;
   // After the call.
-  void keep_strides() const { written_.keep_strides(recorder_); }
+  void keep_strides() const {
+    for (const WrittenTensor& t : written_) t.keep_strides(recorder_);
+  }
 
  private:
   Recorder& recorder_;
-  at::Tensor tensor_;      // undefined: none is written, or takes any dtype
-  WrittenTensor written_;  // none where the call gives it strides
+  at::Tensor tensor_;  // undefined: none is written, or takes any dtype
+  std::vector<WrittenTensor> written_;
   bool is_read_ = false, is_spread_ = false;
 };
 

@@ -75,9 +75,10 @@ def arguments(program, call):
 
 def new(i, shape, g):
     def fill(shape):
+        device = torch.get_default_device()
         if i.dtype == torch.bool:
-            return torch.randint(0, 2, shape, generator=g).bool()
-        values = torch.randint(-8, 9, shape, generator=g)
+            return torch.randint(0, 2, shape, generator=g, device="cpu").bool().to(device)
+        values = torch.randint(-8, 9, shape, generator=g, device="cpu").to(device)
         return values.to(i.dtype) / 4 if i.dtype.is_floating_point else values.abs().remainder(4).to(i.dtype)
 
     if i.kind == "plain":

@@ -49,6 +49,14 @@ def outcome(f, arguments, name):
         return "raised", chain(e, name)
 
 
+def add_options(parser):
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
+    parser.add_argument("--device", help="where tensors are made: cuda (default: the CPU)")
+
+
 def search(check, first, count, stop_after, seconds=1e9):
     """Prints what `check(seed)` says of the seeds from `first` on, until so many failed or the time is over. How many did, and the last seed."""
     failed, end = 0, time.time() + seconds

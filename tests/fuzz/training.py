@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from running import search  # noqa: E402
+from running import add_options, search  # noqa: E402
 from shrinking import shrink  # noqa: E402
 from tensors import distance  # noqa: E402
 from training_programs import make_input, write  # noqa: E402
@@ -218,12 +218,10 @@ def check(seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
+    add_options(parser)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch.set_default_device(options.device)
     failed, seed = search(check, options.first, options.count, options.stop_after, options.seconds)
     print(f"{failed} of {seed + 1 - options.first} programs differ")
     return 1 if failed else 0

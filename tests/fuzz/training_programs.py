@@ -78,7 +78,8 @@ def batch(program, call):
 
 def make_input(program, call):
     g = torch.Generator().manual_seed(program.seed * 31 + call)
-    return torch.randn([batch(program, call), *program.shape], generator=g, dtype=torch.float64).to(program.dtype)
+    x = torch.randn([batch(program, call), *program.shape], generator=g, dtype=torch.float64, device="cpu")
+    return x.to(program.dtype).to(torch.get_default_device())
 
 
 class Writer:

@@ -80,27 +80,26 @@ def offset(a):
     return a + a.storage_offset(), a.as_strided((2, 2), a.stride(), 0) * 2, a.as_strided((2, 2), a.stride()) * 3
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "f",
-    [
-        stride,
-        flattened,
-        made_contiguous,
-        asked_whether_contiguous,
-        part_flattened,
-        written_through_a_part,
-        indexed,
-        returned,
-        part_returned,
-        written_by_out,
-        often,
-        offset,
-    ],
-    ids=lambda f: f.__name__,
-)
-@pytest.mark.parametrize("dynamic", [None, True])
-def test_what_is_written_keeps_its_strides(f, layout, dynamic):
+def activated(a):
+    F.silu(a, inplace=True)
+    F.leaky_relu(a, 0.5, True)
+    torch.ops.aten.hardtanh_.default(a)
+    return a.flatten().add_(1), a.contiguous().mul_(2)
+
+
+def between(a):
+    a.fill_(2)
+    return a.as_strided((2,), (1,)), a.as_strided((2, 2), (1, 2))[1:] * 2
+
+
+WRITERS = [
+    stride, flattened, made_contiguous, asked_whether_contiguous, part_flattened, written_through_a_part, indexed, returned, part_returned,
+    written_by_out, often, offset, activated, between,
+]  # fmt: skip
+
+
+def check_layout(f, layout, dynamic):
+    """Results, their strides and on whose memory they are, and the memory around the argument."""
     compiled = braze.compile(f, dynamic=dynamic)
     for sizes in SIZES:
         mine = LAYOUTS[layout](*sizes)
@@ -116,6 +115,13 @@ def test_what_is_written_keeps_its_strides(f, layout, dynamic):
                 r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() for r, a in ((g, mine), (w, theirs))
             ]
             assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("f", WRITERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_what_is_written_keeps_its_strides(f, layout, dynamic):
+    check_layout(f, layout, dynamic)
 
 
 @pytest.mark.parametrize("value", [1e8, math.inf, -3.0])
@@ -250,3 +256,40 @@ def test_and_or_of_tensors_that_overlap_stay_in_the_graph():
 
     x = torch.tensor([1, 3, 2, 7])
     torch.testing.assert_close(braze.compile(f, fullgraph=True)(x), f(x))
+
+
+def test_a_result_that_keeps_its_gradient_is_written():
+    def f(a):
+        first = a.sum(0)
+        first.retain_grad()
+        second = first * 2
+        F.relu(first, inplace=True)
+        return first, second
+
+    seen = []
+    for g in (f, braze.compile(f)):
+        torch.manual_seed(0)
+        a = torch.randn(3, 4, requires_grad=True)
+        first, second = g(a)
+        (first.sum() + second.square().sum()).backward()
+        seen.append((first.detach(), second.detach(), a.grad, first.grad))
+    torch.testing.assert_close(*seen)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_integers_that_require_a_gradient(dynamic):
+    """What was written to them did; eager takes them for numbers that do, though nothing can be derived."""
+
+    def f(a, b):
+        mask = b == b
+        mask[mask] = b[:1] > 0
+        a[a > 0] = b[0]
+        return [b <= mask, (b * 2).int()]
+
+    compiled = braze.compile(f, dynamic=dynamic)
+    for n in (3, 4, 5):
+        b = torch.linspace(-1, 2, n, requires_grad=True)
+        a = torch.arange(n)
+
+        torch.testing.assert_close(compiled(a.clone(), b), f(a.clone(), b))
+    assert braze.counters()["failures"] == 0
