@@ -14,4 +14,14 @@ bool is_copied_view(const Graph& graph, const Node& node) {
   }
 }
 
+ValueId memory_root(const Graph& graph, ValueId v) {
+  while (graph.value(v).node.valid()) {
+    const Node& n = graph.node(graph.value(v).node);
+    auto* operand = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
+    if (op_class(n.op) != OpClass::View || !operand || is_copied_view(graph, n)) break;
+    v = *operand;
+  }
+  return v;
+}
+
 }  // namespace braze::graph

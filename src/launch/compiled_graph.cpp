@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "codegen/codegen.h"
+#include "graph/copied_view.h"
 #include "launch/extern.h"
 #include "launch/gil.h"
 #include "launch/internal_failure.h"
@@ -291,6 +292,12 @@ class CompiledGraph::Impl {
       if (graph.inputs[buffer.index].kind == graph::InputKind::Argument) checks_.push_back({buffer.index, whole(b)});
     }
     for (const auto& s : plan.size_symbols) symbol_origins_.push_back(s.second);
+    shows_gaps_.resize(inputs_);
+    for (const graph::Node& n : graph.nodes()) {
+      auto* of = n.op == graph::Op::as_strided ? std::get_if<graph::ValueId>(&n.args[0]) : nullptr;
+      graph::ValueId root = of ? graph::memory_root(graph, *of) : graph::ValueId();
+      for (size_t i = 0; of && i < inputs_; ++i) shows_gaps_[i] = shows_gaps_[i] || graph.inputs[i].value == root;
+    }
     prepare_gpu();
   }
 
@@ -431,10 +438,8 @@ class CompiledGraph::Impl {
     rf.shown = rf.inputs;
     for (uint32_t i : uploads_) replace(rf, i, rf.inputs[i]->to(*gpu_));
     for (uint32_t i : aligned_)
-      if (reinterpret_cast<uintptr_t>(rf.inputs[i]->const_data_ptr()) % 16) {
-        at::Tensor copy = at::empty_strided(rf.inputs[i]->sizes(), rf.inputs[i]->strides(), rf.inputs[i]->options());
-        replace(rf, i, copy.copy_(*rf.inputs[i]));
-      }
+      if (reinterpret_cast<uintptr_t>(rf.inputs[i]->const_data_ptr()) % 16)
+        replace(rf, i, aligned_copy(*rf.inputs[i], shows_gaps_[i]));
     for (size_t i = 0; i < inputs_; ++i) {
       rf.pointers[i] = const_cast<void*>(rf.inputs[i]->const_data_ptr());
       if (!rf.inputs[i]->numel()) [[unlikely]]
@@ -564,6 +569,7 @@ class CompiledGraph::Impl {
   std::vector<std::pair<uint32_t, const at::Tensor*>> constant_inputs_;
   std::vector<InputCheck> checks_;
   std::optional<c10::Device> gpu_;
+  std::vector<bool> shows_gaps_;             // inputs: what lies between their elements is read
   std::vector<uint32_t> uploads_, aligned_;  // inputs: on the CPU for kernels on the GPU; read by those
   std::vector<std::pair<uint32_t, int32_t>> symbol_origins_;
   std::vector<OutputSpec> outputs_;

@@ -103,6 +103,8 @@ inline bool is_of_kind(const at::Tensor& t, const ViewSpec& spec) {
 at::Tensor wrap_memory(void* data, const Geometry& geometry, c10::ScalarType dtype, c10::Device device);
 at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
                      c10::ScalarType dtype);
+// In memory of its own, which begins where any kernel can read it; with what lies between its elements, if asked.
+at::Tensor aligned_copy(const at::Tensor& t, bool with_gaps);
 
 // Dispatch keys that a compiled region is below: autograd, autocast, function transforms, Python modes.
 c10::DispatchKeySet keys_above_region();

@@ -48,6 +48,14 @@ at::Tensor tensor_on(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArray
   return t;
 }
 
+at::Tensor aligned_copy(const at::Tensor& t, bool with_gaps) {
+  if (!with_gaps) return at::empty_strided(t.sizes(), t.strides(), t.options()).copy_(t);
+  int64_t elements = 1;
+  for (int64_t d = 0; d < t.dim(); ++d) elements += (t.size(d) - 1) * t.stride(d);
+  at::Tensor memory = tensor_on(t.storage(), {elements}, {1}, t.storage_offset(), t.scalar_type()).clone();
+  return tensor_on(memory.storage(), t.sizes(), t.strides(), 0, t.scalar_type());
+}
+
 at::Tensor wrap_memory(void* data, const Geometry& g, c10::ScalarType dtype, c10::Device device) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), g.bytes, c10::DataPtr(data, device), nullptr, false);
   return tensor_on(std::move(storage), g.sizes, g.strides, g.offset, dtype);

@@ -19,12 +19,15 @@ using autodiff::Source;
 // `input` holds new data, `now` is on the same memory and knows where they come from.
 void take_history(const at::Tensor& input, const at::Tensor& now) {
   if (input.is_view()) return void(input.copy_(now));  // its base takes part
-  torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(now);
-  // The hook of retain_grad() moves along, which PyTorch looks for under the number that the tensor gets.
+  // PyTorch moves the hook of retain_grad() along, but not to another of the new node's outputs: it is made again.
   const auto before = input.grad_fn();
-  if (before && input.retains_grad() && input.output_nr() != edge.input_nr)
-    before->add_retains_grad_hook(before->pop_retains_grad_hook(input.output_nr()), edge.input_nr);
-  torch::autograd::impl::rebase_history(input, std::move(edge));
+  const bool retains = before && input.retains_grad();
+  if (retains) {
+    before->pop_retains_grad_hook(input.output_nr());
+    torch::autograd::impl::get_autograd_meta(input)->retains_grad_ = false;
+  }
+  torch::autograd::impl::rebase_history(input, torch::autograd::impl::gradient_edge(now));
+  if (retains) input.retain_grad();
   input.unsafeGetTensorImpl()->bump_version();
 }
 

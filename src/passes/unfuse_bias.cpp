@@ -38,13 +38,12 @@ Graph unfuse_bias(const Graph& g, const Targets& targets) {
     std::vector<Arg> args = r.map_args(n);
     args[2] = graph::NoneArg{};
     ValueId product = r.out().node(r.copy(n, std::move(args))).outputs[0];
-    Builder b(r.out(), n, {}, g);
-    std::vector<Expr> along(t.dim() - 1, b.k(1));
-    along[0] = t.sizes[1];
-    ValueId sum = b.add(product, b.view(r.map(*bias), along));
-    r.out().value(sum).type = t;
-    r.replace(n.outputs[0], sum);
-    return true;
+    // Of open sizes the order of the sum's dimensions may not be known.
+    return rewrite(r, n, g, [&](Builder& b) {
+      std::vector<Expr> along(t.dim() - 1, b.k(1));
+      along[0] = t.sizes[1];
+      b.set(0, b.add(product, b.view(r.map(*bias), along)));
+    });
   };
   for (const Node& n : g.nodes()) {
     if (convolution_apart(n)) continue;

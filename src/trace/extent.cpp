@@ -1,5 +1,6 @@
 // How far as_strided reads.
 #include "base/check.h"
+#include "graph/copied_view.h"
 #include "graph/shape.h"
 #include "trace/tracer_impl.h"
 
@@ -11,7 +12,7 @@ using graph::ValueId;
 // Later calls have other sizes, and are not to read behind the memory: what is read lies within the elements of the
 // tensor that the memory belongs to, which is guarded. Counted in bytes, since a view may be of another dtype.
 void Recorder::check_extent(const std::vector<Arg>& args) {
-  const ValueId view = std::get<ValueId>(args[0]), root = memory_root(graph_, view);
+  const ValueId view = std::get<ValueId>(args[0]), root = graph::memory_root(graph_, view);
   const TensorType base = graph_.type(view), own = graph_.type(root);
   auto& a = arena();
   // What lies between the elements of an argument is its caller's; between those of what it holds once it was written

@@ -280,6 +280,8 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
     if (!convert.owns(t)) types.back().offset = arena().constant(0);  // fresh memory, wherever the kernel put it
+    // PyTorch's Meta kernel is its decomposition, which leaves what it was given in the order that it had.
+    if (info.op == graph::Op::im2col) types.back().strides = contiguous_strides(arena(), types.back().sizes);
     if (format && types.size() == 1) types.back().strides = graph::format_strides(arena(), types.back().sizes, format);
   };
   for (const c10::IValue& value : meta) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "graph/copied_view.h"
+#include "graph/shape.h"
 #include "symbolic/given_symbol.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
@@ -194,16 +195,6 @@ void TracerImpl::take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObjec
   }
 }
 
-graph::ValueId memory_root(const graph::Graph& graph, graph::ValueId v) {
-  while (graph.value(v).node.valid()) {
-    const graph::Node& n = graph.node(graph.value(v).node);
-    auto* operand = n.args.empty() ? nullptr : std::get_if<graph::ValueId>(&n.args[0]);
-    if (graph::op_class(n.op) != graph::OpClass::View || !operand || graph::is_copied_view(graph, n)) break;
-    v = *operand;
-  }
-  return v;
-}
-
 namespace {
 
 std::optional<OutputView::Made> how_made(const at::Tensor& view) {
@@ -239,7 +230,7 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
   auto add = [&](uint32_t output, graph::ValueId base_value, uint32_t base, bool of_input) {
     graph::ValueId value = graph.outputs[output];
     auto made = how_made(THPVariable_Unpack(outputs_[output]));
-    if (!made || memory_root(graph, value) != memory_root(graph, base_value) ||
+    if (!made || graph::memory_root(graph, value) != graph::memory_root(graph, base_value) ||
         graph.type(value).dtype != graph.type(base_value).dtype)
       return;
     // A view is made again with the history of its base.
@@ -321,7 +312,7 @@ void TracerImpl::check_aliases(const graph::Graph& graph) const {
     if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
     const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
     if (!functional::isFunctionalTensor(t) || t.sym_numel().maybe_as_int() == 0) continue;
-    graph::ValueId root = memory_root(graph, graph.outputs[i]);
+    graph::ValueId root = graph::memory_root(graph, graph.outputs[i]);
     if (memory.emplace(t.storage().unsafeGetStorageImpl(), root).first->second != root)
       throw Unsupported(
           Reason::UnsupportedMutation,

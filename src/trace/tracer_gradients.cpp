@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/copied_view.h"
 #include "trace/fake_tensor.h"
 #include "trace/kernel_launches.h"
 #include "trace/pytorch/python_function.h"
@@ -23,7 +24,7 @@ void find_reads(const Recorder& recorder, const graph::Graph& graph, size_t firs
   std::vector<bool> read(graph.values().size());
   auto note = [&](graph::ValueId v) {
     graph::NodeId by = graph.value(v).node;
-    if (!by.valid() || by.index < first) read[memory_root(graph, v).index] = true;
+    if (!by.valid() || by.index < first) read[graph::memory_root(graph, v).index] = true;
   };
   for (size_t i = first; i < graph.nodes().size(); ++i)
     graph::Graph::for_each_operand(graph.node(graph::NodeId(i)), note);
@@ -33,13 +34,13 @@ void find_reads(const Recorder& recorder, const graph::Graph& graph, size_t firs
     if (graph::ValueId v = recorder.known_value(*as_fake(held)); v.valid()) note(v);
   // What was written to an input is in its memory.
   for (const graph::Writeback& w : graph.writebacks)
-    if (read[memory_root(graph, w.value).index]) read[w.input.index] = true;
+    if (read[graph::memory_root(graph, w.value).index]) read[w.input.index] = true;
   for (uint32_t i = 0; i < graph.inputs.size(); ++i)
     if (read[graph.inputs[i].value.index] &&
         std::find(out.tangents.begin(), out.tangents.end(), i) == out.tangents.end())
       out.read_inputs.push_back(i);
   for (uint32_t k = 0; k < out.outputs; ++k)
-    if (graph::ValueId v = graph.outputs[k]; v.valid() && read[memory_root(graph, v).index])
+    if (graph::ValueId v = graph.outputs[k]; v.valid() && read[graph::memory_root(graph, v).index])
       out.read_outputs.push_back(k);
 }
 
@@ -72,7 +73,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     if (t.is_leaf() && !by_fake_.count(outputs_[i]) && !is_view[i])
       throw Unsupported(Reason::UnsupportedTensor, "an output is a leaf that was made inside and requires grad");
     if (is_view[i]) continue;
-    graph::ValueId root = memory_root(graph, graph.outputs[i]);
+    graph::ValueId root = graph::memory_root(graph, graph.outputs[i]);
     bool of_input = !graph.value(root).node.valid();
     if (graph.type(graph.outputs[i]).dtype != graph.type(root).dtype)
       throw Unsupported(Reason::UnsupportedMutation,

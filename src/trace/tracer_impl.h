@@ -23,8 +23,6 @@
 
 namespace braze::trace {
 
-// What owns the memory of a value.
-graph::ValueId memory_root(const graph::Graph& graph, graph::ValueId v);
 // A result of an autograd.Function on the memory of its operand has a history that views of that memory do not have.
 bool is_of_custom_function(const at::Tensor& t);
 

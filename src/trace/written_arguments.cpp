@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "graph/copied_view.h"
 #include "graph/shape.h"
 #include "trace/c_function.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/lazy_bits.h"
+#include "trace/tracer_impl.h"
 
 namespace braze::trace {
 namespace {
@@ -45,6 +47,13 @@ bool overlaps_itself(const at::Tensor& t) {
     auto size = t.sym_size(d).maybe_as_int(), stride = t.sym_stride(d).maybe_as_int();
     if (stride && *stride == 0 && (!size || *size > 1)) return true;
   }
+  return false;
+}
+
+// Of an argument: its elements along some dimension are one.
+bool is_expanded(const sym::ExprArena& arena, const TensorType& t) {
+  for (size_t d = 0; d < t.strides.size(); ++d)
+    if (arena.is_const(t.strides[d], 0) && !arena.is_const(t.sizes[d], 1)) return true;
   return false;
 }
 
@@ -81,10 +90,13 @@ void WrittenTensor::keep_strides(Recorder& recorder) const {
   if (!from || !to || from == to) return;
   const TensorType was = type_of(recorder, *from), is = type_of(recorder, *to);
   if (was.dtype != is.dtype || was.sizes != is.sizes || was.strides == is.strides) return;
-  // A view with gaps has those of its base.
+  // A part with gaps is written into its base, which keeps its strides; what shows all of it is turned back into the
+  // base.
   if (is_view(recorder.graph(), made_by(recorder.graph(), *from)) &&
-      !graph::is_non_overlapping_and_dense(recorder.arena(), was))
-    return;
+      !graph::is_non_overlapping_and_dense(recorder.arena(), was)) {
+    const TensorType& base = recorder.graph().type(graph::memory_root(recorder.graph(), from->value()));
+    if (recorder.arena().product(base.sizes) != recorder.arena().product(was.sizes)) return;
+  }
   const at::Tensor kept = recorder.copied_into(*from, *to);
   functional::replace_(written_, kept);
   functional::commit_update(written_);
@@ -239,11 +251,14 @@ bool overlap(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) {
 
 // A view by windows, which may leave elements between them or show some several times, or of a tensor that was
 // expanded: PyTorch's inverses of these, which put back what is written, sum, round and leave zeros.
-bool shows_several_times(const graph::Graph& graph, const FakeTensor& fake) {
+bool shows_several_times(Recorder& recorder, const FakeTensor& fake) {
+  const graph::Graph& graph = recorder.graph();
   for (graph::NodeId by = made_by(graph, fake); is_view(graph, by);) {
     if (graph.node(by).op == graph::Op::unfold || graph.node(by).op == graph::Op::expand) return true;
     auto* of = std::get_if<graph::ValueId>(&graph.node(by).args[0]);
-    by = of ? graph.value(*of).node : graph::NodeId();
+    if (!of) return false;
+    by = graph.value(*of).node;
+    if (!by.valid() && is_expanded(recorder.arena(), graph.type(*of))) return true;
   }
   return false;
 }
@@ -264,7 +279,7 @@ bool is_told_to_write(PyObject* const* args, size_t nargs, PyObject* kwargs) {
 WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
     : recorder_(recorder) {
   auto is_spread = [&](const at::Tensor& t) {
-    return overlaps_itself(t) || shows_several_times(recorder.graph(), *unwrap_fake(t));
+    return overlaps_itself(t) || shows_several_times(recorder, *unwrap_fake(t));
   };
   if (c_function_name(fn).empty()) {  // written in Python: it may write to any of them
     const bool writes = is_told_to_write(args, nargs, kwargs);

@@ -92,9 +92,16 @@ def between(a):
     return a.as_strided((2,), (1,)), a.as_strided((2, 2), (1, 2))[1:] * 2
 
 
+def through_all_of_it(a):
+    a.mT.index_add_(0, torch.tensor([0]), a.mT[:1].clone())
+    a.permute(1, 0)[None].sigmoid_()
+    return torch.maximum(a, a), a.flatten().add_(1)
+
+
 WRITERS = [
     stride, flattened, made_contiguous, asked_whether_contiguous, part_flattened, written_through_a_part, indexed, returned, part_returned,
     written_by_out, often, offset, activated, between,
+    through_all_of_it,
 ]  # fmt: skip
 
 
@@ -293,3 +300,92 @@ def test_integers_that_require_a_gradient(dynamic):
 
         torch.testing.assert_close(compiled(a.clone(), b), f(a.clone(), b))
     assert braze.counters()["failures"] == 0
+
+
+def test_writes_to_a_part_of_an_expanded_argument():
+    def f(a):
+        a.narrow(0, 0, 1).fill_(3)
+        return a + 1
+
+    for n in (2, 3):
+        mine, theirs = torch.ones(1).expand(n), torch.ones(1).expand(n)
+        torch.testing.assert_close(braze.compile(f)(mine), f(theirs))
+        torch.testing.assert_close(mine, theirs)
+
+
+def copied(a, b):
+    b.t_()
+    b.copy_(a)
+    return b * 2
+
+
+def scaled(a, b):
+    b.unsqueeze_(0)
+    b.mul_(a)
+    return b + a
+
+
+@pytest.mark.parametrize("f", [copied, scaled], ids=lambda f: f.__name__)
+def test_an_argument_that_gets_another_geometry_and_then_a_history(f):
+    compiled = braze.compile(f)
+    for _ in range(2):
+        seen = []
+        for g in (f, compiled):
+            a, b = torch.tensor([2.0], requires_grad=True), torch.ones(3, 4)
+            loss = g(a, b).sum() + b.square().sum()
+            loss.backward()
+            seen.append((loss.detach(), a.grad, b.detach(), torch.tensor(b.requires_grad)))
+        torch.testing.assert_close(*seen)
+
+
+def hook_after_its_use(a):
+    mean = a.mean(-1)
+    count = torch.arange(int((a < 0.5).sum()))
+    mean.cumsum_(-1)
+    used = mean.add(len(count))
+    mean.register_hook(lambda g: g * 2)
+    return used
+
+
+def gradient_of_a_result(a):
+    a.register_hook(lambda g: g * 2)
+    x = a * 3
+    y = x.erf()
+    return y * torch.autograd.grad((x * x).sum(), x, retain_graph=True)[0].detach()
+
+
+def backward_to_a_result(a):
+    a.register_hook(lambda g: g * 2)
+    x = a * 3
+    x.sin().sum().backward(inputs=[x])
+    return a.cos()
+
+
+@pytest.mark.parametrize(
+    "f", [hook_after_its_use, gradient_of_a_result, backward_to_a_result], ids=lambda f: f.__name__
+)
+def test_histories_among_results(f):
+    compiled = braze.compile(f)
+    for _ in range(2):
+        seen = []
+        for g in (f, compiled):
+            a = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+            out = g(a)
+            out.sum().backward()
+            seen.append((out.detach(), a.grad))
+        torch.testing.assert_close(*seen)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kernel", [1, 2])
+def test_columns_of_a_turned_image_are_contiguous(kernel, dynamic):
+    def f(x):
+        columns = F.unfold(x, kernel)
+        return columns.view(-1, columns.shape[-1])
+
+    compiled = braze.compile(f, dynamic=dynamic, fullgraph=True)
+    for n in (3, 4):
+        x = torch.randn(n, 4, 5, 6).permute(3, 1, 2, 0)
+        got, want = compiled(x), f(x)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()

@@ -223,6 +223,11 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
 
 void TensorVariable::emit_changes(Codegen& cg, Reg self) {
   static PyObject* name = PyUnicode_InternFromString("data");
+  // Its data are set to those of another, whose history it would not get.
+  if (data && Ref::steal(native::of_tensor(fake.get(), "requires_grad")).get() == Py_True)
+    throw Unsupported(
+        Reason::UnsupportedMutation,
+        "an argument that was given other data, or another geometry, is written to and then requires a gradient");
   if (data) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(data)}, name);
   if (writes) cg.recipe.written.emplace_back(source, writes);
   for (auto& [k, v] : attributes) cg.recipe.effect(StepKind::SetAttr, {self, cg.reg(v)}, k);
@@ -259,9 +264,12 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
       args.kw.empty())
     if (Variable* handle = hook_on_leaf(tr, this, name, args[0])) return handle;
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" ||
-      (real && (n == "requires_grad_" || n == "register_hook")))
-    tr.unsupported(real ? Reason::UnsupportedFeature : Reason::IntermediateHistory,
+      (real && (n == "requires_grad_" || n == "register_hook"))) {
+    // One that was written to is a result.
+    bool result = !real || Ref::steal(native::of_tensor(fake.get(), "is_leaf")).get() != Py_True;
+    tr.unsupported(result ? Reason::IntermediateHistory : Reason::UnsupportedFeature,
                    std::string("Tensor.") + name + "()");
+  }
   if (n == "is_inference" && !real) return tr.boolean(tr.is_inference(this), Ground::pure(this, args));
   if (n == "register_hook") {
     tr.effects.no_effect("registers a hook");

@@ -23,14 +23,14 @@ SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
 }
 
 // The engine would run hooks of real tensors, which the fakes do not have.
-void without_hooks(Translator& tr, TensorVariable* t) {
-  if (t->hooks_added) tr.unsupported("a backward through a tensor with hooks");
+void without_hooks(Translator& tr, TensorVariable* t, Reason reason) {
+  if (t->hooks_added) tr.unsupported(reason, "a backward through a tensor with hooks");
   if (std::exchange(t->hooks_read, true)) return;
   for (pytorch::Attribute hook : {pytorch::Attribute::backward_hooks, pytorch::Attribute::post_accumulate_grad_hooks}) {
     const char* name = pytorch::text(hook);
     Ref hooks = real_attribute(tr, t->real.get(), name);
     if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get()))
-      tr.unsupported("a backward through a tensor with hooks");
+      tr.unsupported(reason, "a backward through a tensor with hooks");
     if (hooks.get() == Py_None)
       tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
     else
@@ -104,19 +104,23 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, Variable* r
   if (accumulates) tr.effects.no_effect("adds to gradients");
   if (retains) tr.branches.refuse("gradients that are differentiated again");
   std::unordered_set<TensorVariable*> asked;  // arguments whose gradients are wanted
+  Reason reason = Reason::UnsupportedFeature;
   for_each_tensor(tr, roots, [&](TensorVariable* t) { t->value(tr); });
   for_each_tensor(tr, wanted, [&](TensorVariable* t) {
     t->value(tr);
-    if (t->real) asked.insert(t);
+    if (t->real)
+      asked.insert(t);
+    else
+      reason = Reason::IntermediateHistory;  // which a compiled graph's results do not have among each other
   });
   std::vector<TensorVariable*> leaves;
   for (TensorVariable* t : tr.lifted_tensors())
     if (is_true(tr, t->real.get(), "requires_grad")) leaves.push_back(t);
   for (TensorVariable* t : leaves) {
-    without_hooks(tr, t);
+    without_hooks(tr, t, reason);
     // Its gradient goes on to what it was computed from, of which the fakes know nothing.
     if (!is_true(tr, t->real.get(), "is_leaf") && (accumulates || asked.size() > asked.count(t)))
-      tr.unsupported("a backward through an argument that was computed outside");
+      tr.unsupported(reason, "a backward through an argument that was computed outside");
     if (accumulates) read_gradient(tr, t);
   }
   std::vector<Ref> before;
