@@ -165,7 +165,7 @@ SUMS = {
     "distances_backward": (lambda g, x, y: [aten._cdist_backward(g, x, y, p, torch.cdist(x, y, p)) for p in (1.0, 2.0)], rand(2, 5, 7), rand(2, 5, 33), unit(2, 7, 33)),
     "powsum": (lambda x, y: [*torch._foreach_powsum([x, y], 1), *torch._foreach_powsum([x, y], 2)], rand(4, 5), rand(7)),
     "multi_margin_backward": (lambda g, x, t, w: aten.multi_margin_loss_backward(g, x, t, 2, 0.7, w, MEAN), rand(), rand(6, 5), ints(5, 6), unit(5)),
-    "weight_norm_backward": (lambda g, v, s: aten._weight_norm_interface_backward(g, v, s, v.square().sum((1, 2), True).sqrt(), 0), rand(4, 3, 2), rand(4, 3, 2), unit(4, 1, 1)),
+    "weight_norm_backward": (lambda g, v, s: aten._weight_norm_interface_backward(g.flip(2), v, s, v.square().sum((1, 2), True).sqrt(), 0), rand(4, 3, 2), rand(4, 3, 2), unit(4, 1, 1)),
     "bilinear_backward": (lambda g: aten.upsample_bilinear2d_backward(g, [7, 11], [2, 4, 6, 6], False), rand(2, 4, 7, 11)),
 }  # fmt: skip
 NO_HALVES = {
