@@ -55,8 +55,8 @@ struct WritebackSpec {
 // The state that a runnable adds to a frame.
 struct RunFrame : TorchFrame {
   std::vector<const at::Tensor*> given;  // the caller's tensors; `inputs` holds copies of those with other strides
-  std::vector<const at::Tensor*> shown;  // those with the recorded strides, on whose memory outputs lie: kernels may
-                                         // read a copy that is aligned, or on their device
+  // Where kernels may read copies that are aligned or on their device: what those are of, on whose memory outputs lie.
+  std::vector<const at::Tensor*> shown;
   std::vector<void*> pointers;
   std::vector<int64_t> symbols;
   std::vector<at::Tensor> conformed;  // copies of inputs with other strides
@@ -294,9 +294,9 @@ class CompiledGraph::Impl {
     for (const auto& s : plan.size_symbols) symbol_origins_.push_back(s.second);
     shows_gaps_.resize(inputs_);
     for (const graph::Node& n : graph.nodes()) {
-      auto* of = n.op == graph::Op::as_strided ? std::get_if<graph::ValueId>(&n.args[0]) : nullptr;
-      graph::ValueId root = of ? graph::memory_root(graph, *of) : graph::ValueId();
-      for (size_t i = 0; of && i < inputs_; ++i) shows_gaps_[i] = shows_gaps_[i] || graph.inputs[i].value == root;
+      if (n.op != graph::Op::as_strided) continue;
+      const graph::ValueId root = graph::memory_root(graph, std::get<graph::ValueId>(n.args[0]));
+      for (size_t i = 0; i < inputs_; ++i) shows_gaps_[i] = shows_gaps_[i] || graph.inputs[i].value == root;
     }
     prepare_gpu();
   }
@@ -433,9 +433,9 @@ class CompiledGraph::Impl {
     }
     program_->prepare(frame, rf.symbols.data());
     rf.given = rf.inputs;
-    if (!uploads_.empty() || !aligned_.empty()) rf.conformed.reserve(2 * inputs_);  // addresses must stay
+    if (copies()) rf.conformed.reserve(2 * inputs_);  // addresses must stay
     for (const InputCheck& c : checks_) conform(c, frame, rf);
-    rf.shown = rf.inputs;
+    if (copies()) rf.shown = rf.inputs;
     for (uint32_t i : uploads_) replace(rf, i, rf.inputs[i]->to(*gpu_));
     for (uint32_t i : aligned_)
       if (reinterpret_cast<uintptr_t>(rf.inputs[i]->const_data_ptr()) % 16)
@@ -448,6 +448,8 @@ class CompiledGraph::Impl {
     for (const WritebackSpec& w : writebacks_)
       if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
   }
+
+  bool copies() const { return !uploads_.empty() || !aligned_.empty(); }
 
   static void* stand_in_for_input(const runtime::Frame& frame, RunFrame& rf, size_t input) {
     const at::Tensor& t = *rf.inputs[input];
@@ -536,7 +538,8 @@ class CompiledGraph::Impl {
       at::Tensor t = tensor_on(rf.storages[spec.buffer], g.sizes, g.strides, g.offset, spec.dtype);
       return o.base >= 0 ? with_version_of(rf.results[o.base], std::move(t)) : t;
     }
-    const at::Tensor& owner = spec.where == plan::Where::Input ? *rf.shown[spec.input] : rf.adopted[spec.buffer];
+    const at::Tensor& owner =
+        spec.where == plan::Where::Input ? *(copies() ? rf.shown : rf.inputs)[spec.input] : rf.adopted[spec.buffer];
     BRAZE_CHECK(spec.where != plan::Where::Arena && owner.defined(), "an output on memory that is gone");
     if (spec.whole && !is_of_kind(owner, spec)) return owner;
     if (spec.where == plan::Where::Adopted && o.base < 0 && g.offset == 0 &&

@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "graph/copied_view.h"
-#include "graph/shape.h"
 #include "symbolic/given_symbol.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"

@@ -14,7 +14,6 @@
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/lazy_bits.h"
-#include "trace/tracer_impl.h"
 
 namespace braze::trace {
 namespace {
@@ -42,18 +41,10 @@ bool is_by_element(std::string_view function) {
 }
 
 // Several of its elements are one, as of an expanded tensor.
-bool overlaps_itself(const at::Tensor& t) {
-  for (int64_t d = 0; d < t.dim(); ++d) {
-    auto size = t.sym_size(d).maybe_as_int(), stride = t.sym_stride(d).maybe_as_int();
-    if (stride && *stride == 0 && (!size || *size > 1)) return true;
-  }
-  return false;
-}
-
-// Of an argument: its elements along some dimension are one.
-bool is_expanded(const sym::ExprArena& arena, const TensorType& t) {
+bool overlaps_itself(const sym::ExprArena& arena, const TensorType& t) {
   for (size_t d = 0; d < t.strides.size(); ++d)
-    if (arena.is_const(t.strides[d], 0) && !arena.is_const(t.sizes[d], 1)) return true;
+    if (arena.is_const(t.strides[d], 0) && !arena.is_const(t.sizes[d], 0) && !arena.is_const(t.sizes[d], 1))
+      return true;
   return false;
 }
 
@@ -108,9 +99,10 @@ OutArgument::OutArgument(Recorder& recorder, PyObject* fn, PyObject* const* args
   PyObject* out = kwargs ? PyDict_GetItemString(kwargs, "out") : nullptr;
   if (!out) return;
   for_each_tensor(out, [&](const at::Tensor& t) {
-    if (!unwrap_fake(t)) return;
+    const FakeTensor* fake = unwrap_fake(t);
+    if (!fake) return;
     for (const at::Tensor& other : tensors_) shared_ = shared_ || storage_of(other) == storage_of(t);
-    shared_ = shared_ || overlaps_itself(t);
+    shared_ = shared_ || overlaps_itself(recorder_.arena(), type_of(recorder_, *fake));
     tensors_.push_back(t);
     sizes_.push_back(t.sym_sizes().vec());
     written_.emplace_back(t);
@@ -258,7 +250,7 @@ bool shows_several_times(Recorder& recorder, const FakeTensor& fake) {
     auto* of = std::get_if<graph::ValueId>(&graph.node(by).args[0]);
     if (!of) return false;
     by = graph.value(*of).node;
-    if (!by.valid() && is_expanded(recorder.arena(), graph.type(*of))) return true;
+    if (!by.valid() && overlaps_itself(recorder.arena(), graph.type(*of))) return true;
   }
   return false;
 }
@@ -268,10 +260,17 @@ bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) 
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
 }
 
-// Whether a function of torch.nn.functional is called with inplace=True, by its name or by its place.
-bool is_told_to_write(PyObject* const* args, size_t nargs, PyObject* kwargs) {
-  PyObject* inplace = kwargs ? PyDict_GetItemString(kwargs, "inplace") : nullptr;
-  return inplace == Py_True || std::find(args, args + nargs, Py_True) != args + nargs;
+// Whether a function written in Python, as those of torch.nn.functional, is called with inplace=True.
+bool is_told_to_write(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {
+  if (kwargs && PyDict_GetItemString(kwargs, "inplace") == Py_True) return true;
+  PyObject* names =
+      PyFunction_Check(fn) ? PyCode_GetVarnames(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(fn))) : nullptr;
+  bool told = false;
+  for (size_t i = 0; names && i < std::min(nargs, static_cast<size_t>(PyTuple_GET_SIZE(names))); ++i)
+    told = told || (args[i] == Py_True && PyUnicode_CompareWithASCIIString(
+                                              PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(i)), "inplace") == 0);
+  Py_XDECREF(names);
+  return told;
 }
 
 }  // namespace
@@ -279,10 +278,11 @@ bool is_told_to_write(PyObject* const* args, size_t nargs, PyObject* kwargs) {
 WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs)
     : recorder_(recorder) {
   auto is_spread = [&](const at::Tensor& t) {
-    return overlaps_itself(t) || shows_several_times(recorder, *unwrap_fake(t));
+    const FakeTensor& fake = *unwrap_fake(t);
+    return overlaps_itself(recorder.arena(), type_of(recorder, fake)) || shows_several_times(recorder, fake);
   };
   if (c_function_name(fn).empty()) {  // written in Python: it may write to any of them
-    const bool writes = is_told_to_write(args, nargs, kwargs);
+    const bool writes = is_told_to_write(fn, args, nargs, kwargs);
     auto look = [&](const at::Tensor& t) {
       if (!unwrap_fake(t)) return;
       written_.emplace_back(t);

@@ -6,7 +6,6 @@ memory with, exceptions, what arguments hold afterwards, gradients.
 prints each program whose behaviour differs, made as small as dropping results and statements makes it, and its seed.
 """
 
-import argparse
 import random
 import re
 import sys
@@ -18,8 +17,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 from effect_programs import Program, arguments, write  # noqa: E402
-from running import add_options, search  # noqa: E402
-from shrinking import shrink  # noqa: E402
+from running import compare  # noqa: E402
 from tensors import distance  # noqa: E402
 
 import braze  # noqa: E402
@@ -154,30 +152,5 @@ def raises_on_the_cpu(program, call):
         return observe(function(program), arguments(program, call))[0]["raised"] is not None
 
 
-def check(seed):
-    with torch.device("cpu"):
-        program = write(seed)
-    if not program:
-        return None
-    why = failure(program)
-    if not why:
-        return None
-    if failure(program) is None:
-        return f"seed {seed}, not twice: {why}\n{program.source()}"
-    small, reason = shrink(program, why, lambda p: p.smaller(), failure, 20)
-    return f"seed {seed}: {reason}\n{small.source()}"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_default_device(options.device)
-    failed, seed = search(check, options.first, options.count, options.stop_after, options.seconds)
-    print(f"{failed} of {seed + 1 - options.first} programs differ")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, write, failure, 20))

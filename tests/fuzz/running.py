@@ -1,7 +1,12 @@
-"""What programs are run with that are made at random: a backend that counts, and how a run ended."""
+"""What programs are run with that are made at random: a backend that counts, how a run ended, the search for those that differ."""
 
+import argparse
 import re
 import time
+import warnings
+
+import torch
+from shrinking import shrink
 
 
 class Counter:
@@ -49,14 +54,6 @@ def outcome(f, arguments, name):
         return "raised", chain(e, name)
 
 
-def add_options(parser):
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
-    parser.add_argument("--device", help="where tensors are made: cuda (default: the CPU)")
-
-
 def search(check, first, count, stop_after, seconds=1e9):
     """Prints what `check(seed)` says of the seeds from `first` on, until so many failed or the time is over. How many did, and the last seed."""
     failed, end = 0, time.time() + seconds
@@ -67,3 +64,32 @@ def search(check, first, count, stop_after, seconds=1e9):
         if failed >= stop_after or time.time() > end:
             break
     return failed, seed
+
+
+def compare(doc, write, failure, seconds):
+    """The command line of a fuzzer: `write(seed)` makes a program or None, `failure(program)` says in which way it differs from eager PyTorch,
+    or None; one that differs is made smaller for so many seconds. The process's exit status."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
+    parser.add_argument("--device", help="where tensors are made: cuda (default: the CPU)")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_default_device(options.device)
+
+    def check(seed):
+        with torch.device("cpu"):
+            program = write(seed)
+        why = program and failure(program)
+        if not why:
+            return None
+        if failure(program) is None:
+            return f"seed {seed}, not twice: {why}\n{program.source()}"
+        small, reason = shrink(program, why, lambda p: p.smaller(), failure, seconds)
+        return f"seed {seed}: {reason}\n{small.source()}"
+
+    failed, seed = search(check, options.first, options.count, options.stop_after, options.seconds)
+    print(f"{failed} of {seed + 1 - options.first} programs differ")
+    return 1 if failed else 0

@@ -6,18 +6,15 @@ gradients, the optimizer's state, attributes, exceptions, step by step.
 prints each program whose behaviour differs, made as small as dropping layers, events and lines of the step makes it, and its seed.
 """
 
-import argparse
 import copy
 import sys
-import warnings
 from pathlib import Path
 
 import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from running import add_options, search  # noqa: E402
-from shrinking import shrink  # noqa: E402
+from running import compare  # noqa: E402
 from tensors import distance  # noqa: E402
 from training_programs import make_input, write  # noqa: E402
 
@@ -203,29 +200,5 @@ def bound(program):
     return 1e-4 if "Ada" in program.optimizer and program.compiled in ("step", "parts") else 1e-6
 
 
-def check(seed):
-    program = write(seed)
-    if not program:
-        return None
-    why = failure(program)
-    if not why:
-        return None
-    if failure(program) is None:
-        return f"seed {seed}, not twice: {why}\n{program.source()}"
-    small, reason = shrink(program, why, lambda p: p.smaller(), failure, 30)
-    return f"seed {seed}: {reason}\n{small.source()}"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_default_device(options.device)
-    failed, seed = search(check, options.first, options.count, options.stop_after, options.seconds)
-    print(f"{failed} of {seed + 1 - options.first} programs differ")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, write, failure, 30))

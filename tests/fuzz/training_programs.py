@@ -77,6 +77,7 @@ def batch(program, call):
 
 
 def make_input(program, call):
+    """Of a Program or of what writes one."""
     g = torch.Generator().manual_seed(program.seed * 31 + call)
     x = torch.randn([batch(program, call), *program.shape], generator=g, dtype=torch.float64, device="cpu")
     return x.to(program.dtype).to(torch.get_default_device())
@@ -87,18 +88,15 @@ class Writer:
         self.seed, self.r = seed, random.Random(seed)
         self.dtype = self.r.choice((torch.float64, torch.float64, torch.float32))
         self.shape = [self.r.choice(SIZES) for _ in range(self.r.choice((1, 1, 2, 2, 3)))]
-        self.layers, self.modules, self.made = [], [], []
+        self.layers, self.made = [], []
         self.scope = {}
         exec(HEADER, self.scope)
         self.scope["self"] = self.scope["nn"].Module()
-        self.scope["x"] = make_input(self.stub(), 0)
+        self.scope["x"] = make_input(self, 0)
         wanted, tries = self.r.randint(1, 7), 0
         while len(self.layers) < wanted and tries < 60:
             tries += 1
             self.statement()
-
-    def stub(self):
-        return Program(self.seed, shape=self.shape, dtype=self.dtype)
 
     def program(self):
         if not self.made or not list(self.scope["self"].parameters()):
@@ -112,11 +110,9 @@ class Writer:
 
     # ---- layers ----
 
-    def pick(self, where=lambda t: True):
-        names = [n for n in ("x", *self.made) if where(self.scope[n])]
-        if not names:
-            raise LookupError
-        return r if (r := names[-1]) and self.r.random() < 0.7 else self.r.choice(names)
+    def pick(self):
+        names = ["x", *self.made]
+        return names[-1] if self.r.random() < 0.7 else self.r.choice(names)
 
     def statement(self):
         kinds = (
@@ -131,7 +127,6 @@ class Writer:
         name = f"v{len(self.made)}"
         forward = [line.replace("NEW", name) for line in forward]
         saved, state = dict(self.scope), self.scope["self"]
-        trial = self.scope["copy"].deepcopy
         try:
             for line in init:
                 exec(line, self.scope)
@@ -147,7 +142,6 @@ class Writer:
         except Exception:
             self.scope = saved
             return
-        del trial
         bound = [name] if name in self.scope else []
         self.made += bound
         self.layers.append((init, forward, bound))
@@ -188,7 +182,7 @@ class Writer:
 
     def join(self):
         a = self.pick()
-        b = self.pick(lambda t: True)
+        b = self.pick()
         return [], [self.r.choice((f"NEW = {a} + {b}", f"NEW = {a} * {b}", f"NEW = torch.cat([{a}, {b}], -1)", f"NEW = torch.cat([{a}, {b}], 1)", f"NEW = {a} - 0.5 * {b}", f"{a} = {a}.clone()\n{a} += {b}\nNEW = {a} * 1", f"NEW = torch.lerp({a}, {b}, 0.3)", f"NEW = {a} @ {b}.mT", f"NEW = {a} + {b}.mean()"))]  # fmt: skip
 
     def buffer(self):

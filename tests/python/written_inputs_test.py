@@ -389,3 +389,13 @@ def test_columns_of_a_turned_image_are_contiguous(kernel, dynamic):
         got, want = compiled(x), f(x)
         torch.testing.assert_close(got, want)
         assert got.stride() == want.stride()
+
+
+def test_an_argument_true_is_not_taken_for_inplace():
+    def f(a):
+        wide = a.expand(3, 4)
+        return F.gumbel_softmax(wide, 1.0, True).sum() + F.dropout(wide, 0.0, True)
+
+    a = torch.randn(4)
+    assert braze.compile(f, fullgraph=True)(a).shape == f(a).shape
+    assert braze.explain(f, a).graph_break_count == 0

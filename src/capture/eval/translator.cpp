@@ -136,13 +136,8 @@ static void refuse_dropped(const std::vector<Variable*>& generators, const Frame
 // How often the tensors of the capture were written.
 static int64_t writes(Translator& tr) {
   int64_t n = 0;
-  for (const auto& v : tr.all()) {
-    if (!v->is(Kind::Tensor) || !v->as<TensorVariable>()->fake) continue;
-    Ref version =
-        Ref::steal(native::of_tensor(v->as<TensorVariable>()->fake.get(), pytorch::text(pytorch::Attribute::version)));
-    if (version) n += PyLong_AsLongLong(version.get());
-    PyErr_Clear();  // an inference tensor has none
-  }
+  for (const auto& v : tr.all())
+    if (v->is(Kind::Tensor)) n += v->as<TensorVariable>()->times_written();
   return n;
 }
 

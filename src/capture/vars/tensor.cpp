@@ -221,6 +221,13 @@ bool TensorVariable::changes_geometry(Translator& tr, std::string_view method, A
   return true;
 }
 
+int64_t TensorVariable::times_written() const {
+  if (!fake) return 0;
+  Ref version = Ref::steal(native::of_tensor(fake.get(), pytorch::text(pytorch::Attribute::version)));
+  PyErr_Clear();  // an inference tensor has none
+  return version ? PyLong_AsLongLong(version.get()) : 0;
+}
+
 void TensorVariable::emit_changes(Codegen& cg, Reg self) {
   static PyObject* name = PyUnicode_InternFromString("data");
   // Its data are set to those of another, whose history it would not get.
@@ -265,8 +272,8 @@ Variable* TensorVariable::call_method(Translator& tr, const char* name, Args& ar
     if (Variable* handle = hook_on_leaf(tr, this, name, args[0])) return handle;
   if (n == "register_post_accumulate_grad_hook" || n == "retain_grad" ||
       (real && (n == "requires_grad_" || n == "register_hook"))) {
-    // One that was written to is a result.
-    bool result = !real || Ref::steal(native::of_tensor(fake.get(), "is_leaf")).get() != Py_True;
+    // An argument that was written to holds a result.
+    bool result = !real || times_written() > 0;
     tr.unsupported(result ? Reason::IntermediateHistory : Reason::UnsupportedFeature,
                    std::string("Tensor.") + name + "()");
   }

@@ -28,6 +28,7 @@ class TensorVariable final : public Variable {
   Reg build(Codegen&) override;
   void emit_changes(Codegen&, Reg self);  // what was put on one that existed before
   void emit_gradient(Codegen&, Reg self);
+  int64_t times_written() const;  // in the capture; an inference tensor does not count them
 
   Ref fake;
   PyTypeObject* cls = nullptr;               // the class that the program sees, where the fake's says another
