@@ -57,6 +57,15 @@ bool includes(CpuLevel cpu, CpuLevel wanted) {
   return wanted == CpuLevel::Baseline || cpu == wanted || (cpu == CpuLevel::Avx512 && wanted == CpuLevel::Avx2);
 }
 
+bool host_has_halves() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512fp16");
+  return has;
+#else
+  return false;
+#endif
+}
+
 CpuLevel host_cpu() {
   static const CpuLevel level = detect();
   return level;

@@ -27,6 +27,8 @@ inline constexpr Target::Architecture kHostArchitecture = Target::Architecture::
 
 // What this CPU has.
 CpuLevel host_cpu();
+// Whether it computes in f16: AVX512-FP16.
+bool host_has_halves();
 // What BRAZE_CPU asks for (read once): "avx2", "avx512", "neon"; nothing: the host, with all that it has beyond its
 // level.
 std::optional<CpuLevel> forced_cpu();

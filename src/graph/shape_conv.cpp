@@ -43,9 +43,12 @@ Types convolution(const Call& c) {
   TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
   if (*fx || *fw) {
     // The CPU's kernels keep channels last, in three dimensions those of the library alone, which takes bfloat16 only
-    // with AVX-512; the GPU's for what is not double, in two; other backends decide by themselves.
-    const bool volume = x->dim() == 5, of_library = x->dtype == DType::F32 ||
-                                                    (x->dtype == DType::BF16 && includes(host_cpu(), CpuLevel::Avx512));
+    // with AVX-512 and f16 only where the CPU computes in it; the GPU's for what is not double, in two; other backends
+    // decide by themselves.
+    const bool volume = x->dim() == 5,
+               of_library = x->dtype == DType::F32 ||
+                            (x->dtype == DType::BF16 && includes(host_cpu(), CpuLevel::Avx512)) ||
+                            (x->dtype == DType::F16 && host_has_halves());
     bool kept = x->device.type == DeviceType::CUDA  ? x->dim() == 4 && x->dtype != DType::F64
                 : x->device.type == DeviceType::CPU ? x->dim() == 4 || (volume && of_library)
                                                     : false;
