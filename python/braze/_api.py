@@ -159,8 +159,13 @@ def _compile(f, backend, fullgraph, dynamic, options, recompile_limit, name):
         made = functools.update_wrapper(make(f.__func__, f.__self__), f)
         made._braze_make = lambda function: make(function, f.__self__)
         return made
+    if isinstance(f, type) and isinstance(call := getattr(f, "__call__", None), types.FunctionType):
+        f.__call__ = functools.update_wrapper(make(call), call)  # what its instances run when they are called
+        return f
     if isinstance(f, type) or not callable(f):
-        raise TypeError(f"braze.compile takes a function, a method, a module or a callable object, not {f!r}")
+        raise TypeError(
+            f"braze.compile takes a function, a method, a module, a callable object or a class of such, not {f!r}"
+        )
     call = getattr(type(f), "__call__", None)
     if isinstance(call, types.FunctionType):
         return make(call, f)

@@ -42,6 +42,8 @@ def foreign_calls(module):
         if node.op == "call_module":
             return str(node.target)
         handed = [node.target] if node.op == "call_function" else []
+        if node.op == "get_attr":
+            handed.append(getattr(module, node.target, None))
         map_aggregate((node.args, node.kwargs), handed.append)
         for value in handed:
             if callable(value) and not isinstance(value, (torch.fx.Node, torch.Tensor)) and not _of_pytorch(value):

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "launch/gil.h"
+#include "launch/warn_once.h"
 #include "runtime/heap.h"
 #include "runtime/pool.h"
 #include "trace/pytorch/autograd_node.h"
@@ -21,11 +23,11 @@ using InputKind = TrainingProgram::InputSource::Kind;
 
 constexpr size_t kWorthGivingBack = size_t{32} << 20;
 
-// Below a transform of functions, or a dual number: PyTorch's operators know what to do with it, compiled code does
-// not.
+// Below a transform of functions, a dual number, or of a class that handles operators itself: PyTorch's operators know
+// what to do with it, compiled code does not.
 bool is_transformed(const at::Tensor& t) {
   if (!t.defined()) return false;
-  return !t.has_storage() || pytorch::has_tangent(t.unsafeGetTensorImpl());
+  return !t.has_storage() || t.key_set().has_any(c10::python_ks) || pytorch::has_tangent(t.unsafeGetTensorImpl());
 }
 
 std::string describe(const at::Tensor& t) {
@@ -75,15 +77,37 @@ void CompiledFunctionBackward::release_variables() {
   auto lock = lock_without_gil(mutex_);
   releasing_ = false;
   for (size_t i = 0; i < used_.size(); ++i)
-    if (used_[i]) drop(i);
+    if (used_[i] && !is_needed(i)) drop(i);
   if (!std::all_of(spent_.begin(), spent_.end(), [](bool s) { return s; })) return;
   held_.assign(held_.size(), {});
+  drawn.clear();
   held_dropped_ = true;
 }
 
 // What eager would refuse.
 void CompiledFunctionBackward::check_kept(uint32_t i) const {
   if (dropped_[i]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+}
+
+void CompiledFunctionBackward::check_not_freed(const std::vector<bool>& given) const {
+  const std::vector<std::vector<bool>>& shared = program_->gradients.shared;
+  for (size_t t = 0; t < shared.size(); ++t)
+    for (size_t u = 0; given[t] && u < shared.size(); ++u)
+      if (spent_[u] && shared[t][u]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+}
+
+bool CompiledFunctionBackward::is_needed(size_t i) const {
+  const std::vector<std::vector<bool>>& shared = program_->gradients.shared;
+  for (size_t t = 0; t < shared.size(); ++t) {
+    bool freed = false;
+    for (size_t u = 0; u < shared.size(); ++u) freed = freed || (spent_[u] && (u == t || shared[t][u]));
+    if (freed) continue;
+    std::vector<bool> alone(shared.size());
+    alone[t] = true;
+    const std::vector<uint32_t>& reads = program_->reads(alone);
+    if (std::find(reads.begin(), reads.end(), i) != reads.end()) return true;
+  }
+  return false;
 }
 
 void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* read) const {
@@ -102,11 +126,22 @@ void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* rea
 variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
   auto lock = lock_without_gil(mutex_);
   std::vector<bool> given;
-  for (const at::Tensor& t : tangents) given.push_back(t.defined());
+  for (at::Tensor& t : tangents) {
+    given.push_back(t.defined());
+    if (t.defined() && t._is_zerotensor()) t = t.clone();  // which gives it memory
+  }
+  check_not_freed(given);
   for (size_t t = 0; t < given.size(); ++t) spent_[t] = spent_[t] || (releasing_ && given[t]);
   if (c10::GradMode::is_enabled() || std::any_of(tangents.begin(), tangents.end(), is_transformed))
     return apply_uncompiled(tangents, given);
-  const CompiledBackward& backward = program_->backward(given);
+  const CompiledBackward* compiled = nullptr;
+  try {
+    compiled = &program_->backward(given);
+  } catch (const Unsupported& e) {
+    warn_once(std::string("braze: the backward of a compiled region runs uncompiled: ") + e.what());
+    return apply_uncompiled(tangents, given);
+  }
+  const CompiledBackward& backward = *compiled;
   for (const CompiledBackward::Input& in : backward.inputs)
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
   const bool from_all = std::all_of(given.begin(), given.end(), [](bool g) { return g; });
@@ -122,7 +157,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     } else {
       owned[i] = saved_[in.index].unpack();
       if (!from_all) read.push_back(owned[i]);
-      if (releasing_) drop(in.index);
+      if (releasing_ && (from_all || !is_needed(in.index))) drop(in.index);
       used_[in.index] = true;
     }
     call.inputs[i] = &owned[i];
@@ -161,6 +196,7 @@ variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& ta
   call.symbols.assign(symbols.begin(),
                       symbols.begin() + static_cast<int64_t>(program_->forward->plan().size_symbols.size()));
   call.random_state = random_state;
+  call.drawn = drawn;
   return program_->uncompiled->gradients(call, tangents, c10::GradMode::is_enabled());
 }
 

@@ -32,9 +32,10 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   void hold_input(uint32_t i, const at::Tensor& t);
   void finish() { used_.assign(saved_.size(), false), dropped_ = used_; }
 
-  bool replayed = false;         // the forward was: what it saved lies where the backward's recording expects it
-  std::vector<int64_t> symbols;  // values of the backward's size symbols
-  at::Tensor random_state;       // of the generator when the region was called
+  bool replayed = false;          // the forward was: what it saved lies where the backward's recording expects it
+  std::vector<int64_t> symbols;   // values of the backward's size symbols
+  at::Tensor random_state;        // of the generator when the region was called
+  std::vector<at::Tensor> drawn;  // see TrainingProgram::drawn
 
  private:
   struct Version {
@@ -55,6 +56,11 @@ class CompiledFunctionBackward : public torch::autograd::Node {
                                                   const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
+  // Before a backward from `given`: that none of what it reads was freed by an earlier one, where the program's own
+  // nodes would have been.
+  void check_not_freed(const std::vector<bool>& given) const;
+  // Whether a result whose history no backward has freed needs saved value number i.
+  bool is_needed(size_t i) const;
   // `read`: what a backward from some of the results reads; of the others' memory it is none of its concern what they
   // became. nullptr: it is from all.
   void check_versions(const std::vector<at::Tensor>* read = nullptr) const;

@@ -1,6 +1,7 @@
 #include "launch/replay.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <mutex>
 
@@ -20,7 +21,32 @@ at::Generator& generator() {
   return g;
 }
 
+// Whether PyTorch says so of an operator that the graph knows by its name alone ("ns::name" or "ns::name.overload").
+bool draws(const std::string& name) {
+  const size_t dot = name.find('.');
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::string base = name.substr(0, dot), overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  auto op = dispatcher.findSchema({base, overload});
+  if (!op && overload == "default") op = dispatcher.findSchema({base, ""});
+  return op && op->hasTag(at::Tag::nondeterministic_seeded);
+}
+
 }  // namespace
+
+std::vector<ValueId> draws_to_keep(const graph::Graph& graph, const RandomReplay& replay) {
+  std::vector<ValueId> out;
+  bool known = true, others = false;
+  for (const graph::Node& n : graph.nodes()) {
+    const bool of_others = n.op == Op::Extern && draws(n.extern_name);
+    if (!of_others && !(graph::op_traits(n.op) & graph::kNondeterministic)) continue;
+    others |= of_others;
+    const bool second = n.op == Op::native_dropout || n.op == Op::rrelu_with_noise_functional;
+    known = known && (second || n.outputs.size() == 1) && graph.type(n.outputs[0]).device.type == DeviceType::CPU;
+    if (known) out.push_back(n.outputs[second ? 1 : 0]);
+  }
+  if (!known || (replay.possible() && !others)) out.clear();
+  return out;
+}
 
 RandomReplay::RandomReplay(const graph::Graph& captured, const Options& options)
     : graph_(captured.shared_arena()), options_(options) {

@@ -12,6 +12,12 @@
 namespace braze::launch {
 
 class CompiledGraph;
+class RandomReplay;
+
+// The results of `graph`'s random operators in order, of a dropout its mask, of an RReLU its slopes: what RandomReplay
+// would have to draw, but can't. Empty where it can, where there are none, where they are on a GPU, which a forward
+// would only keep at a cost, and for operators of several results that are not known here.
+std::vector<graph::ValueId> draws_to_keep(const graph::Graph& graph, const RandomReplay& replay);
 
 class RandomReplay {
  public:

@@ -24,7 +24,9 @@ namespace braze::launch {
 
 void make_leaf(PyObject* tensor) {
   const at::Tensor& t = THPVariable_Unpack(tensor);
-  if (!t.requires_grad()) t.set_requires_grad(true);
+  if (t.requires_grad()) return;
+  c10::InferenceMode mode(t.is_inference());  // outside of it, tensors of the inference mode take none
+  t.set_requires_grad(true);
 }
 
 void set_lazy(CompiledGraph::Call& call, const std::vector<trace::LazyBits>& lazy) {
@@ -46,6 +48,13 @@ void make_views(CompiledGraph::Call& call, const std::vector<trace::OutputView>&
   for (const trace::OutputView& v : views) {
     const at::Tensor& base = v.of_input ? *call.inputs[v.base] : call.results[v.base];
     at::Tensor& result = call.results[v.output];
+    if (v.made == Made::WithVersionOf) {
+      if (!result.defined() || result.is_inference()) continue;
+      if (!result.is_view()) result = pytorch::without_history(result);
+      result.unsafeGetTensorImpl()->set_version_counter(
+          v.base == v.output ? c10::VariableVersion(0) : base.unsafeGetTensorImpl()->version_counter());
+      continue;
+    }
     if (!result.is_alias_of(base)) raise_internal_failure(InternalError("an output is not on the memory of its base"));
     if (v.made == Made::Apart) {
       trace::AsViewOf kind(base);

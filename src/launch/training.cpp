@@ -106,6 +106,8 @@ class NodeRunnable : public TrainingRunnable {
     }
     for (uint32_t i : given_)
       node->hold_input(i, snapshots.empty() || !snapshots[i].defined() ? *call.inputs[i] : snapshots[i]);
+    const auto [first_drawn, num_drawn] = program_->drawn;
+    for (size_t i = 0; i < num_drawn; ++i) node->drawn.push_back(call.results[first_drawn + i]);
     node->finish();
     set_lazy(call, program_->lazy);
     for (uint32_t i : g.tangent_of) torch::autograd::set_history(call.results[i], node);

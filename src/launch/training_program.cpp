@@ -23,12 +23,18 @@ TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, cons
       must_compile_(must_compile) {
   driver::Dumps dumps;
   auto random = std::make_unique<RandomReplay>(captured.graph, options);
+  // Before the gradients, as outputs without any.
+  const std::vector<graph::ValueId> kept = draws_to_keep(captured.graph, *random);
+  drawn = {gradients.outputs, kept.size()};
+  auto& outputs = captured.graph.outputs;
+  outputs.insert(outputs.begin() + static_cast<std::ptrdiff_t>(gradients.outputs), kept.begin(), kept.end());
+  gradients.outputs += kept.size();
   autodiff::Joint::Reads reads{gradients.read_inputs, gradients.read_outputs};
   driver::Training made =
       driver::compile_training({std::move(captured.graph), gradients.outputs, gradients.tangents, std::move(reads)},
                                options, texts ? &dumps : nullptr);
   parts = std::move(made.parts);
-  if (!parts.random || !random->possible()) random = nullptr;
+  if (!parts.random || !random->possible() || drawn.second) random = nullptr;
   constants_ = std::make_shared<Constants>(std::move(captured.constants));
   report_ = {made.forward.nests,
              made.forward.kernels,
@@ -48,7 +54,7 @@ TrainingProgram::TrainingProgram(Captured captured, trace::Gradients added, cons
   if (options.cuda_graphs)
     forward_replayed = std::make_unique<ReplayedGraph>(*forward, placements(parts.forward), gradients.outputs);
   uncompiled = std::make_unique<UncompiledRegion>(parts.forward, gradients, views, constants_, std::move(random),
-                                                  parts.random, options);
+                                                  parts.random && !drawn.second, options);
   for (const Source& s : parts.sources)
     if (s.kind == Source::Kind::Input || s.kind == Source::Kind::Saved) saved.push_back(s);
   for (uint32_t i : gradients.tangent_of)

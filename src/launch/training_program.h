@@ -53,6 +53,7 @@ class TrainingProgram {
   std::unique_ptr<CompiledGraph> forward;
   std::unique_ptr<ReplayedGraph> forward_replayed;
   std::unique_ptr<UncompiledRegion> uncompiled;
+  std::pair<size_t, size_t> drawn;  // outputs that a node keeps should it run uncompiled: the first of them, how many
   std::vector<autodiff::Source> saved;                 // what a node keeps, in order
   std::vector<std::pair<uint32_t, uint32_t>> written;  // outputs that stand for what was written to inputs
 

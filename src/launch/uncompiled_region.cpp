@@ -120,16 +120,23 @@ at::Tensor UncompiledRegion::stand_in(uint32_t input, const Call& call) const {
 // The torch-level graph on the random values of the call.
 py::object UncompiledRegion::call_module(const py::tuple& args, const Call& call) {
   PyObject* module = this->module();
+  py::object run = py::module_::import("braze._replay").attr("run");
+  auto on_values = [&](const std::vector<at::Tensor>& drawn) {
+    py::list values;
+    for (const at::Tensor& t : drawn) values.append(t);
+    return py::reinterpret_steal<py::object>(
+        PyObject_CallFunctionObjArgs(run.ptr(), module, args.ptr(), values.ptr(), nullptr));
+  };
+  if (!call.drawn.empty()) {
+    RandomReplay::Rewound as_it_is(RandomReplay::state());  // the program may set the generator's state
+    return on_values(call.drawn);
+  }
   if (!random_) return py::reinterpret_steal<py::object>(PyObject_CallObject(module, args.ptr()));
   if (options_.rng != Rng::Philox) {
     RandomReplay::Rewound rewound(call.random_state);
     return py::reinterpret_steal<py::object>(PyObject_CallObject(module, args.ptr()));
   }
-  py::list values;
-  for (const at::Tensor& t : random_->draw(call.random_state, call.symbols)) values.append(t);
-  py::object run = py::module_::import("braze._replay").attr("run");
-  return py::reinterpret_steal<py::object>(
-      PyObject_CallFunctionObjArgs(run.ptr(), module, args.ptr(), values.ptr(), nullptr));
+  return on_values(random_->draw(call.random_state, call.symbols));
 }
 
 UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
@@ -177,7 +184,8 @@ UncompiledRegion::Run UncompiledRegion::run(const Call& call) {
 at::Tensor UncompiledRegion::source_of_tangent(const Run& run, uint32_t number) const {
   if (number < run.outputs.size()) return run.outputs[number];
   for (const trace::OutputView& v : views_)
-    if (!v.of_input && v.base == number && v.made != trace::OutputView::Made::Apart) {
+    if (!v.of_input && v.base == number && v.made != trace::OutputView::Made::Apart &&
+        v.made != trace::OutputView::Made::WithVersionOf) {
       const at::Tensor& view = run.outputs[v.output];
       return view.is_view() ? at::Tensor(view._base()) : view;
     }

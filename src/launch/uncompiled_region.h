@@ -38,6 +38,7 @@ class UncompiledRegion {
     torch::autograd::edge_list edges;  // per differentiable input: where its gradient goes
     std::vector<int64_t> symbols;      // of the graph
     at::Tensor random_state;           // of the generator before the call
+    std::vector<at::Tensor> drawn;     // or what the call drew
   };
   // Gradients of the differentiable inputs, with histories if `create_graph`. `tangents`: undefined ones are zero.
   // Without the GIL. Throws what PyTorch's operators throw, and std::runtime_error for a region that cannot be run

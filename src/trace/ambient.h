@@ -6,7 +6,7 @@ namespace braze::trace {
 
 struct Ambient {
   bool grad = false, autocast_cpu = false, autocast_cuda = false;
-  int8_t dtype_cpu = 0, dtype_cuda = 0;  // c10::ScalarType
+  int8_t dtype_cpu = 0, dtype_cuda = 0, default_dtype = 0;  // c10::ScalarType
   friend bool operator==(const Ambient&, const Ambient&) = default;
 };
 

@@ -1,7 +1,11 @@
 #include "trace/fx.h"
 
 #include <pybind11/pybind11.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/MemoryFormat.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "base/check.h"
@@ -70,20 +74,28 @@ class Builder {
         fx_(py::module_::import("torch.fx")),
         graph_(fx_.attr("Graph")()),
         tensor_(py::module_::import("torch").attr("Tensor")),
+        operator_(py::module_::import("torch").attr("_ops").attr("OperatorBase")),
         legacy_class_(Py_TYPE(py::module_::import("torch").attr("FloatTensor").ptr())),
         getitem_(py::module_::import("_operator").attr("getitem")) {}
 
-  void placeholder(PyObject* fake, const std::string& name) {
-    std::string base = identifier(name), unique = base;  // an argument of the generated forward
+  void placeholder(const CallList::Input& input) {
+    std::string base = identifier(input.name), unique = base;  // an argument of the generated forward
     for (int n = 1; !names_.insert(unique).second; ++n) unique = base + "_" + std::to_string(n);
     py::object node = graph_.attr("placeholder")(unique);
-    if (fake) nodes_[fake] = node;
+    if (input.fake) nodes_[input.fake] = node;
+    auto texts = [&](const std::vector<sym::Expr>& exprs) {
+      py::tuple all(exprs.size());
+      for (size_t i = 0; i < exprs.size(); ++i) all[i] = arena_.print(exprs[i]);
+      return all;
+    };
+    node.attr("meta")["braze_layout"] = py::make_tuple(texts(input.sizes), texts(input.strides));
   }
 
   void symbol(sym::Expr s) {
     std::string unique(arena_.symbol_name(s));
     names_.insert(unique);
     sizes_[s.id] = graph_.attr("placeholder")(unique);
+    sizes_[s.id].attr("meta")["braze_symbol"] = true;
   }
 
   void change(const Ambient& from, const Ambient& to) {
@@ -91,12 +103,14 @@ class Builder {
     auto set = [&](const py::object& fn, const py::tuple& args) { graph_.attr("call_function")(fn, args); };
     if (from.grad != to.grad)
       set(py::reinterpret_borrow<py::object>(pytorch::get(pytorch::Name::set_grad_enabled)), py::make_tuple(to.grad));
+    auto dtype_of = [](int8_t type) {
+      return py::reinterpret_borrow<py::object>(
+          reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(type))));
+    };
+    if (from.default_dtype != to.default_dtype)
+      set(torch.attr("set_default_dtype"), py::make_tuple(dtype_of(to.default_dtype)));
     auto autocast = [&](const char* device, bool was, bool is, int8_t dtype_was, int8_t dtype_is) {
-      if (dtype_was != dtype_is) {
-        py::object dtype = py::reinterpret_borrow<py::object>(
-            reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(dtype_is))));
-        set(torch.attr("set_autocast_dtype"), py::make_tuple(device, dtype));
-      }
+      if (dtype_was != dtype_is) set(torch.attr("set_autocast_dtype"), py::make_tuple(device, dtype_of(dtype_is)));
       if (was != is) set(torch.attr("set_autocast_enabled"), py::make_tuple(device, is));
       // As the end of a region does: what was cast in it is cast again in the next call.
       if (was && !is) set(torch.attr("clear_autocast_cache"), py::tuple());
@@ -239,17 +253,34 @@ class Builder {
     if (Py_TYPE(obj) == legacy_class_)
       return py::str(py::getattr(obj, "__module__").cast<std::string>() + "." +
                      py::getattr(obj, "__name__").cast<std::string>());
-    // A real tensor, and what has no text that the generated code understands: an attribute of the module.
-    bool of_numpy = std::string_view(Py_TYPE(obj)->tp_name).starts_with("numpy.") && !PyType_Check(obj);
+    if (py::object dtype = plain_values_ ? dtype_of_class(obj) : py::object()) return dtype;
+    if (has_text(obj)) return py::reinterpret_borrow<py::object>(obj);
+    // A real tensor, and what else the generated code has no text for: an attribute of the module.
     BRAZE_CHECK(!THPVariable_Check(obj) || !THPVariable_Unpack(obj).unsafeGetTensorImpl()->key_set().has(kFakeKey),
                 "a tensor of the graph that no noted call made");
-    if (of_numpy || py::isinstance(obj, tensor_)) {
-      py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
-      constants_.push_back(py::reinterpret_borrow<py::object>(obj));
-      nodes_[obj] = node;
-      return node;
-    }
-    return py::reinterpret_borrow<py::object>(obj);
+    py::object node = graph_.attr("get_attr")(constant_name(constants_.size()));
+    constants_.push_back(py::reinterpret_borrow<py::object>(obj));
+    nodes_[obj] = node;
+    return node;
+  }
+
+  // `float` for torch.float64 and the like, as functions in C take them; null for others.
+  static py::object dtype_of_class(PyObject* obj) {
+    c10::ScalarType type = obj == reinterpret_cast<PyObject*>(&PyFloat_Type)     ? c10::kDouble
+                           : obj == reinterpret_cast<PyObject*>(&PyLong_Type)    ? c10::kLong
+                           : obj == reinterpret_cast<PyObject*>(&PyBool_Type)    ? c10::kBool
+                           : obj == reinterpret_cast<PyObject*>(&PyComplex_Type) ? c10::kComplexDouble
+                                                                                 : c10::ScalarType::Undefined;
+    if (type == c10::ScalarType::Undefined) return {};
+    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
+  }
+
+  // Whether code that torch.fx generates says it by its repr() or by a name.
+  bool has_text(PyObject* obj) const {
+    return obj == Py_None || obj == Py_Ellipsis || PyBool_Check(obj) || PyLong_CheckExact(obj) ||
+           PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) || PyUnicode_CheckExact(obj) ||
+           PyBytes_CheckExact(obj) || Py_TYPE(obj) == &PyRange_Type || THPDtype_Check(obj) || THPDevice_Check(obj) ||
+           THPLayout_Check(obj) || THPMemoryFormat_Check(obj) || py::isinstance(obj, operator_);
   }
 
   // Unbacked symbols are known by the first result that has them.
@@ -290,7 +321,7 @@ class Builder {
   const sym::ExprArena& arena_;
   const CallList::Size& size_;
   bool unbacked_ = false;  // sizes of results may be such
-  py::object fx_, graph_, tensor_;
+  py::object fx_, graph_, tensor_, operator_;
   PyTypeObject* legacy_class_;  // of torch.FloatTensor and the like
   py::object getitem_;
   std::unordered_map<uint32_t, py::object> sizes_;  // by expression
@@ -322,10 +353,9 @@ bool CallList::add(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* 
   return true;
 }
 
-PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                                 const std::vector<PyObject*>& outputs, const Ambient& outside,
-                                 const sym::ExprArena& arena, const std::vector<sym::Expr>& symbols,
-                                 const Size& size) const {
+PyObject* CallList::graph_module(const std::vector<Input>& inputs, const std::vector<PyObject*>& outputs,
+                                 const Ambient& outside, const sym::ExprArena& arena,
+                                 const std::vector<sym::Expr>& symbols, const Size& size) const {
   try {
     std::vector<PyObject*> reads;
     auto any = [](PyObject*) { return true; };
@@ -334,7 +364,7 @@ PyObject* CallList::graph_module(const std::vector<std::pair<PyObject*, std::str
     used.insert(outputs.begin(), outputs.end());
     Builder builder(arena, size);
     for (sym::Expr s : symbols) builder.symbol(s);
-    for (const auto& [fake, name] : inputs) builder.placeholder(fake, name);
+    for (const Input& input : inputs) builder.placeholder(input);
     Ambient now = outside;
     for (const Call& call : calls_) {
       if (call.ambient != now) builder.change(now, call.ambient);

@@ -35,14 +35,19 @@ class CallList {
     }
   }
 
-  // `inputs`: the placeholders' fakes (nullptr for an input that only the ATen graph has) and names. `outside`: the
-  // modes that the module will be called under. New reference, or nullptr with a Python exception set.
+  struct Input {
+    PyObject* fake;  // nullptr: one that only the ATen graph has
+    std::string name;
+    std::vector<sym::Expr> sizes, strides;  // elements, over `symbols`
+  };
+  // `inputs`: the placeholders; their meta holds `braze_layout`, texts of their sizes and strides. `outside`: the modes
+  // that the module will be called under. New reference, or nullptr with a Python exception set.
   // `symbols`: further placeholders, before the inputs: the values of these size symbols, in terms of which `size` says
   // what a torch.SymInt is (false: it is none).
   using Size = std::function<bool(PyObject* sym, sym::Expr* out)>;
-  PyObject* graph_module(const std::vector<std::pair<PyObject*, std::string>>& inputs,
-                         const std::vector<PyObject*>& outputs, const Ambient& outside, const sym::ExprArena& arena,
-                         const std::vector<sym::Expr>& symbols, const Size& size) const;
+  PyObject* graph_module(const std::vector<Input>& inputs, const std::vector<PyObject*>& outputs,
+                         const Ambient& outside, const sym::ExprArena& arena, const std::vector<sym::Expr>& symbols,
+                         const Size& size) const;
 
  private:
   struct Call {

@@ -3,6 +3,8 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -43,6 +45,11 @@ std::atomic<bool> gpu_matters{false};
 }  // namespace
 
 bool dispatch_mode_active() { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
+
+bool below_autograd() {
+  return c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
+         c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset);
+}
 
 WithoutTorchFunctions::WithoutTorchFunctions(int which) {
   using TLS = at::impl::PythonTorchFunctionTLS;

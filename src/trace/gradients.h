@@ -16,6 +16,8 @@ struct Gradients {
                                      // is what was written to that
   std::vector<uint32_t> inputs;      // every input that has a gradient
   std::vector<uint32_t> read_inputs, read_outputs;  // whose memory the backward reads
+  // Per pair of tangents, see shared_histories(); empty: each shares all with each other.
+  std::vector<std::vector<bool>> shared;
 };
 
 // After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the

@@ -1,4 +1,5 @@
 #include "trace/recorder.h"
+#include "trace/default_dtype.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -561,6 +562,7 @@ std::vector<at::Tensor> Recorder::append(const OpInfo& info, std::vector<Arg> ar
   std::vector<bool> defined;
   for (const TensorType& type : types) defined.push_back(type.dtype != DType::Opaque);
   std::erase_if(types, [](const TensorType& type) { return type.dtype == DType::Opaque; });
+  if (types.size() == 1 && c10::get_default_dtype_as_scalartype() != default_dtype_) name_dtype(info, args, types[0]);
   if (!types.empty()) refuse_out_of_range(arena(), info.op, args, types[0].dtype);
   assume_sizes(types);
   graph::NodeId node = graph_.add_node(info.op, std::move(args), std::move(types), origin(),

@@ -6,6 +6,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <functional>
 #include <map>
@@ -145,6 +146,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   const graph::Location* pending_location_ = nullptr;
   graph::LocId location_, last_location_;
   size_t refreshed_ = 0;  // replaced symbols that the types know of
+  const c10::ScalarType default_dtype_ = c10::get_default_dtype_as_scalartype();
   bool closed_ = false;
   bool numbers_ = false, open_results_ = true;
   struct MadeSymbol {

@@ -48,6 +48,7 @@ struct OutputView {
     WithoutGrad,     // where gradients were off
     ForInference,    // in inference mode
     Apart,           // no view: on the memory of an output that is the same value, without its history
+    WithVersionOf,   // as it is, but counting writes with `base`, or by itself where that is `output`: of `.data`
   };
   uint32_t output, base;  // base: an input, or an output that is none of these; bases that only views need come after
                           // the other outputs
@@ -153,6 +154,8 @@ class Tracer {
                                     const graph::Location& loc) = 0;
   // False: the captured program is only held at the level of ATen, and graph_module() cannot be had.
   virtual bool has_torch_level() const = 0;
+  // Whether the fake carries a tangent of forward-mode differentiation, which a graph's outputs lose.
+  virtual bool has_tangent(PyObject* fake) const = 0;
   // This fake requires grad, but as an output it brings no history.
   virtual void forget_history(PyObject* fake) = 0;
 

@@ -11,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/branch.h"
 #include "trace/fake_tensor.h"
+#include "trace/pytorch/dual_number.h"
 #include "trace/pytorch/names.h"
 #include "trace/size_hint.h"
 #include "trace/tracer_impl.h"
@@ -36,6 +37,10 @@ void TracerImpl::enter() { scopes_.push_back(std::make_unique<RecordingScope>(re
 void TracerImpl::leave() {
   BRAZE_CHECK(!scopes_.empty(), "leave() without enter()");
   scopes_.pop_back();
+}
+
+bool TracerImpl::has_tangent(PyObject* fake) const {
+  return pytorch::has_tangent(THPVariable_Unpack(fake).unsafeGetTensorImpl());
 }
 
 bool TracerImpl::is_fake(PyObject* obj) const {
@@ -154,12 +159,16 @@ void TracerImpl::forget_inputs() {
 }
 
 PyObject* TracerImpl::graph_module() {
-  std::vector<std::pair<PyObject*, std::string>> inputs;
+  std::vector<CallList::Input> inputs;
   std::unordered_map<uint32_t, PyObject*> fakes;
   for (const Lifted& l : lifted_) fakes[l.slot] = l.fake;
   for (uint32_t slot : recorder_->input_slots) {
     auto it = fakes.find(slot);
-    inputs.emplace_back(it == fakes.end() ? nullptr : it->second, recorder_->slots[slot].name);
+    const auto& given = recorder_->slots[slot];
+    CallList::Input input{it == fakes.end() ? nullptr : it->second, given.name, given.type.sizes, given.type.strides};
+    for (auto* exprs : {&input.sizes, &input.strides})
+      for (sym::Expr& e : *exprs) e = recorder_->sizes()->simplify(e);
+    inputs.push_back(std::move(input));
   }
   CallList::Size size = [&](PyObject* o, sym::Expr* out) {
     auto* node = size_node(o);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -16,6 +17,7 @@
 #include "trace/fake_tensor.h"
 #include "trace/graph_break.h"
 #include "trace/kernel_launches.h"
+#include "trace/pytorch/autograd_node.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -281,7 +283,39 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     for (uint32_t member : members.mapped()) add(member, graph.outputs[at], at, false);
   }
   find_detached(graph, views);
+  find_versions(graph, views);
   return views;
+}
+
+// Outputs that share their memory with inputs or others, but do not count writes with them.
+void TracerImpl::find_versions(const graph::Graph& graph, std::vector<OutputView>& views) const {
+  auto storage = [](const at::Tensor& t) { return t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr; };
+  std::unordered_map<const void*, std::set<const void*>> counters;  // by memory
+  std::set<const void*> of_inputs;
+  for (const Lifted& l : lifted_) {
+    const at::Tensor& t = THPVariable_Unpack(l.fake);
+    if (t.is_inference()) continue;
+    counters[storage(t)].insert(pytorch::version_counter(t));
+    of_inputs.insert(pytorch::version_counter(t));
+  }
+  std::vector<uint32_t> known;
+  for (uint32_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
+    const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+    if (t.is_inference() || !functional::isFunctionalTensor(t) || !storage(t)) continue;
+    counters[storage(t)].insert(pytorch::version_counter(t));
+    known.push_back(i);
+  }
+  std::unordered_map<const void*, uint32_t> first;
+  for (uint32_t i : known)  // their counters stay, which their histories look at
+    if (const at::Tensor& t = THPVariable_Unpack(outputs_[i]); t.requires_grad())
+      first.emplace(pytorch::version_counter(t), i);
+  for (uint32_t i : known) {
+    const at::Tensor& t = THPVariable_Unpack(outputs_[i]);
+    const void* counter = pytorch::version_counter(t);
+    if (of_inputs.count(counter) || counters[storage(t)].size() < 2 || t.requires_grad()) continue;
+    views.push_back({i, first.emplace(counter, i).first->second, false, OutputView::Made::WithVersionOf});
+  }
 }
 
 // Outputs that are the same value as another one, but not the same tensor: of those at most one has a history.

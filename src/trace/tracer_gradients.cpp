@@ -11,6 +11,7 @@
 #include "trace/fake_tensor.h"
 #include "trace/kernel_launches.h"
 #include "trace/pytorch/python_function.h"
+#include "trace/shared_histories.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -59,7 +60,7 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
                                                            Gradients& out) {
   std::vector<at::Tensor> roots;
   std::vector<bool> is_view(out.results);
-  for (const OutputView& v : views) is_view[v.output] = true;
+  for (const OutputView& v : views) is_view[v.output] = is_view[v.output] || v.made != OutputView::Made::WithVersionOf;
   std::unordered_set<uint32_t> seen;  // roots of the memory of outputs that are no views
   for (uint32_t i = 0; i < out.results; ++i) {
     if (outputs_[i] == Py_None || !graph.outputs[i].valid()) continue;
@@ -147,6 +148,7 @@ Gradients TracerImpl::add_backward(Captured& captured, graph::Graph& graph) {
   Gradients out;
   out.results = outputs_.size();
   std::vector<at::Tensor> roots = differentiable_outputs(graph, captured.views, out);
+  out.shared = shared_histories(roots);
   out.outputs = graph.outputs.size();
   for (uint32_t slot : recorder_->input_slots)
     if (recorder_->slots[slot].kind == graph::InputKind::Constant && recorder_->slots[slot].real.requires_grad())

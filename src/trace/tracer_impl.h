@@ -34,6 +34,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   PyObject* lift(PyObject* real, graph::InputKind kind, const std::string& name,
                  const std::vector<SymbolicDim>& symbolic) override;
   bool is_fake(PyObject* obj) const override;
+  bool has_tangent(PyObject* fake) const override;
   PyObject* real_of(PyObject* fake) const override {
     auto it = by_fake_.find(fake);
     return it == by_fake_.end() ? nullptr : lifted_[it->second].real;
@@ -108,6 +109,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void check_aliases(const graph::Graph& graph) const;
   std::vector<OutputView> find_views(graph::Graph& graph);
   void find_detached(const graph::Graph& graph, std::vector<OutputView>& views) const;
+  void find_versions(const graph::Graph& graph, std::vector<OutputView>& views) const;
   void take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObject*>& constants);
   Gradients add_backward(Captured& captured, graph::Graph& graph);
   std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views,

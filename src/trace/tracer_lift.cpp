@@ -38,6 +38,7 @@ void check_liftable(PyObject* obj) {
   if (t.requires_grad() && !c10::isFloatingType(t.scalar_type()) && !c10::isComplexType(t.scalar_type()))
     refuse_tensor("integers that require a gradient, as where a tensor that does was written to them");
   if (!t.has_storage()) refuse_tensor("a tensor without storage");
+  if (keys.has(c10::DispatchKey::ZeroTensor)) refuse_tensor("a tensor of zeros without memory");
   if (pytorch::has_tangent(t.unsafeGetTensorImpl())) refuse_tensor("a dual number of forward-mode differentiation");
 }
 

@@ -394,3 +394,22 @@ def test_written_argument_beside_many_others():
                 others[overlapping] = memory[4:12]
             results.append((g(memory[:8], *others), memory))
         same(*results)
+
+
+def test_operators_see_the_default_dtype_that_was_set_inside():
+    def with_a_generator(t):
+        torch.set_default_dtype(torch.float64)
+        y = torch.rand(3, generator=torch.Generator().manual_seed(0))
+        torch.set_default_dtype(torch.float32)
+        return y + t
+
+    def in_a_graph_of_calls(t):
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(3, requires_grad=True)
+        torch.set_default_dtype(torch.float32)
+        return y, torch.ones(2) + t
+
+    t = torch.zeros(1)
+    same(with_a_generator(t), braze.compile(with_a_generator, fullgraph=True)(t))
+    for backend in ("braze", "eager"):
+        same(in_a_graph_of_calls(t), braze.compile(in_a_graph_of_calls, backend=backend)(t))

@@ -386,3 +386,66 @@ def test_global_writes_are_replayed():
     g(t), g(t), g(t)
     assert STEPS == before + 3
     assert counter.count == 1, "a counter that nobody reads must not compile again"
+
+
+# ---- what torch.nn.Module.__setattr__ does ----
+
+
+def module_state(m):
+    own = sorted(k for k in m.__dict__ if not k.startswith("_"))
+    return own, list(m._parameters), list(m._buffers), sorted(m._non_persistent_buffers_set), list(m._modules)
+
+
+def buffers(m):
+    m.kept = torch.nn.Buffer(torch.ones(2))
+    m.passing = torch.nn.Buffer(torch.ones(3), persistent=False)
+    m.plain = torch.ones(4)
+    m.kept = torch.zeros(2)
+    return m
+
+
+def replaced(m):
+    m.one = torch.nn.Buffer(torch.ones(2))
+    m.one = torch.nn.Parameter(torch.ones(2))
+    m.two = 3
+    m.three = torch.nn.Parameter(torch.ones(2))
+    del m.three
+    m.four = torch.nn.Parameter(torch.ones(1))
+    m.four = None
+    return m
+
+
+def wrong(m):
+    m.register_buffer("buffer", torch.ones(2))
+    try:
+        m.buffer = 3
+    except TypeError as e:
+        m.told = str(e)
+    try:
+        m.register_buffer("told", torch.ones(2))
+    except KeyError as e:
+        m.told += str(e)
+    return m
+
+
+@pytest.mark.parametrize("fn", [buffers, replaced, wrong])
+@pytest.mark.parametrize("inside", [False, True])
+def test_attributes_of_modules(fn, inside):
+    f = (lambda: fn(torch.nn.Module())) if inside else fn
+    args = lambda: () if inside else (torch.nn.Module(),)
+    want, got = f(*args()), braze.compile(f)(*args())
+    assert module_state(got) == module_state(want)
+    assert getattr(got, "told", None) == getattr(want, "told", None)
+    assert list(got.state_dict()) == list(want.state_dict())
+
+
+def test_hooks_on_registration_run():
+    from torch.nn.modules.module import register_module_buffer_registration_hook
+
+    seen = []
+    handle = register_module_buffer_registration_hook(lambda module, name, buffer: seen.append(name))
+    try:
+        braze.compile(buffers)(torch.nn.Module())
+    finally:
+        handle.remove()
+    assert seen == ["kept", "passing", "kept"]

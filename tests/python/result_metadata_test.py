@@ -258,3 +258,48 @@ def test_results_lie_as_images_do(name, dtype):
         within = {"rtol": 2e-2, "atol": 2e-2} if dtype in (torch.bfloat16, torch.float16) else {}
         got, want = braze.compile(FOLLOWING[name], fullgraph=True)(*args), FOLLOWING[name](*args)
         torch.testing.assert_close(got, want, check_stride=True, **within)
+
+
+# ---- versions ----
+
+
+def data(x):
+    return x.data
+
+
+def data_written(x):
+    d = x.data
+    d.mul_(2)
+    return d
+
+
+def data_twice(x):
+    return x.data.view(-1), x.data
+
+
+def data_and_detached(x):
+    y = x * 2
+    return y, y.data, y.detach()
+
+
+def part_of_data(x):
+    return x.data[0]
+
+
+@pytest.mark.parametrize("fn", [data, data_written, data_twice, data_and_detached, part_of_data])
+@pytest.mark.parametrize("make", [lambda: torch.ones(3, 3), lambda: torch.ones(3, 3).requires_grad_() * 1])
+def test_what_counts_writes_together(fn, make):
+    """`.data` counts its own, so that writes to it are none to what a backward has kept."""
+    told = []
+    for f in (fn, braze.compile(fn)):
+        x = make()
+        results = f(x)
+        all = [x, *(results if isinstance(results, tuple) else (results,))]
+        rows = []
+        for t in all[1:]:
+            before = [a._version for a in all]
+            if not t.requires_grad:
+                t.add_(1)
+            rows.append([a._version - b for a, b in zip(all, before)])
+        told.append(rows)
+    assert told[0] == told[1]

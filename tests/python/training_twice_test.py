@@ -128,3 +128,162 @@ def test_dual_numbers_and_numbers(f):
         torch.testing.assert_close(braze.compile(tangent)(x), tangent(x), equal_nan=True)
         product = lambda x: torch.func.jvp(f, (x,), (x.sign(),))
         torch.testing.assert_close(braze.compile(product)(x), product(x), equal_nan=True)
+
+
+# ---- results of one region, differentiated one after the other ----
+
+
+def apart(x, y):
+    return (x * y).sum(), (y * y * y * x).sum()
+
+
+def through_a_shared_node(x, y):
+    z = x.exp()
+    return (z * y).sum(), (z * z).sum()
+
+
+def through_a_node_that_keeps_nothing(x, y):
+    z = x + y
+    return (z * y).sum(), (z * x).sum()
+
+
+def three(x, y):
+    z = x.exp()
+    return (z * y).sum(), (y * y).sum(), (z * x).sum()
+
+
+def backwards(fn, order):
+    x, y = torch.full((2,), 1.5, requires_grad=True), torch.full((2,), 0.5, requires_grad=True)
+    results, told = fn(x, y), []
+    for i in order:
+        try:
+            results[i].backward()
+            told.append(([None if t.grad is None else t.grad.clone() for t in (x, y)]))
+        except RuntimeError as e:
+            told.append(str(e)[:60])
+    return told
+
+
+@pytest.mark.parametrize("fn", [apart, through_a_shared_node, through_a_node_that_keeps_nothing, three])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0), (1, 1, 0), (0, 1, 0, 1), (2, 1, 0), (1, 2, 0)])
+def test_backwards_from_one_result_after_the_other(fn, order):
+    if max(order) >= (3 if fn is three else 2):
+        pytest.skip("it has fewer results")
+    want, got = backwards(fn, order), backwards(braze.compile(fn), order)
+    assert [isinstance(w, str) for w in want] == [isinstance(g, str) for g in got]
+    for w, g in zip(want, got):
+        if isinstance(w, str):
+            assert w == g
+            continue
+        for a, b in zip(w, g):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(b, a)
+
+
+def test_what_another_result_shares_is_freed():
+    """Memory that eager frees with the first backward is not held for a second one, which would be an error."""
+
+    def fn(x):
+        h = (x * x).sin()
+        return h.square().sum(), h
+
+    x = torch.randn(1000, 1000, requires_grad=True)
+    loss, h = braze.compile(fn)(x)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        h.sum().backward()
+
+
+# ---- random numbers that no generator gives again ----
+
+
+def drawn_by_values(x):
+    return torch.bernoulli(x.detach().abs().clamp(0, 1)) * x**2
+
+
+def drawn_with_a_generator(x):
+    return torch.rand(3, generator=torch.Generator().manual_seed(3), dtype=x.dtype) * x**2
+
+
+def slopes(x):
+    return F.rrelu(x, 0.1, 0.3, True) * x
+
+
+def two_kinds(x):
+    return torch.poisson(torch.full((3,), 3.0)) * F.dropout(x) * x
+
+
+def picked(x):
+    return torch.multinomial(torch.ones(5), 3) * x**2
+
+
+@pytest.mark.parametrize("fn", [drawn_by_values, drawn_with_a_generator, slopes, two_kinds, picked])
+def test_second_derivatives_see_what_was_drawn(fn):
+    """Each is c * x^2 with a random c."""
+    x = torch.randn(3, dtype=torch.double, requires_grad=True)
+    y = braze.compile(fn)(x)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (gg,) = torch.autograd.grad(g.sum(), x)
+    torch.testing.assert_close(g.detach(), 2 * y.detach() / x.detach())
+    torch.testing.assert_close(gg, 2 * y.detach() / x.detach() ** 2)
+
+
+# ---- gradients of other kinds ----
+
+
+def test_a_gradient_without_memory():
+    """PyTorch's zeros that take none."""
+    x = torch.randn(3, requires_grad=True)
+    for n in (1, 2):
+        (g,) = torch.autograd.grad(braze.compile(lambda x: x**3)(x), x, torch._efficientzerotensor(3))
+        assert g.tolist() == [0.0, 0.0, 0.0]
+        assert torch.equal(
+            braze.compile(lambda x: x * 2 + n)(torch._efficientzerotensor(3)), torch.full((3,), float(n))
+        )
+
+
+def test_a_gradient_of_a_class_that_handles_operators():
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+    x = torch.randn(3, requires_grad=True)
+    (g,) = torch.autograd.grad(braze.compile(lambda x: x**3)(x), x, two(torch.ones(3), torch.full((3,), 2.0)))
+    assert type(g) is two
+    torch.testing.assert_close(g.a, 3 * x.detach() ** 2)
+    torch.testing.assert_close(g.b, 6 * x.detach() ** 2)
+
+
+def test_below_autograd_nothing_has_a_history():
+    """What __torch_dispatch__ calls is compiled without gradients, whatever its operands ask for."""
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+
+    def fn(x, i, y):
+        return (x.sin() + i.sin() + y.sin()) * x.shape[0]
+
+    def grads(fn):
+        torch.manual_seed(0)
+        i = torch.randn(2, 2, requires_grad=True)
+        x = two(i, i.clone())
+        y = two(x.clone(), x.clone())
+        args = [t.detach().clone().requires_grad_(True) for t in (x, i, y)]
+        fn(*args).sum().backward()
+        return [t.grad for t in args]
+
+    for got, want in zip(grads(braze.compile(fn)), grads(fn)):
+        assert type(got) is type(want)
+        while isinstance(want, two):
+            got, want = got.a, want.a
+        torch.testing.assert_close(got, want)
+
+
+def test_a_backward_that_is_not_compiled_runs_as_pytorchs_calls():
+    def fn(x):
+        y = x.to(torch.complex128).sum()
+        braze.graph_break()
+        return y.abs()
+
+    grads = []
+    for f in (fn, braze.compile(fn)):
+        x = torch.arange(6.0, dtype=torch.double).reshape(3, 2).requires_grad_()
+        f(x).backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)

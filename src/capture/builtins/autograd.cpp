@@ -1,5 +1,6 @@
 // Differentiation that the captured code asks for itself: autograd.Function, torch.autograd.grad and backward,
 // inference mode.
+#include <algorithm>
 #include <string_view>
 
 #include "capture/builtins/builtins.h"
@@ -51,10 +52,27 @@ Ref traced_class(Translator& tr, Variable* cls) {
   return made;
 }
 
+// Whether what stands for it in a call is the value itself.
+bool has_value(Translator& tr, Variable* v) {
+  v = tr.force(v);
+  if (v->is(Kind::Tuple) || v->is(Kind::List)) {
+    const auto& elements = static_cast<SequenceVariable*>(v)->elements;
+    return std::all_of(elements.begin(), elements.end(), [&](Variable* e) { return has_value(tr, e); });
+  }
+  if (v->is(Kind::Dict)) {
+    const auto& entries = v->as<DictVariable>()->entries(tr);
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const auto& e) { return has_value(tr, e.key) && has_value(tr, e.value); });
+  }
+  return v->is(Kind::Tensor) || v->is(Kind::Sym) || v->as_constant();
+}
+
 // PyTorch hands on what is no tensor: containers come to the forward as the very objects that they are. `stood_in`: one
 // of them did, which a graph of torch's functions cannot show.
 Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
   v = tr.force(v);
+  if (tr.view().torch_level && !has_value(tr, v))
+    tr.unsupported("an autograd.Function of objects in a graph of PyTorch's calls");
   const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
   if (!container || tr.view().torch_level) return v;
   stood_in = true;
@@ -160,10 +178,18 @@ Variable* module_backward_hook(Translator& tr, Args& a) {
 // ---- inference mode ----
 
 // Called by the polyfill of its guard: returns what was set before.
+// Whether the capture runs in the mode.
+Variable* outer_inference_mode(Translator& tr) {
+  static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
+  return tr.real.query_torch(fn, Args{});
+}
+
 Variable* set_inference(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   tr.mutate();
   bool on = tr.truth(a[0]);
+  if (!on && !tr.effects.inference && tr.truth(outer_inference_mode(tr)))
+    tr.unsupported("torch.inference_mode(False) inside of it");
   if (on && !tr.effects.inference) {
     // To stop there is to stop before the program's own statement: what stands for the mode's guard in the frames below
     // enters nothing.
@@ -176,8 +202,15 @@ Variable* set_inference(Translator& tr, Args& a) {
 
 Variable* is_inference_mode(Translator& tr, Args&) {
   if (tr.effects.inference) return tr.boolean(true, Ground::process(ProcessState::GradMode));
-  static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
-  return tr.real.query_torch(fn, Args{});
+  return outer_inference_mode(tr);
+}
+
+// torch.is_inference(tensor)
+Variable* is_inference(Translator& tr, Args& a) {
+  if (a.size() != 1 || !a.kw.empty()) return nullptr;
+  Variable* v = tr.force(a[0]);
+  if (!v->is(Kind::Tensor)) return nullptr;
+  return tr.call(tr.getattr(v, "is_inference"), Args{});
 }
 
 }  // namespace
@@ -194,6 +227,7 @@ void register_autograd_builtins() {
   register_polyfill(pytorch::Name::InferenceMode, "InferenceMode");
   register_builtin("braze.polyfills", "set_inference", set_inference);
   register_builtin("torch", "is_inference_mode_enabled", is_inference_mode);
+  register_builtin("torch", "is_inference", is_inference);
 }
 
 }  // namespace braze::capture

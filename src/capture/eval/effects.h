@@ -82,6 +82,7 @@ class Effects {
 
   bool inference = false;                             // torch.inference_mode() was entered in the captured code
   uint64_t inference_since = 0;                       // the instruction that entered it last; 0: none
+  uint64_t dual_since = 0;                            // the instruction that made the first dual number; 0: none
   std::unordered_map<Variable*, Variable*> weakrefs;  // those made in the capture, by what they refer to
 
  private:

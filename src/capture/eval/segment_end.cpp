@@ -169,6 +169,8 @@ void SegmentEnd::at_return(Variable* result) {
 }
 
 void SegmentEnd::before_instruction(const BreakInfo& info) {
+  // What stands for the mode's guard enters nothing: the interpreter would go on outside of it.
+  if (tr_.effects.inference) throw Restart{tr_.effects.inference_since, {info.reason, info.detail}};
   tr_.segment().stop = info;
   Codegen cg(tr_, tr_.segment().recipe);
   trace::WithoutTorchFunctions own_questions(tr_.torch_functions.any() ? 2 : 0);
@@ -190,6 +192,10 @@ void SegmentEnd::finish_graph(Codegen& cg) {
   std::vector<PyObject*> inputs;
   segment.captured = tr_.tracer().finish(cg.outputs, inputs);
   segment.num_outputs = cg.outputs.size();
+  for (PyObject* o : cg.outputs)
+    if (tr_.effects.dual_since && PyObject_TypeCheck(o, library().tensor) && tr_.tracer().has_tangent(o))
+      throw Restart{tr_.effects.dual_since,
+                    {Reason::UnsupportedFeature, "a dual number of forward-mode differentiation leaves the graph"}};
   // The graph runs in one mode: in inference mode, what is on the memory of plain inputs stays plain.
   bool plain = false;
   for (PyObject* o : cg.outputs) {

@@ -1,4 +1,6 @@
 // From Python objects to variables: what was there before the capture, and what pure functions gave while capturing.
+#include <algorithm>
+
 #include <cstddef>
 
 #include "capture/builtins/builtins.h"
@@ -17,6 +19,15 @@ bool says_inference(PyObject* tensor) {
   Ref asked = Ref::steal(PyObject_CallMethod(tensor, "is_inference", nullptr));
   if (!asked) PyErr_Clear();
   return asked.get() != Py_False;
+}
+
+// And is no view, which asks for gradients as its base does.
+bool is_leaf_with_gradient(PyObject* tensor) {
+  Ref needs = Ref::steal(native::of_tensor(tensor, "requires_grad")),
+      leaf = Ref::steal(native::of_tensor(tensor, "is_leaf")),
+      base = Ref::steal(native::of_tensor(tensor, pytorch::text(pytorch::Attribute::base)));
+  if (!needs || !leaf || !base) PyErr_Clear();
+  return needs.get() == Py_True && leaf.get() == Py_True && base.get() == Py_None;
 }
 
 }  // namespace
@@ -107,6 +118,13 @@ Variable* Values::from_python(Ref object, Ground ground) {
         if (t != library().tensor && t != library().parameter) tr_.torch_functions.set_tensor_class(tensor, f, t);
         return tensor;
       } else {
+        if (!tr_.effects.dual_since && tr_.tracer().has_tangent(o))
+          tr_.effects.dual_since = std::max<uint64_t>(tr_.ordinal(), 1);
+        // What another backend differentiates are the inputs.
+        if (tr_.view().torch_level && is_leaf_with_gradient(o)) {
+          by_object_.erase(it);
+          tr_.unsupported("a leaf that requires a gradient made in a graph of PyTorch's calls");
+        }
         auto* tensor = make<TensorVariable>(o);
         it->second = tensor;
         tensor->inference = tr_.effects.inference && !on_plain_memory(o);

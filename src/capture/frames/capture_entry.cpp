@@ -122,6 +122,11 @@ class EntryMaker {
                {}});
       return {};
     }
+    if (trace::below_autograd()) {
+      event_.graph_status = "eagerly: below autograd";
+      stopped({Reason::UnsupportedFeature, "the call is below autograd (as in __torch_dispatch__)", at_, {}});
+      return {};
+    }
     Segment segment = capture_segment();
     if (segment.stop && !stopped(*segment.stop)) return {};
     GilPtr<Entry> entry = entry_of(segment);

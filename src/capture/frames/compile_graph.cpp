@@ -2,6 +2,7 @@
 
 #include "base/log_topics.h"
 #include "base/strict.h"
+#include "capture/cpython/imported.h"
 #include "capture/frames/capture_entry.h"
 #include "capture/frames/compilations.h"
 #include "capture/frames/report.h"
@@ -74,10 +75,18 @@ GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValu
   for (size_t i = 0; i < entry.num_symbols; ++i)
     PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(values.sizes()[entry.num_integers + i])).get());
   for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? values.values()[at] : entry.constants[~at]);
-  PyObject* args[] = {nullptr, graph_module, inputs.get()};
-  entry.callable = Ref::steal(
-      PyObject_Vectorcall(region.options().backend.get(), args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  PyObject* backend = region.options().backend.get();
   event.graph_status = "by the given backend";
+  if (entry.num_symbols) {
+    static PyObject* open_sizes = imported("braze._given_backend", "OpenSizes");
+    entry.callable = Ref::steal(PyObject_CallFunctionObjArgs(open_sizes, backend, graph_module, inputs.get(), nullptr));
+    Ref as_it_is = entry.callable ? Ref::steal(PyObject_GetAttrString(entry.callable.get(), "runs_module")) : Ref();
+    if (!as_it_is) return GraphOutcome::Raised;
+    entry.again_uncompiled = entry.again_uncompiled && as_it_is.get() == Py_True;
+    return GraphOutcome::Ready;
+  }
+  PyObject* args[] = {nullptr, graph_module, inputs.get()};
+  entry.callable = Ref::steal(PyObject_Vectorcall(backend, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   if (!entry.callable) return GraphOutcome::Raised;
   // Exceptions of a backend's own code are the user's to see; those of the graph as it is are the program's.
   PyObject* given = entry.callable.get();

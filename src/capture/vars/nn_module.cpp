@@ -1,4 +1,7 @@
 // nn.Module: attribute access and calls as torch.nn.modules.module does them, without running its Python code.
+#include <iterator>
+
+#include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
@@ -28,6 +31,13 @@ Variable* module_global(Translator& tr, pytorch::Attribute name) {
       v, tr.sources().dict_item(tr.sources().constant(library().module_globals, "torch.nn.modules.module"), key));
 }
 
+// torch.nn.Buffer, by its metaclass.
+bool is_buffer(Translator& tr, Variable* tensor) {
+  static PyObject *isinstance = native::builtin("isinstance"), *buffer = imported("torch.nn", "Buffer", true);
+  Args args{{tensor, tr.global_object(buffer, Ground::fixed())}, {}};
+  return tr.truth(tr.call(tr.global_object(isinstance, Ground::fixed()), args));
+}
+
 }  // namespace
 
 Variable* module_getattr(Translator& tr, ObjectVariable* m, PyObject* name) {
@@ -37,42 +47,48 @@ Variable* module_getattr(Translator& tr, ObjectVariable* m, PyObject* name) {
   return nullptr;
 }
 
+// The plain cases; others are what PyTorch's own code says.
 void module_setattr(Translator& tr, ObjectVariable* m, PyObject* name, Variable* value) {
   value = value ? tr.force(value) : nullptr;
-  auto refuse = [&] {
-    tr.unsupported(Reason::UnsupportedMutation,
-                   "a parameter, buffer or submodule is set: '" + std::string(PyUnicode_AsUTF8(name)) + "'");
+  auto as_pytorch_does = [&] {
+    std::vector<Variable*> args{m, tr.constant(name, Ground::pure(m, value))};
+    if (value) args.push_back(value);
+    tr.call(tr.attributes.special_method(m, value ? "__setattr__" : "__delattr__"), args);
   };
-  bool module = value && value->is(Kind::Module),
-       parameter = value && value->is(Kind::Tensor) && value->type() == library().parameter;
-  if (module || parameter) {
-    const char* into = kTables[module ? 2 : 0];
-    if (m->instance_get(tr, name)) refuse();
-    for (const char* t : kTables)
-      if (DictVariable* d = table(tr, m, t); t != into && d && d->get(tr, name)) refuse();
-    DictVariable* d = table(tr, m, into);
-    if (!d) refuse();
-    d->set(tr, name, value);
-    return;
-  }
-  for (const char* t : kTables) {
-    DictVariable* d = table(tr, m, t);
-    if (!d && !value) {
-      // Module.__delattr__ reads self._parameters and the others; before Module.__init__() ran that is an
-      // AttributeError.
-      tr.getattr(m, t);
-      refuse();
-    }
-    if (!d || !d->get(tr, name)) continue;
-    if (!value) {
-      d->remove(tr, tr.constant(name, Ground::pure(m, value)));
+  const bool module = value && value->is(Kind::Module), tensor = value && value->is(Kind::Tensor),
+             parameter = tensor && value->type() == library().parameter;
+  size_t in = 0;  // the first table that has the name
+  DictVariable* held = nullptr;
+  while (in < std::size(kTables) && !((held = table(tr, m, kTables[in])) && held->get(tr, name))) ++in, held = nullptr;
+  if (!value) {
+    if (held) {
+      held->remove(tr, tr.constant(name, Ground::pure(m, value)));
       return;
     }
-    // Only a buffer may be given another tensor without more ado.
-    if (t != kTables[1] || !(value->is(Kind::Tensor) || is_none(value))) refuse();
+    for (const char* t : kTables)
+      if (!table(tr, m, t)) return as_pytorch_does();
+    return m->generic_setattr(tr, name, value);
+  }
+  using enum pytorch::Attribute;
+  auto hooked = [&](pytorch::Attribute hooks) { return !is_empty(tr, module_global(tr, hooks)); };
+  if (module || parameter) {
+    const size_t into = module ? 2 : 0;
+    DictVariable* d = table(tr, m, kTables[into]);
+    if (!d || (held && in != into) || m->instance_get(tr, name) ||
+        hooked(module ? module_registration_hooks : parameter_registration_hooks))
+      return as_pytorch_does();
     d->set(tr, name, value);
     return;
   }
+  if (held) {
+    // Only a buffer may be given another tensor without more ado.
+    const bool plain =
+        in == 1 && (tensor ? !is_buffer(tr, value) : is_none(value)) && !hooked(buffer_registration_hooks);
+    if (!plain) return as_pytorch_does();
+    held->set(tr, name, value);
+    return;
+  }
+  if (tensor && is_buffer(tr, value)) return as_pytorch_does();
   m->generic_setattr(tr, name, value);
 }
 

@@ -101,6 +101,10 @@ void set_gradient(Translator& tr, TensorVariable* t, Variable* value) {
 
 Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, Variable* roots, Variable* wanted,
                      bool accumulates, bool retains) {
+  // It would add to gradients as they are when the graph runs, not as the program has set them by now; and what other
+  // backends trace has no engine.
+  if (tr.view().torch_level && (accumulates || !tr.view().gradients))
+    tr.unsupported("a backward in a graph of PyTorch's calls");
   if (accumulates) tr.effects.no_effect("adds to gradients");
   if (retains) tr.branches.refuse("gradients that are differentiated again");
   std::unordered_set<TensorVariable*> asked;  // arguments whose gradients are wanted
@@ -125,7 +129,7 @@ Variable* run_engine(Translator& tr, PyObject* fn, const Args& args, Variable* r
   }
   std::vector<Ref> before;
   for (TensorVariable* t : leaves) before.push_back(accumulates ? real_attribute(tr, t->value(tr), "grad") : Ref());
-  Variable* result = tr.host.call(fn, args, fn);
+  Variable* result = tr.host.call(fn, args, accumulates ? nullptr : fn);
   for (size_t i = 0; accumulates && i < leaves.size(); ++i)
     if (real_attribute(tr, leaves[i]->value(tr), "grad").get() != before[i].get())
       tensor_attribute(tr, leaves[i], tr.intern("grad"));

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -22,6 +23,14 @@ auto make_node(Args&&... args) {
 inline at::Tensor without_history(const at::Tensor& t) {
   return at::Tensor(
       t.unsafeGetTensorImpl()->shallow_copy_and_detach(t.unsafeGetTensorImpl()->version_counter(), false));
+}
+
+// What tensors that count writes together have in common: the address of their counter, in this process.
+inline const void* version_counter(const at::Tensor& t) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "a VariableVersion is a pointer to its counter");
+  const void* counter = nullptr;
+  std::memcpy(&counter, &t.unsafeGetTensorImpl()->version_counter(), sizeof counter);
+  return counter;
 }
 
 }  // namespace braze::pytorch
