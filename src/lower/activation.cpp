@@ -19,6 +19,9 @@ Val elu_of(Val x, double alpha, double scale, double input_scale) {
 Val hard(Val x) { return min(max(x + 3.0, 0.0), 6.0); }
 Val softplus_of(Val x) { return where(x > 20.0, x, log1p(exp(x))); }
 
+// A number that elements are compared with: eager's kernels take it in float on a CPU, in the tensor's dtype on a GPU.
+Val limit(const Point& p, size_t arg) { return p.type().device.type == DeviceType::CPU ? p.in(arg) : p.held(arg); }
+
 }  // namespace
 
 RULE(relu) { return max(p.in(0), 0.0); }
@@ -44,15 +47,13 @@ RULE(mish) { return p.in(0) * tanh(softplus_of(p.in(0))); }
 RULE(hardtanh) { return min(max(p.in(0), p.converted(1)), p.converted(2)); }
 RULE(hardswish) { return p.in(0) * hard(p.in(0)) / 6.0; }
 RULE(hardsigmoid) { return hard(p.in(0)) / 6.0; }
-RULE(threshold) { return where(p.in(0) <= p.converted(1), p.held(2), p.in(0)); }
+RULE(threshold) { return where(p.in(0) <= limit(p, 1), p.held(2), p.in(0)); }
 RULE(softshrink) {
-  Val x = p.in(0);
-  double l = p.number(1);
+  Val x = p.in(0), l = limit(p, 1);
   return where(x > l, x - l, where(x < -l, x + l, where(isnan(x), x, 0.0)));
 }
 RULE(hardshrink) {
-  Val x = p.in(0);
-  double l = p.number(1);
+  Val x = p.in(0), l = p.held(1);
   return where((x >= -l) & (x <= l), 0.0, x);
 }
 RULE(log_sigmoid_forward) {
@@ -79,7 +80,7 @@ RULE(silu_backward) {
   Val g = p.in(0), x = p.in(1), s = sigmoid(x);
   return g * s * (1.0 + x * (1.0 - s));
 }
-RULE(threshold_backward) { return where(p.in(1) <= p.in(2), 0.0, p.in(0)); }
+RULE(threshold_backward) { return where(p.in(1) <= limit(p, 2), 0.0, p.in(0)); }
 RULE(leaky_relu_backward) { return where(p.in(1) > 0.0, p.in(0), p.in(0) * p.in(2)); }
 RULE(elu_backward) {
   double alpha = p.number(1), scale = p.number(2), input_scale = p.number(3);
@@ -110,8 +111,7 @@ RULE(hardsigmoid_backward) {
 RULE(sigmoid_backward) { return p.in(0) * (1.0 - p.in(1)) * p.in(1); }
 RULE(tanh_backward) { return p.in(0) * (1.0 - p.in(1) * p.in(1)); }
 RULE(softshrink_backward) {
-  Val x = p.in(1);
-  double l = p.number(2);
+  Val x = p.in(1), l = p.held(2);
   return where((x > l) | (x < -l), p.in(0), p.in(0).same(0.0));
 }
 RULES_EQUAL(hardshrink_backward, softshrink_backward)

@@ -48,6 +48,7 @@ Val compare_rule(const Point& p, OpCode code) {
     Val x = p.in(i, compute_dtype(common));
     auto* v = std::get_if<graph::ValueId>(&p.arg(i));
     DType own = v ? p.low.source.type(*v).dtype : common;
+    if (common != compute_dtype(common)) own = common;  // of a tensor without dimensions beside others, say
     return own != compute_dtype(own) ? x.rounded(own) : x;
   };
   Val a = side(0), b = side(1);

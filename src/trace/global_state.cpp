@@ -51,6 +51,8 @@ bool below_autograd() {
          c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset);
 }
 
+bool below_functionalisation() { return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Functionalize); }
+
 WithoutTorchFunctions::WithoutTorchFunctions(int which) {
   using TLS = at::impl::PythonTorchFunctionTLS;
   auto now = TLS::get_disabled_state();

@@ -9,6 +9,8 @@ bool dispatch_mode_active();
 // Whether operators on this thread record no history although grad mode is on, since they are below autograd (as in
 // `__torch_dispatch__`).
 bool below_autograd();
+// Whether they skip functionalisation, which a capture is made of.
+bool below_functionalisation();
 // While it lives, torch functions on this thread are off: those of classes and objects (1), those of modes as well (2);
 // 0: no change.
 class WithoutTorchFunctions {

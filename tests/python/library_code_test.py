@@ -3,6 +3,7 @@
 import abc
 import collections
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
@@ -12,7 +13,7 @@ import typing
 
 import pytest
 import torch
-from harness import Cases, Graphs, P, check
+from harness import Cases, Graphs, P, check, same
 
 import braze
 
@@ -449,3 +450,34 @@ def test_hooks_on_registration_run():
     finally:
         handle.remove()
     assert seen == ["kept", "passing", "kept"]
+
+
+# ---- copies ----
+
+
+def views_share(a):
+    w = copy.deepcopy([a, a.view(-1), a])
+    w[0].add_(1)
+    return w[1].sum(), w[2] is w[0]
+
+
+def a_view_comes_first(a):
+    w = copy.deepcopy([a.view(-1), a])
+    w[1].add_(1)
+    return w[0].sum()
+
+
+def storages_share(a):
+    w = copy.deepcopy([a, a.untyped_storage()])
+    w[0].add_(1)
+    return w[0].untyped_storage().data_ptr() == w[1].data_ptr(), w[1].tolist()
+
+
+@pytest.mark.parametrize("fn", [views_share, a_view_comes_first, storages_share])
+@pytest.mark.parametrize("inside", [False, True])
+def test_copies_share_memory_where_the_originals_do(fn, inside):
+    f = (lambda: fn(torch.zeros(2, 3))) if inside else fn
+    args = () if inside else (torch.zeros(2, 3),)
+    compiled = braze.compile(f)
+    for _ in range(2):
+        same(f(*args), compiled(*args))

@@ -3,7 +3,7 @@
 from copy import copy as _copy, deepcopy as _deepcopy
 from copyreg import _slotnames
 
-from torch import Tensor as _Tensor
+from torch import Tensor as _Tensor, TypedStorage, UntypedStorage
 
 _copied = "braze copies"  # key in the memo: objects are told apart by identity, without the numbers that id() gives
 _itself = (
@@ -20,6 +20,7 @@ _itself = (
     type(NotImplemented),
     property,
 )
+_storages = (UntypedStorage, TypedStorage)
 _functions = (type(_deepcopy), type(len))
 
 
@@ -66,13 +67,20 @@ def deepcopy(x, memo=None, _nil=None):
         y = frozenset([deepcopy(v, memo) for v in x])
         seen.append((x, y))
         return y
-    if cls is _Tensor and x.is_leaf and x.grad is None and x._base is None and not has_attributes(x):
+    if (
+        cls is _Tensor
+        and x.is_leaf
+        and x.grad is None
+        and x._base is None
+        and not has_attributes(x)
+        and "torch" not in memo
+    ):
         y = x.detach().clone().requires_grad_(x.requires_grad)
         if y.stride() == x.stride():  # else its storage has gaps, which a copy has too
             seen.append((x, y))
             return y
-    if cls is _Tensor:
-        return _copy_as_c_does(x, memo)  # copies its storage
+    if cls is _Tensor or issubclass(cls, _storages):
+        return _copy_as_c_does(x, memo)  # copies its storage, once for all that lie on it
     if hasattr(cls, "__deepcopy__"):
         y = x.__deepcopy__(memo)
         if y is not x:
@@ -158,6 +166,8 @@ def _copy_as_c_does(x, memo):
     # What the C parts of copying ask for only a real object has: capture ends here, and the rest of the copy runs uncompiled.
     for before, copy in memo.get(_copied, ()):
         memo[id(before)] = copy
+        if type(before) is _Tensor:
+            memo.setdefault("torch", {})[before.untyped_storage()._cdata] = copy.untyped_storage()
     return _deepcopy(x, memo)
 
 

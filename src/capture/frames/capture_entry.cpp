@@ -127,6 +127,11 @@ class EntryMaker {
       stopped({Reason::UnsupportedFeature, "the call is below autograd (as in __torch_dispatch__)", at_, {}});
       return {};
     }
+    if (trace::below_functionalisation()) {
+      event_.graph_status = "eagerly: below functionalisation";
+      stopped({Reason::UnsupportedFeature, "the call is below functionalisation", at_, {}});
+      return {};
+    }
     Segment segment = capture_segment();
     if (segment.stop && !stopped(*segment.stop)) return {};
     GilPtr<Entry> entry = entry_of(segment);
