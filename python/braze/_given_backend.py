@@ -11,11 +11,6 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 _REMEMBERED = 1024  # size vectors whose variant is known without asking
 
 
-def layout_of(node):
-    """The (sizes, strides) of a placeholder, as texts over the names of the size symbols; None where it holds a size or is fixed."""
-    return node.meta.get("braze_layout")
-
-
 class OpenSizes:
     """What a backend made of a graph of open sizes, called with the values of the symbols, then with the inputs.
 
@@ -28,7 +23,9 @@ class OpenSizes:
         self._backend, self._module, self._variants, self._known = backend, module, [], {}
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._names = [node.target for node in nodes if "braze_symbol" in node.meta]
-        self._layouts = [layout_of(node) for node in nodes[len(self._names) :]]
+        self._layouts = [
+            node.meta["braze_layout"] for node in nodes[len(self._names) :]
+        ]  # texts over those names: sizes, strides
         self.runs_module = False
         self._made(args)
 
@@ -47,16 +44,15 @@ class OpenSizes:
         env = ShapeEnv(duck_shape=False)
         mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
         symbols = {name: self._symbol(env, name, value) for name, value in zip(self._names, args)}
-        module = torch.fx.GraphModule(
-            self._module, copy.deepcopy(self._module.graph)
-        )  # a backend may write to its graph
+        # A backend may write to its graph.
+        module = torch.fx.GraphModule(self._module, copy.deepcopy(self._module.graph))
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         inputs = [*symbols.values(), *args[count:]]
         with tracing(TracingContext(mode)):
-            for node, value, layout in zip(nodes, inputs, [None] * count + self._layouts):
+            for node, value in zip(nodes, symbols.values()):
                 node.meta["example_value"] = value
-                if isinstance(value, torch.Tensor):
-                    node.meta["example_value"] = _fake(mode, value, layout, symbols)
+            for node, tensor, layout in zip(nodes[count:], args[count:], self._layouts):
+                node.meta["example_value"] = _fake(mode, tensor, layout, symbols)
             made = self._backend(module, inputs)
         if not callable(made):
             raise TypeError("braze: the backend did not return a callable")
@@ -76,7 +72,7 @@ class OpenSizes:
         return made
 
     def _is_size(self, name):
-        return any(layout and name in layout[0] for layout in self._layouts)
+        return any(name in sizes for sizes, _ in self._layouts)
 
     def _symbol(self, env, name, value):
         from torch._dynamo.source import ConstantSource
@@ -90,8 +86,6 @@ class OpenSizes:
 
 
 def _fake(mode, tensor, layout, symbols):
-    if layout is None:
-        return mode.from_tensor(tensor, static_shapes=True)
     names = {**symbols, "Min": torch.sym_min, "Max": torch.sym_max}
     sizes, strides = ([eval(text, names) for text in texts] for texts in layout)  # noqa: S307: the compiler's own texts
     with mode:

@@ -10,6 +10,7 @@
 #include "launch/extern.h"
 #include "launch/packed_weight.h"
 #include "launch/written_inputs.h"
+#include "trace/find_operator.h"
 #include "trace/kernel_launches.h"
 #include "trace/schema.h"
 
@@ -202,14 +203,12 @@ class BoxedCall : public ExternCall {
         keeps_strides_(name_ == trace::kLaunchKernel),
         packed_(PackedWeight::make(program, step, frozen)) {
     const loop::ExternCall& call = step.call;
-    size_t dot = name_.find('.');
-    std::string base = name_.substr(0, dot), overload = dot == std::string::npos ? "" : name_.substr(dot + 1);
-    c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-    op_ = dispatcher.findSchema({base, overload});
-    if (!op_ && overload == "default") op_ = dispatcher.findSchema({base, overload = ""});
+    op_ = trace::find_operator(name_);
     BRAZE_CHECK(op_.has_value(), "PyTorch has no operator " + name_);
     if (call.preallocated) {
-      auto out = dispatcher.findSchema({base, overload.empty() ? "out" : overload + "_out"});
+      const std::string overload = op_->schema().overload_name();
+      auto out =
+          c10::Dispatcher::singleton().findSchema({op_->schema().name(), overload.empty() ? "out" : overload + "_out"});
       if (out && is_out_variant(out->schema(), call.outputs.size())) {
         op_ = out;
         writes_outputs_ = true;

@@ -76,8 +76,9 @@ void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
 void CompiledFunctionBackward::release_variables() {
   auto lock = lock_without_gil(mutex_);
   releasing_ = false;
+  const std::vector<bool> needed = still_needed();
   for (size_t i = 0; i < used_.size(); ++i)
-    if (used_[i] && !is_needed(i)) drop(i);
+    if (used_[i] && !needed[i]) drop(i);
   if (!std::all_of(spent_.begin(), spent_.end(), [](bool s) { return s; })) return;
   held_.assign(held_.size(), {});
   drawn.clear();
@@ -96,18 +97,18 @@ void CompiledFunctionBackward::check_not_freed(const std::vector<bool>& given) c
       if (spent_[u] && shared[t][u]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
 }
 
-bool CompiledFunctionBackward::is_needed(size_t i) const {
+std::vector<bool> CompiledFunctionBackward::still_needed() const {
   const std::vector<std::vector<bool>>& shared = program_->gradients.shared;
+  std::vector<bool> needed(saved_.size());
   for (size_t t = 0; t < shared.size(); ++t) {
     bool freed = false;
     for (size_t u = 0; u < shared.size(); ++u) freed = freed || (spent_[u] && (u == t || shared[t][u]));
     if (freed) continue;
     std::vector<bool> alone(shared.size());
     alone[t] = true;
-    const std::vector<uint32_t>& reads = program_->reads(alone);
-    if (std::find(reads.begin(), reads.end(), i) != reads.end()) return true;
+    for (uint32_t i : program_->reads(alone)) needed[i] = true;
   }
-  return false;
+  return needed;
 }
 
 void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* read) const {
@@ -146,6 +147,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
   const bool from_all = std::all_of(given.begin(), given.end(), [](bool g) { return g; });
   if (from_all) check_versions();
+  const std::vector<bool> needed = releasing_ && !from_all ? still_needed() : std::vector<bool>(saved_.size());
   std::vector<at::Tensor> owned(backward.inputs.size()), read;
   CompiledGraph::Call call;
   call.inputs.resize(owned.size(), nullptr);
@@ -157,7 +159,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     } else {
       owned[i] = saved_[in.index].unpack();
       if (!from_all) read.push_back(owned[i]);
-      if (releasing_ && (from_all || !is_needed(in.index))) drop(in.index);
+      if (releasing_ && !needed[in.index]) drop(in.index);
       used_[in.index] = true;
     }
     call.inputs[i] = &owned[i];

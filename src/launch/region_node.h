@@ -59,8 +59,8 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   // Before a backward from `given`: that none of what it reads was freed by an earlier one, where the program's own
   // nodes would have been.
   void check_not_freed(const std::vector<bool>& given) const;
-  // Whether a result whose history no backward has freed needs saved value number i.
-  bool is_needed(size_t i) const;
+  // Per saved value: whether a result whose history no backward has freed needs it.
+  std::vector<bool> still_needed() const;
   // `read`: what a backward from some of the results reads; of the others' memory it is none of its concern what they
   // became. nullptr: it is from all.
   void check_versions(const std::vector<at::Tensor>* read = nullptr) const;

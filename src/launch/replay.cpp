@@ -1,13 +1,13 @@
 #include "launch/replay.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <mutex>
 
 #include "driver/driver.h"
 #include "launch/compiled_graph.h"
 #include "symbolic/given_symbol.h"
+#include "trace/find_operator.h"
 
 namespace braze::launch {
 namespace {
@@ -21,13 +21,9 @@ at::Generator& generator() {
   return g;
 }
 
-// Whether PyTorch says so of an operator that the graph knows by its name alone ("ns::name" or "ns::name.overload").
+// Whether PyTorch says so of an operator that the graph knows by its name alone.
 bool draws(const std::string& name) {
-  const size_t dot = name.find('.');
-  auto& dispatcher = c10::Dispatcher::singleton();
-  std::string base = name.substr(0, dot), overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  auto op = dispatcher.findSchema({base, overload});
-  if (!op && overload == "default") op = dispatcher.findSchema({base, ""});
+  auto op = trace::find_operator(name);
   return op && op->hasTag(at::Tag::nondeterministic_seeded);
 }
 

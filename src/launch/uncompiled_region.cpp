@@ -120,8 +120,8 @@ at::Tensor UncompiledRegion::stand_in(uint32_t input, const Call& call) const {
 // The torch-level graph on the random values of the call.
 py::object UncompiledRegion::call_module(const py::tuple& args, const Call& call) {
   PyObject* module = this->module();
-  py::object run = py::module_::import("braze._replay").attr("run");
   auto on_values = [&](const std::vector<at::Tensor>& drawn) {
+    py::object run = py::module_::import("braze._replay").attr("run");
     py::list values;
     for (const at::Tensor& t : drawn) values.append(t);
     return py::reinterpret_steal<py::object>(

@@ -1,5 +1,4 @@
 #include "trace/recorder.h"
-#include "trace/default_dtype.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -12,6 +11,7 @@
 #include "trace/below_tracing.h"
 #include "trace/complex_number.h"
 #include "trace/convert.h"
+#include "trace/default_dtype.h"
 #include "trace/graph_break.h"
 #include "trace/number_range.h"
 #include "trace/pytorch/names.h"

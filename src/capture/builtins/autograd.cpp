@@ -177,13 +177,13 @@ Variable* module_backward_hook(Translator& tr, Args& a) {
 
 // ---- inference mode ----
 
-// Called by the polyfill of its guard: returns what was set before.
 // Whether the capture runs in the mode.
 Variable* outer_inference_mode(Translator& tr) {
   static PyObject* fn = imported("torch", "is_inference_mode_enabled", true);
   return tr.real.query_torch(fn, Args{});
 }
 
+// Called by the polyfill of its guard: returns what was set before.
 Variable* set_inference(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   tr.mutate();

@@ -113,25 +113,19 @@ class EntryMaker {
   }
 
   GilPtr<Entry> make(bool& again) {
-    if (trace::dispatch_mode_active()) {
-      // It is to see every operator of this call, and may not be there in the next.
-      event_.graph_status = "eagerly: a dispatch mode is on";
-      stopped({Reason::UnsupportedFeature,
-               "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call",
-               at_,
-               {}});
-      return {};
-    }
-    if (trace::below_autograd()) {
-      event_.graph_status = "eagerly: below autograd";
-      stopped({Reason::UnsupportedFeature, "the call is below autograd (as in __torch_dispatch__)", at_, {}});
-      return {};
-    }
-    if (trace::below_functionalisation()) {
-      event_.graph_status = "eagerly: below functionalisation";
-      stopped({Reason::UnsupportedFeature, "the call is below functionalisation", at_, {}});
-      return {};
-    }
+    // What may not be so in the next call, whatever its code.
+    auto runs_eagerly = [&](const char* status, const char* why) {
+      event_.graph_status = std::string("eagerly: ") + status;
+      stopped({Reason::UnsupportedFeature, why, at_, {}});
+      return GilPtr<Entry>{};
+    };
+    if (trace::dispatch_mode_active())  // it is to see every operator
+      return runs_eagerly("a dispatch mode is on",
+                          "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call");
+    if (trace::below_autograd())
+      return runs_eagerly("below autograd", "the call is below autograd (as in __torch_dispatch__)");
+    if (trace::below_functionalisation())
+      return runs_eagerly("below functionalisation", "the call is below functionalisation");
     Segment segment = capture_segment();
     if (segment.stop && !stopped(*segment.stop)) return {};
     GilPtr<Entry> entry = entry_of(segment);
