@@ -1,8 +1,10 @@
 """Backends that the user names: what they are told of open sizes, and programs that their graphs cannot hold."""
 
 import copy
+import random
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -184,3 +186,36 @@ def test_a_class_is_compiled_where_its_instances_are_called():
     net, x = Net(3, 2), torch.randn(4, 3)
     torch.testing.assert_close(net(x), torch.relu(F.linear(x, net.weight, net.bias)))
     assert isinstance(net, Net) and braze.counters()["graphs"] == before + 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_drawn_numbers_are_tensors(backend, dynamic):
+    def fn(x):
+        return x * random.random() + random.randrange(10), np.random.rand(x.shape[0]).sum() + x.shape[0]
+
+    compiled = braze.compile(fn, backend=backend, dynamic=dynamic)
+    for n in (3, 4, 5):
+        random.seed(n), np.random.seed(n)
+        got = compiled(torch.ones(n))
+        random.seed(n), np.random.seed(n)
+        want = fn(torch.ones(n))
+        torch.testing.assert_close(got[0], want[0])
+        assert got[1] == pytest.approx(want[1])
+
+
+def test_nothing_is_drawn_while_a_backend_is_called():
+    given = []
+
+    def backend(module, inputs):
+        given.extend(inputs)
+        return module
+
+    random.seed(3)
+    got = braze.compile(lambda x: x + random.random(), backend=backend)(torch.zeros(1, dtype=torch.float64))
+    random.seed(3)
+    assert got.item() == random.random()
+    assert [(type(x), x.dtype, x.shape) for x in given] == [
+        (torch.Tensor, torch.float64, (1,)),
+        (torch.Tensor, torch.float64, ()),
+    ]

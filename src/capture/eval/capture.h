@@ -71,7 +71,8 @@ struct Segment {
   std::vector<SourceId> inputs;  // one per graph input that is no Constant, in order
   bool numbers =
       false;  // some of them are floats, which the graph takes as tensors (trace/number.h), or positions in `draws`
-  std::vector<Ref> draws;  // calls that draw random numbers: made once a run, before the graph, in this order
+  std::vector<Ref> draws;       // calls that draw random numbers: made once a run, before the graph, in this order
+  std::vector<Ref> like_drawn;  // per draw: a tensor of the dtype and sizes of what it gives
   size_t num_outputs = 0;
   size_t num_calls = 0;         // torch-level calls in the graph; 0: nothing to compile
   std::vector<SourceId> locks;  // of threading, which the run holds from its start to its end

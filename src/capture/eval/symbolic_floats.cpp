@@ -98,6 +98,7 @@ TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
   if (!made) tr_.raise_current();
   PyObject* index = tr_.keep(Ref::steal(PyLong_FromSize_t(tr_.segment().draws.size())));
   tr_.segment().draws.push_back(std::move(call));
+  tr_.segment().like_drawn.push_back(real);
   Variable* operand = tr_.from_python(made, Ground::made());
   numbers_.push_back({tr_.sources().constant(index), real, operand});
   return operand->as<TensorVariable>();

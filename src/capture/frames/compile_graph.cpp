@@ -69,12 +69,17 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
   tell(Topic::Kernels, event.report.plan + event.report.source);
 }
 
-GraphOutcome give_to_backend(const Region& region, Entry& entry, const GuardValues& values, PyObject* graph_module,
-                             Event& event) {
+GraphOutcome give_to_backend(const Region& region, Entry& entry, const Segment& segment, const GuardValues& values,
+                             PyObject* graph_module, Event& event) {
   Ref inputs = Ref::steal(PyList_New(0));
   for (size_t i = 0; i < entry.num_symbols; ++i)
     PyList_Append(inputs.get(), Ref::steal(PyLong_FromLongLong(values.sizes()[entry.num_integers + i])).get());
-  for (int at : entry.layout) PyList_Append(inputs.get(), at >= 0 ? values.values()[at] : entry.constants[~at]);
+  for (int at : entry.layout) {
+    PyObject* input = at >= 0 ? values.values()[at] : entry.constants[~at];
+    // Nothing is drawn yet.
+    if (PyLong_CheckExact(input)) input = segment.like_drawn[static_cast<size_t>(PyLong_AsSsize_t(input))].get();
+    PyList_Append(inputs.get(), input);
+  }
   PyObject* backend = region.options().backend.get();
   event.graph_status = "by the given backend";
   if (entry.num_symbols) {
@@ -139,7 +144,7 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
   }
   Ref graph_module = Ref::steal(segment.tracer->graph_module());
   if (!graph_module) throw InternalError("no GraphModule: " + take_exception());
-  if (given) return give_to_backend(region, entry, values, graph_module.get(), event);
+  if (given) return give_to_backend(region, entry, segment, values, graph_module.get(), event);
   event.graph_status = "eagerly: " + why;
   tell(Topic::GraphBreaks, "a graph runs eagerly: " + why);
   tell(Topic::PerfHints, "a graph runs eagerly: " + why);
