@@ -283,6 +283,8 @@ PyObject* substitute(PyObject*, PyObject* args) {
 }
 
 PyObject* make_leaf(PyObject*, PyObject* tensor) {
+  if (!THPVariable_Check(tensor))
+    return PyErr_Format(PyExc_TypeError, "braze: a graph gave %s in place of a tensor", Py_TYPE(tensor)->tp_name);
   launch::make_leaf(tensor);
   return Py_NewRef(tensor);
 }

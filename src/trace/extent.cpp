@@ -1,4 +1,4 @@
-// How far as_strided reads.
+// How far as_strided reads, and where what is resized lies.
 #include "base/check.h"
 #include "graph/copied_view.h"
 #include "graph/shape.h"
@@ -31,6 +31,17 @@ void Recorder::check_extent(const std::vector<Arg>& args) {
   if (empty(own.sizes) || !sizes_->decide(a.le(end(offset ? *offset : base.offset, sizes, strides, base.dtype),
                                                end(own.offset, own.sizes, own.strides, own.dtype))))
     throw Unsupported(Reason::UnsupportedOp, "as_strided beyond the elements of the tensor");
+}
+
+void Recorder::check_resized(const std::vector<Arg>& args) {
+  constexpr int kContiguous = static_cast<int>(c10::MemoryFormat::Contiguous);
+  if (auto* format = std::get_if<graph::MemoryFormatArg>(&args[2]); format && format->value != kContiguous)
+    throw Unsupported(Reason::UnsupportedOp, "resize_ with a memory format");
+  // Of the sizes that it has already, a tensor stays as it is.
+  const TensorType type = graph_.type(std::get<ValueId>(args[0]));
+  const auto& sizes = std::get<graph::IntList>(args[1]).v;
+  if (sizes.size() == type.sizes.size() && !is_contiguous(arena(), type))
+    throw Unsupported(Reason::UnsupportedOp, "resize_ of a tensor that is not contiguous");
 }
 
 }  // namespace braze::trace

@@ -76,7 +76,8 @@ class Builder {
         tensor_(py::module_::import("torch").attr("Tensor")),
         operator_(py::module_::import("torch").attr("_ops").attr("OperatorBase")),
         legacy_class_(Py_TYPE(py::module_::import("torch").attr("FloatTensor").ptr())),
-        getitem_(py::module_::import("_operator").attr("getitem")) {}
+        getitem_(py::module_::import("_operator").attr("getitem")),
+        getattr_(py::module_::import("builtins").attr("getattr")) {}
 
   void placeholder(const CallList::Input& input) {
     std::string base = identifier(input.name), unique = base;  // an argument of the generated forward
@@ -122,6 +123,9 @@ class Builder {
   void call(PyObject* fn, PyObject* args, PyObject* kwargs, PyObject* result,
             const std::unordered_set<PyObject*>& used) {
     plain_values_ = !PyFunction_Check(fn);
+    const std::string attribute = attribute_name(fn);
+    // A gradient that the program has set is no attribute of what its node gives.
+    if ((!attribute.empty() || fn == getattr_.ptr()) && nodes_.count(result)) return;
     py::object fx_args = map(args);
     py::object fx_kwargs = kwargs ? map(kwargs) : py::dict();
     py::object node;
@@ -135,9 +139,8 @@ class Builder {
       py::object target =
           py::module_::import("braze.polyfills").attr("renamed_keywords")(py::reinterpret_borrow<py::object>(fn));
       node = graph_.attr("call_function")(target, fx_args, renamed);
-    } else if (auto attribute = attribute_name(fn); !attribute.empty())
-      node = graph_.attr("call_function")(py::module_::import("builtins").attr("getattr"),
-                                          py::make_tuple(fx_args.attr("__getitem__")(0), attribute));
+    } else if (!attribute.empty())
+      node = graph_.attr("call_function")(getattr_, py::make_tuple(fx_args.attr("__getitem__")(0), attribute));
     else if (auto method = method_name(fn, args); !method.empty())
       node = graph_.attr("call_method")(method, fx_args, fx_kwargs);
     else if (PyObject_TypeCheck(fn, &PyMethodDescr_Type) || PyObject_TypeCheck(fn, &PyWrapperDescr_Type))
@@ -323,7 +326,7 @@ class Builder {
   bool unbacked_ = false;  // sizes of results may be such
   py::object fx_, graph_, tensor_, operator_;
   PyTypeObject* legacy_class_;  // of torch.FloatTensor and the like
-  py::object getitem_;
+  py::object getitem_, getattr_;
   std::unordered_map<uint32_t, py::object> sizes_;  // by expression
   std::unordered_set<std::string> names_;
   std::unordered_map<PyObject*, py::object> nodes_;

@@ -51,6 +51,7 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   if (name == "aten::_neg_view") return Treatment::Negates;
   if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
+  if (name == "aten::resize") return Treatment::Resizes;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;
   if (name == "aten::mkldnn_rnn_layer")
     return Treatment::DynamicOutput;  // its Meta kernel does not know the workspace's size

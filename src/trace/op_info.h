@@ -40,6 +40,7 @@ enum class Treatment : uint8_t {
   MaskedIndex,     // DynamicOutput when indexed by a mask
   NormInTraining,  // writes running statistics without saying so in its schema
   AsStrided,       // addresses its operand's storage
+  Resizes,         // shows its operand's storage with other sizes
   Ignore,          // a check without results
   Writes,          // in-place and out= forms, which functionalisation should have removed
 };

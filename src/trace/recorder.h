@@ -62,6 +62,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   }
   // Of as_strided: throws Unsupported where it reads beyond the elements of what owns the memory; guarded.
   void check_extent(const std::vector<graph::Arg>& args);
+  // Of resize: throws Unsupported where eager's result is not contiguous, as that of functionalisation is.
+  void check_resized(const std::vector<graph::Arg>& args);
   // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
   uint32_t root_slot(graph::ValueId value) const;
 

@@ -219,3 +219,18 @@ def test_nothing_is_drawn_while_a_backend_is_called():
         (torch.Tensor, torch.float64, (1,)),
         (torch.Tensor, torch.float64, ()),
     ]
+
+
+def test_gradients_that_were_set():
+    def fn(x):
+        leaf = torch.ones(3, requires_grad=True)
+        y, z = x * 2, x + 1
+        y.grad, z.grad = leaf, x * 3
+        return leaf, y, y.grad, z.grad * 2
+
+    x = torch.randn(3)
+    for backend in (None, "eager", "aot_eager"):
+        compiled = braze.compile(fn, backend=backend) if backend else braze.compile(fn)
+        leaf, y, grad, twice = compiled(x)
+        assert grad is leaf and y.grad is leaf and leaf.requires_grad
+        torch.testing.assert_close((y, twice), (x * 2, x * 6))

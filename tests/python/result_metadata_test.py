@@ -303,3 +303,38 @@ def test_what_counts_writes_together(fn, make):
             rows.append([a._version - b for a, b in zip(all, before)])
         told.append(rows)
     assert told[0] == told[1]
+
+
+def resized_as_images(x):
+    y = x * 2
+    return y.resize_(1, 2, 2, 2, memory_format=torch.channels_last)
+
+
+def resized_alike(x):
+    y = (x * 2).view(2, 4).t()
+    return y.resize_(4, 2)
+
+
+def resized_otherwise(x):
+    y = (x * 2).view(2, 4).t()
+    return y.resize_(2, 2)
+
+
+def resized_larger(x):
+    y = (x * 2).view(2, 4)
+    y.resize_(3, 4)
+    y[2] = 1
+    return y
+
+
+def part_resized(x):
+    y = (x * 2).view(2, 4)
+    return y, y[1].resize_(2)
+
+
+@pytest.mark.parametrize("fn", [resized_as_images, resized_alike, resized_otherwise, resized_larger, part_resized])
+def test_what_is_resized_lies_as_eagers(fn):
+    x = torch.arange(8.0)
+    got, want = braze.compile(fn)(x), fn(x)
+    for g, w in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want))):
+        assert torch.equal(g, w) and g.stride() == w.stride()

@@ -82,6 +82,24 @@ bool wraps_user_code(PyObject* function) {
   return false;
 }
 
+// vmap in chunks that draw the same numbers, which PyTorch gets by setting the generator's state between them: no
+// operator of the graph.
+bool draws_alike_in_chunks(PyObject* function) {
+  if (!PyFunction_Check(function) || !PyFunction_GET_CLOSURE(function)) return false;
+  Ref names = Ref::steal(PyCode_GetFreevars(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))));
+  bool alike = false, chunks = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(function), i));
+    auto called = [&](const char* name) {
+      return PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names.get(), i), name) == 0;
+    };
+    if (held && called("randomness"))
+      alike = PyUnicode_Check(held) && PyUnicode_CompareWithASCIIString(held, "same") == 0;
+    chunks = chunks || (held && held != Py_None && (called("chunk_size") || called("chunks")));
+  }
+  return alike && chunks;
+}
+
 Ref HostCalls::callback(Variable* callee) {
   Ref c = Ref::steal(new_callback(alive_, callee));
   if (!c) tr_.raise_current();
@@ -161,6 +179,7 @@ Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
   if (tr_.view().torch_level && !noted && !depth_)
     tr_.unsupported("a transform of functions in a graph for another backend");
+  if (draws_alike_in_chunks(fn)) tr_.unsupported("vmap in chunks that draw the same numbers");
   const uint64_t at = tr_.ordinal(), effects = tr_.effects.seen();
   if (!noted && !depth_ && !not_shown) not_shown = at;
   ++tr_.segment().num_calls;

@@ -181,7 +181,8 @@ void TensorVariable::set_data(Translator& tr, TensorVariable* v) {
     return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
   };
   bool plain_class = type() == library().tensor || (real && type() == library().parameter);
-  if (!plain_class || v->type() != library().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device"))
+  if (!plain_class || v->type() != library().tensor || !plain(this) || !plain(v) || !same("dtype") || !same("device") ||
+      tr.host.in_callback())  // vmap refuses it
     tr.unsupported(Reason::UnsupportedMutation, "attribute 'data' of a tensor is set");
   tr.effects.no_effect("sets the data of a tensor");
   tr.mutate();
