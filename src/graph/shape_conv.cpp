@@ -22,6 +22,7 @@ Types convolution(const Call& c) {
   bool transposed = c.flag(6);
   Expr channels = transposed ? w->sizes[0] : arena.mul(w->sizes[1], k(*groups));
   if (!c.surely_equal(x->sizes[1], channels)) return std::nullopt;
+  if (arena.range(channels).lo < 1) return std::nullopt;  // of no channels there is nothing in any, whatever the weight
   Sizes sizes{x->sizes[0], transposed ? arena.mul(w->sizes[1], k(*groups)) : w->sizes[0]};
   for (size_t d = 2; d < x->dim(); ++d) {
     auto s = at(*stride, d - 2), p = at(*padding, d - 2), l = at(*dilation, d - 2);
@@ -100,7 +101,8 @@ std::optional<Expr> pooled(const Call& c, Expr n, int64_t kernel, int64_t stride
 Types pool(const Call& c, const TensorType& x, bool max) {
   auto kernel = c.integers(1), stride = c.integers(2), pad = c.integers(3);
   auto dilation = max ? c.integers(4) : std::optional(std::vector<int64_t>{1});
-  if (!kernel || !stride || !pad || !dilation || x.dim() != 4) return std::nullopt;
+  if (!kernel || !stride || !pad || !dilation || x.dim() != 4 || c.arena().range(x.sizes[1]).lo < 1)
+    return std::nullopt;
   if (stride->empty()) stride = kernel;
   Sizes sizes{x.sizes[0], x.sizes[1]};
   for (size_t d = 0; d < 2; ++d) {

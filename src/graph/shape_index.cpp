@@ -215,8 +215,9 @@ Types embedding_bag(const Call& c) {
   const TensorType *w = c.tensor(0), *indices = c.tensor(1), *offsets = c.tensor(2), *scale = c.tensor(6);
   auto mode = c.integer(4), padding = c.integer(8);
   if (!w || !is_index(indices) || !is_index(offsets) || w->dim() != 2 || indices->dim() != 1 || offsets->dim() != 1 ||
-      !mode || !padding || w->device.type != DeviceType::CPU || indices->dtype != offsets->dtype)
+      !mode || !padding || w->device.type != DeviceType::CPU)
     return std::nullopt;
+  const DType place = indices->dtype == offsets->dtype ? offsets->dtype : DType::I64;
   sym::ExprArena& arena = c.arena();
   Expr bags = c.flag(7) ? arena.sub(offsets->sizes[0], arena.constant(1)) : offsets->sizes[0];
   bool fast =
@@ -228,9 +229,9 @@ Types embedding_bag(const Call& c) {
   }
   std::vector<TensorType> types;
   types.push_back(c.fresh(*w, w->dtype, {bags, w->sizes[1]}));
-  types.push_back(c.fresh(*w, offsets->dtype, {fast ? arena.constant(0) : indices->sizes[0]}));
-  types.push_back(c.fresh(*w, offsets->dtype, {bags}));
-  types.push_back(c.fresh(*w, offsets->dtype, *mode == 2 ? Sizes{bags, w->sizes[1]} : Sizes{bags}));
+  types.push_back(c.fresh(*w, place, {fast ? arena.constant(0) : indices->sizes[0]}));
+  types.push_back(c.fresh(*w, place, {bags}));
+  types.push_back(c.fresh(*w, place, *mode == 2 ? Sizes{bags, w->sizes[1]} : Sizes{bags}));
   return types;
 }
 

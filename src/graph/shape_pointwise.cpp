@@ -52,6 +52,14 @@ bool takes_options(const Call& c) {
   return true;
 }
 
+// The factor of one operand of a sum is no finer than its result.
+bool takes_factor(const Call& c, DType result) {
+  const bool sum = c.op == Op::add_Tensor || c.op == Op::add_Scalar || c.op == Op::sub_Tensor ||
+                   c.op == Op::sub_Scalar || c.op == Op::rsub_Tensor || c.op == Op::rsub_Scalar;
+  if (!sum || c.size() < 3) return true;
+  return c.get<double>(2) ? is_floating(result) : !c.get<bool>(2) || result == DType::Bool;
+}
+
 }  // namespace
 
 Types pointwise_types(const Call& c) {
@@ -114,6 +122,7 @@ Types pointwise_types(const Call& c) {
   DType common = promotion.result();
   if (common == DType::Opaque || is_complex(common)) return std::nullopt;
   if (!accepts(c.op, common)) return std::nullopt;
+  if (!takes_factor(c, common)) return c.refuse();
   const bool rounds = c.op == Op::div_Tensor_mode || c.op == Op::div_Scalar_mode;
   if (auto* mode = c.get<std::string>(2); rounds && mode && *mode != "floor" && *mode != "trunc") return c.refuse();
   bool divides = rounds && c.none(2);  // no mode: true division

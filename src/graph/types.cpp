@@ -130,13 +130,16 @@ std::vector<sym::Expr> contiguous_strides(sym::ExprArena& arena, const std::vect
 bool is_contiguous(sym::ExprArena& arena, const TensorType& t) {
   for (sym::Expr s : t.sizes)
     if (arena.is_const(s, 0)) return true;
-  sym::Expr expected = arena.constant(1);
+  // Where a size may be 0, as contiguous_strides() has them, too: without elements strides do not matter.
+  sym::Expr expected = arena.constant(1), or_empty = expected;
   for (size_t d = t.dim(); d-- > 0;) {
     sym::Expr s = t.sizes[d];
     if (arena.is_const(s, 1)) continue;
-    if (t.strides[d] != expected && !arena.known_equal(t.strides[d], expected)) return false;
+    if (t.strides[d] != expected && t.strides[d] != or_empty && !arena.known_equal(t.strides[d], expected))
+      return false;
     if (d == 0) break;
     expected = arena.mul(expected, s);
+    or_empty = arena.mul(or_empty, arena.range(s).lo >= 1 ? s : arena.max(s, arena.constant(1)));
   }
   return true;
 }

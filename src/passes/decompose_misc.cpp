@@ -248,6 +248,8 @@ void cat(Builder& b) {
   TensorList rest;
   for (ValueId v : *list)
     if (b.rank(v) != 1 || !b.arena().is_const(b.type(v).sizes[0], 0)) rest.push_back(b.cast(v, b.result(0).dtype));
+  if (rest.empty() && !list->empty())
+    return b.set(0, b.full(b.result(0).sizes, 0.0, b.result(0).dtype, b.result(0).device));
   if (rest.empty() || (rest.size() == list->size() && rest.size() > 1)) throw NoRule{};
   b.set(0, rest.size() == 1 ? b.call(Op::clone, {rest[0], graph::MemoryFormatArg{0}})
                             : b.call(Op::cat, {rest, b.args.at(1)}));

@@ -92,24 +92,47 @@ bool ShapeEnv::decide(Expr condition) {
   return holds;
 }
 
+// The comparison a < b or a <= b as an expression that is at most zero.
+static Expr at_most_zero_form(ExprArena& arena, Expr comparison) {
+  Expr e = arena.sub(arena.operands(comparison)[0], arena.operands(comparison)[1]);
+  return arena.kind(comparison) == Kind::Lt ? arena.add(e, arena.constant(1)) : e;
+}
+
+void ShapeEnv::note_assumed(Expr fact) {
+  if (!assumed_.insert(fact.id).second) return;
+  if (arena_->kind(fact) != Kind::Lt && arena_->kind(fact) != Kind::Le) return;
+  Expr bound = at_most_zero_form(*arena_, fact);
+  std::vector<Expr> symbols;
+  arena_->collect_symbols(bound, symbols);
+  for (Expr s : symbols) bounds_of_[s.id].push_back(static_cast<uint32_t>(bounds_.size()));
+  bounds_.push_back(bound);
+}
+
+std::vector<uint32_t> ShapeEnv::bounds_with_symbols_of(Expr e) const {
+  std::vector<Expr> symbols;
+  arena_->collect_symbols(e, symbols);
+  std::vector<uint32_t> found;
+  for (Expr s : symbols)
+    if (auto it = bounds_of_.find(s.id); it != bounds_of_.end())
+      found.insert(found.end(), it->second.begin(), it->second.end());
+  std::ranges::sort(found);
+  found.erase(std::ranges::unique(found).begin(), found.end());
+  return found;
+}
+
 std::optional<bool> ShapeEnv::assumed(Expr condition) {
   if (assumed_.empty()) return std::nullopt;
-  if (std::ranges::find(assumed_, condition) != assumed_.end()) return true;
-  if (std::ranges::find(assumed_, arena_->logical_not(condition)) != assumed_.end()) return false;
+  if (assumed_.count(condition.id)) return true;
+  if (assumed_.count(arena_->logical_not(condition).id)) return false;
   Kind k = arena_->kind(condition);
   if (k != Kind::Lt && k != Kind::Le && k != Kind::Eq && k != Kind::Ne) return std::nullopt;
-  // a + c <= 0 follows from b + c <= 0 where a <= b for all values.
+  // a + c <= 0 follows from b + c <= 0 where a <= b for all values. Of a b without a symbol of a's, only what a's range
+  // says already.
   Expr d = arena_->sub(arena_->operands(condition)[0], arena_->operands(condition)[1]), one = arena_->constant(1),
        zero = arena_->constant(0);
+  const std::vector<uint32_t> near = bounds_with_symbols_of(d);
   auto at_most_zero = [&](Expr e) {  // some assumption says so
-    for (Expr a : assumed_) {
-      Kind ka = arena_->kind(a);
-      if (ka != Kind::Lt && ka != Kind::Le) continue;
-      Expr b = arena_->sub(arena_->operands(a)[0], arena_->operands(a)[1]);
-      if (ka == Kind::Lt) b = arena_->add(b, one);
-      if (arena_->range(arena_->sub(e, b)).hi <= 0) return true;
-    }
-    return false;
+    return std::ranges::any_of(near, [&](uint32_t b) { return arena_->range(arena_->sub(e, bounds_[b])).hi <= 0; });
   };
   if (k == Kind::Le || k == Kind::Lt) {
     if (at_most_zero(k == Kind::Lt ? arena_->add(d, one) : d)) return true;
@@ -146,8 +169,15 @@ std::optional<bool> ShapeEnv::known(Expr condition) {
 
 std::optional<bool> ShapeEnv::usually(Expr condition) {
   if (auto truth = known(condition)) return truth;
+  // Those that an answer can be about: the condition's, and of the assumptions that known() asks.
+  std::vector<Expr> symbols;
+  for (Expr e : {simplify(condition), arena_->substitute(simplify(condition), assumed_equal_)}) {
+    arena_->collect_symbols(e, symbols);
+    for (uint32_t b : bounds_with_symbols_of(e)) arena_->collect_symbols(bounds_[b], symbols);
+  }
   std::vector<std::pair<Expr, Range>> before;
-  for (Expr u : unbacked_) {
+  for (Expr u : symbols) {
+    if (arena_->symbol_kind(u) != SymbolKind::Unbacked) continue;
     Range r = arena_->range(u);
     if (r.lo < 0 || r.lo >= 2 || r.hi < 2) continue;
     before.emplace_back(u, r);
@@ -177,7 +207,7 @@ void ShapeEnv::assume(Expr condition, const Failure& failure) {
   if (comparison)
     learn_assumed(condition);
   else if (k != Kind::Const)
-    assumed_.push_back(condition);
+    note_assumed(condition);
 }
 
 std::string ShapeEnv::explain(Expr e) const {
@@ -195,7 +225,7 @@ std::string ShapeEnv::explain(Expr e) const {
 }
 
 void ShapeEnv::learn_assumed(Expr fact) {
-  assumed_.push_back(fact);
+  note_assumed(fact);
   Expr a = arena_->operands(fact)[0], b = arena_->operands(fact)[1];
   if (arena_->kind(fact) != Kind::Eq) return learn(fact);  // ranges
   LinearSum s = linear_sum(*arena_, arena_->substitute(arena_->sub(a, b), assumed_equal_));

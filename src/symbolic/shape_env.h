@@ -16,6 +16,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "symbolic/expr.h"
@@ -105,6 +107,8 @@ class ShapeEnv {
  private:
   std::optional<bool> assumed(Expr condition);
   void learn_assumed(Expr fact);
+  void note_assumed(Expr fact);
+  std::vector<uint32_t> bounds_with_symbols_of(Expr e) const;  // into bounds_, in order
   void learn(Expr fact);
   void learn_equal(Expr a, Expr b);
   void learn_remainder(Expr e, Expr divisor, int64_t rest);  // e mod divisor == rest
@@ -121,7 +125,9 @@ class ShapeEnv {
   std::vector<Expr> unbacked_;
   std::vector<std::string> origins_;  // of unbacked_
   Assert assert_;
-  std::vector<Expr> assumed_;  // conditions
+  std::unordered_set<uint32_t> assumed_;  // conditions
+  std::vector<Expr> bounds_;              // of these, comparisons as expressions that are at most zero
+  std::unordered_map<uint32_t, std::vector<uint32_t>> bounds_of_;  // by symbol, into bounds_
   std::vector<std::pair<Expr, Expr>>
       assumed_equal_;  // unbacked symbol -> what it is assumed to be: put in for proofs alone
   std::map<std::vector<int64_t>, Expr> ducks_;

@@ -12,6 +12,7 @@ using graph::ValueId;
 // Later calls have other sizes, and are not to read behind the memory: what is read lies within the elements of the
 // tensor that the memory belongs to, which is guarded. Counted in bytes, since a view may be of another dtype.
 void Recorder::check_extent(const std::vector<Arg>& args) {
+  check_resized(args);
   const ValueId view = std::get<ValueId>(args[0]), root = graph::memory_root(graph_, view);
   const TensorType base = graph_.type(view), own = graph_.type(root);
   auto& a = arena();
@@ -25,6 +26,7 @@ void Recorder::check_extent(const std::vector<Arg>& args) {
   };
   const auto& sizes = std::get<graph::IntList>(args[1]).v;
   const auto& strides = std::get<graph::IntList>(args[2]).v;
+  if (sizes.size() != strides.size()) return;  // an error, which its Meta kernel raises
   auto* offset = std::get_if<sym::Expr>(&args[3]);
   auto empty = [&](const auto& of) { return sizes_->decide(a.eq(a.product(of), a.constant(0))); };
   if (empty(sizes)) return;
@@ -33,14 +35,17 @@ void Recorder::check_extent(const std::vector<Arg>& args) {
     throw Unsupported(Reason::UnsupportedOp, "as_strided beyond the elements of the tensor");
 }
 
+// Functionalisation makes of resize_ a resize, and as_strided of the same memory where that is large enough.
 void Recorder::check_resized(const std::vector<Arg>& args) {
+  if (graph_.nodes().empty()) return;
+  const graph::Node& last = graph_.node(graph::NodeId(static_cast<uint32_t>(graph_.nodes().size() - 1)));
+  if (last.extern_name != "aten::resize" || !(last.args[0] == args[0]) || !(last.args[1] == args[1])) return;
   constexpr int kContiguous = static_cast<int>(c10::MemoryFormat::Contiguous);
-  if (auto* format = std::get_if<graph::MemoryFormatArg>(&args[2]); format && format->value != kContiguous)
+  if (auto* format = std::get_if<graph::MemoryFormatArg>(&last.args[2]); format && format->value != kContiguous)
     throw Unsupported(Reason::UnsupportedOp, "resize_ with a memory format");
   // Of the sizes that it has already, a tensor stays as it is.
   const TensorType type = graph_.type(std::get<ValueId>(args[0]));
-  const auto& sizes = std::get<graph::IntList>(args[1]).v;
-  if (sizes.size() == type.sizes.size() && !is_contiguous(arena(), type))
+  if (std::get<graph::IntList>(args[1]).v.size() == type.sizes.size() && !is_contiguous(arena(), type))
     throw Unsupported(Reason::UnsupportedOp, "resize_ of a tensor that is not contiguous");
 }
 

@@ -201,7 +201,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     number = 0;
     if (auto results = results_by_rule(info, meta)) {
       meta = std::move(*results);
-    } else if (!pytorch::run_fake_kernel(op, info, meta, new_size)) {
+    } else if (!pytorch::run_fake_kernel(op, info, meta, new_size, convert.device().is_cpu())) {
       torch::jit::Stack operands =
           info.name == "aten::mkldnn_rnn_layer" && c10::GradMode::is_enabled() && !convert.symbolic()
               ? meta
@@ -325,6 +325,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     list_sizes.push_back(-2 - static_cast<int32_t>(at));
   }
 
+  if (written.empty()) typed_by_kernels.push_back(graph::NodeId(static_cast<uint32_t>(graph_.nodes().size())));
   std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
   for (size_t i = 0; i < bits.size(); ++i)
     if (results[i].defined()) set_lazy_bits(results[i], bits[i]);

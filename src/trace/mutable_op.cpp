@@ -249,7 +249,10 @@ class Watched {
 
 struct Forward : c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& op) override { Watched::instance().add(op); }
-  void onOperatorDeregistered(const c10::OperatorHandle& op) override { Watched::instance().remove(op); }
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    Watched::instance().remove(op);
+    forget_op_info(op);
+  }
 };
 
 }  // namespace

@@ -51,7 +51,6 @@ Treatment treatment_of(const c10::OperatorHandle& op, const std::string& name) {
   if (name == "aten::_neg_view") return Treatment::Negates;
   if (name == "aten::lift_fresh") return Treatment::Literal;
   if (name == "aten::as_strided") return Treatment::AsStrided;
-  if (name == "aten::resize") return Treatment::Resizes;
   if (name == "aten::index.Tensor") return Treatment::MaskedIndex;
   if (name == "aten::mkldnn_rnn_layer")
     return Treatment::DynamicOutput;  // its Meta kernel does not know the workspace's size
@@ -82,16 +81,30 @@ std::unique_ptr<OpInfo> describe(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-const OpInfo& op_info(const c10::OperatorHandle& op) {
-  // Schemas live as long as their operators, and operators as long as the library that defines them; the name is
-  // compared so that a schema at the address of one that is gone is not taken for it.
+static ForkMutex& cache_mutex() {
   static auto& mutex = *new ForkMutex;
-  static auto* cache = new std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>>();
-  const c10::FunctionSchema* key = &op.schema();
-  std::lock_guard lock(mutex);
-  auto& entry = (*cache)[key];
-  if (!entry || entry->name.compare(0, key->name().size(), key->name()) != 0) entry = describe(op);
+  return mutex;
+}
+
+static auto& cache() {
+  static auto* all = new std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>>();
+  return *all;
+}
+
+const OpInfo& op_info(const c10::OperatorHandle& op) {
+  std::lock_guard lock(cache_mutex());
+  auto& entry = cache()[&op.schema()];
+  if (!entry) entry = describe(op);
   return *entry;
+}
+
+void forget_op_info(const c10::OperatorHandle& op) {
+  static auto* gone = new std::vector<std::unique_ptr<OpInfo>>();  // a capture under way may still use them
+  std::lock_guard lock(cache_mutex());
+  auto it = cache().find(&op.schema());
+  if (it == cache().end()) return;
+  gone->push_back(std::move(it->second));
+  cache().erase(it);
 }
 
 }  // namespace braze::trace

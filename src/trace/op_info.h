@@ -40,7 +40,6 @@ enum class Treatment : uint8_t {
   MaskedIndex,     // DynamicOutput when indexed by a mask
   NormInTraining,  // writes running statistics without saying so in its schema
   AsStrided,       // addresses its operand's storage
-  Resizes,         // shows its operand's storage with other sizes
   Ignore,          // a check without results
   Writes,          // in-place and out= forms, which functionalisation should have removed
 };
@@ -58,5 +57,7 @@ struct OpInfo {
 
 // Cached by operator. Thread-safe.
 const OpInfo& op_info(const c10::OperatorHandle& op);
+// The library that defined it is gone: another may define the name anew.
+void forget_op_info(const c10::OperatorHandle& op);
 
 }  // namespace braze::trace

@@ -361,7 +361,6 @@ void Recorder::check_treatment(const OpInfo& info, std::vector<Arg>& args) {
       }
       throw Unsupported(Reason::UnsupportedOp, "as_strided with an offset into the storage of an input");
     }
-    case Treatment::Resizes: return check_resized(args);
     case Treatment::Writes: throw Unsupported(Reason::UnsupportedOp, "a write that is not functional");
     case Treatment::Record:
     case Treatment::Same:

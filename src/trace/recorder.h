@@ -62,7 +62,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   }
   // Of as_strided: throws Unsupported where it reads beyond the elements of what owns the memory; guarded.
   void check_extent(const std::vector<graph::Arg>& args);
-  // Of resize: throws Unsupported where eager's result is not contiguous, as that of functionalisation is.
+  // Of as_strided after resize: throws Unsupported where eager's resize_ gives what is not contiguous, as this is.
   void check_resized(const std::vector<graph::Arg>& args);
   // The slot of the input that a value is a view of, or of which it is the tensor itself; kNoSlot: of none.
   uint32_t root_slot(graph::ValueId value) const;
@@ -105,8 +105,10 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<Slot> slots;             // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;   // per graph input: its slot
   std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates
-  std::string failure;                 // what an InternalError said that a call ended with; empty: none
-  bool python_kernel_raised = false;   // a Meta kernel in Python, in the last call
+  // Nodes whose arguments only PyTorch's Meta kernels have looked at, which ask less than those that compute.
+  std::vector<graph::NodeId> typed_by_kernels;
+  std::string failure;                // what an InternalError said that a call ended with; empty: none
+  bool python_kernel_raised = false;  // a Meta kernel in Python, in the last call
 
  private:
   std::vector<graph::ValueId> zero_tangents_;

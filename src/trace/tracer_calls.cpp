@@ -27,9 +27,15 @@ namespace {
 // it does not know.
 bool asks_for_memory(PyObject* fn) {
   static const std::unordered_set<std::string_view> asked = {
-      "__array__", "__deepcopy__",    "__dlpack__", "__dlpack_device__", "__reduce_ex__", "data_ptr", "is_pinned",
-      "is_shared", "is_set_to",       "numpy",      "pin_memory",        "share_memory_", "storage",  "storage_offset",
-      "tolist",    "untyped_storage",
+      "__array__",      "__deepcopy__",
+      "__dlpack__",     "__dlpack_device__",
+      "__reduce_ex__",  "data_ptr",
+      "is_pinned",      "is_shared",
+      "is_set_to",      "numpy",
+      "pin_memory",     "share_memory_",
+      "storage",        "storage_offset",
+      "tolist",         "untyped_storage",
+      "_typed_storage", "_reduce_ex_internal",
   };
   if (PyObject_TypeCheck(fn, &PyMethodDescr_Type)) return asked.contains(c_function_name(fn));
   if (!PyFunction_Check(fn)) return false;

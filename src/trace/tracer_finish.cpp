@@ -12,6 +12,8 @@
 
 #include "base/check.h"
 #include "graph/copied_view.h"
+#include "graph/raises.h"
+#include "graph/random.h"
 #include "symbolic/given_symbol.h"
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
@@ -353,6 +355,36 @@ void TracerImpl::check_aliases(const graph::Graph& graph) const {
   }
 }
 
+// What nobody reads is called all the same where eager may refuse its arguments.
+static void keep_unread(graph::Graph& graph, const std::vector<graph::NodeId>& typed_by_kernels) {
+  if (typed_by_kernels.empty()) return;
+  std::vector<bool> read(graph.values().size());
+  auto mark = [&](graph::ValueId v) {
+    if (v.valid()) read[v.index] = true;
+  };
+  std::ranges::for_each(graph.outputs, mark);
+  for (const graph::Writeback& w : graph.writebacks) mark(w.value);
+  auto next = typed_by_kernels.rbegin();
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    graph::Node& n = graph.node(graph::NodeId(static_cast<uint32_t>(i)));
+    bool live = graph::traits_of(n) & graph::kEffect;
+    for (graph::ValueId v : n.outputs) live = live || (v.valid() && read[v.index]);
+    if (next != typed_by_kernels.rend() && next->index == i) {
+      ++next;
+      std::string name(graph::op_name(n.op));
+      // Functionalisation writes parts of memory back by others than the program calls.
+      const bool of_views = graph::op_class(n.op) == graph::OpClass::View || name.ends_with("_scatter") ||
+                            name.ends_with("_copy") || graph::op_class(n.op) == graph::OpClass::Random;
+      if (!live && !of_views) {
+        n.op = graph::Op::Extern;
+        n.extern_name = std::move(name);
+        live = true;
+      }
+    }
+    if (live || graph::may_raise(graph, n)) graph::Graph::for_each_operand(n, mark);
+  }
+}
+
 Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) {
   RecordingScope scope(recorder_.get());
   c10::AutoGradMode no_grad(false);
@@ -409,6 +441,7 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
   finish_sizes(captured, graph);
   captured.graph = std::move(graph);
   recorder_->close();
+  keep_unread(captured.graph, recorder_->typed_by_kernels);
   return captured;
 }
 

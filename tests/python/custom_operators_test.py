@@ -247,3 +247,44 @@ def test_strides_of_dimensions_of_one_element():
     x = torch.rand(2, 1, 1, 1)
     for got, want in zip(braze.compile(f, fullgraph=True)(x), f(x), strict=True):
         assert got.tolist() == want.tolist()
+
+
+SCHEMAS = ["(Tensor(a!) x) -> ()", "(Tensor x) -> Tensor", "(Tensor(a!) x, Tensor y) -> (Tensor, Tensor)"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_an_operator_that_is_defined_anew(order):
+    kernels = [lambda x: x.add_(1) and None, lambda x: x + 2, lambda x, y: (x.add_(y).clone(), y * 3)]
+    calls = [
+        lambda x: torch.ops.braze_scoped.anew(x),
+        lambda x: torch.ops.braze_scoped.anew(x),
+        lambda x: torch.ops.braze_scoped.anew(x, torch.ones(1)),
+    ]
+    for at in order:
+        with torch.library._scoped_library("braze_scoped", "FRAGMENT") as lib:
+            lib.define("anew" + SCHEMAS[at])
+            lib.impl("anew", kernels[at], "CPU")
+            if at:
+                lib._register_fake(
+                    "anew", (lambda x: x.new_empty(x.shape)) if at == 1 else (lambda x, y: (x + 0, y + 0))
+                )
+            x, given = torch.zeros(1), torch.zeros(1)
+            want = calls[at](given)
+            got = braze.compile(lambda v: calls[at](v), fullgraph=True)(x)
+            same((want, given), (got, x))
+
+
+@torch.library.custom_op("braze_custom_op::image", mutates_args=())
+def make_image(coded: torch.Tensor) -> torch.Tensor:
+    return torch.full((2, 3, 4), float(coded.sum()))
+
+
+@torch.library.register_fake("braze_custom_op::image")
+def _(coded):
+    return torch.empty([torch.library.get_ctx().new_dynamic_size() for _ in range(3)])
+
+
+def test_a_fake_kernel_that_names_no_device():
+    c = Counted(lambda x: make_image(x) * 2, fullgraph=True)
+    assert torch.equal(c(torch.ones(5, dtype=torch.int64)), torch.full((2, 3, 4), 10.0))
+    assert c.count == 1

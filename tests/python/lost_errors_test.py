@@ -257,3 +257,32 @@ else:
     raise AssertionError("not refused")
 """
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "BRAZE_STRICT": "1"})
+
+
+OF_ARGUMENTS = {
+    "conv2d": lambda: F.conv2d(torch.randn(4, 1, 7, 7), torch.randn(1, 1, 3, 3, dtype=torch.double)),
+    "index_put": lambda: torch.zeros(5, 2).__setitem__((slice(None), [1]), torch.zeros(5, 1, dtype=torch.int)),
+    "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(torch.ones(1, 1, 4, 4, dtype=torch.int16), 2),
+    "adaptive_max_pool2d": lambda: F.adaptive_max_pool2d(torch.ones(1, 1, 4, 4, dtype=torch.int32), 2),
+    "avg_pool2d": lambda: F.avg_pool2d(torch.ones(1, 0, 4, 4), 2),
+    "max_pool2d": lambda: F.max_pool2d(torch.ones(1, 0, 50, 44), 2),
+    "alpha": lambda: torch.add(torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.bool), alpha=1.5),
+    "alpha of integers": lambda: torch.sub(torch.ones(3, dtype=torch.int), torch.ones(3, dtype=torch.int), alpha=1.5),
+    "uniform": lambda: torch.empty(3).uniform_(-3e38, 3e38),
+}
+
+
+@pytest.mark.parametrize("call", OF_ARGUMENTS.values(), ids=OF_ARGUMENTS.keys())
+@pytest.mark.parametrize("read", [False, True])
+def test_arguments(call, read):
+    def fn(x):
+        result = call()
+        return (x + 1, result) if read else x + 1
+
+    want, got = outcome(fn, (torch.ones(2),), {}), outcome(braze.compile(fn), (torch.ones(2),), {})
+    assert want[0] == "raised" and got == want
+
+
+def test_what_may_not_fail_is_dropped():
+    report = braze.explain(lambda x: (x.exp(), torch.mm(x, x), x + 1)[2], torch.ones(4, 4))
+    assert (report.graph_count, report.kernel_count, report.extern_count) == (1, 1, 0)

@@ -271,8 +271,9 @@ def test_backward_hooks_of_modules(register):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_embedding_bags_are_trained(mode, dtype):
-    i, o = torch.tensor([0, 1, 1, 5]), torch.tensor([0, 2])
+@pytest.mark.parametrize("indices", [torch.int64, torch.int32])
+def test_embedding_bags_are_trained(mode, dtype, indices):
+    i, o = torch.tensor([0, 1, 1, 5], dtype=indices), torch.tensor([0, 2])
     for kw in ({}, {"include_last_offset": True}, {"padding_idx": 1}):
         w = leaf(6, 3, dtype=dtype)
         fn = lambda w: F.embedding_bag(

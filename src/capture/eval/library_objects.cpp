@@ -53,6 +53,8 @@ LibraryObjects load() {
   k.qscheme = type("torch", "qscheme");
   k.sym_int = type("torch", "SymInt");
   k.sym_float = type("torch", "SymFloat");
+  k.untyped_storage = type("torch", "UntypedStorage");
+  k.typed_storage = type("torch.storage", "TypedStorage");
   k.sym_bool = type("torch", "SymBool");
   k.legacy_tensor_class = Py_TYPE(imported("torch", "FloatTensor"));
   k.finfo = type("torch", "finfo");

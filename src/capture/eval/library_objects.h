@@ -6,7 +6,7 @@ namespace braze::capture {
 
 struct LibraryObjects {
   PyTypeObject *tensor, *parameter, *module, *optimizer, *size, *dtype, *device, *layout, *memory_format, *qscheme,
-      *sym_int, *sym_float, *sym_bool, *finfo, *iinfo,
+      *sym_int, *sym_float, *sym_bool, *finfo, *iinfo, *untyped_storage, *typed_storage,
       *legacy_tensor_class;  // the last: of torch.FloatTensor and others
   PyTypeObject *enum_, *ordered_dict, *default_dict, *deque, *partial, *tuple_getter, *abc_meta, *enum_property,
       *cached_property, *lru_cache, *simple_namespace;

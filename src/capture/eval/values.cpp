@@ -106,39 +106,25 @@ Variable* Values::from_python(Ref object, Ground ground) {
   if (Variable* v = behind(o)) return v;
   if (is_constant_type(t) || PyObject_TypeCheck(o, library().enum_)) return constant(o, ground);
   if (PyObject_TypeCheck(o, library().tensor)) {
-    auto [it, fresh] = by_object_.try_emplace(o);
-    if (fresh) {
-      if (!tr_.tracer().is_fake(o)) {
-        // Made outside of the recorder's sight: it becomes a constant of the graph.
-        PyObject* f = tr_.tracer().lift(o, graph::InputKind::Constant, "constant");
-        if (!f) tr_.raise_current();
-        auto* tensor = make<TensorVariable>(Ref::steal(f).get());
-        by_object_[o] = by_object_[f] = tensor;
-        keep(object);
-        if (t != library().tensor && t != library().parameter) tr_.torch_functions.set_tensor_class(tensor, f, t);
-        return tensor;
-      } else {
-        if (!tr_.effects.dual_since && tr_.tracer().has_tangent(o))
-          tr_.effects.dual_since = std::max<uint64_t>(tr_.ordinal(), 1);
-        // What another backend differentiates are the inputs.
-        if (tr_.view().torch_level && is_leaf_with_gradient(o)) {
-          by_object_.erase(it);
-          tr_.unsupported("a leaf that requires a gradient made in a graph of PyTorch's calls");
-        }
-        auto* tensor = make<TensorVariable>(o);
-        it->second = tensor;
-        tensor->inference = tr_.effects.inference && !on_plain_memory(o);
-        keep(object);
-        if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t))
-          tensor->cls = tr_.torch_functions.class_behind(t);
-        else if (t != library().tensor && t != library().parameter)
-          tr_.torch_functions.set_tensor_class(tensor, o, t);
-        return tensor;
-      }
-    }
-    return it->second;
+    if (auto it = by_object_.find(o); it != by_object_.end()) return it->second;
+    if (!tr_.tracer().is_fake(o)) tr_.unsupported("a tensor that is made of memory outside of PyTorch");
+    if (!tr_.effects.dual_since && tr_.tracer().has_tangent(o))
+      tr_.effects.dual_since = std::max<uint64_t>(tr_.ordinal(), 1);
+    // What another backend differentiates are the inputs.
+    if (tr_.view().torch_level && is_leaf_with_gradient(o))
+      tr_.unsupported("a leaf that requires a gradient made in a graph of PyTorch's calls");
+    auto* tensor = make<TensorVariable>(o);
+    by_object_[o] = tensor;
+    tensor->inference = tr_.effects.inference && !on_plain_memory(o);
+    keep(object);
+    if (t != library().tensor && t != library().parameter && t != tr_.torch_functions.class_behind(t))
+      tensor->cls = tr_.torch_functions.class_behind(t);
+    else if (t != library().tensor && t != library().parameter)
+      tr_.torch_functions.set_tensor_class(tensor, o, t);
+    return tensor;
   }
   const LibraryObjects& k = library();
+  if (t == k.untyped_storage || t == k.typed_storage) tr_.unsupported("a question about the memory of a tensor");
   if (t == k.sym_float) return make<SymVariable>(o)->specialise(tr_);  // computed from the sizes of this call
   if (t == k.sym_int || t == k.sym_bool) return make<SymVariable>(o);
   if (PySlice_Check(o)) {

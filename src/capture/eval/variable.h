@@ -60,6 +60,9 @@ enum class Kind : uint8_t {
   ContextToken,  // see vars/context_token.h
 };
 
+// Of what a capture goes through one by one, each of which may become a guard and an operator.
+constexpr int64_t kMostElements = 10000;
+
 struct Args {
   std::vector<Variable*> pos;
   std::vector<std::pair<PyObject*, Variable*>>

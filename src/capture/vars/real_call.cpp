@@ -1,4 +1,6 @@
 // Calls of objects that are known by identity: classes, functions in C, methods, caches.
+#include <algorithm>
+
 #include "capture/builtins/builtins.h"
 #include "capture/builtins/signature_errors.h"
 #include "capture/cpython/imported.h"
@@ -205,10 +207,47 @@ constexpr Rule kRules[] = {
     call_method_of_class, call_new,   call_bound_function, call_method_wrapper, call_weak_reference,
     call_operator_object, call_cache, call_script};
 
+// Lists that PyTorch or NumPy is given. Refused are one that holds itself, which they refuse, too, and what reads
+// arguments here would not come to an end with; and very long ones, whose elements would be as many guards and
+// operators.
+class ListArguments {
+ public:
+  explicit ListArguments(Translator& tr) : tr_(tr) {}
+  void check(Variable* v) {
+    if (PyObject* lazy = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : nullptr;
+        lazy && (PyList_Check(lazy) || PyTuple_Check(lazy))) {
+      count(PySequence_Fast_GET_SIZE(lazy));
+      v = tr_.force(v);
+    }
+    if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return;
+    if (std::ranges::find(outer_, v) != outer_.end()) tr_.unsupported("a list that holds itself");
+    const auto& elements = static_cast<SequenceVariable*>(v)->elements;
+    count(static_cast<Py_ssize_t>(elements.size()));
+    outer_.push_back(v);
+    for (Variable* e : elements) check(e);
+    outer_.pop_back();
+  }
+
+ private:
+  void count(Py_ssize_t n) {
+    if ((seen_ += n) > kMostElements)
+      tr_.unsupported("lists of more than " + std::to_string(kMostElements) + " elements in a call");
+  }
+
+  Translator& tr_;
+  std::vector<Variable*> outer_;
+  Py_ssize_t seen_ = 0;
+};
+
 }  // namespace
 
 Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
+  if (torch_rule(o) != TorchRule::None || of_numpy(o)) {
+    ListArguments lists(tr);
+    for (Variable* v : args.pos) lists.check(v);
+    for (auto& [name, v] : args.kw) lists.check(v);
+  }
   if (Variable* v = call_with_open_scalar(tr, o, args)) return v;
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o) + why_disabled(o));

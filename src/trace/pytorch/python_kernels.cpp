@@ -1,5 +1,6 @@
 #include "trace/pytorch/python_kernels.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -132,10 +133,45 @@ py::object fake_kernel(const std::string& name) {
   return entry.is_none() ? py::object(py::none()) : py::object(entry.attr("fake_impl").attr("kernel"));
 }
 
+// No modes of the program's, and those that are entered from here on are heard.
+class OwnModes {
+  using TLS = at::impl::PythonTorchFunctionTLS;
+
+ public:
+  OwnModes() : before_(TLS::get_state()) { TLS::set_state(TLS()); }
+  ~OwnModes() { TLS::set_state(before_); }
+  OwnModes(const OwnModes&) = delete;
+  OwnModes& operator=(const OwnModes&) = delete;
+
+ private:
+  TLS before_;
+};
+
+// A context manager of Python's for a scope of C++; of None, nothing.
+class Entered {
+ public:
+  explicit Entered(py::object context) : context_(std::move(context)) {
+    if (!context_.is_none()) context_.attr("__enter__")();
+  }
+  ~Entered() {
+    if (context_.is_none()) return;
+    py::error_scope kept;  // what is thrown through here
+    try {
+      context_.attr("__exit__")(py::none(), py::none(), py::none());
+    } catch (py::error_already_set&) {
+    }
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  py::object context_;
+};
+
 }  // namespace
 
 bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack,
-                     const NewSize& new_size) {
+                     const NewSize& new_size, bool on_cpu) {
   if (info.name.starts_with("aten::")) return false;
   py::gil_scoped_acquire gil;
   py::object kernel = fake_kernel(op.schema().name());
@@ -156,13 +192,12 @@ bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, t
                                                                             py::arg("create_unbacked_symint") = make);
   // A kernel for fakes finds its context by this function alone, which is made to be exchanged for a call.
   py::object scope = py::handle(get(Name::set_ctx_getter))(py::cpp_function([context] { return context; }));
-  scope.attr("__enter__")();
+  py::object within = on_cpu ? py::module_::import("torch").attr("device")("meta") : py::object(py::none());
+  OwnModes modes;
+  Entered found(scope), made(within);
   try {
-    bool done = call_python(kernel.attr("func"), op, info, stack);
-    scope.attr("__exit__")(py::none(), py::none(), py::none());
-    return done;
+    return call_python(kernel.attr("func"), op, info, stack);
   } catch (...) {
-    scope.attr("__exit__")(py::none(), py::none(), py::none());
     if (refused) std::rethrow_exception(refused);
     throw;
   }

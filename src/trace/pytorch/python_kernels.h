@@ -16,9 +16,9 @@ bool run_decomposition(const c10::OperatorHandle& op, const trace::OpInfo& info,
 
 // The same by the kernel for fakes that a program registered for an operator of its own (torch.library.register_fake).
 // `new_size` makes the sizes of results that depend on values: at least, at most. False: there is none. What it raises
-// comes through.
+// comes through. `on_cpu`: so are its operands, and what it makes without naming a device.
 using NewSize = std::function<c10::SymInt(int64_t, std::optional<int64_t>)>;
 bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, torch::jit::Stack& stack,
-                     const NewSize& new_size);
+                     const NewSize& new_size, bool on_cpu);
 
 }  // namespace braze::pytorch
