@@ -146,6 +146,7 @@ Variable* HostCalls::host_object(Ref o) {
 // are left.
 PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
   Hosting host(*this, false);
+  ++called_back;
   struct Depth {
     int& depth;
     explicit Depth(int& d) : depth(d) { ++depth; }
@@ -194,8 +195,47 @@ Variable* HostCalls::call_overridden(PyObject* fn, const Args& args) {
   return from_host(run_host(fn, args, nullptr, true));
 }
 
+namespace {
+
+// Hooks that PyTorch's code puts on fakes have numbers of their own: the class's counter is the program's, which reads
+// it.
+class HookNumbers {
+ public:
+  HookNumbers() : before_(now()) {
+    static PyObject* first = PyLong_FromLongLong(int64_t{1} << 48);
+    if (before_) set(next() ? next().get() : first);
+  }
+  ~HookNumbers() {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    next() = now();
+    if (before_) set(before_.get());
+    PyErr_Restore(type, value, trace);
+  }
+  HookNumbers(const HookNumbers&) = delete;
+  HookNumbers& operator=(const HookNumbers&) = delete;
+
+ private:
+  static PyObject* handles() {
+    static PyObject* cls = imported("torch.utils.hooks", "RemovableHandle");
+    return cls;
+  }
+  static Ref now() { return Ref::steal(native::attr(Ground::made(), handles(), "next_id")); }
+  static void set(PyObject* number) {
+    if (PyObject_SetAttrString(handles(), "next_id", number) < 0) PyErr_Clear();
+  }
+  static Ref& next() {
+    static auto* kept = new Ref();
+    return *kept;
+  }
+  Ref before_;
+};
+
+}  // namespace
+
 Ref HostCalls::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
   tr_.mutate();
+  HookNumbers numbers;
   Ref result;
   {
     Hosting host(*this, true);

@@ -28,6 +28,7 @@ class HostCalls {
   Variable* from_host(Ref object);
   Variable* host_object(Ref o);    // one that only the capture knows
   uint64_t hook = 0;               // the ordinal of the first hook on a result
+  uint64_t called_back = 0;        // how often PyTorch has called a function of the user's
   uint64_t not_shown = 0;          // the ordinal of the first such call that a graph of torch's functions cannot show
   size_t undefined_gradients = 0;  // how often a context of autograd.Function was asked for them
   Ref callback(Variable* callee);  // a real callable that evaluates callee in this capture

@@ -305,6 +305,7 @@ void SegmentEnd::add_gradients() {
     return;
   }
   tr_.effects.begin_pure(tr_.ordinal() + 1, "the backward of an autograd.Function");
+  const uint64_t called_back = tr_.host.called_back;
   try {
     // The compiled backward has a gradient for each result, which an autograd.Function may want to be told apart.
     if (tr_.host.undefined_gradients && tr_.segment().captured.graph.outputs.size() > 1)
@@ -312,6 +313,9 @@ void SegmentEnd::add_gradients() {
                         "ctx.set_materialize_grads(False) where the graph has several results: a backward may be given "
                         "None for some of them");
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
+    // What a hook reads when the backward runs may be changed by the code behind the break: it was traced now.
+    if (tr_.segment().stop && tr_.host.hook && tr_.host.called_back != called_back)
+      throw Restart{tr_.host.hook, {Reason::IntermediateHistory, "a hook whose backward comes after a graph break"}};
   } catch (const Unsupported& e) {
     // Such a graph runs as PyTorch's calls, where those can be shown.
     if (tr_.host.not_shown)

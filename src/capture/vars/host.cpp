@@ -59,6 +59,11 @@ void HostVariable::setattr(Translator& tr, PyObject* name, Variable* value) {
 Variable* HostVariable::call(Translator& tr, Args& args) {
   if (Py_TYPE(object.get()) == method_wrapper_type())
     return tr.real.call_torch(object.get(), args);  // Tensor.shape.__get__ and the like
+  // On a node of autograd's graph.
+  if (PyCFunction_Check(object.get()) && !tr.host.hook) {
+    const std::string_view name = reinterpret_cast<PyCFunctionObject*>(object.get())->m_ml->ml_name;
+    if (name == "register_hook" || name == "register_prehook") tr.host.hook = tr.ordinal();
+  }
   return tr.host.call(object.get(), args);
 }
 
