@@ -74,8 +74,18 @@ void Region::clear_all() {
     if (all_regions().count(r)) r->clear();
 }
 
-GilPtr<Place> Region::place(PyCodeObject* code, int start) {
-  GilPtr<Place>& p = places_[code][start];
+GilPtr<Place> Region::place(PyCodeObject* code) {
+  GilPtr<Place>& p = places_[code][{0, 0}];
+  if (!p) p = GilPtr<Place>::make();
+  return p;
+}
+
+GilPtr<Place> Region::place(const FrameView& view) {
+  uint64_t absent = 0;
+  PyObject* const* stack = view.slots + view.bytecode->num_locals_plus;
+  for (int i = 0; i < view.depth; ++i)
+    if (!stack[i]) absent = absent * 64 + static_cast<uint64_t>(i) + 1;
+  GilPtr<Place>& p = places_[view.bytecode->code][{view.start, absent}];
   if (!p) p = GilPtr<Place>::make();
   return p;
 }
@@ -89,7 +99,7 @@ bool Region::begin(PyCodeObject* code) {
       say_uncompiled(at, why->detail);
     return false;
   }
-  last_place_ = place(code, 0);
+  last_place_ = place(code);
   last_code_ = code;
   return true;
 }
@@ -129,7 +139,7 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   };
   if (!entry || entry->globals != function->func_globals || !holds()) {
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(place(code, 0), view, values);
+    entry = find(place(code), view, values);
     if (!entry) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
   } else if (code == last_code_) {
     last_place_->used(*entry);

@@ -1,5 +1,6 @@
 // All that one braze.compile() call made: its options and the entries of every place of its code.
 #pragma once
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -54,7 +55,11 @@ class Region {
   // The entry whose guards hold for the frame at this place, captured if there is none, and what its check fetched.
   // None: an exception is set, or the frame is to run uncompiled (never with fullgraph=True).
   GilPtr<Entry> find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values);
-  GilPtr<Place> place(PyCodeObject* code, int start);
+  // Where the function begins.
+  GilPtr<Place> place(PyCodeObject* code);
+  // Of a frame under way, too: the instruction and which values of the stack are NULL, as a method's and its instance's
+  // may come as one or as two.
+  GilPtr<Place> place(const FrameView& view);
 
   std::vector<Event>* events = nullptr;  // explain's
   bool keep_texts = false;               // the events' reports with the texts of all stages
@@ -75,7 +80,7 @@ class Region {
   bool may_compile(Place& place, const FrameView& view, const std::string& why);
 
   RegionOptions options_;
-  std::unordered_map<PyCodeObject*, std::unordered_map<int, GilPtr<Place>>> places_;
+  std::unordered_map<PyCodeObject*, std::map<std::pair<int, uint64_t>, GilPtr<Place>>> places_;
   PyCodeObject* last_code_ = nullptr;  // the place that was used last from call()
   GilPtr<Place> last_place_;
 };

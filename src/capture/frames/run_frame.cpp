@@ -199,7 +199,7 @@ class FrameRunner {
     // Code that capture runs (reprs, torch's functions) must find this frame below it.
     cpython::set_position(frame_, code_.instructions[ip_].offset);
     cpython::link(ts_, frame_);
-    GilPtr<Entry> entry = region_.find(region_.place(code_.code, ip_), view, values);
+    GilPtr<Entry> entry = region_.find(region_.place(view), view, values);
     cpython::unlink(ts_, frame_);
     return entry;
   }
