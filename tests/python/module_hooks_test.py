@@ -63,3 +63,40 @@ def test_numbers_of_hooks_are_the_programs():
         torch.testing.assert_close(gradient, module.weight.detach().sum(0).expand(2, 3))
         numbers.append(number)
     assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] < 100
+
+
+class Scale:
+    value = 2.0
+
+
+@pytest.mark.parametrize("place", ["attribute", "list", "global", "cell"])
+def test_what_a_hook_reads_when_the_backward_runs(place):
+    scale, values = Scale(), [2.0]
+    cell = 2.0
+    globals()["SCALE"] = 2.0
+
+    def set_to(value):
+        nonlocal cell
+        scale.value = values[0] = cell = value
+        globals()["SCALE"] = value
+
+    hooks = {
+        "attribute": lambda g: g * scale.value,
+        "list": lambda g: g * values[0],
+        "global": lambda g: g * SCALE,  # noqa: F821
+        "cell": lambda g: g * cell,
+    }
+
+    def fn(x):
+        y = x * 3
+        y.register_hook(hooks[place])
+        return y.sum()
+
+    compiled = braze.compile(fn)
+    for value in (5.0, 7.0):
+        set_to(2.0)
+        x = torch.ones(2, requires_grad=True)
+        loss = compiled(x)
+        set_to(value)
+        loss.backward()
+        assert x.grad.tolist() == [3 * value] * 2

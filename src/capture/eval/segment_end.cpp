@@ -297,6 +297,40 @@ void SegmentEnd::guard_distinct_objects() {
   }
 }
 
+namespace {
+
+// Whether a guard is about what the program may change between a call and its backward: content of objects, and
+// variables; not which functions and classes there are.
+bool is_of_state(const Sources& sources, const Guard& g) {
+  switch (g.kind) {
+    case GuardKind::Equal:
+    case GuardKind::Tensor:
+    case GuardKind::Length:
+    case GuardKind::DictKeys:
+    case GuardKind::SetMembers:
+    case GuardKind::RangeIs:
+    case GuardKind::FloatHolds: break;
+    default: return false;
+  }
+  if (PyObject* o = g.kind == GuardKind::Equal ? g.object.get() : nullptr) {
+    const LibraryObjects& k = library();
+    for (PyTypeObject* fixed : {k.dtype, k.device, k.layout, k.memory_format})
+      if (Py_TYPE(o) == fixed) return false;
+  }
+  switch (sources[g.source].kind) {
+    case SourceKind::DictItem:
+    case SourceKind::ListItem:
+    case SourceKind::Slot:
+    case SourceKind::CellContents:
+    case SourceKind::ContextValue:
+    case SourceKind::TensorAttr:
+    case SourceKind::Content: return true;
+    default: return g.kind != GuardKind::Equal;
+  }
+}
+
+}  // namespace
+
 // Before the guards are known: the backward may decide on sizes that stay open.
 void SegmentEnd::add_gradients() {
   if (const auto& stop = tr_.segment().stop; stop && stop->reason == Reason::IntermediateHistory) {
@@ -306,6 +340,7 @@ void SegmentEnd::add_gradients() {
   }
   tr_.effects.begin_pure(tr_.ordinal() + 1, "the backward of an autograd.Function");
   const uint64_t called_back = tr_.host.called_back;
+  const size_t guards = tr_.guards().items().size(), numbers = tr_.floats.numbers().size();
   try {
     // The compiled backward has a gradient for each result, which an autograd.Function may want to be told apart.
     if (tr_.host.undefined_gradients && tr_.segment().captured.graph.outputs.size() > 1)
@@ -313,9 +348,17 @@ void SegmentEnd::add_gradients() {
                         "ctx.set_materialize_grads(False) where the graph has several results: a backward may be given "
                         "None for some of them");
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
-    // What a hook reads when the backward runs may be changed by the code behind the break: it was traced now.
-    if (tr_.segment().stop && tr_.host.hook && tr_.host.called_back != called_back)
-      throw Restart{tr_.host.hook, {Reason::IntermediateHistory, "a hook whose backward comes after a graph break"}};
+    // What a hook reads when the backward runs may be changed until then, by the code behind a break too: it was traced
+    // now.
+    if (tr_.host.hook && tr_.host.called_back != called_back) {
+      const auto& items = tr_.guards().items();
+      const bool reads = tr_.floats.numbers().size() != numbers ||
+                         std::any_of(items.begin() + static_cast<std::ptrdiff_t>(guards), items.end(),
+                                     [&](const Guard& g) { return is_of_state(tr_.sources(), g); });
+      if (reads || tr_.segment().stop)
+        throw Restart{tr_.host.hook,
+                      {Reason::IntermediateHistory, "a hook that reads what may change until its backward"}};
+    }
   } catch (const Unsupported& e) {
     // Such a graph runs as PyTorch's calls, where those can be shown.
     if (tr_.host.not_shown)
