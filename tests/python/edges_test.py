@@ -430,3 +430,21 @@ def test_functions_that_torch_compile_has_wrapped(monkeypatch):
     for value in (1, 3):
         monkeypatch.setitem(globals(), "scale", value)
         assert torch.allclose(compiled(torch.ones(3)), torch.ones(3).sin() * value + 1)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("name", ["add", "mul", "addcmul", "lerp", "exp", "addcdiv"])
+def test_what_is_written_list_by_list_is_the_list(kind, name):
+    def fn(xs, scale):
+        given = kind([x * 1 for x in xs])
+        function = getattr(torch, f"_foreach_{name}_")
+        rest = {"exp": (), "add": (2.0,), "mul": (2.0,), "lerp": (xs, 0.5)}.get(name, (xs, xs, scale))
+        first, again = function(given, *rest), function(xs, *rest)
+        return first is given, again is xs, first
+
+    xs = [torch.ones(2), torch.full((3,), 2.0)]
+    copies = [x.clone() for x in xs]
+    want, got = fn(xs, torch.tensor([1.0, 2.0])), braze.compile(fn)(copies, torch.tensor([1.0, 2.0]))
+    assert want[:2] == got[:2] == (True, True)
+    for a, b in zip([*want[2], *xs], [*got[2], *copies]):
+        torch.testing.assert_close(a, b)

@@ -71,11 +71,13 @@ def foreach_sub_scaled(self, other, *, alpha):
 def foreach_add_scaled_(self, other, *, alpha):
     for a, b in zip(self, other, strict=True):
         add_scaled_(a, b, alpha=alpha)
+    return self
 
 
 def foreach_sub_scaled_(self, other, *, alpha):
     for a, b in zip(self, other, strict=True):
         sub_scaled_(a, b, alpha=alpha)
+    return self
 
 
 def foreach_addcmul(self, tensor1, tensor2, value):
@@ -99,8 +101,10 @@ def foreach_addcdiv(self, tensor1, tensor2, value):
 def foreach_addcmul_(self, tensor1, tensor2, value):
     for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True):
         addcmul_(a, b, c, value=v)
+    return self
 
 
 def foreach_addcdiv_(self, tensor1, tensor2, value):
     for a, b, c, v in zip(self, tensor1, tensor2, scalars_of(value, len(self)), strict=True):
         addcdiv_(a, b, c, value=v)
+    return self

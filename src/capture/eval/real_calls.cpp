@@ -262,6 +262,10 @@ Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
   Ref result = Ref::steal(tr_.tracer().call(fn, real.pos.data(), real.pos.size(), real.kw.get(), location()));
   ++tr_.segment().num_calls;
   if (!result) tr_.raise_current();
+  // torch._foreach_add_ and the like give the list that they were given.
+  if (PyList_CheckExact(result.get()) || PyTuple_CheckExact(result.get()))
+    for (size_t i = 0; i < args.pos.size(); ++i)
+      if (real.pos[i] == result.get()) return tr_.force(args.pos[i]);
   return tr_.from_python(std::move(result), Ground::pure(args));
 }
 
