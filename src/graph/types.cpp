@@ -138,8 +138,9 @@ bool is_contiguous(sym::ExprArena& arena, const TensorType& t) {
     if (t.strides[d] != expected && t.strides[d] != or_empty && !arena.known_equal(t.strides[d], expected))
       return false;
     if (d == 0) break;
+    const bool same = or_empty == expected, filled = arena.range(s).lo >= 1;
     expected = arena.mul(expected, s);
-    or_empty = arena.mul(or_empty, arena.range(s).lo >= 1 ? s : arena.max(s, arena.constant(1)));
+    or_empty = same && filled ? expected : arena.mul(or_empty, filled ? s : arena.max(s, arena.constant(1)));
   }
   return true;
 }

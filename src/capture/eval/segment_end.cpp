@@ -325,7 +325,10 @@ bool is_of_state(const Sources& sources, const Guard& g) {
     case SourceKind::ContextValue:
     case SourceKind::TensorAttr:
     case SourceKind::Content: return true;
-    default: return g.kind != GuardKind::Equal;
+    case SourceKind::Local:
+    case SourceKind::Stack:
+      return g.kind == GuardKind::Length || g.kind == GuardKind::DictKeys || g.kind == GuardKind::SetMembers;
+    default: return false;  // of functions, classes and tuples
   }
 }
 

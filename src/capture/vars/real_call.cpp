@@ -216,27 +216,26 @@ class ListArguments {
   void check(Variable* v) {
     if (PyObject* lazy = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : nullptr;
         lazy && (PyList_Check(lazy) || PyTuple_Check(lazy))) {
-      count(PySequence_Fast_GET_SIZE(lazy));
+      if (PySequence_Fast_GET_SIZE(lazy) > kMostElements) refuse();  // before it is looked at
       v = tr_.force(v);
     }
     if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return;
     if (std::ranges::find(outer_, v) != outer_.end()) tr_.unsupported("a list that holds itself");
     const auto& elements = static_cast<SequenceVariable*>(v)->elements;
-    count(static_cast<Py_ssize_t>(elements.size()));
+    if ((seen_ += static_cast<int64_t>(elements.size())) > kMostElements) refuse();
     outer_.push_back(v);
     for (Variable* e : elements) check(e);
     outer_.pop_back();
   }
 
  private:
-  void count(Py_ssize_t n) {
-    if ((seen_ += n) > kMostElements)
-      tr_.unsupported("lists of more than " + std::to_string(kMostElements) + " elements in a call");
+  [[noreturn]] void refuse() {
+    tr_.unsupported("lists of more than " + std::to_string(kMostElements) + " elements in a call");
   }
 
   Translator& tr_;
   std::vector<Variable*> outer_;
-  Py_ssize_t seen_ = 0;
+  int64_t seen_ = 0;
 };
 
 }  // namespace
