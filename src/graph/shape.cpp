@@ -362,8 +362,8 @@ std::optional<Sizes> iterator_strides(sym::ExprArena& arena, const Sizes& sizes,
   auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
   // Beside a number eager asks which sizes are 1, which have no stride that matters: not of sizes that only the run
   // knows.
-  const bool unknown = std::ranges::any_of(sizes, [&](Expr s) { return arena.depends_on_data(s); });
-  if ((!with_scalar || unknown) && !operands.empty() && all([&](const TensorType* t) { return t->sizes == sizes; })) {
+  auto unknown = [&] { return std::ranges::any_of(sizes, [&](Expr s) { return arena.depends_on_data(s); }); };
+  if ((!with_scalar || unknown()) && !operands.empty() && all([&](const TensorType* t) { return t->sizes == sizes; })) {
     if (all([&](const TensorType* t) { return is_contiguous(arena, *t); })) return contiguous_strides(arena, sizes);
     if (all([&](const TensorType* t) { return is_channels_last(arena, *t); }))
       return channels_last_strides(arena, sizes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/check.h"
 
@@ -82,6 +83,14 @@ const Float8* float8(DType d) {
 
 bool is_floating(DType d) {
   return d == DType::F16 || d == DType::BF16 || d == DType::F32 || d == DType::F64 || float8(d);
+}
+double largest_finite(DType d) {
+  switch (d) {
+    case DType::F16: return 65504;
+    case DType::BF16: return 0x1.fep127;
+    case DType::F32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
 }
 
 bool is_integral(DType d) {

@@ -37,8 +37,9 @@ std::string_view name(DType);  // "f32", "bf16", "i64", "bool", ...
 std::optional<DType> dtype_from_name(std::string_view);
 int size_of(DType);  // bytes; 0 for Opaque
 bool is_floating(DType);
-const Float8* float8(DType);  // nullptr: not a float of a byte
-bool is_integral(DType);      // without bool
+double largest_finite(DType);  // of a floating dtype of two or more bytes; of others, of float64
+const Float8* float8(DType);   // nullptr: not a float of a byte
+bool is_integral(DType);       // without bool
 bool is_complex(DType);
 // PyTorch's lattice for two tensors of one category. Opaque: it has none, as of a float of a byte with anything else.
 DType promote(DType a, DType b);

@@ -328,13 +328,7 @@ RULE(signbit) {
 RULE(nan_to_num) {
   Val x = p.in(0);
   if (is_int(x)) return x;
-  double top = 0;
-  switch (p.type().dtype) {
-    case DType::F16: top = 65504; break;
-    case DType::BF16: top = 0x1.fep127; break;
-    case DType::F32: top = std::numeric_limits<float>::max(); break;
-    default: top = std::numeric_limits<double>::max(); break;
-  }
+  const double top = largest_finite(p.type().dtype);
   constexpr double inf = std::numeric_limits<double>::infinity();
   Val finite = where(x == inf, p.none(2) ? top : p.number(2), where(x == -inf, p.none(3) ? -top : p.number(3), x));
   return where(isnan(x), p.none(1) ? 0.0 : p.number(1), finite);

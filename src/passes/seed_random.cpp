@@ -59,11 +59,8 @@ bool takes(const Graph& g, const Node& n) {
     }
     case Op::uniform: {
       auto from = value(1), to = value(2);
-      const double most = dtype == DType::F16    ? 65504
-                          : dtype == DType::BF16 ? 0x1.fep127
-                          : dtype == DType::F32  ? std::numeric_limits<float>::max()
-                                                 : std::numeric_limits<double>::max();
-      return is_real(dtype) && from && to && *from <= *to && *to - *from <= most;  // else eager's error
+      // Else eager's error.
+      return is_real(dtype) && from && to && *from <= *to && *to - *from <= largest_finite(dtype);
     }
     case Op::normal_functional: {
       auto mean = value(1), std = value(2);

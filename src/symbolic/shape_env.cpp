@@ -168,10 +168,11 @@ std::optional<bool> ShapeEnv::known(Expr condition) {
 }
 
 std::optional<bool> ShapeEnv::usually(Expr condition) {
+  condition = simplify(condition);
   if (auto truth = known(condition)) return truth;
   // Those that an answer can be about: the condition's, and of the assumptions that known() asks.
   std::vector<Expr> symbols;
-  for (Expr e : {simplify(condition), arena_->substitute(simplify(condition), assumed_equal_)}) {
+  for (Expr e : {condition, arena_->substitute(condition, assumed_equal_)}) {
     arena_->collect_symbols(e, symbols);
     for (uint32_t b : bounds_with_symbols_of(e)) arena_->collect_symbols(bounds_[b], symbols);
   }

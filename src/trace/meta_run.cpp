@@ -136,6 +136,15 @@ std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch
   return std::nullopt;
 }
 
+// Whether what computes an operator of the program's may refuse what its Meta kernel took, and a graph would not say
+// so: not of views, nor of those by which functionalisation writes parts of memory back.
+bool may_be_refused(graph::Op op) {
+  const std::string_view name = graph::op_name(op);
+  const graph::OpClass c = graph::op_class(op);
+  return op != graph::Op::Extern && c != graph::OpClass::View && c != graph::OpClass::Random &&
+         !name.ends_with("_scatter") && !name.ends_with("_copy");
+}
+
 // c10::MemoryFormat of a dense tensor that lies channels-last; 0 of others.
 int8_t dense_format(sym::ExprArena& arena, const TensorType& t) {
   if ((t.dim() != 4 && t.dim() != 5) || is_contiguous(arena, t)) return 0;
@@ -325,7 +334,8 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     list_sizes.push_back(-2 - static_cast<int32_t>(at));
   }
 
-  if (written.empty()) typed_by_kernels.push_back(graph::NodeId(static_cast<uint32_t>(graph_.nodes().size())));
+  if (written.empty() && may_be_refused(info.op))
+    typed_by_kernels.push_back(graph::NodeId(static_cast<uint32_t>(graph_.nodes().size())));
   std::vector<at::Tensor> results = append(info, std::move(args), std::move(types), list_sizes);
   for (size_t i = 0; i < bits.size(); ++i)
     if (results[i].defined()) set_lazy_bits(results[i], bits[i]);

@@ -371,13 +371,9 @@ static void keep_unread(graph::Graph& graph, const std::vector<graph::NodeId>& t
     for (graph::ValueId v : n.outputs) live = live || (v.valid() && read[v.index]);
     if (next != typed_by_kernels.rend() && next->index == i) {
       ++next;
-      std::string name(graph::op_name(n.op));
-      // Functionalisation writes parts of memory back by others than the program calls.
-      const bool of_views = graph::op_class(n.op) == graph::OpClass::View || name.ends_with("_scatter") ||
-                            name.ends_with("_copy") || graph::op_class(n.op) == graph::OpClass::Random;
-      if (!live && !of_views) {
+      if (!live) {
+        n.extern_name = graph::op_name(n.op);
         n.op = graph::Op::Extern;
-        n.extern_name = std::move(name);
         live = true;
       }
     }

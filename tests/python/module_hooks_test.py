@@ -65,6 +65,24 @@ def test_numbers_of_hooks_are_the_programs():
     assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] < 100
 
 
+@pytest.mark.parametrize("transform", [torch.func.vmap, lambda f: torch.func.grad(lambda x: f(x).sum())])
+def test_numbers_of_hooks_in_a_transform(transform):
+    module = nn.Linear(3, 3)
+
+    def hooked(x):
+        handle = module.register_forward_hook(lambda m, given, result: result * 2)
+        y = module(x)
+        handle.remove()
+        return y * (handle.id < 2**40)
+
+    x = torch.randn(2, 3)
+    compiled = braze.compile(lambda x: transform(hooked)(x))
+    for _ in range(2):
+        before = torch.utils.hooks.RemovableHandle.next_id
+        torch.testing.assert_close(compiled(x), transform(hooked)(x))
+        assert torch.utils.hooks.RemovableHandle.next_id == before + 2
+
+
 class Scale:
     value = 2.0
 

@@ -142,10 +142,39 @@ Variable* HostCalls::host_object(Ref o) {
   return it->second;
 }
 
+// Which of two counters the class of hooks' handles has: the program's, which it reads, or that of hooks that PyTorch's
+// code puts on fakes. The other one is kept meanwhile.
+class HostCalls::HookNumbers {
+ public:
+  HookNumbers(HostCalls& host, bool of_host) : flag_(host.numbers_of_host_), changes_(flag_ != of_host) {
+    if (changes_) exchange();
+  }
+  ~HookNumbers() {
+    if (changes_) exchange();
+  }
+  HookNumbers(const HookNumbers&) = delete;
+  HookNumbers& operator=(const HookNumbers&) = delete;
+
+ private:
+  void exchange() {
+    static PyObject* handles = imported("torch.utils.hooks", "RemovableHandle");
+    static auto* other = new Ref(Ref::steal(PyLong_FromLongLong(int64_t{1} << 48)));  // far from the program's
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    Ref now = Ref::steal(native::attr(Ground::made(), handles, "next_id"));
+    if (now && PyObject_SetAttrString(handles, "next_id", other->get()) == 0) *other = now;
+    PyErr_Restore(type, value, trace);
+    flag_ = !flag_;
+  }
+
+  bool &flag_, changes_;
+};
+
 // What the user's code did meanwhile ends the call in PyTorch by a signal, and is raised again once PyTorch's frames
 // are left.
 PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kwargs) {
   Hosting host(*this, false);
+  HookNumbers numbers(*this, false);
   ++called_back;
   struct Depth {
     int& depth;
@@ -195,47 +224,9 @@ Variable* HostCalls::call_overridden(PyObject* fn, const Args& args) {
   return from_host(run_host(fn, args, nullptr, true));
 }
 
-namespace {
-
-// Hooks that PyTorch's code puts on fakes have numbers of their own: the class's counter is the program's, which reads
-// it.
-class HookNumbers {
- public:
-  HookNumbers() : before_(now()) {
-    static PyObject* first = PyLong_FromLongLong(int64_t{1} << 48);
-    if (before_) set(next() ? next().get() : first);
-  }
-  ~HookNumbers() {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    next() = now();
-    if (before_) set(before_.get());
-    PyErr_Restore(type, value, trace);
-  }
-  HookNumbers(const HookNumbers&) = delete;
-  HookNumbers& operator=(const HookNumbers&) = delete;
-
- private:
-  static PyObject* handles() {
-    static PyObject* cls = imported("torch.utils.hooks", "RemovableHandle");
-    return cls;
-  }
-  static Ref now() { return Ref::steal(native::attr(Ground::made(), handles(), "next_id")); }
-  static void set(PyObject* number) {
-    if (PyObject_SetAttrString(handles(), "next_id", number) < 0) PyErr_Clear();
-  }
-  static Ref& next() {
-    static auto* kept = new Ref();
-    return *kept;
-  }
-  Ref before_;
-};
-
-}  // namespace
-
 Ref HostCalls::run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden) {
   tr_.mutate();
-  HookNumbers numbers;
+  HookNumbers numbers(*this, true);
   Ref result;
   {
     Hosting host(*this, true);

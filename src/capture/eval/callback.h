@@ -54,12 +54,14 @@ class HostCalls {
   };
 
  private:
+  class HookNumbers;
   Ref run_host(PyObject* fn, const Args& args, PyObject* noted, bool overridden);
 
   Translator& tr_;
   std::shared_ptr<HostCalls*> alive_;  // held by the callables, which may outlive the capture
   bool hosting_ = false;
-  std::exception_ptr pending_;  // what ended a callback
+  bool numbers_of_host_ = false;  // see HookNumbers
+  std::exception_ptr pending_;    // what ended a callback
   std::unordered_map<PyObject*, Variable*> hosts_;
   int depth_ = 0;  // of callbacks
 };

@@ -144,4 +144,8 @@ Reg Codegen::tensor(PyObject* fake) {
   return recipe.graph_output(static_cast<int64_t>(outputs.size() - 1));
 }
 
+void check_loop(Translator& tr, int64_t n) {
+  if (n > kMostElements) tr.unsupported("a loop over more than " + std::to_string(kMostElements) + " elements");
+}
+
 }  // namespace braze::capture

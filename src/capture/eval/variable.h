@@ -62,6 +62,8 @@ enum class Kind : uint8_t {
 
 // Of what a capture goes through one by one, each of which may become a guard and an operator.
 constexpr int64_t kMostElements = 10000;
+// Throws Unsupported for a loop over more.
+void check_loop(Translator& tr, int64_t n);
 
 struct Args {
   std::vector<Variable*> pos;

@@ -74,20 +74,17 @@ void Region::clear_all() {
     if (all_regions().count(r)) r->clear();
 }
 
-GilPtr<Place> Region::place(PyCodeObject* code) {
-  GilPtr<Place>& p = places_[code][{0, 0}];
+GilPtr<Place> Region::place(PyCodeObject* code, int start, std::vector<bool> absent) {
+  GilPtr<Place>& p = places_[code][{start, std::move(absent)}];
   if (!p) p = GilPtr<Place>::make();
   return p;
 }
 
 GilPtr<Place> Region::place(const FrameView& view) {
-  uint64_t absent = 0;
   PyObject* const* stack = view.slots + view.bytecode->num_locals_plus;
-  for (int i = 0; i < view.depth; ++i)
-    if (!stack[i]) absent = absent * 64 + static_cast<uint64_t>(i) + 1;
-  GilPtr<Place>& p = places_[view.bytecode->code][{view.start, absent}];
-  if (!p) p = GilPtr<Place>::make();
-  return p;
+  std::vector<bool> absent(static_cast<size_t>(view.depth));
+  for (size_t i = 0; i < absent.size(); ++i) absent[i] = !stack[i];
+  return place(view.bytecode->code, view.start, std::move(absent));
 }
 
 bool Region::begin(PyCodeObject* code) {
@@ -99,7 +96,7 @@ bool Region::begin(PyCodeObject* code) {
       say_uncompiled(at, why->detail);
     return false;
   }
-  last_place_ = place(code);
+  last_place_ = place(code, 0, {});
   last_code_ = code;
   return true;
 }
@@ -139,7 +136,7 @@ PyObject* Region::call(PyFunctionObject* function, PyObject* const* args, size_t
   };
   if (!entry || entry->globals != function->func_globals || !holds()) {
     FrameView view{&decode(code), function->func_globals, function->func_builtins, fn, slots, 0, 0};
-    entry = find(place(code), view, values);
+    entry = find(place(view), view, values);
     if (!entry) return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(fn, args, nargsf, kwnames);
   } else if (code == last_code_) {
     last_place_->used(*entry);

@@ -55,10 +55,6 @@ class Region {
   // The entry whose guards hold for the frame at this place, captured if there is none, and what its check fetched.
   // None: an exception is set, or the frame is to run uncompiled (never with fullgraph=True).
   GilPtr<Entry> find(const GilPtr<Place>& place, const FrameView& view, GuardValues& values);
-  // Where the function begins.
-  GilPtr<Place> place(PyCodeObject* code);
-  // Of a frame under way, too: the instruction and which values of the stack are NULL, as a method's and its instance's
-  // may come as one or as two.
   GilPtr<Place> place(const FrameView& view);
 
   std::vector<Event>* events = nullptr;  // explain's
@@ -80,7 +76,10 @@ class Region {
   bool may_compile(Place& place, const FrameView& view, const std::string& why);
 
   RegionOptions options_;
-  std::unordered_map<PyCodeObject*, std::map<std::pair<int, uint64_t>, GilPtr<Place>>> places_;
+  // `absent`: which values of the stack are NULL, as a method and its instance may come as one value or as two.
+  GilPtr<Place> place(PyCodeObject* code, int start, std::vector<bool> absent);
+
+  std::unordered_map<PyCodeObject*, std::map<std::pair<int, std::vector<bool>>, GilPtr<Place>>> places_;
   PyCodeObject* last_code_ = nullptr;  // the place that was used last from call()
   GilPtr<Place> last_place_;
 };

@@ -391,7 +391,7 @@ bool ArrayVariable::truth(Translator& tr) {
 std::vector<Variable*> ArrayVariable::items(Translator& tr) {
   if (PyTuple_GET_SIZE(shape_of(tr, this).get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d array");
   const int64_t n = len(tr);
-  if (n > kMostElements) tr.unsupported("a loop over more than " + std::to_string(kMostElements) + " elements");
+  check_loop(tr, n);
   std::vector<Variable*> out;
   for (int64_t i = 0; i < n; ++i) out.push_back(getitem(tr, tr.integer(i, Ground::pure(this))));
   return out;

@@ -213,13 +213,15 @@ constexpr Rule kRules[] = {
 class ListArguments {
  public:
   explicit ListArguments(Translator& tr) : tr_(tr) {}
+  static bool is_list(Variable* v) {
+    PyObject* lazy = unseen(v);
+    return lazy ? PyList_Check(lazy) || PyTuple_Check(lazy) : v->is(Kind::List) || v->is(Kind::Tuple);
+  }
   void check(Variable* v) {
-    if (PyObject* lazy = v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : nullptr;
-        lazy && (PyList_Check(lazy) || PyTuple_Check(lazy))) {
-      if (PySequence_Fast_GET_SIZE(lazy) > kMostElements) refuse();  // before it is looked at
-      v = tr_.force(v);
-    }
-    if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return;
+    if (!is_list(v)) return;
+    if (PyObject* lazy = unseen(v); lazy && PySequence_Fast_GET_SIZE(lazy) > kMostElements) refuse();
+    v = tr_.force(v);
+    if (!v->is(Kind::List) && !v->is(Kind::Tuple)) return;  // of a class of its own
     if (std::ranges::find(outer_, v) != outer_.end()) tr_.unsupported("a list that holds itself");
     const auto& elements = static_cast<SequenceVariable*>(v)->elements;
     if ((seen_ += static_cast<int64_t>(elements.size())) > kMostElements) refuse();
@@ -229,6 +231,7 @@ class ListArguments {
   }
 
  private:
+  static PyObject* unseen(Variable* v) { return v->is(Kind::Lazy) ? v->as<LazyVariable>()->object.get() : nullptr; }
   [[noreturn]] void refuse() {
     tr_.unsupported("lists of more than " + std::to_string(kMostElements) + " elements in a call");
   }
@@ -242,11 +245,13 @@ class ListArguments {
 
 Variable* RealVariable::call(Translator& tr, Args& args) {
   PyObject* o = object.get();
-  if (torch_rule(o) != TorchRule::None || of_numpy(o)) {
-    ListArguments lists(tr);
-    for (Variable* v : args.pos) lists.check(v);
-    for (auto& [name, v] : args.kw) lists.check(v);
-  }
+  if (std::ranges::any_of(args.pos, ListArguments::is_list) ||
+      std::ranges::any_of(args.kw, ListArguments::is_list, &std::pair<PyObject*, Variable*>::second))
+    if (torch_rule(o) != TorchRule::None || of_numpy(o)) {
+      ListArguments lists(tr);
+      for (Variable* v : args.pos) lists.check(v);
+      for (auto& [name, v] : args.kw) lists.check(v);
+    }
   if (Variable* v = call_with_open_scalar(tr, o, args)) return v;
   for (Variable*& a : args.pos) a = tr.force(a);
   if (is_disabled(o)) tr.unsupported(Reason::DisabledFunction, full_name(o) + why_disabled(o));

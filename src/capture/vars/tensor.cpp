@@ -399,8 +399,7 @@ std::vector<Variable*> TensorVariable::items(Translator& tr) {
   Ref shape = Ref::steal(native::of_tensor(value(tr), "shape"));
   if (!shape) tr.raise_current();
   if (PyTuple_GET_SIZE(shape.get()) == 0) tr.raise(PyExc_TypeError, "iteration over a 0-d tensor");
-  if (PyObject* n = PyTuple_GET_ITEM(shape.get(), 0); PyLong_Check(n) && PyLong_AsLongLong(n) > kMostElements)
-    tr.unsupported("a loop over more than " + std::to_string(kMostElements) + " elements");
+  if (PyObject* n = PyTuple_GET_ITEM(shape.get(), 0); PyLong_Check(n)) check_loop(tr, PyLong_AsLongLong(n));
   return tr.real.call_torch(unbind, Args{{this}, {}})->items(tr);
 }
 

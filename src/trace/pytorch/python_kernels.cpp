@@ -147,14 +147,11 @@ class OwnModes {
   TLS before_;
 };
 
-// A context manager of Python's for a scope of C++; of None, nothing.
+// A context manager of Python's for a scope of C++.
 class Entered {
  public:
-  explicit Entered(py::object context) : context_(std::move(context)) {
-    if (!context_.is_none()) context_.attr("__enter__")();
-  }
+  explicit Entered(py::object context) : context_(std::move(context)) { context_.attr("__enter__")(); }
   ~Entered() {
-    if (context_.is_none()) return;
     py::error_scope kept;  // what is thrown through here
     try {
       context_.attr("__exit__")(py::none(), py::none(), py::none());
@@ -192,9 +189,10 @@ bool run_fake_kernel(const c10::OperatorHandle& op, const trace::OpInfo& info, t
                                                                             py::arg("create_unbacked_symint") = make);
   // A kernel for fakes finds its context by this function alone, which is made to be exchanged for a call.
   py::object scope = py::handle(get(Name::set_ctx_getter))(py::cpp_function([context] { return context; }));
-  py::object within = on_cpu ? py::module_::import("torch").attr("device")("meta") : py::object(py::none());
   OwnModes modes;
-  Entered found(scope), made(within);
+  Entered found(scope);
+  std::optional<Entered> made;
+  if (on_cpu) made.emplace(py::module_::import("torch").attr("device")("meta"));
   try {
     return call_python(kernel.attr("func"), op, info, stack);
   } catch (...) {
