@@ -42,25 +42,24 @@ uint32_t version_of(const at::Tensor& t) {
 
 }  // namespace
 
-CompiledFunctionBackward::CompiledFunctionBackward(std::shared_ptr<TrainingProgram> program,
-                                                   torch::autograd::edge_list&& edges)
-    : Node(std::move(edges)), program_(std::move(program)), spent_(program_->gradients.tangent_of.size()) {
+RegionCall::RegionCall(std::shared_ptr<TrainingProgram> program)
+    : program_(std::move(program)), spent_(program_->gradients.tangent_of.size()) {
   saved_.reserve(program_->saved.size());
   held_.resize(program_->input_sources.size());
 }
 
-std::string CompiledFunctionBackward::Version::text() const {
+std::string RegionCall::Version::text() const {
   return "[" + what + "] is at version " + std::to_string(counter.current_version()) + "; expected version " +
          std::to_string(expected) + " instead.";
 }
 
-void CompiledFunctionBackward::watch(const at::Tensor& t) {
+void RegionCall::watch(const at::Tensor& t) {
   if (t.is_inference()) return;
   watched_.push_back({t.unsafeGetTensorImpl()->version_counter(), version_of(t),
                       t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr, describe(t)});
 }
 
-void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
+void RegionCall::hold_input(uint32_t i, const at::Tensor& t) {
   HeldInput& held = held_[i];
   switch (program_->input_sources[i].kind) {
     case InputKind::Saved: return;
@@ -73,9 +72,8 @@ void CompiledFunctionBackward::hold_input(uint32_t i, const at::Tensor& t) {
   held.version = version_of(t);
 }
 
-void CompiledFunctionBackward::release_variables() {
+void RegionCall::release() {
   auto lock = lock_without_gil(mutex_);
-  releasing_ = false;
   const std::vector<bool> needed = still_needed();
   for (size_t i = 0; i < used_.size(); ++i)
     if (used_[i] && !needed[i]) drop(i);
@@ -86,18 +84,18 @@ void CompiledFunctionBackward::release_variables() {
 }
 
 // What eager would refuse.
-void CompiledFunctionBackward::check_kept(uint32_t i) const {
+void RegionCall::check_kept(uint32_t i) const {
   if (dropped_[i]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
 }
 
-void CompiledFunctionBackward::check_not_freed(const std::vector<bool>& given) const {
+void RegionCall::check_not_freed(const std::vector<bool>& given) const {
   const std::vector<std::vector<bool>>& shared = program_->gradients.shared;
   for (size_t t = 0; t < shared.size(); ++t)
     for (size_t u = 0; given[t] && u < shared.size(); ++u)
       if (spent_[u] && shared[t][u]) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
 }
 
-std::vector<bool> CompiledFunctionBackward::still_needed() const {
+std::vector<bool> RegionCall::still_needed() const {
   const std::vector<std::vector<bool>>& shared = program_->gradients.shared;
   std::vector<bool> needed(saved_.size());
   for (size_t t = 0; t < shared.size(); ++t) {
@@ -111,7 +109,7 @@ std::vector<bool> CompiledFunctionBackward::still_needed() const {
   return needed;
 }
 
-void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* read) const {
+void RegionCall::check_versions(const std::vector<at::Tensor>* read) const {
   auto is_read = [&](const Version& v) {
     return !read || std::any_of(read->begin(), read->end(), [&](const at::Tensor& t) {
       return t.has_storage() && t.storage().unsafeGetStorageImpl() == v.storage;
@@ -124,30 +122,32 @@ void CompiledFunctionBackward::check_versions(const std::vector<at::Tensor>* rea
           v.text());
 }
 
-variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
+variable_list RegionCall::backward(variable_list&& tangents, const torch::autograd::edge_list& edges, bool releasing) {
   auto lock = lock_without_gil(mutex_);
   std::vector<bool> given;
   for (at::Tensor& t : tangents) {
     given.push_back(t.defined());
     if (t.defined() && t._is_zerotensor()) t = t.clone();  // which gives it memory
   }
+  // The engine visits what it has no gradient for, too.
+  if (std::ranges::none_of(given, [](bool g) { return g; })) return variable_list(program_->gradients.inputs.size());
   check_not_freed(given);
-  for (size_t t = 0; t < given.size(); ++t) spent_[t] = spent_[t] || (releasing_ && given[t]);
+  for (size_t t = 0; t < given.size(); ++t) spent_[t] = spent_[t] || (releasing && given[t]);
   if (c10::GradMode::is_enabled() || std::any_of(tangents.begin(), tangents.end(), is_transformed))
-    return apply_uncompiled(tangents, given);
+    return uncompiled_backward(tangents, edges, given);
   const CompiledBackward* compiled = nullptr;
   try {
     compiled = &program_->backward(given);
   } catch (const Unsupported& e) {
     warn_once(std::string("braze: the backward of a compiled region runs uncompiled: ") + e.what());
-    return apply_uncompiled(tangents, given);
+    return uncompiled_backward(tangents, edges, given);
   }
   const CompiledBackward& backward = *compiled;
   for (const CompiledBackward::Input& in : backward.inputs)
     if (in.kind == Source::Kind::Input || in.kind == Source::Kind::Saved) check_kept(in.index);
   const bool from_all = std::all_of(given.begin(), given.end(), [](bool g) { return g; });
   if (from_all) check_versions();
-  const std::vector<bool> needed = releasing_ && !from_all ? still_needed() : std::vector<bool>(saved_.size());
+  const std::vector<bool> needed = releasing && !from_all ? still_needed() : std::vector<bool>(saved_.size());
   std::vector<at::Tensor> owned(backward.inputs.size()), read;
   CompiledGraph::Call call;
   call.inputs.resize(owned.size(), nullptr);
@@ -155,11 +155,12 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
     const CompiledBackward::Input& in = backward.inputs[i];
     if (in.kind == Source::Kind::Constant) continue;
     if (in.kind == Source::Kind::Tangent) {
-      owned[i] = tangents[in.index].defined() ? std::move(tangents[in.index]) : input_metadata(in.index).zeros_like();
+      BRAZE_CHECK(tangents[in.index].defined(), "a backward reads the gradient of a result that has none");
+      owned[i] = std::move(tangents[in.index]);
     } else {
       owned[i] = saved_[in.index].unpack();
       if (!from_all) read.push_back(owned[i]);
-      if (releasing_ && !needed[in.index]) drop(in.index);
+      if (releasing && !needed[in.index]) drop(in.index);
       used_[in.index] = true;
     }
     call.inputs[i] = &owned[i];
@@ -168,7 +169,7 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
   if (!from_all) check_versions(&read);
   read.clear();
   call.owned = owned.data();
-  if (!releasing_) call.owned = nullptr;
+  if (!releasing) call.owned = nullptr;
   call.symbols = symbols.data();
   if (replayed)
     backward.replayed->run(call);
@@ -184,8 +185,8 @@ variable_list CompiledFunctionBackward::apply(variable_list&& tangents) {
 }
 
 // The region again, eagerly, on the inputs that it was called with, so that what it gives has a history of its own.
-variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& tangents,
-                                                         const std::vector<bool>& given) {
+variable_list RegionCall::uncompiled_backward(const variable_list& tangents, const torch::autograd::edge_list& edges,
+                                              const std::vector<bool>& given) {
   const std::vector<uint32_t>& reads = program_->reads(given);
   for (uint32_t i : reads) {
     check_kept(i);
@@ -194,7 +195,7 @@ variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& ta
   check_versions();
   UncompiledRegion::Call call;
   call.inputs = region_inputs(!reads.empty());
-  for (uint32_t k = 0; k < program_->gradients.inputs.size(); ++k) call.edges.push_back(next_edge(k));
+  call.edges = edges;
   call.symbols.assign(symbols.begin(),
                       symbols.begin() + static_cast<int64_t>(program_->forward->plan().size_symbols.size()));
   call.random_state = random_state;
@@ -203,7 +204,7 @@ variable_list CompiledFunctionBackward::apply_uncompiled(const variable_list& ta
 }
 
 // `needed`: the gradients are functions of them.
-variable_list CompiledFunctionBackward::region_inputs(bool needed) {
+variable_list RegionCall::region_inputs(bool needed) {
   variable_list inputs(held_.size());
   for (uint32_t i = 0; i < held_.size(); ++i) {
     const TrainingProgram::InputSource& source = program_->input_sources[i];
@@ -232,6 +233,31 @@ variable_list CompiledFunctionBackward::region_inputs(bool needed) {
       throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
   }
   return inputs;
+}
+
+// ---- the nodes ----
+
+CompiledFunctionBackward::CompiledFunctionBackward(std::shared_ptr<RegionCall> call, std::vector<uint32_t> tangents,
+                                                   std::vector<uint32_t> gradients, torch::autograd::edge_list&& edges)
+    : Node(std::move(edges)), call_(std::move(call)), tangents_(std::move(tangents)), gradients_(std::move(gradients)) {
+  BRAZE_CHECK(gradients_.size() == num_outputs(), "an edge for each gradient");
+}
+
+void CompiledFunctionBackward::release_variables() {
+  releasing_ = false;
+  call_->release();
+}
+
+variable_list CompiledFunctionBackward::apply(variable_list&& given) {
+  const trace::Gradients& g = call_->program()->gradients;
+  variable_list tangents(g.tangent_of.size());
+  for (size_t t = 0; t < tangents_.size(); ++t) tangents[tangents_[t]] = std::move(given[t]);
+  torch::autograd::edge_list edges(g.inputs.size());
+  for (uint32_t k = 0; k < gradients_.size(); ++k) edges[gradients_[k]] = next_edge(k);
+  variable_list all = call_->backward(std::move(tangents), edges, releasing_), out;
+  out.reserve(gradients_.size());
+  for (uint32_t k : gradients_) out.push_back(std::move(all[k]));
+  return out;
 }
 
 }  // namespace braze::launch

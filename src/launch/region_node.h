@@ -1,4 +1,4 @@
-// The node of PyTorch's autograd graph that stands for one call of a compiled region.
+// The nodes of PyTorch's autograd graph that stand for one call of a compiled region.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
@@ -14,14 +14,10 @@
 
 namespace braze::launch {
 
-class CompiledFunctionBackward : public torch::autograd::Node {
+// What one call of a region keeps for its backward.
+class RegionCall {
  public:
-  CompiledFunctionBackward(std::shared_ptr<TrainingProgram> program, torch::autograd::edge_list&& edges);
-
-  std::string name() const override { return "CompiledFunctionBackward"; }
-  void will_release_variables() override { releasing_ = true; }
-  void release_variables() override;
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
+  explicit RegionCall(std::shared_ptr<TrainingProgram> program);
 
   // ---- once, after the forward ----
   // Kept for the backward, in the order of TrainingProgram::saved.
@@ -36,6 +32,14 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   std::vector<int64_t> symbols;   // values of the backward's size symbols
   at::Tensor random_state;        // of the generator when the region was called
   std::vector<at::Tensor> drawn;  // see TrainingProgram::drawn
+
+  // ---- its backward ----
+  const std::shared_ptr<TrainingProgram>& program() const { return program_; }
+  // The gradients of all inputs from those of the outputs, undefined where there is none. `edges`: per input, where its
+  // gradient goes, if the caller is to have it. `releasing`: what is read is freed.
+  torch::autograd::variable_list backward(torch::autograd::variable_list&& tangents,
+                                          const torch::autograd::edge_list& edges, bool releasing);
+  void release();
 
  private:
   struct Version {
@@ -52,8 +56,9 @@ class CompiledFunctionBackward : public torch::autograd::Node {
     uint32_t version = 0;
   };
 
-  torch::autograd::variable_list apply_uncompiled(const torch::autograd::variable_list& tangents,
-                                                  const std::vector<bool>& given);
+  torch::autograd::variable_list uncompiled_backward(const torch::autograd::variable_list& tangents,
+                                                     const torch::autograd::edge_list& edges,
+                                                     const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
   // Before a backward from `given`: that none of what it reads was freed by an earlier one, where the program's own
@@ -76,7 +81,27 @@ class CompiledFunctionBackward : public torch::autograd::Node {
   std::vector<HeldInput> held_;       // per input of the region
   std::vector<bool> used_, dropped_;  // per saved value
   std::vector<bool> spent_;  // per tangent: there was a gradient for it in a backward that released what it read
-  bool releasing_ = false, held_dropped_ = false;
+  bool held_dropped_ = false;
+};
+
+// Stands for some of a call's results, with edges to the inputs that these have gradients for: autograd's engine visits
+// (and releases, and calls the hooks of) whatever a node has edges to, so that results with separate histories have
+// nodes of their own.
+class CompiledFunctionBackward : public torch::autograd::Node {
+ public:
+  // `tangents`: of the program's, in the order of set_history(); `gradients`: of the program's, an edge each.
+  CompiledFunctionBackward(std::shared_ptr<RegionCall> call, std::vector<uint32_t> tangents,
+                           std::vector<uint32_t> gradients, torch::autograd::edge_list&& edges);
+
+  std::string name() const override { return "CompiledFunctionBackward"; }
+  void will_release_variables() override { releasing_ = true; }
+  void release_variables() override;
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
+
+ private:
+  std::shared_ptr<RegionCall> call_;
+  std::vector<uint32_t> tangents_, gradients_;
+  bool releasing_ = false;
 };
 
 }  // namespace braze::launch

@@ -74,8 +74,8 @@ Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
   if (tr.view().torch_level && !has_value(tr, v))
     tr.unsupported("an autograd.Function of objects in a graph of PyTorch's calls");
   const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
+  stood_in = stood_in || (container && !tr.view().torch_level) || !has_value(tr, v);
   if (!container || tr.view().torch_level) return v;
-  stood_in = true;
   Ref token = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   if (!token) tr.raise_current();
   tr.stand_in_for(token.get(), v);
