@@ -121,9 +121,11 @@ Types expand(const Call& c, const TensorType& x, const Sizes& wanted) {
   for (size_t d = wanted.size(); d-- > 0;) {
     Expr w = wanted[d];
     Expr s = d >= shift ? x.sizes[d - shift] : arena.constant(1);
-    // A new dimension gets the stride that would continue the one after it.
-    Expr stride = d >= shift ? x.strides[d - shift]
-                             : (d + 1 < wanted.size() ? arena.mul(sizes[d + 1], strides[d + 1]) : arena.constant(1));
+    // A new dimension gets the stride that would continue the one after it; of a number all have 0.
+    Expr stride = d >= shift              ? x.strides[d - shift]
+                  : x.dim() == 0          ? arena.constant(0)
+                  : d + 1 < wanted.size() ? arena.mul(sizes[d + 1], strides[d + 1])
+                                          : arena.constant(1);
     if (arena.is_const(w, -1)) {
       if (d < shift) return std::nullopt;
       w = s;

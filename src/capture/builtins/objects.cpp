@@ -222,8 +222,14 @@ Variable* do_locals(Translator& tr, Args& a) {
   Frame* f = tr.frame();
   if (a.size() || !(f->code->code->co_flags & CO_OPTIMIZED)) return nullptr;
   auto* d = tr.dict();
+  const bool resumed = tr.view().start > 0 && !f->parent;
   for (int i = 0; i < f->code->num_locals_plus; ++i) {
     Variable* v = f->locals[static_cast<size_t>(i)];
+    // Variables that the code does not read again are in it, too.
+    if (const SourceId at = tr.sources().local(i); resumed && !tr.view().slots[i])
+      tr.guards().absent(at, tr.line());
+    else if (resumed && v && v->source == at)
+      tr.guards().exists(at, tr.line());
     if (v && (f->code->is_cell(i) || f->code->is_free(i)) && v->is(Kind::Cell)) v = v->as<CellVariable>()->get(tr);
     if (v) d->set(tr, f->code->local_name(i), v);
   }

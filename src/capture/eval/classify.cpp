@@ -195,7 +195,7 @@ class Classifier {
       tr_.torch_functions.met_subclass();
     }
     auto* tensor = tr_.make<TensorVariable>(object_, source_);
-    if (tr_.view().seen && !tr_.anchored(source_)) {
+    if (tr_.view().seen && !tr_.is_fixed(source_, object_)) {
       std::vector<DimMark> marks = marks_of(object_);
       tensor->symbolic = tr_.view().seen->tensor(tr_.sources().print(source_), object_, marks, tr_.view().dynamic);
     }

@@ -230,14 +230,14 @@ void SegmentEnd::finish_graph(Codegen& cg) {
   // What is no tensor of the caller's, or always the same, needs no comparison with others of its kind.
   std::vector<SourceId> callers;
   for (const Input& i : inputs_)
-    if (!i.number && !tr_.anchored(i.source)) callers.push_back(i.source);
+    if (!i.number && !tr_.is_fixed(i.source, i.tensor)) callers.push_back(i.source);
   if (callers.size() > 1) tr_.guards().all_distinct(std::move(callers), {});
 }
 
 // Parameters and buffers are those that were seen, except where the captured code itself puts another in their place.
 void SegmentEnd::guard_parameters() {
   for (TensorVariable* t : tr_.lifted_tensors()) {
-    if (!tr_.anchored(t->source)) continue;
+    if (!tr_.is_fixed(t->source, t->real.get())) continue;
     bool replaced = false;
     for (Variable* m : tr_.effects.modifications())
       replaced |= m->source.valid() && m->source == tr_.sources()[t->source].base;

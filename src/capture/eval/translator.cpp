@@ -95,6 +95,8 @@ void Translator::start_frame() {
       if (view_.start > 0 && live[static_cast<size_t>(i)]) guards().absent(s, line());
       continue;
     }
+    // What is only handed on is not looked at, but has to be there.
+    if (view_.start > 0 && live[static_cast<size_t>(i)]) guards().exists(s, line());
     bool cell = code.is_free(i) || (view_.start > 0 && code.is_cell(i) && PyCell_Check(o));
     slot = cell ? force(wrap(o, s)) : wrap(o, s);
   }

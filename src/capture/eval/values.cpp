@@ -188,6 +188,12 @@ bool Values::anchored(SourceId s) {
   return false;
 }
 
+bool Values::is_fixed(SourceId s, PyObject* tensor) {
+  if (!anchored(s)) return false;
+  return tr_.sources()[s].kind == SourceKind::Const || !tr_.view().seen ||
+         !tr_.view().seen->is_passing(tr_.sources(), s, tensor);
+}
+
 bool Values::on_stack(SourceId s) {
   while (tr_.sources()[s].base.valid()) s = tr_.sources()[s].base;
   return tr_.sources()[s].kind == SourceKind::Stack;

@@ -74,6 +74,8 @@ class Values {
   void forget_from(size_t index) { forgotten_ = index; }
 
   bool anchored(SourceId s);  // below something that is fixed
+  // Whether the tensor there is taken to be the same one in every call.
+  bool is_fixed(SourceId s, PyObject* tensor);
   bool on_stack(SourceId s);  // found in what the frame's stack held at the start
   void guard_identity(SourceId s, PyObject* o);
   // Whether a tensor that is made in the capture is an inference tensor.

@@ -57,6 +57,8 @@ class EntryMaker {
 
   GilPtr<Entry> run() {
     if (!region_.options().fullgraph && (place_->rests() || place_->is_spent(view_.rounds))) return {};
+    // What a recorded CUDA Graph reads is to stay where it is.
+    if (!region_.options().options.cuda_graphs) place_->look_for_passing(view_, values_);
     GilPtr<Entry> made;
     bool again = true;
     if (Listener told = listener()) told(at_, region_.options().name, nullptr);

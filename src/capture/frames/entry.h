@@ -35,6 +35,7 @@ struct Entry : GilCounted {
   std::vector<PyObject*> constants;   // owned; inputs of `callable` that are no sources
   std::vector<int> layout;            // of the callable's inputs: index of a guard value, or ~index of a constant
   size_t uses = 0;                    // by calls after the one that it was compiled for
+  bool met_other_tensor = false;      // a call had another tensor where this one wants its own
   size_t num_inputs = 0, num_loads = 0, num_locks = 0, num_outputs = 0;
   std::vector<std::pair<size_t, int>> written;  // Recipe::written, by the place among the guard values
   size_t num_integers = 0, num_symbols = 0;     // of the guards' size values: the recipe's, then the graph's

@@ -1,6 +1,7 @@
 #include "capture/frames/place.h"
 
 #include <algorithm>
+#include <map>
 
 namespace braze::capture {
 
@@ -26,6 +27,25 @@ Place::~Place() {
   for (const GilPtr<Entry>& e : entries_) e->guards->when_over({});  // calls may still hold it
 }
 
+// Its guards do not hold.
+void Place::failed(Entry& entry, const GuardValues& values) {
+  if (entry.met_other_tensor) return;
+  const GuardProgram::Place at = entry.guards->other_object(values);
+  if (!at.tensor) return;
+  entry.met_other_tensor = true;
+  seen.passes(at.source);
+}
+
+void Place::look_for_passing(const FrameView& view, GuardValues& values) {
+  if (entries_.size() < kManyEntries) return;
+  std::map<std::string, size_t> met;
+  const std::vector<GilPtr<Entry>> now = entries_;  // whatever happens to them meanwhile
+  for (const GilPtr<Entry>& e : now)
+    if (!serves(*e, view, values, nullptr)) ++met[e->guards->other_object(values).source];
+  for (const auto& [source, count] : met)
+    if (!source.empty() && count > now.size() / 2) seen.passes(source);
+}
+
 GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::string* why) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     GilPtr<Entry> entry = entries_[i];
@@ -35,6 +55,7 @@ GilPtr<Entry> Place::find(const FrameView& view, GuardValues& values, std::strin
       if (changes_ == before) use(i);
       return entry;
     }
+    failed(*entry, values);
     if (changes_ == before) continue;
     if (why) why->clear();
     std::vector<GilPtr<Entry>> now = entries_;  // whatever happens to them meanwhile
@@ -55,7 +76,9 @@ void Place::use(size_t i) {
 void Place::insert(GilPtr<Entry> entry) {
   entry->guards->when_over([this, e = entry.get()] {
     ended_ = e->guards->ended();
-    if (!e->uses) seen.passes(e->guards->ended_source());
+    // Of a tensor nothing else hangs off, so that little is lost if others are taken there, too.
+    const GuardProgram::Place at = e->guards->ended_place();
+    if (!e->uses || (e->uses < kFewUses && (at.tensor || ++short_lived_ >= kManyShortLived))) seen.passes(at.source);
     remove_ended();
   });
   GilPtr<Entry> leaves;  // its end may run code

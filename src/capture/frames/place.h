@@ -25,6 +25,9 @@ class Place : public GilCounted {
   // The entry whose guards hold for the frame, with what its check fetched, or none. Checks may run code of the
   // program's, which may change the entries. `why`: receives a line for each check that failed.
   GilPtr<Entry> find(const FrameView& view, GuardValues& values, std::string* why = nullptr);
+  // Before one more is made: where most of very many differ only in which object they found, it is taken for one that
+  // passes.
+  void look_for_passing(const FrameView& view, GuardValues& values);
   // Makes it the one that was used last; the one that was not used for the longest time leaves where there are too
   // many.
   void insert(GilPtr<Entry> entry);
@@ -58,6 +61,10 @@ class Place : public GilCounted {
   bool compiles_in_vain();
 
  private:
+  static constexpr size_t kManyEntries = 8;
+  static constexpr size_t kFewUses = 64, kManyShortLived = 4;  // of code that is compiled for one object
+
+  void failed(Entry& entry, const GuardValues& values);
   void use(size_t i);
   void remove_ended();  // those that no call can match any more
 
@@ -65,6 +72,7 @@ class Place : public GilCounted {
   uint64_t changes_ = 0;
   size_t inserted_ = 0;
   std::string ended_;
+  size_t short_lived_ = 0;  // entries that ended with their object after few uses
   unsigned failed_ = 0, resting_ = 0;
   size_t uses_ = 0;                      // of entries, since the trial began
   size_t trial_begin_ = 0;               // inserted_ then

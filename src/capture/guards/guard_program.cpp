@@ -83,12 +83,18 @@ class Program final : public GuardProgram {
            (table_ ? table_->always().size() : 0) + order_.late_groups.size() + apart_.size();
   }
 
-  std::string ended_source() const override {
+  Place ended_place() const override {
     BRAZE_CHECK(over_, "a program that is not over");
-    return sources_->is_held(gone_->source) ? sources_->print(gone_->source) : "";
+    return place(*gone_);
+  }
+  Place other_object(const GuardValues& of) const override {
+    const GuardFailure& f = of.failure();
+    if (f.kind != GuardFailure::Value || !f.value) return {};
+    if (f.guard->kind != GuardKind::Identity && f.guard->kind != GuardKind::Tensor) return {};
+    return place(*f.guard);
   }
   std::string ended() const override {
-    std::string where = ended_source();
+    std::string where = ended_place().source;
     return (where.empty() ? "an object that was compared by identity" : where) +
            (gone_->members.empty() ? " is gone" : " has a key that is gone");
   }
@@ -108,6 +114,13 @@ class Program final : public GuardProgram {
   }
 
  private:
+  Place place(const Guard& g) const {
+    if (!sources_->is_held(g.source)) return {};
+    return {sources_->print(g.source), std::any_of(guards_.begin(), guards_.end(), [&](const Guard& other) {
+              return other.kind == GuardKind::Tensor && other.source == g.source;
+            })};
+  }
+
   static bool fail(GuardValues& out, const Guard* g, PyObject* v) {
     GuardFailure& f = failure_of(out);
     f.kind = GuardFailure::Value;

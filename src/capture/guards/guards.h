@@ -140,9 +140,15 @@ class GuardProgram {
   virtual bool check(PyObject* const* slots, GuardValues& out) = 0;
   // Why the check that filled `of` failed.
   virtual std::string failure(const GuardValues& of) const = 0;
-  // Which object is gone, once is_over(), in words; and where it was, empty where that has no name.
+  // Which object is gone, once is_over(), in words; and where it was.
   virtual std::string ended() const = 0;
-  virtual std::string ended_source() const = 0;
+  struct Place {
+    std::string source;   // empty: it has no name
+    bool tensor = false;  // what was there when it was captured
+  };
+  virtual Place ended_place() const = 0;
+  // Where the check that filled `of` found another object or tensor than it wants; without a name: nowhere.
+  virtual Place other_object(const GuardValues& of) const = 0;
   // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is
   // called, which may end the program.
   virtual const std::unordered_set<PyObject*>& mortals() const = 0;

@@ -63,7 +63,8 @@ class VerifiedProgram final : public GuardProgram {
 
   std::string failure(const GuardValues& of) const override { return program_->failure(of); }
   std::string ended() const override { return program_->ended(); }
-  std::string ended_source() const override { return program_->ended_source(); }
+  Place ended_place() const override { return program_->ended_place(); }
+  Place other_object(const GuardValues& of) const override { return program_->other_object(of); }
   const std::unordered_set<PyObject*>& mortals() const override { return program_->mortals(); }
   void when_over(std::function<void()> then) override { program_->when_over(std::move(then)); }
   bool is_over() const override { return program_->is_over(); }

@@ -43,7 +43,7 @@ PyObject* TensorVariable::value(Translator& tr) {
     bool parameter = PyObject_TypeCheck(real.get(), library().parameter) && symbolic.empty();
     if (parameter)
       kind = graph::InputKind::Parameter;
-    else if (tr.anchored(source))
+    else if (tr.is_fixed(source, real.get()))
       kind = graph::InputKind::Buffer;
     PyObject* f = tr.tracer().lift(real.get(), kind, tr.sources().print(source), symbolic);
     if (!f) tr.raise_current();
@@ -436,6 +436,7 @@ void TensorVariable::emit_gradient(Codegen& cg, Reg self) {
 Reg TensorVariable::build(Codegen& cg) {
   Ref wants_grad = Ref::steal(native::of_tensor(fake.get(), "requires_grad")),
       leaf = Ref::steal(native::of_tensor(fake.get(), "is_leaf"));
+  if (!wants_grad || !leaf) PyErr_Clear();  // a view that was made without gradients may refuse to say where it is from
   const bool needs = wants_grad.get() == Py_True, made_leaf = needs && leaf.get() == Py_True,
              consumed = needs && !made_leaf && cg.tr.effects.frees_histories && history_is_freed(cg.tr, fake.get());
   if (made_leaf || consumed) cg.tr.tracer().forget_history(fake.get());

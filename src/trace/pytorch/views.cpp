@@ -50,7 +50,8 @@ bool keeps_sizes(const at::Tensor& self, c10::SymIntArrayRef sizes) {
 // It adds the difference of what was there and what is, which rounds, and subtracts infinities. What is written to a
 // tensor that was expanded in truth is refused by eager, but for some fills.
 at::Tensor expand(c10::DispatchKeySet keys, const at::Tensor& self, c10::SymIntArrayRef sizes, bool implicit) {
-  if (!trace::unwrap_fake(self) || !keeps_sizes(self, sizes))
+  // The strides of an expanded number are 0, whatever its sizes: gradients that have them are copied.
+  if (!trace::unwrap_fake(self) || !keeps_sizes(self, sizes) || (!self.dim() && !sizes.empty()))
     return at::_ops::expand::redispatch(behind_front(keys), self, sizes, implicit);
   at::Tensor out = at::alias(self);
   while (out.dim() < static_cast<int64_t>(sizes.size())) out = out.unsqueeze(0);
