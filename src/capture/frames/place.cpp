@@ -29,11 +29,9 @@ Place::~Place() {
 
 // Its guards do not hold.
 void Place::failed(Entry& entry, const GuardValues& values) {
-  if (entry.met_other_tensor) return;
-  const GuardProgram::Place at = entry.guards->other_object(values);
-  if (!at.tensor) return;
+  if (entry.met_other_tensor || !entry.guards->wants_tensor(values)) return;
   entry.met_other_tensor = true;
-  seen.passes(at.source);
+  seen.passes(entry.guards->other_object(values).source);
 }
 
 void Place::look_for_passing(const FrameView& view, GuardValues& values) {

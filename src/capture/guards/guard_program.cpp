@@ -46,8 +46,11 @@ class Program final : public GuardProgram {
         guards_(guards.items()),
         global_state_(global_state),
         num_locals_plus_(num_locals_plus),
+        tensor_at_(sources_->size()),
         order_(*sources_, guards_, wanted, sizes.places),
         sizes_(std::move(sizes), order_.places) {
+    for (const Guard& g : guards_)
+      if (g.kind == GuardKind::Tensor) tensor_at_[g.source.index] = 1;
     for (const CheckOrder::Group& g : order_.apart)
       apart_.emplace_back(g.guard, StoragesApart(g.registers, static_cast<size_t>(g.guard->number)));
     loosen();
@@ -87,11 +90,13 @@ class Program final : public GuardProgram {
     BRAZE_CHECK(over_, "a program that is not over");
     return place(*gone_);
   }
+  bool wants_tensor(const GuardValues& of) const override {
+    const Guard* g = other_object_than(of);
+    return g && tensor_at_[g->source.index];
+  }
   Place other_object(const GuardValues& of) const override {
-    const GuardFailure& f = of.failure();
-    if (f.kind != GuardFailure::Value || !f.value) return {};
-    if (f.guard->kind != GuardKind::Identity && f.guard->kind != GuardKind::Tensor) return {};
-    return place(*f.guard);
+    const Guard* g = other_object_than(of);
+    return g ? place(*g) : Place{};
   }
   std::string ended() const override {
     std::string where = ended_place().source;
@@ -116,9 +121,12 @@ class Program final : public GuardProgram {
  private:
   Place place(const Guard& g) const {
     if (!sources_->is_held(g.source)) return {};
-    return {sources_->print(g.source), std::any_of(guards_.begin(), guards_.end(), [&](const Guard& other) {
-              return other.kind == GuardKind::Tensor && other.source == g.source;
-            })};
+    return {sources_->print(g.source), tensor_at_[g.source.index] != 0};
+  }
+  static const Guard* other_object_than(const GuardValues& of) {
+    const GuardFailure& f = of.failure();
+    if (f.kind != GuardFailure::Value || !f.value) return nullptr;
+    return f.guard->kind == GuardKind::Identity || f.guard->kind == GuardKind::Tensor ? f.guard : nullptr;
   }
 
   static bool fail(GuardValues& out, const Guard* g, PyObject* v) {
@@ -240,6 +248,7 @@ class Program final : public GuardProgram {
   std::vector<Guard> guards_;
   uint64_t global_state_;
   size_t num_locals_plus_;
+  std::vector<char> tensor_at_;  // per source: whether there was a tensor
   const CheckOrder order_;
   SizeCheck sizes_;
   std::vector<std::pair<const Guard*, StoragesApart>> apart_;

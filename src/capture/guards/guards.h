@@ -147,7 +147,9 @@ class GuardProgram {
     bool tensor = false;  // what was there when it was captured
   };
   virtual Place ended_place() const = 0;
-  // Where the check that filled `of` found another object or tensor than it wants; without a name: nowhere.
+  // Whether the check that filled `of` found another object than it wants where there was a tensor.
+  virtual bool wants_tensor(const GuardValues& of) const = 0;
+  // Where it found another object or tensor; without a name: nowhere.
   virtual Place other_object(const GuardValues& of) const = 0;
   // What is compared by address and not kept alive. When the first of them goes, no check holds any more: `then` is
   // called, which may end the program.

@@ -64,6 +64,7 @@ class VerifiedProgram final : public GuardProgram {
   std::string failure(const GuardValues& of) const override { return program_->failure(of); }
   std::string ended() const override { return program_->ended(); }
   Place ended_place() const override { return program_->ended_place(); }
+  bool wants_tensor(const GuardValues& of) const override { return program_->wants_tensor(of); }
   Place other_object(const GuardValues& of) const override { return program_->other_object(of); }
   const std::unordered_set<PyObject*>& mortals() const override { return program_->mortals(); }
   void when_over(std::function<void()> then) override { program_->when_over(std::move(then)); }
