@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "codegen/codegen.h"
 #include "driver/build_plan.h"
+#include "driver/compile_nests.h"
 #include "driver/driver.h"
 #include "driver/products.h"
 #include "driver/targets.h"
@@ -116,7 +117,8 @@ void apply(State& s, const std::string& stage, const Options& options) {
     s.reference = s.program;
   } else if (stage == "schedule") {
     const loop::Program& p = need_program(s, stage);
-    s.program = schedule::schedule(p, options, driver::targets_of(p));
+    const Targets targets = driver::targets_of(p);
+    s.program = schedule::schedule(p, options, targets, driver::taken(options, targets));
     loop::verify(*s.program);
   } else if (stage == "memory") {
     s.text = describe_memory(need_program(s, stage));

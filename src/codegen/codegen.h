@@ -55,7 +55,8 @@ class CodeGenerator {
   virtual std::string_view name() const = 0;
   // What cached code depends on besides the nests: version, the target and its instructions, pointer to nothing.
   virtual std::string fingerprint() const = 0;
-  // Whether it can express the nest. One that cannot is for another generator of the target.
+  // Whether it can express the nest. One that it cannot is for another generator of the target, or is to be done
+  // without private buffers.
   virtual bool takes(const loop::Program&, const loop::Nest&) const { return true; }
   virtual Compiled compile(const loop::Program& program, const std::vector<Run>& runs, const Options& options) = 0;
   // Source text of a run's kernels for people to read (LLVM IR, PTX, Triton, C++).

@@ -28,6 +28,12 @@ codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
   return *llvm;
 }
 
+schedule::Takes taken(const Options& options, const Targets& targets) {
+  return [&options, &targets](const loop::Program& program, const loop::Nest& nest) {
+    return Generators(program, options, targets).of(nest).takes(program, nest);
+  };
+}
+
 namespace {
 
 // Runs cut where another generator takes over, with the number of the first nest of each.

@@ -4,6 +4,7 @@
 
 #include "codegen/codegen.h"
 #include "graph/targets.h"
+#include "schedule/schedule.h"
 
 namespace braze::driver {
 
@@ -14,6 +15,9 @@ codegen::Compiled compile_nests(const loop::Program& program, const std::vector<
 // What is generated, as text.
 std::string sources_of(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
                        const Options& options, const Targets& targets);
+
+// What the generators of these targets take.
+schedule::Takes taken(const Options& options, const Targets& targets);
 
 // The generators of a program's nests, each asked for once.
 class Generators {

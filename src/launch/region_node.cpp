@@ -122,7 +122,7 @@ void RegionCall::check_versions(const std::vector<at::Tensor>* read) const {
           v.text());
 }
 
-variable_list RegionCall::backward(variable_list&& tangents, const torch::autograd::edge_list& edges, bool releasing) {
+variable_list RegionCall::backward(variable_list&& tangents, const Edges& edges, bool releasing) {
   auto lock = lock_without_gil(mutex_);
   std::vector<bool> given;
   for (at::Tensor& t : tangents) {
@@ -185,7 +185,7 @@ variable_list RegionCall::backward(variable_list&& tangents, const torch::autogr
 }
 
 // The region again, eagerly, on the inputs that it was called with, so that what it gives has a history of its own.
-variable_list RegionCall::uncompiled_backward(const variable_list& tangents, const torch::autograd::edge_list& edges,
+variable_list RegionCall::uncompiled_backward(const variable_list& tangents, const Edges& edges,
                                               const std::vector<bool>& given) {
   const std::vector<uint32_t>& reads = program_->reads(given);
   for (uint32_t i : reads) {
@@ -195,7 +195,7 @@ variable_list RegionCall::uncompiled_backward(const variable_list& tangents, con
   check_versions();
   UncompiledRegion::Call call;
   call.inputs = region_inputs(!reads.empty());
-  call.edges = edges;
+  call.edges = edges();
   call.symbols.assign(symbols.begin(),
                       symbols.begin() + static_cast<int64_t>(program_->forward->plan().size_symbols.size()));
   call.random_state = random_state;
@@ -252,8 +252,11 @@ variable_list CompiledFunctionBackward::apply(variable_list&& given) {
   const trace::Gradients& g = call_->program()->gradients;
   variable_list tangents(g.tangent_of.size());
   for (size_t t = 0; t < tangents_.size(); ++t) tangents[tangents_[t]] = std::move(given[t]);
-  torch::autograd::edge_list edges(g.inputs.size());
-  for (uint32_t k = 0; k < gradients_.size(); ++k) edges[gradients_[k]] = next_edge(k);
+  auto edges = [&] {
+    torch::autograd::edge_list out(g.inputs.size());
+    for (uint32_t k = 0; k < gradients_.size(); ++k) out[gradients_[k]] = next_edge(k);
+    return out;
+  };
   variable_list all = call_->backward(std::move(tangents), edges, releasing_), out;
   out.reserve(gradients_.size());
   for (uint32_t k : gradients_) out.push_back(std::move(all[k]));

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,10 +36,12 @@ class RegionCall {
 
   // ---- its backward ----
   const std::shared_ptr<TrainingProgram>& program() const { return program_; }
-  // The gradients of all inputs from those of the outputs, undefined where there is none. `edges`: per input, where its
-  // gradient goes, if the caller is to have it. `releasing`: what is read is freed.
-  torch::autograd::variable_list backward(torch::autograd::variable_list&& tangents,
-                                          const torch::autograd::edge_list& edges, bool releasing);
+  // Per input of the region with a gradient: where it goes, if the caller is to have it.
+  using Edges = std::function<torch::autograd::edge_list()>;
+  // The gradients of all inputs from those of the outputs, undefined where there is none. `releasing`: what is read is
+  // freed.
+  torch::autograd::variable_list backward(torch::autograd::variable_list&& tangents, const Edges& edges,
+                                          bool releasing);
   void release();
 
  private:
@@ -57,8 +60,7 @@ class RegionCall {
   };
 
   torch::autograd::variable_list uncompiled_backward(const torch::autograd::variable_list& tangents,
-                                                     const torch::autograd::edge_list& edges,
-                                                     const std::vector<bool>& given);
+                                                     const Edges& edges, const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
   // Before a backward from `given`: that none of what it reads was freed by an earlier one, where the program's own

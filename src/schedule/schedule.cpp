@@ -80,7 +80,7 @@ void verify_after(const Program& p, const char* step) {
 
 }  // namespace
 
-Program schedule(const Program& lowered, const Options& options, const Targets& targets) {
+Program schedule(const Program& lowered, const Options& options, const Targets& targets, const Takes& takes) {
   Program p = lowered;
   sym::ExprArena& arena = *p.arena;
   const std::vector<char> nothing(p.buffers.size(), 0);
@@ -115,19 +115,31 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
     simplify(p, n, mine);
     normalise(arena, n, options.reordering);
     choose_mapping(target, p, n, options);
-    // A scratch row belongs to one outer point: not where several run as one vector.
-    bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
-    if (rows) make_local(p, n, mine);
-    make_rows(arena, n);
-    if (!target.is_gpu()) split_axis(p, n);
-    hoist(arena, n);
-    merge_stages(arena, n);
-    simplify(p, n, std::vector<char>(p.buffers.size(), 0));
-    if (rows) {
-      share_rows(p, n);
+    auto finish = [&](bool rows) {
+      if (rows) make_local(p, n, mine);
+      make_rows(arena, n);
+      if (!target.is_gpu()) split_axis(p, n);
+      hoist(arena, n);
+      merge_stages(arena, n);
       simplify(p, n, std::vector<char>(p.buffers.size(), 0));
-    }
-    choose_mapping(target, p, n, options);
+      if (rows) {
+        share_rows(p, n);
+        simplify(p, n, std::vector<char>(p.buffers.size(), 0));
+      }
+      choose_mapping(target, p, n, options);
+    };
+    // A scratch row belongs to one outer point: not where several run as one vector.
+    const bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
+    if (!rows || !takes || !target.is_gpu()) return finish(rows);
+    Nest before = n;
+    std::vector<std::pair<BufferId, loop::Buffer>> own;
+    for (size_t b = 0; b < mine.size(); ++b)
+      if (mine[b]) own.emplace_back(b, p.buffers[BufferId(b)]);
+    finish(true);
+    if (takes(p, n)) return;
+    n = std::move(before);
+    for (auto& [b, buffer] : own) p.buffers[b] = std::move(buffer);
+    finish(false);
   });
   std::erase_if(p.items, [](const Item& item) {
     auto* n = std::get_if<Nest>(&item);

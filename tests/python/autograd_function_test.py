@@ -504,3 +504,19 @@ def test_a_graph_of_torch_calls_does_not_hold_an_object_that_stood_in_for_anothe
         torch.testing.assert_close(results[1], results[0])
     braze.set_logs(*logs)
     assert "the call is made again uncompiled" not in capfd.readouterr().err
+
+
+def test_tensors_of_the_programs_classes():
+    """What the backward does with a tensor may depend on its class: samples' own gradients are attributes that it sets."""
+    from torch.nn.utils import _per_sample_grad
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    x = torch.randn(5, 3)
+
+    def samples(x):
+        for p in model.parameters():
+            p.grad_sample = None
+        _per_sample_grad.call_for_per_sample_grads(model)(x).sum().backward()
+        return [p.grad_sample for p in model.parameters()]
+
+    torch.testing.assert_close(braze.compile(samples)(x), samples(x))

@@ -247,3 +247,61 @@ def test_map_and_scan():
 
     fast, args = braze.compile(f, fullgraph=True), (leaf(torch.stack([POSITIVE, NEGATIVE])), W)
     same(differentiated(python, args), differentiated(fast, args))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 13, 64])
+def test_associative_scan_of_pairs(count, reverse):
+    """What state-space models compute: the gradients are those of a loop, without its steps or the square of them."""
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def combine(a, b):
+        return {"decay": a["decay"] * b["decay"], "x": b["decay"] * a["x"] + b["x"]}
+
+    def f(decay, x):
+        both = associative_scan(combine, {"decay": decay, "x": x}, dim=-2, reverse=reverse, combine_mode="generic")
+        return both["x"].contiguous()
+
+    def python(decay, x):
+        h, out = torch.zeros_like(x[:, 0]), []
+        for t in reversed(range(count)) if reverse else range(count):
+            h = decay[:, t] * h + x[:, t]
+            out.append(h)
+        return torch.stack(out[::-1] if reverse else out, 1)
+
+    torch.manual_seed(count)
+    args = (torch.rand(2, count, 5, requires_grad=True), torch.randn(2, count, 5, requires_grad=True))
+    same(differentiated(python, args), differentiated(braze.compile(f, fullgraph=True), args))
+
+
+def test_associative_scan_of_matrices_and_of_open_sizes():
+    """A function of whole elements: they are multiplied as matrices."""
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def f(ms):
+        return associative_scan(lambda a, b: a @ b, ms, 0, combine_mode="generic")
+
+    def python(ms):
+        out = [ms[0]]
+        for m in ms[1:]:
+            out.append(out[-1] @ m)
+        return torch.stack(out)
+
+    fast = braze.compile(f, fullgraph=True)
+    for count in (5, 6, 9, 4):
+        same(python(ms := torch.randn(count, 3, 3)), fast(ms))
+
+
+def test_associative_scan_of_what_it_cannot_take():
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    x = torch.randn(3, 4)
+    for args, error in (
+        ((torch.add, x, 2), ValueError),
+        ((torch.add, x[:0], 0), ValueError),
+        ((torch.add, [], 0), ValueError),
+        ((torch.add, (x, 3), 0), ValueError),
+        ((torch.add, x, 0, False, "other"), ValueError),
+    ):
+        with pytest.raises(error):
+            braze.compile(lambda args: associative_scan(*args))(args)

@@ -28,7 +28,7 @@ from ._itertools import (  # noqa: F401
 )
 from ._attention import cut_scores, flex_attention, not_captured, score_function  # noqa: F401
 from ._checkpoint import SelectiveContext, policies_of, selective_contexts  # noqa: F401
-from ._control_flow import call_region, cond, map, run_branches, scan, while_loop  # noqa: F401
+from ._control_flow import associative_scan, call_region, cond, map, run_branches, scan, while_loop  # noqa: F401
 from ._copy import copy, deepcopy, has_attributes  # noqa: F401
 from ._kernels import kernel_kind, launch, run_kernel, triton_operator  # noqa: F401
 from ._operator import attrgetter, itemgetter, methodcaller  # noqa: F401

@@ -102,3 +102,51 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
         results.reverse()
     columns = [torch.stack(column) for column in zip(*results)]
     return carry, pytree.tree_unflatten([c.movedim(0, dim) if dim < c.dim() else c for c in columns], out_spec)
+
+
+def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
+    """Of log2(n) rounds of operations on whole tensors, which are differentiated like any others.
+
+    Neighbours are combined, what they give is scanned by the same rule, and is what every second result is; the others combine
+    it with one element each (Blelloch, "Prefix sums and their applications", 1990)."""
+    leaves, spec = pytree.tree_flatten(xs)
+    if combine_mode not in ("pointwise", "generic"):
+        raise ValueError(f"Combine_mode must either 'pointwise' or 'generic', but got {combine_mode}")
+    if not leaves or any(not isinstance(x, torch.Tensor) for x in leaves):
+        raise ValueError(f"associative_scan: what is scanned over are tensors, not {xs}")
+    if dim < 0:
+        dim += leaves[0].dim()
+    if any(x.dim() <= dim or x.shape[dim] == 0 for x in leaves):
+        raise ValueError("associative_scan: the tensors have the dimension that is scanned, and it is not empty")
+    if any(x.shape[dim] != leaves[0].shape[dim] for x in leaves):
+        raise RuntimeError("associative_scan: the tensors have the same size in the dimension that is scanned")
+    combine = torch.vmap(combine_fn) if combine_mode == "generic" else combine_fn
+
+    def join(a, b):
+        out, out_spec = pytree.tree_flatten(combine(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec)))
+        if len(out) != len(leaves):
+            raise RuntimeError("associative_scan: the function returns as many tensors as it is given of each side")
+        return out
+
+    columns = [x.movedim(dim, 0) for x in leaves]
+    if reverse:
+        columns = [x.flip(0) for x in columns]
+    columns = _scanned(join, columns)
+    if reverse:
+        columns = [x.flip(0) for x in columns]
+    return pytree.tree_unflatten([x.movedim(0, dim) for x in columns], spec)
+
+
+def _scanned(join, columns):
+    count = columns[0].shape[0]
+    if count < 2:
+        return columns
+    even = [x[: count - 1 : 2] for x in columns]
+    odd = _scanned(join, join(even, [x[1::2] for x in columns]))
+    first = [x[:1] for x in columns]
+    if count == 2:
+        return [torch.cat(pair) for pair in zip(first, odd)]
+    between = join([x[:-1] for x in odd] if count % 2 == 0 else odd, [x[2::2] for x in columns])
+    even = [torch.cat(pair) for pair in zip(first, between)]
+    paired = [torch.stack((a[: count // 2], b), 1).flatten(0, 1) for a, b in zip(even, odd)]
+    return paired if count % 2 == 0 else [torch.cat((p, a[-1:])) for p, a in zip(paired, even)]

@@ -71,10 +71,15 @@ bool has_value(Translator& tr, Variable* v) {
 // of them did, which a graph of torch's functions cannot show.
 Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
   v = tr.force(v);
-  if (tr.view().torch_level && !has_value(tr, v))
+  // What stands for it in the forward and the backward is of no class of the program's.
+  if (v->is(Kind::Tensor) && v->type() != library().tensor && v->type() != library().parameter)
+    tr.unsupported(Reason::UnsupportedTensor,
+                   std::string("an autograd.Function of a tensor of class ") + v->type()->tp_name);
+  const bool whole = has_value(tr, v);
+  if (tr.view().torch_level && !whole)
     tr.unsupported("an autograd.Function of objects in a graph of PyTorch's calls");
   const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
-  stood_in = stood_in || (container && !tr.view().torch_level) || !has_value(tr, v);
+  stood_in = stood_in || (container && !tr.view().torch_level) || !whole;
   if (!container || tr.view().torch_level) return v;
   Ref token = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   if (!token) tr.raise_current();

@@ -300,6 +300,7 @@ void register_torch_builtins() {
   register_polyfill(pytorch::Name::while_loop, "while_loop");
   register_polyfill(pytorch::Name::map, "map");
   register_polyfill(pytorch::Name::scan, "scan");
+  register_polyfill(pytorch::Name::associative_scan, "associative_scan");
   register_polyfill(pytorch::Name::nested_region, "call_region");
   register_builtin("braze.polyfills", "run_branches", run_branches);
   register_builtin("braze.polyfills", "has_attributes", has_attributes);

@@ -190,8 +190,10 @@ bool Values::anchored(SourceId s) {
 
 bool Values::is_fixed(SourceId s, PyObject* tensor) {
   if (!anchored(s)) return false;
-  return tr_.sources()[s].kind == SourceKind::Const || !tr_.view().seen ||
-         !tr_.view().seen->is_passing(tr_.sources(), s, tensor);
+  if (tr_.sources()[s].kind == SourceKind::Const || !tr_.view().seen) return true;
+  auto [known, is_new] = passing_.try_emplace(s.index);
+  if (is_new) known->second = tr_.view().seen->is_passing(tr_.sources(), s, tensor);
+  return !known->second;
 }
 
 bool Values::on_stack(SourceId s) {

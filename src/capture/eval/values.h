@@ -120,6 +120,7 @@ class Values {
   std::unordered_map<PyObject*, Variable*> consts_;  // constants of code objects
   std::unordered_map<int64_t, Variable*> integers_;
   std::unordered_map<uint32_t, bool> identities_;  // sources with an identity guard
+  std::unordered_map<uint32_t, bool> passing_;     // what was known of sources of tensors, by SeenSizes::is_passing()
   struct Computed {
     LazyVariable* number;
     size_t guards;

@@ -370,22 +370,11 @@ void Emitter::run_stage(const Stage& stage) {
   run_axes(stage);
 }
 
-bool Emitter::stage_is_straight(const Stage& stage) const {
-  if (shape_.way != Shape::Way::Rows || stage.axes.empty()) return false;
-  auto total = arena_.as_const(schedule::volume(arena_, stage.axes));
-  int64_t step = static_cast<int64_t>(shape_.group) * stage_lanes(stage);
-  return total && (*total + step - 1) / step <= shape_.most_copies * (shape_.vector / stage_lanes(stage));
-}
-
-int Emitter::stage_lanes(const Stage& stage) const {
-  return arena_.known_multiple(stage.axes.back().extent, shape_.vector) ? shape_.vector : 1;
-}
-
 void Emitter::run_axes(const Stage& stage) {
   Expr total = schedule::volume(arena_, stage.axes);
   auto known = arena_.as_const(total);
   bool rows = shape_.way == Shape::Way::Rows;
-  int lanes = rows ? stage_lanes(stage) : 1;
+  int lanes = rows ? lanes_of(arena_, stage, shape_) : 1;
   int64_t step = static_cast<int64_t>(workers_) * lanes;
   bool wide = arena_.range(total).hi > INT32_MAX - step * 32;
   // Loads of several turns are in flight at once where a turn does no more than load and add up.
@@ -396,7 +385,7 @@ void Emitter::run_axes(const Stage& stage) {
   Value* rank = rank_ ? rank_ : B.getInt32(0);
   Value* first = B.CreateMul(rank, B.getInt32(static_cast<uint32_t>(lanes)), "", true, true);
   if (wide) first = B.CreateZExt(first, vb_.i64());
-  bool straight = stage_is_straight(stage);
+  bool straight = is_straight(arena_, stage, shape_);
   bool again = straight && known_for_ && schedule::same_axes(known_for_->axes, stage.axes);
   if (!again) known_.clear();
   known_for_ = straight ? &stage : nullptr;

@@ -100,8 +100,6 @@ class Emitter {
   void run_stages();
   void run_stage(const loop::Stage& stage);
   void run_axes(const loop::Stage& stage);
-  bool stage_is_straight(const loop::Stage& stage) const;
-  int stage_lanes(const loop::Stage& stage) const;
   void run_ops(const loop::Stage& stage, Values* carried);
   void emit_op(const LoopOp& op);
   void emit_pure(const LoopOp& op);
@@ -153,6 +151,12 @@ class Emitter {
   void load_tiles(const std::function<void()>& turn);
   bool stores_to(BufferId buffer) const;
   Value* shared_array(Type* element, uint64_t n);
+  static uint64_t bytes_of(Type* element);
+  static uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+  uint64_t most_shared() const { return static_cast<uint64_t>(vb_.target.shared_bytes); }
+  // Of it, what partial results of reductions have: not less than one reduction takes.
+  uint64_t most_partials() const { return most_shared() / 3 * 2; }
+  Type* memory_type(Type* t) { return t->isIntegerTy(1) ? vb_.i8() : t; }
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -163,6 +167,8 @@ class Emitter {
   void finish_reductions(Values carried);
   void combine_group(Values& carried);
   void combine_columns(Values& carried);
+  void combine_columns(Values& carried, llvm::ArrayRef<const Accumulator*> those);
+  std::vector<Value*> partial_arrays(const std::vector<Type*>& types);
   Value* shuffle(Value* v, int offset);
   Type* part_type(const Accumulator& a, int part);
   int outer_lanes() const { return shape_.way == Shape::Way::Columns ? shape_.vector : 1; }
@@ -205,6 +211,7 @@ class Emitter {
   std::unordered_map<uint32_t, Value*> bases_, sizes_;
   uint64_t shared_bytes_ = 0;
   std::vector<std::pair<llvm::GlobalVariable*, uint64_t>> shared_;
+  Value* partials_ = nullptr;  // shared memory that one combination of partial results after the other has
   std::vector<Lanes> values_;
   std::vector<Accumulator> accumulators_;
   const loop::Stage* stage_ = nullptr;

@@ -12,6 +12,7 @@
 #include "codegen/llvm/unit.h"
 #include "codegen/nvptx/assembler.h"
 #include "codegen/nvptx/emitter.h"
+#include "codegen/nvptx/local_rows.h"
 #include "codegen/nvptx/machine.h"
 #include "codegen/nvptx/together.h"
 #include "codegen/source.h"
@@ -27,6 +28,10 @@ class NvptxGenerator final : public CodeGenerator {
   std::string_view name() const override { return "nvptx"; }
   std::string fingerprint() const override {
     return "nvptx " + build_id() + " " + architecture_ + " " + target_.text() + " " + assembler_name();
+  }
+
+  bool takes(const Program& program, const Nest& nest) const override {
+    return fits_block(program, nest, choose_shape(program, nest, target_), target_);
   }
 
   Compiled compile(const Program& program, const std::vector<Run>& runs, const Options& options) override {

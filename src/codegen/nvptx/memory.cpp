@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codegen/nvptx/emitter.h"
+#include "codegen/nvptx/local_rows.h"
 #include "loop/analysis.h"
 #include "schedule/index.h"
 
@@ -23,13 +24,14 @@ bool Emitter::stores_to(BufferId buffer) const {
   return false;
 }
 
+uint64_t Emitter::bytes_of(Type* element) { return (element->getScalarSizeInBits() + 7) / 8; }
+
 Value* Emitter::shared_array(Type* element, uint64_t n) {
   auto* type = llvm::ArrayType::get(element, n);
-  uint64_t bytes = n * ((element->getScalarSizeInBits() + 7) / 8);
-  bytes = (bytes + 15) / 16 * 16;
+  const uint64_t bytes = aligned(n * bytes_of(element));
   shared_bytes_ += bytes;
-  if (auto most = static_cast<uint64_t>(vb_.target.shared_bytes); shared_bytes_ > most)
-    throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most >> 10) +
+  if (shared_bytes_ > most_shared())
+    throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most_shared() >> 10) +
                                                  " KiB of shared memory (nest " + nest_.name + ")");
   auto* g =
       new llvm::GlobalVariable(vb_.module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
@@ -39,54 +41,18 @@ Value* Emitter::shared_array(Type* element, uint64_t n) {
   return g;
 }
 
-// Private rows: where every access is at one index of straight-line stages over the same axes they stay in registers.
 void Emitter::place_locals() {
-  struct Use {
-    bool registers = true;
-    const loop::Stage* stage = nullptr;
-    Expr index;
-  };
-  std::map<uint32_t, Use> uses;
-  for (const loop::Stage& s : nest_.stages)
-    for (const LoopOp& op : s.ops) {
-      if ((op.code != OpCode::Store && op.code != OpCode::Load) ||
-          program_.buffers[op.buffer].kind != BufferKind::Local)
-        continue;
-      auto [it, fresh] = uses.try_emplace(op.buffer.index);
-      Use& u = it->second;
-      if (fresh) u.stage = &s, u.index = op.index;
-      u.registers = u.registers && stage_is_straight(s) && op.index == u.index &&
-                    s.axes.size() == u.stage->axes.size() && !op.atomic_add;
-      for (size_t i = 0; u.registers && i < s.axes.size(); ++i) u.registers = s.axes[i].var == u.stage->axes[i].var;
-    }
-  // A stage over other axes in between makes the bindings anew.
-  const loop::Stage* before = nullptr;
-  bool one_shape = true;
-  for (const loop::Stage& s : nest_.stages) {
-    if (s.axes.empty()) continue;
-    if (before) {
-      one_shape = one_shape && s.axes.size() == before->axes.size();
-      for (size_t i = 0; one_shape && i < s.axes.size(); ++i) one_shape = s.axes[i].var == before->axes[i].var;
-    }
-    before = &s;
-  }
-  for (auto& [id, use] : uses) {
-    if (use.registers && one_shape) {
+  const auto each = static_cast<uint64_t>(shape_.threads / shape_.group);
+  for (auto& [id, row] : local_rows(program_, nest_, shape_)) {
+    if (row.in_registers) {
       locals_[id] = nullptr;
       continue;
     }
-    const loop::Buffer& b = program_.buffers[BufferId(static_cast<size_t>(id))];
-    Expr elements = arena_.constant(1);
-    for (size_t d = 0; d < b.sizes.size(); ++d)
-      elements = arena_.add(elements, arena_.mul(arena_.sub(b.sizes[d], arena_.constant(1)), b.strides[d]));
-    auto n = arena_.as_const(elements);
-    if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
-    int each = shape_.threads / shape_.group;
-    Type* type = ir::storage_type(vb_, b.dtype);
-    Value* base = shared_array(type, static_cast<uint64_t>(*n) * static_cast<uint64_t>(each));
+    Type* type = ir::storage_type(vb_, program_.buffers[BufferId(static_cast<size_t>(id))].dtype);
+    Value* base = shared_array(type, row.elements * each);
     if (each > 1) {
       Value* own = B.CreateUDiv(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
-      base = B.CreateInBoundsGEP(type, base, B.CreateMul(own, B.getInt32(static_cast<uint32_t>(*n))));
+      base = B.CreateInBoundsGEP(type, base, B.CreateMul(own, B.getInt32(static_cast<uint32_t>(row.elements))));
     }
     locals_[id] = base;
   }
@@ -227,7 +193,7 @@ void Emitter::load_for_later(const loop::Stage& stage) {
   int words = kMostWordsAhead;
   for (const loop::Stage* s = &stage + 1; s != nest_.stages.data() + nest_.stages.size(); ++s) {
     if (s->axes.empty()) continue;
-    if (!stage_is_straight(*s) || !schedule::same_axes(s->axes, stage.axes)) return;
+    if (!is_straight(arena_, *s, shape_) || !schedule::same_axes(s->axes, stage.axes)) return;
     for (const LoopOp& op : s->ops) {
       if (op.code != OpCode::Load || locals_.contains(op.buffer.index) || stores_to(op.buffer) || !varies(op.index) ||
           loop::is_indirect(arena_, op.index) || (!waited_ && !is_steady(op.buffer)))
@@ -339,11 +305,7 @@ void Emitter::for_each_early_load(const std::function<void(const LoopOp&)>& f) {
 // `turn` sets up the other way; what is read that way from memory is also on its way before the threads meet.
 void Emitter::load_tiles(const std::function<void()>& turn) {
   const loop::Axis &row = nest_.outer[nest_.outer.size() - 2], &column = nest_.outer.back();
-  struct Tile {
-    const LoopOp* op;
-    Value* square;
-  };
-  std::vector<Tile> tiles;
+  std::vector<const LoopOp*> tiles;
   wait();
   for_each_early_load([&](const LoopOp& op) {
     auto along = arena_.affine_in(op.index, row.var);
@@ -353,7 +315,7 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
       return;
     Type* type = ir::compute_type(vb_, program_.buffers[op.buffer].dtype);
     if (type->isIntegerTy(1)) return;
-    tiles.push_back({&op, shared_array(type, kTile * (kTile + 1))});
+    tiles.push_back(&op);
     tiles_[{op.buffer.index, op.index.id}] = load(op.buffer, op.index);
   });
   turn();
@@ -362,19 +324,34 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
     return B.CreateInBoundsGEP(type, square, B.CreateAdd(B.CreateMul(line, B.getInt32(kTile + 1)), place));
   };
   auto down = [&](int c) { return B.CreateAdd(tile_y_, B.getInt32(static_cast<uint32_t>(c * kTileRows))); };
-  for (Tile& t : tiles) {
-    Lanes& x = tiles_[{t.op->buffer.index, t.op->index.id}];
-    for (int c = 0; c < flight_.copies; ++c) B.CreateStore(x.at(c), at(x.at(c)->getType(), t.square, down(c), tile_x_));
-  }
-  if (!tiles.empty()) intrinsic(llvm::Intrinsic::nvvm_barrier0);
-  for (Tile& t : tiles) {
-    Lanes& x = tiles_[{t.op->buffer.index, t.op->index.id}];
-    Type* type = x.v[0]->getType();
-    Lanes turned;
-    turned.dtype = x.dtype;
-    for (int c = 0; c < flight_.copies; ++c)
-      turned.v.push_back(B.CreateLoad(type, at(type, t.square, tile_x_, down(c))));
-    x = std::move(turned);
+  // The squares that fit a block's memory, and again as many, and so on.
+  auto element = [&](const LoopOp* op) { return tiles_[{op->buffer.index, op->index.id}].v[0]->getType(); };
+  uint64_t widest = 1;
+  for (const LoopOp* op : tiles) widest = std::max(widest, bytes_of(element(op)));
+  const uint64_t points = kTile * (kTile + 1);
+  const size_t most = std::min(tiles.size(), (most_shared() - shared_bytes_) / aligned(points * widest));
+  std::vector<Value*> squares;
+  for (size_t i = 0; i < most; ++i)
+    squares.push_back(most == tiles.size() ? shared_array(element(tiles[i]), points)
+                                           : shared_array(vb_.i8(), points * widest));
+  for (size_t first = 0; first < tiles.size(); first += most) {
+    const size_t n = std::min(most, tiles.size() - first);
+    if (first) intrinsic(llvm::Intrinsic::nvvm_barrier0);
+    for (size_t i = 0; i < n; ++i) {
+      const Lanes& x = tiles_[{tiles[first + i]->buffer.index, tiles[first + i]->index.id}];
+      for (int c = 0; c < flight_.copies; ++c)
+        B.CreateStore(x.at(c), at(x.at(c)->getType(), squares[i], down(c), tile_x_));
+    }
+    intrinsic(llvm::Intrinsic::nvvm_barrier0);
+    for (size_t i = 0; i < n; ++i) {
+      Lanes& x = tiles_[{tiles[first + i]->buffer.index, tiles[first + i]->index.id}];
+      Type* type = x.v[0]->getType();
+      Lanes turned;
+      turned.dtype = x.dtype;
+      for (int c = 0; c < flight_.copies; ++c)
+        turned.v.push_back(B.CreateLoad(type, at(type, squares[i], tile_x_, down(c))));
+      x = std::move(turned);
+    }
   }
 }
 

@@ -209,7 +209,6 @@ void Emitter::combine_group(Values& carried) {
   if (warps <= 1) return;
   Value* lane = B.CreateAnd(thread_, B.getInt32(31));
   std::vector<Value*> arrays;
-  auto memory_type = [&](Type* t) { return t->isIntegerTy(1) ? vb_.i8() : t; };
   for (Value* v : carried) arrays.push_back(shared_array(memory_type(v->getType()), static_cast<uint64_t>(warps)));
   if_then(B.CreateICmpEQ(lane, B.getInt32(0)), [&] {
     Value* warp = B.CreateLShr(thread_, B.getInt32(5));
@@ -229,42 +228,89 @@ void Emitter::combine_group(Values& carried) {
   rounds(warps);
 }
 
+// An array of an element for each thread of each type. Once most of the block's memory is given out, the rest is given
+// again and again, behind barriers.
+std::vector<Value*> Emitter::partial_arrays(const std::vector<Type*>& types) {
+  const auto threads = static_cast<uint64_t>(shape_.threads);
+  uint64_t bytes = 0;
+  for (Type* t : types) bytes += aligned(bytes_of(t) * threads);
+  std::vector<Value*> out;
+  if (shared_bytes_ + bytes <= most_shared() - most_partials()) {
+    for (Type* t : types) out.push_back(shared_array(t, threads));
+    return out;
+  }
+  if (partials_)
+    intrinsic(llvm::Intrinsic::nvvm_barrier0);
+  else
+    partials_ = shared_array(vb_.i8(), most_partials());
+  uint64_t at = 0;
+  for (Type* t : types) {
+    out.push_back(B.CreateInBoundsGEP(vb_.i8(), partials_, B.getInt32(static_cast<uint32_t>(at))));
+    at += aligned(bytes_of(t) * threads);
+  }
+  BRAZE_CHECK(at <= most_partials(), "the partial results of one reduction fit a block's memory");
+  return out;
+}
+
 void Emitter::combine_columns(Values& carried) {
   if (workers_ <= 1) return;
-  Value* x = B.CreateURem(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
-  auto memory_type = [&](Type* t) { return t->isIntegerTy(1) ? vb_.i8() : t; };
-  std::vector<Value*> arrays;
-  Value* slot = B.CreateAdd(B.CreateMul(rank_, B.getInt32(static_cast<uint32_t>(shape_.group))), x);
-  for (Value* v : carried) {
-    Type* m = memory_type(v->getType());
-    arrays.push_back(shared_array(m, static_cast<uint64_t>(shape_.threads)));
-    B.CreateStore(B.CreateZExtOrBitCast(v, m), B.CreateInBoundsGEP(m, arrays.back(), slot));
+  // As many reductions at a time as fit.
+  std::vector<const Accumulator*> those;
+  uint64_t bytes = 0;
+  for (const Accumulator& a : accumulators_) {
+    if (a.shared) continue;
+    uint64_t own = 0;
+    for (int i = 0; i < a.parts * outer_lanes(); ++i)
+      own += aligned(bytes_of(memory_type(carried[a.first + static_cast<size_t>(i)]->getType())) *
+                     static_cast<uint64_t>(shape_.threads));
+    if (!those.empty() && bytes + own > most_partials()) {
+      combine_columns(carried, those);
+      those.clear();
+      bytes = 0;
+    }
+    those.push_back(&a);
+    bytes += own;
   }
+  if (!those.empty()) combine_columns(carried, those);
+}
+
+void Emitter::combine_columns(Values& carried, llvm::ArrayRef<const Accumulator*> those) {
+  Value* x = B.CreateURem(thread_, B.getInt32(static_cast<uint32_t>(shape_.group)));
+  std::vector<size_t> places;  // in `carried`
+  std::vector<Type*> types;
+  for (const Accumulator* a : those)
+    for (int i = 0; i < a->parts * outer_lanes(); ++i) {
+      places.push_back(a->first + static_cast<size_t>(i));
+      types.push_back(memory_type(carried[places.back()]->getType()));
+    }
+  const std::vector<Value*> arrays = partial_arrays(types);
+  Value* slot = B.CreateAdd(B.CreateMul(rank_, B.getInt32(static_cast<uint32_t>(shape_.group))), x);
+  for (size_t i = 0; i < places.size(); ++i)
+    B.CreateStore(B.CreateZExtOrBitCast(carried[places[i]], types[i]), B.CreateInBoundsGEP(types[i], arrays[i], slot));
   intrinsic(llvm::Intrinsic::nvvm_barrier0);
   written_.clear();
   // All rows of threads in order, by every one of them: each then has the result.
   auto read = [&](size_t i, Value* row) -> Value* {
-    Type *t = carried[i]->getType(), *m = memory_type(t);
-    Value* v = B.CreateLoad(
-        m, B.CreateInBoundsGEP(m, arrays[i],
-                               B.CreateAdd(B.CreateMul(row, B.getInt32(static_cast<uint32_t>(shape_.group))), x)));
-    return t == m ? v : B.CreateTrunc(v, t);
+    Type* t = carried[places[i]]->getType();
+    Value* at = B.CreateAdd(B.CreateMul(row, B.getInt32(static_cast<uint32_t>(shape_.group))), x);
+    Value* v = B.CreateLoad(types[i], B.CreateInBoundsGEP(types[i], arrays[i], at));
+    return t == types[i] ? v : B.CreateTrunc(v, t);
   };
   Values sums;
-  for (size_t i = 0; i < carried.size(); ++i) sums.push_back(read(i, B.getInt32(0)));
-  carried = loop(B.getInt32(1), B.getInt32(static_cast<uint32_t>(workers_)), B.getInt32(1), sums,
-                 [&](Value* row, Values current) {
-                   for (Accumulator& a : accumulators_) {
-                     if (a.shared) continue;
-                     for (int l = 0; l < outer_lanes(); ++l) {
-                       size_t first = a.first + static_cast<size_t>(l * a.parts);
-                       Values other;
-                       for (int p = 0; p < a.parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
-                       combine(a, current.data() + first, other.data());
-                     }
-                   }
-                   return current;
-                 });
+  for (size_t i = 0; i < places.size(); ++i) sums.push_back(read(i, B.getInt32(0)));
+  sums = loop(B.getInt32(1), B.getInt32(static_cast<uint32_t>(workers_)), B.getInt32(1), sums,
+              [&](Value* row, Values current) {
+                size_t first = 0;
+                for (const Accumulator* a : those)
+                  for (int l = 0; l < outer_lanes(); ++l) {
+                    Values other;
+                    for (int p = 0; p < a->parts; ++p) other.push_back(read(first + static_cast<size_t>(p), row));
+                    combine(*a, current.data() + first, other.data());
+                    first += static_cast<size_t>(a->parts);
+                  }
+                return current;
+              });
+  for (size_t i = 0; i < places.size(); ++i) carried[places[i]] = sums[i];
 }
 
 void Emitter::finish_reductions(Values carried) {

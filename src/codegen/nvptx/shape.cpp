@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/nvptx/local_rows.h"
 #include "loop/product.h"
 #include "loop/window.h"
 #include "schedule/index.h"
@@ -31,6 +32,7 @@ class Chooser {
   Chooser(const Program& p, const Nest& n, const Target& t, const Beside& beside)
       : p_(p),
         n_(n),
+        target_(t),
         arena_(*p.arena),
         most_columns_(t.most_product_columns()),
         processors_(t.multiprocessors),
@@ -150,6 +152,9 @@ class Chooser {
     // Groups of several warps are blocks of their own: they meet at the block's barrier.
     s_.threads = s_.group > 32 ? s_.group : points * group < processors_ * 128 ? 32 : 128;
     if (s_.group <= 32 && block_) s_.threads = block_;
+    // Fewer rows to a block where its memory does not hold the private buffers of so many.
+    while (s_.group <= 32 && s_.threads > 32 && !fits_block(p_, n_, s_, target_)) s_.threads /= 2;
+    while (s_.group < s_.threads && !fits_block(p_, n_, s_, target_)) s_.group *= 2;
     s_.copies = std::max(2, std::min(4, kLoopedElements / s_.vector));
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
@@ -233,6 +238,7 @@ class Chooser {
 
   const Program& p_;
   const Nest& n_;
+  const Target& target_;
   sym::ExprArena& arena_;
   const int64_t most_columns_;          // of a product in the tensor cores
   const int64_t processors_, filling_;  // threads that hide memory latency on all of them
@@ -241,6 +247,18 @@ class Chooser {
 };
 
 }  // namespace
+
+int lanes_of(sym::ExprArena& arena, const Stage& stage, const Shape& shape) {
+  return arena.known_multiple(stage.axes.back().extent, shape.vector) ? shape.vector : 1;
+}
+
+bool is_straight(sym::ExprArena& arena, const Stage& stage, const Shape& shape) {
+  if (shape.way != Shape::Way::Rows || stage.axes.empty()) return false;
+  auto total = arena.as_const(schedule::volume(arena, stage.axes));
+  const int lanes = lanes_of(arena, stage, shape);
+  const int64_t step = static_cast<int64_t>(shape.group) * lanes;
+  return total && (*total + step - 1) / step <= shape.most_copies * (shape.vector / lanes);
+}
 
 Shape choose_shape(const Program& program, const Nest& nest, const Target& target, const Beside& beside) {
   return Chooser(program, nest, target, beside).run();

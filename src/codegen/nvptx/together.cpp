@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/nvptx/local_rows.h"
+
 namespace braze::codegen::nvptx {
 namespace {
 
@@ -39,6 +41,8 @@ std::vector<Shape> shared_shapes(const Program& p, const std::vector<const Nest*
   shapes = choose(block ? block : widest);
   for (const Shape& s : shapes)
     if (s.threads != shapes.front().threads || !threads_of(p, s)) return {};
+  for (size_t i = 0; i < nests.size(); ++i)
+    if (!fits_block(p, *nests[i], shapes[i], target)) return {};
   return shapes;
 }
 

@@ -1,0 +1,75 @@
+#include "codegen/nvptx/local_rows.h"
+
+#include "base/check.h"
+#include "schedule/index.h"
+
+namespace braze::codegen::nvptx {
+
+using loop::LoopOp;
+using loop::OpCode;
+
+std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop::Nest& nest, const Shape& shape) {
+  sym::ExprArena& arena = *program.arena;
+  // Where every access is at one index of straight-line stages over the same axes they stay in registers.
+  struct Use {
+    bool registers = true;
+    const loop::Stage* stage = nullptr;
+    sym::Expr index;
+  };
+  std::map<uint32_t, Use> uses;
+  for (const loop::Stage& s : nest.stages)
+    for (const LoopOp& op : s.ops) {
+      if ((op.code != OpCode::Store && op.code != OpCode::Load) ||
+          program.buffers[op.buffer].kind != loop::BufferKind::Local)
+        continue;
+      auto [it, fresh] = uses.try_emplace(op.buffer.index);
+      Use& u = it->second;
+      if (fresh) u.stage = &s, u.index = op.index;
+      u.registers = u.registers && is_straight(arena, s, shape) && op.index == u.index &&
+                    s.axes.size() == u.stage->axes.size() && !op.atomic_add;
+      for (size_t i = 0; u.registers && i < s.axes.size(); ++i) u.registers = s.axes[i].var == u.stage->axes[i].var;
+    }
+  // A stage over other axes in between makes the bindings anew.
+  const loop::Stage* before = nullptr;
+  bool one_shape = true;
+  for (const loop::Stage& s : nest.stages) {
+    if (s.axes.empty()) continue;
+    if (before) {
+      one_shape = one_shape && s.axes.size() == before->axes.size();
+      for (size_t i = 0; one_shape && i < s.axes.size(); ++i) one_shape = s.axes[i].var == before->axes[i].var;
+    }
+    before = &s;
+  }
+  std::map<uint32_t, LocalRow> rows;
+  for (auto& [id, use] : uses) {
+    LocalRow& row = rows[id];
+    row.in_registers = use.registers && one_shape;
+    if (row.in_registers) continue;
+    const loop::Buffer& b = program.buffers[loop::BufferId(static_cast<size_t>(id))];
+    sym::Expr elements = arena.constant(1);
+    for (size_t d = 0; d < b.sizes.size(); ++d)
+      elements = arena.add(elements, arena.mul(arena.sub(b.sizes[d], arena.constant(1)), b.strides[d]));
+    auto n = arena.as_const(elements);
+    if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
+    row.elements = static_cast<uint64_t>(*n);
+  }
+  return rows;
+}
+
+uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const Shape& shape) {
+  uint64_t bytes = 0;
+  for (auto& [id, row] : local_rows(program, nest, shape))
+    if (!row.in_registers)
+      bytes += row.elements *
+               static_cast<uint64_t>(std::max(1, size_of(program.buffers[loop::BufferId(static_cast<size_t>(id))].dtype)));
+  return bytes;
+}
+
+uint64_t most_local_bytes(const Target& target) { return static_cast<uint64_t>(target.shared_bytes) / 4 * 3; }
+
+bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target) {
+  const auto each = static_cast<uint64_t>(shape.threads / shape.group);
+  return each * local_bytes(program, nest, shape) <= most_local_bytes(target);
+}
+
+}  // namespace braze::codegen::nvptx
