@@ -86,7 +86,8 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
     return checked(calls ? lower::lower_to_calls(graph, options, targets) : lower::lower(graph, options, targets));
   });
   if (dumps) dumps->lowered = loop::print(lowered);
-  loop::Program program = stage("schedule", [&] { return checked(schedule::schedule(lowered, options, targets, taken(options, targets))); });
+  loop::Program program = stage(
+      "schedule", [&] { return checked(schedule::schedule(lowered, options, targets, taken(options, targets))); });
   if (dumps) dumps->scheduled = loop::print(program);
   std::vector<FoundProduct> products;
   if (options.autotune_seconds > 0 && !calls)
@@ -113,8 +114,8 @@ loop::Program scheduled(const graph::Graph& captured, const Options& options) {
   const Targets targets = targets_of(captured);
   graph::Graph graph = passes::optimize(captured, options, targets);
   graph = passes::keep_checks(graph, graph.outputs.size(), {});
-  return checked(schedule::schedule(checked(lower::lower(graph, options, targets)), options, targets,
-                                    taken(options, targets)));
+  return checked(
+      schedule::schedule(checked(lower::lower(graph, options, targets)), options, targets, taken(options, targets)));
 }
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {

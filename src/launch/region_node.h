@@ -59,8 +59,8 @@ class RegionCall {
     uint32_t version = 0;
   };
 
-  torch::autograd::variable_list uncompiled_backward(const torch::autograd::variable_list& tangents,
-                                                     const Edges& edges, const std::vector<bool>& given);
+  torch::autograd::variable_list uncompiled_backward(const torch::autograd::variable_list& tangents, const Edges& edges,
+                                                     const std::vector<bool>& given);
   torch::autograd::variable_list region_inputs(bool needed);
   void check_kept(uint32_t i) const;
   // Before a backward from `given`: that none of what it reads was freed by an earlier one, where the program's own

@@ -129,7 +129,8 @@ Program schedule(const Program& lowered, const Options& options, const Targets& 
       choose_mapping(target, p, n, options);
     };
     // A scratch row belongs to one outer point: not where several run as one vector.
-    const bool rows = !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
+    const bool rows =
+        !is_pointwise(n) && n.mapping.vector != loop::Mapping::Vector::Outer && fits_a_block(target, n, arena);
     if (!rows || !takes || !target.is_gpu()) return finish(rows);
     Nest before = n;
     std::vector<std::pair<BufferId, loop::Buffer>> own;

@@ -28,6 +28,13 @@ bool leaves_undefined(const OpInfo& info, const torch::jit::Stack& call, size_t 
          !torch::jit::peek(call, 10, info.args.size()).toBool();
 }
 
+// The kernel's losses of one sample are a number, where the Meta kernel makes a vector of one.
+bool is_one_loss(const OpInfo& info, const torch::jit::Stack& call, size_t result) {
+  if (info.name != "aten::multilabel_margin_loss_forward" || result) return false;
+  const c10::IValue& input = torch::jit::peek(call, 0, info.args.size());
+  return input.isTensor() && input.toTensor().dim() <= 1;
+}
+
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
 class MetaArgs {
  public:
@@ -158,12 +165,16 @@ int8_t dense_format(sym::ExprArena& arena, const TensorType& t) {
 // Where the kernel of the CPU lays out its result as its operand lies, and its Meta kernel row by row: the result's
 // format.
 int8_t format_of_result(const graph::Graph& g, const OpInfo& info, const std::vector<graph::Arg>& args) {
-  auto* v = args.empty() ? nullptr : std::get_if<graph::ValueId>(&args[0]);
-  if (!v || !v->valid() || g.type(*v).device.type != DeviceType::CPU) return 0;
   static constexpr std::string_view kFollowing[] = {
       "aten::pixel_shuffle",    "aten::pixel_unshuffle",   "aten::channel_shuffle",  "aten::reflection_pad2d",
       "aten::reflection_pad3d", "aten::replication_pad2d", "aten::replication_pad3d"};
-  if (std::find(std::begin(kFollowing), std::end(kFollowing), info.name) == std::end(kFollowing)) return 0;
+  std::string_view name = info.name;
+  constexpr std::string_view kBackward = "_backward";  // (gradient, operand, ...)
+  const size_t operand = name.ends_with(kBackward) ? 1 : 0;
+  if (operand) name.remove_suffix(kBackward.size());
+  if (std::ranges::find(kFollowing, name) == std::end(kFollowing)) return 0;
+  auto* v = args.size() > operand ? std::get_if<graph::ValueId>(&args[operand]) : nullptr;
+  if (!v || !v->valid() || g.type(*v).device.type != DeviceType::CPU) return 0;
   return dense_format(g.arena(), g.type(*v));
 }
 
@@ -288,6 +299,7 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
     if (t.layout() != c10::kStrided) throw Unsupported(Reason::UnsupportedTensor, "a result that is not strided");
     types.push_back(type_of(arena(), t));
     types.back().device = *device;
+    if (is_one_loss(info, *stack, types.size() - 1)) types.back().sizes = types.back().strides = {};
     if (!convert.owns(t)) types.back().offset = arena().constant(0);  // fresh memory, wherever the kernel put it
     // PyTorch's Meta kernel is its decomposition, which leaves what it was given in the order that it had.
     if (info.op == graph::Op::im2col) types.back().strides = contiguous_strides(arena(), types.back().sizes);

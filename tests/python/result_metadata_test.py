@@ -260,6 +260,34 @@ def test_results_lie_as_images_do(name, dtype):
         torch.testing.assert_close(got, want, check_stride=True, **within)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_gradients_lie_as_images_do(mode):
+    def gradients(f, *args):
+        args = [a.detach().clone(memory_format=torch.preserve_format).requires_grad_() for a in args]
+        x, y = f(*args)
+        return torch.autograd.grad((x.square().sum() + y.square().sum()), args)
+
+    def f(x, y):
+        return F.pad(x, (1, 2, 1, 0), mode=mode), F.pad(y, (1,) * 6, mode=mode)
+
+    x = torch.randn(2, 16, 6, 8).to(memory_format=torch.channels_last)
+    y = torch.randn(2, 4, 5, 6, 7).to(memory_format=torch.channels_last_3d)
+    for args in ((x, y), (x.contiguous(), y.contiguous())):
+        got, want = gradients(braze.compile(f, fullgraph=True), *args), gradients(f, *args)
+        torch.testing.assert_close(got, want, check_stride=True)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(10,), (5, 10)])
+def test_the_margin_loss_of_one_sample(reduction, shape):
+    def f(x, target):
+        loss = F.multilabel_margin_loss(x, target, reduction=reduction)
+        return loss, torch.autograd.grad(loss.sum(), x)[0]
+
+    x, target = torch.randn(shape, requires_grad=True), torch.randint(0, 10, shape)
+    torch.testing.assert_close(braze.compile(f, fullgraph=True)(x, target), f(x, target), check_stride=True)
+
+
 # ---- versions ----
 
 

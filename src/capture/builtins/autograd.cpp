@@ -76,8 +76,7 @@ Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
     tr.unsupported(Reason::UnsupportedTensor,
                    std::string("an autograd.Function of a tensor of class ") + v->type()->tp_name);
   const bool whole = has_value(tr, v);
-  if (tr.view().torch_level && !whole)
-    tr.unsupported("an autograd.Function of objects in a graph of PyTorch's calls");
+  if (tr.view().torch_level && !whole) tr.unsupported("an autograd.Function of objects in a graph of PyTorch's calls");
   const bool container = v->is(Kind::List) || v->is(Kind::Dict) || v->is(Kind::Set) || v->is(Kind::Tuple);
   stood_in = stood_in || (container && !tr.view().torch_level) || !whole;
   if (!container || tr.view().torch_level) return v;

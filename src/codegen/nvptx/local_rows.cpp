@@ -60,8 +60,8 @@ uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const
   uint64_t bytes = 0;
   for (auto& [id, row] : local_rows(program, nest, shape))
     if (!row.in_registers)
-      bytes += row.elements *
-               static_cast<uint64_t>(std::max(1, size_of(program.buffers[loop::BufferId(static_cast<size_t>(id))].dtype)));
+      bytes += row.elements * static_cast<uint64_t>(
+                                  std::max(1, size_of(program.buffers[loop::BufferId(static_cast<size_t>(id))].dtype)));
   return bytes;
 }
 

@@ -36,7 +36,8 @@ struct Beside {
   int block = 0;        // threads per block, where the nest leaves a choice; 0: as suits it
 };
 
-// Way::Rows: elements that a thread takes at once of the stage's last axis, and whether the stage is code without a loop.
+// Way::Rows: elements that a thread takes at once of the stage's last axis, and whether the stage is code without a
+// loop.
 int lanes_of(sym::ExprArena& arena, const loop::Stage& stage, const Shape& shape);
 bool is_straight(sym::ExprArena& arena, const loop::Stage& stage, const Shape& shape);
 
