@@ -236,6 +236,8 @@ class CompiledGraph::Impl {
     for (const plan::Buffer& b : plan.buffers)
       if (b.device.type != DeviceType::CUDA) f.why_not = "the region reads or writes memory of the CPU";
     for (const plan::Step& s : plan.steps) {
+      if (auto* call = std::get_if<plan::Extern>(&s); call && waits_for_gpu(call->call))
+        f.why_not = "an operator in the region waits for the GPU: " + call->call.name;
       auto* a = std::get_if<plan::Allocate>(&s);
       std::vector<sym::Expr> symbols;
       if (a) plan.arena->collect_symbols(plan.buffers[a->buffer].bytes, symbols);

@@ -94,6 +94,9 @@ std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, co
 // Of _local_scalar_dense and _assert_scalar; nullptr for others.
 std::unique_ptr<ExternCall> make_scalar_call(const runtime::Program& program, const plan::Extern& step);
 
+// Whether the operator asks for what the GPU has computed so far, or the library says that it cannot be recorded.
+bool waits_for_gpu(const loop::ExternCall& call);
+
 // Whether a tensor has the dtype, device type and number of dimensions of the view.
 inline bool is_of_kind(const at::Tensor& t, const ViewSpec& spec) {
   return t.scalar_type() == spec.dtype && t.device().type() == spec.device.type() &&

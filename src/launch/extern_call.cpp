@@ -462,6 +462,23 @@ class BoxedCall : public ExternCall {
 
 }  // namespace
 
+bool waits_for_gpu(const loop::ExternCall& call) {
+  const auto op = trace::find_operator(call.name);
+  if (!op) return false;
+  for (at::Tag tag : {at::Tag::data_dependent_output, at::Tag::dynamic_output_shape, at::Tag::cudagraph_unsafe})
+    if (op->hasTag(tag)) return true;
+  // Masks among indices: their elements are counted.
+  const std::string& name = op->schema().name();
+  if (!name.starts_with("aten::index") && !name.starts_with("aten::_index") && !name.starts_with("aten::_unsafe_index"))
+    return false;
+  for (const loop::ExternArg& arg : call.args)
+    if (auto* indices = std::get_if<std::vector<loop::ViewRef>>(&arg))
+      for (loop::ViewRef v : *indices)
+        if (v.valid() && (call.views[v.index].dtype == DType::Bool || call.views[v.index].dtype == DType::U8))
+          return true;
+  return false;
+}
+
 std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
                                              const std::vector<PyObject*>& constants, const std::vector<bool>& frozen) {
   if (auto scalar = make_scalar_call(program, step)) return scalar;

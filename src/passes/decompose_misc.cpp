@@ -153,6 +153,14 @@ void im2col(Builder& b) {
   b.set(0, b.view(b.call(Op::clone, {b.call(Op::permute, {x, b.list(order)}), graph::MemoryFormatArg{0}}), out));
 }
 
+// (self, dim, keepdim): over no dimensions it is each element's truth, where PyTorch's version does not take that for
+// all.
+void truth_along(Builder& b) {
+  ValueId x = b.tensor(0);
+  if (!b.ints(1).empty() || b.type(x).sizes != b.result(0).sizes) throw NoRule{};
+  b.set(0, b.cast(b.call(Op::ne_Scalar, {x, b.k(0)}), b.result(0).dtype));
+}
+
 void count_nonzero(Builder& b) {
   ValueId x = b.tensor(0), there = b.call(Op::ne_Scalar, {x, b.k(0)});
   bool all = std::holds_alternative<NoneArg>(b.args.at(1));
@@ -276,6 +284,8 @@ DecomposeRule misc_rule(Op op) {
     case Op::zero: return zero;
     case Op::im2col: return im2col;
     case Op::count_nonzero: return count_nonzero;
+    case Op::any_dims:
+    case Op::all_dims: return truth_along;
     case Op::index_put:
     case Op::_unsafe_index_put: return index_put;
     case Op::glu_backward: return glu_backward;

@@ -308,3 +308,14 @@ EMPTY = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_tensors_without_elements(name):
     check(EMPTY[name], (torch.empty(0, 3),), {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.bool, torch.int64], ids=str)
+@pytest.mark.parametrize("dims", [[], [0], [0, 1], [-1]])
+@pytest.mark.parametrize("keep", [False, True])
+def test_truth_along_dimensions(dtype, dims, keep):
+    """What an empty list means is the version's choice."""
+    for fn in (torch.any, torch.all):
+        for x in (torch.tensor([[0, 1, 2], [1, 1, 1]]).to(dtype), torch.ones(1, 1).to(dtype)):
+            want, got = fn(x, dim=dims, keepdim=keep), braze.compile(lambda x: fn(x, dim=dims, keepdim=keep))(x)
+            assert want.dtype == got.dtype and torch.equal(want, got)

@@ -336,3 +336,11 @@ def test_second_derivatives():
         return g.detach().resolve_conj(), h.resolve_conj()
 
     same(twice(f), twice(braze.compile(f, fullgraph=True)))
+
+
+def test_numpy_refuses_them():
+    for f in (lambda a: a.conj().numpy(), lambda a: a.conj().imag.numpy(), lambda a: torch._neg_view(a).numpy()):
+        for fn in (f, braze.compile(f)):
+            with pytest.raises(RuntimeError, match="bit set"):
+                fn(x(3))
+    assert (braze.compile(lambda a: a.conj().numpy(force=True))(x(3)) == x(3).conj().resolve_conj().numpy()).all()

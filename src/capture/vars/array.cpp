@@ -208,11 +208,11 @@ Ref shape_of(Translator& tr, ArrayVariable* a) {
   return shape;
 }
 
-Variable* query(Translator& tr, ArrayVariable* a, const char* method) {
+Variable* query(Translator& tr, TensorVariable* t, const char* method) {
   trace::WithoutTorchFunctions no_operation_of_the_programs(2);
-  return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)),
-                             Args{{a->tensor}, {}});
+  return tr.real.query_torch(native::type_attr(Ground::fixed(), library().tensor, tr.intern(method)), Args{{t}, {}});
 }
+Variable* query(Translator& tr, ArrayVariable* a, const char* method) { return query(tr, a->tensor, method); }
 
 }  // namespace
 
@@ -307,6 +307,8 @@ Variable* array_of(Translator& tr, TensorVariable* t, bool force) {
   Ref dtype = Ref::steal(native::of_tensor(fake, "dtype"));
   if (t->type() != library().tensor && t->type() != library().parameter) return nullptr;
   if (!is("is_cpu") || !named(tr, "numpy_dtype", dtype.get())) return nullptr;
+  // PyTorch refuses what is conjugated or negated lazily.
+  if (!force && (tr.truth(query(tr, t, "is_conj")) || tr.truth(query(tr, t, "is_neg")))) return nullptr;
   if (is("requires_grad")) {
     if (!force) return nullptr;
     static PyObject* detach =
