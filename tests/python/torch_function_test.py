@@ -325,3 +325,58 @@ def test_derived_classes_are_asked_first(f, classes):
         assert type(got) is type(want) and CALLED == eager
         plain = [t.as_subclass(torch.Tensor) for t in (want, got)]
         assert torch.equal(*plain)
+
+
+class Hands(TorchFunctionMode):
+    """Takes plain tensors alone: PyTorch then asks the classes."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if any(t is not torch.Tensor for t in types):
+            return NotImplemented
+        return func(*args, **(kwargs or {}))
+
+
+def state():
+    return torch._C._get_torch_function_state()
+
+
+def test_whether_functions_are_on():
+    def f(x):
+        return x * 2 if torch._C._is_torch_function_enabled() else x * 3
+
+    compiled = braze.compile(f, fullgraph=True)
+    for context in (None, torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction, None):
+        if context is None:
+            same(f(x), compiled(x))
+        else:
+            with context():
+                same(f(x), compiled(x))
+
+
+def test_the_state_is_as_before_after_an_exception_or_a_break():
+    def fails(a):
+        raise ValueError("no")
+
+    def breaks(a):
+        print(end="")
+        if torch.overrides.has_torch_function((a,)):
+            return torch.overrides.handle_torch_function(breaks, (a,), a)
+        return a * 2
+
+    def caught(a):
+        try:
+            Plain.__torch_function__(fails, (Plain,), (a,), {})
+        except ValueError:
+            pass
+        return torch.cos(a), torch._C._is_torch_function_enabled()
+
+    def under_a_mode(a):
+        with Hands():
+            return breaks(a), Plain.__torch_function__(breaks, (Plain,), (a,), {})
+
+    before = state()
+    for f in (caught, under_a_mode):
+        compiled = braze.compile(f)
+        for _ in range(3):
+            same(f(x.as_subclass(Plain)), compiled(x.as_subclass(Plain)))
+            assert state() == before

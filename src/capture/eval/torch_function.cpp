@@ -74,6 +74,23 @@ void set_torch_function_state(Translator& tr, int64_t state) {
                        {Ref::steal(native::attr(Ground::fixed(), state_values(), kStateNames[state]))});
 }
 
+// Runs with the state at least so far off.
+template <class F>
+Variable* with_functions_off(Translator& tr, int64_t state, F&& run) {
+  const int64_t before = torch_function_state();
+  if (before >= state) return run();
+  set_torch_function_state(tr, state);
+  Variable* result;
+  try {
+    result = run();
+  } catch (...) {
+    set_torch_function_state(tr, before);
+    throw;
+  }
+  set_torch_function_state(tr, before);
+  return result;
+}
+
 // Of the polyfills of the contexts: sets the state, returns what it was.
 Variable* torch_function_at_least(Translator& tr, Args& a) {
   Ref n = a.size() == 1 ? tr.real.to_python(a[0]) : Ref();
@@ -152,10 +169,7 @@ Variable* plain_function(Translator& tr, Args& a) {
     for (const auto& e : kw->as<DictVariable>()->entries(tr))
       args.kw.emplace_back(tr.keep(tr.real.to_python(e.key)), e.value);
   }
-  int64_t before = torch_function_state();
-  if (before < 1) set_torch_function_state(tr, 1);
-  Variable* result = tr.force(tr.call(a[1], std::move(args)));
-  if (before < 1) set_torch_function_state(tr, before);
+  Variable* result = with_functions_off(tr, 1, [&] { return tr.force(tr.call(a[1], std::move(args))); });
   static PyObject* unwrapped = imported("torch.overrides", "get_default_nowrap_functions", true);
   Ref unconverted = Ref::steal(PyObject_CallNoArgs(unwrapped));
   PyObject* fn = a[1]->as_constant();
@@ -176,15 +190,16 @@ Variable* as_subclass(Translator& tr, Args& a) {
       op = Ref::steal(native::attr(Ground::fixed(), op.get(), name));
     return op.release();
   }();
-  int64_t before = torch_function_state();
-  if (before < 2) set_torch_function_state(tr, 2);
-  Variable* made = tr.force(tr.real.call_torch(alias, Args{{a[0]}, {}}));
-  if (before < 2) set_torch_function_state(tr, before);
+  Variable* made = with_functions_off(tr, 2, [&] { return tr.force(tr.real.call_torch(alias, Args{{a[0]}, {}})); });
   return tr.torch_functions.of_tensor_class(made, reinterpret_cast<PyTypeObject*>(cls));
 }
 
 Variable* modes_enabled(Translator& tr, Args&) {
   return tr.boolean(stack_length() != 0, Ground::process(ProcessState::FunctionModes));
+}
+// For tensor subclasses.
+Variable* functions_enabled(Translator& tr, Args&) {
+  return tr.boolean(torch_function_state() == 0, Ground::process(ProcessState::FunctionModes));
 }
 Variable* modes_length(Translator& tr, Args&) {
   return tr.integer(stack_length(), Ground::process(ProcessState::FunctionModes));
@@ -454,6 +469,7 @@ void register_torch_function_builtins() {
   register_builtin(pytorch::Name::get_function_stack_at, mode_at);
   register_builtin(pytorch::Name::is_torch_function_mode_enabled, modes_enabled);
   register_builtin(pytorch::Name::len_torch_function_stack, modes_length);
+  register_builtin(pytorch::Name::is_torch_function_enabled, functions_enabled);
   register_builtin("torch", "Tensor.__torch_function__.__func__", plain_function);
   register_builtin("torch", "Tensor.as_subclass", as_subclass);
   register_builtin("braze.polyfills", "torch_function_at_least", torch_function_at_least);
