@@ -322,6 +322,7 @@ class Parser {
     if (take("#")) {
       expect("loc");
       origin.loc = LocId(static_cast<size_t>(integer()));
+      if (origin.loc.index >= graph_.locations().size()) fail("no location of this number is declared");
     }
     Op op = op_from_name(name);
     NodeId id = graph_.add_node(op, std::move(args), std::move(types), origin, op == Op::Extern ? name : std::string(),

@@ -65,6 +65,11 @@ TEST(GraphVerify, NamesTheRule) {
   }
 }
 
+TEST(Text, RefusesALocationThatIsNotDeclared) {
+  EXPECT_THROW(parse("graph {\n  %0: f32[] = input argument\n  %1: f32[] = aten::abs(%0)  # loc 0\n  return %1\n}\n"),
+               InternalError);
+}
+
 TEST(Op, TableIsFoundByName) {
   EXPECT_EQ(op_from_name("aten::add.Tensor"), Op::add_Tensor);
   EXPECT_EQ(op_name(Op::add_Tensor), "aten::add.Tensor");
