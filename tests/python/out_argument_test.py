@@ -141,3 +141,31 @@ def test_what_is_not_shared_stays_in_one_graph():
     for backend in (graphs, "braze"):
         torch.testing.assert_close(braze.compile(fn, backend=backend, fullgraph=True)(*(a.clone() for a in args)), want)
     assert graphs.count == 1
+
+
+RANKS = {
+    "plain": lambda x, out: torch.linalg.matrix_rank(x, out=out),
+    "tolerance": lambda x, out: torch.linalg.matrix_rank(x, 0.01, out=out),
+    "tensor": lambda x, out: torch.linalg.matrix_rank(x, torch.tensor(0.01), out=out),
+    "both": lambda x, out: torch.linalg.matrix_rank(x, atol=0.1, rtol=0.2, out=out),
+    "hermitian": lambda x, out: torch.linalg.matrix_rank(x @ x.mT, hermitian=True, out=out),
+}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_functions_of_several_operators(name):
+    """Their rule for tensors that are not PyTorch's own leaves `out` unwritten."""
+
+    def inside(x):
+        out = torch.full(x.shape[:-2], 9)
+        return RANKS[name](x, out) is out, out
+
+    torch.manual_seed(0)
+    for shape in ((3, 3), (2, 4, 3)):
+        x = torch.randn(shape)
+        want, got = torch.full(shape[:-2], 9), torch.full(shape[:-2], 9)
+        assert RANKS[name](x, want) is want
+        assert braze.compile(RANKS[name], fullgraph=True)(x, got) is got
+        assert torch.equal(want, got)
+        same, out = braze.compile(inside, fullgraph=True)(x)
+        assert same and torch.equal(out, want)

@@ -266,7 +266,28 @@ Variable* RealCalls::record_call(PyObject* fn, const Args& args) {
   if (PyList_CheckExact(result.get()) || PyTuple_CheckExact(result.get()))
     for (size_t i = 0; i < args.pos.size(); ++i)
       if (real.pos[i] == result.get()) return tr_.force(args.pos[i]);
+  Variable* out = nullptr;
+  for (auto& [name, v] : args.kw)
+    if (PyUnicode_CompareWithASCIIString(name, "out") == 0) out = tr_.force(v);
+  // PyTorch's functions of several operators may leave `out` as it is where it is none of PyTorch's own tensors, as in
+  // a capture.
+  if (out && out->is(Kind::Tensor) && PyObject_TypeCheck(result.get(), library().tensor) &&
+      out->as<TensorVariable>()->value(tr_) != result.get())
+    return write_out(out->as<TensorVariable>(), tr_.from_python(std::move(result), Ground::pure(args)));
   return tr_.from_python(std::move(result), Ground::pure(args));
+}
+
+Variable* RealCalls::write_out(TensorVariable* out, Variable* made) {
+  auto shape = [&](Variable* v) { return Ref::steal(native::of_tensor(v->as<TensorVariable>()->value(tr_), "shape")); };
+  made = tr_.force(made);
+  Ref there = shape(out), wanted = shape(made);
+  if (!there || !wanted || PyObject_RichCompareBool(there.get(), wanted.get(), Py_EQ) != 1) {
+    PyErr_Clear();
+    tr_.unsupported("`out` of another size than the result");
+  }
+  static PyObject* copy = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("copy_"));
+  record_call(copy, Args{{out, made}, {}});
+  return out;
 }
 
 Variable* RealCalls::query_torch(PyObject* fn, const Args& args) {

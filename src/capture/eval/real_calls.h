@@ -43,6 +43,7 @@ class RealCalls {
 
  private:
   Variable* record_call(PyObject* fn, const Args& args);
+  Variable* write_out(TensorVariable* out, Variable* made);
   void make_cached_call(Variable* cache, PyObject* pos, PyObject* kw, const Args& args, uint64_t number);
   bool returns_without_effects(Variable* function, const Args& args);
 
