@@ -31,7 +31,11 @@ class NvptxGenerator final : public CodeGenerator {
   }
 
   bool takes(const Program& program, const Nest& nest) const override {
-    return fits_block(program, nest, choose_shape(program, nest, target_), target_);
+    try {
+      return fits_block(program, nest, choose_shape(program, nest, target_), target_);
+    } catch (const Unsupported&) {
+      return false;
+    }
   }
 
   Compiled compile(const Program& program, const std::vector<Run>& runs, const Options& options) override {

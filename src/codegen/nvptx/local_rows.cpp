@@ -65,11 +65,9 @@ uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const
   return bytes;
 }
 
-uint64_t most_local_bytes(const Target& target) { return static_cast<uint64_t>(target.shared_bytes) / 4 * 3; }
-
 bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target) {
   const auto each = static_cast<uint64_t>(shape.threads / shape.group);
-  return each * local_bytes(program, nest, shape) <= most_local_bytes(target);
+  return each * local_bytes(program, nest, shape) <= static_cast<uint64_t>(target.shared_bytes) / 4 * 3;
 }
 
 }  // namespace braze::codegen::nvptx

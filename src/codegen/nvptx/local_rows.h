@@ -16,8 +16,7 @@ std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop
 
 // Bytes of shared memory that the private buffers of one point take.
 uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const Shape& shape);
-// What a block has for them: what combines partial results takes a part, too.
-uint64_t most_local_bytes(const Target& target);
+// Whether the private buffers of as many points as a block has fit its memory beside what combines partial results.
 bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target);
 
 }  // namespace braze::codegen::nvptx
