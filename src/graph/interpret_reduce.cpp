@@ -72,6 +72,14 @@ void variances(HostCall& c) {
   reduce(c, 1, [&](const Numbers& v, size_t k) { return k ? mean(v) : variance(v, correction); });
 }
 
+// (self, dims, keepdim): no dimensions are all of them, or none where the result is as large as the operand.
+void truth_along(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  if (c.integers(1).empty() && c.sizes() == x.sizes) return c.each([&](const Dims& i) { return at(x, i) != 0; });
+  const bool all = c.op() == Op::all_dims;
+  reduce(c, 1, [&](const Numbers& v, size_t) { return not_zero(v, 0) >= (all ? static_cast<double>(v.size()) : 1); });
+}
+
 }  // namespace
 
 double vector_norm(const Numbers& v, double p) {
@@ -95,6 +103,7 @@ Rule reduce_rule(Op op) {
     case Op::amin: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return extreme(v, false); }); };
     case Op::all_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return not_zero(v, 0) == static_cast<double>(v.size()); }); };
     case Op::any_dim: return [](HostCall& c) { reduce(c, 1, [](const Numbers& v, size_t) { return not_zero(v, 0) > 0; }); };
+    case Op::any_dims: case Op::all_dims: return truth_along;
     case Op::max: return [](HostCall& c) { reduce(c, kAll, [](const Numbers& v, size_t) { return extreme(v, true); }); };
     case Op::linalg_vector_norm: return [](HostCall& c) { norm_along(c, 2); };
     case Op::var_correction: case Op::var_mean_correction: return variances;
