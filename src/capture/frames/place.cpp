@@ -112,7 +112,7 @@ bool Place::rests() {
 }
 
 bool Place::compiles_in_vain() {
-  constexpr size_t kFirstTrial = 8, kLaterTrial = 4, kLeastUses = 2;  // compilations, and uses of each
+  constexpr size_t kFirstTrial = 16, kLaterTrial = 4, kLeastUses = 2;  // compilations, and uses of each
   constexpr unsigned kFirstWait = 8, kLongestWait = 1024;
   if (waiting_) return --waiting_, true;
   size_t tried = inserted_ - trial_begin_;
