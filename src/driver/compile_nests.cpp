@@ -8,20 +8,20 @@
 
 namespace braze::driver {
 
-codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
-  Device device = codegen::device_of(program_, nest);
+codegen::CodeGenerator& Generators::of(const loop::Program& program, const loop::Nest& nest) {
+  Device device = codegen::device_of(program, nest);
   if (device.type != DeviceType::CPU && device.type != DeviceType::CUDA)
     throw Unsupported(Reason::UnsupportedTensor, "a loop on a device that is neither CPU nor an NVIDIA GPU");
   const Target& target = targets_.of(device);
   if (target.is_gpu() && options_.codegen == Codegen::Triton) {
     codegen::CodeGenerator*& triton = triton_[&target];
     if (!triton) triton = &codegen::triton_generator(target);
-    if (triton->takes(program_, nest)) return *triton;
+    if (triton->takes(program, nest)) return *triton;
   }
   if (!target.is_gpu() && options_.codegen == Codegen::Cpp) {
     codegen::CodeGenerator*& cpp = cpp_[&target];
     if (!cpp) cpp = &codegen::cpp_generator(target);
-    if (cpp->takes(program_, nest)) return *cpp;
+    if (cpp->takes(program, nest)) return *cpp;
   }
   codegen::CodeGenerator*& llvm = llvm_[&target];
   if (!llvm) llvm = target.is_gpu() ? &codegen::nvptx_generator(target) : &codegen::cpu_generator(target);
@@ -29,8 +29,8 @@ codegen::CodeGenerator& Generators::of(const loop::Nest& nest) {
 }
 
 schedule::Takes taken(const Options& options, const Targets& targets) {
-  return [&options, &targets](const loop::Program& program, const loop::Nest& nest) {
-    return Generators(program, options, targets).of(nest).takes(program, nest);
+  return [generators = Generators(options, targets)](const loop::Program& program, const loop::Nest& nest) mutable {
+    return generators.of(program, nest).takes(program, nest);
   };
 }
 
@@ -46,11 +46,11 @@ struct Piece {
 std::vector<Piece> pieces_of(const loop::Program& program, const std::vector<std::vector<uint32_t>>& runs,
                              const Options& options, const Targets& targets) {
   std::vector<const loop::Nest*> nests = nests_of(program);
-  Generators generators(program, options, targets);
+  Generators generators(options, targets);
   std::vector<Piece> pieces;
   for (const std::vector<uint32_t>& run : runs)
     for (uint32_t i : run) {
-      codegen::CodeGenerator& generator = generators.of(*nests[i]);
+      codegen::CodeGenerator& generator = generators.of(program, *nests[i]);
       if (i == run.front() || &generator != pieces.back().generator)
         pieces.push_back({&generator, codegen::device_of(program, *nests[i]), i, {}});
       pieces.back().nests.push_back(nests[i]);

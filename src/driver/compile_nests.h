@@ -19,16 +19,14 @@ std::string sources_of(const loop::Program& program, const std::vector<std::vect
 // What the generators of these targets take.
 schedule::Takes taken(const Options& options, const Targets& targets);
 
-// The generators of a program's nests, each asked for once.
+// The generators of programs' nests, each asked for once.
 class Generators {
  public:
-  Generators(const loop::Program& program, const Options& options, const Targets& targets)
-      : program_(program), options_(options), targets_(targets) {}
+  Generators(const Options& options, const Targets& targets) : options_(options), targets_(targets) {}
   // Throws Unsupported for a device that no code generator writes for.
-  codegen::CodeGenerator& of(const loop::Nest& nest);
+  codegen::CodeGenerator& of(const loop::Program& program, const loop::Nest& nest);
 
  private:
-  const loop::Program& program_;
   const Options& options_;
   const Targets& targets_;
   std::unordered_map<const Target*, codegen::CodeGenerator*> llvm_, triton_, cpp_;

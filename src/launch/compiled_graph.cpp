@@ -236,13 +236,14 @@ class CompiledGraph::Impl {
     for (const plan::Buffer& b : plan.buffers)
       if (b.device.type != DeviceType::CUDA) f.why_not = "the region reads or writes memory of the CPU";
     for (const plan::Step& s : plan.steps) {
-      if (auto* call = std::get_if<plan::Extern>(&s); call && waits_for_gpu(call->call))
+      auto* call = std::get_if<plan::Extern>(&s);
+      if (call && waits_for_gpu(call->call))
         f.why_not = "an operator in the region waits for the GPU: " + call->call.name;
       auto* a = std::get_if<plan::Allocate>(&s);
-      std::vector<sym::Expr> symbols;
-      if (a) plan.arena->collect_symbols(plan.buffers[a->buffer].bytes, symbols);
-      for (sym::Expr e : symbols)
-        if (plan.arena->symbol_kind(e) == sym::SymbolKind::Unbacked) f.why_not = "a size in the region depends on data";
+      if ((a && plan.arena->depends_on_data(plan.buffers[a->buffer].bytes)) ||
+          (call && std::ranges::any_of(call->call.outputs,
+                                       [&](const loop::View& v) { return defines_symbols(*plan.arena, v); })))
+        f.why_not = "a size in the region depends on data";
     }
     f.outputs = plan.outputs.size();
     for (const loop::Output& o : plan.outputs) {

@@ -94,6 +94,8 @@ std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, co
 // Of _local_scalar_dense and _assert_scalar; nullptr for others.
 std::unique_ptr<ExternCall> make_scalar_call(const runtime::Program& program, const plan::Extern& step);
 
+// Whether the view's sizes depend on data.
+bool defines_symbols(const sym::ExprArena& arena, const loop::View& view);
 // Whether the operator asks for what the GPU has computed so far, or the library says that it cannot be recorded.
 bool waits_for_gpu(const loop::ExternCall& call);
 

@@ -178,10 +178,6 @@ bool is_handed_on(const runtime::Program& program, loop::BufferId buffer) {
                       [&](const loop::Writeback& w) { return w.from.buffer == buffer; });
 }
 
-bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
-  return std::any_of(v.sizes.begin(), v.sizes.end(), [&](sym::Expr e) { return arena.depends_on_data(e); });
-}
-
 // Per view the first one that is the same: it has to be the same tensor too (attention takes self-attention from that).
 std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
   std::vector<uint32_t> out;
@@ -462,11 +458,14 @@ class BoxedCall : public ExternCall {
 
 }  // namespace
 
+bool defines_symbols(const sym::ExprArena& arena, const loop::View& v) {
+  return std::any_of(v.sizes.begin(), v.sizes.end(), [&](sym::Expr e) { return arena.depends_on_data(e); });
+}
+
 bool waits_for_gpu(const loop::ExternCall& call) {
   const auto op = trace::find_operator(call.name);
   if (!op) return false;
-  for (at::Tag tag : {at::Tag::data_dependent_output, at::Tag::dynamic_output_shape, at::Tag::cudagraph_unsafe})
-    if (op->hasTag(tag)) return true;
+  if (op->hasTag(at::Tag::data_dependent_output) || op->hasTag(at::Tag::cudagraph_unsafe)) return true;
   // Masks among indices: their elements are counted.
   const std::string& name = op->schema().name();
   if (!name.starts_with("aten::index") && !name.starts_with("aten::_index") && !name.starts_with("aten::_unsafe_index"))

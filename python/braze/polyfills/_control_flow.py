@@ -123,7 +123,7 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
     combine = torch.vmap(combine_fn) if combine_mode == "generic" else combine_fn
 
     def join(a, b):
-        out, out_spec = pytree.tree_flatten(combine(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec)))
+        out, _ = pytree.tree_flatten(combine(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec)))
         if len(out) != len(leaves):
             raise RuntimeError("associative_scan: the function returns as many tensors as it is given of each side")
         return out

@@ -151,8 +151,7 @@ class Emitter {
   void load_tiles(const std::function<void()>& turn);
   bool stores_to(BufferId buffer) const;
   Value* shared_array(Type* element, uint64_t n);
-  static uint64_t bytes_of(Type* element);
-  static uint64_t aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+  static uint64_t bytes_of(Type* element, uint64_t n);  // of an array in shared memory
   uint64_t most_shared() const { return static_cast<uint64_t>(vb_.target.shared_bytes); }
   // Of it, what partial results of reductions have: not less than one reduction takes.
   uint64_t most_partials() const { return most_shared() / 3 * 2; }

@@ -1,5 +1,7 @@
 #include "codegen/nvptx/local_rows.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "schedule/index.h"
 
@@ -26,20 +28,10 @@ std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop
       Use& u = it->second;
       if (fresh) u.stage = &s, u.index = op.index;
       u.registers = u.registers && is_straight(arena, s, shape) && op.index == u.index &&
-                    s.axes.size() == u.stage->axes.size() && !op.atomic_add;
-      for (size_t i = 0; u.registers && i < s.axes.size(); ++i) u.registers = s.axes[i].var == u.stage->axes[i].var;
+                    schedule::same_axes(s.axes, u.stage->axes) && !op.atomic_add;
     }
   // A stage over other axes in between makes the bindings anew.
-  const loop::Stage* before = nullptr;
-  bool one_shape = true;
-  for (const loop::Stage& s : nest.stages) {
-    if (s.axes.empty()) continue;
-    if (before) {
-      one_shape = one_shape && s.axes.size() == before->axes.size();
-      for (size_t i = 0; one_shape && i < s.axes.size(); ++i) one_shape = s.axes[i].var == before->axes[i].var;
-    }
-    before = &s;
-  }
+  const bool one_shape = schedule::same_axes(nest);
   std::map<uint32_t, LocalRow> rows;
   for (auto& [id, use] : uses) {
     LocalRow& row = rows[id];
@@ -56,18 +48,14 @@ std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop
   return rows;
 }
 
-uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const Shape& shape) {
-  uint64_t bytes = 0;
+bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target) {
+  const auto each = static_cast<uint64_t>(shape.threads / shape.group);
+  uint64_t bytes = 0;  // of one point's
   for (auto& [id, row] : local_rows(program, nest, shape))
     if (!row.in_registers)
       bytes += row.elements * static_cast<uint64_t>(
                                   std::max(1, size_of(program.buffers[loop::BufferId(static_cast<size_t>(id))].dtype)));
-  return bytes;
-}
-
-bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target) {
-  const auto each = static_cast<uint64_t>(shape.threads / shape.group);
-  return each * local_bytes(program, nest, shape) <= static_cast<uint64_t>(target.shared_bytes) / 4 * 3;
+  return each * bytes <= static_cast<uint64_t>(target.shared_bytes) / 4 * 3;
 }
 
 }  // namespace braze::codegen::nvptx

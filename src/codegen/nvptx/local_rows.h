@@ -14,8 +14,6 @@ struct LocalRow {
 // By buffer. Throws Unsupported for one of symbolic size that is not in registers.
 std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop::Nest& nest, const Shape& shape);
 
-// Bytes of shared memory that the private buffers of one point take.
-uint64_t local_bytes(const loop::Program& program, const loop::Nest& nest, const Shape& shape);
 // Whether the private buffers of as many points as a block has fit its memory beside what combines partial results.
 bool fits_block(const loop::Program& program, const loop::Nest& nest, const Shape& shape, const Target& target);
 

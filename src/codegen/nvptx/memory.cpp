@@ -24,11 +24,14 @@ bool Emitter::stores_to(BufferId buffer) const {
   return false;
 }
 
-uint64_t Emitter::bytes_of(Type* element) { return (element->getScalarSizeInBits() + 7) / 8; }
+uint64_t Emitter::bytes_of(Type* element, uint64_t n) {
+  constexpr uint64_t kAlignment = 16;
+  return (n * ((element->getScalarSizeInBits() + 7) / 8) + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 Value* Emitter::shared_array(Type* element, uint64_t n) {
   auto* type = llvm::ArrayType::get(element, n);
-  const uint64_t bytes = aligned(n * bytes_of(element));
+  const uint64_t bytes = bytes_of(element, n);
   shared_bytes_ += bytes;
   if (shared_bytes_ > most_shared())
     throw Unsupported(Reason::UnsupportedOp, "a kernel that needs more than " + std::to_string(most_shared() >> 10) +
@@ -326,14 +329,13 @@ void Emitter::load_tiles(const std::function<void()>& turn) {
   auto down = [&](int c) { return B.CreateAdd(tile_y_, B.getInt32(static_cast<uint32_t>(c * kTileRows))); };
   // The squares that fit a block's memory, and again as many, and so on.
   auto element = [&](const LoopOp* op) { return tiles_[{op->buffer.index, op->index.id}].v[0]->getType(); };
-  uint64_t widest = 1;
-  for (const LoopOp* op : tiles) widest = std::max(widest, bytes_of(element(op)));
   const uint64_t points = kTile * (kTile + 1);
-  const size_t most = std::min(tiles.size(), (most_shared() - shared_bytes_) / aligned(points * widest));
+  uint64_t largest = 1;
+  for (const LoopOp* op : tiles) largest = std::max(largest, bytes_of(element(op), points));
+  const size_t most = std::min(tiles.size(), (most_shared() - shared_bytes_) / largest);
   std::vector<Value*> squares;
   for (size_t i = 0; i < most; ++i)
-    squares.push_back(most == tiles.size() ? shared_array(element(tiles[i]), points)
-                                           : shared_array(vb_.i8(), points * widest));
+    squares.push_back(most == tiles.size() ? shared_array(element(tiles[i]), points) : shared_array(vb_.i8(), largest));
   for (size_t first = 0; first < tiles.size(); first += most) {
     const size_t n = std::min(most, tiles.size() - first);
     if (first) intrinsic(llvm::Intrinsic::nvvm_barrier0);

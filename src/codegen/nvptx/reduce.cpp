@@ -233,7 +233,7 @@ void Emitter::combine_group(Values& carried) {
 std::vector<Value*> Emitter::partial_arrays(const std::vector<Type*>& types) {
   const auto threads = static_cast<uint64_t>(shape_.threads);
   uint64_t bytes = 0;
-  for (Type* t : types) bytes += aligned(bytes_of(t) * threads);
+  for (Type* t : types) bytes += bytes_of(t, threads);
   std::vector<Value*> out;
   if (shared_bytes_ + bytes <= most_shared() - most_partials()) {
     for (Type* t : types) out.push_back(shared_array(t, threads));
@@ -246,7 +246,7 @@ std::vector<Value*> Emitter::partial_arrays(const std::vector<Type*>& types) {
   uint64_t at = 0;
   for (Type* t : types) {
     out.push_back(B.CreateInBoundsGEP(vb_.i8(), partials_, B.getInt32(static_cast<uint32_t>(at))));
-    at += aligned(bytes_of(t) * threads);
+    at += bytes_of(t, threads);
   }
   BRAZE_CHECK(at <= most_partials(), "the partial results of one reduction fit a block's memory");
   return out;
@@ -261,8 +261,8 @@ void Emitter::combine_columns(Values& carried) {
     if (a.shared) continue;
     uint64_t own = 0;
     for (int i = 0; i < a.parts * outer_lanes(); ++i)
-      own += aligned(bytes_of(memory_type(carried[a.first + static_cast<size_t>(i)]->getType())) *
-                     static_cast<uint64_t>(shape_.threads));
+      own += bytes_of(memory_type(carried[a.first + static_cast<size_t>(i)]->getType()),
+                      static_cast<uint64_t>(shape_.threads));
     if (!those.empty() && bytes + own > most_partials()) {
       combine_columns(carried, those);
       those.clear();
