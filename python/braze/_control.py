@@ -68,6 +68,7 @@ def set_logs(*topics: str) -> tuple[str, ...]:
 def counters(clear: bool = False) -> dict[str, Any]:
     """What was compiled in this process so far: `captures`, `graphs`, `training_graphs`, `recompiles` (captures of code that had been
     compiled), `failures` (errors of Braze's own), `runs_made_again` (runs of a graph that ended in an exception, after which the uncompiled code ran),
+    `kept_captures` (those of the captures that another process had made and left on disk),
     `left_out` (calls that ran uncompiled because what had been compiled for those before them served next to no other calls),
     `capture_seconds`, `compile_seconds`, and `graph_breaks`, a dict by the name of the reason.
     clear: begin anew afterwards."""

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
+
 namespace braze {
 
 enum class Dynamic : uint8_t { Auto, Yes, No };
@@ -26,6 +28,8 @@ struct Options {
   bool packs_weights = false;
 };
 
+// Every option, for keys of what is kept on disk.
+void describe(const Options& options, ByteWriter& out);
 // Hash of every option that changes generated code.
 uint64_t hash_of(const Options& options);
 

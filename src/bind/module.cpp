@@ -224,10 +224,11 @@ PyObject* counters(PyObject*, PyObject* clear) {
   capture::Counters& c = capture::counters();
   Ref breaks = Ref::steal(PyDict_New());
   for (const auto& [reason, n] : c.breaks) put(breaks.get(), reason.c_str(), PyLong_FromSize_t(n));
-  PyObject* d = Py_BuildValue("{snsnsnsnsnsnsnsdsdsO}", "captures", c.captures, "graphs", c.graphs, "training_graphs",
-                              c.training_graphs, "recompiles", c.recompiles, "failures", c.failures, "runs_made_again",
-                              c.runs_made_again, "left_out", c.left_out, "capture_seconds", c.capture_seconds,
-                              "compile_seconds", c.compile_seconds, "graph_breaks", breaks.get());
+  PyObject* d =
+      Py_BuildValue("{snsnsnsnsnsnsnsnsdsdsO}", "captures", c.captures, "graphs", c.graphs, "training_graphs",
+                    c.training_graphs, "recompiles", c.recompiles, "failures", c.failures, "runs_made_again",
+                    c.runs_made_again, "kept_captures", c.kept_captures, "left_out", c.left_out, "capture_seconds",
+                    c.capture_seconds, "compile_seconds", c.compile_seconds, "graph_breaks", breaks.get());
   if (PyObject_IsTrue(clear)) c = {};
   return d;
 }

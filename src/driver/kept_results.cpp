@@ -32,14 +32,6 @@ std::optional<std::string> generators(const Options& options, const Targets& tar
   return out;
 }
 
-void pack_options(sym::Packer& out, const Options& options) {
-#define BRAZE_OPTION(type, name, init, text) out(options.name);
-#include "base/options.def"
-#undef BRAZE_OPTION
-  out(options.float8_saturates);
-  out(options.packs_weights);
-}
-
 }  // namespace
 
 KeptResult::KeptResult(const graph::Graph& graph, const Options& options, const Targets& targets, std::string_view more)
@@ -50,7 +42,9 @@ KeptResult::KeptResult(const graph::Graph& graph, const Options& options, const 
   if (!made_by) return;
   sym::Packer key(graph.arena(), symbols_);
   key(std::string(kFormat), *made_by, std::string(more));
-  pack_options(key, options);
+  ByteWriter chosen;
+  braze::describe(options, chosen);
+  key(chosen.take());
   graph::pack(key, graph);
   ByteWriter symbols;
   symbols_.describe(graph.arena(), symbols);

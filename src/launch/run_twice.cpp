@@ -155,6 +155,4 @@ double RunTwice::clock() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void keep_calls_alone(trace::Tracer& tracer) { trace::differentiable(tracer).forget_inputs(); }
-
 }  // namespace braze::launch

@@ -40,7 +40,4 @@ class RunTwice {
   std::unique_ptr<Values> values_;
 };
 
-// From now on the tracer only gives its graph_module().
-void keep_calls_alone(trace::Tracer& tracer);
-
 }  // namespace braze::launch

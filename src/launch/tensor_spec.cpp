@@ -137,6 +137,36 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   return true;
 }
 
+bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
+
+PyTypeObject* class_of(const TensorSpec& spec) { return spec.type; }
+
+void pack(ByteWriter& out, const TensorSpec& spec) {
+  out.number(spec.keys);
+  out.number(static_cast<uint64_t>(spec.dtype.toScalarType()));
+  out.text(spec.device.str());
+  for (bool flag : {spec.requires_grad, spec.leaf, spec.tangent}) out.number(flag);
+  out.number(spec.dim);
+  out.number(spec.geometry.size());
+  for (int64_t n : spec.geometry) out.integer(n);
+}
+
+std::shared_ptr<const TensorSpec> unpack_spec(ByteReader& in, PyTypeObject* type) {
+  auto spec = std::make_shared<TensorSpec>();
+  spec->type = type;
+  Py_INCREF(type);
+  spec->keys = in.number();
+  const auto dtype = static_cast<c10::ScalarType>(in.number(static_cast<uint64_t>(c10::ScalarType::NumOptions) - 1));
+  spec->dtype = c10::scalarTypeToTypeMeta(dtype);
+  spec->device = c10::Device(in.text());
+  for (bool* flag : {&spec->requires_grad, &spec->leaf, &spec->tangent}) *flag = in.number(1) != 0;
+  spec->dim = static_cast<size_t>(in.number());
+  spec->geometry.resize(in.count());
+  for (int64_t& n : spec->geometry) n = in.integer();
+  if (!spec->geometry.empty() && spec->geometry.size() != 2 * spec->dim) damaged("a tensor's sizes");
+  return spec;
+}
+
 std::string describe_mismatch(const TensorSpec& spec, PyObject* tensor) {
   auto differ = [](const char* what, const std::string& expected, const std::string& got) {
     return std::string(what) + " is " + got + ", compiled for " + expected;

@@ -100,8 +100,8 @@ class NodeRunnable : public TrainingRunnable {
   void prepare_backward() override {
     program_->backward(std::vector<bool>(program_->gradients.tangent_of.size(), true));
   }
-  void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) override {
-    program_->uncompiled->keep(std::move(tracer));
+  void keep_uncompiled(std::unique_ptr<trace::TorchCalls> calls) override {
+    program_->uncompiled->keep(std::move(calls));
   }
   TrainingReport training_report() const override { return program_->training_report(); }
   Report report() const override { return program_->report(); }

@@ -22,9 +22,8 @@ class TrainingRunnable : public Runnable {
   // Compiles the backward for all outputs now.
   virtual void prepare_backward() = 0;
   virtual TrainingReport training_report() const = 0;
-  // What runs the region uncompiled where its derivatives are to be differentiated again. Only the tracer's calls are
-  // kept.
-  virtual void keep_uncompiled(std::unique_ptr<trace::Tracer> tracer) = 0;
+  // What runs the region uncompiled where its derivatives are to be differentiated again.
+  virtual void keep_uncompiled(std::unique_ptr<trace::TorchCalls> calls) = 0;
 };
 // Throws Unsupported or InternalError. must_compile: a backward that cannot be compiled is an error when it runs; else
 // PyTorch's operators are called one by one, and it is said.

@@ -72,29 +72,28 @@ UncompiledRegion::UncompiledRegion(const graph::Graph& forward, const trace::Gra
 // Nodes are deleted with and without the GIL; what is Python's needs it.
 UncompiledRegion::~UncompiledRegion() {
   if (!Py_IsInitialized()) {
-    (void)tracer_.release();
+    (void)calls_.release();
     return;
   }
   PyGILState_STATE gil = PyGILState_Ensure();
-  tracer_.reset();
+  calls_.reset();
   Py_CLEAR(module_);
   PyGILState_Release(gil);
 }
 
-void UncompiledRegion::keep(std::unique_ptr<trace::Tracer> tracer) {
-  trace::differentiable(*tracer).forget_inputs();
-  outside_ = trace::differentiable(*tracer).outside();
-  tracer_ = std::move(tracer);
+void UncompiledRegion::keep(std::unique_ptr<trace::TorchCalls> calls) {
+  outside_ = calls->outside();
+  calls_ = std::move(calls);
 }
 
 PyObject* UncompiledRegion::module() {
   if (module_) return module_;
-  module_ = tracer_ && tracer_->has_torch_level() ? tracer_->graph_module() : nullptr;
+  module_ = calls_ && calls_->has_torch_level() ? calls_->graph_module() : nullptr;
   if (!module_) {
     if (PyErr_Occurred()) throw_python_error();
     refuse("it holds calls that PyTorch's functions alone do not express");
   }
-  tracer_.reset();
+  calls_.reset();
   return module_;
 }
 

@@ -27,7 +27,7 @@ class UncompiledRegion {
                    std::unique_ptr<RandomReplay> random, bool draws, const Options& options);
   ~UncompiledRegion();
   UncompiledRegion(const UncompiledRegion&) = delete;
-  void keep(std::unique_ptr<trace::Tracer> tracer);
+  void keep(std::unique_ptr<trace::TorchCalls> calls);
   // The generator's state has to be noted before each call that may be run again.
   bool replays_random() const { return random_ != nullptr; }
 
@@ -67,7 +67,7 @@ class UncompiledRegion {
   bool draws_;
   Options options_;
   trace::Ambient outside_;
-  std::unique_ptr<trace::Tracer> tracer_;
+  std::unique_ptr<trace::TorchCalls> calls_;
   PyObject* module_ = nullptr;  // the torch-level graph, made when it is first asked for
 };
 

@@ -10,6 +10,7 @@
 
 #include "symbolic/expr.h"
 #include "trace/ambient.h"
+#include "trace/torch_calls.h"
 
 namespace braze::trace {
 
@@ -48,6 +49,11 @@ class CallList {
   PyObject* graph_module(const std::vector<Input>& inputs, const std::vector<PyObject*>& outputs,
                          const Ambient& outside, const sym::ExprArena& arena, const std::vector<sym::Expr>& symbols,
                          const Size& size) const;
+
+  // The same as data. `is_fake`: of the tensors of the graph.
+  TorchLevel describe(const std::vector<Input>& inputs, const std::vector<PyObject*>& outputs, const Ambient& outside,
+                      const std::vector<sym::Expr>& symbols, const std::function<bool(PyObject*)>& is_fake,
+                      const Size& size) const;
 
  private:
   struct Call {

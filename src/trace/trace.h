@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "graph/graph.h"
 #include "trace/lazy_bits.h"
+#include "trace/torch_calls.h"
 
 namespace braze::trace {
 
@@ -199,6 +200,8 @@ class Tracer {
   virtual Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
+  // What that is made from. Of a capture with has_torch_level(), after finish().
+  virtual TorchLevel torch_level() = 0;
 };
 
 // Sets the exception with which tracing gives up (is_graph_break_exception).

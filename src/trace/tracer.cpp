@@ -158,7 +158,7 @@ void TracerImpl::forget_inputs() {
   by_real_.clear();
 }
 
-PyObject* TracerImpl::graph_module() {
+std::vector<CallList::Input> TracerImpl::call_inputs() {
   std::vector<CallList::Input> inputs;
   std::unordered_map<uint32_t, PyObject*> fakes;
   for (const Lifted& l : lifted_) fakes[l.slot] = l.fake;
@@ -170,12 +170,24 @@ PyObject* TracerImpl::graph_module() {
       for (sym::Expr& e : *exprs) e = recorder_->sizes()->simplify(e);
     inputs.push_back(std::move(input));
   }
-  CallList::Size size = [&](PyObject* o, sym::Expr* out) {
-    auto* node = size_node(o);
-    if (node) *out = node->expr();
-    return node != nullptr;
-  };
-  return calls_.graph_module(inputs, outputs_, outside_, recorder_->sizes()->arena(), graph_symbols_, size);
+  return inputs;
+}
+
+bool TracerImpl::size_of_call(PyObject* o, sym::Expr* out) const {
+  auto* node = size_node(o);
+  if (node) *out = node->expr();
+  return node != nullptr;
+}
+
+PyObject* TracerImpl::graph_module() {
+  return calls_.graph_module(call_inputs(), outputs_, outside_, recorder_->sizes()->arena(), graph_symbols_,
+                             [this](PyObject* o, sym::Expr* out) { return size_of_call(o, out); });
+}
+
+TorchLevel TracerImpl::torch_level() {
+  return calls_.describe(
+      call_inputs(), outputs_, outside_, graph_symbols_, [this](PyObject* o) { return is_fake(o); },
+      [this](PyObject* o, sym::Expr* out) { return size_of_call(o, out); });
 }
 
 SizeNode* TracerImpl::size_node(PyObject* obj) const {

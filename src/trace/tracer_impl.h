@@ -73,6 +73,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   Ambient outside() const override { return outside_; }
   void forget_inputs() override;
   PyObject* graph_module() override;
+  TorchLevel torch_level() override;
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
   Gradients differentiate(Captured& captured) override;
 
@@ -85,8 +86,11 @@ class TracerImpl final : public Tracer, public Differentiable {
     torch::autograd::Edge outer;      // of a non-leaf
   };
 
+  // The placeholders of the torch-level graph.
+  std::vector<CallList::Input> call_inputs();
   // Of a torch.SymInt or SymBool of this capture; nullptr for all else.
   SizeNode* size_node(PyObject* obj) const;
+  bool size_of_call(PyObject* obj, sym::Expr* out) const;  // CallList::Size
   // How often these fakes were written, and those that were lifted.
   size_t writes_of(const std::vector<PyObject*>& fakes) const;
   bool holds_fake(PyObject* obj) const;

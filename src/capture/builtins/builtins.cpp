@@ -125,6 +125,8 @@ bool is_allowed_in_graph(PyObject* callable) {
   return has == 1;
 }
 
+bool has_program_rules() { return !substitutes().empty() || !allowed_in_graph().empty(); }
+
 void allow_in_graph(PyObject* callable) {
   if (allowed_in_graph().insert(callable).second) Py_INCREF(callable);
 }

@@ -44,6 +44,9 @@ bool is_pure(PyObject* callable);
 void register_pure(const char* module, const char* qualname);
 void register_pure(pytorch::Name name);
 
+// Whether the program told capture anything of its functions.
+bool has_program_rules();
+
 // How a call on torch is done.
 enum class TorchRule : uint8_t {
   None,      // no function of torch, or Python code that is to be inlined

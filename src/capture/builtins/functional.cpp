@@ -83,6 +83,7 @@ Variable* do_signature(Translator& tr, Args& a) {
   }();
   Ref s = Ref::steal(PyObject_CallOneArg(signature, target.get()));
   if (!s) tr.raise_current();
+  tr.segment().signatures.emplace_back(s, target);
   return tr.global_object(s.get(), Ground::pure(a));
 }
 

@@ -118,6 +118,7 @@ Variable* do_rounding(Translator& tr, Args& a) {
 
 Variable* do_hash(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
+  tr.segment().here_only = "a hash";
   if (a[0]->is(Kind::Constant)) a[0]->hash_key(tr);  // its class may have a say
   if (Variable* f = a[0]->is(Kind::Object) ? tr.attributes.special_method(a[0], "__hash__") : nullptr;
       f && f->is(Kind::Function))

@@ -157,6 +157,7 @@ Variable* do_super(Translator& tr, Args& a) {
 }
 
 Variable* do_id(Translator& tr, Args& a) {
+  tr.segment().here_only = "an address";
   if (a.size() != 1) return nullptr;
   // Of something that was there before, and that is then held to be the same object.
   PyObject* real = nullptr;

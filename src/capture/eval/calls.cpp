@@ -211,6 +211,7 @@ Variable* inline_function(Translator& tr, FunctionVariable* fn, Args& args, bool
       if (Variable* v = call_numpy(tr, real, args)) return v;
     if (PyObject* by = find_substitute(real))
       return tr.call(tr.global_object(by, Ground::pure(fn, args)), args, resumable);
+    if (has_constant_result(real)) tr.segment().here_only = "a result that the program calls constant";
     if (has_constant_result(real))
       if (Variable* v = tr.real.call_once(real, fn, args)) return v;
     if (const char* name = find_polyfill(real)) return tr.call(tr.real.polyfill(name), args, resumable);

@@ -65,6 +65,7 @@ struct Segment {
   std::optional<BreakInfo> stop;  // none: captured to the return. Then recipe.result, else recipe.frames
   // The graph; without inputs and outputs when no tensor work was captured.
   std::unique_ptr<trace::Tracer> tracer;
+  std::unique_ptr<trace::TorchCalls> calls;  // instead of the tracer, of a capture that was on disk
   trace::Captured captured{graph::Graph(std::make_shared<sym::ExprArena>()), {}, false, {}, {}, {}, {}};
   SizeGuards sizes;  // values: the recipe's integers, then the graph's symbols
   size_t num_integers = 0;
@@ -82,6 +83,9 @@ struct Segment {
   std::optional<trace::Gradients> gradients;  // the graph holds the backward as well
   std::optional<Stop> no_gradients;           // why the backward cannot be had, where one is needed
   double trace_seconds = 0;
+  // What inspect.signature() made while capturing, and of what.
+  std::vector<std::pair<Ref, Ref>> signatures;
+  const char* here_only = nullptr;  // what of it holds in this process alone, if anything
 };
 
 // Evaluates the code symbolically from `frame` as far as it can. Never leaves a Python exception set.

@@ -126,7 +126,7 @@ Ref RealCalls::to_python(Variable* v) {
       Ref out = Ref::steal(v->type() == &PyFrozenSet_Type ? PyFrozenSet_New(nullptr) : PySet_New(nullptr));
       std::vector<Ref> owned;
       std::vector<PyObject*> elements;
-      for (Variable* e : v->as<SetVariable>()->elements()) elements.push_back(owned.emplace_back(closed(e)).get());
+      for (Variable* e : v->as<SetVariable>()->items(tr_)) elements.push_back(owned.emplace_back(closed(e)).get());
       if (!set_becomes(out.get(), v->as<SetVariable>()->keys(), elements)) tr_.raise_current();
       return out;
     }

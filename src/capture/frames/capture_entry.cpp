@@ -10,6 +10,7 @@
 #include "capture/frames/report.h"
 #include "capture/frames/stance.h"
 #include "capture/guards/content.h"
+#include "capture/kept/kept_captures.h"
 #include "trace/global_state.h"
 
 namespace braze::capture {
@@ -43,6 +44,8 @@ double seconds_since(std::chrono::steady_clock::time_point t) {
 
 // What was captured is not so any more: another thread, or code that the capture called, changed it.
 struct Changed {};
+// Whether a capture took so long that finding it again is quicker: some 2 ms.
+bool is_worth_keeping(const Segment& s) { return s.guards.size() + 4 * s.num_calls >= 250; }
 constexpr int kMostChanges = 4;  // in a row; then it is the guards that do not hold
 
 class EntryMaker {
@@ -128,15 +131,28 @@ class EntryMaker {
       return runs_eagerly("below autograd", "the call is below autograd (as in __torch_dispatch__)");
     if (trace::below_functionalisation())
       return runs_eagerly("below functionalisation", "the call is below functionalisation");
-    Segment segment = capture_segment();
-    if (segment.stop && !stopped(*segment.stop)) return {};
-    GilPtr<Entry> entry = entry_of(segment);
-    check(*entry, "a guard does not hold right after capture", segment.recipe);
+    Segment segment;
+    GilPtr<Entry> entry;
+    std::optional<KeptCaptures> kept;
+    if (keeps()) kept.emplace(view_, region_.options().options, circumstances());
+    std::string described;
+    if (!kept || !find_kept(*kept, segment, entry)) {
+      segment = capture_segment();
+      if (segment.stop && !stopped(*segment.stop)) return {};
+      entry = entry_of(segment);
+      check(*entry, "a guard does not hold right after capture", segment.recipe);
+      if (kept && is_worth_keeping(segment)) described = kept->describe(segment);
+    } else if (segment.stop && !stopped(*segment.stop)) {
+      return {};
+    }
     if (region_.events) event_.guard_cost = measure(*entry->guards, event_.guards.size(), view_.slots);
     entry->recipe = std::move(segment.recipe);
     entry->sources->loosen(entry->guards->mortals());
     entry->recipe.loosen(entry->guards->mortals());
-    if (!segment.num_calls && !segment.num_outputs) return entry;
+    if (!segment.num_calls && !segment.num_outputs) {
+      if (kept) kept->keep(described);
+      return entry;
+    }
     bool checks = note_failures(*entry, segment.captured.graph);
     bool writes = !segment.captured.graph.writebacks.empty();
     // Another backend's graph writes as it runs: a run that fails is not made again.
@@ -149,6 +165,7 @@ class EntryMaker {
     event_.num_calls = std::max<size_t>(segment.num_calls, 1);
     GraphOutcome outcome = compile_graph(region_, *entry, segment, values_, at_, event_, view_);
     again = outcome == GraphOutcome::CaptureAgain;
+    searches_kept_ = searches_kept_ && !again;
     if (again) return {};
     event_.compile_seconds = seconds_since(start);
     if (outcome == GraphOutcome::Raised) return {};
@@ -159,7 +176,63 @@ class EntryMaker {
     }
     // The backend may have run code that changed what is guarded.
     check(*entry, "compiling changed what was guarded", entry->recipe);
+    if (kept && entry->runnable) kept->keep(described);
     return entry;
+  }
+
+  // Whether other processes' captures will do. Who asks for events wants to see one.
+  bool keeps() const {
+    return searches_kept_ && !region_.events && !region_.options().backend && place_->kept < Place::kMostKept;
+  }
+
+  // What else a capture depends on.
+  std::string circumstances() const {
+    return std::to_string(region_.options().fullgraph) + std::to_string(static_cast<int>(asked_dynamic()));
+  }
+
+  // A capture of another process, with its entry, whose guards hold.
+  bool find_kept(const KeptCaptures& kept, Segment& segment, GilPtr<Entry>& entry) {
+    auto start = std::chrono::steady_clock::now();
+    CapturingScope scope;
+    bool found = kept.find([&](Segment s) {
+      entry = entry_of(s);
+      forget_contents();
+      if (!entry->guards->check(view_.slots, values_)) return false;
+      segment = std::move(s);
+      return true;
+    });
+    if (!found) return entry = {}, false;
+    note_kept_sizes(segment);
+    ++counters().kept_captures;
+    ++place_->kept;
+    event_.capture_seconds = seconds_since(start);
+    return true;
+  }
+
+  // What a capture would have noted of the call's own tensors and numbers, for those that come.
+  void note_kept_sizes(const Segment& segment) {
+    const Sources& sources = *segment.sources;
+    auto value = [&](auto& self, SourceId id) -> PyObject* {
+      const Source& s = sources[id];
+      const bool own = s.kind == SourceKind::Local || s.kind == SourceKind::TupleItem ||
+                       s.kind == SourceKind::ListItem || s.kind == SourceKind::DictItem;
+      PyObject* base = own && s.base.valid() ? self(self, s.base) : nullptr;
+      if (!own || (s.base.valid() && !base)) return nullptr;
+      return step(s, base, view_.slots, static_cast<size_t>(view_.bytecode->num_locals_plus));
+    };
+    const Dynamic policy = view_.fixed_sizes ? view_.dynamic : asked_dynamic();
+    for (const Guard& g : segment.guards.items()) {
+      const bool tensor = g.kind == GuardKind::Tensor;
+      if (!tensor && !(g.kind == GuardKind::Equal && PyLong_CheckExact(g.object.get()))) continue;
+      PyObject* v = value(value, g.source);
+      if (!v) continue;
+      sym::Range range;
+      if (tensor)
+        place_->seen.tensor(sources.print(g.source), v, marks_of(v), policy);
+      else
+        place_->seen.integer(sources.print(g.source), PyLong_AsLongLong(v), /*anchored=*/false, policy, &range);
+    }
+    PyErr_Clear();
   }
 
   Dynamic asked_dynamic() const {
@@ -266,6 +339,7 @@ class EntryMaker {
   std::string dump_;
   TorchConfig config_;
   int changed_ = 0;
+  bool searches_kept_ = true;  // what other processes captured
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Counters {
   size_t recompiles = 0;       // captures of code that had been compiled
   size_t failures = 0;         // captures that an error of ours ended
   size_t runs_made_again = 0;  // runs of a graph that ended in an exception, after which the uncompiled code ran
+  size_t kept_captures = 0;    // captures that another process had made
   size_t left_out = 0;         // captures, where those before had served next to no other calls
   double capture_seconds = 0, compile_seconds = 0;
   std::map<std::string, size_t> breaks;  // by the name of the reason

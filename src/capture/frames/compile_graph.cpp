@@ -27,11 +27,16 @@ std::unique_ptr<SpeedGuard> guard_speed(const Entry& entry, const Segment& segme
   std::string untimed;
   if (segment.captured.needs_grad)
     untimed = "its results have a history, and what the backward takes is not seen here";
-  else if (!segment.tracer->has_torch_level())
+  else if (segment.tracer ? !segment.tracer->has_torch_level() : !segment.calls)
     untimed = "it is known at the level of ATen alone";
   else if (segment.without_torch_functions)
     untimed = "subclasses of tensors or modes take its functions over";
   return std::make_unique<SpeedGuard>(segment.captured.graph, at, entry.num_symbols, std::move(untimed));
+}
+
+// What is left of the capture.
+std::unique_ptr<trace::TorchCalls> calls_alone(Segment& segment) {
+  return segment.tracer ? trace::calls_alone(std::move(segment.tracer)) : std::move(segment.calls);
 }
 
 // By our own compiler. Throws Unsupported or InternalError.
@@ -49,11 +54,11 @@ void make_runnable(const Region& region, Entry& entry, Segment& segment, const U
       runnable->prepare_backward();
       event.training = runnable->training_report();
     }
-    runnable->keep_uncompiled(std::move(segment.tracer));
+    if (auto calls = calls_alone(segment)) runnable->keep_uncompiled(std::move(calls));
     entry.runnable = std::move(runnable);
   } else {
     entry.runnable = launch::make_runnable(std::move(segment.captured), options, texts);
-    if (speed && speed->times()) speed->keep(std::move(segment.tracer));
+    if (speed && speed->times()) speed->keep(calls_alone(segment));
   }
   entry.speed = std::move(speed);
   event.graph_status = "compiled";
@@ -115,12 +120,14 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
     bool texts =
         region.keep_texts || logs(Topic::Graph) || logs(Topic::Passes) || logs(Topic::Loops) || logs(Topic::Kernels);
     std::string captured = texts ? graph::print(segment.captured.graph) : std::string();
-    graph::Graph kept = segment.captured.graph;  // for the report of a failure
-    const bool open = !segment.captured.size_symbols.empty() || segment.tracer->has_unbacked();
+    graph::Graph graph = segment.captured.graph;  // for the report of a failure
+    const bool kept = !segment.tracer;            // captured by another process
+    const bool open = !segment.captured.size_symbols.empty() || (!kept && segment.tracer->has_unbacked());
     try {
       make_runnable(region, entry, segment, at, event, captured, texts);
       return GraphOutcome::Ready;
     } catch (const Unsupported& e) {
+      if (kept) return GraphOutcome::CaptureAgain;
       // What cannot be had for all sizes may be had for each.
       if (open && !again.fixed_sizes) {
         again.fixed_sizes = true;
@@ -133,7 +140,8 @@ GraphOutcome compile_graph(Region& region, Entry& entry, Segment& segment, const
       }
       why = std::string(summary(e.reason())) + ": " + e.detail();
     } catch (const std::exception& e) {
-      std::string text = graph::print(kept);
+      if (kept) return GraphOutcome::CaptureAgain;
+      std::string text = graph::print(graph);
       if (strict() || region.options().fullgraph) throw InternalError(std::string(e.what()) + "\n" + text);
       why = std::string("internal failure: ") + e.what() + "\n" + text + "  BRAZE_STRICT=1 raises instead.";
     }

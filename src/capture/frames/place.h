@@ -19,6 +19,10 @@ class Place : public GilCounted {
 
   const size_t number;  // among all places of the process
   SeenSizes seen;
+  // Captures of other processes that were put here. What changes that often is captured here, where it is found out
+  // what of it changes.
+  static constexpr size_t kMostKept = 4;
+  size_t kept = 0;
 
   // The entry that was used last, or nullptr.
   const GilPtr<Entry>* latest() const { return entries_.empty() ? nullptr : &entries_[0]; }

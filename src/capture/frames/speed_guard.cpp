@@ -75,10 +75,7 @@ SpeedGuard::SpeedGuard(const graph::Graph& captured, const UserLine& at, size_t 
 
 SpeedGuard::~SpeedGuard() = default;
 
-void SpeedGuard::keep(std::unique_ptr<trace::Tracer> tracer) {
-  launch::keep_calls_alone(*tracer);
-  tracer_ = std::move(tracer);
-}
+void SpeedGuard::keep(std::unique_ptr<trace::TorchCalls> calls) { torch_calls_ = std::move(calls); }
 
 bool SpeedGuard::run(TwoForms& forms, PyObject* const* inputs, size_t n, const int64_t* symbols, PyObject** outputs,
                      size_t m) {
@@ -142,7 +139,7 @@ bool SpeedGuard::make_calls() {
   Ref module;
   std::string failure;
   try {
-    module = Ref::steal(tracer_ ? tracer_->graph_module() : nullptr);
+    module = Ref::steal(torch_calls_ ? torch_calls_->graph_module() : nullptr);
   } catch (const InternalError& e) {  // what the program computed from a backward of its own, say, no call gave
     failure = e.what();
   }
@@ -153,7 +150,7 @@ bool SpeedGuard::make_calls() {
   const char* name = names ? PyUnicode_AsUTF8(names.get()) : nullptr;
   why_not_ = name ? std::string("it calls ") + name + ", which is no function of PyTorch's own"
                   : "there is no graph of PyTorch's calls: " + (failure.empty() ? take_exception() : failure);
-  tracer_ = nullptr;
+  torch_calls_ = nullptr;
   return false;
 }
 
@@ -204,7 +201,7 @@ void SpeedGuard::decided(SizeClass& c) {
   }
   tell(Topic::Autotune, place_ + ": " + c.why);
   // Without open sizes the other form is not asked for again.
-  if (r.form() == Form::Compiled && !num_symbols_) calls_ = Ref(), tracer_ = nullptr;
+  if (r.form() == Form::Compiled && !num_symbols_) calls_ = Ref(), torch_calls_ = nullptr;
 }
 
 std::vector<SpeedReport> SpeedGuard::reports() const {

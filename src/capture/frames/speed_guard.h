@@ -52,7 +52,7 @@ class SpeedGuard {
   SpeedGuard(const SpeedGuard&) = delete;
   bool times() const { return why_not_.empty(); }
   // Once, where times(): what the calls are made of.
-  void keep(std::unique_ptr<trace::Tracer> tracer);
+  void keep(std::unique_ptr<trace::TorchCalls> calls);
 
   // One call of the program's. inputs: of the graph, without constants.
   bool run(TwoForms& forms, PyObject* const* inputs, size_t n, const int64_t* symbols, PyObject** outputs, size_t m);
@@ -84,7 +84,7 @@ class SpeedGuard {
   std::string why_not_;
   std::unique_ptr<launch::RunTwice> twice_;          // where times()
   std::vector<std::unique_ptr<SizeClass>> classes_;  // calls that overlap may add some
-  std::unique_ptr<trace::Tracer> tracer_;            // until calls_ is made
+  std::unique_ptr<trace::TorchCalls> torch_calls_;   // until calls_ is made
   Ref calls_;
   int running_ = 0;
   bool overlapped_ = false;  // since a timing began

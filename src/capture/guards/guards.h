@@ -85,6 +85,8 @@ class GuardSet {
   void apart(std::vector<SourceId> group, size_t written, UserLine line);  // the written ones first
 
   const std::vector<Guard>& items() const { return items_; }
+  // Of guards that were written down: nothing is added to them but what is to exist.
+  void restore(std::vector<Guard> items) { items_ = std::move(items); }
   // Removes what others imply, and joins a guard on the class of a value with another on the same value. At the end of
   // a capture.
   void simplify(const Sources& sources);

@@ -91,6 +91,11 @@ class Sources {
   void loosen(const std::unordered_set<PyObject*>& objects);
   bool is_held(SourceId) const;  // nothing on the path was
   size_t size() const { return items_.size(); }
+  // How a constant prints; empty: by its own name.
+  std::string label(SourceId id) const {
+    auto it = labels_.find(id.index);
+    return it == labels_.end() ? std::string() : it->second;
+  }
   // As the user would write it: L['x'], G['torch'].nn, L['self'].layers[0].weight.
   std::string print(SourceId) const;
 

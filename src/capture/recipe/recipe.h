@@ -89,6 +89,8 @@ class Recipe {
   std::vector<std::pair<SourceId, int>> written;
 
   const std::vector<Step>& steps() const { return steps_; }
+  // Of a recipe that was written down: nothing is added to it any more.
+  void restore(std::vector<Step> steps, int32_t registers) { steps_ = std::move(steps), next_ = registers; }
   // Gives up what is in `objects`: the recipe is not run any more once one of them is gone.
   void loosen(const std::unordered_set<PyObject*>& objects);
   int32_t num_registers() const { return next_; }

@@ -129,6 +129,7 @@ bool ConstantVariable::contains(Translator& tr, Variable* item) {
 }
 
 std::vector<Variable*> ConstantVariable::items(Translator& tr) {
+  if (PyFrozenSet_Check(value.get())) tr.segment().here_only = SetVariable::kOrder;
   for (const char* method : {"__iter__", "__getitem__"})
     if (PyObject* own =
             is_fixed_type(type()) ? nullptr : tr.attributes.lookup_on_type(type(), tr.intern(method), nullptr);

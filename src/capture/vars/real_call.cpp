@@ -290,7 +290,10 @@ Variable* RealVariable::call(Translator& tr, Args& args) {
   for (Rule rule : kRules)
     if (Variable* v = rule(tr, *this, args)) return v;
   if (PyCFunction_Check(o)) raise_if_miscalled(tr, o, nullptr, args);
-  if (is_allowed_in_graph(o)) return tr.real.call_torch(o, args);
+  if (is_allowed_in_graph(o)) {
+    tr.segment().here_only = "a function that the program allows in the graph";
+    return tr.real.call_torch(o, args);
+  }
   tr.unsupported(Reason::UnknownFunction, full_name(o));
 }
 

@@ -194,7 +194,7 @@ class Reader {
     }
     auto* over = static_cast<SetVariable*>(container(Kind::Set));
     if (!over || over->changed) return nullptr;
-    auto* it = tr_.make<SetIterator>(over, over->elements());
+    auto* it = tr_.make<SetIterator>(over, over->items(tr_));
     it->index = static_cast<size_t>(fixed(1));
     return it;
   }

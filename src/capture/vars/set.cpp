@@ -38,6 +38,18 @@ std::vector<Variable*> SetVariable::elements() const {
   return out;
 }
 
+void SetVariable::look_at_order(Translator& tr) const {
+  if (PySet_GET_SIZE(keys_.get()) < 2) return;
+  Py_ssize_t place = 0;
+  while (PyObject* key = next_element(keys_.get(), place))
+    if (!PyLong_Check(key)) tr.segment().here_only = kOrder;  // numbers hash alike everywhere
+}
+
+std::vector<Variable*> SetVariable::items(Translator& tr) {
+  look_at_order(tr);
+  return elements();
+}
+
 bool SetVariable::add(Translator& tr, Variable* v) {
   Ref k = key_of(tr, v);
   Py_ssize_t before = PySet_GET_SIZE(keys_.get());
@@ -79,7 +91,7 @@ bool SetVariable::contains(Translator& tr, Variable* item) {
   return there == 1;
 }
 
-Variable* SetVariable::iter(Translator& tr) { return tr.make<SetIterator>(this, elements()); }
+Variable* SetVariable::iter(Translator& tr) { return tr.make<SetIterator>(this, items(tr)); }
 
 Ref SetVariable::hash_key(Translator& tr) {
   if (cls == &PySet_Type) return Variable::hash_key(tr);
@@ -208,6 +220,7 @@ Variable* SetVariable::call_method(Translator& tr, const char* name, Args& args)
     if (!truth(tr))
       tr.raise(tr.call(tr.global_object(PyExc_KeyError, Ground::fixed()),
                        {tr.string("pop from an empty set", Ground::fixed())}));
+    look_at_order(tr);
     Ref k = Ref::steal(PySet_Pop(keys_.get()));
     if (!k) tr.raise_current();
     return of_.at(k.get());

@@ -22,7 +22,11 @@ class SetVariable final : public Variable {
   bool has_len(Translator&) override { return true; }
   int64_t len(Translator&) override { return PySet_GET_SIZE(keys_.get()); }
   bool truth(Translator&) override { return PySet_GET_SIZE(keys_.get()) != 0; }
-  std::vector<Variable*> items(Translator&) override { return elements(); }
+  // Why the order of what follows from hashes is no other process's.
+  static constexpr const char* kOrder = "the order of a set";
+  // The order is looked at.
+  void look_at_order(Translator&) const;
+  std::vector<Variable*> items(Translator&) override;
   Ref hash_key(Translator&) override;
   Reg build(Codegen&) override;
 
