@@ -393,6 +393,7 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
   if (!fake) {
     ValueId value = constant(operand);
     if (info.treatment == Treatment::Literal) {
+      slots[constant_slots_.at(operand.unsafeGetTensorImpl())].literal = true;
       record(copy_info(), {value, graph::NoneArg{}}, {graph_.type(value)}, {-1}, stack);
       ValueId literal = as_fake(stack->back().toTensor())->value();
       literals_.insert(literal.index);

@@ -89,6 +89,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     std::string name;
     TensorType type;
     graph::ValueId value;
+    bool literal = false;  // of a Constant: written in the program as numbers
   };
   // A fake with these values and the sizes, strides and dtype of `layout`, gaps included.
   at::Tensor copied_into(const FakeTensor& layout, const FakeTensor& values);

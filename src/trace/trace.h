@@ -198,6 +198,8 @@ class Tracer {
   // is a chain of views of that input, so that it shows what writebacks bring; an output may be an input, or the same
   // value twice. Throws Unsupported for mutations that the graph cannot express.
   virtual Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) = 0;
+  // Whether a constant of the graph is one that the program wrote as numbers, and that nobody else holds.
+  virtual bool is_literal(PyObject* constant) const = 0;
   // The torch-level graph as torch.fx.GraphModule, for user backends; its inputs are those of finish(), in order.
   virtual PyObject* graph_module() = 0;
   // What that is made from. Of a capture with has_torch_level(), after finish().

@@ -184,6 +184,12 @@ PyObject* TracerImpl::graph_module() {
                              [this](PyObject* o, sym::Expr* out) { return size_of_call(o, out); });
 }
 
+bool TracerImpl::is_literal(PyObject* constant) const {
+  const c10::TensorImpl* impl = THPVariable_Unpack(constant).unsafeGetTensorImpl();
+  return std::ranges::any_of(recorder_->slots,
+                             [&](const auto& slot) { return slot.literal && slot.real.unsafeGetTensorImpl() == impl; });
+}
+
 TorchLevel TracerImpl::torch_level() {
   return calls_.describe(
       call_inputs(), outputs_, outside_, graph_symbols_, [this](PyObject* o) { return is_fake(o); },

@@ -74,6 +74,7 @@ class TracerImpl final : public Tracer, public Differentiable {
   void forget_inputs() override;
   PyObject* graph_module() override;
   TorchLevel torch_level() override;
+  bool is_literal(PyObject* constant) const override;
   Captured finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) override;
   Gradients differentiate(Captured& captured) override;
 

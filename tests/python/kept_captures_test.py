@@ -334,6 +334,32 @@ report(log[0])
     assert second[0] == first[0]
 
 
+def test_tensors_written_as_numbers_come_back_and_others_do_not(world):
+    text = """
+import helper
+held = torch.full((3,), {held})
+
+def f(x):
+    for i in range(150):
+        x = helper.step(x, i)
+    x = torch.where(x > 0, x, torch.tensor([0.5, {written}, 2.5])) + torch.tensor(3)
+    return {result}
+
+compiled = braze.compile(f)
+x = torch.ones(3)
+assert torch.allclose(compiled(x), f(x))
+held.add_(1)
+assert torch.allclose(compiled(x), f(x))
+report(compiled(x))
+"""
+    plain = text.format(held=1, written=1.5, result="x")
+    world.run(plain)
+    assert world.run(plain)[1] == 1
+    assert world.run(text.format(held=1, written=1.25, result="x"))[1] == 0
+    world.run(text.format(held=1, written=1.5, result="x + held"))
+    world.run(text.format(held=2, written=1.5, result="x + held"))
+
+
 def test_what_holds_in_one_process_only_is_not_kept(world):
     text = """
 import helper

@@ -18,7 +18,7 @@ namespace braze::capture {
 
 namespace {
 
-constexpr const char* kFormat = "capture 1";
+constexpr const char* kFormat = "capture 2";
 constexpr size_t kMostOfPlace = 16;  // of one place are kept: models of the same classes, sizes
 constexpr size_t kMostBytes = 8 << 20;
 

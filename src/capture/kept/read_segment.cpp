@@ -10,6 +10,7 @@
 #include "capture/kept/segment_fields.h"
 #include "capture/recipe/recipe.h"
 #include "launch/tensor_spec.h"
+#include "trace/literal.h"
 
 #include <structmember.h>
 
@@ -281,6 +282,12 @@ class Reader {
     for (graph::Location& l : in_.get<std::vector<graph::Location>>()) like.add_location(std::move(l));
     trace::Captured& c = s_.captured;
     c.graph = graph::unpack(in_, like);
+    for (const std::string& bytes : in_.get<std::vector<std::string>>()) {
+      ByteReader one(bytes);
+      c.constants.push_back(trace::unpack_literal(one));
+    }
+    const auto held = std::ranges::count(c.graph.inputs, graph::InputKind::Constant, &graph::Input::kind);
+    if (static_cast<size_t>(held) != c.constants.size()) damaged("constants of the graph");
     in_(c.needs_grad, c.write_counts, c.size_symbols, c.symbol_values, c.views, c.lazy);
   }
 

@@ -4,6 +4,7 @@
 #include "capture/kept/segment_fields.h"
 #include "graph/user_kernel.h"
 #include "launch/tensor_spec.h"
+#include "trace/literal.h"
 
 namespace braze::capture {
 namespace {
@@ -17,7 +18,6 @@ bool is_known_operator(const std::string& name) {
 
 void refuse_graph(const Segment& s) {
   const graph::Graph& g = s.captured.graph;
-  if (!s.captured.constants.empty()) throw NotKept{"tensors of the program's that are constants of the graph"};
   for (const graph::Node& n : g.nodes()) {
     if (n.op == graph::Op::Extern && !is_known_operator(n.extern_name)) throw NotKept{"the operator " + n.extern_name};
     for (const graph::Arg& a : n.args)
@@ -139,6 +139,14 @@ class Writer {
     std::vector<graph::Location> locations(c.graph.locations().begin(), c.graph.locations().end());
     out_(locations);
     graph::pack(out_, c.graph);
+    std::vector<std::string> constants;
+    for (PyObject* o : c.constants) {
+      ByteWriter bytes;
+      if (!s_.tracer->is_literal(o) || !trace::pack_literal(bytes, o))
+        throw NotKept{"tensors of the program's that are constants of the graph"};
+      constants.push_back(bytes.take());
+    }
+    out_(constants);
     out_(c.needs_grad, c.write_counts, c.size_symbols, c.symbol_values, c.views, c.lazy);
   }
 

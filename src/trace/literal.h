@@ -1,0 +1,14 @@
+// Tensors that a program writes as numbers (torch.tensor(0.5)), as bytes and back. No torch header.
+#pragma once
+#include <Python.h>
+
+#include "base/bytes.h"
+
+namespace braze::trace {
+
+// False, and nothing is written: one that is large, not on the CPU, or on memory that others may write.
+bool pack_literal(ByteWriter& out, PyObject* tensor);
+// New reference. Throws InternalError for damaged bytes.
+PyObject* unpack_literal(ByteReader& in);
+
+}  // namespace braze::trace
