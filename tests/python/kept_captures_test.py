@@ -270,6 +270,15 @@ def test_open_sizes(world):
     assert world.run(OPEN.format(rows=(6, 7, 9)))[1:] == (1, 1, 1)
 
 
+def test_code_for_the_very_sizes_comes_first(world):
+    """As in a process that meets one size and then others: the first one's code is for it alone."""
+    text = OPEN.replace(", dynamic=True", "")
+    assert world.run(text.format(rows=(4, 5)))[1:] == (0, 2, 2)
+    assert world.run(text.format(rows=(4, 5, 6)))[1:] == (2, 2, 2)
+    assert world.run(text.format(rows=(9, 7)))[1:] == (1, 1, 1)
+    assert world.run(text.format(rows=(4,)))[1:] == (1, 1, 1)
+
+
 BREAKS = """
 import helper
 seen = []

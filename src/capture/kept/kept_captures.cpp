@@ -6,6 +6,7 @@
 #include "base/build_id.h"
 #include "base/check.h"
 #include "base/log_topics.h"
+#include "base/strict.h"
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
@@ -18,7 +19,7 @@ namespace braze::capture {
 
 namespace {
 
-constexpr const char* kFormat = "capture 2";
+constexpr const char* kFormat = "capture 3";
 constexpr size_t kMostOfPlace = 16;  // of one place are kept: models of the same classes, sizes
 constexpr size_t kMostBytes = 8 << 20;
 
@@ -127,6 +128,10 @@ std::string KeptCaptures::describe(const Segment& segment) const {
   } catch (const NotKept& why) {
     PyErr_Clear();
     tell(Topic::Caches, "a capture is not kept on disk: " + why.what);
+  } catch (const std::exception& e) {  // the capture itself is as good as ever
+    PyErr_Clear();
+    if (strict()) throw;
+    tell(Topic::Caches, std::string("a capture is not kept on disk: ") + e.what());
   }
   return {};
 }
@@ -140,9 +145,10 @@ void KeptCaptures::keep(const std::string& described) const {
   } catch (const std::exception&) {
     all.clear();
   }
-  if (!all.empty() && all.front() == described) return;
-  std::erase(all, described);
+  if (std::ranges::find(all, described) != all.end()) return;
   all.insert(all.begin(), described);
+  // Code for the very sizes of a call, where there is some, before code for all.
+  std::ranges::stable_partition(all, [](const std::string& one) { return !has_open_sizes(one); });
   if (all.size() > kMostOfPlace) all.resize(kMostOfPlace);
   ByteWriter out;
   size_t bytes = 0, n = 0;

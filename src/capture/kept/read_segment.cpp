@@ -344,8 +344,11 @@ bool brings(const FrameView& frame, const Brought& b) {
 
 }  // namespace
 
+bool has_open_sizes(std::string_view packed) { return ByteReader(packed).number(1) != 0; }
+
 std::optional<Segment> unpack_segment(std::string_view bytes, const FrameView& frame) {
   ByteReader all(bytes);
+  all.number(1);
   auto arena = std::make_shared<sym::ExprArena>();
   std::string tensors = all.text();
   for (const Brought& b : sym::Unpacker(tensors, *arena, {}).get<std::vector<Brought>>()) {

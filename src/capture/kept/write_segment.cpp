@@ -229,6 +229,7 @@ std::string pack(const Segment& s, const FrameView& frame, bool calls) {
   sym::Packer body(arena, symbols.list());
   Writer(s, level ? &*level : nullptr, objects, body).run();
   ByteWriter out;
+  out.number(!s.captured.size_symbols.empty());
   sym::Packer tensors(arena, std::vector<sym::Expr>());
   tensors(brought(s));
   out.text(tensors.take());
