@@ -137,8 +137,6 @@ __attribute__((flatten)) bool matches(const TensorSpec& spec, PyObject* tensor) 
   return true;
 }
 
-bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
-
 PyTypeObject* class_of(const TensorSpec& spec) { return spec.type; }
 
 void pack(ByteWriter& out, const TensorSpec& spec) {

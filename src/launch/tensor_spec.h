@@ -20,7 +20,6 @@ int64_t read_size(PyObject* tensor, int32_t dim);
 // Sizes, then strides of a plain strided tensor; empty for others.
 std::vector<int64_t> geometry(PyObject* tensor);
 bool matches(const TensorSpec& spec, PyObject* tensor);
-bool is_tensor(PyObject* object);
 // The tensor's class, borrowed; and all else of a spec as bytes and back.
 PyTypeObject* class_of(const TensorSpec& spec);
 void pack(ByteWriter& out, const TensorSpec& spec);

@@ -159,10 +159,8 @@ class Describer {
     if (sym::Expr e; size_(o, &e)) return {Kind::Size, 0, e, {}};
     CallValue out;
     auto add = [&](PyObject* item) { out.items.push_back(value(item, looked_at)); };
-    if (PyTuple_CheckExact(o)) {
-      out.kind = Kind::Tuple;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) add(PyTuple_GET_ITEM(o, i));
-    } else if (PyTuple_Check(o) && !looked_at) {  // torch.return_types
+    // What is returned may be of torch.return_types.
+    if (looked_at ? PyTuple_CheckExact(o) : PyTuple_Check(o)) {
       out.kind = Kind::Tuple;
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) add(PyTuple_GET_ITEM(o, i));
     } else if (PyList_CheckExact(o)) {

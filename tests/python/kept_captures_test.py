@@ -122,6 +122,7 @@ def test_hashes_of_texts_differ_from_process_to_process(world):
         "model.train()",
         "helper.step = lambda x, i: x + i",
         "helper.step.__defaults__ = (2.0,)",
+        "import types; helper.step = types.FunctionType(helper.step.__code__, dict(vars(helper), FACTOR=0.25), 'step', (1.0,))",
         "torch.sin = torch.cos",
         "x = x.double()",
         "x = torch.linspace(0, 1, 4); model.w = torch.nn.Parameter(torch.ones(4))",

@@ -197,7 +197,10 @@ class EntryMaker {
     bool found = kept.find([&](Segment s) {
       entry = entry_of(s);
       forget_contents();
-      if (!entry->guards->check(view_.slots, values_)) return false;
+      if (!entry->guards->check(view_.slots, values_)) {
+        for (PyObject* t : s.captured.constants) Py_DECREF(t);
+        return false;
+      }
       segment = std::move(s);
       return true;
     });

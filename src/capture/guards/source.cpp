@@ -8,6 +8,7 @@
 #include "capture/cpython/dict.h"
 #include "capture/cpython/imported.h"
 #include "capture/cpython/lru_cache.h"
+#include "capture/cpython/wrappers.h"
 #include "capture/guards/array_memory.h"
 #include "capture/guards/content.h"
 #include "trace/pytorch/names.h"
@@ -25,17 +26,8 @@ bool is_partial(PyObject* o) {
   return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(type));
 }
 
-struct PropertyLayout {
-  PyObject_HEAD PyObject *get, *set, *del;
-};
-
 struct MappingProxyLayout {
   PyObject_HEAD PyObject* mapping;
-};
-
-// staticmethod and classmethod share it.
-struct StaticLayout {
-  PyObject_HEAD PyObject* callable;
 };
 
 bool same_key(PyObject* a, PyObject* b) {
@@ -259,10 +251,11 @@ PyObject* step(const Source& s, PyObject* base, PyObject* const* slots, size_t n
     case SourceKind::MethodSelf: return PyMethod_Check(base) ? PyMethod_GET_SELF(base) : nullptr;
     case SourceKind::MethodFunc: return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : nullptr;
     case SourceKind::PropertyGet:
-      return PyObject_TypeCheck(base, &PyProperty_Type) ? reinterpret_cast<PropertyLayout*>(base)->get : nullptr;
+      return PyObject_TypeCheck(base, &PyProperty_Type) ? reinterpret_cast<cpython::PropertyLayout*>(base)->get
+                                                        : nullptr;
     case SourceKind::StaticTarget:
       return PyObject_TypeCheck(base, &PyStaticMethod_Type) || PyObject_TypeCheck(base, &PyClassMethod_Type)
-                 ? reinterpret_cast<StaticLayout*>(base)->callable
+                 ? reinterpret_cast<cpython::StaticLayout*>(base)->callable
                  : nullptr;
     case SourceKind::PartialFunc: return is_partial(base) ? reinterpret_cast<PartialLayout*>(base)->fn : nullptr;
     case SourceKind::PartialArgs: return is_partial(base) ? reinterpret_cast<PartialLayout*>(base)->args : nullptr;

@@ -17,7 +17,8 @@ class KeptCaptures {
   // `more`: what else a capture of the frame depends on. Nothing is found or kept where the options forbid it.
   KeptCaptures(const FrameView& frame, const Options& options, const std::string& more);
 
-  // Calls `take` with each that may hold, the latest first, until it says true; then says true.
+  // Calls `take` with each that may hold, those for the very sizes of a call first, then the latest, until it says
+  // true; then says true.
   bool find(const std::function<bool(Segment)>& take) const;
   // As bytes, for keep(); empty where another process would not find what it rests on. Before the segment is compiled.
   std::string describe(const Segment& segment) const;

@@ -1,15 +1,10 @@
 #include "capture/kept/looks.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "base/check.h"
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "capture/cpython/dict.h"
-#include "capture/cpython/imported.h"
-#include "capture/eval/capture.h"
+#include "capture/cpython/wrappers.h"
 #include "capture/eval/library_objects.h"
-#include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
 
@@ -77,18 +72,9 @@ void add_constant(Hasher& h, PyObject* o) {
   }
 }
 
-// The layout of staticmethod and classmethod; of property.
-struct WrapperLayout {
-  PyObject_HEAD PyObject* callable;
-};
-struct PropertyLayout {
-  PyObject_HEAD PyObject *get, *set, *del;
-};
-
 PyObject* own(PyTypeObject* t, const char* name) {
   PyObject* dict = cpython::type_dict(t);
-  PyObject* v = dict ? PyDict_GetItemString(dict, name) : nullptr;
-  return v;
+  return dict ? PyDict_GetItemString(dict, name) : nullptr;
 }
 
 std::string_view module_of(PyTypeObject* t) {
@@ -260,11 +246,11 @@ std::optional<Looks> looks_of(PyObject* o) {
     return done();
   }
   if (t == &PyStaticMethod_Type || t == &PyClassMethod_Type) {
-    out.parts.push_back(reinterpret_cast<WrapperLayout*>(o)->callable);
+    out.parts.push_back(reinterpret_cast<cpython::StaticLayout*>(o)->callable);
     return done();
   }
   if (t == &PyProperty_Type) {
-    auto* p = reinterpret_cast<PropertyLayout*>(o);
+    auto* p = reinterpret_cast<cpython::PropertyLayout*>(o);
     out.parts = {p->get, p->set, p->del};
     return done();
   }

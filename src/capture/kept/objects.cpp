@@ -211,7 +211,7 @@ FoundObjects::FoundObjects(const std::string& table, const FrameView& frame) {
     if (!PyCode_Check(o)) continue;
     std::vector<PyObject*> inner = inner_codes(o);
     if (inner.size() != r.parts.size()) damaged("a code object's functions");
-    for (size_t k = 0; k < inner.size(); ++k) bind(r.parts[k], inner[k]);
+    for (size_t k = 0; k < inner.size(); ++k) differs_ |= !bind(r.parts[k], inner[k]);
   }
   make_values();
   find_names();
@@ -282,8 +282,7 @@ Ref plain_value(ByteReader& in) {
 
 Ref FoundObjects::make_value(const Record& r) const {
   ByteReader in(r.value);
-  ByteReader again(r.value);
-  const auto v = static_cast<Value>(again.number(static_cast<uint64_t>(Value::Device)));
+  const auto v = static_cast<Value>(in.number(static_cast<uint64_t>(Value::Device)));
   Ref out;
   if (v == Value::Tuple || v == Value::Size) {
     Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(r.parts.size())));
@@ -303,14 +302,15 @@ Ref FoundObjects::make_value(const Record& r) const {
   } else if (v == Value::Range) {
     Ref p[3];
     for (Ref& part : p) {
-      std::string bytes = again.text();
+      std::string bytes = in.text();
       ByteReader one(bytes);
       part = plain_value(one);
     }
     out = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyRange_Type), p[0].get(), p[1].get(),
                                                   p[2].get(), nullptr));
   } else {
-    out = plain_value(in);
+    ByteReader all(r.value);
+    out = plain_value(all);
   }
   if (!out) {
     PyErr_Clear();
@@ -348,7 +348,7 @@ bool FoundObjects::bind(uint32_t number, PyObject* object) {
   known = Ref::borrow(object);
   numbers_[object] = number;
   for (size_t i = 0; i < r.parts.size(); ++i)
-    if (!bind(r.parts[i], looks->parts[i])) return false;
+    if (!bind(r.parts[i], looks->parts[i])) return differs_ = true, false;
   return true;
 }
 

@@ -72,6 +72,9 @@ class FoundObjects {
   PyObject* get(uint32_t number) const;
   // The program leads to this object where it led to that number. False: it is another.
   bool bind(uint32_t number, PyObject* object);
+  // Whether an object was found by its name that is made of other parts than it was: nothing here holds then, since the
+  // program may lead to that very object.
+  bool differs() const { return differs_; }
   // Values with parts that were found since.
   void make_values();
   size_t size() const { return records_.size(); }
@@ -87,6 +90,7 @@ class FoundObjects {
   std::vector<Record> records_;
   std::vector<Ref> objects_;
   std::unordered_map<PyObject*, uint32_t> numbers_;  // of those that are known by their looks
+  bool differs_ = false;
 };
 
 }  // namespace braze::capture

@@ -5,6 +5,7 @@
 #include "base/log_topics.h"
 #include "capture/code/bytecode.h"
 #include "capture/cpython/dict.h"
+#include "capture/eval/library_objects.h"
 #include "capture/guards/guard_eval.h"
 #include "capture/kept/segment_bytes.h"
 #include "capture/kept/segment_fields.h"
@@ -46,6 +47,7 @@ class Reader {
     sizes();
     in_(s_.gradients);
     calls();
+    for (Ref& t : constants_) s_.captured.constants.push_back(t.release());
     return std::move(s_);
   }
 
@@ -198,6 +200,7 @@ class Reader {
   }
 
   void find_objects(const std::vector<RawGuard>& guards) {
+    if (objects_.differs()) throw Other{"what a name leads to is made of other parts"};
     values_.resize(raw_.size());
     std::vector<char> learnt(guards.size());
     for (bool more = true; std::exchange(more, false);) {
@@ -212,7 +215,7 @@ class Reader {
     for (const RawSource& r : raw_) {
       SourceId id = r.kind == SourceKind::Const ? s_.sources->constant(object(r.key), r.label)
                                                 : s_.sources->add(r.kind, source(r.base), r.index, object(r.key));
-      if (id.index + 1 != static_cast<size_t>(&r - raw_.data()) + 1) throw Other{"two paths are one"};
+      if (id.index != static_cast<size_t>(&r - raw_.data())) throw Other{"two paths are one"};
     }
   }
 
@@ -284,10 +287,10 @@ class Reader {
     c.graph = graph::unpack(in_, like);
     for (const std::string& bytes : in_.get<std::vector<std::string>>()) {
       ByteReader one(bytes);
-      c.constants.push_back(trace::unpack_literal(one));
+      constants_.push_back(Ref::steal(trace::unpack_literal(one)));
     }
     const auto held = std::ranges::count(c.graph.inputs, graph::InputKind::Constant, &graph::Input::kind);
-    if (static_cast<size_t>(held) != c.constants.size()) damaged("constants of the graph");
+    if (static_cast<size_t>(held) != constants_.size()) damaged("constants of the graph");
     in_(c.needs_grad, c.write_counts, c.size_symbols, c.symbol_values, c.views, c.lazy);
   }
 
@@ -325,7 +328,8 @@ class Reader {
   const FrameView& frame_;
   size_t locals_;
   std::vector<RawSource> raw_;
-  std::vector<Ref> values_;  // per source
+  std::vector<Ref> values_;     // per source
+  std::vector<Ref> constants_;  // of the graph
   Segment s_;
 };
 
@@ -339,7 +343,7 @@ bool brings(const FrameView& frame, const Brought& b) {
       v = PyTuple_Check(v) && index < PyTuple_GET_SIZE(v) ? PyTuple_GET_ITEM(v, index) : nullptr;
   }
   ByteReader spec(b.spec);
-  return v && launch::is_tensor(v) && launch::matches(*launch::unpack_spec(spec, Py_TYPE(v)), v);
+  return v && PyObject_TypeCheck(v, library().tensor) && launch::matches(*launch::unpack_spec(spec, Py_TYPE(v)), v);
 }
 
 }  // namespace
