@@ -113,12 +113,37 @@ function(braze_llvm_cpu result name)
   set(${result} ${libs} PARENT_SCOPE)
 endfunction()
 
+# The tables of what instructions cost, one for each of X86's 16 processors, hold a name in each row, for LLVM's own debugging output. The
+# loader would fill all of them in at every import: 40000 addresses on 250 pages, which become the process's own. In the copy of the archive
+# that is linked they stay null.
+function(braze_drop_debug_names library)
+  if(NOT CMAKE_OBJCOPY OR NOT TARGET ${library})
+    return()
+  endif()
+  get_target_property(archive ${library} LOCATION)
+  set(copy ${PROJECT_BINARY_DIR}/llvm/lib${library}.a)
+  if(NOT EXISTS ${copy} OR ${archive} IS_NEWER_THAN ${copy})
+    execute_process(COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/llvm)
+    execute_process(COMMAND ${CMAKE_OBJCOPY} --remove-relocations=.data.rel.ro.*ModelSchedClassesE ${archive} ${copy}
+      RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed)
+      file(REMOVE ${copy})
+      return()
+    endif()
+  endif()
+  get_target_property(configurations ${library} IMPORTED_CONFIGURATIONS)
+  foreach(configuration ${configurations})
+    set_target_properties(${library} PROPERTIES IMPORTED_LOCATION_${configuration} ${copy})
+  endforeach()
+endfunction()
+
 # LLVM, static, only what the code generators need; its headers are visible to the one folder that asks.
 function(braze_use_llvm target)
   llvm_map_components_to_libnames(libs core support analysis transformutils scalaropts instcombine
     mc object target nvptxcodegen nvptxdesc nvptxinfo)
   braze_llvm_cpu(cpu ${BRAZE_LLVM_HOST})
   list(APPEND libs ${cpu})
+  braze_drop_debug_names(LLVM${BRAZE_LLVM_HOST}Desc)
   target_include_directories(${target} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
   target_compile_definitions(${target} PRIVATE ${LLVM_DEFINITIONS})
   target_link_libraries(${target} PRIVATE ${libs})

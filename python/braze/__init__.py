@@ -26,21 +26,15 @@ if _version not in _built.PYTORCH:
         f"install torch=={_built.PYTORCH[-1]}.*, {_or}"
     )
 # The extension for this PyTorch, braze._C, has a folder to itself.
-__path__.insert(0, _os.path.join(__path__[0], "_torch" + _version.replace(".", "_")))
+__path__.append(_os.path.join(__path__[0], "_torch" + _version.replace(".", "_")))
 
 from ._api import (  # noqa: E402
-    Explanation,
     Unsupported,
     compile,
     compile_module_,
     disable,
-    explain,
     graph_break,
     is_compiling,
-    mark_dynamic,
-    mark_static,
-    mark_unbacked,
-    maybe_mark_dynamic,
     reset,
 )
 
@@ -58,7 +52,9 @@ if _typing.TYPE_CHECKING:
         set_stance,
         substitute_in_graph,
     )
+    from ._explain import Explanation, explain
     from ._install import install
+    from ._marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
 _LATER = {
     "_artifacts": ("load_cache_artifacts", "save_cache_artifacts"),
@@ -73,7 +69,9 @@ _LATER = {
         "set_stance",
         "substitute_in_graph",
     ),
+    "_explain": ("Explanation", "explain"),
     "_install": ("install",),
+    "_marks": ("mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"),
 }
 
 

@@ -36,7 +36,7 @@ py::list kernels(const at::Tensor& query, const at::Tensor& key, const at::Tenso
 
 }  // namespace
 
-void init_attention(py::module_& module) {
+void add_attention_hooks(py::module_& module) {
   module.def("_attention_kernels", &kernels);
   module.def("_register_operators", &launch::flex::register_operators);
 }

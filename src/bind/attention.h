@@ -4,6 +4,6 @@
 
 namespace braze::bind {
 
-void init_attention(pybind11::module_& module);
+void add_attention_hooks(pybind11::module_& module);
 
 }  // namespace braze::bind

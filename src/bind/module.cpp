@@ -294,6 +294,26 @@ PyObject* mark_consumed(PyObject*, PyObject* tensor) {
   return Py_NewRef(tensor);
 }
 
+// Most programs never ask for what tests do: its classes and functions are made when the first of them is asked for.
+PyObject* hook(PyObject* module, PyObject* name) {
+  static bool added = false;
+  if (!std::exchange(added, true)) {
+    try {
+      auto m = pybind11::reinterpret_borrow<pybind11::module_>(module);
+      add_trace_hooks(m);
+      add_triton_hooks(m);
+      add_attention_hooks(m);
+    } catch (pybind11::error_already_set& error) {
+      error.restore();
+      return nullptr;
+    }
+  }
+  PyObject* found = PyDict_GetItemWithError(PyModule_GetDict(module), name);
+  if (!found && !PyErr_Occurred())
+    PyErr_Format(PyExc_AttributeError, "module %s has no attribute %R", PyModule_GetName(module), name);
+  return Py_XNewRef(found);
+}
+
 PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
                            {"check_options", check_options, METH_O, nullptr},
@@ -314,6 +334,7 @@ PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"allow_in_graph", allow_in_graph, METH_O, nullptr},
                            {"substitute", substitute, METH_VARARGS, nullptr},
                            {"set_markers", set_markers, METH_VARARGS, nullptr},
+                           {"__getattr__", hook, METH_O, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -325,9 +346,7 @@ PYBIND11_MODULE(_C, m) {
   braze::trace::initialize();
   if (!braze::bind::init_callable(m.ptr()) || PyModule_AddFunctions(m.ptr(), braze::bind::functions) < 0)
     throw pybind11::error_already_set();
-  braze::bind::init_trace_hooks(m);
-  braze::bind::init_triton(m);
-  braze::bind::init_attention(m);
+  braze::bind::install_triton();
   const char* topics = std::getenv("BRAZE_LOGS");
   std::string bad = braze::set_log_topics(topics ? topics : "");
   if (bad.empty()) bad = braze::cpu_error();

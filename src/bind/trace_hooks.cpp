@@ -124,7 +124,7 @@ py::dict finish(PyTracer& self, const std::vector<py::object>& outputs) {
 
 }  // namespace
 
-void init_trace_hooks(py::module_& module) {
+void add_trace_hooks(py::module_& module) {
   py::class_<PyTracer>(module, "_Tracer")
       .def(py::init<>())
       .def(

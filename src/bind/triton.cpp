@@ -208,8 +208,9 @@ py::dict product_kernels(const std::string& text,
 
 }  // namespace
 
-void init_triton(py::module_& module) {
-  triton::set_compiler({triton_version, compile_kernel, start_kernels, finish_kernels});
+void install_triton() { triton::set_compiler({triton_version, compile_kernel, start_kernels, finish_kernels}); }
+
+void add_triton_hooks(py::module_& module) {
   module.def("_tuned_products", &tuned_products);
   module.def("_prefer_kernels", &triton::prefer_kernels);
   module.def("_product_kernels", &product_kernels, py::arg("graph"),

@@ -4,6 +4,7 @@
 
 namespace braze::bind {
 
-void init_triton(pybind11::module_& module);
+void install_triton();
+void add_triton_hooks(pybind11::module_& module);
 
 }  // namespace braze::bind

@@ -223,14 +223,19 @@ std::unique_ptr<Tracer> Tracer::create(const Options&) {
 }
 
 void initialize() {
+  static bool done = false;  // the GIL is held
+  if (done) return;
   pytorch::check();
   install_recorder();
-  static bool waits = [] {
-    pybind11::module_::import("os").attr("register_at_fork")(pybind11::arg("before") =
-                                                                 pybind11::cpp_function(&wait_for_traced_backwards));
-    return true;
-  }();
-  (void)waits;
+  static PyMethodDef wait = {"wait_for_traced_backwards",
+                             [](PyObject*, PyObject*) -> PyObject* {
+                               wait_for_traced_backwards();
+                               Py_RETURN_NONE;
+                             },
+                             METH_NOARGS, nullptr};
+  pybind11::object before = pybind11::reinterpret_steal<pybind11::object>(PyCFunction_New(&wait, nullptr));
+  pybind11::module_::import("os").attr("register_at_fork")(pybind11::arg("before") = before);
+  done = true;
 }
 
 PyObject* size_hint(PyObject* size) {

@@ -43,13 +43,8 @@ class Owned {
 
 // New reference; nullptr without a Python exception. A module that nobody imported is imported only if `import`.
 PyObject* look_up(const char* module, const char* path, bool import) {
-  PyObject* at = nullptr;
-  if (import) {
-    at = PyImport_ImportModule(module);
-  } else {
-    at = PyDict_GetItemString(PyImport_GetModuleDict(), module);
-    Py_XINCREF(at);
-  }
+  PyObject* at = Py_XNewRef(PyDict_GetItemString(PyImport_GetModuleDict(), module));
+  if (!at && import) at = PyImport_ImportModule(module);
   std::string rest = path;
   while (at && !rest.empty()) {
     size_t dot = rest.find('.');
