@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "trace/trace.h"
 
 namespace braze::trace {
@@ -20,10 +21,24 @@ struct Gradients {
   std::vector<std::vector<bool>> shared;
 };
 
+// The number that autograd gives the next node of this thread.
+uint64_t next_node();
+
+// What one call's backward does cannot be traced: `node()` is the number of the first node of its kind among those of
+// the captured calls.
+class BackwardRefused : public Unsupported {
+ public:
+  BackwardRefused(const Unsupported& why, uint64_t node) : Unsupported(why), node_(node) {}
+  uint64_t node() const { return node_; }
+
+ private:
+  uint64_t node_;
+};
+
 // After Tracer::finish(), when the captured graph needs grad: runs PyTorch's autograd engine on its outputs under the
 // same recorder, which makes it a joint graph. What the backward decides on open sizes is added to the captured guards.
-// Needs the GIL. Throws Unsupported (where sizes are open, fixed ones may do); the captured graph is then spent, the
-// tracer is not.
+// Needs the GIL. Throws Unsupported (where sizes are open, fixed ones may do), BackwardRefused where it is known of
+// which call; the captured graph is then spent, the tracer is not.
 Gradients differentiate(Tracer& tracer, Captured& captured);
 
 }  // namespace braze::trace

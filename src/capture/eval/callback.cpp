@@ -205,6 +205,19 @@ PyObject* HostCalls::run_callback(Variable* callee, PyObject* args, PyObject* kw
   return nullptr;
 }
 
+std::optional<Stop> HostCalls::why_stopped() const {
+  if (!pending_) return std::nullopt;
+  try {
+    std::rethrow_exception(pending_);
+  } catch (const Restart& r) {
+    return r.stop;
+  } catch (const Unsupported& e) {
+    return Stop{e.reason(), e.detail()};
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 Variable* HostCalls::call(PyObject* fn, const Args& args, PyObject* noted) {
   // Below a call that the graph shows, it shows nothing.
   if (tr_.view().torch_level && !noted && !depth_)

@@ -3,9 +3,11 @@
 #pragma once
 #include <exception>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "capture/eval/capture.h"
 #include "capture/eval/variable.h"
 
 namespace braze::capture {
@@ -39,6 +41,8 @@ class HostCalls {
   PyObject* run_callback(Variable* callee, PyObject* args, PyObject* kwargs);
 
   bool in_callback() const { return depth_ > 0; }
+  // Why a callback could not be captured that ended PyTorch's last call of one.
+  std::optional<Stop> why_stopped() const;
   // Values go to or come from a function of PyTorch. Said by Hosting, for as long as that lives; code that is evaluated
   // meanwhile, an iterator's that is unpacked for the call, say, is none of PyTorch's.
   bool hosting() const { return hosting_; }

@@ -362,13 +362,33 @@ void SegmentEnd::add_gradients() {
         throw Restart{tr_.host.hook,
                       {Reason::IntermediateHistory, "a hook that reads what may change until its backward"}};
     }
+  } catch (const trace::BackwardRefused& e) {
+    stop_before(e);
+    without_gradients(e);
   } catch (const Unsupported& e) {
-    // Such a graph runs as PyTorch's calls, where those can be shown.
-    if (tr_.host.not_shown)
-      throw Restart{tr_.host.not_shown,
-                    {tr_.host.not_shown == tr_.host.hook ? Reason::IntermediateHistory : e.reason(), e.detail()}};
-    tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
+    without_gradients(e);
   }
+}
+
+// A call whose backward cannot be traced is one that cannot be captured: what is before and after it can. What only
+// open sizes may have brought about is tried with fixed ones first.
+void SegmentEnd::stop_before(const trace::BackwardRefused& e) {
+  if (tr_.host.hook && tr_.host.not_shown == tr_.host.hook) return;
+  Stop why{e.reason(), e.detail()};
+  if (auto inner = tr_.host.why_stopped()) why = {inner->reason, "in the backward: " + inner->detail};
+  const bool reads_values = why.reason == Reason::ScalarFromTensor || why.reason == Reason::DataDependentBranch ||
+                            why.reason == Reason::DynamicOutput || why.reason == Reason::UnsupportedOp;
+  const bool open = !tr_.segment().captured.size_symbols.empty() || tr_.tracer().has_unbacked();
+  if (open && !reads_values) return;
+  if (uint64_t ordinal = tr_.that_made(e.node())) throw Restart{ordinal, why};
+}
+
+// Such a graph runs as PyTorch's calls, where those can be shown.
+void SegmentEnd::without_gradients(const Unsupported& e) {
+  if (tr_.host.not_shown)
+    throw Restart{tr_.host.not_shown,
+                  {tr_.host.not_shown == tr_.host.hook ? Reason::IntermediateHistory : e.reason(), e.detail()}};
+  tr_.segment().no_gradients = Stop{e.reason(), e.detail()};
 }
 
 // What the user asked to stay open must have.

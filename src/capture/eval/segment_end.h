@@ -38,6 +38,8 @@ class SegmentEnd {
   void guard_written_inputs();
   void guard_distinct_objects();
   void add_gradients();
+  void stop_before(const trace::BackwardRefused& e);
+  void without_gradients(const Unsupported& e);
   void finish_sizes();
   void refuse_fixed_marks(const trace::SizePlace& place, SourceId source);
 

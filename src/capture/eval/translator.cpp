@@ -168,6 +168,20 @@ void Translator::look_at_raising(Frame& f, const Instruction& ins, const Stop& s
 constexpr uint64_t kMostQuietSteps = 300'000;
 constexpr uint64_t kApart = uint64_t{1} << 40;  // ordinals of trials: where no attempt stops
 
+// Before an instruction: those of autograd's nodes that are new since the last one are that one's.
+void Translator::note_nodes() {
+  const uint64_t next = trace::next_node();
+  if (nodes_.empty() || nodes_.back().first != next) nodes_.emplace_back(next, ordinal_);
+}
+
+uint64_t Translator::that_made(uint64_t node) const {
+  auto after = std::upper_bound(nodes_.begin(), nodes_.end(), node,
+                                [](uint64_t n, const auto& noted) { return n < noted.first; });
+  if (after == nodes_.begin() || after == nodes_.end()) return 0;
+  const uint64_t ordinal = after->second - 1;
+  return ordinal < kApart ? ordinal : 0;
+}
+
 Variable* Translator::run_frame(Frame* frame) {
   Frame& f = *frame;
   if (f.pending) {
@@ -182,6 +196,7 @@ Variable* Translator::run_frame(Frame* frame) {
     if (!f.parent && !generators_.empty()) refuse_dropped(generators_, f);
     const Instruction& ins = f.code->instructions[static_cast<size_t>(f.ip)];
     f.ordinal = ++ordinal_;
+    note_nodes();
     int sp = f.sp;
     PyObject* kw = f.kw_names;
     size_t known = guards().size(), made = all().size();

@@ -111,6 +111,9 @@ class Translator : public Values, public Protocols, public Raising {
   void made_generator(Variable* g) { generators_.push_back(g); }
   const std::vector<Variable*>& generators() const { return generators_; }
   uint64_t ordinal() const { return ordinal_; }  // of the current instruction, counted from the start
+  // The ordinal of the instruction during which autograd made the node of this number; 0: none where a capture may
+  // stop.
+  uint64_t that_made(uint64_t node) const;
   UserLine line() const;
   // What is evaluated while one of these lives is only looked at.
   class Trial;
@@ -131,6 +134,7 @@ class Translator : public Values, public Protocols, public Raising {
   [[noreturn]] void stop_here(const Stop& stop);
   void look_at_raising(Frame& f, const Instruction& ins, const Stop& stop);
   void leave();
+  void note_nodes();
   struct Finished {};  // thrown by stop_here when the segment is complete
 
   friend class OpenNumbers;
@@ -143,6 +147,7 @@ class Translator : public Values, public Protocols, public Raising {
   bool tensor_keys_ = false;
   std::vector<SourceId> open_integers_;
   std::vector<UserLine> size_lines_;
+  std::vector<std::pair<uint64_t, uint64_t>> nodes_;  // the number of autograd's next node, and from which ordinal on
   std::vector<std::unique_ptr<Frame>> frames_;
   std::vector<Variable*> generators_;  // that were made here
   Frame* frame_ = nullptr;
