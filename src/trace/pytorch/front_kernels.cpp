@@ -21,6 +21,7 @@ void install_front_kernels() {
   install_batch_norm();
   install_symbolic_matmul();
   install_clamp();
+  install_softshrink();
   install_copy();
   install_views();
 }

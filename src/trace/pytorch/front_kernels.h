@@ -32,6 +32,9 @@ void install_symbolic_matmul();
 // to that type, as PyTorch before 2.15 does.
 void install_clamp();
 
+// aten::softshrink of 16-bit floats on the CPU takes lambda as this PyTorch's kernel does.
+void install_softshrink();
+
 // What is written to a lazily conjugated or negated fake keeps its bits.
 void install_copy();
 
