@@ -58,7 +58,7 @@ TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
   if (!is_graph_break_exception(value, &reason, &detail)) {
     PyObject* text = value ? PyObject_Str(value) : nullptr;
     const char* s = text ? PyUnicode_AsUTF8(text) : nullptr;
-    if (s && pytorch::is_memory_access(s)) reason = Reason::UnsupportedOp;
+    if (s && pytorch::is_memory_access(s)) reason = Reason::ScalarFromTensor;
     if (s) detail += std::string(": ") + s;
     Py_XDECREF(text);
     PyErr_Clear();

@@ -377,7 +377,7 @@ void SegmentEnd::stop_before(const trace::BackwardRefused& e) {
   Stop why{e.reason(), e.detail()};
   if (auto inner = tr_.host.why_stopped()) why = {inner->reason, "in the backward: " + inner->detail};
   const bool reads_values = why.reason == Reason::ScalarFromTensor || why.reason == Reason::DataDependentBranch ||
-                            why.reason == Reason::DynamicOutput || why.reason == Reason::UnsupportedOp;
+                            why.reason == Reason::DynamicOutput;
   const bool open = !tr_.segment().captured.size_symbols.empty() || tr_.tracer().has_unbacked();
   if (open && !reads_values) return;
   if (uint64_t ordinal = tr_.that_made(e.node())) throw Restart{ordinal, why};
