@@ -19,7 +19,6 @@
 #include "graph/shape.h"
 #include "trace/graph_break.h"
 #include "trace/pytorch/memory_access.h"
-#include "trace/pytorch/python_function.h"
 #include "trace/trace.h"
 
 namespace braze::trace {
@@ -69,6 +68,31 @@ TensorType tangent_type(sym::ExprArena& arena, const TensorType& output) {
   throw Unsupported(reason, "in the backward: " + detail);
 }
 
+torch::autograd::variable_list run_engine(Recorder& recorder, const torch::autograd::edge_list& starts,
+                                          const torch::autograd::variable_list& tangents,
+                                          const torch::autograd::edge_list& leaves) {
+  try {
+    TracedBackward counted;
+    pybind11::gil_scoped_release no_gil;
+    return torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false,
+                                                                 /*create_graph=*/false,
+                                                                 /*accumulate_grad=*/false, leaves);
+  } catch (python_error& e) {
+    if (!recorder.failure.empty()) {
+      PyErr_Clear();
+      throw InternalError(std::exchange(recorder.failure, {}));
+    }
+    refuse(e);
+  } catch (const c10::Error& e) {
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what_without_backtrace());
+  } catch (
+      const pybind11::error_already_set& e) {  // of PyTorch's code that goes to Python, which only symbols make it do
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
+  } catch (const std::runtime_error& e) {
+    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
+  }
+}
+
 using NodePtr = decltype(torch::autograd::Edge::function);
 
 std::vector<NodePtr> reached(const torch::autograd::edge_list& starts) {
@@ -85,25 +109,25 @@ std::vector<NodePtr> reached(const torch::autograd::edge_list& starts) {
   return nodes;
 }
 
-// The number of the first node like this one; nothing where it is none of these, as those that a backward makes.
-std::optional<uint64_t> first_of_its_kind(const torch::autograd::Node* node, const std::vector<NodePtr>& nodes) {
-  if (std::none_of(nodes.begin(), nodes.end(), [&](const NodePtr& n) { return n.get() == node; })) return std::nullopt;
-  const std::string kind = node->name();
-  uint64_t first = node->sequence_nr();
+// The number of the first node like this one.
+uint64_t first_of_its_kind(const torch::autograd::Node& node, const std::vector<NodePtr>& nodes) {
+  const std::string kind = node.name();
+  uint64_t first = node.sequence_nr();
   for (const NodePtr& n : nodes)
     if (n->sequence_nr() < first && n->name() == kind) first = n->sequence_nr();
   return first;
 }
 
-// A backward in Python may fail before it computes anything.
+// Says which node the engine is at; the node keeps it, for longer than the trace.
 struct NoteNode : torch::autograd::FunctionPreHook {
-  NoteNode(Recorder& r, const torch::autograd::Node* n) : recorder(r.weak_from_this()), node(n) {}
+  using At = std::shared_ptr<const torch::autograd::Node*>;
+  NoteNode(At a, const torch::autograd::Node* n) : at(std::move(a)), node(n) {}
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
-    if (auto r = recorder.lock()) r->last_node = node;
+    *at = node;
     return gradients;
   }
-  std::weak_ptr<Recorder> recorder;
-  const torch::autograd::Node* node;  // which has this hook
+  At at;
+  const torch::autograd::Node* node;
 };
 
 // The end of the captured part of a history; gradients are taken where they reach it.
@@ -137,35 +161,6 @@ Gradients differentiate(Tracer& tracer, Captured& captured) { return differentia
 
 uint64_t next_node() { return at::sequence_number::peek(); }
 
-namespace {
-
-torch::autograd::variable_list run_engine(Recorder& recorder, const torch::autograd::edge_list& starts,
-                                          const torch::autograd::variable_list& tangents,
-                                          const torch::autograd::edge_list& leaves) {
-  try {
-    TracedBackward counted;
-    pybind11::gil_scoped_release no_gil;
-    return torch::autograd::Engine::get_default_engine().execute(starts, tangents, /*keep_graph=*/false,
-                                                                 /*create_graph=*/false,
-                                                                 /*accumulate_grad=*/false, leaves);
-  } catch (python_error& e) {
-    if (!recorder.failure.empty()) {
-      PyErr_Clear();
-      throw InternalError(std::exchange(recorder.failure, {}));
-    }
-    refuse(e);
-  } catch (const c10::Error& e) {
-    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what_without_backtrace());
-  } catch (
-      const pybind11::error_already_set& e) {  // of PyTorch's code that goes to Python, which only symbols make it do
-    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
-  } catch (const std::runtime_error& e) {
-    throw Unsupported(Reason::TraceFailed, std::string("in the backward: ") + e.what());
-  }
-}
-
-}  // namespace
-
 JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roots,
                           const torch::autograd::edge_list& leaves) {
   JointTrace out;
@@ -188,20 +183,14 @@ JointTrace trace_backward(Recorder& recorder, const std::vector<at::Tensor>& roo
   // The program's own backward runs outside of its autocast regions.
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   torch::autograd::variable_list gradients;
-  struct InBackward {
-    Recorder& recorder;
-    explicit InBackward(Recorder& r) : recorder(r) { recorder.in_backward = true; }
-    ~InBackward() { recorder.in_backward = false, recorder.last_node = nullptr; }
-  } in_backward{recorder};
   const std::vector<NodePtr> nodes = reached(starts);
-  for (const NodePtr& n : nodes)
-    if (pytorch::is_python_function(n)) n->add_pre_hook(std::make_unique<NoteNode>(recorder, n.get()));
+  const auto at = std::make_shared<const torch::autograd::Node*>(nullptr);
+  for (const NodePtr& n : nodes) n->add_pre_hook(std::make_unique<NoteNode>(at, n.get()));
   try {
     gradients = run_engine(recorder, starts, tangents, leaves);
   } catch (const Unsupported& e) {
-    auto first = first_of_its_kind(recorder.last_node, nodes);
-    if (!first) throw;
-    throw BackwardRefused(e, *first);
+    if (!*at) throw;
+    throw BackwardRefused(e, first_of_its_kind(**at, nodes));
   }
   c10::AutoGradMode no_grad(false);
   c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset |

@@ -412,7 +412,6 @@ void Recorder::pass_on(const OpInfo& info, torch::jit::Stack* stack) {
 }
 
 void Recorder::call(const c10::OperatorHandle& op, const OpInfo& info, torch::jit::Stack* stack) {
-  if (in_backward) last_node = torch::autograd::get_current_node().get();
   switch (info.treatment) {
     case Treatment::Same:
     case Treatment::Conjugates:

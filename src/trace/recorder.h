@@ -110,9 +110,6 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<graph::NodeId> typed_by_kernels;
   std::string failure;                // what an InternalError said that a call ended with; empty: none
   bool python_kernel_raised = false;  // a Meta kernel in Python, in the last call
-  // While a backward is traced: the node that computed last, which may be gone by now.
-  bool in_backward = false;
-  const torch::autograd::Node* last_node = nullptr;
 
  private:
   std::vector<graph::ValueId> zero_tangents_;
