@@ -6,7 +6,8 @@
 
 namespace braze::trace {
 
-// False, and nothing is written: one that is large, not on the CPU, or on memory that others may write.
+// False, and nothing is written: one that is large, on another device than the CPU or a GPU of CUDA's, or on memory
+// that others may write. Waits for the GPU that it is on.
 bool pack_literal(ByteWriter& out, PyObject* tensor);
 // New reference. Throws InternalError for damaged bytes.
 PyObject* unpack_literal(ByteReader& in);

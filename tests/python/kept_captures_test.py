@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 PRELUDE = """
 import json, os, sys
@@ -344,24 +345,31 @@ report(log[0])
     assert second[0] == first[0]
 
 
-def test_tensors_written_as_numbers_come_back_and_others_do_not(world):
-    text = """
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
+)
+def test_tensors_written_as_numbers_come_back_and_others_do_not(world, device):
+    text = (
+        f"device = {device!r}"
+        + """
 import helper
-held = torch.full((3,), {held})
+held = torch.full((3,), {held}, device=device)
 
 def f(x):
     for i in range(150):
         x = helper.step(x, i)
-    x = torch.where(x > 0, x, torch.tensor([0.5, {written}, 2.5])) + torch.tensor(3)
+    x = torch.where(x > 0, x, torch.tensor([0.5, {written}, 2.5], device=device)) + torch.tensor(3)
     return {result}
 
 compiled = braze.compile(f)
-x = torch.ones(3)
+x = torch.ones(3, device=device)
 assert torch.allclose(compiled(x), f(x))
 held.add_(1)
 assert torch.allclose(compiled(x), f(x))
 report(compiled(x))
 """
+    )
     plain = text.format(held=1, written=1.5, result="x")
     world.run(plain)
     assert world.run(plain)[1] == 1

@@ -25,10 +25,20 @@ bool enter_call() {
   return true;
 }
 void leave_call() {
+  PyThreadState* ts = state_if_held();
+  if (!ts) return;
 #if PY_VERSION_HEX >= 0x030C0000
-  ++PyThreadState_Get()->py_recursion_remaining;
+  ++ts->py_recursion_remaining;
 #endif
   Py_LeaveRecursiveCall();
+}
+PyThreadState* state_if_held() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return PyThreadState_GetUnchecked();
+#else
+  // 3.11 has one for all threads: that of the thread which holds the GIL.
+  return PyGILState_Check() ? _PyThreadState_UncheckedGet() : nullptr;
+#endif
 }
 
 int num_slots(Frame* f) { return code(f)->co_nlocalsplus + depth(f); }

@@ -38,6 +38,9 @@ int recursion_left();
 // RecursionError is set.
 bool enter_call();
 void leave_call();
+// This thread's state, for destructors: nullptr where it no longer holds the GIL. CPython ends a daemon thread that
+// wants the GIL after the program's end by unwinding its frames, those in C++ with it.
+PyThreadState* state_if_held();
 // The instruction at this byte offset is being carried out (lines of tracebacks, exception table).
 void set_position(Frame*, int offset);
 // The instruction at this byte offset comes next.

@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "capture/cpython/frame.h"
 #include "capture/cpython/ref.h"
 
 namespace braze::capture {
@@ -31,7 +32,9 @@ bool capturing();
 class UntracedScope {
  public:
   UntracedScope() { PyThreadState_EnterTracing(PyThreadState_Get()); }
-  ~UntracedScope() { PyThreadState_LeaveTracing(PyThreadState_Get()); }
+  ~UntracedScope() {
+    if (PyThreadState* ts = cpython::state_if_held()) PyThreadState_LeaveTracing(ts);
+  }
   UntracedScope(const UntracedScope&) = delete;
 };
 
